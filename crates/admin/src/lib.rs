@@ -1,0 +1,2 @@
+//! Prometheus metrics over HTTP.
+#![forbid(unsafe_code)]

@@ -1,0 +1,1 @@
+//! Checksums, tokens, varints, byte cursors, seeded randomness and hash maps: no I/O, no CQL.

@@ -1,0 +1,2 @@
+//! Consistency levels act here: reads, writes, digests, read repair.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! CQL text to plan: lexer, parser, analysis, binding; pure.
+#![forbid(unsafe_code)]

@@ -1,0 +1,4 @@
+//! The one binary.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,2 @@
+//! Configuration file, wiring, order of start and stop.
+#![forbid(unsafe_code)]

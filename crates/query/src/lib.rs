@@ -1,0 +1,2 @@
+//! Runs plans: prepared statements, binding, paging, system tables.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! What one node holds, reached through encoded messages.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Node to node calls: framing, verbs, deadlines, back-pressure.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Whole nodes in one thread from a seed: scenarios, faults, checkers.
+#![forbid(unsafe_code)]

@@ -1,0 +1,2 @@
+//! Cassandra sstables: the nb writer and reader.
+#![forbid(unsafe_code)]

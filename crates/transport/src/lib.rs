@@ -1,0 +1,2 @@
+//! The native protocol server: accept, frame, dispatch, shed load.
+#![forbid(unsafe_code)]
