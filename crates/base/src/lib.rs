@@ -1,1 +1,27 @@
 //! Checksums, tokens, varints, byte cursors, seeded randomness and hash maps: no I/O, no CQL.
+//!
+//! Modules, bottom to top: each uses only those listed above it.
+
+/// CRC-32 and the running hash of a trace.
+pub mod checksum;
+/// Byte cursors and variable-length integers.
+pub mod cursor;
+/// A monotonic instant that a simulator can make.
+pub mod instant;
+/// Hash maps whose iteration order does not change from run to run.
+pub mod map;
+/// Broken expectations that one request may survive.
+pub mod never;
+/// Seeded pseudo random numbers.
+pub mod prng;
+/// The partitioner's hash and tokens.
+pub mod token;
+
+pub use checksum::{Crc32, TraceHash, crc32};
+pub use cursor::{
+    ByteReader, Truncated, put_svint, put_uvint, svint_len, unzigzag, uvint_len, zigzag,
+};
+pub use instant::Instant;
+pub use map::{FixedState, HashMap, HashSet, hash_map, hash_set};
+pub use prng::Prng;
+pub use token::{Token, murmur3};
