@@ -60,7 +60,7 @@ fn typed() -> impl Strategy<Value = (CqlType, Value)> {
             }),
             inner.clone().prop_map(|(t, v)| {
                 (
-                    CqlType::Vector(Arc::new(t), 2),
+                    CqlType::Vector(Arc::new(t.frozen()), 2),
                     Value::Vector(vec![v.clone(), v]),
                 )
             }),
