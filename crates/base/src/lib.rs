@@ -16,6 +16,8 @@ pub mod never;
 pub mod prng;
 /// The partitioner's hash and tokens.
 pub mod token;
+/// Which shard of a node owns a token.
+pub mod sharder;
 
 pub use checksum::{Crc32, TraceHash, crc32};
 pub use cursor::{
@@ -25,3 +27,4 @@ pub use instant::Instant;
 pub use map::{FixedState, HashMap, HashSet, hash_map, hash_set};
 pub use prng::Prng;
 pub use token::{Token, murmur3};
+pub use sharder::{shard_interval, shard_of, shards_of_interval};

@@ -1,2 +1,40 @@
-//! The data model: packed rows, tombstones, one partition, merge, digest, read commands and answers.
+//! The data model: what a partition holds, how two versions of it become one, and how it is asked for.
+//!
+//! One encoding serves everything. A [`Mutation`] is one byte string about one partition; it is what a client's write
+//! becomes, what the commitlog keeps, what travels between nodes, what a read answers with and what read repair writes
+//! back. Inside it rows are *packed rows*, read in place by [`RowView`]. Cells are addressed by column ordinals, which
+//! never change, so bytes written under an older schema need no conversion.
+//!
+//! Nothing here does I/O, knows the time or meets chance: every moment comes in as a parameter.
 #![forbid(unsafe_code)]
+
+mod answer;
+mod cell;
+mod command;
+mod counter;
+mod deletion;
+mod digest;
+mod emit;
+mod encoded;
+mod error;
+mod input;
+pub mod limits;
+mod merge;
+mod partition;
+mod ranges;
+mod row;
+#[cfg(test)]
+mod tests;
+
+pub use answer::ReadAnswer;
+pub use cell::{Cell, NO_TIME};
+pub use command::{Key, ReadCommand, Resume, Scope, Slice, TokenRange};
+pub use deletion::{Deletion, Liveness};
+pub use digest::{DigestFault, digest};
+pub use emit::{Budget, Emit, Emitted, emit};
+pub use encoded::{BoundRef, Item, Mutation, MutationBuilder, MutationView};
+pub use error::Error;
+pub use merge::{Purge, Rewrite, merge_rows, rewrite_row};
+pub use partition::{Partition, Row, check_positions};
+pub use ranges::{Bound, RangeTombstone, RangeTombstones};
+pub use row::{ColumnView, ComplexView, RowView, RowWriter, row_is_live};

@@ -1,2 +1,25 @@
-//! Keyspaces, tables and columns as immutable values; where a clustering position sorts.
+//! Keyspaces, tables and columns as immutable values, and where a clustering key sorts.
+//!
+//! A [`Schema`] is a snapshot: whoever holds one sees one consistent set of definitions for as long as it holds it.
+//! Changing a schema means building the next one. Nothing here does I/O, knows the time or remembers history, except
+//! that a column's ordinal is given once and never reused for the life of its table.
 #![forbid(unsafe_code)]
+
+mod codec;
+mod column;
+mod error;
+mod keyspace;
+mod limits;
+mod options;
+mod position;
+mod snapshot;
+mod table;
+
+pub use column::{Column, ColumnKind, DroppedColumn, Order};
+pub use error::Error;
+pub use keyspace::{Keyspace, Replication};
+pub use limits::{COLUMNS_MAX, KEY_BYTES_MAX, NAME_CHARS_MAX};
+pub use options::TableOptions;
+pub use position::{BoundSide, Position, clustering_components, push_component};
+pub use snapshot::Schema;
+pub use table::{Table, TableBuilder, TableId};

@@ -1,0 +1,157 @@
+//! Counter cells: a value is a list of shards, one per counter id, and merging keeps the newest of each.
+//!
+//! ```text
+//! i16 n, i16 header[n], then shards of 32 bytes: 16-byte id, i64 clock, i64 count; ids ascending as unsigned bytes
+//! header element: shard index + i16::MIN for a global shard, the plain index for a local one; unlisted = remote
+//! ```
+//! Source: Cassandra's counter contexts. Only global shards are written; local and remote ones come from old files.
+
+const SHARD_BYTES: usize = 32;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Remote,
+    Local,
+    Global,
+}
+
+#[derive(Clone, Copy)]
+struct Shard<'a> {
+    id: &'a [u8],
+    kind: Kind,
+    clock: i64,
+    count: i64,
+}
+
+/// Merges two contexts: per id the global shard wins, then the larger clock, then the larger count; local shards add.
+/// `None` when either is malformed; the caller then falls back to the larger bytes.
+pub(crate) fn merge(left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+    let left = shards(left)?;
+    let right = shards(right)?;
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    let (mut l, mut r) = (left.into_iter().peekable(), right.into_iter().peekable());
+    loop {
+        match (l.peek(), r.peek()) {
+            (Some(a), Some(b)) if a.id == b.id => {
+                merged.push(pick(*a, *b));
+                l.next();
+                r.next();
+            }
+            (Some(a), Some(b)) => {
+                let from_left = a.id < b.id;
+                merged.extend(if from_left { l.next() } else { r.next() });
+            }
+            (Some(_), None) => merged.extend(l.next()),
+            (None, Some(_)) => merged.extend(r.next()),
+            (None, None) => return Some(encode(&merged)),
+        }
+    }
+}
+
+fn pick<'a>(a: Shard<'a>, b: Shard<'a>) -> Shard<'a> {
+    match (a.kind, b.kind) {
+        (Kind::Global, Kind::Global) | (Kind::Remote, Kind::Remote) => {
+            if (b.clock, b.count) > (a.clock, a.count) {
+                b
+            } else {
+                a
+            }
+        }
+        (Kind::Global, _) => a,
+        (_, Kind::Global) => b,
+        (Kind::Local, Kind::Local) => Shard {
+            clock: a.clock.wrapping_add(b.clock),
+            count: a.count.wrapping_add(b.count),
+            ..a
+        },
+        (Kind::Local, Kind::Remote) => a,
+        (Kind::Remote, Kind::Local) => b,
+    }
+}
+
+fn shards(context: &[u8]) -> Option<Vec<Shard<'_>>> {
+    let (count, rest) = context.split_first_chunk::<2>()?;
+    let count = usize::try_from(i16::from_be_bytes(*count)).ok()?;
+    let (header, body) = rest.split_at_checked(count * 2)?;
+    if !body.len().is_multiple_of(SHARD_BYTES) {
+        return None;
+    }
+    let mut shards: Vec<Shard<'_>> = Vec::with_capacity(body.len() / SHARD_BYTES);
+    for bytes in body.chunks_exact(SHARD_BYTES) {
+        let number = |at: usize| bytes[at..at + 8].try_into().map(i64::from_be_bytes).ok();
+        shards.push(Shard {
+            id: &bytes[..16],
+            kind: Kind::Remote,
+            clock: number(16)?,
+            count: number(24)?,
+        });
+    }
+    for element in header.chunks_exact(2) {
+        let element = i16::from_be_bytes([element[0], element[1]]);
+        let (kind, index) = if element < 0 {
+            (Kind::Global, element.wrapping_sub(i16::MIN))
+        } else {
+            (Kind::Local, element)
+        };
+        shards.get_mut(index as usize)?.kind = kind;
+    }
+    shards.is_sorted_by(|a, b| a.id < b.id).then_some(shards)
+}
+
+fn encode(shards: &[Shard<'_>]) -> Vec<u8> {
+    let listed = shards.iter().filter(|s| s.kind != Kind::Remote).count();
+    let mut out = Vec::with_capacity(2 + listed * 2 + shards.len() * SHARD_BYTES);
+    out.extend_from_slice(&(listed as i16).to_be_bytes());
+    for (index, shard) in shards.iter().enumerate() {
+        match shard.kind {
+            Kind::Global => {
+                out.extend_from_slice(&(index as i16).wrapping_add(i16::MIN).to_be_bytes())
+            }
+            Kind::Local => out.extend_from_slice(&(index as i16).to_be_bytes()),
+            Kind::Remote => {}
+        }
+    }
+    for shard in shards {
+        out.extend_from_slice(shard.id);
+        out.extend_from_slice(&shard.clock.to_be_bytes());
+        out.extend_from_slice(&shard.count.to_be_bytes());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    //! Merging keeps, per id, what the newest leader wrote.
+    use super::*;
+
+    fn global(shards: &[(u8, i64, i64)]) -> Vec<u8> {
+        let ids: Vec<[u8; 16]> = shards.iter().map(|s| [s.0; 16]).collect();
+        let list: Vec<Shard<'_>> = shards
+            .iter()
+            .zip(&ids)
+            .map(|(s, id)| Shard {
+                id,
+                kind: Kind::Global,
+                clock: s.1,
+                count: s.2,
+            })
+            .collect();
+        encode(&list)
+    }
+
+    #[test]
+    fn newest_clock_wins_per_id() {
+        let merged = merge(
+            &global(&[(1, 5, 50), (2, 1, 7)]),
+            &global(&[(1, 6, 40), (3, 1, 1)]),
+        )
+        .expect("well formed");
+        assert_eq!(merged, global(&[(1, 6, 40), (2, 1, 7), (3, 1, 1)]));
+    }
+
+    #[test]
+    fn malformed_is_refused() {
+        assert_eq!(merge(&[0, 1], &global(&[])), None);
+        assert_eq!(merge(&[0, 0, 9], &global(&[])), None);
+    }
+}

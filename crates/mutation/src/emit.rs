@@ -1,0 +1,198 @@
+//! From a merged partition to a part of an answer, within limits.
+//!
+//! Replicas and coordinators cut answers by the same rule, so both use this.
+
+use crate::command::{Key, ReadCommand};
+use crate::deletion::Deletion;
+use crate::encoded::{Mutation, MutationBuilder};
+use crate::merge::{Rewrite, rewrite_row};
+use crate::partition::{Partition, Row};
+use crate::row::row_is_live;
+use schema::{Position, TableId};
+
+/// What may still be put into an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// Live rows in all.
+    pub rows: u32,
+    /// Live rows of the partition at hand.
+    pub partition_rows: u32,
+    /// Bytes in all.
+    pub bytes: usize,
+}
+
+/// What came of emitting one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Emitted {
+    /// What is known, tombstones included; `None` when nothing is.
+    pub mutation: Option<Mutation>,
+    /// Live rows in it.
+    pub live_rows: u32,
+    /// The last position dealt with when a limit or `complete_to` cut the partition; `None`: all of it was done.
+    pub cut_after: Option<Position>,
+}
+
+/// The part of a partition to emit.
+#[derive(Debug, Clone, Copy)]
+pub struct Emit<'a> {
+    /// The table.
+    pub table: TableId,
+    /// Its key.
+    pub key: &'a Key,
+    /// What was asked.
+    pub command: &'a ReadCommand,
+    /// Only rows behind this position in reading order.
+    pub after: Option<&'a Position>,
+    /// Rows behind this position in reading order are not known yet: stop there.
+    pub complete_to: Option<&'a Position>,
+}
+
+/// Emits the rows a command asks for, in reading order, until a limit is reached.
+/// Shape: rows and tombstones that covering deletions have killed are left out; expired cells stay as written.
+///        O(rows walked). Does not subtract from the budget: the caller does, by what is returned.
+pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
+    let command = emit.command;
+    let mut builder = MutationBuilder::new(emit.table, emit.key.token, &emit.key.bytes);
+    builder.deletion(partition.deletion);
+    let mut walk = Walk {
+        emit,
+        partition,
+        budget,
+        live_rows: 0,
+        last: None,
+        cut: false,
+        scratch: Vec::new(),
+    };
+    let static_live = walk.put_static(&mut builder);
+    let mut bounds: Vec<(Position, Position)> =
+        command.slices.iter().filter_map(|s| walk.clip(s)).collect();
+    if command.reversed {
+        bounds.reverse();
+    }
+    for (start, end) in &bounds {
+        walk.put_ranges(start, end, &mut builder);
+        if walk.cut {
+            break;
+        }
+        let rows = partition.rows_between(start, Some(end));
+        let done = if command.reversed {
+            walk.put_rows(rows.rev(), &mut builder)
+        } else {
+            walk.put_rows(rows, &mut builder)
+        };
+        if !done {
+            walk.cut = true;
+            break;
+        }
+    }
+    let unread = emit.complete_to.is_some();
+    let only_static =
+        static_live && command.static_counts && walk.live_rows == 0 && emit.after.is_none();
+    let mut live_rows = walk.live_rows;
+    if only_static && !walk.cut && !unread {
+        live_rows = 1;
+    }
+    let cut_after = match (walk.cut, unread) {
+        (true, _) => walk.last,
+        (false, true) => emit.complete_to.cloned(),
+        (false, false) => None,
+    };
+    Emitted {
+        mutation: (!builder.is_empty()).then(|| builder.finish()),
+        live_rows,
+        cut_after,
+    }
+}
+
+struct Walk<'e, 'a> {
+    emit: &'e Emit<'a>,
+    partition: &'e Partition,
+    budget: Budget,
+    live_rows: u32,
+    last: Option<Position>,
+    cut: bool,
+    scratch: Vec<u8>,
+}
+
+impl Walk<'_, '_> {
+    fn put_static(&mut self, builder: &mut MutationBuilder) -> bool {
+        let Some(body) = &self.partition.static_row else {
+            return false;
+        };
+        let rewrite = Rewrite {
+            shadow: self.partition.deletion,
+            expire_at: None,
+            purge: None,
+        };
+        self.scratch.clear();
+        if rewrite_row(body, &rewrite, &mut self.scratch) {
+            builder.static_row(&self.scratch);
+        }
+        row_is_live(body, self.partition.deletion, self.emit.command.now_s)
+    }
+
+    /// The part of a slice that is behind `after` and known.
+    fn clip(&self, slice: &crate::Slice) -> Option<(Position, Position)> {
+        let (mut start, mut end) = (slice.start.clone(), slice.end.clone());
+        let (after, complete_to) = (self.emit.after, self.emit.complete_to);
+        if self.emit.command.reversed {
+            end = after.map_or(end.clone(), |a| end.min(a.clone()));
+            start = complete_to.map_or(start.clone(), |c| start.max(c.clone()));
+        } else {
+            start = after.map_or(start.clone(), |a| start.max(a.successor()));
+            end = complete_to.map_or(end.clone(), |c| end.min(c.successor()));
+        }
+        (start < end).then_some((start, end))
+    }
+
+    /// Range tombstones that overlap the slice, whole: they are true whatever the slice is.
+    fn put_ranges(&mut self, start: &Position, end: &Position, builder: &mut MutationBuilder) {
+        for (_, _, tombstone) in self.partition.ranges.overlapping(start, end) {
+            if tombstone.deletion.supersedes(self.partition.deletion) {
+                builder.range(&tombstone);
+            }
+        }
+    }
+
+    /// Returns false when a limit was reached with rows left.
+    fn put_rows<'p>(
+        &mut self,
+        rows: impl Iterator<Item = (&'p Position, &'p Row)>,
+        builder: &mut MutationBuilder,
+    ) -> bool {
+        for (position, row) in rows {
+            if self.exhausted(builder) {
+                return false;
+            }
+            self.put_row(position, row, builder);
+        }
+        true
+    }
+
+    fn exhausted(&self, builder: &MutationBuilder) -> bool {
+        // At least one row is always put, so that every page makes progress.
+        self.last.is_some()
+            && (self.live_rows >= self.budget.rows.min(self.budget.partition_rows)
+                || builder.len() >= self.budget.bytes)
+    }
+
+    fn put_row(&mut self, position: &Position, row: &Row, builder: &mut MutationBuilder) {
+        let covering = self.partition.covering(position);
+        if row_is_live(row.body(), covering, self.emit.command.now_s) {
+            self.live_rows += 1;
+        }
+        self.last = Some(position.clone());
+        if covering == Deletion::LIVE {
+            return builder.row(row.clustering(), row.body());
+        }
+        self.scratch.clear();
+        let rewrite = Rewrite {
+            shadow: covering,
+            expire_at: None,
+            purge: None,
+        };
+        if rewrite_row(row.body(), &rewrite, &mut self.scratch) {
+            builder.row(row.clustering(), &self.scratch);
+        }
+    }
+}

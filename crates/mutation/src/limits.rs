@@ -1,0 +1,10 @@
+//! Limits of the data model, each with its unit and reason.
+
+/// Most bytes in one encoded mutation: half of Cassandra's default commitlog segment.
+pub const MUTATION_BYTES_MAX: usize = 16 << 20;
+/// Most bytes in one cell value: lengths are signed 32-bit on the wire; half a frame is refused long before.
+pub const VALUE_BYTES_MAX: usize = i32::MAX as usize;
+/// Most keys in one read command: a statement's IN lists multiply.
+pub const KEYS_MAX: usize = 65_536;
+/// Most clustering slices in one read command.
+pub const SLICES_MAX: usize = 65_536;

@@ -1,0 +1,455 @@
+//! A table: its key, its columns and what follows from them.
+
+use crate::position;
+use crate::{BoundSide, Column, ColumnKind, DroppedColumn, Error, Order, Position, TableOptions};
+use std::fmt;
+use std::sync::Arc;
+use types::CqlType;
+
+/// A table's identity for life; survives renames, never reused. 128-bit UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TableId(pub u128);
+
+impl fmt::Display for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", uuid::Uuid::from_u128(self.0))
+    }
+}
+
+/// One table definition. Immutable; built by [`TableBuilder`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// Identity.
+    pub id: TableId,
+    /// Keyspace name.
+    pub keyspace: Arc<str>,
+    /// Table name.
+    pub name: Arc<str>,
+    /// In key order, at least one.
+    pub partition_key: Vec<Column>,
+    /// In key order.
+    pub clustering: Vec<Column>,
+    /// Ordered by name.
+    pub statics: Vec<Column>,
+    /// Ordered by name.
+    pub regulars: Vec<Column>,
+    /// Everything after WITH.
+    pub options: TableOptions,
+    /// Columns that are gone.
+    pub dropped: Vec<DroppedColumn>,
+    /// Whether all regular columns are counters.
+    pub counter: bool,
+    /// Next ordinal to give to a static column.
+    pub next_static_ordinal: u16,
+    /// Next ordinal to give to a regular column.
+    pub next_regular_ordinal: u16,
+    static_by_ordinal: Vec<Slot>,
+    regular_by_ordinal: Vec<Slot>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    Live(u16),
+    Dropped(u16),
+    Never,
+}
+
+impl Table {
+    /// The column of that name, of any kind.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns().find(|c| &*c.name == name)
+    }
+
+    /// All columns in the order of `SELECT *`: partition key, clustering, static, regular.
+    pub fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.partition_key
+            .iter()
+            .chain(&self.clustering)
+            .chain(&self.statics)
+            .chain(&self.regulars)
+    }
+
+    /// The live static (`is_static`) or regular column with an ordinal; `None` if dropped or never given. O(1).
+    pub fn column_by_ordinal(&self, is_static: bool, ordinal: u16) -> Option<&Column> {
+        match self.slot(is_static, ordinal) {
+            Slot::Live(index) if is_static => self.statics.get(index as usize),
+            Slot::Live(index) => self.regulars.get(index as usize),
+            Slot::Dropped(_) | Slot::Never => None,
+        }
+    }
+
+    /// The dropped column with an ordinal. O(1).
+    pub fn dropped_by_ordinal(&self, is_static: bool, ordinal: u16) -> Option<&DroppedColumn> {
+        match self.slot(is_static, ordinal) {
+            Slot::Dropped(index) => self.dropped.get(index as usize),
+            Slot::Live(_) | Slot::Never => None,
+        }
+    }
+
+    /// Index into `statics` or `regulars` of the live column with an ordinal. O(1).
+    pub fn index_by_ordinal(&self, is_static: bool, ordinal: u16) -> Option<usize> {
+        match self.slot(is_static, ordinal) {
+            Slot::Live(index) => Some(index as usize),
+            Slot::Dropped(_) | Slot::Never => None,
+        }
+    }
+
+    fn slot(&self, is_static: bool, ordinal: u16) -> Slot {
+        let slots = if is_static {
+            &self.static_by_ordinal
+        } else {
+            &self.regular_by_ordinal
+        };
+        slots.get(ordinal as usize).copied().unwrap_or(Slot::Never)
+    }
+
+    /// The type that orders the cells of a complex column, live or dropped; `None` for simple or unknown columns.
+    pub fn cell_path_type(&self, is_static: bool, ordinal: u16) -> Option<CqlType> {
+        match self.column_by_ordinal(is_static, ordinal) {
+            Some(column) => column.ty.cell_path_type(),
+            None => self
+                .dropped_by_ordinal(is_static, ordinal)?
+                .ty
+                .cell_path_type(),
+        }
+    }
+
+    /// Where a whole clustering key (wire form) sorts. Errors when the components are not exactly the table's.
+    pub fn position(&self, clustering: &[u8]) -> Result<Position, Error> {
+        let mut out = Vec::with_capacity(clustering.len() + 4);
+        position::row_position(&self.clustering, clustering, &mut out)?;
+        Ok(out.into())
+    }
+
+    /// As [`Table::position`], appended to `out`.
+    pub fn push_position(&self, clustering: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
+        position::row_position(&self.clustering, clustering, out)
+    }
+
+    /// Where a bound with a prefix (wire form, 0 to all components) sorts.
+    pub fn bound_position(&self, prefix: &[u8], side: BoundSide) -> Result<Position, Error> {
+        position::bound_position(&self.clustering, prefix, side)
+    }
+
+    /// `ks.table` with names quoted where needed is left to the CQL layer; this is plain `ks.table`.
+    pub fn qualified_name(&self) -> String {
+        format!("{}.{}", self.keyspace, self.name)
+    }
+
+    /// Number of components of the partition key.
+    pub fn key_components(&self) -> usize {
+        self.partition_key.len()
+    }
+
+    /// Splits a serialized partition key into its components' values.
+    /// Shape: one column: the raw bytes; several: `u16 length, bytes, 00` each. Errors when it does not divide so.
+    pub fn split_key<'k>(&self, key: &'k [u8]) -> Result<Vec<&'k [u8]>, Error> {
+        if self.partition_key.len() == 1 {
+            return Ok(vec![key]);
+        }
+        let cut = Error::Clustering {
+            reason: "composite partition key does not divide into its components",
+        };
+        let mut rest = key;
+        let mut values = Vec::with_capacity(self.partition_key.len());
+        for _ in &self.partition_key {
+            let (len, tail) = rest.split_first_chunk::<2>().ok_or_else(|| cut.clone())?;
+            let len = u16::from_be_bytes(*len) as usize;
+            let (value, tail) = tail.split_at_checked(len).ok_or_else(|| cut.clone())?;
+            let (_end, tail) = tail.split_first().ok_or_else(|| cut.clone())?;
+            values.push(value);
+            rest = tail;
+        }
+        if rest.is_empty() {
+            Ok(values)
+        } else {
+            Err(cut)
+        }
+    }
+
+    /// Serializes a partition key from its components' values into `out`. See [`Table::split_key`] for the shape.
+    pub fn push_key(&self, values: &[&[u8]], out: &mut Vec<u8>) {
+        debug_assert_eq!(values.len(), self.partition_key.len());
+        if let [only] = values {
+            out.extend_from_slice(only);
+            return;
+        }
+        for value in values {
+            out.extend_from_slice(&(value.len() as u16).to_be_bytes());
+            out.extend_from_slice(value);
+            out.push(0);
+        }
+    }
+
+    /// A builder that starts from this definition, for ALTER TABLE.
+    pub fn to_builder(&self) -> TableBuilder {
+        TableBuilder {
+            table: self.clone(),
+        }
+    }
+}
+
+/// Builds a [`Table`], giving ordinals and checking the whole at the end.
+#[derive(Debug, Clone)]
+pub struct TableBuilder {
+    table: Table,
+}
+
+impl TableBuilder {
+    /// Starts an empty definition with Cassandra's default options.
+    pub fn new(keyspace: &str, name: &str, id: TableId) -> TableBuilder {
+        TableBuilder {
+            table: Table {
+                id,
+                keyspace: keyspace.into(),
+                name: name.into(),
+                partition_key: Vec::new(),
+                clustering: Vec::new(),
+                statics: Vec::new(),
+                regulars: Vec::new(),
+                options: TableOptions::cassandra(),
+                dropped: Vec::new(),
+                counter: false,
+                next_static_ordinal: 0,
+                next_regular_ordinal: 0,
+                static_by_ordinal: Vec::new(),
+                regular_by_ordinal: Vec::new(),
+            },
+        }
+    }
+
+    /// Adds the next component of the partition key.
+    pub fn partition_key(mut self, name: &str, ty: CqlType) -> TableBuilder {
+        let position = self.table.partition_key.len() as u16;
+        self.table.partition_key.push(key_column(
+            name,
+            ColumnKind::PartitionKey,
+            position,
+            ty,
+            Order::Ascending,
+        ));
+        self
+    }
+
+    /// Adds the next component of the clustering key.
+    pub fn clustering(mut self, name: &str, ty: CqlType, order: Order) -> TableBuilder {
+        let position = self.table.clustering.len() as u16;
+        self.table.clustering.push(key_column(
+            name,
+            ColumnKind::Clustering,
+            position,
+            ty,
+            order,
+        ));
+        self
+    }
+
+    /// Adds a regular column with the next ordinal.
+    pub fn regular(mut self, name: &str, ty: CqlType) -> TableBuilder {
+        self.add(name, ColumnKind::Regular, ty);
+        self
+    }
+
+    /// Adds a static column with the next ordinal.
+    pub fn static_column(mut self, name: &str, ty: CqlType) -> TableBuilder {
+        self.add(name, ColumnKind::Static, ty);
+        self
+    }
+
+    /// Replaces the options.
+    pub fn options(mut self, options: TableOptions) -> TableBuilder {
+        self.table.options = options;
+        self
+    }
+
+    /// Adds a static or regular column with the next ordinal of its kind.
+    pub fn add(&mut self, name: &str, kind: ColumnKind, ty: CqlType) {
+        assert!(
+            matches!(kind, ColumnKind::Static | ColumnKind::Regular),
+            "key columns have no ordinal"
+        );
+        let is_static = kind == ColumnKind::Static;
+        let next = if is_static {
+            &mut self.table.next_static_ordinal
+        } else {
+            &mut self.table.next_regular_ordinal
+        };
+        let ordinal = *next;
+        *next += 1;
+        let column = Column {
+            name: name.into(),
+            kind,
+            position: 0,
+            ordinal,
+            ty,
+            order: Order::Ascending,
+        };
+        let columns = if is_static {
+            &mut self.table.statics
+        } else {
+            &mut self.table.regulars
+        };
+        columns.push(column);
+    }
+
+    /// Takes a static or regular column away at a time (microseconds); its ordinal stays taken. Returns whether it was
+    /// there.
+    pub fn drop_column(&mut self, name: &str, dropped_at: i64) -> bool {
+        for columns in [&mut self.table.statics, &mut self.table.regulars] {
+            if let Some(index) = columns.iter().position(|c| &*c.name == name) {
+                let Column {
+                    name,
+                    kind,
+                    ordinal,
+                    ty,
+                    ..
+                } = columns.remove(index);
+                self.table.dropped.push(DroppedColumn {
+                    name,
+                    kind,
+                    ordinal,
+                    ty,
+                    dropped_at,
+                });
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Renames a key column. Returns whether it was there.
+    pub fn rename_key(&mut self, from: &str, to: &str) -> bool {
+        let keys = self
+            .table
+            .partition_key
+            .iter_mut()
+            .chain(&mut self.table.clustering);
+        for column in keys {
+            if &*column.name == from {
+                column.name = to.into();
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The options, to change.
+    pub fn options_mut(&mut self) -> &mut TableOptions {
+        &mut self.table.options
+    }
+
+    /// Puts a decoded column in place, with the ordinal it already has.
+    pub(crate) fn restore(&mut self, column: Column) {
+        match column.kind {
+            ColumnKind::PartitionKey => self.table.partition_key.push(column),
+            ColumnKind::Clustering => self.table.clustering.push(column),
+            ColumnKind::Static => self.table.statics.push(column),
+            ColumnKind::Regular => self.table.regulars.push(column),
+        }
+    }
+
+    pub(crate) fn restore_dropped(&mut self, dropped: DroppedColumn) {
+        self.table.dropped.push(dropped);
+    }
+
+    pub(crate) fn restore_next_ordinals(&mut self, statics: u16, regulars: u16) {
+        self.table.next_static_ordinal = statics;
+        self.table.next_regular_ordinal = regulars;
+    }
+
+    /// As [`TableBuilder::build`], for decoded definitions: every ordinal must lie below the next one.
+    pub(crate) fn build_checked(self, statics: u16, regulars: u16) -> Result<Table, Error> {
+        let limit = |kind| {
+            if kind == ColumnKind::Static {
+                statics
+            } else {
+                regulars
+            }
+        };
+        let live = self
+            .table
+            .statics
+            .iter()
+            .chain(&self.table.regulars)
+            .all(|c| c.ordinal < limit(c.kind));
+        let dropped = self.table.dropped.iter().all(|c| c.ordinal < limit(c.kind));
+        if !(live && dropped) {
+            return Err(Error::Definition(
+                "an ordinal lies beyond those given".to_string(),
+            ));
+        }
+        self.build()
+    }
+
+    /// Checks the definition and derives the rest.
+    /// Errors: no partition key, a name used twice, statics without clustering, counters mixed with others.
+    pub fn build(self) -> Result<Table, Error> {
+        let mut table = self.table;
+        if table.partition_key.is_empty() {
+            return Err(Error::Definition(format!(
+                "No PRIMARY KEY specified for table '{}' (exactly one required)",
+                table.qualified_name()
+            )));
+        }
+        let mut names: Vec<&str> = table.columns().map(|c| &*c.name).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|w| w[0] == w[1]) {
+            return Err(Error::Definition(format!(
+                "Duplicate column '{}' declaration for table '{}'",
+                twice[0], table.name
+            )));
+        }
+        if !table.statics.is_empty() && table.clustering.is_empty() {
+            return Err(Error::Definition("Static columns are only useful (and thus allowed) if the table has at least one clustering column".to_string()));
+        }
+        let counters = table
+            .regulars
+            .iter()
+            .chain(&table.statics)
+            .filter(|c| c.ty == CqlType::Counter)
+            .count();
+        if counters > 0 && counters != table.regulars.len() + table.statics.len() {
+            return Err(Error::Definition(
+                "Cannot mix counter and non counter columns in the same table".to_string(),
+            ));
+        }
+        table.counter = counters > 0;
+        table.statics.sort_by(|a, b| a.name.cmp(&b.name));
+        table.regulars.sort_by(|a, b| a.name.cmp(&b.name));
+        table.static_by_ordinal = slots(
+            &table.statics,
+            &table.dropped,
+            ColumnKind::Static,
+            table.next_static_ordinal,
+        );
+        table.regular_by_ordinal = slots(
+            &table.regulars,
+            &table.dropped,
+            ColumnKind::Regular,
+            table.next_regular_ordinal,
+        );
+        Ok(table)
+    }
+}
+
+fn key_column(name: &str, kind: ColumnKind, position: u16, ty: CqlType, order: Order) -> Column {
+    Column {
+        name: name.into(),
+        kind,
+        position,
+        ordinal: 0,
+        ty,
+        order,
+    }
+}
+
+fn slots(live: &[Column], dropped: &[DroppedColumn], kind: ColumnKind, count: u16) -> Vec<Slot> {
+    let mut slots = vec![Slot::Never; count as usize];
+    for (index, column) in dropped.iter().enumerate().filter(|(_, c)| c.kind == kind) {
+        slots[column.ordinal as usize] = Slot::Dropped(index as u16);
+    }
+    for (index, column) in live.iter().enumerate() {
+        slots[column.ordinal as usize] = Slot::Live(index as u16);
+    }
+    slots
+}
