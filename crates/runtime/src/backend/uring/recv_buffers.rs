@@ -1,0 +1,152 @@
+//! The shard's receive buffers, provided to the kernel as a ring.
+//!
+//! ```text
+//! ring page: [ addr len id | addr len id | … ] tail       memory: [ buffer 0 | buffer 1 | … ]
+//! ```
+//! A buffer belongs to the kernel while it is between head and tail, to a [`RingBytes`] after a receive took it.
+//! Pages are touched only when data arrives.
+
+use super::Uring;
+use crate::limits::{RECV_BUFFER_BYTES, RECV_BUFFERS};
+use io_uring::{IoUring, types::BufRingEntry};
+use std::cell::Cell;
+use std::io;
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// Buffer group of the receive buffers.
+pub(super) const GROUP: u16 = 0;
+const PAGE: usize = 4096;
+const MEMORY_BYTES: usize = RECV_BUFFERS as usize * RECV_BUFFER_BYTES;
+const _: () = assert!(RECV_BUFFERS.is_power_of_two(), "the kernel masks indexes");
+const _: () = assert!(
+    RECV_BUFFERS as usize * size_of::<BufRingEntry>() <= PAGE,
+    "the ring fits its page"
+);
+
+pub(super) struct RecvBuffers {
+    /// One page of ring, then the buffers.
+    map: NonNull<u8>,
+    tail: Cell<u16>,
+}
+
+impl RecvBuffers {
+    pub(super) fn register(ring: &IoUring) -> io::Result<RecvBuffers> {
+        // SAFETY: a fresh anonymous mapping; no address is asked for.
+        let map = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGE + MEMORY_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // Huge pages would make the first byte of each buffer cost 2 MiB.
+        // SAFETY: advice about a mapping of our own.
+        unsafe { libc::madvise(map, PAGE + MEMORY_BYTES, libc::MADV_NOHUGEPAGE) };
+        let map = NonNull::new(map.cast::<u8>()).expect("mmap does not return null");
+        let buffers = RecvBuffers {
+            map,
+            tail: Cell::new(0),
+        };
+        // SAFETY: the mapping is page-aligned, has room for the ring, and is unmapped only after the ring is closed.
+        unsafe {
+            ring.submitter().register_buf_ring_with_flags(
+                map.as_ptr() as u64,
+                RECV_BUFFERS,
+                GROUP,
+                0,
+            )?
+        };
+        (0..RECV_BUFFERS).for_each(|id| buffers.give(id));
+        Ok(buffers)
+    }
+
+    fn buffer(&self, id: u16) -> *mut u8 {
+        debug_assert!(id < RECV_BUFFERS);
+        // SAFETY: stays inside the mapping, as `id` is below the number of buffers.
+        unsafe {
+            self.map
+                .as_ptr()
+                .add(PAGE + usize::from(id) * RECV_BUFFER_BYTES)
+        }
+    }
+
+    /// Gives a buffer to the kernel.
+    fn give(&self, id: u16) {
+        let tail = self.tail.get();
+        let index = usize::from(tail & (RECV_BUFFERS - 1));
+        let ring = self.map.as_ptr().cast::<BufRingEntry>();
+        // SAFETY: the entry lies in the ring's page and is not visible to the kernel before the tail moves; the tail
+        // overlays a field of the first entry that `set_*` do not touch and is written atomically.
+        unsafe {
+            let entry = &mut *ring.add(index);
+            entry.set_addr(self.buffer(id) as u64);
+            entry.set_len(RECV_BUFFER_BYTES as u32);
+            entry.set_bid(id);
+            self.tail.set(tail.wrapping_add(1));
+            let shared = BufRingEntry::tail(ring).cast_mut();
+            AtomicU16::from_ptr(shared).store(self.tail.get(), Ordering::Release);
+        }
+    }
+}
+
+impl Drop for RecvBuffers {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `register` with this length. `Uring` drops its ring field before this one.
+        unsafe { libc::munmap(self.map.as_ptr().cast(), PAGE + MEMORY_BYTES) };
+    }
+}
+
+/// Received bytes in one of the shard's buffers; dropping it gives the buffer back.
+pub(crate) struct RingBytes {
+    /// `None` at the end of a stream.
+    buffer: Option<(Rc<Uring>, u16)>,
+    len: u32,
+}
+
+impl RingBytes {
+    pub(super) fn end() -> RingBytes {
+        RingBytes {
+            buffer: None,
+            len: 0,
+        }
+    }
+
+    pub(super) fn new(uring: Rc<Uring>, id: u16, len: u32) -> RingBytes {
+        debug_assert!(len as usize <= RECV_BUFFER_BYTES);
+        RingBytes {
+            buffer: Some((uring, id)),
+            len,
+        }
+    }
+}
+
+impl Deref for RingBytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.buffer {
+            None => &[],
+            // SAFETY: the kernel filled `len` bytes of this buffer and gave it up; it is ours until `give`.
+            Some((uring, id)) => unsafe {
+                std::slice::from_raw_parts(uring.buffers.buffer(*id), self.len as usize)
+            },
+        }
+    }
+}
+
+impl Drop for RingBytes {
+    fn drop(&mut self) {
+        if let Some((uring, id)) = self.buffer.take() {
+            uring.buffers.give(id);
+            uring.buffer_freed();
+        }
+    }
+}

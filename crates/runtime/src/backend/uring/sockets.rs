@@ -1,0 +1,527 @@
+//! TCP: multishot accept, multishot receive into shared buffers, plain non-blocking sends.
+//!
+//! A stream's receive op is armed by the first `recv` and stays armed. When a client is faster than its reader the op
+//! is cancelled after a few unread buffers and armed again once they are read, so one client cannot take every buffer.
+
+use super::Uring;
+use super::ops::{Keep, Op};
+use super::recv_buffers::{GROUP, RingBytes};
+use crate::limits::{ACCEPTED_PENDING, LISTEN_BACKLOG, RECV_BUFFERS_PER_STREAM};
+use io_uring::{cqueue, opcode, types};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Closes a descriptor that a completion brought and nobody wants.
+pub(super) fn close_raw(fd: i32) {
+    if 0 <= fd {
+        // SAFETY: the kernel gave us this descriptor and nobody else knows it.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+}
+
+fn last_error<T>() -> io::Result<T> {
+    Err(io::Error::last_os_error())
+}
+
+fn to_raw(address: SocketAddr) -> (Box<libc::sockaddr_storage>, libc::socklen_t) {
+    // SAFETY: all-zero bytes are a valid sockaddr_storage.
+    let mut storage: Box<libc::sockaddr_storage> = Box::new(unsafe { std::mem::zeroed() });
+    let place: *mut libc::sockaddr_storage = &mut *storage;
+    match address {
+        SocketAddr::V4(v4) => {
+            let raw = libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
+                },
+                sin_zero: [0; 8],
+            };
+            // SAFETY: sockaddr_storage is large and aligned enough for every socket address.
+            unsafe { place.cast::<libc::sockaddr_in>().write(raw) };
+            (storage, size_of::<libc::sockaddr_in>() as libc::socklen_t)
+        }
+        SocketAddr::V6(v6) => {
+            let raw = libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr {
+                    s6_addr: v6.ip().octets(),
+                },
+                sin6_scope_id: v6.scope_id(),
+            };
+            // SAFETY: as above.
+            unsafe { place.cast::<libc::sockaddr_in6>().write(raw) };
+            (storage, size_of::<libc::sockaddr_in6>() as libc::socklen_t)
+        }
+    }
+}
+
+fn from_raw(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
+    let place: *const libc::sockaddr_storage = storage;
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says which type the storage holds.
+            let raw = unsafe { &*place.cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(raw.sin_addr.s_addr.to_ne_bytes());
+            Ok(SocketAddr::new(IpAddr::V4(ip), u16::from_be(raw.sin_port)))
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let raw = unsafe { &*place.cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
+            let port = u16::from_be(raw.sin6_port);
+            Ok(SocketAddr::V6(SocketAddrV6::new(
+                ip,
+                port,
+                raw.sin6_flowinfo,
+                raw.sin6_scope_id,
+            )))
+        }
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
+type NameCall = unsafe extern "C" fn(i32, *mut libc::sockaddr, *mut libc::socklen_t) -> i32;
+
+fn name(fd: &OwnedFd, call: NameCall) -> io::Result<SocketAddr> {
+    // SAFETY: storage and length are valid for the call, which fills at most the length given.
+    let (result, storage) = unsafe {
+        let mut storage: libc::sockaddr_storage = std::mem::zeroed();
+        let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+        (
+            call(fd.as_raw_fd(), (&raw mut storage).cast(), &mut len),
+            storage,
+        )
+    };
+    if result != 0 {
+        return last_error();
+    }
+    from_raw(&storage)
+}
+
+fn set_option(fd: &OwnedFd, level: i32, option: i32) -> io::Result<()> {
+    let on: i32 = 1;
+    let len = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: passes a live integer and its size.
+    let result =
+        unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const on).cast(), len) };
+    if result == 0 { Ok(()) } else { last_error() }
+}
+
+fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    // SAFETY: plain system call without pointers.
+    let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return last_error();
+    }
+    // SAFETY: just created.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // Inherited by accepted sockets on Linux.
+    set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)?;
+    Ok(fd)
+}
+
+fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR)?;
+    let (raw, len) = to_raw(address);
+    // SAFETY: passes a live address and its length.
+    let result = unsafe { libc::bind(fd.as_raw_fd(), (&raw const *raw).cast(), len) };
+    if result == 0 { Ok(()) } else { last_error() }
+}
+
+impl Uring {
+    pub(crate) fn bind(self: &Rc<Self>, address: SocketAddr) -> io::Result<Rc<UringListener>> {
+        let fd = socket(address)?;
+        bind(&fd, address)?;
+        // SAFETY: plain system call on an open socket.
+        if unsafe { libc::listen(fd.as_raw_fd(), LISTEN_BACKLOG) } != 0 {
+            return last_error();
+        }
+        let core = Rc::new(ListenerCore {
+            fd,
+            state: RefCell::default(),
+        });
+        Ok(Rc::new(UringListener {
+            uring: self.clone(),
+            core,
+        }))
+    }
+
+    pub(crate) async fn connect(
+        self: &Rc<Self>,
+        address: SocketAddr,
+        local: Option<SocketAddr>,
+    ) -> io::Result<Rc<UringStream>> {
+        let fd = socket(address)?;
+        if let Some(local) = local {
+            bind(&fd, local)?;
+        }
+        let (raw, len) = to_raw(address);
+        let entry =
+            opcode::Connect::new(types::Fd(fd.as_raw_fd()), (&raw const *raw).cast(), len).build();
+        let fd = Rc::new(fd);
+        let keep = Keep::Address {
+            _fd: fd.clone(),
+            _address: raw,
+        };
+        let (result, keep) = self.submit(keep, true, entry).await;
+        drop(keep);
+        if result < 0 {
+            return Err(io::Error::from_raw_os_error(-result));
+        }
+        let fd = Rc::into_inner(fd).expect("the op is over and gave its handle back");
+        Ok(self.adopt(fd))
+    }
+
+    pub(crate) fn adopt(self: &Rc<Self>, fd: OwnedFd) -> Rc<UringStream> {
+        let core = Rc::new(StreamCore {
+            fd,
+            state: RefCell::default(),
+        });
+        Rc::new(UringStream {
+            uring: self.clone(),
+            core: Some(core),
+        })
+    }
+}
+
+pub(crate) struct UringListener {
+    uring: Rc<Uring>,
+    core: Rc<ListenerCore>,
+}
+
+pub(super) struct ListenerCore {
+    fd: OwnedFd,
+    state: RefCell<AcceptState>,
+}
+
+#[derive(Default)]
+struct AcceptState {
+    armed: Option<u64>,
+    accepted: VecDeque<OwnedFd>,
+    error: Option<i32>,
+    waker: Option<Waker>,
+}
+
+impl ListenerCore {
+    fn arm(self: &Rc<Self>, uring: &Rc<Uring>, state: &mut AcceptState) {
+        let entry = opcode::AcceptMulti::new(types::Fd(self.fd.as_raw_fd()))
+            .flags(libc::SOCK_CLOEXEC)
+            .build();
+        let user_data = uring.ops.borrow_mut().insert(Op::Accept(self.clone()));
+        state.armed = Some(user_data);
+        uring.push(&entry.user_data(user_data));
+    }
+
+    /// A completion of the accept op.
+    pub(super) fn accepted(&self, uring: &Rc<Uring>, result: i32, flags: u32) {
+        let mut state = self.state.borrow_mut();
+        if 0 <= result {
+            // SAFETY: the kernel just gave us this descriptor.
+            state
+                .accepted
+                .push_back(unsafe { OwnedFd::from_raw_fd(result) });
+        } else if result != -libc::ECANCELED {
+            state.error = Some(-result);
+        }
+        if !cqueue::more(flags) {
+            state.armed = None;
+        } else if state.accepted.len() == ACCEPTED_PENDING
+            && let Some(user_data) = state.armed
+        {
+            uring.cancel(user_data);
+        }
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl UringListener {
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        name(&self.core.fd, libc::getsockname)
+    }
+
+    pub(crate) async fn accept(&self) -> io::Result<(Rc<UringStream>, SocketAddr)> {
+        loop {
+            let fd = std::future::poll_fn(|context| self.poll_accept(context)).await?;
+            set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)?;
+            // A connection that was reset meanwhile has no name.
+            if let Ok(peer) = name(&fd, libc::getpeername) {
+                return Ok((self.uring.adopt(fd), peer));
+            }
+        }
+    }
+
+    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<OwnedFd>> {
+        let mut state = self.core.state.borrow_mut();
+        if let Some(fd) = state.accepted.pop_front() {
+            return Poll::Ready(Ok(fd));
+        }
+        if let Some(code) = state.error.take() {
+            return Poll::Ready(Err(io::Error::from_raw_os_error(code)));
+        }
+        if state.armed.is_none() {
+            self.core.arm(&self.uring, &mut state);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for UringListener {
+    fn drop(&mut self) {
+        let armed = self.core.state.borrow().armed;
+        // New connections are refused from now on; the descriptor closes with the op.
+        // SAFETY: plain system call on an open socket.
+        unsafe { libc::shutdown(self.core.fd.as_raw_fd(), libc::SHUT_RDWR) };
+        if let Some(user_data) = armed {
+            self.uring.cancel(user_data);
+        }
+    }
+}
+
+/// The user's side of a connection: dropping it stops receiving.
+pub(crate) struct UringStream {
+    uring: Rc<Uring>,
+    /// `None` only after `take_fd`.
+    core: Option<Rc<StreamCore>>,
+}
+
+/// The part that a receive op keeps.
+pub(super) struct StreamCore {
+    fd: OwnedFd,
+    state: RefCell<RecvState>,
+}
+
+#[derive(Default)]
+struct RecvState {
+    used: bool,
+    armed: Option<u64>,
+    cancelling: bool,
+    /// In the shard's list of streams that wait for a buffer.
+    starved: bool,
+    closed: bool,
+    unread: VecDeque<RingBytes>,
+    end: Option<End>,
+    waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy)]
+enum End {
+    Eof,
+    Error(i32),
+}
+
+impl StreamCore {
+    fn arm(self: &Rc<Self>, uring: &Rc<Uring>, state: &mut RecvState) {
+        let entry = opcode::RecvMulti::new(types::Fd(self.fd.as_raw_fd()), GROUP).build();
+        let user_data = uring.ops.borrow_mut().insert(Op::Recv(self.clone()));
+        state.armed = Some(user_data);
+        state.cancelling = false;
+        uring.push(&entry.user_data(user_data));
+    }
+
+    /// A buffer is free again and it is this stream's turn.
+    pub(super) fn rearm(self: &Rc<Self>, uring: &Rc<Uring>) {
+        let mut state = self.state.borrow_mut();
+        state.starved = false;
+        if state.armed.is_none() && !state.closed && state.end.is_none() {
+            self.arm(uring, &mut state);
+        }
+    }
+
+    /// A completion of the receive op.
+    pub(super) fn received(self: &Rc<Self>, uring: &Rc<Uring>, result: i32, flags: u32) {
+        // Dropped after the borrow ends: it may arm another stream.
+        let unwanted = self.note(uring, result, flags);
+        let waker = self.state.borrow_mut().waker.take();
+        drop(unwanted);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn note(self: &Rc<Self>, uring: &Rc<Uring>, result: i32, flags: u32) -> Option<RingBytes> {
+        let len = u32::try_from(result).unwrap_or(0);
+        let bytes = cqueue::buffer_select(flags).map(|id| RingBytes::new(uring.clone(), id, len));
+        let mut state = self.state.borrow_mut();
+        if !cqueue::more(flags) {
+            state.armed = None;
+        }
+        if state.closed {
+            return bytes;
+        }
+        let mut unwanted = None;
+        match -result {
+            0 => {
+                state.end = Some(End::Eof);
+                unwanted = bytes;
+            }
+            code if code < 0 => state.unread.extend(bytes),
+            libc::ENOBUFS => {
+                // The reader arms it again when it has unread bytes; otherwise the next free buffer does.
+                if state.unread.is_empty() && !state.starved {
+                    state.starved = true;
+                    uring.starved.borrow_mut().push_back(self.clone());
+                }
+            }
+            libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
+            code => state.end = Some(End::Error(code)),
+        }
+        if RECV_BUFFERS_PER_STREAM <= state.unread.len()
+            && !state.cancelling
+            && let Some(user_data) = state.armed
+        {
+            state.cancelling = true;
+            uring.cancel(user_data);
+        }
+        unwanted
+    }
+}
+
+impl UringStream {
+    fn core(&self) -> &Rc<StreamCore> {
+        self.core
+            .as_ref()
+            .expect("only take_fd empties it, and it consumes the stream")
+    }
+
+    pub(crate) async fn recv(&self) -> io::Result<RingBytes> {
+        std::future::poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    fn poll_recv(&self, context: &mut Context<'_>) -> Poll<io::Result<RingBytes>> {
+        let core = self.core();
+        let mut state = core.state.borrow_mut();
+        state.used = true;
+        let bytes = state.unread.pop_front();
+        let idle = state.armed.is_none() && !state.starved && state.end.is_none();
+        if idle && state.unread.len() <= RECV_BUFFERS_PER_STREAM / 2 {
+            core.arm(&self.uring, &mut state);
+        }
+        if let Some(bytes) = bytes {
+            return Poll::Ready(Ok(bytes));
+        }
+        match state.end {
+            Some(End::Eof) => Poll::Ready(Ok(RingBytes::end())),
+            Some(End::Error(code)) => Poll::Ready(Err(io::Error::from_raw_os_error(code))),
+            None => {
+                match &mut state.waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    empty => *empty = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+            // SAFETY: the slice is valid for the call.
+            let sent = unsafe {
+                libc::send(
+                    self.core().fd.as_raw_fd(),
+                    bytes.as_ptr().cast(),
+                    bytes.len(),
+                    flags,
+                )
+            };
+            if 0 <= sent {
+                return Ok(sent as usize);
+            }
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::WouldBlock => return Ok(0),
+                io::ErrorKind::Interrupted => {}
+                _ => return Err(error),
+            }
+        }
+    }
+
+    pub(crate) async fn send_all(&self, mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+        let mut sent = self.try_send(&bytes)?;
+        while sent < bytes.len() {
+            let rest = &bytes[sent..];
+            let fd = types::Fd(self.core().fd.as_raw_fd());
+            let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+            let entry = opcode::Send::new(fd, rest.as_ptr(), rest.len() as u32)
+                .flags(flags)
+                .build();
+            let keep = Keep::Socket {
+                _core: self.core().clone(),
+                bytes,
+            };
+            let (result, keep) = self.uring.submit(keep, true, entry).await;
+            let Keep::Socket { bytes: back, .. } = keep else {
+                unreachable!("an op gives back what it kept")
+            };
+            bytes = back;
+            match -result {
+                code if code <= 0 => sent += result as usize,
+                libc::EINTR | libc::EAGAIN => {}
+                code => return Err(io::Error::from_raw_os_error(code)),
+            }
+        }
+        Ok(bytes)
+    }
+
+    pub(crate) fn shutdown(&self) {
+        // SAFETY: plain system call on an open socket; an error means that the other side was faster.
+        unsafe { libc::shutdown(self.core().fd.as_raw_fd(), libc::SHUT_RDWR) };
+    }
+
+    pub(crate) fn peer_addr(&self) -> io::Result<SocketAddr> {
+        name(&self.core().fd, libc::getpeername)
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        name(&self.core().fd, libc::getsockname)
+    }
+
+    /// The descriptor alone, if nothing was received and nobody else holds the stream.
+    pub(crate) fn take_fd(self: Rc<Self>) -> io::Result<OwnedFd> {
+        if self.core().state.borrow().used {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut stream = Rc::into_inner(self).ok_or(io::ErrorKind::InvalidInput)?;
+        let core = stream
+            .core
+            .take()
+            .and_then(Rc::into_inner)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: ownership of the descriptor moves to the new value.
+        Ok(unsafe { OwnedFd::from_raw_fd(core.fd.into_raw_fd()) })
+    }
+}
+
+impl Drop for UringStream {
+    fn drop(&mut self) {
+        let Some(core) = &self.core else { return };
+        let mut state = core.state.borrow_mut();
+        state.closed = true;
+        state.waker = None;
+        let unread = std::mem::take(&mut state.unread);
+        let armed = state.armed.filter(|_| !state.cancelling);
+        drop(state);
+        drop(unread);
+        if let Some(user_data) = armed {
+            self.uring.cancel(user_data);
+        }
+    }
+}

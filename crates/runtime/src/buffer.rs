@@ -1,0 +1,178 @@
+//! Memory that direct file operations accept: its address and capacity are multiples of 4096.
+
+use crate::limits::DIRECT_ALIGN;
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+
+/// An owned, growable byte buffer, aligned for direct file operations. Bytes between length and capacity are
+/// initialised (zero or older content), so a shortened buffer can be lengthened again.
+pub struct AlignedBuf {
+    start: NonNull<u8>,
+    len: usize,
+    capacity: usize,
+}
+
+// SAFETY: the memory is owned by this value alone and has no interior mutability.
+unsafe impl Send for AlignedBuf {}
+// SAFETY: as above; shared access only reads.
+unsafe impl Sync for AlignedBuf {}
+
+/// Rounds up to the alignment of direct file operations.
+pub fn align_up(bytes: usize) -> usize {
+    bytes.div_ceil(DIRECT_ALIGN) * DIRECT_ALIGN
+}
+
+impl AlignedBuf {
+    /// An empty buffer that takes this many bytes without moving. Allocates unless 0.
+    pub fn with_capacity(bytes: usize) -> AlignedBuf {
+        let capacity = align_up(bytes);
+        if capacity == 0 {
+            return AlignedBuf {
+                start: NonNull::dangling(),
+                len: 0,
+                capacity: 0,
+            };
+        }
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc_zeroed(layout) };
+        let Some(start) = NonNull::new(memory) else {
+            handle_alloc_error(layout)
+        };
+        AlignedBuf {
+            start,
+            len: 0,
+            capacity,
+        }
+    }
+
+    /// A buffer of this many zero bytes.
+    pub fn zeroed(bytes: usize) -> AlignedBuf {
+        let mut buffer = AlignedBuf::with_capacity(bytes);
+        buffer.len = bytes;
+        buffer
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        Layout::from_size_align(capacity, DIRECT_ALIGN)
+            .expect("the alignment is a power of two and sizes are bounded")
+    }
+
+    /// Bytes it can hold without moving.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Room left without moving.
+    pub fn room(&self) -> usize {
+        self.capacity - self.len
+    }
+
+    fn reserve(&mut self, wanted: usize) {
+        if wanted > self.capacity {
+            let mut larger = AlignedBuf::with_capacity(wanted.max(self.capacity * 2));
+            larger.len = self.len;
+            larger.copy_from_slice(self);
+            *self = larger;
+        }
+    }
+
+    /// Appends bytes, growing when needed.
+    pub fn extend_from_slice(&mut self, bytes: &[u8]) {
+        let old = self.len;
+        self.reserve(old + bytes.len());
+        self.len = old + bytes.len();
+        self[old..].copy_from_slice(bytes);
+    }
+
+    /// Sets the length; new bytes are `fill`.
+    pub fn resize(&mut self, len: usize, fill: u8) {
+        self.reserve(len);
+        let old = self.len;
+        self.len = len;
+        if old < len {
+            self[old..].fill(fill);
+        }
+    }
+
+    /// Appends zeroes up to the next multiple of 4096.
+    pub fn pad_to_alignment(&mut self) {
+        self.resize(align_up(self.len), 0);
+    }
+
+    /// Shortens to `len`; longer lengths change nothing.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Forgets the content, keeps the memory.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+}
+
+impl Default for AlignedBuf {
+    fn default() -> Self {
+        AlignedBuf::with_capacity(0)
+    }
+}
+
+impl From<&[u8]> for AlignedBuf {
+    fn from(bytes: &[u8]) -> Self {
+        let mut buffer = AlignedBuf::with_capacity(bytes.len());
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+}
+
+impl std::fmt::Debug for AlignedBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "AlignedBuf({} of {} bytes)", self.len, self.capacity)
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `start` is valid for `capacity >= len` initialised bytes, or dangling with len 0.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; `&mut self` is the only access.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for AlignedBuf {
+    fn drop(&mut self) {
+        if self.capacity > 0 {
+            // SAFETY: allocated in `with_capacity` with the same layout.
+            unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grows_aligned() {
+        let mut buffer = AlignedBuf::default();
+        assert!(buffer.is_empty());
+        for i in 0..3000u32 {
+            buffer.extend_from_slice(&i.to_be_bytes());
+        }
+        assert_eq!(buffer.as_ptr() as usize % DIRECT_ALIGN, 0);
+        assert_eq!(buffer[4 * 2999..], 2999u32.to_be_bytes());
+        buffer.pad_to_alignment();
+        assert_eq!((buffer.len(), buffer[12000], buffer[12287]), (12288, 0, 0));
+        buffer.truncate(5);
+        buffer.resize(8, 9);
+        assert_eq!(buffer[..], [0, 0, 0, 0, 0, 9, 9, 9]);
+    }
+}

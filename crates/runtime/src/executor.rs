@@ -1,0 +1,328 @@
+//! Tasks and their run queues, one per scheduling group.
+//!
+//! ```text
+//! slots: [ Idle fut ][ Queued fut ][ Running  - ][ vacant ]        one slab; a waker is (slot, generation)
+//! group: main  query  commitlog …    each: queue of slots, shares, virtual time
+//! ```
+//! The group with the smallest virtual time runs next; running for `t` adds `t * 1000 / shares` to it. A group that
+//! wakes after a rest starts at the virtual time of the busiest moment it missed, so it cannot claim the past.
+//! While a task is polled its future is outside the slab, so no borrow is held and it may spawn and wake at will.
+
+use crate::group::{DESCRIPTIONS, Group};
+use crate::inbox::TaskId;
+use crate::limits::GROUPS_MAX;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+
+pub(crate) type LocalFuture = Pin<Box<dyn Future<Output = ()>>>;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Vacant,
+    Idle,
+    Queued,
+    Running,
+    /// Woken while it ran: runs again.
+    Again,
+}
+
+struct Slot {
+    generation: u32,
+    group: Group,
+    depth: u8,
+    state: State,
+    future: Option<LocalFuture>,
+}
+
+/// What runs now: inherited by what it spawns.
+#[derive(Clone, Copy)]
+pub(crate) struct Context {
+    pub(crate) group: Group,
+    /// How many shards are waiting for this task in a chain of calls.
+    pub(crate) depth: u8,
+}
+
+pub(crate) struct Executor {
+    tasks: RefCell<Tasks>,
+    groups: [GroupState; GROUPS_MAX],
+    context: Cell<Context>,
+    /// Virtual time of the last group chosen.
+    virtual_now: Cell<u64>,
+    /// Tick at which the running slice ends.
+    slice_end: Cell<u64>,
+}
+
+struct Tasks {
+    slots: Vec<Slot>,
+    vacant: Vec<u32>,
+    live: usize,
+}
+
+struct GroupState {
+    queue: RefCell<VecDeque<TaskId>>,
+    shares: Cell<u32>,
+    virtual_time: Cell<u64>,
+    ran_ns: Cell<u64>,
+    polls: Cell<u64>,
+}
+
+impl Executor {
+    pub(crate) fn new() -> Executor {
+        let groups = std::array::from_fn(|i| GroupState {
+            queue: RefCell::default(),
+            shares: Cell::new(DESCRIPTIONS.get(i).map_or(100, |d| d.shares)),
+            virtual_time: Cell::new(0),
+            ran_ns: Cell::new(0),
+            polls: Cell::new(0),
+        });
+        Executor {
+            tasks: RefCell::new(Tasks {
+                slots: Vec::new(),
+                vacant: Vec::new(),
+                live: 0,
+            }),
+            groups,
+            context: Cell::new(Context {
+                group: Group::MAIN,
+                depth: 0,
+            }),
+            virtual_now: Cell::new(0),
+            slice_end: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn context(&self) -> Context {
+        self.context.get()
+    }
+
+    pub(crate) fn set_context(&self, context: Context) -> Context {
+        self.context.replace(context)
+    }
+
+    pub(crate) fn slice_end(&self) -> u64 {
+        self.slice_end.get()
+    }
+
+    pub(crate) fn set_slice_end(&self, tick: u64) {
+        self.slice_end.set(tick);
+    }
+
+    pub(crate) fn set_shares(&self, group: Group, shares: u32) {
+        self.groups[group.index()].shares.set(shares.max(1));
+    }
+
+    pub(crate) fn shares(&self, group: Group) -> u32 {
+        self.groups[group.index()].shares.get()
+    }
+
+    /// Nanoseconds and polls this group has had.
+    pub(crate) fn usage(&self, group: Group) -> (u64, u64) {
+        let state = &self.groups[group.index()];
+        (state.ran_ns.get(), state.polls.get())
+    }
+
+    pub(crate) fn queued(&self, group: Group) -> usize {
+        self.groups[group.index()].queue.borrow().len()
+    }
+
+    pub(crate) fn live(&self) -> usize {
+        self.tasks.borrow().live
+    }
+
+    /// Adds a task to its group's queue.
+    pub(crate) fn spawn(&self, context: Context, future: LocalFuture) -> TaskId {
+        let id = self.insert(context, Some(future), State::Queued);
+        self.enqueue(context.group, id);
+        id
+    }
+
+    /// Makes a slot for a task that the caller polls itself, once, before `polled`.
+    pub(crate) fn reserve(&self, context: Context) -> TaskId {
+        self.insert(context, None, State::Running)
+    }
+
+    fn insert(&self, context: Context, future: Option<LocalFuture>, state: State) -> TaskId {
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.live += 1;
+        let Context { group, depth } = context;
+        if let Some(slot) = tasks.vacant.pop() {
+            let entry = &mut tasks.slots[slot as usize];
+            let generation = entry.generation;
+            *entry = Slot {
+                generation,
+                group,
+                depth,
+                state,
+                future,
+            };
+            return TaskId { slot, generation };
+        }
+        let slot = tasks.slots.len() as u32;
+        assert!(slot < TaskId::SLOTS, "a waker has room for this many tasks");
+        tasks.slots.push(Slot {
+            generation: 0,
+            group,
+            depth,
+            state,
+            future,
+        });
+        TaskId {
+            slot,
+            generation: 0,
+        }
+    }
+
+    fn enqueue(&self, group: Group, id: TaskId) {
+        let state = &self.groups[group.index()];
+        let mut queue = state.queue.borrow_mut();
+        if queue.is_empty() {
+            state
+                .virtual_time
+                .set(state.virtual_time.get().max(self.virtual_now.get()));
+        }
+        queue.push_back(id);
+    }
+
+    /// Makes a task ready, if it still exists and is not ready yet.
+    pub(crate) fn wake(&self, id: TaskId) {
+        let mut tasks = self.tasks.borrow_mut();
+        let Some(slot) = tasks.slots.get_mut(id.slot as usize) else {
+            return;
+        };
+        if slot.generation != id.generation {
+            return;
+        }
+        match slot.state {
+            State::Idle => slot.state = State::Queued,
+            State::Running => {
+                slot.state = State::Again;
+                return;
+            }
+            State::Vacant | State::Queued | State::Again => return,
+        }
+        let group = slot.group;
+        drop(tasks);
+        self.enqueue(group, id);
+    }
+
+    pub(crate) fn has_ready(&self) -> bool {
+        self.groups.iter().any(|g| !g.queue.borrow().is_empty())
+    }
+
+    /// The group that deserves the core most, among those with work.
+    pub(crate) fn pick(&self) -> Option<Group> {
+        let (index, state) = self
+            .groups
+            .iter()
+            .enumerate()
+            .filter(|(_, g)| !g.queue.borrow().is_empty())
+            .min_by_key(|(_, g)| g.virtual_time.get())?;
+        self.virtual_now
+            .set(self.virtual_now.get().max(state.virtual_time.get()));
+        Some(Group::from_index(index))
+    }
+
+    /// Is a group other than this one waiting with less virtual time?
+    pub(crate) fn others_wait(&self, group: Group) -> bool {
+        self.groups
+            .iter()
+            .enumerate()
+            .any(|(i, g)| i != group.index() && !g.queue.borrow().is_empty())
+    }
+
+    pub(crate) fn charge(&self, group: Group, ns: u64, polls: u64) {
+        let state = &self.groups[group.index()];
+        let virtual_ns = ns * 1000 / u64::from(state.shares.get());
+        state
+            .virtual_time
+            .set(state.virtual_time.get() + virtual_ns.max(1));
+        state.ran_ns.set(state.ran_ns.get() + ns);
+        state.polls.set(state.polls.get() + polls);
+    }
+
+    pub(crate) fn pop(&self, group: Group) -> Option<TaskId> {
+        self.groups[group.index()].queue.borrow_mut().pop_front()
+    }
+
+    /// Takes any ready task of the group, as `choose` among so many says.
+    pub(crate) fn pop_by(
+        &self,
+        group: Group,
+        choose: impl FnOnce(usize) -> usize,
+    ) -> Option<TaskId> {
+        let mut queue = self.groups[group.index()].queue.borrow_mut();
+        let index = if queue.len() > 1 {
+            choose(queue.len())
+        } else {
+            0
+        };
+        queue.remove(index)
+    }
+
+    /// Takes the future of a queued task for one poll.
+    pub(crate) fn start(&self, id: TaskId) -> Option<(Context, LocalFuture)> {
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = tasks.slots.get_mut(id.slot as usize)?;
+        if slot.generation != id.generation || slot.state != State::Queued {
+            return None;
+        }
+        slot.state = State::Running;
+        let future = slot.future.take().expect("a queued task has its future");
+        Some((
+            Context {
+                group: slot.group,
+                depth: slot.depth,
+            },
+            future,
+        ))
+    }
+
+    /// Ends one poll: `Some` puts the future back, `None` frees the slot.
+    pub(crate) fn polled(&self, id: TaskId, future: Option<LocalFuture>) {
+        let mut tasks = self.tasks.borrow_mut();
+        let slot = &mut tasks.slots[id.slot as usize];
+        debug_assert_eq!(slot.generation, id.generation);
+        if future.is_some() {
+            slot.future = future;
+            if slot.state == State::Again {
+                slot.state = State::Queued;
+                let group = slot.group;
+                drop(tasks);
+                self.enqueue(group, id);
+            } else {
+                slot.state = State::Idle;
+            }
+            return;
+        }
+        slot.state = State::Vacant;
+        slot.generation = (slot.generation + 1) & TaskId::GENERATION_MASK;
+        tasks.vacant.push(id.slot);
+        tasks.live -= 1;
+    }
+
+    /// Takes every future out, in slot order, so that the caller can drop them with the shard current.
+    pub(crate) fn take_all(&self) -> Vec<LocalFuture> {
+        for group in &self.groups {
+            group.queue.borrow_mut().clear();
+        }
+        let mut tasks = self.tasks.borrow_mut();
+        let Tasks {
+            slots,
+            vacant,
+            live,
+        } = &mut *tasks;
+        let mut futures = Vec::new();
+        for (index, slot) in slots.iter_mut().enumerate() {
+            if let Some(future) = slot.future.take() {
+                slot.state = State::Vacant;
+                slot.generation = (slot.generation + 1) & TaskId::GENERATION_MASK;
+                vacant.push(index as u32);
+                *live -= 1;
+                futures.push(future);
+            }
+        }
+        futures
+    }
+}

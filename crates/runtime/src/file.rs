@@ -1,0 +1,239 @@
+//! Files. A future that is dropped leaves its operation running to its end; the buffer stays with the backend.
+
+use crate::backend::{Backend, FileHandle, LockHandle};
+use crate::limits::DIRECT_ALIGN;
+use crate::shard::with;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+pub use crate::backend::{DirEntry, OpenOptions};
+pub use crate::buffer::{AlignedBuf, align_up};
+
+/// An open file; cloning it gives another handle to the same one, the last handle closes it.
+#[derive(Clone)]
+pub struct File {
+    handle: FileHandle,
+    direct: bool,
+    path: Rc<Path>,
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "File({:?})", self.path)
+    }
+}
+
+/// One operation on the current shard's backend.
+macro_rules! backend {
+    ($call:ident($($argument:expr),*)) => {{
+        let backend = current();
+        backend.$call($($argument),*).await
+    }};
+}
+
+fn current() -> Backend {
+    with(|shard| shard.backend.clone())
+}
+
+impl File {
+    /// Opens a file. Falls back to the page cache where the file system knows no direct operations.
+    pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
+        let path: Rc<Path> = path.as_ref().into();
+        let handle = backend!(open(&path, options)).map_err(|e| with_path(e, &path))?;
+        Ok(File {
+            handle,
+            direct: options.direct,
+            path,
+        })
+    }
+
+    /// The path it was opened with.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads up to `buffer.len()` bytes; fewer only at the end of the file. Direct files want multiples of 4096.
+    pub async fn read_at(
+        &self,
+        offset: u64,
+        buffer: AlignedBuf,
+    ) -> io::Result<(AlignedBuf, usize)> {
+        let result = match &self.handle {
+            FileHandle::Uring(file) => file.read_at(offset, buffer).await,
+            FileHandle::Sim(file) => file.read_at(offset, buffer).await,
+        };
+        result.map_err(|e| with_path(e, &self.path))
+    }
+
+    /// Reads exactly `len` bytes from any offset. `UnexpectedEof` when the file ends before.
+    pub async fn read_exact_at(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let align = if self.direct { DIRECT_ALIGN as u64 } else { 1 };
+        let start = offset / align * align;
+        let skip = (offset - start) as usize;
+        let wanted = skip.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
+        let ask = if self.direct {
+            align_up(wanted)
+        } else {
+            wanted
+        };
+        let (buffer, count) = self.read_at(start, AlignedBuf::zeroed(ask)).await?;
+        match buffer.get(skip..wanted) {
+            Some(bytes) if wanted <= count => Ok(bytes.to_vec()),
+            _ => Err(with_path(io::ErrorKind::UnexpectedEof.into(), &self.path)),
+        }
+    }
+
+    /// Writes the whole buffer and gives it back. Direct files want multiples of 4096.
+    pub async fn write_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<AlignedBuf> {
+        if self.direct && (offset % DIRECT_ALIGN as u64 != 0 || buffer.len() % DIRECT_ALIGN != 0) {
+            return Err(with_path(io::ErrorKind::InvalidInput.into(), &self.path));
+        }
+        let result = match &self.handle {
+            FileHandle::Uring(file) => file.write_at(offset, buffer).await,
+            FileHandle::Sim(file) => file.write_at(offset, buffer).await,
+        };
+        result.map_err(|e| with_path(e, &self.path))
+    }
+
+    /// Makes everything written so far durable: data, and the size if it grew. Does not block the shard.
+    pub async fn sync_data(&self) -> io::Result<()> {
+        let result = match &self.handle {
+            FileHandle::Uring(file) => file.sync_data().await,
+            FileHandle::Sim(file) => file.sync_data().await,
+        };
+        result.map_err(|e| with_path(e, &self.path))
+    }
+
+    /// The file's size in bytes.
+    pub async fn size(&self) -> io::Result<u64> {
+        match &self.handle {
+            FileHandle::Uring(file) => file.size(),
+            FileHandle::Sim(file) => file.size().await,
+        }
+    }
+
+    /// Reserves space for the first `len` bytes and makes the file at least that long.
+    pub async fn allocate(&self, len: u64) -> io::Result<()> {
+        let result = match &self.handle {
+            FileHandle::Uring(file) => file.allocate(len).await,
+            FileHandle::Sim(file) => file.allocate(len).await,
+        };
+        result.map_err(|e| with_path(e, &self.path))
+    }
+
+    /// Cuts or lengthens the file to `len` bytes.
+    pub async fn truncate(&self, len: u64) -> io::Result<()> {
+        let result = match &self.handle {
+            FileHandle::Uring(file) => file.truncate(len).await,
+            FileHandle::Sim(file) => file.truncate(len).await,
+        };
+        result.map_err(|e| with_path(e, &self.path))
+    }
+}
+
+/// Says which file it was, keeping the kind and the code's text.
+fn with_path(error: io::Error, path: &Path) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Renames a file or folder, replacing what was there. Durable after [`sync_dir`] of the folder.
+pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    backend!(rename(from, to)).map_err(|e| with_path(e, from))
+}
+
+/// Gives a file a second name. Durable after [`sync_dir`] of the folder.
+pub async fn link(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+    let (from, to) = (from.as_ref(), to.as_ref());
+    backend!(link(from, to)).map_err(|e| with_path(e, from))
+}
+
+/// Removes a file. Durable after [`sync_dir`] of the folder.
+pub async fn remove(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    backend!(remove(path)).map_err(|e| with_path(e, path))
+}
+
+/// Makes a folder and those above it; fine when it exists.
+pub async fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    backend!(create_dir_all(path)).map_err(|e| with_path(e, path))
+}
+
+/// Removes a folder and all in it; fine when it is missing.
+pub async fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    backend!(remove_dir_all(path)).map_err(|e| with_path(e, path))
+}
+
+/// Makes names in a folder durable.
+pub async fn sync_dir(path: impl AsRef<Path>) -> io::Result<()> {
+    let path = path.as_ref();
+    backend!(sync_dir(path)).map_err(|e| with_path(e, path))
+}
+
+/// What is in a folder, ordered by name. Names that are not UTF-8 are left out.
+pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<Vec<DirEntry>> {
+    let path = path.as_ref();
+    let mut entries = backend!(read_dir(path)).map_err(|e| with_path(e, path))?;
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+/// Is there a file or folder of this name?
+pub async fn exists(path: impl AsRef<Path>) -> io::Result<bool> {
+    let path = path.as_ref();
+    backend!(exists(path)).map_err(|e| with_path(e, path))
+}
+
+/// Bytes free for this process on the file system that holds the path.
+pub async fn free_space(path: impl AsRef<Path>) -> io::Result<u64> {
+    let path = path.as_ref();
+    backend!(free_space(path)).map_err(|e| with_path(e, path))
+}
+
+/// The whole content of a file.
+pub async fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let file = File::open(path, OpenOptions::READ).await?;
+    let size = file.size().await?;
+    let len = usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    file.read_exact_at(0, len).await
+}
+
+/// Writes a new file and makes its content durable; its name is durable after [`sync_dir`].
+pub async fn write_new_synced(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    let file = File::open(path, OpenOptions::CREATE_NEW).await?;
+    file.write_at(0, AlignedBuf::from(bytes)).await?;
+    file.sync_data().await
+}
+
+/// Replaces a file's content so that a crash leaves the old or the new one: a synced `.tmp` beside it, then a rename,
+/// then a sync of the folder.
+pub async fn replace_atomic(path: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+    let path = path.as_ref();
+    let mut name = path.as_os_str().to_owned();
+    name.push(".tmp");
+    let temporary = PathBuf::from(name);
+    if exists(&temporary).await? {
+        remove(&temporary).await?;
+    }
+    write_new_synced(&temporary, bytes).await?;
+    rename(&temporary, path).await?;
+    match path.parent() {
+        Some(folder) => sync_dir(folder).await,
+        None => Ok(()),
+    }
+}
+
+/// An exclusive lock on a folder, held by this process until it is dropped.
+pub struct FolderLock {
+    _handle: LockHandle,
+}
+
+/// Locks a folder against other nodes. `WouldBlock` when another holds it.
+pub async fn lock_exclusive(path: impl AsRef<Path>) -> io::Result<FolderLock> {
+    let path = path.as_ref();
+    let handle = backend!(lock_exclusive(path)).map_err(|e| with_path(e, path))?;
+    Ok(FolderLock { _handle: handle })
+}

@@ -1,0 +1,83 @@
+//! Scheduling groups: who gets how much of the core when several want it.
+
+/// A scheduling group. Every task belongs to one; the core is divided between the groups that have work by their shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Group(u8);
+
+pub(crate) struct Description {
+    pub(crate) name: &'static str,
+    pub(crate) shares: u32,
+}
+
+pub(crate) const DESCRIPTIONS: [Description; 7] = [
+    Description {
+        name: "main",
+        shares: 1000,
+    },
+    Description {
+        name: "query",
+        shares: 1000,
+    },
+    Description {
+        name: "commitlog",
+        shares: 1000,
+    },
+    Description {
+        name: "flush",
+        shares: 400,
+    },
+    Description {
+        name: "compaction",
+        shares: 200,
+    },
+    Description {
+        name: "admin",
+        shares: 100,
+    },
+    Description {
+        name: "rpc",
+        shares: 1000,
+    },
+];
+
+impl Group {
+    /// Start, stop and housekeeping.
+    pub const MAIN: Group = Group(0);
+    /// Requests of clients.
+    pub const QUERY: Group = Group(1);
+    /// Writing and syncing the commitlog, on which requests wait.
+    pub const COMMITLOG: Group = Group(2);
+    /// Memtables going to disk.
+    pub const FLUSH: Group = Group(3);
+    /// Merging sstables.
+    pub const COMPACTION: Group = Group(4);
+    /// Metrics, REST, reports.
+    pub const ADMIN: Group = Group(5);
+    /// Requests of other nodes.
+    pub const RPC: Group = Group(6);
+    /// All groups, in order of their index.
+    pub const ALL: [Group; 7] = [
+        Group::MAIN,
+        Group::QUERY,
+        Group::COMMITLOG,
+        Group::FLUSH,
+        Group::COMPACTION,
+        Group::ADMIN,
+        Group::RPC,
+    ];
+
+    /// The group's name in metrics and logs.
+    pub fn name(self) -> &'static str {
+        DESCRIPTIONS[self.index()].name
+    }
+
+    /// Dense number from 0.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    pub(crate) fn from_index(index: usize) -> Group {
+        assert!(index < DESCRIPTIONS.len());
+        Group(index as u8)
+    }
+}

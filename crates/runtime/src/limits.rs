@@ -1,0 +1,42 @@
+//! Every limit of this crate: unit and reason.
+
+use std::time::Duration;
+
+/// How long one scheduling group keeps the core while another waits: short against a disk read, long against a switch.
+pub const QUOTA: Duration = Duration::from_micros(500);
+/// Shards of one node; a shard identifier shares a word with other things.
+pub const SHARDS_MAX: u16 = 1024;
+/// Scheduling groups of one node.
+pub const GROUPS_MAX: usize = 8;
+/// Calls in flight per ordered pair of shards; more callers wait for a permit.
+pub const CALLS_PER_PAIR: usize = 256;
+/// Calls one turn takes from one peer, so that a flood of messages does not stop the reactor.
+pub const CALLS_PER_TURN: usize = 256;
+/// Threads of the offload pool of one node: blocking metadata calls and password hashing.
+pub const OFFLOAD_THREADS: usize = 4;
+/// An idle offload thread ends after this time.
+pub const OFFLOAD_IDLE: Duration = Duration::from_secs(20);
+/// Receive buffers of one shard. A power of two: the kernel's ring wants one.
+pub const RECV_BUFFERS: u16 = 64;
+/// Bytes of one receive buffer. Touched only when a client sends.
+pub const RECV_BUFFER_BYTES: usize = 16 * 1024;
+/// Receive buffers one connection may hold unread before its stream is paused.
+pub const RECV_BUFFERS_PER_STREAM: usize = 4;
+/// Accepted connections waiting for `accept` on one listener; more stay in the kernel's backlog.
+pub const ACCEPTED_PENDING: usize = 128;
+/// Backlog asked of the kernel for a listener.
+pub const LISTEN_BACKLOG: i32 = 1024;
+/// Submission entries of one ring; a full queue is submitted early, so this is not a limit on work.
+pub const RING_ENTRIES: u32 = 256;
+/// Completion entries of one ring.
+pub const RING_COMPLETIONS: u32 = 2048;
+/// Alignment of direct file operations, of offsets, lengths and memory.
+pub const DIRECT_ALIGN: usize = 4096;
+/// Longest transfer of one file operation; longer ones are split. Linux caps one call just below 2 GiB.
+pub const TRANSFER_BYTES: usize = 1 << 30;
+/// Longest spin before a sleep, when the shard owns its core.
+pub const SPIN: Duration = Duration::from_micros(50);
+/// At most one stall is written to the log in this time; all are counted.
+pub const STALL_LOG_EVERY: Duration = Duration::from_secs(10);
+/// One log line is cut at this many bytes.
+pub const LOG_LINE_BYTES: usize = 16 * 1024;

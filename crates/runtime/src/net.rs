@@ -1,0 +1,143 @@
+//! TCP. Nagle's algorithm is off on every connection.
+
+use crate::backend::{ListenerHandle, Received, StreamHandle, Transferred};
+use crate::shard::with;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::Deref;
+
+/// Accepts connections on one address.
+#[derive(Clone)]
+pub struct TcpListener {
+    handle: ListenerHandle,
+}
+
+impl TcpListener {
+    /// Listens on an address; port 0 takes a free one.
+    pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+        let backend = with(|shard| shard.backend.clone());
+        Ok(TcpListener {
+            handle: backend.bind(address).await?,
+        })
+    }
+
+    /// The next connection and who made it.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (handle, peer) = match &self.handle {
+            ListenerHandle::Uring(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                (StreamHandle::Uring(stream), peer)
+            }
+            ListenerHandle::Sim(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                (StreamHandle::Sim(stream), peer)
+            }
+        };
+        Ok((TcpStream { handle }, peer))
+    }
+
+    /// The address it listens on.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.handle {
+            ListenerHandle::Uring(listener) => listener.local_addr(),
+            ListenerHandle::Sim(listener) => listener.local_addr(),
+        }
+    }
+}
+
+/// One connection; cloning it gives another handle, the last handle closes it.
+#[derive(Clone)]
+pub struct TcpStream {
+    handle: StreamHandle,
+}
+
+impl TcpStream {
+    /// Connects, from a given local address if one is named.
+    pub async fn connect(address: SocketAddr, local: Option<SocketAddr>) -> io::Result<TcpStream> {
+        let backend = with(|shard| shard.backend.clone());
+        Ok(TcpStream {
+            handle: backend.connect(address, local).await?,
+        })
+    }
+
+    /// The next bytes from the other side, empty at its end. One task at a time may wait. Dropping the future loses
+    /// nothing. Give the buffer back (drop it) soon: a shard has few.
+    pub async fn recv(&self) -> io::Result<RecvBuf> {
+        match &self.handle {
+            StreamHandle::Uring(stream) => Ok(RecvBuf(Received::Uring(stream.recv().await?))),
+            StreamHandle::Sim(stream) => Ok(RecvBuf(Received::Bytes(stream.recv().await?))),
+        }
+    }
+
+    /// Gives the kernel as many bytes as it takes without waiting, and says how many; 0 when its buffer is full.
+    pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
+        match &self.handle {
+            StreamHandle::Uring(stream) => stream.try_send(bytes),
+            StreamHandle::Sim(stream) => stream.try_send(bytes),
+        }
+    }
+
+    /// Sends all bytes and gives the buffer back. One task at a time may send.
+    pub async fn send_all(&self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+        match &self.handle {
+            StreamHandle::Uring(stream) => stream.send_all(bytes).await,
+            StreamHandle::Sim(stream) => stream.send_all(bytes).await,
+        }
+    }
+
+    /// Ends both directions: the other side sees the end of the stream, a pending `recv` here too.
+    pub fn shutdown(&self) {
+        match &self.handle {
+            StreamHandle::Uring(stream) => stream.shutdown(),
+            StreamHandle::Sim(stream) => stream.shutdown(),
+        }
+    }
+
+    /// The other side's address.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        match &self.handle {
+            StreamHandle::Uring(stream) => stream.peer_addr(),
+            StreamHandle::Sim(stream) => stream.peer_addr(),
+        }
+    }
+
+    /// This side's address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        match &self.handle {
+            StreamHandle::Uring(stream) => stream.local_addr(),
+            StreamHandle::Sim(stream) => stream.local_addr(),
+        }
+    }
+
+    /// Packs the connection for another shard of the node. `InvalidInput` once `recv` has been called: bytes may be on
+    /// their way to this shard.
+    pub fn into_transfer(self) -> io::Result<Transfer> {
+        Ok(Transfer(match self.handle {
+            StreamHandle::Uring(stream) => Transferred::Uring(stream.take_fd()?),
+            StreamHandle::Sim(stream) => Transferred::Sim(stream.into_transfer()?),
+        }))
+    }
+
+    /// Unpacks a connection on the shard that will serve it.
+    pub fn from_transfer(transfer: Transfer) -> TcpStream {
+        TcpStream {
+            handle: with(|shard| shard.backend.adopt(transfer.0)),
+        }
+    }
+}
+
+/// A connection on its way to another shard.
+pub struct Transfer(Transferred);
+
+/// Received bytes, in a buffer of the shard.
+pub struct RecvBuf(Received);
+
+impl Deref for RecvBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Received::Uring(bytes) => bytes,
+            Received::Bytes(bytes) => bytes,
+        }
+    }
+}
