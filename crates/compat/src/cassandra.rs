@@ -1,0 +1,174 @@
+//! Starts one Apache Cassandra 5.0 on the loopback interface, and runs its offline tools: the measure of what is right.
+//!
+//! The jars come by Maven from `cassandra/pom.xml`; configuration and options are written here. Waits that only make
+//! sense among several nodes are switched off by Cassandra's own properties.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::packages;
+use crate::server::{Server, free_port};
+
+/// Packages of the JDK that Cassandra opens by reflection on Java 17.
+const OPENED: &[&str] = &[
+    "java.base/java.io",
+    "java.base/java.lang",
+    "java.base/java.lang.module",
+    "java.base/java.lang.reflect",
+    "java.base/java.math",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.loader",
+    "java.base/jdk.internal.math",
+    "java.base/jdk.internal.module",
+    "java.base/jdk.internal.ref",
+    "java.base/jdk.internal.reflect",
+    "java.base/jdk.internal.util.jar",
+    "java.base/sun.nio.ch",
+    "jdk.management/com.sun.management.internal",
+    "jdk.management.agent/jdk.internal.agent",
+];
+const EXPORTED: &[&str] = &[
+    "java.base/java.lang.ref",
+    "java.base/jdk.internal.misc",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.management.rmi/com.sun.jmx.remote.internal.rmi",
+    "java.rmi/sun.rmi.registry",
+    "java.rmi/sun.rmi.server",
+    "java.rmi/sun.rmi.transport.tcp",
+    "java.sql/java.sql",
+    "jdk.unsupported/sun.misc",
+];
+
+/// Starts a node that keeps everything in `folder`.
+pub fn start(folder: &Path) -> Result<Server, String> {
+    let jars = packages::cassandra()?;
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::create_dir_all(folder.join("logs")).map_err(told)?;
+    fs::create_dir_all(folder.join("triggers")).map_err(told)?;
+    let port = free_port();
+    let config = folder.join("cassandra.yaml");
+    fs::write(&config, yaml(folder, port)).map_err(told)?;
+    fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
+    let log = folder.join("node.log");
+    let out = File::create(&log).map_err(told)?;
+    let mut command = java(&jars, folder, &config);
+    command
+        .args(["-Xms1G", "-Xmx1G", "-Xss512k", "-XX:+UseG1GC", "-ea"])
+        .args([
+            "-Dcassandra.skip_wait_for_gossip_to_settle=0",
+            "-Dcassandra.ring_delay_ms=100",
+            "-Dcassandra-foreground=yes",
+        ])
+        .arg(format!("-Dcassandra.jmx.local.port={}", free_port()))
+        .arg(format!(
+            "-Dcassandra.triggers_dir={}",
+            folder.join("triggers").display()
+        ))
+        .arg("org.apache.cassandra.service.CassandraDaemon")
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .stdout(out.try_clone().map_err(told)?)
+        .stderr(out);
+    let since = Instant::now();
+    let child = command.spawn().map_err(|error| format!("java: {error}"))?;
+    let mut server = Server {
+        name: "cassandra 5.0.6".into(),
+        address: ([127, 0, 0, 1], port).into(),
+        folder: folder.into(),
+        log,
+        child,
+        started_in: Duration::ZERO,
+    };
+    server.wait_until_ready(since, Duration::from_secs(240))?;
+    Ok(server)
+}
+
+/// An offline tool of Cassandra, such as `org.apache.cassandra.tools.SSTableExport`.
+pub fn tool(folder: &Path, class: &str, arguments: &[String]) -> Result<Command, String> {
+    let jars = packages::cassandra()?;
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(told)?;
+    let config = folder.join("cassandra.yaml");
+    fs::write(&config, yaml(folder, free_port())).map_err(told)?;
+    fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
+    let mut command = java(&jars, folder, &config);
+    command
+        .args(["-Xmx512M", "-XX:+UseSerialGC"])
+        .arg(class)
+        .args(arguments)
+        .current_dir(folder);
+    Ok(command)
+}
+
+fn java(jars: &Path, folder: &Path, config: &Path) -> Command {
+    let mut command = Command::new("java");
+    command.arg("-Djdk.attach.allowAttachSelf=true");
+    for package in OPENED {
+        command.arg(format!("--add-opens={package}=ALL-UNNAMED"));
+    }
+    for package in EXPORTED {
+        command.arg(format!("--add-exports={package}=ALL-UNNAMED"));
+    }
+    command
+        .arg(format!("-javaagent:{}", agent(jars).display()))
+        .args([
+            "-Djava.net.preferIPv4Stack=true",
+            "-Dio.netty.tryReflectionSetAccessible=true",
+        ])
+        .arg(format!("-Dcassandra.config=file://{}", config.display()))
+        .arg(format!("-Dcassandra.storagedir={}", folder.display()))
+        .arg(format!(
+            "-Dcassandra.logdir={}",
+            folder.join("logs").display()
+        ))
+        .arg(format!(
+            "-Dlogback.configurationFile=file://{}",
+            folder.join("logback.xml").display()
+        ))
+        .arg("-cp")
+        .arg(jars.join("*"));
+    command
+}
+
+/// The memory meter that Cassandra wants as a Java agent.
+fn agent(jars: &Path) -> PathBuf {
+    let found = fs::read_dir(jars).ok().and_then(|entries| {
+        entries
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .find(|path| {
+                path.file_name()
+                    .is_some_and(|name| name.to_string_lossy().starts_with("jamm-"))
+            })
+    });
+    found.unwrap_or_else(|| jars.join("jamm.jar"))
+}
+
+fn yaml(folder: &Path, port: u16) -> String {
+    let at = folder.display();
+    let storage = free_port();
+    format!(
+        "cluster_name: 'compat'\nnum_tokens: 16\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
+         listen_address: 127.0.0.1\nrpc_address: 127.0.0.1\nstorage_port: {storage}\n\
+         native_transport_port: {port}\nstart_native_transport: true\nendpoint_snitch: SimpleSnitch\n\
+         seed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    parameters:\n      \
+         - seeds: '127.0.0.1:{storage}'\n\
+         data_file_directories:\n  - {at}/data\ncommitlog_directory: {at}/commitlog\nhints_directory: {at}/hints\n\
+         saved_caches_directory: {at}/saved_caches\ncdc_raw_directory: {at}/cdc_raw\n\
+         commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n\
+         authenticator: AllowAllAuthenticator\nauthorizer: AllowAllAuthorizer\n\
+         auto_snapshot: false\nread_request_timeout: 20000ms\nwrite_request_timeout: 20000ms\n\
+         range_request_timeout: 20000ms\ntruncate_request_timeout: 60000ms\n"
+    )
+}
+
+const LOGBACK: &str = "<configuration>\n  <appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\n    \
+    <target>System.err</target>\n    <encoder><pattern>%-5level %date{ISO8601} %msg%n</pattern></encoder>\n  </appender>\n  \
+    <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root>\n</configuration>\n";

@@ -1,0 +1,66 @@
+//! Real clients and real tools against a running node.
+//!
+//! `compat [suite…] [--smp 1,2,7] [--against messina|cassandra] [--quick] [--rows N] [--cycles N]`
+//!
+//! Each suite starts a server of its own on free ports of the loopback interface, runs the client, and stops the
+//! server again; what a suite proves is said in its module. `--against cassandra` runs the same suites against Apache
+//! Cassandra 5.0: an expectation that Cassandra does not meet is a mistake of ours.
+//!
+//! Beside the house: nothing depends on this crate, and it uses none of the house's crates, so that both ends of a
+//! conversation cannot share a mistake.
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::print_stdout
+)]
+
+mod bad_input;
+mod cassandra;
+mod command;
+mod cqlsh;
+mod kill_loop;
+mod messina;
+mod packages;
+mod paths;
+mod python;
+mod scylla;
+mod server;
+mod sstables;
+mod suite;
+mod wire;
+mod ycsb;
+
+use std::process::ExitCode;
+
+use suite::{Options, Outcome};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("compat: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<bool, String> {
+    if arguments
+        .iter()
+        .any(|word| word == "--help" || word == "-h")
+    {
+        println!("{}", suite::HELP);
+        return Ok(true);
+    }
+    let options = Options::parse(arguments)?;
+    if options.bring_only {
+        packages::bring_all(&options)?;
+        return Ok(true);
+    }
+    let outcomes = suite::run_all(&options)?;
+    println!("\n{}", suite::summary(&outcomes));
+    Ok(outcomes.iter().all(Outcome::passed))
+}

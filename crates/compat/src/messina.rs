@@ -1,0 +1,107 @@
+//! Starts the binary under test with a configuration file of its own.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::server::{Server, free_port};
+
+/// How the node is started.
+#[derive(Clone)]
+pub struct Start {
+    /// The binary.
+    pub binary: PathBuf,
+    /// Its data, configuration and log; kept when the same folder is started again.
+    pub folder: PathBuf,
+    /// How many shards.
+    pub shards: u16,
+    /// The commitlog's mode: `periodic` or `batch`.
+    pub commitlog_sync: &'static str,
+    /// Port of the native protocol; 0 takes a free one.
+    pub port: u16,
+}
+
+impl Start {
+    /// A node of `shards` shards with the shipped commitlog mode.
+    pub fn new(binary: &Path, folder: PathBuf, shards: u16) -> Start {
+        Start {
+            binary: binary.into(),
+            folder,
+            shards,
+            commitlog_sync: "periodic",
+            port: 0,
+        }
+    }
+
+    /// Spawns the process without waiting for it to answer.
+    pub fn spawn(&self) -> Result<Server, String> {
+        let told = |error: std::io::Error| format!("{}: {error}", self.folder.display());
+        fs::create_dir_all(&self.folder).map_err(told)?;
+        let port = if self.port == 0 {
+            free_port()
+        } else {
+            self.port
+        };
+        let config = self.folder.join("messina.yaml");
+        fs::write(&config, self.yaml(port)).map_err(told)?;
+        let log = self.folder.join("node.log");
+        let out = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .map_err(told)?;
+        let mut command = Command::new(&self.binary);
+        command
+            .args([
+                "node",
+                "--overprovisioned",
+                "--memory",
+                "1G",
+                "--smp",
+                &self.shards.to_string(),
+            ])
+            .arg("--config")
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone().map_err(told)?)
+            .stderr(out);
+        let child = command
+            .spawn()
+            .map_err(|error| format!("{}: {error}", self.binary.display()))?;
+        Ok(Server {
+            name: format!("messina --smp {}", self.shards),
+            address: ([127, 0, 0, 1], port).into(),
+            folder: self.folder.clone(),
+            log,
+            child,
+            started_in: Duration::ZERO,
+        })
+    }
+
+    /// Spawns it and waits for the first answer.
+    pub fn run(&self) -> Result<Server, String> {
+        let since = Instant::now();
+        let mut server = self.spawn()?;
+        server.wait_until_ready(since, Duration::from_secs(60))?;
+        Ok(server)
+    }
+
+    fn yaml(&self, port: u16) -> String {
+        let data = self.folder.join("data");
+        let sync = match self.commitlog_sync {
+            "periodic" => "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n".to_owned(),
+            mode => format!("commitlog_sync: {mode}\n"),
+        };
+        format!(
+            "cluster_name: 'compat'\nlisten_address: 127.0.0.1\nrpc_address: 127.0.0.1\n\
+             native_transport_port: {port}\nnative_shard_aware_transport_port: {}\nprometheus_port: {}\n\
+             storage_port: {}\ndata_file_directories:\n  - {}\ncommitlog_directory: {}\n{sync}",
+            free_port(),
+            free_port(),
+            free_port(),
+            data.display(),
+            self.folder.join("commitlog").display(),
+        )
+    }
+}

@@ -1,0 +1,122 @@
+//! A server under test: started on free ports of the loopback interface, asked whether it answers, stopped or killed.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use crate::{command, wire};
+
+/// One running server process.
+pub struct Server {
+    /// What the summary calls it, such as `messina --smp 2`.
+    pub name: String,
+    /// Where clients connect.
+    pub address: SocketAddr,
+    /// Its data, configuration and logs.
+    pub folder: PathBuf,
+    /// The log to look at when something fails.
+    pub log: PathBuf,
+    /// The process.
+    pub child: Child,
+    /// Time from spawn to the first answer of the protocol.
+    pub started_in: Duration,
+}
+
+impl Server {
+    /// Waits until the native protocol answers OPTIONS with SUPPORTED.
+    pub fn wait_until_ready(&mut self, since: Instant, limit: Duration) -> Result<(), String> {
+        let end = since + limit;
+        loop {
+            if answers(self.address) {
+                self.started_in = since.elapsed();
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!(
+                    "{} ended with {status}:\n{}",
+                    self.name,
+                    self.last_words()
+                ));
+            }
+            if Instant::now() > end {
+                return Err(format!(
+                    "{} did not answer within {limit:?}:\n{}",
+                    self.name,
+                    self.last_words()
+                ));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Orderly stop; an error when the process does not end by itself or ends with a failure.
+    pub fn stop(&mut self) -> Result<(), String> {
+        command::signal(self.child.id(), "TERM");
+        match command::wait(&mut self.child, Duration::from_secs(60)) {
+            Some(true) => Ok(()),
+            // A Java process ended by SIGTERM says 143.
+            Some(false) if self.name.starts_with("cassandra") => Ok(()),
+            Some(false) => Err(format!(
+                "{} did not stop cleanly:\n{}",
+                self.name,
+                self.last_words()
+            )),
+            None => {
+                self.kill();
+                Err(format!(
+                    "{} did not stop within 60 s:\n{}",
+                    self.name,
+                    self.last_words()
+                ))
+            }
+        }
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Whether the process is still there.
+    pub fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The end of its log.
+    pub fn last_words(&self) -> String {
+        command::tail(&command::read(&self.log).unwrap_or_default(), 30)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.alive() {
+            self.kill();
+        }
+    }
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .expect("the loopback interface has free ports")
+        .port()
+}
+
+/// Whether a native protocol server answers there.
+pub fn answers(address: SocketAddr) -> bool {
+    let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(500)) else {
+        return false;
+    };
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
+    let mut header = [0u8; 9];
+    stream
+        .write_all(&wire::request(4, wire::OPTIONS, 0, &[]))
+        .is_ok()
+        && stream.read_exact(&mut header).is_ok()
+        && header[4] == wire::SUPPORTED
+}

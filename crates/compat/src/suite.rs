@@ -1,0 +1,318 @@
+//! The list of suites, the options, and the summary: one line per test as Cargo's own runner prints it.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::messina::Start;
+use crate::server::Server;
+use crate::{bad_input, cassandra, cqlsh, kill_loop, paths, python, scylla, sstables, ycsb};
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+compat [SUITE…] [OPTIONS]      runs real clients against a node; without a SUITE, all that apply
+
+suites:
+  python      the stock Python driver: v4 and v5, with and without LZ4; types, statements, paging, mistakes, schema
+  restart     one driver session across restarts and a kill: prepared statements come back, nothing is lost
+  cqlsh       cqlsh from PyPI: create, insert, select, DESCRIBE, COPY TO and FROM
+  scylla      the shard-aware drivers: Rust and Python
+  ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f
+  kill        kill -9 under load in batch mode, again and again
+  bad-input   raw sockets: broken frames, silent clients, taken ports, a folder in use
+  sstables    files written by us, read by Cassandra's own tools
+
+options:
+  --smp LIST          shard counts, such as 1,2,7 (default 2)
+  --against WHAT      messina (default) or cassandra
+  --binary PATH       the messina binary (default: release build in the target folder)
+  --rows N            rows of the paging suite (default 100000)
+  --copy-rows N       rows that cqlsh copies (default 10000)
+  --cycles N          kills of the kill suite (default 100)
+  --records N         records and operations of YCSB (default 10000)
+  --quick             small numbers, for every commit
+  --only WORD         only Python tests whose name holds WORD
+  --bring             only bring the client packages
+  --with-cassandra    with --bring: the jars of Apache Cassandra, too";
+
+/// What the command line asked for.
+pub struct Options {
+    /// Suites by name, in order.
+    pub suites: Vec<String>,
+    /// Shard counts.
+    pub smp: Vec<u16>,
+    /// Whether the server is Apache Cassandra.
+    pub against_cassandra: bool,
+    /// The binary under test.
+    pub binary: PathBuf,
+    /// Rows of the paging suite.
+    pub rows: u64,
+    /// Rows that cqlsh copies.
+    pub copy_rows: u64,
+    /// Kills of the kill suite.
+    pub cycles: u64,
+    /// Records and operations of YCSB.
+    pub records: u64,
+    /// Small numbers.
+    pub quick: bool,
+    /// Only Python tests whose name holds this.
+    pub only: Option<String>,
+    /// Only bring the client packages.
+    pub bring_only: bool,
+    /// Bring the jars of Apache Cassandra, too.
+    pub with_cassandra: bool,
+}
+
+const ALL: &[&str] = &[
+    "bad-input",
+    "python",
+    "restart",
+    "cqlsh",
+    "scylla",
+    "ycsb",
+    "kill",
+    "sstables",
+];
+const ALL_CASSANDRA: &[&str] = &["python", "restart", "cqlsh", "ycsb"];
+
+impl Options {
+    /// Reads the command line; an error names the word that was not understood.
+    pub fn parse(words: &[String]) -> Result<Options, String> {
+        let mut options = Options {
+            suites: Vec::new(),
+            smp: vec![2],
+            against_cassandra: false,
+            binary: paths::target().join("release/messina"),
+            rows: 100_000,
+            copy_rows: 10_000,
+            cycles: 100,
+            records: 10_000,
+            quick: false,
+            only: None,
+            bring_only: false,
+            with_cassandra: false,
+        };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let mut value = || words.next().ok_or(format!("{word} needs a value"));
+            match word.as_str() {
+                "--smp" => options.smp = list(value()?)?,
+                "--against" => options.against_cassandra = value()? == "cassandra",
+                "--binary" => options.binary = value()?.into(),
+                "--rows" => options.rows = number(value()?)?,
+                "--copy-rows" => options.copy_rows = number(value()?)?,
+                "--cycles" => options.cycles = number(value()?)?,
+                "--records" => options.records = number(value()?)?,
+                "--quick" => {
+                    options.quick = true;
+                    options.rows = 4_000;
+                    options.copy_rows = 1_000;
+                    options.cycles = 3;
+                    options.records = 1_000;
+                }
+                "--only" => options.only = Some(value()?.clone()),
+                "--bring" => options.bring_only = true,
+                "--with-cassandra" => options.with_cassandra = true,
+                suite if ALL.contains(&suite) => options.suites.push(suite.into()),
+                other => return Err(format!("unknown word {other}; see --help")),
+            }
+        }
+        if options.suites.is_empty() {
+            let all = if options.against_cassandra {
+                ALL_CASSANDRA
+            } else {
+                ALL
+            };
+            options.suites = all.iter().map(|suite| (*suite).to_owned()).collect();
+        }
+        Ok(options)
+    }
+
+    /// A fresh folder for one suite.
+    pub fn folder(&self, name: &str) -> Result<PathBuf, String> {
+        let folder = paths::scratch().join(name);
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder)
+                .map_err(|error| format!("{}: {error}", folder.display()))?;
+        }
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        Ok(folder)
+    }
+
+    /// A running server of the chosen kind with an empty folder.
+    pub fn server(&self, name: &str, shards: u16) -> Result<Server, String> {
+        let folder = self.folder(name)?;
+        if self.against_cassandra {
+            cassandra::start(&folder)
+        } else {
+            Start::new(&self.binary, folder, shards).run()
+        }
+    }
+}
+
+/// One test and how it ended.
+pub struct Outcome {
+    /// `suite::test`.
+    pub name: String,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+}
+
+impl Outcome {
+    /// Whether it passed.
+    pub fn passed(&self) -> bool {
+        self.failure.is_none()
+    }
+}
+
+/// Collects the outcomes of one run and prints each as it comes.
+pub struct Report {
+    outcomes: Vec<Outcome>,
+}
+
+impl Report {
+    /// Runs one test and prints its line.
+    pub fn test(&mut self, name: &str, body: impl FnOnce() -> Result<String, String>) {
+        let since = Instant::now();
+        let result = body();
+        let seconds = since.elapsed().as_secs_f64();
+        let failure = match result {
+            Ok(note) => {
+                let note = if note.is_empty() {
+                    note
+                } else {
+                    format!(" ({note})")
+                };
+                println!("test {name} ... ok [{seconds:.1} s]{note}");
+                None
+            }
+            Err(error) => {
+                println!("test {name} ... FAILED [{seconds:.1} s]\n{error}\n");
+                Some(error)
+            }
+        };
+        self.outcomes.push(Outcome {
+            name: name.into(),
+            failure,
+        });
+    }
+}
+
+/// Runs the chosen suites for every shard count.
+pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
+    if !options.against_cassandra && !options.binary.exists() {
+        return Err(format!(
+            "{} does not exist; build it first",
+            options.binary.display()
+        ));
+    }
+    let mut report = Report {
+        outcomes: Vec::new(),
+    };
+    let counts = if options.against_cassandra {
+        &[1][..]
+    } else {
+        &options.smp[..]
+    };
+    for &shards in counts {
+        for suite in &options.suites {
+            match suite.as_str() {
+                "python" => python::run(options, shards, &mut report),
+                "restart" => python::run_restart(options, shards, &mut report),
+                "cqlsh" => cqlsh::run(options, shards, &mut report),
+                "scylla" => scylla::run(options, shards, &mut report),
+                "ycsb" => ycsb::run(options, shards, &mut report),
+                "kill" => kill_loop::run(options, shards, &mut report),
+                "bad-input" => bad_input::run(options, shards, &mut report),
+                _ => {}
+            }
+        }
+    }
+    if options.suites.iter().any(|suite| suite == "sstables") {
+        sstables::run(options, &mut report);
+    }
+    Ok(report.outcomes)
+}
+
+/// The last line, as Cargo's runner words it, after the failures.
+pub fn summary(outcomes: &[Outcome]) -> String {
+    let failed: Vec<&Outcome> = outcomes
+        .iter()
+        .filter(|outcome| !outcome.passed())
+        .collect();
+    let mut text = String::new();
+    if !failed.is_empty() {
+        text.push_str("failures:\n");
+        for outcome in &failed {
+            text.push_str(&format!("    {}\n", outcome.name));
+        }
+        text.push('\n');
+    }
+    let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
+    let passed = outcomes.len() - failed.len();
+    text + &format!(
+        "compat result: {verdict}. {passed} passed; {} failed",
+        failed.len()
+    )
+}
+
+fn list(text: &str) -> Result<Vec<u16>, String> {
+    text.split(',')
+        .map(|part| {
+            part.parse()
+                .map_err(|_| format!("{part} is not a shard count"))
+        })
+        .collect()
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text} is not a number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Options, String> {
+        Options::parse(
+            &text
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>(),
+        )
+    }
+
+    #[test]
+    fn options_are_read() {
+        let options = parse("python --smp 1,7 --rows 5").expect("all words are known");
+        assert_eq!(
+            (options.suites, options.smp, options.rows),
+            (vec!["python".to_owned()], vec![1, 7], 5)
+        );
+        assert!(parse("pythn").is_err());
+        assert!(parse("--rows many").is_err());
+        assert!(parse("--rows").is_err());
+    }
+
+    #[test]
+    fn a_failure_is_named_in_the_summary() {
+        let outcomes = [
+            Outcome {
+                name: "a".into(),
+                failure: None,
+            },
+            Outcome {
+                name: "b".into(),
+                failure: Some("why".into()),
+            },
+        ];
+        assert_eq!(
+            summary(&outcomes),
+            "failures:\n    b\n\ncompat result: FAILED. 1 passed; 1 failed"
+        );
+        assert_eq!(
+            summary(&outcomes[..1]),
+            "compat result: ok. 1 passed; 0 failed"
+        );
+    }
+}

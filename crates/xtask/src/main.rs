@@ -1,0 +1,3 @@
+//! Words of the house.
+#![forbid(unsafe_code)]
+fn main() {}
