@@ -264,6 +264,27 @@ pub fn rewrite_row(body: &[u8], rewrite: &Rewrite, out: &mut Vec<u8>) -> bool {
     any
 }
 
+/// Whether a row may hold cells that its own deletions cover.
+fn shadows_itself(body: &[u8]) -> bool {
+    let row = RowView::new(body);
+    let complex = |c: ColumnView<'_>| matches!(c, ColumnView::Complex(c) if !c.deletion.is_live());
+    !row.deletion().is_live() || row.columns().any(|(_, c)| complex(c))
+}
+
+/// The row without what its own deletions cover, so that equal content has one form. `None`: it is so already.
+pub(crate) fn normalized(body: &[u8]) -> Option<Vec<u8>> {
+    if !shadows_itself(body) {
+        return None;
+    }
+    let mut out = Vec::with_capacity(body.len());
+    let rewrite = Rewrite {
+        shadow: Deletion::LIVE,
+        expire_at: None,
+        purge: None,
+    };
+    rewrite_row(body, &rewrite, &mut out).then_some(out)
+}
+
 fn rewrite_cell<'a>(cell: Cell<'a>, shadow: Deletion, rewrite: &Rewrite) -> Option<Cell<'a>> {
     if shadow.deletes(cell.timestamp) {
         return None;

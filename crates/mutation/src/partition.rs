@@ -5,7 +5,7 @@
 use crate::deletion::Deletion;
 use crate::encoded::{Item, MutationView};
 use crate::error::Error;
-use crate::merge::merge_rows;
+use crate::merge::{merge_rows, normalized};
 use crate::ranges::{RangeTombstone, RangeTombstones};
 use schema::{Position, Table};
 use std::collections::{BTreeMap, btree_map};
@@ -114,7 +114,7 @@ impl Partition {
 
     fn apply_static(&mut self, table: &Table, body: &[u8]) -> usize {
         let Some(old) = self.static_row.take() else {
-            self.static_row = Some(body.into());
+            self.static_row = Some(normalized(body).map_or_else(|| body.into(), Vec::into));
             return body.len();
         };
         let mut merged = Vec::with_capacity(old.len() + body.len());
@@ -138,9 +138,13 @@ impl Partition {
             grown
         };
         let fresh = position.len() + clustering.len() + body.len() + ENTRY_BYTES;
+        let insert = || match normalized(body) {
+            Some(body) => Row::new(clustering, &body),
+            None => Row::new(clustering, body),
+        };
         match &mut self.rows {
             Rows::None => {
-                self.rows = Rows::One(position, Row::new(clustering, body));
+                self.rows = Rows::One(position, insert());
                 Ok(fresh)
             }
             Rows::One(at, row) if *at == position => Ok(merge(row)),
@@ -148,14 +152,14 @@ impl Partition {
                 let Rows::One(at, row) = std::mem::take(&mut self.rows) else {
                     unreachable!("just matched")
                 };
-                let pair = [(at, row), (position, Row::new(clustering, body))];
+                let pair = [(at, row), (position, insert())];
                 self.rows = Rows::Many(BTreeMap::from(pair));
                 Ok(fresh)
             }
             Rows::Many(rows) => match rows.entry(position) {
                 btree_map::Entry::Occupied(mut entry) => Ok(merge(entry.get_mut())),
                 btree_map::Entry::Vacant(entry) => {
-                    entry.insert(Row::new(clustering, body));
+                    entry.insert(insert());
                     Ok(fresh)
                 }
             },

@@ -72,7 +72,8 @@ impl RangeTombstones {
         let start_at = tombstone.start.position(table)?;
         let end_at = tombstone.end.position(table)?;
         if start_at < end_at {
-            self.insert(start_at, end_at, tombstone);
+            self.insert(start_at.clone(), end_at.clone(), tombstone);
+            self.join(&start_at, &end_at);
         }
         Ok(())
     }
@@ -113,6 +114,33 @@ impl RangeTombstones {
                     deletion,
                 },
             );
+        }
+    }
+
+    /// Joins touching intervals of one deletion around a range just changed, so that equal content has one form.
+    fn join(&mut self, start_at: &Position, end_at: &Position) {
+        let before = self.intervals.range::<Position, _>(..start_at).next_back();
+        let from = before.map_or(start_at, |(at, _)| at);
+        let near = self.intervals.range::<Position, _>(from..=end_at);
+        let places: Vec<Position> = near.map(|(at, _)| at.clone()).collect();
+        let mut open: Option<Position> = None;
+        for at in places {
+            let same = |i: &Interval, j: &Interval| i.end_at == at && i.deletion == j.deletion;
+            let joins = open
+                .as_ref()
+                .is_some_and(|o| same(&self.intervals[o], &self.intervals[&at]));
+            if !joins {
+                open = Some(at);
+                continue;
+            }
+            let right = self.intervals.remove::<Position>(&at);
+            let left = open
+                .as_ref()
+                .and_then(|o| self.intervals.get_mut::<Position>(o));
+            if let (Some(left), Some(right)) = (left, right) {
+                left.end_at = right.end_at;
+                left.end = right.end;
+            }
         }
     }
 

@@ -258,8 +258,8 @@ pub struct RowWriter<'b> {
     out: &'b mut Vec<u8>,
     liveness: Liveness,
     next_ordinal: u32,
-    /// Where the length of the open collection stands, if one is open.
-    complex_at: Option<usize>,
+    /// Where the length of the open collection stands, if one is open, and whether it has a deletion.
+    complex_at: Option<(usize, bool)>,
 }
 
 impl<'b> RowWriter<'b> {
@@ -309,7 +309,7 @@ impl<'b> RowWriter<'b> {
             self.out.push(COMPLEX | COMPLEX_DELETION);
             put_deletion(self.out, deletion);
         }
-        self.complex_at = Some(self.out.len());
+        self.complex_at = Some((self.out.len(), !deletion.is_live()));
         self.out.extend_from_slice(&[0; 4]);
     }
 
@@ -319,10 +319,14 @@ impl<'b> RowWriter<'b> {
         self.cell(Some(path), cell);
     }
 
-    /// Closes the open collection.
+    /// Closes the open collection. One that says nothing leaves no trace.
     pub fn complex_end(&mut self) {
-        let at = self.complex_at.take().expect("a collection is open");
+        let (at, has_deletion) = self.complex_at.take().expect("a collection is open");
         let len = (self.out.len() - at - 4) as u32;
+        if len == 0 && !has_deletion {
+            // Ordinal and flags stand before the length.
+            return self.out.truncate(at - 3);
+        }
         self.out[at..at + 4].copy_from_slice(&len.to_be_bytes());
     }
 

@@ -24,7 +24,7 @@ impl Schema {
         out.extend_from_slice(&self.version.to_be_bytes());
         put_count(&mut out, self.keyspaces.len());
         for keyspace in self.keyspaces.values() {
-            put_keyspace(&mut out, keyspace);
+            put_keyspace(&mut out, keyspace, true);
         }
         out
     }
@@ -56,7 +56,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-fn put_str(out: &mut Vec<u8>, text: &str) {
+pub(crate) fn put_str(out: &mut Vec<u8>, text: &str) {
     put_bytes(out, text.as_bytes());
 }
 
@@ -73,7 +73,7 @@ fn put_option_str(out: &mut Vec<u8>, text: Option<&str>) {
     put_str(out, text.unwrap_or(""));
 }
 
-fn put_keyspace(out: &mut Vec<u8>, keyspace: &Keyspace) {
+pub(crate) fn put_keyspace(out: &mut Vec<u8>, keyspace: &Keyspace, with_tables: bool) {
     put_str(out, &keyspace.name);
     put_map(out, &keyspace.replication.to_map());
     out.push(keyspace.durable_writes as u8);
@@ -81,13 +81,14 @@ fn put_keyspace(out: &mut Vec<u8>, keyspace: &Keyspace) {
     for ty in keyspace.types.values() {
         put_str(out, &CqlType::Udt(ty.clone()).class_name());
     }
-    put_count(out, keyspace.tables.len());
-    for table in keyspace.tables.values() {
+    let tables = keyspace.tables.values().filter(|_| with_tables);
+    put_count(out, tables.clone().count());
+    for table in tables {
         put_table(out, table);
     }
 }
 
-fn put_table(out: &mut Vec<u8>, table: &Table) {
+pub(crate) fn put_table(out: &mut Vec<u8>, table: &Table) {
     put_str(out, &table.name);
     out.extend_from_slice(&table.id.0.to_be_bytes());
     put_count(out, table.columns().count());
@@ -155,12 +156,12 @@ fn put_options(out: &mut Vec<u8>, o: &TableOptions) {
     out.push(o.incremental_backups as u8);
 }
 
-struct Input<'a> {
-    reader: ByteReader<'a>,
+pub(crate) struct Input<'a> {
+    pub(crate) reader: ByteReader<'a>,
 }
 
 impl Input<'_> {
-    fn malformed(&self, expected: &'static str) -> Error {
+    pub(crate) fn malformed(&self, expected: &'static str) -> Error {
         Error::Malformed {
             offset: self.reader.position(),
             expected,
@@ -173,7 +174,7 @@ impl Input<'_> {
         bytes.try_into().map_err(|_| error)
     }
 
-    fn u8(&mut self, expected: &'static str) -> Result<u8, Error> {
+    pub(crate) fn u8(&mut self, expected: &'static str) -> Result<u8, Error> {
         Ok(self.array::<1>(expected)?[0])
     }
 
@@ -193,7 +194,7 @@ impl Input<'_> {
         Ok(u32::from_be_bytes(self.array(expected)?))
     }
 
-    fn blob(&mut self, expected: &'static str) -> Result<Vec<u8>, Error> {
+    pub(crate) fn blob(&mut self, expected: &'static str) -> Result<Vec<u8>, Error> {
         let len = self.count(expected)? as usize;
         let error = self.malformed(expected);
         self.reader
@@ -202,7 +203,7 @@ impl Input<'_> {
             .map_err(|_| error)
     }
 
-    fn string(&mut self, expected: &'static str) -> Result<String, Error> {
+    pub(crate) fn string(&mut self, expected: &'static str) -> Result<String, Error> {
         let bytes = self.blob(expected)?;
         String::from_utf8(bytes).map_err(|_| self.malformed(expected))
     }
@@ -253,7 +254,7 @@ impl Input<'_> {
         replication.ok_or_else(|| self.malformed("a replication strategy"))
     }
 
-    fn keyspace(&mut self) -> Result<Keyspace, Error> {
+    pub(crate) fn keyspace(&mut self) -> Result<Keyspace, Error> {
         let name: Arc<str> = self.string("a keyspace name")?.into();
         let replication = self.replication()?;
         let mut keyspace = Keyspace::new(&name, replication);
@@ -271,7 +272,7 @@ impl Input<'_> {
         Ok(keyspace)
     }
 
-    fn table(&mut self, keyspace: &str) -> Result<Table, Error> {
+    pub(crate) fn table(&mut self, keyspace: &str) -> Result<Table, Error> {
         let name = self.string("a table name")?;
         let id = TableId(u128::from_be_bytes(self.array("a table id")?));
         let mut builder = TableBuilder::new(keyspace, &name, id);

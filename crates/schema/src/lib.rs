@@ -5,6 +5,7 @@
 //! that a column's ordinal is given once and never reused for the life of its table.
 #![forbid(unsafe_code)]
 
+mod change;
 mod codec;
 mod column;
 mod error;
@@ -15,6 +16,7 @@ mod position;
 mod snapshot;
 mod table;
 
+pub use change::Change;
 pub use column::{Column, ColumnKind, DroppedColumn, Order};
 pub use error::Error;
 pub use keyspace::{Keyspace, Replication};

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Every keyspace at one version. Built once, shared as `Arc<Schema>`, never changed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Schema {
     /// Changes with every schema change; nodes with equal versions have equal schemas.
     pub version: u128,

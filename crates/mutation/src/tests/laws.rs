@@ -1,0 +1,188 @@
+//! Merging partitions in any order and grouping gives one result; reading it by pages gives all of it.
+
+use super::sample::{KEY, mutation, table};
+use crate::{
+    Budget, Emit, Error, Item, Key, Mutation, Partition, ReadAnswer, ReadCommand, Resume, Scope,
+    Slice, digest, emit,
+};
+use base::Prng;
+use schema::{Table, TableId};
+
+fn partition(table: &Table, mutations: &[&Mutation]) -> Partition {
+    let mut partition = Partition::new();
+    for mutation in mutations {
+        partition.apply(table, &mutation.view()).expect("fits");
+    }
+    partition
+}
+
+fn command(row_limit: u32, reversed: bool) -> ReadCommand {
+    ReadCommand {
+        table: TableId(7),
+        scope: Scope::Keys(vec![Key::new(KEY)]),
+        slices: vec![Slice::all()],
+        reversed,
+        static_counts: true,
+        row_limit,
+        partition_row_limit: u32::MAX,
+        byte_limit: u32::MAX,
+        now_s: 60,
+        resume: None,
+        digest_only: false,
+    }
+}
+
+fn read(partition: &Partition, command: &ReadCommand, budget: Budget) -> crate::Emitted {
+    let key = Key::new(KEY);
+    let after = command.resume.as_ref().and_then(|r| r.after.as_ref());
+    emit(
+        partition,
+        &Emit {
+            table: TableId(7),
+            key: &key,
+            command,
+            after,
+            complete_to: None,
+        },
+        budget,
+    )
+}
+
+const ALL: Budget = Budget {
+    rows: u32::MAX,
+    partition_rows: u32::MAX,
+    bytes: usize::MAX,
+};
+
+/// What a reader can tell about a partition: everything emitted.
+fn seen(partition: &Partition) -> Option<Mutation> {
+    read(partition, &command(u32::MAX, false), ALL).mutation
+}
+
+#[test]
+fn merging_commutes_associates_and_is_idempotent() {
+    let table = table();
+    for seed in 0..3000 {
+        let mut prng = Prng::new(seed);
+        let (a, b, c) = (
+            mutation(&mut prng),
+            mutation(&mut prng),
+            mutation(&mut prng),
+        );
+        let abc = seen(&partition(&table, &[&a, &b, &c]));
+        assert_eq!(
+            abc,
+            seen(&partition(&table, &[&c, &b, &a])),
+            "seed {seed}: order"
+        );
+        assert_eq!(
+            abc,
+            seen(&partition(&table, &[&b, &a, &c, &a, &b])),
+            "seed {seed}: repetition"
+        );
+        let mut left = partition(&table, &[&a]);
+        left.merge(&table, &partition(&table, &[&c, &b]))
+            .expect("fits");
+        assert_eq!(abc, seen(&left), "seed {seed}: grouping");
+    }
+}
+
+#[test]
+fn an_answer_holds_all_that_was_known() {
+    let table = table();
+    for seed in 0..3000 {
+        let mut prng = Prng::new(seed);
+        let (a, b) = (mutation(&mut prng), mutation(&mut prng));
+        let whole = seen(&partition(&table, &[&a, &b]));
+        let again = whole.as_ref().and_then(|w| seen(&partition(&table, &[w])));
+        assert_eq!(whole, again, "seed {seed}");
+        let parts: Vec<Mutation> = whole.into_iter().collect();
+        assert_eq!(digest(&parts, None), digest(&parts.clone(), None));
+    }
+}
+
+#[test]
+fn pages_equal_the_whole() {
+    let table = table();
+    for seed in 0..3000 {
+        let mut prng = Prng::new(seed);
+        let written: Vec<Mutation> = (0..4).map(|_| mutation(&mut prng)).collect();
+        let partition = partition(&table, &written.iter().collect::<Vec<_>>());
+        let reversed = prng.below(2) == 0;
+        let rows = |m: &Option<Mutation>| -> Vec<(Vec<u8>, Vec<u8>)> {
+            let items = m
+                .iter()
+                .flat_map(|m| m.view().rows().collect::<Vec<_>>())
+                .collect::<Vec<_>>();
+            items
+                .into_iter()
+                .map(|(c, b)| (c.to_vec(), b.to_vec()))
+                .collect()
+        };
+        let whole = read(&partition, &command(u32::MAX, reversed), ALL);
+        let limit = 1 + prng.below(3) as u32;
+        let mut page = command(limit, reversed);
+        let mut pages = Vec::new();
+        let mut live = 0;
+        loop {
+            let emitted = read(&partition, &page, Budget { rows: limit, ..ALL });
+            assert!(emitted.live_rows <= limit, "seed {seed}");
+            live += emitted.live_rows;
+            pages.extend(rows(&emitted.mutation));
+            let Some(after) = emitted.cut_after else {
+                break;
+            };
+            page.resume = Some(Resume {
+                key: Key::new(KEY),
+                after: Some(after),
+                rows_taken: live,
+            });
+        }
+        assert_eq!(rows(&whole.mutation), pages, "seed {seed}");
+        assert_eq!(whole.live_rows, live, "seed {seed}");
+    }
+}
+
+#[test]
+fn encoded_forms_read_back_and_damage_is_an_error() {
+    for seed in 0..500 {
+        let mut prng = Prng::new(seed);
+        let mutation = mutation(&mut prng);
+        assert_eq!(
+            Mutation::from_bytes(mutation.as_bytes().to_vec()),
+            Ok(mutation.clone())
+        );
+        for cut in 0..mutation.as_bytes().len() {
+            // A cut between two items is a shorter mutation; any other is refused. Neither panics.
+            let outcome = Mutation::from_bytes(mutation.as_bytes()[..cut].to_vec());
+            assert!(matches!(outcome, Ok(_) | Err(Error::Malformed { .. })));
+        }
+        let mut damaged = mutation.as_bytes().to_vec();
+        let at = prng.below(damaged.len() as u64) as usize;
+        damaged[at] ^= 1 << prng.below(8);
+        if let Ok(read) = Mutation::from_bytes(damaged) {
+            read.view().items().for_each(|item| match item {
+                Item::Row { body, .. } => drop(crate::row_is_live(body, crate::Deletion::LIVE, 5)),
+                Item::Range { .. } => {}
+            });
+        }
+        let command = command(9, true);
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        assert_eq!(ReadCommand::decode(&bytes), Ok(command));
+        let stopped = Some(Resume {
+            key: Key::new(b"k"),
+            after: None,
+            rows_taken: 3,
+        });
+        let answer = ReadAnswer {
+            partitions: vec![mutation],
+            live_rows: 2,
+            stopped,
+            digest: Some([7; 16]),
+        };
+        let mut bytes = Vec::new();
+        answer.encode(&mut bytes);
+        assert_eq!(ReadAnswer::decode(&bytes), Ok(answer));
+    }
+}

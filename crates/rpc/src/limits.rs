@@ -1,0 +1,18 @@
+//! Limits of node-to-node calls, each with its unit and reason.
+
+use std::time::Duration;
+
+/// Most bytes in one frame's body: a mutation of the largest size with room for its envelope.
+pub const BODY_BYTES_MAX: usize = 64 << 20;
+/// Calls in flight on one connection; more wait for the caller's deadline. Bounds memory on both sides.
+pub const CALLS_IN_FLIGHT_MAX: usize = 4096;
+/// Bytes waiting to be sent on one connection before calls are refused as overloaded.
+pub const OUTBOX_BYTES_MAX: usize = 32 << 20;
+/// How long a connection attempt may take.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(1000);
+/// Pause between attempts while a peer is unreachable.
+pub const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// Pause between pings on a connection.
+pub const PING_PAUSE: Duration = Duration::from_millis(500);
+/// Without a byte from the peer for this long, with a ping under way, the connection is given up.
+pub const SILENCE_MAX: Duration = Duration::from_millis(2000);

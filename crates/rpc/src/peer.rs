@@ -1,0 +1,228 @@
+//! One shard's door to one other node.
+//!
+//! A background task keeps the connection: it connects, pings, gives up on silence, fails what was in flight, and tries
+//! again. Callers only see whether the peer is reachable and what became of their call. Owned by one shard.
+
+use crate::error::Error;
+use crate::frame::{Frame, FrameKind, decode_frame, encode_frame};
+use crate::limits::{
+    CALLS_IN_FLIGHT_MAX, CONNECT_TIMEOUT, OUTBOX_BYTES_MAX, PING_PAUSE, RECONNECT_PAUSE,
+    SILENCE_MAX,
+};
+use crate::outbox::Outbox;
+use base::{HashMap, Instant};
+use runtime::Group;
+use runtime::net::TcpStream;
+use runtime::sync::{Event, oneshot};
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// A connection to another node that keeps itself.
+#[derive(Clone)]
+pub struct Peer(Rc<Inner>);
+
+struct Inner {
+    address: SocketAddr,
+    outbox: Outbox,
+    pending: RefCell<HashMap<u64, oneshot::Sender<Result<Vec<u8>, Error>>>>,
+    next_call: Cell<u64>,
+    connected: Cell<bool>,
+    /// False after a failure until a connection stands again; true before the first attempt.
+    reachable: Cell<bool>,
+    heard_at: Cell<Instant>,
+    wanted: Event,
+    closed: Cell<bool>,
+}
+
+impl Peer {
+    /// Starts the background task; connects at the first call or ping.
+    pub fn new(address: SocketAddr) -> Peer {
+        let inner = Rc::new(Inner {
+            address,
+            outbox: Outbox::default(),
+            pending: RefCell::default(),
+            next_call: Cell::new(1),
+            connected: Cell::new(false),
+            reachable: Cell::new(true),
+            heard_at: Cell::new(runtime::now()),
+            wanted: Event::new(),
+            closed: Cell::new(false),
+        });
+        let task = inner.clone();
+        drop(runtime::spawn(Group::RPC, async move {
+            task.keep_connected().await
+        }));
+        Peer(inner)
+    }
+
+    /// Whether the last thing known of the peer is that it answers.
+    pub fn is_reachable(&self) -> bool {
+        self.0.reachable.get()
+    }
+
+    /// The peer's address.
+    pub fn address(&self) -> SocketAddr {
+        self.0.address
+    }
+
+    /// Asks and waits for the answer at most for `patience`. See [`Error`] for what a failure means.
+    pub async fn call(
+        &self,
+        verb: u8,
+        epoch: u64,
+        body: &[u8],
+        patience: Duration,
+    ) -> Result<Vec<u8>, Error> {
+        let inner = &self.0;
+        if inner.closed.get() || !inner.reachable.get() {
+            return Err(Error::Unreachable {
+                peer: inner.address,
+            });
+        }
+        let busy = inner.pending.borrow().len() >= CALLS_IN_FLIGHT_MAX
+            || inner.outbox.len() >= OUTBOX_BYTES_MAX;
+        if busy {
+            return Err(Error::Overloaded {
+                peer: inner.address,
+            });
+        }
+        let call = inner.next_call.get();
+        inner.next_call.set(call + 1);
+        let (sender, receiver) = oneshot::channel();
+        inner.pending.borrow_mut().insert(call, sender);
+        let time_left_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        let frame = Frame {
+            kind: FrameKind::Request,
+            verb,
+            call,
+            epoch,
+            time_left_ms,
+            body,
+        };
+        inner.outbox.append(|out| encode_frame(&frame, out));
+        inner.wanted.notify();
+        match runtime::timeout(patience, receiver).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Error::Unreachable {
+                peer: inner.address,
+            }),
+            Err(_) => {
+                inner.pending.borrow_mut().remove(&call);
+                Err(Error::TimedOut {
+                    peer: inner.address,
+                })
+            }
+        }
+    }
+
+    /// Ends the background task and fails what is in flight.
+    pub fn close(&self) {
+        self.0.closed.set(true);
+        self.0.fail_pending();
+        self.0.outbox.close();
+        self.0.wanted.notify();
+    }
+}
+
+impl Inner {
+    async fn keep_connected(self: Rc<Inner>) {
+        while !self.closed.get() {
+            match runtime::timeout(CONNECT_TIMEOUT, TcpStream::connect(self.address, None)).await {
+                Ok(Ok(stream)) => self.clone().use_connection(stream).await,
+                Ok(Err(_)) | Err(_) => self.fail_pending(),
+            }
+            self.reachable.set(false);
+            if !self.closed.get() {
+                runtime::sleep(RECONNECT_PAUSE).await;
+            }
+        }
+    }
+
+    async fn use_connection(self: Rc<Inner>, stream: TcpStream) {
+        self.outbox.reopen();
+        self.heard_at.set(runtime::now());
+        self.connected.set(true);
+        self.reachable.set(true);
+        let (reader, pinger) = (self.clone(), self.clone());
+        let reading = stream.clone();
+        let reading = runtime::spawn(
+            Group::RPC,
+            async move { reader.read_answers(&reading).await },
+        );
+        let pinging = runtime::spawn(Group::RPC, async move { pinger.ping().await });
+        self.outbox.send_all(&stream).await;
+        self.connected.set(false);
+        self.reachable.set(false);
+        self.outbox.close();
+        stream.shutdown();
+        self.fail_pending();
+        self.outbox.clear();
+        reading.await;
+        pinging.await;
+    }
+
+    async fn read_answers(&self, stream: &TcpStream) {
+        let mut bytes: Vec<u8> = Vec::new();
+        loop {
+            match stream.recv().await {
+                Ok(part) if !part.is_empty() => bytes.extend_from_slice(&part),
+                Ok(_) | Err(_) => break,
+            }
+            self.heard_at.set(runtime::now());
+            let mut taken = 0;
+            loop {
+                match decode_frame(&bytes[taken..]) {
+                    Ok(Some((frame, size))) => {
+                        self.answered(&frame);
+                        taken += size;
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        runtime::warn!("closing the connection to {}: {error}", self.address);
+                        return self.outbox.close();
+                    }
+                }
+            }
+            bytes.drain(..taken);
+        }
+        self.outbox.close();
+    }
+
+    fn answered(&self, frame: &Frame<'_>) {
+        if frame.kind != FrameKind::Response {
+            return;
+        }
+        if let Some(sender) = self.pending.borrow_mut().remove(&frame.call) {
+            // Nobody waiting any more is the caller's timeout, which it already knows.
+            let _unwanted = sender.send(Ok(frame.body.to_vec()));
+        }
+    }
+
+    async fn ping(&self) {
+        while self.connected.get() && !self.closed.get() {
+            let frame = Frame {
+                kind: FrameKind::Ping,
+                verb: 0,
+                call: 0,
+                epoch: 0,
+                time_left_ms: 0,
+                body: &[],
+            };
+            self.outbox.append(|out| encode_frame(&frame, out));
+            runtime::sleep(PING_PAUSE).await;
+            if runtime::now() - self.heard_at.get() > SILENCE_MAX {
+                self.reachable.set(false);
+                return self.outbox.close();
+            }
+        }
+    }
+
+    fn fail_pending(&self) {
+        let pending = std::mem::take(&mut *self.pending.borrow_mut());
+        for sender in pending.into_values() {
+            let _unwanted = sender.send(Err(Error::Unreachable { peer: self.address }));
+        }
+    }
+}
