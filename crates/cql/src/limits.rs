@@ -1,0 +1,24 @@
+//! Limits of the language: each with its unit and its reason.
+
+/// Levels of nesting in one statement (brackets, calls, types, operators in one chain). Recursion on the shard's stack.
+pub const NESTING_DEPTH: usize = 60;
+/// Bytes of one statement's text; far above what a driver sends, below what would stall a shard.
+pub const STATEMENT_BYTES: usize = 16 << 20;
+/// Bind markers in one statement; the protocol counts them in 16 bits.
+pub const MARKERS: usize = 65_535;
+/// Statements in one batch, counted in 16 bits by the protocol.
+pub const BATCH_STATEMENTS: usize = 65_535;
+/// Bytes of a partition key and of a clustering component; their lengths are written in 16 bits.
+pub const KEY_BYTES: usize = 65_535;
+/// Partition keys or clustering prefixes one statement may name by `IN` products; more would be an unbounded fan-out.
+pub const IN_PRODUCT: usize = 10_000;
+/// Seconds of the longest time to live: twenty years, Cassandra's `MAX_TTL`.
+pub const TTL_SECONDS: i64 = 20 * 365 * 24 * 60 * 60;
+/// Characters of a keyspace or table name, Cassandra's limit (they become folder names).
+pub const NAME_CHARS: usize = 48;
+/// Columns in a table; ordinals are 16 bits.
+pub const COLUMNS: usize = 16_384;
+/// Bytes of query text quoted in a syntax error on each side of the offending word.
+pub const SNIPPET_CHARS: usize = 40;
+/// Rows an aggregate or a filter may look at before it yields an answer page to its caller.
+pub const ROWS_PER_STEP: usize = 10_000;

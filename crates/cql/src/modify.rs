@@ -1,0 +1,708 @@
+//! INSERT, UPDATE, DELETE and BATCH: analysed into what is written where, bound into mutations.
+
+use crate::ast::{
+    Arithmetic, Assign, Assignment, Batch, BatchKind, Condition, Delete, Expr, Insert,
+    StatementKind,
+};
+use crate::ast::{Target, Update, Using};
+use crate::error::{Result, invalid, unsupported};
+use crate::restriction::{Clustering, Prefix, Values, partition_keys};
+use crate::term::{Env, Scope, Term};
+use crate::value::{BindContext, BindSpec, BoundValue, check_values};
+use crate::where_clause::{self, Where};
+use crate::write::{Content, Operation, Operator, Times, eval_timestamp};
+use core::time::Duration;
+use mutation::{Deletion, Key, Liveness, Mutation, MutationBuilder, RangeTombstone, RowWriter};
+use schema::{Column, ColumnKind, Table};
+use std::sync::Arc;
+use types::CqlType;
+
+/// Where a modification writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Whole rows or columns of rows.
+    Rows,
+    /// Static columns only.
+    Statics,
+    /// DELETE of whole partitions.
+    Partitions,
+    /// DELETE of ranges of rows.
+    Ranges,
+}
+
+/// An INSERT, UPDATE or DELETE, ready to be bound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ModifyPlan {
+    table: Arc<Table>,
+    binds: Arc<[BindSpec]>,
+    reach: Reach,
+    /// INSERT leaves a row liveness.
+    insert: bool,
+    /// DELETE of whole rows.
+    delete_rows: bool,
+    keys: Vec<Values>,
+    clustering: Clustering,
+    statics: Vec<Operation>,
+    regulars: Vec<Operation>,
+    using: Times,
+}
+
+impl ModifyPlan {
+    /// The table written to.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// The mutations with these values: one per partition named.
+    /// Errors: values that are none of their type, null or oversized keys, bad ttl or timestamp. Nothing happens then.
+    pub fn bind(
+        &self,
+        values: &[BoundValue<'_>],
+        context: &BindContext<'_>,
+    ) -> Result<Vec<Mutation>> {
+        check_values(&self.binds, values)?;
+        let mut out = Vec::with_capacity(1);
+        self.bind_into(values, context, None, &mut out)?;
+        Ok(out)
+    }
+
+    /// The time the client allows, if the statement says.
+    pub fn timeout(&self, values: &[BoundValue<'_>]) -> Result<Option<Duration>> {
+        self.using.timeout(values, &self.table)
+    }
+
+    /// Marker numbers of the partition key's components; empty unless each is a marker.
+    pub(crate) fn key_markers(&self) -> Vec<u16> {
+        key_markers(&self.keys)
+    }
+
+    fn bind_into(
+        &self,
+        values: &[BoundValue<'_>],
+        context: &BindContext<'_>,
+        batch_timestamp: Option<i64>,
+        out: &mut Vec<Mutation>,
+    ) -> Result<()> {
+        let env = Env {
+            values,
+            context,
+            table: &self.table,
+        };
+        let written = self.using.eval(&env, batch_timestamp)?;
+        let statics = Content::eval(&self.statics, &env, &written)?;
+        let regulars = Content::eval(&self.regulars, &env, &written)?;
+        let prefixes = if self.reach == Reach::Rows {
+            self.clustering.prefixes(&self.table, &env)?
+        } else {
+            Vec::new()
+        };
+        let spans = if self.reach == Reach::Ranges {
+            self.clustering.spans(&self.table, &env)?
+        } else {
+            Vec::new()
+        };
+        let deletion = Deletion {
+            timestamp: written.timestamp,
+            local_time: written.now_s,
+        };
+        for key in partition_keys(&self.table, &self.keys, &env)? {
+            let mut builder = MutationBuilder::new(self.table.id, Key::new(&key).token, &key);
+            if self.reach == Reach::Partitions {
+                builder.deletion(deletion);
+            }
+            if !statics.is_empty() {
+                builder.static_row_with(|bytes| {
+                    statics.write(&mut RowWriter::new(bytes, Liveness::NONE, Deletion::LIVE));
+                });
+            }
+            for clustering in &prefixes {
+                let row_deletion = if self.delete_rows {
+                    deletion
+                } else {
+                    Deletion::LIVE
+                };
+                let liveness = if self.insert {
+                    written.liveness()
+                } else {
+                    Liveness::NONE
+                };
+                if liveness.is_none() && row_deletion.is_live() && regulars.is_empty() {
+                    continue;
+                }
+                builder.write_row(clustering, liveness, row_deletion, |row| {
+                    regulars.write(row)
+                });
+            }
+            for span in &spans {
+                let (start, end) = (span.start.clone(), span.end.clone());
+                builder.range(&RangeTombstone {
+                    start,
+                    end,
+                    deletion,
+                });
+            }
+            if !builder.is_empty() {
+                out.push(builder.finish());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Marker numbers when every component is one marker.
+pub(crate) fn key_markers(keys: &[Values]) -> Vec<u16> {
+    let markers: Option<Vec<u16>> = keys
+        .iter()
+        .map(|v| v.as_marker().and_then(|m| u16::try_from(m).ok()))
+        .collect();
+    markers.unwrap_or_default()
+}
+
+/// A BATCH, ready to be bound.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BatchPlan {
+    /// Whether it is logged: all or nothing.
+    pub logged: bool,
+    /// Its statements; markers are numbered through the whole batch.
+    pub statements: Vec<ModifyPlan>,
+    binds: Arc<[BindSpec]>,
+    timestamp: Option<Term>,
+}
+
+impl BatchPlan {
+    /// The mutations of all statements, in their order. All carry the same timestamp unless a statement has its own.
+    pub fn bind(
+        &self,
+        values: &[BoundValue<'_>],
+        context: &BindContext<'_>,
+    ) -> Result<Vec<Mutation>> {
+        check_values(&self.binds, values)?;
+        let mut out = Vec::with_capacity(self.statements.len());
+        for statement in &self.statements {
+            let env = Env {
+                values,
+                context,
+                table: &statement.table,
+            };
+            let timestamp = match &self.timestamp {
+                Some(term) => eval_timestamp(term, &env)?,
+                None => None,
+            };
+            statement.bind_into(values, context, timestamp, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    pub(crate) fn set_binds(&mut self, binds: &Arc<[BindSpec]>) {
+        self.binds = binds.clone();
+        self.statements
+            .iter_mut()
+            .for_each(|s| s.binds = binds.clone());
+    }
+}
+
+impl ModifyPlan {
+    pub(crate) fn set_binds(&mut self, binds: &Arc<[BindSpec]>) {
+        self.binds = binds.clone();
+    }
+}
+
+/// What the analysis of a batch needs for each of its statements.
+pub(crate) type TableOf<'t> =
+    &'t dyn Fn(&crate::ast::TableName) -> Result<(Arc<schema::Keyspace>, Arc<Table>)>;
+
+/// Analyses a whole batch.
+pub(crate) fn batch(
+    batch: &Batch,
+    table_of: TableOf<'_>,
+    binds: &mut Vec<Option<BindSpec>>,
+    marker_names: &[Option<String>],
+) -> Result<BatchPlan> {
+    if batch.kind == BatchKind::Counter {
+        return unsupported("counter batches");
+    }
+    if batch.using.ttl.is_some() {
+        return invalid("Global TTL on the BATCH statement is not supported.");
+    }
+    let mut statements = Vec::with_capacity(batch.statements.len());
+    let mut timestamp = None;
+    for statement in &batch.statements {
+        let name = match statement {
+            StatementKind::Insert(s) => &s.table,
+            StatementKind::Update(s) => &s.table,
+            StatementKind::Delete(s) => &s.table,
+            _ => return invalid("only INSERT, UPDATE and DELETE may stand in a batch"),
+        };
+        let (keyspace, table) = table_of(name)?;
+        let mut scope = Scope {
+            keyspace: &keyspace,
+            table: &table,
+            binds,
+            marker_names,
+        };
+        if let (None, Some(expr)) = (&timestamp, &batch.using.timestamp) {
+            timestamp = Some(scope.term(expr, "[timestamp]", &CqlType::Bigint)?);
+        }
+        let plan = match statement {
+            StatementKind::Insert(s) => insert(&mut scope, s)?,
+            StatementKind::Update(s) => update(&mut scope, s)?,
+            StatementKind::Delete(s) => delete(&mut scope, s)?,
+            _ => return invalid("only INSERT, UPDATE and DELETE may stand in a batch"),
+        };
+        if timestamp.is_some() && plan.using.timestamp.is_some() {
+            return invalid("Timestamp must be set either on BATCH or individual statements");
+        }
+        statements.push(plan);
+    }
+    Ok(BatchPlan {
+        logged: batch.kind == BatchKind::Logged,
+        statements,
+        binds: Arc::new([]),
+        timestamp,
+    })
+}
+
+fn analyse_using(scope: &mut Scope<'_>, using: &Using) -> Result<Times> {
+    let mut term = |expr: &Option<Expr>, name: &str, ty: CqlType| -> Result<Option<Term>> {
+        expr.as_ref().map(|e| scope.term(e, name, &ty)).transpose()
+    };
+    Ok(Times {
+        timestamp: term(&using.timestamp, "[timestamp]", CqlType::Bigint)?,
+        ttl: term(&using.ttl, "[ttl]", CqlType::Int)?,
+        timeout: term(&using.timeout, "[timeout]", CqlType::Duration)?,
+    })
+}
+
+fn refuse_condition(condition: &Condition) -> Result<()> {
+    match condition {
+        Condition::None => Ok(()),
+        Condition::Exists | Condition::NotExists | Condition::Relations(_) => {
+            unsupported("lightweight transactions")
+        }
+    }
+}
+
+fn refuse_counters(table: &Table) -> Result<()> {
+    if table.counter {
+        unsupported("counter updates")
+    } else {
+        Ok(())
+    }
+}
+
+/// Analyses INSERT.
+pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPlan> {
+    if insert.json.is_some() {
+        return unsupported("INSERT JSON");
+    }
+    refuse_condition(&insert.condition)?;
+    let table = scope.table.clone();
+    if table.counter {
+        return invalid("INSERT statements are not allowed on counter tables, use UPDATE instead");
+    }
+    if insert.columns.len() != insert.values.len() {
+        return invalid("Unmatched column names/values");
+    }
+    let mut keys: Vec<Option<Values>> = vec![None; table.partition_key.len()];
+    let mut clustering: Vec<Option<Term>> = vec![None; table.clustering.len()];
+    let mut operations = Operations::default();
+    for (index, (name, expr)) in insert.columns.iter().zip(&insert.values).enumerate() {
+        let column = where_clause::column(&table, name)?;
+        if insert.columns[..index].contains(name) {
+            return invalid("The column names contains duplicates");
+        }
+        let term = scope.term(expr, name, &column.ty)?;
+        match column.kind {
+            ColumnKind::PartitionKey => keys[column.position as usize] = Some(Values::One(term)),
+            ColumnKind::Clustering => clustering[column.position as usize] = Some(term),
+            ColumnKind::Static | ColumnKind::Regular => {
+                operations.add(column, Operator::Set(term))?
+            }
+        }
+    }
+    let keys = whole_key(&table, keys)?;
+    let statics_only = !operations.statics.is_empty()
+        && operations.regulars.is_empty()
+        && clustering.iter().all(Option::is_none);
+    let mut prefix = Vec::with_capacity(clustering.len());
+    if !statics_only {
+        let missing: Vec<&str> = missing_names(&table.clustering, &clustering);
+        if !missing.is_empty() {
+            return invalid(format!(
+                "Some clustering keys are missing: {}",
+                missing.join(", ")
+            ));
+        }
+        prefix.extend(
+            clustering
+                .into_iter()
+                .flatten()
+                .map(|term| Prefix::Column(Values::One(term))),
+        );
+    }
+    let using = analyse_using(scope, &insert.using)?;
+    let (statics, regulars) = operations.sorted();
+    Ok(ModifyPlan {
+        table,
+        binds: Arc::new([]),
+        reach: if statics_only {
+            Reach::Statics
+        } else {
+            Reach::Rows
+        },
+        insert: !statics_only,
+        delete_rows: false,
+        keys,
+        clustering: Clustering {
+            prefix,
+            bounds: Vec::new(),
+        },
+        statics,
+        regulars,
+        using,
+    })
+}
+
+fn missing_names<'c, T>(columns: &'c [Column], given: &[Option<T>]) -> Vec<&'c str> {
+    columns
+        .iter()
+        .zip(given)
+        .filter(|(_, g)| g.is_none())
+        .map(|(c, _)| &*c.name)
+        .collect()
+}
+
+fn whole_key(table: &Table, keys: Vec<Option<Values>>) -> Result<Vec<Values>> {
+    let missing = missing_names(&table.partition_key, &keys);
+    if !missing.is_empty() {
+        return invalid(format!(
+            "Some partition key parts are missing: {}",
+            missing.join(", ")
+        ));
+    }
+    Ok(keys.into_iter().flatten().collect())
+}
+
+/// Checks the WHERE of a modification and takes its key.
+fn modification_key(table: &Table, clause: &Where, statement: &str) -> Result<Vec<Values>> {
+    if !clause.tokens.is_empty() {
+        return invalid(format!(
+            "The token function cannot be used in WHERE clauses for {statement} statements"
+        ));
+    }
+    let key_filter = clause
+        .filters
+        .iter()
+        .any(|f| f.column.kind == ColumnKind::PartitionKey);
+    if key_filter {
+        return invalid(
+            "Only EQ and IN relation are supported on the partition key (unless you use the token() function)",
+        );
+    }
+    let others: Vec<&str> = clause
+        .filters
+        .iter()
+        .filter(|f| !f.column.is_key())
+        .map(|f| &*f.column.name)
+        .collect();
+    if !others.is_empty() {
+        return invalid(format!(
+            "Non PRIMARY KEY columns found in where clause: {}",
+            others.join(", ")
+        ));
+    }
+    let keys = whole_key(table, clause.keys.clone())?;
+    if let Some(gap) = &clause.gap {
+        return invalid(gap.clone());
+    }
+    if let Some(filter) = clause.filters.first() {
+        return invalid(format!(
+            "Invalid restriction on clustering column {}",
+            filter.column.name
+        ));
+    }
+    Ok(keys)
+}
+
+/// The reach of a statement that writes columns.
+fn columns_reach(
+    table: &Table,
+    clause: &Where,
+    operations: &Operations,
+    statement: &str,
+) -> Result<Reach> {
+    if operations.regulars.is_empty() && !operations.statics.is_empty() {
+        if !clause.clustering.is_empty() {
+            return invalid(format!(
+                "Invalid restrictions on clustering columns since the {statement} statement modifies only static columns"
+            ));
+        }
+        return Ok(Reach::Statics);
+    }
+    if !clause.clustering.bounds.is_empty() {
+        return invalid(if statement == "DELETE" {
+            "Range deletions are not supported for specific columns".to_string()
+        } else {
+            "Slice restrictions are not supported on the clustering columns in UPDATE statements"
+                .to_string()
+        });
+    }
+    let fixed = clause.clustering.prefix_columns();
+    if fixed < table.clustering.len() {
+        let missing: Vec<&str> = table.clustering[fixed..].iter().map(|c| &*c.name).collect();
+        return invalid(format!(
+            "Some clustering keys are missing: {}",
+            missing.join(", ")
+        ));
+    }
+    Ok(Reach::Rows)
+}
+
+/// Analyses UPDATE.
+pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPlan> {
+    refuse_condition(&update.condition)?;
+    let table = scope.table.clone();
+    refuse_counters(&table)?;
+    let using = analyse_using(scope, &update.using)?;
+    let mut operations = Operations::default();
+    for assignment in &update.assignments {
+        let name = target_name(&assignment.target);
+        let column = where_clause::column(&table, name)?.clone();
+        if column.is_key() {
+            return invalid(format!("PRIMARY KEY part {name} found in SET part"));
+        }
+        let operator = assigned(scope, &column, assignment)?;
+        operations.add(&column, operator)?;
+    }
+    let clause = where_clause::analyse(scope, &update.relations)?;
+    let keys = modification_key(&table, &clause, "UPDATE")?;
+    let reach = columns_reach(&table, &clause, &operations, "UPDATE")?;
+    let (statics, regulars) = operations.sorted();
+    Ok(ModifyPlan {
+        table,
+        binds: Arc::new([]),
+        reach,
+        insert: false,
+        delete_rows: false,
+        keys,
+        clustering: clause.clustering,
+        statics,
+        regulars,
+        using,
+    })
+}
+
+fn target_name(target: &Target) -> &str {
+    match target {
+        Target::Column(name) | Target::Element(name, _) | Target::Field(name, _) => name,
+    }
+}
+
+fn assigned(scope: &mut Scope<'_>, column: &Column, assignment: &Assignment) -> Result<Operator> {
+    let name = &*column.name;
+    let is_self = |expr: &Expr| matches!(expr, Expr::Column(other) if other == name);
+    match (&assignment.target, assignment.assign, &assignment.value) {
+        (Target::Field(..), _, _) => unsupported("setting single fields of user types"),
+        (Target::Element(_, key), Assign::Set, value) => put_element(scope, column, key, value),
+        (Target::Element(..), _, _) => {
+            invalid(format!("Invalid operation on an element of column {name}"))
+        }
+        (Target::Column(_), Assign::Add, value) => add(scope, column, value, false),
+        (Target::Column(_), Assign::Subtract, value) => subtract(scope, column, value),
+        (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right))
+            if is_self(left) =>
+        {
+            add(scope, column, right, false)
+        }
+        (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right))
+            if is_self(right) =>
+        {
+            add(scope, column, left, true)
+        }
+        (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Subtract, left, right))
+            if is_self(left) =>
+        {
+            subtract(scope, column, right)
+        }
+        (Target::Column(_), Assign::Set, value) => {
+            Ok(Operator::Set(scope.term(value, name, &column.ty)?))
+        }
+    }
+}
+
+fn must_be_collection(column: &Column) -> Result<()> {
+    let name = &column.name;
+    if column.is_complex() {
+        return Ok(());
+    }
+    if column.ty.is_collection() {
+        return invalid(format!(
+            "Invalid operation for frozen collection column {name}"
+        ));
+    }
+    invalid(format!("Invalid operation for non counter column {name}"))
+}
+
+fn add(scope: &mut Scope<'_>, column: &Column, value: &Expr, in_front: bool) -> Result<Operator> {
+    must_be_collection(column)?;
+    let list = matches!(column.ty, CqlType::List(_));
+    if in_front && !list {
+        return invalid(format!(
+            "Invalid operation for non list column {}",
+            column.name
+        ));
+    }
+    let term = scope.term(value, &column.name, &column.ty)?;
+    Ok(if in_front {
+        Operator::Prepend(term)
+    } else {
+        Operator::Append(term)
+    })
+}
+
+fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr) -> Result<Operator> {
+    must_be_collection(column)?;
+    let ty = match &column.ty {
+        CqlType::Set(_) => column.ty.clone(),
+        CqlType::Map(key, _) => CqlType::Set(key.clone()),
+        _ => return unsupported("removing list elements by value"),
+    };
+    Ok(Operator::Remove(scope.term(value, &column.name, &ty)?))
+}
+
+fn put_element(
+    scope: &mut Scope<'_>,
+    column: &Column,
+    key: &Expr,
+    value: &Expr,
+) -> Result<Operator> {
+    let name = &*column.name;
+    must_be_collection(column)?;
+    match &column.ty {
+        CqlType::Map(key_type, value_type) => {
+            let key = scope.term(key, &format!("key({name})"), key_type)?;
+            Ok(Operator::Put(
+                key,
+                scope.term(value, &format!("value({name})"), value_type)?,
+            ))
+        }
+        CqlType::List(_) => unsupported("setting list elements by index"),
+        _ => invalid(format!("Invalid operation for set column {name}")),
+    }
+}
+
+/// Analyses DELETE.
+pub(crate) fn delete(scope: &mut Scope<'_>, delete: &Delete) -> Result<ModifyPlan> {
+    refuse_condition(&delete.condition)?;
+    let table = scope.table.clone();
+    refuse_counters(&table)?;
+    if delete.using.ttl.is_some() {
+        return invalid("TTL cannot be used in DELETE statements");
+    }
+    let mut operations = Operations::default();
+    for target in &delete.targets {
+        let name = target_name(target);
+        let column = where_clause::column(&table, name)?.clone();
+        if column.is_key() {
+            return invalid(format!(
+                "Invalid identifier {name} for deletion (should not be a PRIMARY KEY part)"
+            ));
+        }
+        let operator = deleted(scope, &column, target)?;
+        operations.add(&column, operator)?;
+    }
+    let using = analyse_using(scope, &delete.using)?;
+    let clause = where_clause::analyse(scope, &delete.relations)?;
+    let keys = modification_key(&table, &clause, "DELETE")?;
+    let whole_rows = delete.targets.is_empty();
+    let reach = if !whole_rows {
+        columns_reach(&table, &clause, &operations, "DELETE")?
+    } else if clause.clustering.is_empty() {
+        Reach::Partitions
+    } else if clause.clustering.bounds.is_empty()
+        && clause.clustering.prefix_columns() == table.clustering.len()
+    {
+        Reach::Rows
+    } else {
+        Reach::Ranges
+    };
+    let (statics, regulars) = operations.sorted();
+    Ok(ModifyPlan {
+        table,
+        binds: Arc::new([]),
+        reach,
+        insert: false,
+        delete_rows: whole_rows && reach == Reach::Rows,
+        keys,
+        clustering: clause.clustering,
+        statics,
+        regulars,
+        using,
+    })
+}
+
+fn deleted(scope: &mut Scope<'_>, column: &Column, target: &Target) -> Result<Operator> {
+    let name = &*column.name;
+    match target {
+        Target::Column(_) => Ok(Operator::Delete),
+        Target::Field(..) => unsupported("deleting single fields of user types"),
+        Target::Element(_, key) => match &column.ty {
+            CqlType::Map(key_type, _) => Ok(Operator::DeleteElement(scope.term(
+                key,
+                &format!("key({name})"),
+                key_type,
+            )?)),
+            CqlType::Set(element) => Ok(Operator::DeleteElement(scope.term(
+                key,
+                &format!("value({name})"),
+                element,
+            )?)),
+            CqlType::List(_) => unsupported("deleting list elements by index"),
+            _ => invalid(format!(
+                "Invalid deletion operation for non collection column {name}"
+            )),
+        },
+    }
+}
+
+/// Operations by kind of column.
+#[derive(Default)]
+struct Operations {
+    statics: Vec<Operation>,
+    regulars: Vec<Operation>,
+}
+
+impl Operations {
+    fn add(&mut self, column: &Column, operator: Operator) -> Result<()> {
+        let list = if column.kind == ColumnKind::Static {
+            &mut self.statics
+        } else {
+            &mut self.regulars
+        };
+        let whole = |o: &Operator| matches!(o, Operator::Set(_) | Operator::Delete);
+        let clash = list.iter().any(|o| {
+            o.ordinal == column.ordinal
+                && (!column.is_complex() || (whole(&o.operator) || whole(&operator)))
+        });
+        if clash {
+            return invalid(format!(
+                "Multiple incompatible setting of column {}",
+                column.name
+            ));
+        }
+        list.push(Operation {
+            ordinal: column.ordinal,
+            name: column.name.clone(),
+            ty: column.ty.clone(),
+            operator,
+        });
+        Ok(())
+    }
+
+    /// By ordinal, as packed rows want them.
+    fn sorted(mut self) -> (Vec<Operation>, Vec<Operation>) {
+        self.statics.sort_by_key(|o| o.ordinal);
+        self.regulars.sort_by_key(|o| o.ordinal);
+        (self.statics, self.regulars)
+    }
+}

@@ -1,0 +1,199 @@
+//! Names and types against the schema: quoting, and what a written type means in a keyspace.
+
+use crate::ast::TypeName;
+use crate::error::{Result, invalid};
+use crate::parse::is_reserved;
+use schema::{Keyspace, Schema, Table};
+use std::sync::Arc;
+use types::{CqlType, UdtType};
+
+/// A name as CQL text: quoted if it is not plain lower case or is a reserved word.
+pub fn quoted(name: &str) -> String {
+    if is_reserved(name) {
+        format!("\"{name}\"")
+    } else {
+        types::cql_type::quoted(name)
+    }
+}
+
+/// The keyspace a statement means: the written one, otherwise the one in use.
+pub(crate) fn keyspace_name<'a>(
+    written: Option<&'a str>,
+    in_use: Option<&'a str>,
+) -> Result<&'a str> {
+    match written.or(in_use) {
+        Some(name) => Ok(name),
+        None => invalid(
+            "No keyspace has been specified. USE a keyspace, or explicitly specify keyspace.tablename",
+        ),
+    }
+}
+
+/// The table a statement means.
+pub(crate) fn table<'s>(
+    schema: &'s Schema,
+    in_use: Option<&str>,
+    name: &crate::ast::TableName,
+) -> Result<&'s Arc<Table>> {
+    let keyspace = keyspace_name(name.keyspace.as_deref(), in_use)?;
+    let Some(keyspace) = schema.keyspace(keyspace) else {
+        return invalid(format!("keyspace {keyspace} does not exist"));
+    };
+    match keyspace.tables.get(name.name.as_str()) {
+        Some(table) => Ok(table),
+        None => invalid(format!("table {} does not exist", name.name)),
+    }
+}
+
+/// The native type of a plain name.
+pub(crate) fn native_type(name: &str) -> Option<CqlType> {
+    Some(match name {
+        "ascii" => CqlType::Ascii,
+        "bigint" => CqlType::Bigint,
+        "blob" => CqlType::Blob,
+        "boolean" => CqlType::Boolean,
+        "counter" => CqlType::Counter,
+        "date" => CqlType::Date,
+        "decimal" => CqlType::Decimal,
+        "double" => CqlType::Double,
+        "duration" => CqlType::Duration,
+        "float" => CqlType::Float,
+        "inet" => CqlType::Inet,
+        "int" => CqlType::Int,
+        "smallint" => CqlType::Smallint,
+        "text" | "varchar" => CqlType::Text,
+        "time" => CqlType::Time,
+        "timestamp" => CqlType::Timestamp,
+        "timeuuid" => CqlType::Timeuuid,
+        "tinyint" => CqlType::Tinyint,
+        "uuid" => CqlType::Uuid,
+        "varint" => CqlType::Varint,
+        _ => return None,
+    })
+}
+
+/// The type that `written` means for a table or type of `keyspace`.
+/// Errors: unknown user types, collections that must be frozen, counters and durations where they may not stand.
+pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<CqlType> {
+    let ty = match written {
+        TypeName::Named {
+            keyspace: of,
+            name,
+            quoted,
+        } => {
+            if of.is_none()
+                && !quoted
+                && let Some(native) = native_type(name)
+            {
+                return Ok(native);
+            }
+            return user_type(of.as_deref(), name, keyspace).map(CqlType::Udt);
+        }
+        TypeName::Frozen(inner) => {
+            let inner = resolve_type_inside(inner, keyspace)?;
+            return Ok(inner.frozen());
+        }
+        TypeName::List(element) => CqlType::list(element_type(element, keyspace, written)?),
+        TypeName::Set(element) => {
+            let element = element_type(element, keyspace, written)?;
+            if element == CqlType::Duration {
+                return invalid(format!(
+                    "Durations are not allowed inside sets: set<{element}>"
+                ));
+            }
+            CqlType::set(element)
+        }
+        TypeName::Map(key, value) => {
+            let key = element_type(key, keyspace, written)?;
+            let value = element_type(value, keyspace, written)?;
+            if key == CqlType::Duration {
+                return invalid(format!(
+                    "Durations are not allowed as map keys: map<{key}, {value}>"
+                ));
+            }
+            CqlType::map(key, value)
+        }
+        TypeName::Tuple(fields) => {
+            let fields: Result<Vec<_>> = fields
+                .iter()
+                .map(|f| resolve_type_inside(f, keyspace))
+                .collect();
+            CqlType::tuple(fields?).frozen()
+        }
+        TypeName::Vector(element, dimension) => {
+            if !(1..=types::limits::VECTOR_DIMENSION_MAX).contains(dimension) {
+                return invalid(format!(
+                    "vectors may only have positive dimensions up to 8192; given {dimension}"
+                ));
+            }
+            CqlType::Vector(
+                Arc::new(resolve_type_inside(element, keyspace)?.frozen()),
+                *dimension,
+            )
+        }
+        TypeName::Custom(class) => match CqlType::parse_class(class) {
+            Ok(ty) => ty,
+            Err(_) => return invalid(format!("Unable to find abstract-type class '{class}'")),
+        },
+    };
+    Ok(ty)
+}
+
+/// As [`resolve_type`] inside `frozen<…>`, a tuple or a vector, where nested collections are frozen by position.
+fn resolve_type_inside(written: &TypeName, keyspace: &Keyspace) -> Result<CqlType> {
+    let inside = |ty: &TypeName| Ok::<_, crate::Error>(resolve_type_inside(ty, keyspace)?.frozen());
+    let ty = match written {
+        TypeName::List(element) => CqlType::list(inside(element)?),
+        TypeName::Set(element) => CqlType::set(inside(element)?),
+        TypeName::Map(key, value) => CqlType::map(inside(key)?, inside(value)?),
+        _ => resolve_type(written, keyspace)?,
+    };
+    if ty == CqlType::Counter {
+        return invalid("Counters are not allowed inside collections, tuples or frozen types");
+    }
+    Ok(ty)
+}
+
+fn element_type(written: &TypeName, keyspace: &Keyspace, whole: &TypeName) -> Result<CqlType> {
+    let ty = resolve_type(written, keyspace)?;
+    if ty == CqlType::Counter {
+        return invalid("Counters are not allowed inside collections");
+    }
+    if ty.is_multi_cell() {
+        let whole = kind_name(whole);
+        return invalid(format!(
+            "Non-frozen collections are not allowed inside collections: {whole}<{ty}>"
+        ));
+    }
+    if matches!(ty, CqlType::Udt(_)) {
+        return invalid(format!(
+            "Non-frozen UDTs are not allowed inside collections: {}<{ty}>",
+            kind_name(whole)
+        ));
+    }
+    Ok(ty)
+}
+
+fn kind_name(ty: &TypeName) -> &'static str {
+    match ty {
+        TypeName::List(_) => "list",
+        TypeName::Set(_) => "set",
+        _ => "map",
+    }
+}
+
+fn user_type(of: Option<&str>, name: &str, keyspace: &Keyspace) -> Result<Arc<UdtType>> {
+    if let Some(of) = of
+        && of != &*keyspace.name
+    {
+        return invalid(format!(
+            "Statement on keyspace {} cannot refer to a user type in keyspace {of}; user types can only be used in \
+             the keyspace they are defined in",
+            keyspace.name
+        ));
+    }
+    match keyspace.types.get(name) {
+        Some(udt) => Ok(udt.clone()),
+        None => invalid(format!("Unknown type {}.{name}", keyspace.name)),
+    }
+}

@@ -1,0 +1,432 @@
+//! SELECT, INSERT, UPDATE, DELETE, BATCH and their clauses.
+
+use super::core::Parser;
+use crate::ast::*;
+use crate::error::Result;
+use crate::lexer::Kind;
+use crate::limits;
+
+impl Parser<'_> {
+    /// SELECT.
+    pub fn select(&mut self) -> Result<Select> {
+        self.expect_keyword("select")?;
+        let json =
+            self.is_keyword("json") && !self.is_keyword_at(1, "from") && !self.is_symbol_at(1, ",");
+        if json {
+            self.advance();
+        }
+        let distinct = self.is_keyword("distinct")
+            && !self.is_keyword_at(1, "from")
+            && !self.is_symbol_at(1, ",");
+        if distinct {
+            self.advance();
+        }
+        let selectors = if self.symbol("*") {
+            Vec::new()
+        } else {
+            self.list_of(Self::selector)?
+        };
+        self.expect_keyword("from")?;
+        let table = self.table_name()?;
+        let relations = if self.keyword("where") {
+            self.relations()?
+        } else {
+            Vec::new()
+        };
+        let group_by = if self.keywords(&["group", "by"]) {
+            self.list_of(Self::expr)?
+        } else {
+            Vec::new()
+        };
+        let order_by = if self.keywords(&["order", "by"]) {
+            self.list_of(Self::ordering)?
+        } else {
+            Vec::new()
+        };
+        let per_partition_limit = if self.keywords(&["per", "partition", "limit"]) {
+            Some(self.expr()?)
+        } else {
+            None
+        };
+        let limit = if self.keyword("limit") {
+            Some(self.expr()?)
+        } else {
+            None
+        };
+        let allow_filtering = self.keywords(&["allow", "filtering"]);
+        self.keywords(&["bypass", "cache"]);
+        let using = self.using()?;
+        Ok(Select {
+            json,
+            distinct,
+            selectors,
+            table,
+            relations,
+            group_by,
+            order_by,
+            per_partition_limit,
+            limit,
+            allow_filtering,
+            using,
+        })
+    }
+
+    fn selector(&mut self) -> Result<(Expr, Option<String>)> {
+        let expr = self.expr()?;
+        let alias = if self.keyword("as") {
+            Some(self.name()?)
+        } else {
+            None
+        };
+        Ok((expr, alias))
+    }
+
+    fn ordering(&mut self) -> Result<(OrderTarget, bool)> {
+        let column = self.name()?;
+        let target = if self.keywords(&["ann", "of"]) {
+            OrderTarget::Nearest(column, self.expr()?)
+        } else {
+            OrderTarget::Column(column)
+        };
+        let descending = self.keyword("desc");
+        if !descending {
+            self.keyword("asc");
+        }
+        Ok((target, descending))
+    }
+
+    /// Relations joined by AND.
+    pub fn relations(&mut self) -> Result<Vec<Relation>> {
+        let mut out = Vec::new();
+        loop {
+            self.nested(|p| p.relation(&mut out))?;
+            if !self.keyword("and") {
+                return Ok(out);
+            }
+        }
+    }
+
+    fn relation(&mut self, out: &mut Vec<Relation>) -> Result<()> {
+        if self.is_symbol("(") {
+            return self.parenthesized_relation(out);
+        }
+        let subject = if self.is_keyword("token") && self.is_symbol_at(1, "(") {
+            self.advance();
+            Subject::Token(self.names_in_parentheses()?)
+        } else if self.is_keyword("expr") && self.is_symbol_at(1, "(") {
+            return self.custom_relation(out);
+        } else {
+            match self.target()? {
+                Target::Column(name) => Subject::Column(name),
+                Target::Element(name, key) => Subject::Element(name, key),
+                Target::Field(name, field) => Subject::Field(name, field),
+            }
+        };
+        let relation = self.operator_and_operand(subject)?;
+        out.push(relation);
+        Ok(())
+    }
+
+    /// `(a, b) > (1, 2)` or a relation in parentheses.
+    fn parenthesized_relation(&mut self, out: &mut Vec<Relation>) -> Result<()> {
+        let mark = self.mark();
+        if let Ok(names) = self.names_in_parentheses()
+            && !self.is_keyword("and")
+            && !self.is_symbol(")")
+        {
+            let relation = self.operator_and_operand(Subject::Tuple(names))?;
+            out.push(relation);
+            return Ok(());
+        }
+        self.rewind(mark);
+        self.advance();
+        self.nested(|p| p.relation(out))?;
+        self.expect_symbol(")")
+    }
+
+    fn custom_relation(&mut self, out: &mut Vec<Relation>) -> Result<()> {
+        self.advance();
+        self.expect_symbol("(")?;
+        let index = self.table_name()?;
+        self.expect_symbol(",")?;
+        let value = self.expr()?;
+        self.expect_symbol(")")?;
+        out.push(Relation {
+            subject: Subject::Custom(index),
+            operator: Operator::Equal,
+            object: Operand::One(value),
+        });
+        Ok(())
+    }
+
+    fn names_in_parentheses(&mut self) -> Result<Vec<String>> {
+        self.expect_symbol("(")?;
+        let names = self.list_of(Self::name)?;
+        self.expect_symbol(")")?;
+        Ok(names)
+    }
+
+    fn operator_and_operand(&mut self, subject: Subject) -> Result<Relation> {
+        const COMPARISONS: [(&str, Operator); 6] = [
+            ("=", Operator::Equal),
+            ("!=", Operator::NotEqual),
+            ("<", Operator::Less),
+            ("<=", Operator::LessOrEqual),
+            (">", Operator::Greater),
+            (">=", Operator::GreaterOrEqual),
+        ];
+        for (symbol, operator) in COMPARISONS {
+            if self.symbol(symbol) {
+                return Ok(Relation {
+                    subject,
+                    operator,
+                    object: Operand::One(self.expr()?),
+                });
+            }
+        }
+        if self.keyword("in") {
+            return Ok(Relation {
+                subject,
+                operator: Operator::In,
+                object: self.in_operand()?,
+            });
+        }
+        if self.keyword("like") {
+            return Ok(Relation {
+                subject,
+                operator: Operator::Like,
+                object: Operand::One(self.expr()?),
+            });
+        }
+        if self.keyword("contains") {
+            let operator = if self.keyword("key") {
+                Operator::ContainsKey
+            } else {
+                Operator::Contains
+            };
+            return Ok(Relation {
+                subject,
+                operator,
+                object: Operand::One(self.expr()?),
+            });
+        }
+        if self.keyword("is") {
+            self.expect_keywords(&["not", "null"])?;
+            return Ok(Relation {
+                subject,
+                operator: Operator::IsNotNull,
+                object: Operand::Nothing,
+            });
+        }
+        self.no_alternative()
+    }
+
+    fn in_operand(&mut self) -> Result<Operand> {
+        if let Some(marker) = self.marker()? {
+            return Ok(Operand::One(Expr::Marker(marker)));
+        }
+        self.expect_symbol("(")?;
+        let items = if self.is_symbol(")") {
+            Vec::new()
+        } else {
+            self.list_of(Self::expr)?
+        };
+        self.expect_symbol(")")?;
+        Ok(Operand::Many(items))
+    }
+
+    fn target(&mut self) -> Result<Target> {
+        let name = self.name()?;
+        if self.symbol("[") {
+            let key = self.expr()?;
+            self.expect_symbol("]")?;
+            return Ok(Target::Element(name, key));
+        }
+        if self.symbol(".") {
+            return Ok(Target::Field(name, self.name()?));
+        }
+        Ok(Target::Column(name))
+    }
+
+    fn using(&mut self) -> Result<Using> {
+        let mut using = Using::default();
+        if !self.keyword("using") {
+            return Ok(using);
+        }
+        loop {
+            let slot = if self.keyword("timestamp") {
+                &mut using.timestamp
+            } else if self.keyword("ttl") {
+                &mut using.ttl
+            } else if self.keyword("timeout") {
+                &mut using.timeout
+            } else {
+                return self.no_alternative();
+            };
+            if slot.is_some() {
+                return self.fail("option given twice after USING");
+            }
+            *slot = Some(self.expr()?);
+            if !self.keyword("and") {
+                return Ok(using);
+            }
+        }
+    }
+
+    fn condition(&mut self) -> Result<Condition> {
+        if !self.keyword("if") {
+            return Ok(Condition::None);
+        }
+        if self.keyword("exists") {
+            return Ok(Condition::Exists);
+        }
+        Ok(Condition::Relations(self.relations()?))
+    }
+
+    /// INSERT.
+    pub fn insert(&mut self) -> Result<Insert> {
+        self.expect_keywords(&["insert", "into"])?;
+        let table = self.table_name()?;
+        let mut insert = Insert {
+            table,
+            columns: Vec::new(),
+            values: Vec::new(),
+            json: None,
+            condition: Condition::None,
+            using: Using::default(),
+        };
+        if self.keyword("json") {
+            let value = self.expr()?;
+            let unset = if self.keyword("default") {
+                let unset = self.keyword("unset");
+                if !unset {
+                    self.expect_keyword("null")?;
+                }
+                unset
+            } else {
+                false
+            };
+            insert.json = Some((value, unset));
+        } else {
+            insert.columns = self.names_in_parentheses()?;
+            self.expect_keyword("values")?;
+            self.expect_symbol("(")?;
+            insert.values = self.list_of(Self::expr)?;
+            self.expect_symbol(")")?;
+        }
+        if self.is_keyword("if") {
+            self.expect_keywords(&["if", "not", "exists"])?;
+            insert.condition = Condition::NotExists;
+        }
+        insert.using = self.using()?;
+        Ok(insert)
+    }
+
+    /// UPDATE.
+    pub fn update(&mut self) -> Result<Update> {
+        self.expect_keyword("update")?;
+        let table = self.table_name()?;
+        let using = self.using()?;
+        self.expect_keyword("set")?;
+        let assignments = self.list_of(Self::assignment)?;
+        self.expect_keyword("where")?;
+        let relations = self.relations()?;
+        let condition = self.condition()?;
+        Ok(Update {
+            table,
+            using,
+            assignments,
+            relations,
+            condition,
+        })
+    }
+
+    fn assignment(&mut self) -> Result<Assignment> {
+        let target = self.target()?;
+        let assign = if self.symbol("=") {
+            Assign::Set
+        } else if self.symbol("+=") {
+            Assign::Add
+        } else if self.symbol("-=") {
+            Assign::Subtract
+        } else {
+            return self.no_alternative();
+        };
+        Ok(Assignment {
+            target,
+            assign,
+            value: self.expr()?,
+        })
+    }
+
+    /// DELETE.
+    pub fn delete(&mut self) -> Result<Delete> {
+        self.expect_keyword("delete")?;
+        let targets = if self.is_keyword("from") {
+            Vec::new()
+        } else {
+            self.list_of(Self::target)?
+        };
+        self.expect_keyword("from")?;
+        let table = self.table_name()?;
+        let using = self.using()?;
+        self.expect_keyword("where")?;
+        let relations = self.relations()?;
+        let condition = self.condition()?;
+        Ok(Delete {
+            targets,
+            table,
+            using,
+            relations,
+            condition,
+        })
+    }
+
+    /// BEGIN BATCH … APPLY BATCH.
+    pub fn batch(&mut self) -> Result<Batch> {
+        self.expect_keyword("begin")?;
+        let kind = if self.keyword("unlogged") {
+            BatchKind::Unlogged
+        } else if self.keyword("counter") {
+            BatchKind::Counter
+        } else {
+            self.keyword("logged");
+            BatchKind::Logged
+        };
+        self.expect_keyword("batch")?;
+        let using = self.using()?;
+        let mut statements = Vec::new();
+        while !self.is_keyword("apply") {
+            let statement = match self.peek_word().as_deref() {
+                Some("insert") => StatementKind::Insert(self.insert()?),
+                Some("update") => StatementKind::Update(self.update()?),
+                Some("delete") => StatementKind::Delete(self.delete()?),
+                _ => return self.mismatched("K_APPLY"),
+            };
+            if statements.len() == limits::BATCH_STATEMENTS {
+                return self.fail("too many statements in one batch: 65535 at most");
+            }
+            statements.push(statement);
+            self.symbol(";");
+        }
+        self.expect_keywords(&["apply", "batch"])?;
+        Ok(Batch {
+            kind,
+            using,
+            statements,
+        })
+    }
+
+    /// TRUNCATE.
+    pub fn truncate(&mut self) -> Result<StatementKind> {
+        self.expect_keyword("truncate")?;
+        let explicit = (self.is_keyword("table") || self.is_keyword("columnfamily"))
+            && matches!(self.peek_at(1), Kind::Word(_) | Kind::Quoted(_));
+        if explicit {
+            self.advance();
+        }
+        Ok(StatementKind::Truncate {
+            table: self.table_name()?,
+        })
+    }
+}

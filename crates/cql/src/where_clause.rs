@@ -1,0 +1,523 @@
+//! WHERE, analysed: each relation finds the key component, the slice or the filter it stands for.
+
+use crate::ast::{Expr, Operand, Operator, Relation, Subject};
+use crate::error::{Result, invalid, unsupported};
+use crate::restriction::{Bound, Clustering, Filter, Prefix, Row, Test, TokenBound, Values};
+use crate::term::{Scope, Term};
+use schema::{Column, ColumnKind, Table};
+use types::CqlType;
+
+/// Cassandra's text when a query would read more than it returns.
+pub(crate) const NEEDS_FILTERING: &str = "Cannot execute this query as it might involve data filtering and thus may \
+    have unpredictable performance. If you want to execute this query despite the performance unpredictability, use \
+    ALLOW FILTERING";
+
+/// What the relations of a statement come down to.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Where {
+    /// Values of the partition key's components, `None` where free.
+    pub keys: Vec<Option<Values>>,
+    /// Bounds on the token.
+    pub tokens: Vec<TokenBound>,
+    /// Restrictions on clustering columns that form slices.
+    pub clustering: Clustering,
+    /// Everything else.
+    pub filters: Vec<Filter>,
+    /// Whether any clustering column is restricted, by slices or filters.
+    pub restricts_clustering: bool,
+    /// Name of a clustering column that is restricted behind a gap, with what is wrong.
+    pub gap: Option<String>,
+}
+
+impl Where {
+    /// The whole partition key's values, if every component has one.
+    pub fn whole_key(&self) -> Option<Vec<Values>> {
+        self.keys.iter().cloned().collect()
+    }
+
+    /// Whether some but not all components of the partition key have values.
+    pub fn has_partial_key(&self) -> bool {
+        self.keys.iter().any(Option::is_some) && self.keys.iter().any(Option::is_none)
+    }
+}
+
+/// One relation on one clustering column or several neighbours, before they are put in order.
+struct OnClustering {
+    first: usize,
+    count: usize,
+    what: What,
+    /// How it would be tested as a filter, if it is about one column.
+    filter: Option<Test>,
+}
+
+enum What {
+    Fixed(Prefix),
+    Bound(Bound),
+    Other,
+}
+
+/// Analyses all relations of a statement.
+/// Errors: unknown columns, operators a column's type does not take, restrictions that cannot stand together.
+pub(crate) fn analyse(scope: &mut Scope<'_>, relations: &[Relation]) -> Result<Where> {
+    let table = scope.table.clone();
+    let mut out = Where {
+        keys: vec![None; table.partition_key.len()],
+        ..Where::default()
+    };
+    let mut clustering = Vec::new();
+    for relation in relations {
+        match &relation.subject {
+            Subject::Column(name) => {
+                on_column(scope, &table, name, relation, &mut out, &mut clustering)?
+            }
+            Subject::Token(names) => out.tokens.push(on_token(scope, &table, names, relation)?),
+            Subject::Tuple(names) => clustering.push(on_tuple(scope, &table, names, relation)?),
+            Subject::Element(name, key) => out
+                .filters
+                .push(on_element(scope, &table, name, key, relation)?),
+            Subject::Field(..) => return unsupported("restrictions on fields of user types"),
+            Subject::Custom(_) => return unsupported("custom index expressions"),
+        }
+    }
+    if !out.tokens.is_empty() && out.keys.iter().any(Option::is_some) {
+        return unsupported("token restrictions together with partition key restrictions");
+    }
+    out.restricts_clustering = !clustering.is_empty();
+    order_clustering(&table, clustering, &mut out)?;
+    Ok(out)
+}
+
+/// The column of a name, or Cassandra's error.
+pub(crate) fn column<'t>(table: &'t Table, name: &str) -> Result<&'t Column> {
+    match table.column(name) {
+        Some(column) => Ok(column),
+        None => invalid(format!(
+            "Undefined column name {name} in table {}",
+            table.qualified_name()
+        )),
+    }
+}
+
+fn symbol(operator: Operator) -> &'static str {
+    match operator {
+        Operator::Equal => "=",
+        Operator::NotEqual => "!=",
+        Operator::Less => "<",
+        Operator::LessOrEqual => "<=",
+        Operator::Greater => ">",
+        Operator::GreaterOrEqual => ">=",
+        Operator::In => "IN",
+        Operator::Contains => "CONTAINS",
+        Operator::ContainsKey => "CONTAINS KEY",
+        Operator::Like => "LIKE",
+        Operator::IsNotNull => "IS NOT NULL",
+    }
+}
+
+fn is_range(operator: Operator) -> bool {
+    matches!(
+        operator,
+        Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual
+    )
+}
+
+fn on_column(
+    scope: &mut Scope<'_>,
+    table: &Table,
+    name: &str,
+    relation: &Relation,
+    out: &mut Where,
+    clustering: &mut Vec<OnClustering>,
+) -> Result<()> {
+    let column = column(table, name)?;
+    let test = column_test(scope, column, relation)?;
+    match column.kind {
+        ColumnKind::PartitionKey => {
+            let values = match test {
+                Test::Compare(Operator::Equal, term) => Values::One(term),
+                Test::In(values) => values,
+                test => {
+                    out.filters.push(Filter {
+                        column: column.clone(),
+                        test,
+                    });
+                    return Ok(());
+                }
+            };
+            let slot = &mut out.keys[column.position as usize];
+            if slot.is_some() {
+                return invalid(format!(
+                    "{name} cannot be restricted by more than one relation if it includes an Equal"
+                ));
+            }
+            *slot = Some(values);
+        }
+        ColumnKind::Clustering => {
+            let what = match &test {
+                Test::Compare(Operator::Equal, term) => {
+                    What::Fixed(Prefix::Column(Values::One(term.clone())))
+                }
+                Test::In(values) => What::Fixed(Prefix::Column(values.clone())),
+                Test::Compare(operator, term) => What::Bound(Bound {
+                    operator: *operator,
+                    row: Row::Terms(vec![term.clone()]),
+                }),
+                Test::Contains(_) | Test::ContainsKey(_) | Test::Entry(..) => What::Other,
+            };
+            let first = column.position as usize;
+            clustering.push(OnClustering {
+                first,
+                count: 1,
+                what,
+                filter: Some(test),
+            });
+        }
+        ColumnKind::Static | ColumnKind::Regular => out.filters.push(Filter {
+            column: column.clone(),
+            test,
+        }),
+    }
+    Ok(())
+}
+
+fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> Result<Test> {
+    let name = &*column.name;
+    let operator = relation.operator;
+    let collection = column.ty.is_collection();
+    if column.is_complex()
+        && (is_range(operator) || matches!(operator, Operator::Equal | Operator::In))
+    {
+        return invalid(format!(
+            "Collection column '{name}' ({}) cannot be restricted by a '{}' relation",
+            column.ty,
+            symbol(operator)
+        ));
+    }
+    if column.ty == CqlType::Duration && is_range(operator) {
+        return invalid(format!(
+            "Slice restrictions are not supported on duration columns"
+        ));
+    }
+    match operator {
+        Operator::Equal
+        | Operator::Less
+        | Operator::LessOrEqual
+        | Operator::Greater
+        | Operator::GreaterOrEqual => Ok(Test::Compare(
+            operator,
+            scope.term(one(relation)?, name, &column.ty)?,
+        )),
+        Operator::In => values(scope, &relation.object, name, &column.ty).map(Test::In),
+        Operator::Contains => match column.ty.element_type() {
+            Some(element) if collection => {
+                let element = element.clone();
+                Ok(Test::Contains(scope.term(
+                    one(relation)?,
+                    &format!("value({name})"),
+                    &element,
+                )?))
+            }
+            _ => invalid(format!(
+                "Cannot use CONTAINS on non-collection column {name}"
+            )),
+        },
+        Operator::ContainsKey => match column.ty.unfrozen() {
+            CqlType::Map(key, _) => {
+                let key = (**key).clone();
+                Ok(Test::ContainsKey(scope.term(
+                    one(relation)?,
+                    &format!("key({name})"),
+                    &key,
+                )?))
+            }
+            _ => invalid(format!("Cannot use CONTAINS KEY on non-map column {name}")),
+        },
+        Operator::NotEqual => invalid(format!("Unsupported \"!=\" relation: {name} != value")),
+        Operator::Like => unsupported("LIKE"),
+        Operator::IsNotNull => invalid(format!("Unsupported restriction: {name} IS NOT NULL")),
+    }
+}
+
+fn one(relation: &Relation) -> Result<&Expr> {
+    match &relation.object {
+        Operand::One(expr) => Ok(expr),
+        Operand::Many(_) | Operand::Nothing => {
+            invalid("one value was expected on the right of a relation")
+        }
+    }
+}
+
+fn values(scope: &mut Scope<'_>, operand: &Operand, name: &str, ty: &CqlType) -> Result<Values> {
+    match operand {
+        Operand::Many(items) => {
+            let terms: Result<Vec<Term>> = items
+                .iter()
+                .map(|item| scope.term(item, name, ty))
+                .collect();
+            terms.map(Values::Each)
+        }
+        Operand::One(expr) => {
+            let list = CqlType::list(ty.clone());
+            scope
+                .term(expr, &format!("in({name})"), &list)
+                .map(Values::Whole)
+        }
+        Operand::Nothing => invalid("values were expected after IN"),
+    }
+}
+
+fn on_token(
+    scope: &mut Scope<'_>,
+    table: &Table,
+    names: &[String],
+    relation: &Relation,
+) -> Result<TokenBound> {
+    for name in names {
+        column(table, name)?;
+    }
+    let key: Vec<&str> = table.partition_key.iter().map(|c| &*c.name).collect();
+    if names.len() != key.len() || !names.iter().all(|n| key.contains(&n.as_str())) {
+        return invalid(
+            "The token() function must be applied to all partition key components or none of them",
+        );
+    }
+    if names.iter().zip(&key).any(|(name, key)| name != key) {
+        return invalid(format!(
+            "The token function arguments must be in the partition key order: {}",
+            key.join(", ")
+        ));
+    }
+    if relation.operator != Operator::Equal && !is_range(relation.operator) {
+        return invalid(format!(
+            "{} cannot be used with the token function",
+            symbol(relation.operator)
+        ));
+    }
+    let value = scope.term(one(relation)?, "partition key token", &CqlType::Bigint)?;
+    Ok(TokenBound {
+        operator: relation.operator,
+        value,
+    })
+}
+
+fn on_element(
+    scope: &mut Scope<'_>,
+    table: &Table,
+    name: &str,
+    key: &Expr,
+    relation: &Relation,
+) -> Result<Filter> {
+    let column = column(table, name)?;
+    let CqlType::Map(key_type, value_type) = column.ty.unfrozen().clone() else {
+        return invalid(format!("Column {name} cannot be used as a map"));
+    };
+    if relation.operator != Operator::Equal {
+        return invalid("Only EQ relations are supported on map entries");
+    }
+    let key = scope.term(key, &format!("key({name})"), &key_type)?;
+    let value = scope.term(one(relation)?, &format!("value({name})"), &value_type)?;
+    Ok(Filter {
+        column: column.clone(),
+        test: Test::Entry(key, value),
+    })
+}
+
+fn on_tuple(
+    scope: &mut Scope<'_>,
+    table: &Table,
+    names: &[String],
+    relation: &Relation,
+) -> Result<OnClustering> {
+    let mut columns: Vec<&Column> = Vec::with_capacity(names.len());
+    for name in names {
+        let column = column(table, name)?;
+        if column.kind != ColumnKind::Clustering {
+            return invalid(format!(
+                "Multi-column relations can only be applied to clustering columns but was applied to: {name}"
+            ));
+        }
+        if columns.iter().any(|c| c.name == column.name) {
+            return invalid(format!("Column \"{name}\" appeared twice in a relation"));
+        }
+        if columns
+            .last()
+            .is_some_and(|previous| column.position != previous.position + 1)
+        {
+            return invalid(format!(
+                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: ({})",
+                names.join(", ")
+            ));
+        }
+        columns.push(column);
+    }
+    let first = columns[0].position as usize;
+    let joined = format!("({})", names.join(","));
+    let what = match relation.operator {
+        Operator::Equal => {
+            let row = row(scope, one(relation)?, &columns, &joined)?;
+            What::Fixed(Prefix::Columns(columns.len(), vec![row]))
+        }
+        Operator::In => match &relation.object {
+            Operand::Many(items) => {
+                let rows: Result<Vec<Row>> = items
+                    .iter()
+                    .map(|i| row(scope, i, &columns, &joined))
+                    .collect();
+                What::Fixed(Prefix::Columns(columns.len(), rows?))
+            }
+            _ => {
+                let list = CqlType::list(tuple_type(&columns));
+                let term = scope.term(one(relation)?, &format!("in{joined}"), &list)?;
+                What::Fixed(Prefix::WholeColumns(columns.len(), term))
+            }
+        },
+        operator if is_range(operator) => What::Bound(Bound {
+            operator,
+            row: row(scope, one(relation)?, &columns, &joined)?,
+        }),
+        operator => {
+            return invalid(format!(
+                "{} cannot be used for multi-column relations",
+                symbol(operator)
+            ));
+        }
+    };
+    Ok(OnClustering {
+        first,
+        count: names.len(),
+        what,
+        filter: None,
+    })
+}
+
+fn tuple_type(columns: &[&Column]) -> CqlType {
+    CqlType::tuple(columns.iter().map(|c| c.ty.clone()).collect())
+}
+
+fn row(scope: &mut Scope<'_>, expr: &Expr, columns: &[&Column], joined: &str) -> Result<Row> {
+    match expr {
+        Expr::Tuple(items) => {
+            if items.len() != columns.len() {
+                return invalid(format!(
+                    "Expected {} elements in value tuple, but got {}: ({})",
+                    columns.len(),
+                    items.len(),
+                    vec!["?"; items.len()].join(", ")
+                ));
+            }
+            let terms: Result<Vec<Term>> = items
+                .iter()
+                .zip(columns)
+                .map(|(item, column)| scope.term(item, &column.name, &column.ty))
+                .collect();
+            terms.map(Row::Terms)
+        }
+        Expr::Marker(_) => Ok(Row::Marker(
+            scope.term(expr, joined, &tuple_type(columns))?,
+            columns.len(),
+        )),
+        _ => invalid(format!(
+            "Invalid value for the multi-column relation on {joined}: a tuple was expected"
+        )),
+    }
+}
+
+/// Puts clustering restrictions in column order: a prefix of equalities, then inequalities; the rest become filters.
+fn order_clustering(
+    table: &Table,
+    mut restrictions: Vec<OnClustering>,
+    out: &mut Where,
+) -> Result<()> {
+    restrictions.sort_by_key(|r| r.first);
+    check_duplicates(table, &restrictions)?;
+    let mut next = 0;
+    let mut bounded_at = None;
+    for restriction in restrictions {
+        let name = &table.clustering[restriction.first].name;
+        let usable = match (&restriction.what, bounded_at) {
+            (What::Fixed(_), None) => restriction.first == next,
+            (What::Bound(_), None) => restriction.first == next,
+            (What::Bound(_), Some(at)) => restriction.first == at,
+            (What::Fixed(_), Some(_)) | (What::Other, _) => false,
+        };
+        if usable {
+            match restriction.what {
+                What::Fixed(prefix) => {
+                    next += restriction.count;
+                    out.clustering.prefix.push(prefix);
+                }
+                What::Bound(bound) => {
+                    bounded_at = Some(restriction.first);
+                    out.clustering.bounds.push(bound);
+                }
+                What::Other => {}
+            }
+            continue;
+        }
+        let Some(test) = restriction.filter else {
+            return unsupported("multi-column relations behind unrestricted columns");
+        };
+        let is_gap = !matches!(restriction.what, What::Other);
+        if is_gap && out.gap.is_none() {
+            out.gap = Some(gap_text(table, name, restriction.first, next, bounded_at));
+        }
+        out.filters.push(Filter {
+            column: table.clustering[restriction.first].clone(),
+            test,
+        });
+    }
+    Ok(())
+}
+
+fn gap_text(
+    table: &Table,
+    name: &str,
+    index: usize,
+    next: usize,
+    bounded_at: Option<usize>,
+) -> String {
+    match bounded_at {
+        Some(at) if index > at => format!(
+            "Clustering column \"{name}\" cannot be restricted (preceding column \"{}\" is restricted by a non-EQ relation)",
+            table.clustering[at].name
+        ),
+        _ => format!(
+            "PRIMARY KEY column \"{name}\" cannot be restricted as preceding column \"{}\" is not restricted",
+            table.clustering[next.min(table.clustering.len() - 1)].name
+        ),
+    }
+}
+
+fn check_duplicates(table: &Table, restrictions: &[OnClustering]) -> Result<()> {
+    for (index, a) in restrictions.iter().enumerate() {
+        for b in &restrictions[index + 1..] {
+            let overlap = b.first < a.first + a.count && a.first < b.first + b.count;
+            if !overlap {
+                continue;
+            }
+            let name = &table.clustering[b.first].name;
+            match (&a.what, &b.what) {
+                (What::Fixed(_), What::Other)
+                | (What::Other, _)
+                | (What::Bound(_), What::Other) => {}
+                (What::Fixed(_), _) | (_, What::Fixed(_)) => {
+                    return invalid(format!(
+                        "{name} cannot be restricted by more than one relation if it includes an Equal"
+                    ));
+                }
+                (What::Bound(x), What::Bound(y)) => {
+                    let lower = |b: &Bound| {
+                        matches!(b.operator, Operator::Greater | Operator::GreaterOrEqual)
+                    };
+                    if lower(x) == lower(y) {
+                        let side = if lower(x) { "start" } else { "end" };
+                        return invalid(format!(
+                            "More than one restriction was found for the {side} bound on {name}"
+                        ));
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,423 @@
+//! What a modification puts into a row: operations on columns, evaluated once and written into any number of rows.
+
+use crate::error::{Error, Result, invalid};
+use crate::function::new_timeuuid;
+use crate::limits;
+use crate::term::{Env, Term, eval_int};
+use crate::value::{BindContext, BoundValue, Val};
+use core::time::Duration;
+use mutation::{Cell, Deletion, Liveness, NO_TIME, RowWriter};
+use schema::Table;
+use std::borrow::Cow;
+use std::sync::Arc;
+use types::{CqlType, collection};
+
+/// USING.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Times {
+    pub timestamp: Option<Term>,
+    pub ttl: Option<Term>,
+    pub timeout: Option<Term>,
+}
+
+/// When a statement writes and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Microseconds since the Unix epoch.
+    pub timestamp: i64,
+    /// Seconds; 0 for ever.
+    pub ttl: u32,
+    /// The second of the deletion, and from which the ttl counts.
+    pub now_s: u32,
+}
+
+impl Times {
+    /// Evaluates timestamp and ttl. A batch's timestamp counts when the statement has none.
+    pub fn eval(&self, env: &Env<'_, '_>, batch_timestamp: Option<i64>) -> Result<Written> {
+        let own = match &self.timestamp {
+            Some(term) => eval_timestamp(term, env)?,
+            None => None,
+        };
+        let timestamp = own.or(batch_timestamp).unwrap_or(env.context.timestamp);
+        if timestamp == i64::MIN {
+            return invalid("Out of bound timestamp, must be bigger than -9223372036854775808");
+        }
+        Ok(Written {
+            timestamp,
+            ttl: eval_ttl(self.ttl.as_ref(), env)?,
+            now_s: env.context.now_s,
+        })
+    }
+
+    /// USING TIMEOUT.
+    pub fn timeout(&self, values: &[BoundValue<'_>], table: &Table) -> Result<Option<Duration>> {
+        eval_timeout(self.timeout.as_ref(), values, table)
+    }
+}
+
+impl Written {
+    fn expires_at(&self) -> u32 {
+        self.now_s.saturating_add(self.ttl).min(NO_TIME - 1)
+    }
+
+    /// The mark of an INSERT.
+    pub fn liveness(&self) -> Liveness {
+        if self.ttl == 0 {
+            Liveness::at(self.timestamp)
+        } else {
+            Liveness::expiring(self.timestamp, self.ttl, self.expires_at())
+        }
+    }
+
+    fn cell<'v>(&self, value: Option<&'v [u8]>) -> Cell<'v> {
+        match value {
+            None => Cell::tombstone(self.timestamp, self.now_s),
+            Some(value) if self.ttl == 0 => Cell::live(self.timestamp, value),
+            Some(value) => Cell::expiring(self.timestamp, self.ttl, self.expires_at(), value),
+        }
+    }
+}
+
+/// A timestamp of USING; `None` when not set.
+pub(crate) fn eval_timestamp(term: &Term, env: &Env<'_, '_>) -> Result<Option<i64>> {
+    match term.eval(env)? {
+        Val::Unset => Ok(None),
+        Val::Null => invalid("Invalid null value of timestamp"),
+        Val::Bytes(bytes) => match <[u8; 8]>::try_from(&*bytes).map(i64::from_be_bytes) {
+            Ok(i64::MIN) => {
+                invalid("Out of bound timestamp, must be bigger than -9223372036854775808")
+            }
+            Ok(timestamp) => Ok(Some(timestamp)),
+            Err(_) => invalid("Invalid timestamp value"),
+        },
+    }
+}
+
+/// The ttl in seconds: the statement's, otherwise the table's.
+pub(crate) fn eval_ttl(term: Option<&Term>, env: &Env<'_, '_>) -> Result<u32> {
+    let default = env.table.options.default_time_to_live.max(0) as u32;
+    let Some(term) = term else { return Ok(default) };
+    if matches!(term.eval(env)?, Val::Unset) {
+        return Ok(default);
+    }
+    let ttl = i64::from(eval_int(term, env, "ttl")?.unwrap_or(0));
+    if ttl < 0 {
+        return invalid(format!(
+            "A TTL must be greater or equal to 0, but was {ttl}"
+        ));
+    }
+    if ttl > limits::TTL_SECONDS {
+        return invalid(format!(
+            "ttl is too large. requested ({ttl}) maximum ({})",
+            limits::TTL_SECONDS
+        ));
+    }
+    Ok(ttl as u32)
+}
+
+/// A USING TIMEOUT as a duration.
+pub(crate) fn eval_timeout(
+    term: Option<&Term>,
+    values: &[BoundValue<'_>],
+    table: &Table,
+) -> Result<Option<Duration>> {
+    let Some(term) = term else { return Ok(None) };
+    let random = || 0;
+    let context = BindContext {
+        timestamp: 0,
+        now_micros: 0,
+        now_s: 0,
+        random: &random,
+    };
+    let value = term.eval(&Env {
+        values,
+        context: &context,
+        table,
+    })?;
+    let Some(bytes) = value.bytes() else {
+        return Ok(None);
+    };
+    let duration = types::duration::Duration::decode(bytes)?;
+    let bad = || Error::Invalid {
+        text: "Timeout duration must be positive and not contain months or days".to_string(),
+    };
+    if duration.months != 0 || duration.days != 0 {
+        return Err(bad());
+    }
+    let nanos = u64::try_from(duration.nanos).map_err(|_| bad())?;
+    Ok(Some(Duration::from_nanos(nanos)))
+}
+
+/// One change to one column.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Operation {
+    pub ordinal: u16,
+    pub name: Arc<str>,
+    pub ty: CqlType,
+    pub operator: Operator,
+}
+
+/// How a column changes.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Operator {
+    /// Overwrites the whole column.
+    Set(Term),
+    /// Deletes the whole column.
+    Delete,
+    /// Adds elements at the end of a list, or to a set or map.
+    Append(Term),
+    /// Adds elements at the front of a list.
+    Prepend(Term),
+    /// Removes elements of a set or keys of a map.
+    Remove(Term),
+    /// Puts a map's value at a key.
+    Put(Term, Term),
+    /// Removes one element of a set or key of a map.
+    DeleteElement(Term),
+}
+
+type ElementCell<'t> = (Cow<'t, [u8]>, Option<Cow<'t, [u8]>>);
+
+enum Change<'t> {
+    Simple(Option<Cow<'t, [u8]>>),
+    Complex(Deletion, Vec<ElementCell<'t>>),
+}
+
+/// The evaluated changes of one row, ordinals ascending.
+pub(crate) struct Content<'t> {
+    changes: Vec<(u16, Change<'t>)>,
+    written: Written,
+}
+
+impl<'t> Content<'t> {
+    /// Evaluates operations, which are in order of ordinals. Unset values change nothing.
+    pub fn eval<'v: 't>(
+        operations: &'t [Operation],
+        env: &Env<'v, '_>,
+        written: &Written,
+    ) -> Result<Content<'t>> {
+        let mut changes = Vec::with_capacity(operations.len());
+        let mut ticks = 0;
+        for operation in operations {
+            if operation.ty.is_multi_cell() {
+                complex(operation, env, written, &mut ticks, &mut changes)?;
+                continue;
+            }
+            match &operation.operator {
+                Operator::Set(term) => match term.eval(env)? {
+                    Val::Bytes(bytes) => {
+                        changes.push((operation.ordinal, Change::Simple(Some(bytes))))
+                    }
+                    Val::Null => changes.push((operation.ordinal, Change::Simple(None))),
+                    Val::Unset => {}
+                },
+                _ => changes.push((operation.ordinal, Change::Simple(None))),
+            }
+        }
+        Ok(Content {
+            changes,
+            written: *written,
+        })
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// Writes the columns of one row.
+    pub fn write(&self, row: &mut RowWriter<'_>) {
+        for (ordinal, change) in &self.changes {
+            match change {
+                Change::Simple(value) => row.simple(*ordinal, self.written.cell(value.as_deref())),
+                Change::Complex(deletion, cells) => {
+                    row.complex_start(*ordinal, *deletion);
+                    for (path, value) in cells {
+                        row.complex_cell(path, self.written.cell(value.as_deref()));
+                    }
+                    row.complex_end();
+                }
+            }
+        }
+    }
+}
+
+/// Adds one operation on a collection to the changes, joining it with one just before on the same column.
+fn complex<'t, 'v: 't>(
+    operation: &'t Operation,
+    env: &Env<'v, '_>,
+    written: &Written,
+    ticks: &mut i64,
+    changes: &mut Vec<(u16, Change<'t>)>,
+) -> Result<()> {
+    let deletion_at = |timestamp| Deletion {
+        timestamp,
+        local_time: written.now_s,
+    };
+    let mut deletion = Deletion::LIVE;
+    let mut cells = Vec::new();
+    match &operation.operator {
+        Operator::Delete => deletion = deletion_at(written.timestamp),
+        Operator::Set(term) => match term.eval(env)? {
+            Val::Unset => return Ok(()),
+            Val::Null => deletion = deletion_at(written.timestamp.saturating_sub(1)),
+            Val::Bytes(bytes) => {
+                deletion = deletion_at(written.timestamp.saturating_sub(1));
+                cells = element_cells(operation, &bytes, env, ticks)?;
+            }
+        },
+        Operator::Append(term) => match term.eval(env)? {
+            Val::Bytes(bytes) => cells = element_cells(operation, &bytes, env, ticks)?,
+            Val::Null | Val::Unset => return Ok(()),
+        },
+        Operator::Prepend(term) => match term.eval(env)? {
+            Val::Bytes(bytes) => cells = prepended(operation, &bytes, env, ticks)?,
+            Val::Null | Val::Unset => return Ok(()),
+        },
+        Operator::Remove(term) => match term.eval(env)? {
+            Val::Bytes(bytes) => {
+                for item in collection::elements(&bytes) {
+                    cells.push((checked_path(operation, item?)?, None));
+                }
+            }
+            Val::Null | Val::Unset => return Ok(()),
+        },
+        Operator::Put(key, value) => {
+            let path = path(operation, key.eval(env)?)?;
+            match value.eval(env)? {
+                Val::Bytes(bytes) => cells.push((path, Some(bytes))),
+                Val::Null => cells.push((path, None)),
+                Val::Unset => return Ok(()),
+            }
+        }
+        Operator::DeleteElement(key) => cells.push((path(operation, key.eval(env)?)?, None)),
+    }
+    join(operation, deletion, cells, changes);
+    Ok(())
+}
+
+fn join<'t>(
+    operation: &Operation,
+    deletion: Deletion,
+    mut cells: Vec<ElementCell<'t>>,
+    changes: &mut Vec<(u16, Change<'t>)>,
+) {
+    let earlier = changes.pop_if(|(ordinal, _)| *ordinal == operation.ordinal);
+    let mut all_deletion = deletion;
+    let mut all = Vec::new();
+    if let Some((_, Change::Complex(deletion, cells))) = earlier {
+        all_deletion = all_deletion.max(deletion);
+        all = cells;
+    }
+    all.append(&mut cells);
+    if let Some(path_type) = operation.ty.cell_path_type() {
+        all.sort_by(|a, b| path_type.compare(&a.0, &b.0));
+        all.dedup_by(|later, earlier| {
+            let same = later.0 == earlier.0;
+            if same {
+                std::mem::swap(later, earlier);
+            }
+            same
+        });
+    }
+    if all.is_empty() && all_deletion.is_live() {
+        return;
+    }
+    changes.push((operation.ordinal, Change::Complex(all_deletion, all)));
+}
+
+/// The cells of a whole collection value. List elements get paths that grow within the statement.
+fn element_cells<'t>(
+    operation: &Operation,
+    bytes: &[u8],
+    env: &Env<'_, '_>,
+    ticks: &mut i64,
+) -> Result<Vec<ElementCell<'t>>> {
+    let mut cells = Vec::with_capacity(collection::count(bytes)?.min(bytes.len() / 4));
+    match &operation.ty {
+        CqlType::Map(..) => {
+            for entry in collection::entries(bytes) {
+                let (key, value) = entry?;
+                cells.push((
+                    checked_path(operation, Some(key))?,
+                    Some(Cow::Owned(value.to_vec())),
+                ));
+            }
+        }
+        CqlType::Set(_) => {
+            for item in collection::elements(bytes) {
+                cells.push((
+                    checked_path(operation, item?)?,
+                    Some(Cow::Borrowed(&[][..])),
+                ));
+            }
+        }
+        _ => {
+            for item in collection::elements(bytes) {
+                let Some(item) = item? else {
+                    return invalid("null is not supported inside collections");
+                };
+                let path = new_timeuuid(env.context, *ticks).to_vec();
+                *ticks += 1;
+                cells.push((Cow::Owned(path), Some(Cow::Owned(item.to_vec()))));
+            }
+        }
+    }
+    Ok(cells)
+}
+
+/// Milliseconds since the Unix epoch of 2010-01-01: elements put in front get paths mirrored at this time.
+/// It must never change: paths on disk were made with it. Source: Cassandra 5.0, `Lists.PrecisionTime`.
+const MIRROR_MS: i64 = 1_262_304_000_000;
+
+fn prepended<'t>(
+    operation: &Operation,
+    bytes: &[u8],
+    env: &Env<'_, '_>,
+    ticks: &mut i64,
+) -> Result<Vec<ElementCell<'t>>> {
+    let mut cells = element_cells(operation, bytes, env, ticks)?;
+    let mirror_ticks = MIRROR_MS * 10_000;
+    let now_ticks = env.context.now_micros.saturating_mul(10);
+    let base = mirror_ticks.saturating_sub(now_ticks.saturating_sub(mirror_ticks));
+    let count = cells.len() as i64;
+    for (index, cell) in cells.iter_mut().enumerate() {
+        let ticks = base.saturating_sub(count).saturating_add(index as i64);
+        let path = types::timeuuid::from_ticks(ticks, (env.context.random)());
+        cell.0 = Cow::Owned(path.as_bytes().to_vec());
+    }
+    Ok(cells)
+}
+
+fn path<'t>(operation: &Operation, key: Val<'t>) -> Result<Cow<'t, [u8]>> {
+    let kind = if matches!(operation.ty, CqlType::Map(..)) {
+        "map key"
+    } else {
+        "set element"
+    };
+    match key {
+        Val::Null => invalid(format!("Invalid null {kind}")),
+        Val::Unset => invalid(format!("Invalid unset {kind}")),
+        Val::Bytes(bytes) if bytes.len() > limits::KEY_BYTES => too_long(operation, bytes.len()),
+        Val::Bytes(bytes) => Ok(bytes),
+    }
+}
+
+fn checked_path<'t>(operation: &Operation, key: Option<&[u8]>) -> Result<Cow<'t, [u8]>> {
+    match key {
+        None => invalid("null is not supported inside collections"),
+        Some(key) if key.len() > limits::KEY_BYTES => too_long(operation, key.len()),
+        Some(key) => Ok(Cow::Owned(key.to_vec())),
+    }
+}
+
+fn too_long<T>(operation: &Operation, bytes: usize) -> Result<T> {
+    let (one, many) = match operation.ty {
+        CqlType::Map(..) => ("Map key", "Map keys"),
+        _ => ("Set value", "Set values"),
+    };
+    invalid(format!(
+        "{one} is too long. {many} are limited to {} bytes but {bytes} bytes were given",
+        limits::KEY_BYTES
+    ))
+}
