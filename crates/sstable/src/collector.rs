@@ -1,0 +1,104 @@
+//! Gathers the exact ranges and counts of a new sstable while its partitions are written.
+
+use mutation::{Cell, Deletion, Liveness, NO_TIME};
+
+use crate::deletion::stored_time;
+use crate::statistics::{NO_LOCAL_TIME, Stats};
+
+/// Ranges so far. Empty ranges are inverted.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    stats: Stats,
+    min_timestamp: i64,
+    max_timestamp: i64,
+    min_local_time: u32,
+    max_local_time: u32,
+    min_ttl: u32,
+    max_ttl: u32,
+    partition_cells: u64,
+}
+
+impl Collector {
+    /// Nothing seen.
+    pub(crate) fn new() -> Collector {
+        Collector {
+            stats: Stats::default(),
+            min_timestamp: i64::MAX,
+            max_timestamp: i64::MIN,
+            min_local_time: NO_LOCAL_TIME,
+            max_local_time: 0,
+            min_ttl: u32::MAX,
+            max_ttl: 0,
+            partition_cells: 0,
+        }
+    }
+
+    fn moment(&mut self, timestamp: i64, local_time: u32) {
+        self.min_timestamp = self.min_timestamp.min(timestamp);
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        let stored = stored_time(local_time);
+        self.min_local_time = self.min_local_time.min(stored);
+        self.max_local_time = self.max_local_time.max(stored);
+        if stored != NO_LOCAL_TIME {
+            self.stats.tombstones.add(stored);
+        }
+    }
+
+    fn ttl(&mut self, ttl: u32) {
+        self.min_ttl = self.min_ttl.min(ttl);
+        self.max_ttl = self.max_ttl.max(ttl);
+    }
+
+    /// Sees a deletion of a partition, range, row or collection. LIVE counts for nothing.
+    pub(crate) fn deletion(&mut self, deletion: Deletion) {
+        if !deletion.is_live() {
+            self.moment(deletion.timestamp, deletion.local_time);
+        }
+    }
+
+    /// Sees a row's liveness.
+    pub(crate) fn liveness(&mut self, liveness: Liveness) {
+        if !liveness.is_none() {
+            let expires_at = if liveness.is_expiring() { liveness.expires_at } else { NO_TIME };
+            self.moment(liveness.timestamp, expires_at);
+            self.ttl(liveness.ttl);
+        }
+    }
+
+    /// Sees a cell.
+    pub(crate) fn cell(&mut self, cell: &Cell<'_>) {
+        let local_time = if cell.is_tombstone() || cell.is_expiring() { cell.local_time } else { NO_TIME };
+        self.moment(cell.timestamp, local_time);
+        self.ttl(if cell.is_tombstone() { 0 } else { cell.ttl });
+        self.partition_cells += 1;
+    }
+
+    /// Sees a row, static or not, with so many columns.
+    pub(crate) fn row(&mut self, columns: usize) {
+        self.stats.rows += 1;
+        self.stats.columns_set += columns as u64;
+    }
+
+    /// Ends a partition of so many bytes.
+    pub(crate) fn end_partition(&mut self, bytes: u64) {
+        self.stats.partition_sizes.add(bytes);
+        self.stats.partition_cells.add(self.partition_cells);
+        self.partition_cells = 0;
+    }
+
+    /// The component's content; what depends on the files is filled in by the caller.
+    pub(crate) fn finish(self) -> Stats {
+        let mut stats = self.stats;
+        if self.min_timestamp <= self.max_timestamp {
+            stats.min_timestamp = self.min_timestamp;
+            stats.max_timestamp = self.max_timestamp;
+            stats.min_local_time = self.min_local_time;
+            stats.max_local_time = self.max_local_time;
+        }
+        if self.min_ttl <= self.max_ttl {
+            stats.min_ttl = self.min_ttl;
+            stats.max_ttl = self.max_ttl;
+        }
+        stats
+    }
+}

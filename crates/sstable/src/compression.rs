@@ -1,0 +1,265 @@
+//! Chunk compression and `CompressionInfo.db`.
+//!
+//! ```text
+//! utf compressor, i32 options, (utf key, utf value)*, i32 chunk_length, i32 max_compressed_length,
+//! i64 data_length, i32 chunk_count, i64 chunk_offset*
+//! chunk in Data.db:  compressed bytes, u32 crc32 of them
+//! ```
+//! A chunk whose stored length reaches `max_compressed_length` is stored as it is. Layout: `docs/formats/sstable-nb.md`.
+
+use std::io::{Read, Write};
+use std::path::Path;
+
+use crate::cursor::{Cursor, Decoded, put_short_bytes};
+use crate::error::Error;
+use crate::limits::CHUNK_BYTES_MAX;
+
+/// A way to compress one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compressor {
+    /// `u32` little-endian length, then a raw LZ4 block.
+    Lz4,
+    /// A zlib stream.
+    Deflate,
+    /// A raw Snappy block.
+    Snappy,
+    /// The bytes themselves, with a checksum.
+    Noop,
+}
+
+impl Compressor {
+    /// The compressor of a Cassandra class name, simple or full; `None` when this crate cannot write it.
+    pub fn of_class(class: &str) -> Option<Compressor> {
+        match class.rsplit('.').next().unwrap_or(class) {
+            "LZ4Compressor" => Some(Compressor::Lz4),
+            "DeflateCompressor" => Some(Compressor::Deflate),
+            "SnappyCompressor" => Some(Compressor::Snappy),
+            "NoopCompressor" => Some(Compressor::Noop),
+            _ => None,
+        }
+    }
+
+    /// The simple class name; part of the format.
+    pub fn class(self) -> &'static str {
+        match self {
+            Compressor::Lz4 => "LZ4Compressor",
+            Compressor::Deflate => "DeflateCompressor",
+            Compressor::Snappy => "SnappyCompressor",
+            Compressor::Noop => "NoopCompressor",
+        }
+    }
+
+    /// Appends the compressed form of `chunk`. O(n), one buffer of the same order of size.
+    pub fn compress(self, chunk: &[u8], out: &mut Vec<u8>) {
+        match self {
+            Compressor::Lz4 => {
+                out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
+                let start = out.len();
+                out.resize(start + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
+                let size = lz4_flex::block::compress_into(chunk, &mut out[start..])
+                    .expect("the buffer has the size the library asks for");
+                out.truncate(start + size);
+            }
+            Compressor::Deflate => {
+                let mut encoder = flate2::write::ZlibEncoder::new(out, flate2::Compression::default());
+                encoder.write_all(chunk).and_then(|()| encoder.try_finish()).expect("a Vec takes every write");
+            }
+            Compressor::Snappy => {
+                let start = out.len();
+                out.resize(start + snap::raw::max_compress_len(chunk.len()), 0);
+                let size = snap::raw::Encoder::new()
+                    .compress(chunk, &mut out[start..])
+                    .expect("the buffer has the size the library asks for");
+                out.truncate(start + size);
+            }
+            Compressor::Noop => out.extend_from_slice(chunk),
+        }
+    }
+
+    /// Appends the plain bytes of a chunk, which must be exactly `size`. Errors: what was wrong, in words.
+    pub fn decompress(self, stored: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), String> {
+        let start = out.len();
+        let got = match self {
+            Compressor::Lz4 => decompress_lz4(stored, size, out)?,
+            Compressor::Deflate => {
+                let decoder = flate2::read::ZlibDecoder::new(stored);
+                decoder.take(size as u64 + 1).read_to_end(out).map_err(|error| error.to_string())?
+            }
+            Compressor::Snappy => {
+                let told = snap::raw::decompress_len(stored).map_err(|error| error.to_string())?;
+                if told != size {
+                    return Err(format!("a chunk of {told} bytes"));
+                }
+                out.resize(start + size, 0);
+                snap::raw::Decoder::new().decompress(stored, &mut out[start..]).map_err(|error| error.to_string())?
+            }
+            Compressor::Noop => {
+                out.extend_from_slice(stored);
+                stored.len()
+            }
+        };
+        if got == size { Ok(()) } else { Err(format!("a chunk of {got} bytes")) }
+    }
+}
+
+fn decompress_lz4(stored: &[u8], size: usize, out: &mut Vec<u8>) -> Result<usize, String> {
+    let Some((told, block)) = stored.split_first_chunk::<4>() else {
+        return Err("no length".to_string());
+    };
+    let told = u32::from_le_bytes(*told) as usize;
+    if told != size {
+        return Err(format!("a chunk of {told} bytes"));
+    }
+    let start = out.len();
+    out.resize(start + size, 0);
+    lz4_flex::block::decompress_into(block, &mut out[start..]).map_err(|error| error.to_string())
+}
+
+/// What `CompressionInfo.db` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompressionInfo {
+    /// How chunks are compressed.
+    pub compressor: Compressor,
+    /// Options of the compressor as the table gave them.
+    pub options: Vec<(String, String)>,
+    /// Plain bytes of a chunk; a power of two. The last chunk may be shorter.
+    pub chunk_length: u32,
+    /// Stored bytes from which on a chunk is stored as it is; `i32::MAX` for never.
+    pub max_compressed_length: u32,
+    /// Plain bytes of the whole file.
+    pub data_length: u64,
+    /// Where each chunk starts in the file, ascending.
+    pub offsets: Vec<u64>,
+}
+
+impl CompressionInfo {
+    /// The component's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64 + self.offsets.len() * 8);
+        put_short_bytes(&mut out, self.compressor.class().as_bytes());
+        out.extend_from_slice(&(self.options.len() as i32).to_be_bytes());
+        for (key, value) in &self.options {
+            put_short_bytes(&mut out, key.as_bytes());
+            put_short_bytes(&mut out, value.as_bytes());
+        }
+        out.extend_from_slice(&(self.chunk_length as i32).to_be_bytes());
+        out.extend_from_slice(&(self.max_compressed_length as i32).to_be_bytes());
+        out.extend_from_slice(&(self.data_length as i64).to_be_bytes());
+        out.extend_from_slice(&(self.offsets.len() as i32).to_be_bytes());
+        for offset in &self.offsets {
+            out.extend_from_slice(&(*offset as i64).to_be_bytes());
+        }
+        out
+    }
+
+    /// Reads the component. `stored_bytes` is the size of the data file it belongs to.
+    /// Errors: `Corrupt` with the offset; `Unsupported` for a compressor this crate does not know.
+    pub fn decode(file: &Path, bytes: &[u8], stored_bytes: u64) -> Result<CompressionInfo, Error> {
+        let mut cursor = Cursor::new(bytes);
+        let class = cursor.utf().map_err(|fault| fault.in_file(file, 0))?;
+        let Some(compressor) = Compressor::of_class(class) else {
+            let what = format!("compressor \"{class}\"");
+            return Err(Error::Unsupported { file: file.to_path_buf(), what });
+        };
+        decode_rest(&mut cursor, compressor, stored_bytes).map_err(|fault| fault.in_file(file, 0))
+    }
+
+    /// Where chunk `index` starts in the data file and how many bytes it takes there, its checksum included.
+    pub fn stored(&self, index: usize, stored_bytes: u64) -> (u64, u64) {
+        let start = self.offsets[index];
+        let end = self.offsets.get(index + 1).copied().unwrap_or(stored_bytes);
+        (start, end - start)
+    }
+}
+
+fn decode_rest(cursor: &mut Cursor<'_>, compressor: Compressor, stored_bytes: u64) -> Decoded<CompressionInfo> {
+    let mut options = Vec::new();
+    for _ in 0..cursor.count_i32(4)? {
+        options.push((cursor.utf()?.to_string(), cursor.utf()?.to_string()));
+    }
+    let at = cursor.at();
+    let chunk_length = cursor.i32()?;
+    if chunk_length <= 0 || !(chunk_length as u32).is_power_of_two() || chunk_length as u64 > CHUNK_BYTES_MAX {
+        let expected = format!("a power of two up to {CHUNK_BYTES_MAX}");
+        return Err(cursor.bad_at(at, expected, chunk_length.to_string()));
+    }
+    let at = cursor.at();
+    let max_compressed_length = cursor.i32()?;
+    if max_compressed_length < 0 {
+        return Err(cursor.bad_at(at, "a length", max_compressed_length.to_string()));
+    }
+    let at = cursor.at();
+    let data_length = cursor.i64()?;
+    let offsets_at = cursor.at();
+    let count = cursor.count_i32(8)?;
+    let chunks = (data_length.max(0) as u64).div_ceil(chunk_length as u64);
+    if data_length <= 0 || chunks != count as u64 {
+        return Err(cursor.bad_at(at, format!("the length of {count} chunks"), data_length.to_string()));
+    }
+    let mut offsets: Vec<u64> = Vec::with_capacity(count);
+    for _ in 0..count {
+        let at = cursor.at();
+        let offset = cursor.i64()?;
+        let least = offsets.last().map_or(0, |last| last + 5);
+        if offset < 0 || (offset as u64) < least || (offsets.is_empty() && offset != 0) {
+            return Err(cursor.bad_at(at, format!("an offset of at least {least}"), offset.to_string()));
+        }
+        offsets.push(offset as u64);
+    }
+    if offsets.last().is_some_and(|last| last + 4 > stored_bytes) {
+        let expected = format!("chunks within {stored_bytes} bytes");
+        return Err(cursor.bad_at(offsets_at, expected, "an offset beyond them"));
+    }
+    Ok(CompressionInfo {
+        compressor,
+        options,
+        chunk_length: chunk_length as u32,
+        max_compressed_length: max_compressed_length as u32,
+        data_length: data_length as u64,
+        offsets,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: [Compressor; 4] = [Compressor::Lz4, Compressor::Deflate, Compressor::Snappy, Compressor::Noop];
+
+    #[test]
+    fn every_compressor_gives_the_chunk_back() {
+        let chunk: Vec<u8> = (0..20_000u32).map(|i| (i / 7 % 251) as u8).collect();
+        for compressor in ALL {
+            let mut stored = vec![9];
+            compressor.compress(&chunk, &mut stored);
+            let mut plain = vec![7];
+            compressor.decompress(&stored[1..], chunk.len(), &mut plain).unwrap();
+            assert_eq!(plain[1..], chunk[..]);
+            assert!(compressor.decompress(&stored[1..], chunk.len() - 1, &mut Vec::new()).is_err());
+            assert!(compressor.decompress(&stored[1..stored.len() / 2], chunk.len(), &mut Vec::new()).is_err());
+            assert_eq!(Compressor::of_class(compressor.class()), Some(compressor));
+        }
+        assert_eq!(Compressor::of_class("org.apache.cassandra.io.compress.LZ4Compressor"), Some(Compressor::Lz4));
+        assert_eq!(Compressor::of_class("ZstdCompressor"), None);
+    }
+
+    #[test]
+    fn info_is_read_back_and_its_truncations_are_refused() {
+        let info = CompressionInfo {
+            compressor: Compressor::Lz4,
+            options: vec![("lz4_compressor_type".to_string(), "high".to_string())],
+            chunk_length: 16384,
+            max_compressed_length: i32::MAX as u32,
+            data_length: 40_000,
+            offsets: vec![0, 900, 1800],
+        };
+        let bytes = info.encode();
+        let file = Path::new("CompressionInfo.db");
+        assert_eq!(CompressionInfo::decode(file, &bytes, 2000).unwrap(), info);
+        for size in 0..bytes.len() {
+            assert!(CompressionInfo::decode(file, &bytes[..size], 2000).is_err());
+        }
+        assert!(CompressionInfo::decode(file, &bytes, 1803).is_err());
+        assert_eq!(info.stored(2, 2000), (1800, 200));
+    }
+}

@@ -1,0 +1,135 @@
+//! The bloom filter of the partition keys (`Filter.db`).
+//!
+//! ```text
+//! i32 hash_count, i32 word_count, bitmap      bit i: byte i/8, mask 1 << (i % 8)
+//! ```
+//! Probe k of a key is `|(h2 + k * h1) rem capacity|`, with both halves of the partitioner's hash.
+
+use std::path::Path;
+
+use crate::cursor::{Cursor, Decoded};
+use crate::error::Error;
+use crate::limits::{FILTER_BITS_PER_KEY_MAX, FILTER_BYTES_MAX};
+
+/// A set of keys that answers "perhaps" or "no".
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    hash_count: u32,
+    words: Vec<u64>,
+}
+
+/// Hashes per key and bits per key for a false-positive rate: the fewest bits, then the fewest hashes, that reach it.
+/// The reference rounds its table of rates, hence the half percent.
+fn shape(false_positives: f64) -> (u32, u32) {
+    let rate = |bits: u32, hashes: u32| (1.0 - (-f64::from(hashes) / f64::from(bits)).exp()).powi(hashes as i32);
+    for bits in 2..=FILTER_BITS_PER_KEY_MAX {
+        if let Some(hashes) = (1..=bits).find(|hashes| rate(bits, *hashes) <= false_positives * 1.005) {
+            return (hashes, bits);
+        }
+    }
+    (14, FILTER_BITS_PER_KEY_MAX)
+}
+
+impl Filter {
+    /// An empty filter for about `keys` keys. `None` when the rate asked for needs no filter (1.0).
+    pub fn for_keys(keys: u64, false_positives: f64) -> Option<Filter> {
+        if false_positives >= 1.0 {
+            return None;
+        }
+        let (hash_count, bits_per_key) = shape(false_positives);
+        let bits = keys.saturating_mul(u64::from(bits_per_key)).saturating_add(20).min(FILTER_BYTES_MAX * 8);
+        Some(Filter { hash_count, words: vec![0; bits.div_ceil(64) as usize] })
+    }
+
+    fn probes(&self, hash: (i64, i64)) -> impl Iterator<Item = (usize, u64)> + use<> {
+        let capacity = (self.words.len() * 64) as i64;
+        let mut at = hash.1;
+        (0..self.hash_count).map(move |_| {
+            let bit = (at % capacity).unsigned_abs();
+            at = at.wrapping_add(hash.0);
+            ((bit / 64) as usize, 1 << (bit % 64))
+        })
+    }
+
+    /// Adds a key by its hash.
+    pub fn add(&mut self, hash: (i64, i64)) {
+        for (word, mask) in self.probes(hash) {
+            self.words[word] |= mask;
+        }
+    }
+
+    /// Whether the key may have been added; never wrong when it says no.
+    pub fn may_contain(&self, hash: (i64, i64)) -> bool {
+        self.probes(hash).all(|(word, mask)| self.words[word] & mask != 0)
+    }
+
+    /// Bytes held in memory.
+    pub fn bytes(&self) -> u64 {
+        self.words.len() as u64 * 8
+    }
+
+    /// The component's bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(8 + self.words.len() * 8);
+        out.extend_from_slice(&(self.hash_count as i32).to_be_bytes());
+        out.extend_from_slice(&(self.words.len() as i32).to_be_bytes());
+        for word in &self.words {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out
+    }
+
+    /// Reads the component. Errors: `Corrupt` with the offset.
+    pub fn decode(file: &Path, bytes: &[u8]) -> Result<Filter, Error> {
+        decode(bytes).map_err(|fault| fault.in_file(file, 0))
+    }
+}
+
+fn decode(bytes: &[u8]) -> Decoded<Filter> {
+    let mut cursor = Cursor::new(bytes);
+    let hash_count = cursor.i32()?;
+    if !(1..=64).contains(&hash_count) {
+        return Err(cursor.bad_at(0, "1 to 64 hashes", hash_count.to_string()));
+    }
+    let count = cursor.count_i32(8)?;
+    if count == 0 || cursor.remaining() != count * 8 {
+        let expected = format!("{} words", cursor.remaining() / 8);
+        return Err(cursor.bad_at(4, expected, count.to_string()));
+    }
+    let words = cursor.bytes(count * 8)?;
+    let words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight")));
+    Ok(Filter { hash_count: hash_count as u32, words: words.collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_cassandras() {
+        assert_eq!(shape(0.01), (5, 10));
+        assert_eq!(shape(0.1), (3, 5));
+        assert_eq!(shape(0.001), (7, 15));
+        assert!(Filter::for_keys(10, 1.0).is_none());
+    }
+
+    #[test]
+    fn keys_are_found_and_few_others() {
+        let mut filter = Filter::for_keys(1000, 0.01).unwrap();
+        for key in 0..1000u32 {
+            filter.add(base::murmur3(&key.to_be_bytes()));
+        }
+        let filter = Filter::decode(Path::new("Filter.db"), &filter.encode()).unwrap();
+        assert!((0..1000u32).all(|key| filter.may_contain(base::murmur3(&key.to_be_bytes()))));
+        let wrong = (1000..11_000u32).filter(|key| filter.may_contain(base::murmur3(&key.to_be_bytes()))).count();
+        assert!(wrong < 200, "{wrong} of 10000");
+    }
+
+    #[test]
+    fn truncations_are_refused() {
+        let bytes = Filter::for_keys(10, 0.01).unwrap().encode();
+        for size in 0..bytes.len() {
+            assert!(Filter::decode(Path::new("Filter.db"), &bytes[..size]).is_err());
+        }
+    }
+}

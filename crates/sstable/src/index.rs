@@ -1,0 +1,253 @@
+//! `Index.db`: one entry per partition, with the promoted index of wide ones.
+//!
+//! ```text
+//! u16 length, key, uvint data position, uvint promoted size, then if that is not 0:
+//!   uvint header length, deletion (full), uvint blocks (>= 2), block*, i32 offset of each block from the first
+//! block:  first prefix, last prefix, uvint offset from the partition's start, svint (width - 65536),
+//!         u8 open, [deletion (full) of the range tombstone open at the block's END]
+//! ```
+
+use mutation::Deletion;
+
+use crate::clustering::{ClusteringShape, Kind, Prefix};
+use crate::cursor::{Cursor, Decoded, put_short_bytes};
+use crate::deletion::{put_full, take_full};
+
+/// What block widths are counted from; must never change, whatever the block size is.
+const WIDTH_BASE: i64 = 65_536;
+
+/// Gathers the promoted index of the partition being written.
+#[derive(Debug, Default)]
+pub(crate) struct PromotedWriter {
+    blocks: Vec<u8>,
+    offsets: Vec<u32>,
+}
+
+/// One block as it is written.
+pub(crate) struct NewBlock<'a> {
+    /// Encoded prefix of its first row or marker.
+    pub(crate) first: &'a [u8],
+    /// Its last row or marker: kind and wire form.
+    pub(crate) last: (Kind, &'a [u8]),
+    /// Bytes from the partition's start.
+    pub(crate) offset: u64,
+    /// Its bytes.
+    pub(crate) width: u64,
+    /// The range tombstone open at its end.
+    pub(crate) open: Deletion,
+}
+
+impl PromotedWriter {
+    /// Forgets the blocks.
+    pub(crate) fn clear(&mut self) {
+        self.blocks.clear();
+        self.offsets.clear();
+    }
+
+    /// Blocks so far.
+    pub(crate) fn count(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.len() + self.offsets.len() * 4
+    }
+
+    /// Adds a block.
+    pub(crate) fn push(&mut self, shape: &ClusteringShape, block: &NewBlock<'_>) -> Result<(), String> {
+        self.offsets.push(self.blocks.len() as u32);
+        self.blocks.extend_from_slice(block.first);
+        shape.put_prefix(block.last.0, block.last.1, &mut self.blocks)?;
+        base::put_uvint(&mut self.blocks, block.offset);
+        base::put_svint(&mut self.blocks, block.width as i64 - WIDTH_BASE);
+        self.blocks.push(u8::from(!block.open.is_live()));
+        if !block.open.is_live() {
+            put_full(&mut self.blocks, block.open);
+        }
+        Ok(())
+    }
+
+    /// Appends the partition's entry; fewer than two blocks are not worth a promoted index.
+    pub(crate) fn put_entry(
+        &self,
+        key: &[u8],
+        data_position: u64,
+        header_length: u64,
+        deletion: Deletion,
+        out: &mut Vec<u8>,
+    ) {
+        put_short_bytes(out, key);
+        base::put_uvint(out, data_position);
+        if self.offsets.len() < 2 {
+            out.push(0);
+            return;
+        }
+        let mut head = Vec::with_capacity(32);
+        base::put_uvint(&mut head, header_length);
+        put_full(&mut head, deletion);
+        base::put_uvint(&mut head, self.offsets.len() as u64);
+        base::put_uvint(out, (head.len() + self.blocks.len() + self.offsets.len() * 4) as u64);
+        out.extend_from_slice(&head);
+        out.extend_from_slice(&self.blocks);
+        for offset in &self.offsets {
+            out.extend_from_slice(&(*offset as i32).to_be_bytes());
+        }
+    }
+}
+
+/// The head of an entry: everything but the promoted index itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EntryHead {
+    /// The partition key.
+    pub(crate) key: Vec<u8>,
+    /// Where the partition starts, in uncompressed bytes of the data file.
+    pub(crate) data_position: u64,
+    /// Bytes of the head.
+    pub(crate) size: u64,
+    /// Bytes of the promoted index that follow.
+    pub(crate) promoted_size: u64,
+}
+
+/// Reads the head of an entry.
+pub(crate) fn take_entry(bytes: &[u8]) -> Decoded<EntryHead> {
+    let mut cursor = Cursor::new(bytes);
+    let key = cursor.short_bytes()?.to_vec();
+    let data_position = cursor.uvint()?;
+    let promoted_size = cursor.uvint()?;
+    Ok(EntryHead { key, data_position, size: cursor.at(), promoted_size })
+}
+
+/// One block as read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Block {
+    /// Its first row or marker.
+    pub(crate) first: Prefix,
+    /// Its last row or marker.
+    pub(crate) last: Prefix,
+    /// Bytes from the partition's start.
+    pub(crate) offset: u64,
+    /// Its bytes.
+    pub(crate) width: u64,
+    /// The range tombstone open at its end.
+    pub(crate) open: Deletion,
+}
+
+/// The promoted index of one partition; blocks are decoded when asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Promoted {
+    bytes: Vec<u8>,
+    /// Where the first block starts in `bytes`.
+    blocks_at: usize,
+    offsets: Vec<u32>,
+    /// Bytes from the partition's start to its first row or marker.
+    pub(crate) header_length: u64,
+}
+
+impl Promoted {
+    /// Takes the bytes of a promoted index.
+    pub(crate) fn decode(bytes: Vec<u8>) -> Decoded<Promoted> {
+        let mut cursor = Cursor::new(&bytes);
+        let header_length = cursor.uvint()?;
+        take_full(&mut cursor)?;
+        let at = cursor.at();
+        let count = cursor.uvint()?;
+        let blocks_at = cursor.at() as usize;
+        // A block is at least two prefixes, an offset, a width and a flag; then its offset in the table.
+        let count = cursor.count(count, 9)?;
+        if count < 1 {
+            return Err(cursor.bad_at(at, "at least one block", "0"));
+        }
+        let table_at = bytes.len() - count * 4;
+        let mut table = Cursor::new(&bytes[table_at..]);
+        let mut offsets: Vec<u32> = Vec::with_capacity(count);
+        for _ in 0..count {
+            let offset = table.u32()?;
+            let least = offsets.last().map_or(0, |last| last + 1);
+            let first = offsets.is_empty() && offset != 0;
+            if first || offset < least || offset as usize >= table_at - blocks_at {
+                let at = table_at as u64 + table.at() - 4;
+                return Err(cursor.bad_at(at, format!("the offset of a block, at least {least}"), offset.to_string()));
+            }
+            offsets.push(offset);
+        }
+        Ok(Promoted { blocks_at, offsets, header_length, bytes })
+    }
+
+    /// How many blocks there are, at least one.
+    pub(crate) fn count(&self) -> usize {
+        self.offsets.len()
+    }
+
+    /// Decodes one block. Faults count from the start of the promoted index.
+    pub(crate) fn block(&self, shape: &ClusteringShape, index: usize) -> Decoded<Block> {
+        let start = self.blocks_at + self.offsets[index] as usize;
+        let mut cursor = Cursor::new(&self.bytes[..self.bytes.len() - self.offsets.len() * 4]);
+        cursor.bytes(start)?;
+        let first = shape.take_prefix(&mut cursor)?;
+        let last = shape.take_prefix(&mut cursor)?;
+        let at = cursor.at();
+        let offset = cursor.uvint()?;
+        let width = cursor.svint()?.checked_add(WIDTH_BASE).unwrap_or(-1);
+        if offset < self.header_length || width <= 0 || offset.checked_add(width as u64).is_none() {
+            return Err(cursor.bad_at(at, "a block behind the header", format!("offset {offset}, width {width}")));
+        }
+        let open = if cursor.u8()? != 0 { take_full(&mut cursor)? } else { Deletion::LIVE };
+        Ok(Block { first, last, offset, width: width as u64, open })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schema::push_component;
+
+    fn wire(value: u32) -> Vec<u8> {
+        let mut wire = Vec::new();
+        push_component(&mut wire, Some(&value.to_be_bytes()));
+        wire
+    }
+
+    #[test]
+    fn entries_are_read_back_and_truncations_are_refused() {
+        let shape = ClusteringShape { fixed: vec![Some(4)] };
+        let mut writer = PromotedWriter::default();
+        let open = Deletion { timestamp: 5, local_time: 6 };
+        for block in 0..3u32 {
+            let mut first = Vec::new();
+            shape.put_prefix(Kind::Row, &wire(block * 10), &mut first).unwrap();
+            let last = wire(block * 10 + 9);
+            let new = NewBlock {
+                first: &first,
+                last: (Kind::ExclusiveStart, &last),
+                offset: 20 + u64::from(block) * 70_000,
+                width: 70_000,
+                open: if block == 1 { open } else { Deletion::LIVE },
+            };
+            writer.push(&shape, &new).unwrap();
+        }
+        let mut bytes = Vec::new();
+        writer.put_entry(b"key", 1234, 20, Deletion::LIVE, &mut bytes);
+        let head = take_entry(&bytes).unwrap();
+        assert_eq!((&head.key[..], head.data_position), (&b"key"[..], 1234));
+        assert_eq!(head.size + head.promoted_size, bytes.len() as u64);
+        let promoted = Promoted::decode(bytes[head.size as usize..].to_vec()).unwrap();
+        assert_eq!((promoted.count(), promoted.header_length), (3, 20));
+        let block = promoted.block(&shape, 1).unwrap();
+        assert_eq!((block.offset, block.width, block.open), (70_020, 70_000, open));
+        assert_eq!(block.first, Prefix { kind: Kind::Row, wire: wire(10) });
+        assert_eq!(block.last, Prefix { kind: Kind::ExclusiveStart, wire: wire(19) });
+        for size in head.size as usize..bytes.len() {
+            let cut = Promoted::decode(bytes[head.size as usize..size].to_vec());
+            assert!(cut.is_err() || (0..3).any(|index| cut.as_ref().unwrap().block(&shape, index).is_err()));
+        }
+        assert!(take_entry(&bytes[..4]).is_err());
+    }
+
+    #[test]
+    fn one_block_makes_no_promoted_index() {
+        let mut bytes = Vec::new();
+        PromotedWriter::default().put_entry(b"k", 0, 20, Deletion::LIVE, &mut bytes);
+        assert_eq!(bytes, [0, 1, b'k', 0, 0]);
+    }
+}

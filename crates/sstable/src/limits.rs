@@ -1,0 +1,50 @@
+//! Every limit of this crate, with its unit and its reason.
+
+/// Bytes after which a partition gets another entry in its promoted index; Cassandra's default.
+pub const INDEX_BLOCK_BYTES: u64 = 64 * 1024;
+
+/// Blocks of one partition before blocks start to grow with the partition, so that the promoted
+/// index of the largest partition stays a few megabytes.
+pub const INDEX_BLOCKS_BEFORE_GROWTH: u64 = 4096;
+
+/// Bytes of one promoted index that a reader takes into memory. Ours end far below it.
+pub const PROMOTED_INDEX_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Keys between two entries of the summary at full sampling; Cassandra's default.
+pub const SUMMARY_INTERVAL: u32 = 128;
+
+/// Bytes gathered before the writer hands a file's head to the disk in one aligned write.
+pub const WRITE_BYTES: usize = 128 * 1024;
+
+/// Bytes of the largest single read ahead of a scan.
+pub const READ_AHEAD_BYTES: u64 = 128 * 1024;
+
+/// Bytes of an `Index.db` read by a point lookup at a time.
+pub const INDEX_READ_BYTES: u64 = 8 * 1024;
+
+/// Bytes of one uncompressed chunk that a reader accepts; Cassandra's tables use at most 1 MiB.
+pub const CHUNK_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Bytes of the uncompressed chunks that `CRC.db` covers; must never change for version nb.
+pub const PLAIN_CHUNK_BYTES: u64 = 64 * 1024;
+
+/// Bytes of a component that is read whole at open (statistics, summary, filter, compression).
+pub const WHOLE_COMPONENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Bytes of one row on disk; a larger one is taken for corruption.
+pub const ROW_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Bytes of a bloom filter; beyond it the filter is less selective than asked for.
+pub const FILTER_BYTES_MAX: u64 = 256 * 1024 * 1024;
+
+/// Bits per key of a bloom filter; Cassandra's table ends here too.
+pub const FILTER_BITS_PER_KEY_MAX: u32 = 20;
+
+/// Clustering columns that fit one header word of the values block.
+pub const CLUSTERING_BATCH: usize = 32;
+
+/// Bins of the tombstone histogram on disk.
+pub const TOMBSTONE_BINS: usize = 100;
+
+/// Bytes of a partition key, because its length is a `u16`.
+pub const KEY_BYTES_MAX: usize = 65_535;

@@ -1,0 +1,397 @@
+//! Reads one sstable: partitions by key, or in ring order through a [`Scanner`](crate::Scanner).
+//!
+//! In memory while it is open: summary, filter, chunk offsets, checksums of index pages. A lookup costs the filter,
+//! then a piece of the index, then chunks of data. A reader never changes; its table definition is that of the moment
+//! it was opened, which is enough because ordinals are never reused.
+
+use base::Token;
+use mutation::{Mutation, Slice};
+use schema::{Position, Table};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::checksums::{Checksums, PAGE_BYTES};
+use crate::component::Component;
+use crate::compression::CompressionInfo;
+use crate::cursor::Cursor;
+use crate::error::Error;
+use crate::filter::Filter;
+use crate::fragment::Fragment;
+use crate::histogram::TombstoneHistogram;
+use crate::index::{EntryHead, Promoted, take_entry};
+use crate::limits::{CHUNK_BYTES_MAX, PROMOTED_INDEX_BYTES_MAX, SUMMARY_INTERVAL};
+use crate::meta::Meta;
+use crate::shape::Shape;
+use crate::source::{Source, Window, read_whole};
+use crate::statistics::{PARTITIONER, Statistics};
+use crate::summary::Summary;
+use crate::walk::{Pause, PromotedAt, Walk, Wanted};
+
+/// What one sstable says about a part of one partition.
+#[derive(Clone, Debug)]
+pub struct SourceSlice {
+    /// Partition deletion, static row, and rows and range tombstones in clustering order. A tombstone may reach beyond
+    /// the slices asked for; it is never longer than the truth.
+    pub mutation: Mutation,
+    /// `None`: all that was asked for is in. Otherwise the budget was reached: forward, everything before the position
+    /// is in; reversed, everything at or behind it. Ask again for the rest.
+    pub complete_to: Option<Position>,
+}
+
+/// An open sstable.
+pub struct Reader {
+    pub(crate) table: Arc<Table>,
+    pub(crate) shape: Rc<Shape>,
+    pub(crate) data: Rc<Source>,
+    index: Rc<Source>,
+    summary: Summary,
+    filter: Option<Filter>,
+    tombstones: TombstoneHistogram,
+    meta: Meta,
+    dir: PathBuf,
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("dir", &self.dir).field("generation", &self.meta.generation).finish()
+    }
+}
+
+/// Where a partition is.
+struct Found {
+    data_position: u64,
+    promoted_at: u64,
+    promoted_size: u64,
+}
+
+impl Reader {
+    /// Opens the sstable of a generation in a table's folder. Its columns are found in the table by name.
+    /// A missing or broken summary is rebuilt from the index; a missing or broken filter is done without.
+    /// Errors: `Corrupt`, `Unsupported` when it holds columns the table never had, `Io`.
+    pub async fn open(dir: &Path, generation: u64, table: Arc<Table>) -> Result<Rc<Reader>, Error> {
+        let path = |component: Component| component.path(dir, generation);
+        let checksums = match read_whole(&path(Component::Checksums)).await? {
+            Some(bytes) => Some(Checksums::decode(&path(Component::Checksums), &bytes)?),
+            None => None,
+        };
+        let known = checksums.clone().unwrap_or_default();
+
+        let file = path(Component::Statistics);
+        let Some(bytes) = read_whole(&file).await? else {
+            return Err(Error::corrupt(&file, 0, "the component", "no file"));
+        };
+        let statistics = Statistics::decode(&file, &bytes)?;
+        if statistics.partitioner != PARTITIONER {
+            let what = format!("partitioner \"{}\"", statistics.partitioner);
+            return Err(Error::Unsupported { file, what });
+        }
+        let shape = Rc::new(Shape::for_reading(&file, &statistics.header, &table)?);
+        let mut disk_bytes = bytes.len() as u64;
+
+        let data = open_data(dir, generation, &known, &mut disk_bytes).await?;
+        let pages = checksums.map(|checksums| (PAGE_BYTES, checksums.index_pages));
+        let index = Rc::new(Source::plain(path(Component::Index), pages).await?);
+        let summary = match read_whole(&path(Component::Summary)).await? {
+            Some(bytes) if known.agrees(Component::Summary, &bytes) => {
+                disk_bytes += bytes.len() as u64;
+                Summary::decode(&path(Component::Summary), &bytes, index.length()).ok()
+            }
+            _ => None,
+        };
+        let summary = match summary {
+            Some(summary) => summary,
+            None => rebuild_summary(&index).await?,
+        };
+        let filter = match read_whole(&path(Component::Filter)).await? {
+            Some(bytes) if known.agrees(Component::Filter, &bytes) => {
+                disk_bytes += bytes.len() as u64;
+                Filter::decode(&path(Component::Filter), &bytes).ok()
+            }
+            _ => None,
+        };
+        disk_bytes += data.stored_bytes() + index.stored_bytes();
+        let keys = (summary.first_key(), summary.last_key());
+        let meta = Meta::from_parts(generation, keys, &statistics.stats, (data.length(), disk_bytes));
+        let tombstones = statistics.stats.tombstones;
+        let dir = dir.to_path_buf();
+        Ok(Rc::new(Reader { table, shape, data: Rc::new(data), index, summary, filter, tombstones, meta, dir }))
+    }
+
+    /// Facts about it, from its own files.
+    pub fn meta(&self) -> &Meta {
+        &self.meta
+    }
+
+    /// The table's folder.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The table definition it was opened with.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// When its tombstones and expiring cells go.
+    pub fn tombstones(&self) -> &TombstoneHistogram {
+        &self.tombstones
+    }
+
+    /// Bytes of memory it holds while it is open.
+    pub fn memory_bytes(&self) -> u64 {
+        let filter = self.filter.as_ref().map_or(0, Filter::bytes);
+        filter + self.summary.bytes() + self.data.memory_bytes() + self.index.memory_bytes()
+    }
+
+    /// Whether it may hold a key, by key range and filter: no I/O. `h2` is the second half of the key's hash.
+    pub fn may_contain(&self, token: Token, h2: i64) -> bool {
+        // The token i64::MAX stands for two hashes.
+        let filtered = |h1: i64| self.filter.as_ref().is_none_or(|filter| filter.may_contain((h1, h2)));
+        self.meta.covers(token) && (filtered(token.0) || token == Token::MAX && filtered(i64::MIN))
+    }
+
+    /// Reads what lies in the slices (disjoint, ascending) of one partition; `None` when it has no such partition.
+    /// Gathers about `byte_budget` bytes, at least one row, and says how far it came. The partition deletion and the
+    /// static row are always in. Reversed: starts with the last rows; they stand in the mutation in clustering order.
+    pub async fn read_partition(
+        &self,
+        key: &[u8],
+        token: Token,
+        slices: &[Slice],
+        reversed: bool,
+        byte_budget: usize,
+    ) -> Result<Option<SourceSlice>, Error> {
+        if !self.may_contain(token, base::murmur3(key).1) {
+            return Ok(None);
+        }
+        let Some(found) = self.find(key, token).await? else { return Ok(None) };
+        let window = Window::point(self.data.clone(), found.data_position);
+        let (mut walk, head) = Walk::start(self.table.clone(), self.shape.clone(), window).await?;
+        if head.key != key {
+            let (expected, got) = (format!("the partition of token {token}"), format!("that of token {}", head.token));
+            return Err(Error::corrupt(self.data.path(), found.data_position, expected, got));
+        }
+        let whole = slices.first().is_some_and(|slice| slice.start <= Position::bottom()) && slices.len() == 1;
+        if found.promoted_size > 0 && !slices.is_empty() && (reversed || !whole) {
+            walk.promoted = Some(self.promoted(&found).await?);
+        }
+        let mut fragment = Fragment::default();
+        let complete_to = if reversed && walk.promoted.is_some() {
+            self.read_reversed(&mut walk, slices, byte_budget, &mut fragment).await?
+        } else {
+            // A partition without promoted index is small: it is read in one piece where the order is reversed.
+            let byte_budget = if reversed { usize::MAX } else { byte_budget };
+            match walk.run(Wanted { slices, byte_budget }, &mut fragment).await? {
+                Pause::Complete | Pause::End => None,
+                Pause::Budget(position) => Some(position),
+            }
+        };
+        let mutation = fragment.build(self.table.id, &head);
+        Ok(Some(SourceSlice { mutation, complete_to }))
+    }
+
+    /// Reads blocks from the last to the first until the budget is reached.
+    async fn read_reversed(
+        &self,
+        walk: &mut Walk,
+        slices: &[Slice],
+        byte_budget: usize,
+        fragment: &mut Fragment,
+    ) -> Result<Option<Position>, Error> {
+        let (Some(first), Some(last)) = (slices.first(), slices.last()) else { return Ok(None) };
+        let mut parts: Vec<Fragment> = Vec::new();
+        let mut complete_to = None;
+        let mut size = 0;
+        let promoted = walk.promoted.as_ref().expect("the caller looked");
+        let reaching = promoted.first_reaching(&self.shape, &self.table, &last.end)?;
+        let count = (reaching + 1).min(promoted.promoted.count());
+        for index in (0..count).rev() {
+            let block = walk.enter_block(index, 0)?;
+            let promoted = walk.promoted.as_ref().expect("the caller looked");
+            if promoted.position(&self.table, &block.last)? < first.start {
+                break;
+            }
+            let mut part = Fragment::default();
+            walk.run_block(&block, slices, &mut part).await?;
+            size += part.size();
+            parts.push(part);
+            if size >= byte_budget && index > 0 {
+                let promoted = walk.promoted.as_ref().expect("the caller looked");
+                let before = promoted.block(&self.shape, index - 1)?.last.behind();
+                let position = before.position(&self.table);
+                complete_to = Some(position.map_err(|error| {
+                    let expected = "a clustering prefix";
+                    Error::corrupt(&promoted.path, promoted.offset, expected, error.to_string())
+                })?);
+                break;
+            }
+        }
+        for part in parts.into_iter().rev() {
+            fragment.append(part);
+        }
+        Ok(complete_to)
+    }
+
+    /// Looks a key up in the index.
+    async fn find(&self, key: &[u8], token: Token) -> Result<Option<Found>, Error> {
+        let start = self.summary.floor(token, key);
+        let end = self.summary.next_after(start).unwrap_or(u64::MAX);
+        let mut window = Window::point(self.index.clone(), start);
+        while window.position() < end && !window.is_at_end() {
+            let (entry, at) = self.entry(&mut window).await?;
+            if entry.key == key {
+                return Ok(Some(Found {
+                    data_position: entry.data_position,
+                    promoted_at: at + entry.size,
+                    promoted_size: entry.promoted_size,
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads an index entry and steps over it; also returns where it was.
+    async fn entry(&self, window: &mut Window) -> Result<(EntryHead, u64), Error> {
+        let at = window.position();
+        let entry = window.decode(take_entry).await?;
+        window.consume(entry.size);
+        window.consume(entry.promoted_size);
+        if entry.data_position >= self.data.length() {
+            let expected = format!("a position below {}", self.data.length());
+            return Err(Error::corrupt(window.path(), at, expected, entry.data_position.to_string()));
+        }
+        if window.position() > self.index.length() {
+            let expected = format!("an entry that ends by {}", self.index.length());
+            return Err(Error::corrupt(window.path(), at, expected, window.position().to_string()));
+        }
+        Ok((entry, at))
+    }
+
+    async fn promoted(&self, found: &Found) -> Result<PromotedAt, Error> {
+        let path = self.index.path().to_path_buf();
+        if found.promoted_size > PROMOTED_INDEX_BYTES_MAX {
+            let expected = format!("a promoted index of at most {PROMOTED_INDEX_BYTES_MAX} bytes");
+            return Err(Error::corrupt(&path, found.promoted_at, expected, found.promoted_size.to_string()));
+        }
+        let mut window = Window::point(self.index.clone(), found.promoted_at);
+        window.require(found.promoted_size).await?;
+        let bytes = window.rest()[..found.promoted_size as usize].to_vec();
+        let promoted = Promoted::decode(bytes).map_err(|fault| fault.in_file(&path, found.promoted_at))?;
+        Ok(PromotedAt { promoted, path, offset: found.promoted_at })
+    }
+
+    /// Where in the data the first partition at or behind a token starts; the end of the data when there is none.
+    pub(crate) async fn data_position(&self, token: Token) -> Result<u64, Error> {
+        if token <= self.meta.first_token {
+            return Ok(0);
+        }
+        if token > self.meta.last_token {
+            return Ok(self.data.length());
+        }
+        let start = self.summary.floor(token, &[]);
+        let mut window = Window::point(self.index.clone(), start);
+        while !window.is_at_end() {
+            let (entry, _) = self.entry(&mut window).await?;
+            if Token::of_key(&entry.key) >= token {
+                return Ok(entry.data_position);
+            }
+        }
+        Ok(self.data.length())
+    }
+
+    /// Removes all its files. Those that hold them open can go on reading.
+    pub async fn remove_files(&self) -> Result<(), Error> {
+        remove_sstable(&self.dir, self.meta.generation).await
+    }
+}
+
+/// Removes all files of an sstable, the list of components first, so that no tool takes the rest for whole.
+pub async fn remove_sstable(dir: &Path, generation: u64) -> Result<(), Error> {
+    for component in Component::ALL.into_iter().rev() {
+        let path = component.path(dir, generation);
+        match runtime::file::remove(&path).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(&path, "remove", error)),
+        }
+    }
+    Ok(())
+}
+
+/// Opens the data file with its chunk offsets, or with its checksums when it is not compressed.
+async fn open_data(dir: &Path, generation: u64, known: &Checksums, disk_bytes: &mut u64) -> Result<Source, Error> {
+    let path = Component::Data.path(dir, generation);
+    let file = Component::CompressionInfo.path(dir, generation);
+    let listed = |component| known.wholes.iter().any(|(known, _)| *known == component);
+    let disagrees = |file: &Path| Error::corrupt(file, 0, "the checksum in Checksums.db", "another");
+    let source = match read_whole(&file).await? {
+        Some(bytes) if known.agrees(Component::CompressionInfo, &bytes) => {
+            *disk_bytes += bytes.len() as u64;
+            Source::compressed(path, |stored| CompressionInfo::decode(&file, &bytes, stored)).await?
+        }
+        Some(_) => return Err(disagrees(&file)),
+        None if listed(Component::CompressionInfo) => return Err(Error::corrupt(&file, 0, "the component", "no file")),
+        None => {
+            let file = Component::Crc.path(dir, generation);
+            let crcs = match read_whole(&file).await? {
+                Some(bytes) if known.agrees(Component::Crc, &bytes) => {
+                    *disk_bytes += bytes.len() as u64;
+                    Some(decode_crcs(&file, &bytes)?)
+                }
+                Some(_) => return Err(disagrees(&file)),
+                None => None,
+            };
+            Source::plain(path, crcs).await?
+        }
+    };
+    if source.length() == 0 {
+        return Err(Error::corrupt(source.path(), 0, "at least one partition", "an empty file"));
+    }
+    Ok(source)
+}
+
+/// Reads `CRC.db`: the chunk length and a checksum for each chunk.
+fn decode_crcs(file: &Path, bytes: &[u8]) -> Result<(u64, Vec<u32>), Error> {
+    let mut cursor = Cursor::new(bytes);
+    let length = cursor.u32().map_err(|fault| fault.in_file(file, 0))?;
+    if length == 0 || u64::from(length) > CHUNK_BYTES_MAX || !cursor.remaining().is_multiple_of(4) {
+        return Err(Error::corrupt(file, 0, "a chunk length and checksums", format!("length {length}")));
+    }
+    let mut crcs = Vec::with_capacity(cursor.remaining() / 4);
+    while !cursor.is_empty() {
+        crcs.push(cursor.u32().map_err(|fault| fault.in_file(file, 0))?);
+    }
+    Ok((u64::from(length), crcs))
+}
+
+/// Samples the index anew.
+async fn rebuild_summary(index: &Rc<Source>) -> Result<Summary, Error> {
+    let mut summary = Summary::default();
+    let mut window = Window::scan(index.clone(), 0);
+    let (mut count, mut first, mut last) = (0u64, Vec::new(), Vec::new());
+    let mut last_token = Token::MIN;
+    while !window.is_at_end() {
+        let at = window.position();
+        let entry = window.decode(take_entry).await?;
+        window.consume(entry.size);
+        window.consume(entry.promoted_size);
+        let token = Token::of_key(&entry.key);
+        if window.position() > index.length() || count > 0 && (token, &entry.key) <= (last_token, &last) {
+            return Err(Error::corrupt(index.path(), at, "the next entry in ring order", "another"));
+        }
+        if count.is_multiple_of(u64::from(SUMMARY_INTERVAL)) {
+            summary.push(token, &entry.key, at);
+        }
+        if count == 0 {
+            first.clone_from(&entry.key);
+        }
+        (last, last_token) = (entry.key, token);
+        count += 1;
+    }
+    if count == 0 {
+        return Err(Error::corrupt(index.path(), 0, "at least one entry", "an empty file"));
+    }
+    summary.set_range(&first, &last);
+    Ok(summary)
+}

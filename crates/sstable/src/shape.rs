@@ -1,0 +1,196 @@
+//! How the rows of one sstable are laid out: its columns in disk order and where they belong in the live table.
+//!
+//! Disk order is all simple columns by name, then all complex ones by name; it numbers the bits of a row's subset.
+
+use base::HashMap;
+use schema::{Column, ColumnKind, Order, Table};
+use std::path::Path;
+use types::CqlType;
+
+use crate::clustering::ClusteringShape;
+use crate::error::Error;
+use crate::statistics::{EncodingStats, Header};
+
+/// One column of the sstable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ColumnShape {
+    /// Its ordinal in the live table; `None` when its cells are skipped.
+    pub(crate) ordinal: Option<u16>,
+    /// Whether its cells have paths.
+    pub(crate) complex: bool,
+    /// Bytes of a value, if fixed.
+    pub(crate) fixed: Option<usize>,
+    /// Cells and deletions at or below are skipped: an older column of that name was dropped then.
+    pub(crate) dropped_at: i64,
+}
+
+/// The static or the regular columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RowShape {
+    /// In disk order.
+    pub(crate) columns: Vec<ColumnShape>,
+    index_by_ordinal: Vec<Option<u16>>,
+}
+
+impl RowShape {
+    fn new(columns: Vec<ColumnShape>) -> RowShape {
+        let size = columns.iter().filter_map(|column| column.ordinal).max().map_or(0, |most| usize::from(most) + 1);
+        let mut index_by_ordinal = vec![None; size];
+        for (index, column) in columns.iter().enumerate() {
+            if let Some(ordinal) = column.ordinal {
+                index_by_ordinal[usize::from(ordinal)] = Some(index as u16);
+            }
+        }
+        RowShape { columns, index_by_ordinal }
+    }
+
+    /// The place in disk order of a column of the live table.
+    pub(crate) fn index_of(&self, ordinal: u16) -> Option<u16> {
+        self.index_by_ordinal.get(usize::from(ordinal)).copied().flatten()
+    }
+}
+
+/// Everything needed to write or read the rows of one sstable.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    /// Delta bases.
+    pub(crate) base: EncodingStats,
+    /// Clustering columns.
+    pub(crate) clustering: ClusteringShape,
+    /// Static columns.
+    pub(crate) statics: RowShape,
+    /// Regular columns.
+    pub(crate) regulars: RowShape,
+}
+
+/// The class of a column's type: a user type or tuple that carries no frozen mark is stored as one value all the same.
+fn column_class(ty: &CqlType) -> String {
+    match ty {
+        CqlType::Udt(_) => ty.frozen().class_name(),
+        _ => ty.class_name(),
+    }
+}
+
+fn disk_order(columns: &[Column]) -> Vec<&Column> {
+    let mut sorted: Vec<&Column> = columns.iter().collect();
+    sorted.sort_by(|a, b| (a.is_complex(), a.name.as_bytes()).cmp(&(b.is_complex(), b.name.as_bytes())));
+    sorted
+}
+
+fn shape_of(columns: &[Column]) -> RowShape {
+    let shapes = disk_order(columns).into_iter().map(|column| ColumnShape {
+        ordinal: Some(column.ordinal),
+        complex: column.is_complex(),
+        fixed: if column.is_complex() { None } else { column.ty.fixed_len() },
+        dropped_at: i64::MIN,
+    });
+    RowShape::new(shapes.collect())
+}
+
+fn header_columns(columns: &[Column]) -> Vec<(String, String)> {
+    disk_order(columns).into_iter().map(|column| (column.name.to_string(), column_class(&column.ty))).collect()
+}
+
+fn key_class(table: &Table) -> String {
+    let classes: Vec<String> = table.partition_key.iter().map(|column| column_class(&column.ty)).collect();
+    match &classes[..] {
+        [only] => only.clone(),
+        several => format!("org.apache.cassandra.db.marshal.CompositeType({})", several.join(",")),
+    }
+}
+
+fn clustering_classes(table: &Table) -> Vec<String> {
+    let class = |column: &Column| match column.order {
+        Order::Ascending => column_class(&column.ty),
+        Order::Descending => {
+            format!("org.apache.cassandra.db.marshal.ReversedType({})", column_class(&column.ty))
+        }
+    };
+    table.clustering.iter().map(class).collect()
+}
+
+impl Shape {
+    /// The shape of a new sstable.
+    pub(crate) fn for_writing(table: &Table, base: EncodingStats) -> Shape {
+        Shape {
+            base,
+            clustering: ClusteringShape::of(table),
+            statics: shape_of(&table.statics),
+            regulars: shape_of(&table.regulars),
+        }
+    }
+
+    /// The shape of an existing sstable, its columns found in the live table by name.
+    /// Errors: `Unsupported` when the header belongs to another table.
+    pub(crate) fn for_reading(file: &Path, header: &Header, table: &Table) -> Result<Shape, Error> {
+        let unsupported = |what: String| Error::Unsupported { file: file.to_path_buf(), what };
+        if header.clustering_types.len() != table.clustering.len() {
+            return Err(unsupported(format!(
+                "{} clustering columns where table \"{}\" has {}",
+                header.clustering_types.len(),
+                table.qualified_name(),
+                table.clustering.len()
+            )));
+        }
+        let mut fixed = Vec::with_capacity(table.clustering.len());
+        for (class, column) in header.clustering_types.iter().zip(&table.clustering) {
+            let parsed = CqlType::parse_class_reversed(class);
+            let (ty, reversed) = parsed.map_err(|error| unsupported(format!("clustering type \"{class}\": {error}")))?;
+            if reversed != (column.order == Order::Descending) {
+                return Err(unsupported(format!("another clustering order of column \"{}\"", column.name)));
+            }
+            fixed.push(ty.fixed_len());
+        }
+        let columns = |names: &[(String, String)], kind| match_columns(names, table, kind).map_err(unsupported);
+        Ok(Shape {
+            base: header.base,
+            clustering: ClusteringShape { fixed },
+            statics: columns(&header.statics, ColumnKind::Static)?,
+            regulars: columns(&header.regulars, ColumnKind::Regular)?,
+        })
+    }
+}
+
+/// The header of a new sstable.
+pub(crate) fn header_for(table: &Table, base: EncodingStats) -> Header {
+    Header {
+        base,
+        key_type: key_class(table),
+        clustering_types: clustering_classes(table),
+        statics: header_columns(&table.statics),
+        regulars: header_columns(&table.regulars),
+    }
+}
+
+/// Finds an sstable's columns in the live table or among its dropped ones. Errors: what does not fit, in words.
+fn match_columns(names: &[(String, String)], table: &Table, kind: ColumnKind) -> Result<RowShape, String> {
+    let live = if kind == ColumnKind::Static { &table.statics } else { &table.regulars };
+    let live: HashMap<&str, &Column> = live.iter().map(|column| (&*column.name, column)).collect();
+    let mut dropped: HashMap<&str, i64> = HashMap::default();
+    for column in table.dropped.iter().filter(|column| column.kind == kind) {
+        let latest = dropped.entry(&*column.name).or_insert(i64::MIN);
+        *latest = (*latest).max(column.dropped_at);
+    }
+    let mut found: Vec<(bool, &str, ColumnShape)> = Vec::with_capacity(names.len());
+    for (name, class) in names {
+        let ty = CqlType::parse_class(class).map_err(|error| format!("column type \"{class}\": {error}"))?;
+        let complex = ty.is_multi_cell();
+        let dropped_at = dropped.get(name.as_str()).copied();
+        let ordinal = live.get(name.as_str()).filter(|column| column.is_complex() == complex);
+        if ordinal.is_none() && dropped_at.is_none() {
+            return Err(format!("column \"{name}\" of type \"{class}\", which table \"{}\" has not", table.qualified_name()));
+        }
+        let shape = ColumnShape {
+            ordinal: ordinal.map(|column| column.ordinal),
+            complex,
+            fixed: if complex { None } else { ty.fixed_len() },
+            dropped_at: dropped_at.unwrap_or(i64::MIN),
+        };
+        found.push((complex, name, shape));
+    }
+    found.sort_by(|a, b| (a.0, a.1.as_bytes()).cmp(&(b.0, b.1.as_bytes())));
+    if let Some(twice) = found.windows(2).find(|pair| pair[0].1 == pair[1].1) {
+        return Err(format!("column \"{}\" twice", twice[0].1));
+    }
+    Ok(RowShape::new(found.into_iter().map(|(_, _, shape)| shape).collect()))
+}

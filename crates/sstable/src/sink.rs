@@ -1,0 +1,227 @@
+//! Files being written: bytes are appended at once and handed to the disk when the owner waits for it.
+
+use runtime::file::{AlignedBuf, File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use crate::compression::{CompressionInfo, Compressor};
+use crate::error::Error;
+use crate::limits::{PLAIN_CHUNK_BYTES, WRITE_BYTES};
+
+/// Alignment of every write but the last.
+const ALIGNMENT: usize = 4096;
+/// Largest single write.
+const WRITE_BYTES_MAX: usize = 8 * WRITE_BYTES;
+
+/// One file, written from front to back under a temporary name.
+pub(crate) struct Sink {
+    file: File,
+    path: PathBuf,
+    buffer: Vec<u8>,
+    /// Bytes handed over, a multiple of the alignment until the end.
+    written: u64,
+}
+
+impl Sink {
+    /// Creates the file, or empties a leftover of an earlier attempt.
+    pub(crate) async fn create(path: PathBuf) -> Result<Sink, Error> {
+        let options = OpenOptions {
+            read: false,
+            write: true,
+            create: true,
+            create_new: false,
+            truncate: true,
+            direct: true,
+        };
+        let file = File::open(&path, options).await.map_err(|error| Error::io(&path, "create", error))?;
+        Ok(Sink { file, path, buffer: Vec::new(), written: 0 })
+    }
+
+    /// Appends bytes.
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The buffer, to append to.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        &mut self.buffer
+    }
+
+    /// Bytes appended in all.
+    pub(crate) fn position(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Bytes not yet handed over.
+    pub(crate) fn pending(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Hands over whole aligned pieces, if there is enough for one worth its cost.
+    pub(crate) async fn drain(&mut self) -> Result<(), Error> {
+        while self.buffer.len() >= WRITE_BYTES {
+            let size = (self.buffer.len() / ALIGNMENT * ALIGNMENT).min(WRITE_BYTES_MAX);
+            self.write(size).await?;
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self, size: usize) -> Result<(), Error> {
+        let mut aligned = AlignedBuf::with_capacity(size.next_multiple_of(ALIGNMENT));
+        aligned.extend_from_slice(&self.buffer[..size]);
+        aligned.pad_to_alignment();
+        let result = self.file.write_at(self.written, aligned).await;
+        result.map_err(|error| Error::io(&self.path, "write", error))?;
+        self.buffer.drain(..size);
+        self.written += size as u64;
+        Ok(())
+    }
+
+    /// Writes the rest and makes the file durable under its temporary name.
+    pub(crate) async fn finish(mut self) -> Result<(), Error> {
+        while self.buffer.len() > WRITE_BYTES_MAX {
+            self.write(WRITE_BYTES_MAX).await?;
+        }
+        let rest = self.buffer.len();
+        if rest > 0 {
+            self.write(rest).await?;
+        }
+        let trim = !(rest as u64).is_multiple_of(ALIGNMENT as u64);
+        if trim {
+            let result = self.file.truncate(self.written).await;
+            result.map_err(|error| Error::io(&self.path, "truncate", error))?;
+        }
+        self.file.sync_data().await.map_err(|error| Error::io(&self.path, "sync", error))
+    }
+
+    /// Writes a whole small file durably.
+    pub(crate) async fn whole(path: &Path, bytes: Vec<u8>) -> Result<(), Error> {
+        let mut sink = Sink::create(path.to_path_buf()).await?;
+        sink.buffer = bytes;
+        sink.finish().await
+    }
+}
+
+/// How the data file's chunks are stored.
+enum Storage {
+    Compressed { compressor: Compressor, offsets: Vec<u64> },
+    Plain { crcs: Vec<u32> },
+}
+
+/// The data file: cut into chunks, each with a checksum.
+pub(crate) struct DataSink {
+    sink: Sink,
+    storage: Storage,
+    chunk: Vec<u8>,
+    chunk_length: usize,
+    /// Bytes of the chunks before the open one.
+    flushed: u64,
+    digest: base::Crc32,
+}
+
+/// What the other components need to know about a finished data file.
+pub(crate) struct DataSummary {
+    /// Uncompressed bytes.
+    pub(crate) plain_bytes: u64,
+    /// Bytes in the file.
+    pub(crate) stored_bytes: u64,
+    /// CRC-32 of the file.
+    pub(crate) digest: u32,
+    /// `CompressionInfo.db`.
+    pub(crate) compression: Option<Vec<u8>>,
+    /// `CRC.db`.
+    pub(crate) crc: Option<Vec<u8>>,
+}
+
+impl DataSink {
+    /// Creates the data file; no compressor: plain bytes with checksums apart.
+    pub(crate) async fn create(
+        path: PathBuf,
+        compressor: Option<Compressor>,
+        chunk_length: usize,
+    ) -> Result<DataSink, Error> {
+        let (storage, chunk_length) = match compressor {
+            Some(compressor) => (Storage::Compressed { compressor, offsets: Vec::new() }, chunk_length),
+            None => (Storage::Plain { crcs: Vec::new() }, PLAIN_CHUNK_BYTES as usize),
+        };
+        let chunk = Vec::with_capacity(chunk_length);
+        let sink = Sink::create(path).await?;
+        Ok(DataSink { sink, storage, chunk, chunk_length, flushed: 0, digest: base::Crc32::new() })
+    }
+
+    /// Uncompressed bytes appended so far.
+    pub(crate) fn position(&self) -> u64 {
+        self.flushed + self.chunk.len() as u64
+    }
+
+    /// Bytes held in memory.
+    pub(crate) fn pending(&self) -> usize {
+        self.sink.pending() + self.chunk.len()
+    }
+
+    /// Appends bytes; full chunks are compressed at once.
+    pub(crate) fn append(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (head, tail) = bytes.split_at(bytes.len().min(self.chunk_length - self.chunk.len()));
+            self.chunk.extend_from_slice(head);
+            if self.chunk.len() == self.chunk_length {
+                self.end_chunk();
+            }
+            bytes = tail;
+        }
+    }
+
+    fn end_chunk(&mut self) {
+        let position = self.sink.position();
+        let out = self.sink.buffer();
+        let start = out.len();
+        match &mut self.storage {
+            Storage::Compressed { compressor, offsets } => {
+                offsets.push(position);
+                compressor.compress(&self.chunk, out);
+                let crc = base::crc32(&out[start..]);
+                out.extend_from_slice(&crc.to_be_bytes());
+            }
+            Storage::Plain { crcs } => {
+                out.extend_from_slice(&self.chunk);
+                crcs.push(base::crc32(&self.chunk));
+            }
+        }
+        self.digest.update(&out[start..]);
+        self.flushed += self.chunk.len() as u64;
+        self.chunk.clear();
+    }
+
+    /// As [`Sink::drain`].
+    pub(crate) async fn drain(&mut self) -> Result<(), Error> {
+        self.sink.drain().await
+    }
+
+    /// Ends the last chunk, writes the rest and makes the file durable.
+    pub(crate) async fn finish(mut self) -> Result<DataSummary, Error> {
+        if !self.chunk.is_empty() {
+            self.end_chunk();
+        }
+        let (plain_bytes, stored_bytes) = (self.flushed, self.sink.position());
+        self.sink.finish().await?;
+        let (mut compression, mut crc) = (None, None);
+        match self.storage {
+            Storage::Compressed { compressor, offsets } => {
+                let info = CompressionInfo {
+                    compressor,
+                    options: Vec::new(),
+                    chunk_length: self.chunk_length as u32,
+                    max_compressed_length: i32::MAX as u32,
+                    data_length: plain_bytes,
+                    offsets,
+                };
+                compression = Some(info.encode());
+            }
+            Storage::Plain { crcs } => {
+                let mut bytes = (self.chunk_length as i32).to_be_bytes().to_vec();
+                crcs.iter().for_each(|crc| bytes.extend_from_slice(&crc.to_be_bytes()));
+                crc = Some(bytes);
+            }
+        }
+        Ok(DataSummary { plain_bytes, stored_bytes, digest: self.digest.finalize(), compression, crc })
+    }
+}
