@@ -1,2 +1,47 @@
 //! CQL native protocol v4 and v5 in both directions: frames, segments, messages; no sockets.
+//!
+//! A server gives what it receives to an [`assembler::Assembler`], decodes [`request::Request`]s out of its envelopes, appends
+//! [`response::Reply`]s and [`rows::RowsWriter`]s to an output buffer and dresses that with [`outgoing::Outgoing`]. A client does the same
+//! the other way round.
+//!
+//! Modules, bottom to top: each uses only those listed above it.
 #![forbid(unsafe_code)]
+
+/// Bytes in, envelopes out.
+pub mod assembler;
+/// CRC-24 and CRC-32 of segments.
+pub mod checksum;
+/// LZ4.
+pub mod compression;
+/// The envelope header.
+pub mod envelope;
+/// The error of this crate.
+pub mod error;
+/// Events and schema changes.
+pub mod event;
+/// What comes before a response.
+pub mod extras;
+/// ERROR bodies.
+pub mod failure;
+/// What bounds each thing here.
+pub mod limits;
+/// Columns and markers.
+pub mod metadata;
+/// Envelopes in, bytes out.
+pub mod outgoing;
+/// Requests.
+pub mod request;
+/// Responses.
+pub mod response;
+/// Rows results.
+pub mod rows;
+/// Version 5 segments.
+pub mod segment;
+/// What SUPPORTED says.
+pub mod supported;
+/// Types on the wire.
+pub mod type_option;
+/// Bound values.
+pub mod values;
+/// Primitive encodings.
+pub mod wire;

@@ -1,0 +1,214 @@
+//! Requests survive the trip in both versions; the examples of the specification are read; any bytes are safe.
+
+use super::*;
+use crate::limits::HEADER_BYTES;
+use crate::values::ValuesBuilder;
+use crate::wire::RawValue;
+use proptest::prelude::*;
+
+fn decode(bytes: &[u8]) -> Result<Request<'_>, Error> {
+    let header = Header::parse(bytes, Direction::Requests)?.expect("a whole header");
+    assert_eq!(header.length as usize, bytes.len() - HEADER_BYTES);
+    Request::decode(&header, &bytes[HEADER_BYTES..])
+}
+
+#[test]
+fn bytes_of_the_examples() {
+    let mut startup = vec![4, 0, 0, 1, 1, 0, 0, 0, 0x16, 0, 1, 0, 0x0B];
+    startup.extend_from_slice(b"CQL_VERSION\0\x053.0.0");
+    let options = vec![("CQL_VERSION", "3.0.0")];
+    let request = Request::Startup(Startup { options });
+    assert_eq!(decode(&startup), Ok(request.clone()));
+    let mut out = Vec::new();
+    request.encode(&mut out, Version::V4, 1);
+    assert_eq!(out, startup);
+    let mut query = vec![4, 0, 0, 2, 7, 0, 0, 0, 0x0F, 0, 0, 0, 8];
+    query.extend_from_slice(b"SELECT 1\0\x01\0");
+    let request = Request::Query(Query {
+        query: "SELECT 1",
+        parameters: Parameters::at(Consistency::One),
+    });
+    assert_eq!(decode(&query), Ok(request));
+}
+
+fn full<'a>(values: &'a ValuesBuilder, version: Version) -> Parameters<'a> {
+    let v5 = version == Version::V5;
+    Parameters {
+        values: values.values(),
+        skip_metadata: true,
+        page_size: Some(100),
+        paging_state: Some(b"state"),
+        serial_consistency: Some(Consistency::LocalSerial),
+        timestamp: Some(-7),
+        keyspace: v5.then_some("ks"),
+        now_s: v5.then_some(12),
+        ..Parameters::at(Consistency::LocalQuorum)
+    }
+}
+
+#[test]
+fn requests_round_trip() {
+    let mut values = ValuesBuilder::new();
+    values
+        .push(RawValue::Null)
+        .push(RawValue::Unset)
+        .bytes(b"abc");
+    let mut named = ValuesBuilder::new();
+    named.push_named("a", RawValue::Bytes(b"1"));
+    for version in [Version::V4, Version::V5] {
+        let v5 = version == Version::V5;
+        let tail = Parameters {
+            values: Values::default(),
+            skip_metadata: false,
+            page_size: None,
+            paging_state: None,
+            ..full(&values, version)
+        };
+        for request in [
+            Request::Options,
+            Request::AuthResponse(Some(b"\0user\0secret")),
+            Request::AuthResponse(None),
+            Request::Query(Query {
+                query: "q",
+                parameters: full(&named, version),
+            }),
+            Request::Prepare(Prepare {
+                query: "q",
+                keyspace: v5.then_some("ks"),
+            }),
+            Request::Execute(Execute {
+                id: b"id",
+                result_metadata_id: v5.then_some(b"meta"),
+                parameters: full(&values, version),
+            }),
+            Request::Batch(Batch {
+                kind: BatchKind::Unlogged,
+                statements: vec![
+                    BatchStatement {
+                        source: BatchSource::Query("q"),
+                        values: values.values(),
+                    },
+                    BatchStatement {
+                        source: BatchSource::Prepared(b"id"),
+                        values: Values::default(),
+                    },
+                ],
+                parameters: tail,
+            }),
+            Request::Register(vec![EventType::SchemaChange, EventType::StatusChange]),
+        ] {
+            let mut out = Vec::new();
+            request.encode(&mut out, version, 77);
+            assert_eq!(decode(&out), Ok(request));
+        }
+    }
+    let read: Vec<_> = values.values().iter().map(|(_, v)| v).collect();
+    assert_eq!(
+        read,
+        [RawValue::Null, RawValue::Unset, RawValue::Bytes(b"abc")]
+    );
+    let read: Vec<_> = named.values().iter().collect();
+    assert_eq!(read, [(Some("a"), RawValue::Bytes(&b"1"[..]))]);
+}
+
+#[test]
+fn startup_is_checked() {
+    let check = |options: &[(&'static str, &'static str)], version| {
+        let startup = Startup {
+            options: options.to_vec(),
+        };
+        startup.check(version).map_err(|e| e.to_string())
+    };
+    let cql = ("CQL_VERSION", "3.0.0");
+    assert_eq!(check(&[cql], Version::V4), Ok(Compression::None));
+    assert_eq!(
+        check(&[cql, ("compression", "LZ4")], Version::V5),
+        Ok(Compression::Lz4)
+    );
+    for (options, version, text) in [
+        (
+            &[][..],
+            Version::V4,
+            "Missing value CQL_VERSION in STARTUP message",
+        ),
+        (
+            &[cql, ("COMPRESSION", "snappy")],
+            Version::V5,
+            "Snappy compression is not supported in protocol V5",
+        ),
+        (
+            &[cql, ("COMPRESSION", "snappy")],
+            Version::V4,
+            "Unknown compression algorithm: snappy",
+        ),
+    ] {
+        assert_eq!(check(options, version), Err(text.to_owned()));
+    }
+    assert!(check(&[("CQL_VERSION", "2.0.0")], Version::V4).is_err());
+    assert!(check(&[("CQL_VERSION", "x")], Version::V4).is_err());
+}
+
+#[test]
+fn credentials_are_split_from_the_right() {
+    assert_eq!(plain_credentials(b"\0user\0pass"), Some(("user", "pass")));
+    assert_eq!(
+        plain_credentials(b"admin\0user\0pass"),
+        Some(("user", "pass"))
+    );
+    assert_eq!(plain_credentials(b"user"), None);
+}
+
+#[test]
+fn page_sizes_below_one_are_no_paging() {
+    for size in [0i32, -1] {
+        let mut body = vec![0, 0, 0, 1, b'q', 0, 1, 4];
+        body.extend_from_slice(&size.to_be_bytes());
+        let header = Header {
+            version: Version::V4,
+            flags: 0,
+            stream: 0,
+            opcode: 7,
+            length: 12,
+        };
+        let Ok(Request::Query(query)) = Request::decode(&header, &body) else {
+            panic!("a query");
+        };
+        assert_eq!(query.parameters.page_size, None);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn any_bytes_are_safe(opcode in 0u8..20, flags in 0u8..32, v5: bool, body: Vec<u8>) {
+        let version = if v5 { Version::V5 } else { Version::V4 };
+        let header = Header { version, flags, stream: 0, opcode, length: body.len() as u32 };
+        let _ = Request::decode(&header, &body);
+    }
+
+    #[test]
+    fn damaged_requests_are_safe(v5: bool, batch: bool, at in any::<usize>(), to in any::<u8>(), cut in any::<usize>()) {
+        let version = if v5 { Version::V5 } else { Version::V4 };
+        let mut values = ValuesBuilder::new();
+        values.push(RawValue::Unset).bytes(b"abc");
+        let parameters = full(&values, version);
+        let request = if batch {
+            let statement = BatchStatement { source: BatchSource::Query("q"), values: values.values() };
+            Request::Batch(Batch { kind: BatchKind::Logged, statements: vec![statement; 3], parameters })
+        } else {
+            Request::Execute(Execute { id: b"id", result_metadata_id: None, parameters })
+        };
+        let mut out = Vec::new();
+        request.encode(&mut out, version, 0);
+        let header = Header::parse(&out, Direction::Requests).expect("our own").expect("whole");
+        let body = &mut out[HEADER_BYTES..];
+        let at = at % body.len();
+        body[at] = to;
+        let cut = cut % (body.len() + 1);
+        if let Ok(Request::Execute(execute)) = Request::decode(&header, &body[..cut]) {
+            let values = execute.parameters.values;
+            prop_assert_eq!(values.iter().count(), values.len());
+        }
+    }
+}

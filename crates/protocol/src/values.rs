@@ -1,0 +1,125 @@
+//! The values of a request, read in place.
+
+use crate::error::Error;
+use crate::wire::{RawValue, Reader, put_string, put_value};
+
+/// Bound values as they stand in a request: checked once, iterated without copying.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Values<'a> {
+    count: u16,
+    named: bool,
+    bytes: &'a [u8],
+}
+
+impl<'a> Values<'a> {
+    /// Reads the count and walks the values, so that iterating them later cannot fail.
+    pub fn read(reader: &mut Reader<'a>, named: bool) -> Result<Values<'a>, Error> {
+        let count = reader.short()?;
+        let bytes = reader.rest();
+        let start = reader.position();
+        for _ in 0..count {
+            if named {
+                reader.string()?;
+            }
+            reader.value()?;
+        }
+        let bytes = &bytes[..reader.position() - start];
+        Ok(Values {
+            count,
+            named,
+            bytes,
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether each value has a name.
+    pub fn is_named(&self) -> bool {
+        self.named
+    }
+
+    /// The values in order, with their names if they have them.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<&'a str>, RawValue<'a>)> + use<'a> {
+        let mut reader = Reader::new(self.bytes);
+        let named = self.named;
+        (0..self.count).map_while(move |_| {
+            let name = if named {
+                Some(reader.string().ok()?)
+            } else {
+                None
+            };
+            Some((name, reader.value().ok()?))
+        })
+    }
+
+    /// Appends count and values.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        crate::wire::put_short(out, self.count);
+        out.extend_from_slice(self.bytes);
+    }
+}
+
+/// Gathers the values of a request. At most 65535; more are refused by [`ValuesBuilder::push`].
+#[derive(Clone, Debug, Default)]
+pub struct ValuesBuilder {
+    count: u16,
+    named: bool,
+    bytes: Vec<u8>,
+}
+
+impl ValuesBuilder {
+    /// No values yet.
+    pub fn new() -> ValuesBuilder {
+        ValuesBuilder::default()
+    }
+
+    /// Adds a value by position.
+    pub fn push(&mut self, value: RawValue<'_>) -> &mut ValuesBuilder {
+        self.count = self
+            .count
+            .checked_add(1)
+            .expect("a statement has at most 65535 markers");
+        put_value(&mut self.bytes, value);
+        self
+    }
+
+    /// Adds a value's bytes.
+    pub fn bytes(&mut self, value: &[u8]) -> &mut ValuesBuilder {
+        self.push(RawValue::Bytes(value))
+    }
+
+    /// Adds a value by name; either all values have names or none.
+    pub fn push_named(&mut self, name: &str, value: RawValue<'_>) -> &mut ValuesBuilder {
+        assert!(
+            self.named || self.count == 0,
+            "names are for all values or none"
+        );
+        self.named = true;
+        put_string(&mut self.bytes, name);
+        self.push(value)
+    }
+
+    /// Forgets the values, keeps the memory.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.named = false;
+        self.bytes.clear();
+    }
+
+    /// The values for a request.
+    pub fn values(&self) -> Values<'_> {
+        Values {
+            count: self.count,
+            named: self.named,
+            bytes: &self.bytes,
+        }
+    }
+}
