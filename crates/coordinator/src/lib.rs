@@ -1,2 +1,19 @@
 //! Consistency levels act here: reads, writes, digests, read repair.
+//!
+//! A [`Coordinator`] turns one request into messages to replicas and their answers into one. It owns no data. Replicas
+//! are reached through [`replica::Request`] whether they are another node or this one.
 #![forbid(unsafe_code)]
+
+mod coordinator;
+mod error;
+pub mod limits;
+mod merge;
+mod read;
+mod replicas;
+mod scan;
+mod service;
+mod write;
+
+pub use coordinator::Coordinator;
+pub use error::{Error, WriteKind};
+pub use service::internode_handler;

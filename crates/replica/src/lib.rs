@@ -1,2 +1,16 @@
 //! What one node holds, reached through encoded messages.
+//!
+//! A coordinator never touches a store: it sends a [`Request`] and gets a [`Response`], also when the replica is this
+//! very process. [`Local`] finds the shards that own what is asked and merges their parts; between shards of one process
+//! the messages keep their types and skip the bytes.
 #![forbid(unsafe_code)]
+
+mod error;
+mod local;
+mod message;
+mod shard;
+
+pub use error::Error;
+pub use local::Local;
+pub use message::{Request, Response, VERB_REPLICA};
+pub use shard::Shard;

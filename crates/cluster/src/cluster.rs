@@ -1,0 +1,116 @@
+//! The schema on one shard, and the one place where it changes.
+
+use crate::error::Error;
+use crate::event::SchemaEvent;
+use crate::schema_log::SchemaLog;
+use runtime::sync::Lock;
+use runtime::{Group, ShardId};
+use schema::Schema;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What a change function decided on shard 0.
+pub type Decision<E> = Result<Option<(Schema, Vec<SchemaEvent>)>, E>;
+
+/// How a schema change ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Changed {
+    /// Every shard runs the new schema; clients were or will be told these events.
+    Done(Vec<SchemaEvent>),
+    /// There was nothing to do (`IF NOT EXISTS`).
+    Nothing,
+}
+
+type SchemaHook = Box<dyn Fn(&Arc<Schema>)>;
+type EventHook = Box<dyn Fn(&[SchemaEvent])>;
+
+/// The schema as this shard knows it. Installed once per shard.
+pub struct Cluster {
+    schema: RefCell<Arc<Schema>>,
+    schema_hooks: RefCell<Vec<SchemaHook>>,
+    event_hooks: RefCell<Vec<EventHook>>,
+    /// Only on shard 0; held for the whole of a change, so that changes happen one after the other.
+    log: Option<Lock<SchemaLog>>,
+}
+
+impl Cluster {
+    /// Shard 0 gives the log, other shards give none. The result must be installed in the runtime of its shard.
+    pub fn new(schema: Arc<Schema>, log: Option<SchemaLog>) -> Rc<Cluster> {
+        assert_eq!(log.is_some(), runtime::shard() == ShardId(0), "the schema log lives on shard 0");
+        Rc::new(Cluster {
+            schema: RefCell::new(schema),
+            schema_hooks: RefCell::default(),
+            event_hooks: RefCell::default(),
+            log: log.map(Lock::new),
+        })
+    }
+
+    /// The newest schema.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.schema.borrow().clone()
+    }
+
+    /// Calls a function with every new schema, in the step in which this shard takes it.
+    pub fn on_schema(&self, hook: impl Fn(&Arc<Schema>) + 'static) {
+        self.schema_hooks.borrow_mut().push(Box::new(hook));
+    }
+
+    /// Calls a function with the events of every change, after all shards have the new schema.
+    pub fn on_events(&self, hook: impl Fn(&[SchemaEvent]) + 'static) {
+        self.event_hooks.borrow_mut().push(Box::new(hook));
+    }
+
+    /// Changes the schema: `decide` runs on shard 0 and sees the schema it changes.
+    /// Returns when the change is durable and every shard runs it. Outer errors are of the log; inner ones are
+    /// `decide`'s own, and then nothing has changed.
+    pub async fn change<E: Send + 'static>(
+        decide: impl FnOnce(&Schema) -> Decision<E> + Send + 'static,
+    ) -> Result<Result<Changed, E>, Error> {
+        runtime::submit_to(ShardId(0), Group::ADMIN, move || async move {
+            let cluster = runtime::local::<Cluster>();
+            cluster.change_here(decide).await
+        })
+        .await
+    }
+
+    async fn change_here<E>(
+        &self,
+        decide: impl FnOnce(&Schema) -> Decision<E>,
+    ) -> Result<Result<Changed, E>, Error> {
+        let log = self.log.as_ref().expect("changes run on shard 0");
+        let mut log = log.lock().await;
+        let before = self.schema();
+        let (next, events) = match decide(&before) {
+            Ok(Some(decided)) => decided,
+            Ok(None) => return Ok(Ok(Changed::Nothing)),
+            Err(error) => return Ok(Err(error)),
+        };
+        let next = Arc::new(next.with_content_version());
+        log.append(&before, &next).await?;
+        for shard in (0..runtime::shard_count()).map(ShardId) {
+            let next = next.clone();
+            runtime::submit_to(shard, Group::ADMIN, move || async move {
+                runtime::local::<Cluster>().take(next);
+            })
+            .await;
+        }
+        for shard in (0..runtime::shard_count()).map(ShardId) {
+            let events = events.clone();
+            runtime::submit_to(shard, Group::ADMIN, move || async move {
+                runtime::local::<Cluster>().tell(&events);
+            })
+            .await;
+        }
+        Ok(Ok(Changed::Done(events)))
+    }
+
+    fn take(&self, schema: Arc<Schema>) {
+        *self.schema.borrow_mut() = schema.clone();
+        self.schema_hooks.borrow().iter().for_each(|hook| hook(&schema));
+    }
+
+    fn tell(&self, events: &[SchemaEvent]) {
+        self.event_hooks.borrow().iter().for_each(|hook| hook(events));
+    }
+}

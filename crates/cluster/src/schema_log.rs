@@ -1,0 +1,46 @@
+//! The schema log: one record for each change, rewritten as one snapshot when it has grown.
+
+use crate::Error;
+use schema::{Change, Schema};
+use std::path::Path;
+use std::sync::Arc;
+use storage::journal::Journal;
+
+/// Changes after which the log is rewritten as a snapshot: replay stays short, rewriting stays rare.
+const RECORDS_MAX: usize = 4096;
+
+/// The log on disk. Owned by shard 0.
+pub struct SchemaLog {
+    journal: Journal,
+    records: usize,
+}
+
+impl SchemaLog {
+    /// Opens or creates the log and replays it.
+    pub async fn open(path: &Path) -> Result<(SchemaLog, Schema), Error> {
+        let (journal, records) = Journal::open(path).await?;
+        let decode = |(index, record): (usize, &Vec<u8>)| {
+            Change::decode(record).map_err(|source| Error::Record { index, source })
+        };
+        let changes = records.iter().enumerate().map(decode).collect::<Result<Vec<_>, _>>()?;
+        let last = records.len().saturating_sub(1);
+        let schema = Schema::replay(changes).map_err(|source| Error::Record { index: last, source })?;
+        Ok((SchemaLog { journal, records: records.len() }, schema))
+    }
+
+    /// Makes the step from one schema to the next durable.
+    pub async fn append(&mut self, from: &Schema, to: &Schema) -> Result<(), Error> {
+        if self.records >= RECORDS_MAX || self.journal.failed() {
+            let all = [Change::All(Arc::new(to.clone()))];
+            self.journal.rewrite(&[Change::encode_all(&all)]).await?;
+            self.records = 1;
+            return Ok(());
+        }
+        let changes = Change::between(from, to);
+        if !changes.is_empty() {
+            self.journal.append(&Change::encode_all(&changes)).await?;
+            self.records += 1;
+        }
+        Ok(())
+    }
+}

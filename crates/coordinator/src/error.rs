@@ -1,0 +1,78 @@
+//! Why a request at a consistency level did not succeed.
+
+use types::Consistency;
+
+/// What kind of write failed, in the native protocol's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteKind {
+    /// One statement.
+    Simple,
+    /// A logged batch.
+    Batch,
+    /// An unlogged batch.
+    UnloggedBatch,
+}
+
+impl WriteKind {
+    /// The native protocol's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            WriteKind::Simple => "SIMPLE",
+            WriteKind::Batch => "BATCH",
+            WriteKind::UnloggedBatch => "UNLOGGED_BATCH",
+        }
+    }
+}
+
+/// The outcome the client is told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Too few replicas are alive; nothing was done.
+    #[error("Cannot achieve consistency level {consistency}")]
+    Unavailable {
+        /// The level asked for.
+        consistency: Consistency,
+        /// Replicas it needs.
+        required: usize,
+        /// Replicas alive.
+        alive: usize,
+    },
+    /// Too few replicas answered in time. A write may still be applied.
+    #[error("Operation timed out - received only {received} responses.")]
+    Timeout {
+        /// The level asked for.
+        consistency: Consistency,
+        /// Answers that arrived.
+        received: usize,
+        /// Answers needed.
+        required: usize,
+        /// For reads: whether the data itself was among them.
+        data_present: bool,
+        /// `None` for reads.
+        write: Option<WriteKind>,
+    },
+    /// Too many replicas failed.
+    #[error("Operation failed - received {received} responses and {failures} failures: {reason}")]
+    Failure {
+        /// The level asked for.
+        consistency: Consistency,
+        /// Answers that arrived.
+        received: usize,
+        /// Answers needed.
+        required: usize,
+        /// Replicas that failed.
+        failures: usize,
+        /// For reads: whether the data itself was among the answers.
+        data_present: bool,
+        /// `None` for reads.
+        write: Option<WriteKind>,
+        /// What the first of them said.
+        reason: String,
+    },
+    /// The request can never succeed as it is.
+    #[error("{0}")]
+    Invalid(String),
+    /// The table or its keyspace is gone.
+    #[error("table does not exist")]
+    UnknownTable,
+}

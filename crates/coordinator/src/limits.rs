@@ -1,0 +1,10 @@
+//! Limits of coordination, each with its unit and reason.
+
+use std::time::Duration;
+
+/// Rounds one page of a read may take when replicas disagree so much that rows vanish on merging.
+pub const SHORT_READ_ROUNDS_MAX: usize = 64;
+/// How long a repair of replicas found to differ may hold up the read that found them.
+pub const READ_REPAIR_PATIENCE: Duration = Duration::from_secs(2);
+/// How often liveness is looked at.
+pub const LIVENESS_PAUSE: Duration = Duration::from_millis(100);

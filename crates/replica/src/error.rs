@@ -1,0 +1,42 @@
+//! Why a replica did not do what was asked.
+
+/// The failure of one replica. Each says what the coordinator should do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The table is unknown here (yet, or any more): the schemas differ. Use another replica; fail the request if there
+    /// is none.
+    #[error("{0}")]
+    UnknownTable(String),
+    /// Writes are refused (failed or full commitlog, stopping). Nothing was applied. Use another replica.
+    #[error("{0}")]
+    Refused(String),
+    /// The write is too large for this node's commitlog. Nothing was applied. Fail the request as invalid.
+    #[error("{0}")]
+    TooLarge(String),
+    /// The read failed: damaged or unreadable files. Use another replica.
+    #[error("{0}")]
+    Failed(String),
+    /// The message does not decode: the other node speaks another version. Fail the request.
+    #[error("{0}")]
+    Malformed(String),
+}
+
+impl From<storage::Error> for Error {
+    fn from(error: storage::Error) -> Error {
+        let text = error.to_string();
+        match error {
+            storage::Error::UnknownTable(_) => Error::UnknownTable(text),
+            storage::Error::TooLarge { .. } => Error::TooLarge(text),
+            storage::Error::CommitlogFailed(_) | storage::Error::NoSpace(_) | storage::Error::Stopping => {
+                Error::Refused(text)
+            }
+            storage::Error::Mutation(_) => Error::Malformed(text),
+            storage::Error::Io { .. }
+            | storage::Error::Corrupt { .. }
+            | storage::Error::Sstable(_)
+            | storage::Error::FolderInUse { .. }
+            | storage::Error::OutOfNumbers { .. }
+            | storage::Error::OtherShard { .. } => Error::Failed(text),
+        }
+    }
+}

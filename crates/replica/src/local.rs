@@ -1,0 +1,183 @@
+//! This node as a replica: finds the shards that own what is asked.
+
+use crate::Error;
+use crate::message::{Request, Response};
+use crate::shard::{Shard, digest_of};
+use base::{Token, shard_interval, shard_of};
+use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange};
+use runtime::{Group, ShardId};
+use schema::TableId;
+use std::rc::Rc;
+use storage::Durability;
+
+/// The whole node seen from one of its shards.
+#[derive(Clone)]
+pub struct Local {
+    here: Rc<Shard>,
+}
+
+impl Local {
+    /// Speaks for the node from the shard that owns `here`. The same [`Shard`] must be installed in the runtime of
+    /// every shard, so that the others can reach it.
+    pub fn new(here: Rc<Shard>) -> Local {
+        Local { here }
+    }
+
+    /// Answers a message.
+    pub async fn handle(&self, request: Request) -> Response {
+        let done = match request {
+            Request::Read(command) => match self.read(command).await {
+                Ok(answer) => return Response::Answer(answer),
+                Err(error) => Err(error),
+            },
+            Request::Write { mutations, durability } => self.write(mutations, durability).await,
+            Request::Truncate { table, at } => self.truncate(table, at).await,
+        };
+        match done {
+            Ok(()) => Response::Done,
+            Err(error) => Response::Failed(error),
+        }
+    }
+
+    /// Reads from the shards that own the scope, one after the other in the order asked, within one set of limits.
+    pub async fn read(&self, command: ReadCommand) -> Result<ReadAnswer, Error> {
+        let digest_only = command.digest_only;
+        let answer = match &command.scope {
+            Scope::Keys(keys) if same_shard(keys) => {
+                let owner = owner(keys.first().map_or(Token(0), |k| k.token));
+                self.read_on(owner, command).await?
+            }
+            Scope::Keys(_) | Scope::Range(_) => self.read_parts(command).await?,
+        };
+        Ok(if digest_only { digest_of(answer) } else { answer })
+    }
+
+    async fn read_parts(&self, command: ReadCommand) -> Result<ReadAnswer, Error> {
+        let mut whole = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None };
+        let mut bytes = 0usize;
+        let parts = parts(&command);
+        let count = parts.len();
+        for (index, (owner, scope)) in parts.into_iter().enumerate() {
+            let mut part = command.clone();
+            part.scope = scope;
+            part.digest_only = false;
+            part.row_limit = command.row_limit - whole.live_rows;
+            part.byte_limit = command.byte_limit.saturating_sub(bytes as u32).max(1);
+            part.resume = command.resume.clone().filter(|r| resumes_in(r, &part.scope));
+            let answer = self.read_on(owner, part.clone()).await?;
+            whole.live_rows += answer.live_rows;
+            bytes += answer.partitions.iter().map(|p| p.as_bytes().len()).sum::<usize>();
+            whole.partitions.extend(answer.partitions);
+            if answer.stopped.is_some() {
+                whole.stopped = answer.stopped;
+                break;
+            }
+            let full = whole.live_rows >= command.row_limit || bytes >= command.byte_limit as usize;
+            if full && index + 1 < count {
+                whole.stopped = behind_last(&whole);
+                break;
+            }
+        }
+        Ok(whole)
+    }
+
+    async fn read_on(&self, owner: ShardId, command: ReadCommand) -> Result<ReadAnswer, Error> {
+        if owner == runtime::shard() {
+            return self.here.read(&command).await;
+        }
+        runtime::submit_to(owner, Group::QUERY, move || async move {
+            runtime::local::<Shard>().read(&command).await
+        })
+        .await
+    }
+
+    /// Applies mutations on the shards that own them. Those of one shard are applied all or none.
+    pub async fn write(&self, mut mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
+        let Some(first) = mutations.first().map(|m| owner(m.token())) else {
+            return Ok(());
+        };
+        if mutations.iter().all(|m| owner(m.token()) == first) {
+            return self.write_on(first, mutations, durability).await;
+        }
+        mutations.sort_by_key(|m| owner(m.token()).0);
+        let mut outcome = Ok(());
+        while let Some(shard) = mutations.last().map(|m| owner(m.token())) {
+            let at = mutations.partition_point(|m| owner(m.token()).0 < shard.0);
+            let part = mutations.split_off(at);
+            outcome = outcome.and(self.write_on(shard, part, durability).await);
+        }
+        outcome
+    }
+
+    async fn write_on(
+        &self,
+        owner: ShardId,
+        mutations: Vec<Mutation>,
+        durability: Durability,
+    ) -> Result<(), Error> {
+        if owner == runtime::shard() {
+            return self.here.write(mutations, durability).await;
+        }
+        runtime::submit_to(owner, Group::QUERY, move || async move {
+            runtime::local::<Shard>().write(mutations, durability).await
+        })
+        .await
+    }
+
+    /// Forgets a table's data on every shard.
+    pub async fn truncate(&self, table: TableId, at: i64) -> Result<(), Error> {
+        for shard in 0..runtime::shard_count() {
+            runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
+                runtime::local::<Shard>().truncate(table, at).await
+            })
+            .await?;
+        }
+        Ok(())
+    }
+}
+
+fn owner(token: Token) -> ShardId {
+    ShardId(shard_of(token, runtime::shard_count()))
+}
+
+fn same_shard(keys: &[Key]) -> bool {
+    keys.windows(2).all(|w| owner(w[0].token) == owner(w[1].token))
+}
+
+/// Divides a command's scope into pieces of one shard each, in the order of reading, from the resume point on.
+fn parts(command: &ReadCommand) -> Vec<(ShardId, Scope)> {
+    match &command.scope {
+        Scope::Keys(keys) => {
+            let from = match &command.resume {
+                Some(resume) => keys.iter().position(|k| *k == resume.key).unwrap_or(0),
+                None => 0,
+            };
+            let one = |key: &Key| (owner(key.token), Scope::Keys(vec![key.clone()]));
+            keys[from..].iter().map(one).collect()
+        }
+        Scope::Range(range) => {
+            let first = command.resume.as_ref().map_or(range.first, |r| r.key.token.max(range.first));
+            let from_resume = TokenRange::new(first, range.last);
+            let shards = runtime::shard_count();
+            let piece = |shard| {
+                let (first, last) = shard_interval(shard, shards);
+                let both = TokenRange::new(first, last).intersect(from_resume)?;
+                Some((ShardId(shard), Scope::Range(both)))
+            };
+            (0..shards).filter_map(piece).collect()
+        }
+    }
+}
+
+fn resumes_in(resume: &Resume, scope: &Scope) -> bool {
+    match scope {
+        Scope::Keys(keys) => keys.contains(&resume.key),
+        Scope::Range(range) => range.contains(resume.key.token),
+    }
+}
+
+/// The point behind the last partition of an answer that a limit filled.
+fn behind_last(answer: &ReadAnswer) -> Option<Resume> {
+    let last = answer.partitions.last()?.view();
+    Some(Resume { key: Key::with_token(last.token, last.key), after: None, rows_taken: 0 })
+}
