@@ -28,23 +28,13 @@ impl AlignedBuf {
     pub fn with_capacity(bytes: usize) -> AlignedBuf {
         let capacity = align_up(bytes);
         if capacity == 0 {
-            return AlignedBuf {
-                start: NonNull::dangling(),
-                len: 0,
-                capacity: 0,
-            };
+            return AlignedBuf { start: NonNull::dangling(), len: 0, capacity: 0 };
         }
         let layout = Self::layout(capacity);
         // SAFETY: the layout is not empty.
         let memory = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(memory) else {
-            handle_alloc_error(layout)
-        };
-        AlignedBuf {
-            start,
-            len: 0,
-            capacity,
-        }
+        let Some(start) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        AlignedBuf { start, len: 0, capacity }
     }
 
     /// A buffer of this many zero bytes.

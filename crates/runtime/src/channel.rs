@@ -25,15 +25,9 @@ where
     }
     let permit = acquire(target).await;
     let work = Box::new(Call::<F, Fut, T>::new(work));
-    let key = with(|shard| {
-        shard
-            .mesh
-            .call(target.0, group, next_depth(shard), work, permit)
-    });
+    let key = with(|shard| shard.mesh.call(target.0, group, next_depth(shard), work, permit));
     let answer = Reply { key, taken: false }.await;
-    let call = answer
-        .downcast::<Call<F, Fut, T>>()
-        .expect("the answer is the call that was sent");
+    let call = answer.downcast::<Call<F, Fut, T>>().expect("the answer is the call that was sent");
     call.answer.expect("the serving shard filled it in")
 }
 

@@ -7,10 +7,7 @@ use base::Instant;
 use std::cell::Cell;
 
 fn clock(id: libc::clockid_t) -> (i64, i64) {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec that outlives the call.
     let result = unsafe { libc::clock_gettime(id, &mut time) };
     assert!(result == 0, "clock_gettime knows this clock");
@@ -74,8 +71,7 @@ impl Ticks {
             let current = counter();
             let counts = current.wrapping_sub(self.start_counter).max(1);
             self.base.set((now, current));
-            self.scale
-                .set(((u128::from(elapsed) << 32) / u128::from(counts)) as u64);
+            self.scale.set(((u128::from(elapsed) << 32) / u128::from(counts)) as u64);
         }
         now
     }

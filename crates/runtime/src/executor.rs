@@ -78,16 +78,9 @@ impl Executor {
             polls: Cell::new(0),
         });
         Executor {
-            tasks: RefCell::new(Tasks {
-                slots: Vec::new(),
-                vacant: Vec::new(),
-                live: 0,
-            }),
+            tasks: RefCell::new(Tasks { slots: Vec::new(), vacant: Vec::new(), live: 0 }),
             groups,
-            context: Cell::new(Context {
-                group: Group::MAIN,
-                depth: 0,
-            }),
+            context: Cell::new(Context { group: Group::MAIN, depth: 0 }),
             virtual_now: Cell::new(0),
             slice_end: Cell::new(0),
         }
@@ -150,37 +143,20 @@ impl Executor {
         if let Some(slot) = tasks.vacant.pop() {
             let entry = &mut tasks.slots[slot as usize];
             let generation = entry.generation;
-            *entry = Slot {
-                generation,
-                group,
-                depth,
-                state,
-                future,
-            };
+            *entry = Slot { generation, group, depth, state, future };
             return TaskId { slot, generation };
         }
         let slot = tasks.slots.len() as u32;
         assert!(slot < TaskId::SLOTS, "a waker has room for this many tasks");
-        tasks.slots.push(Slot {
-            generation: 0,
-            group,
-            depth,
-            state,
-            future,
-        });
-        TaskId {
-            slot,
-            generation: 0,
-        }
+        tasks.slots.push(Slot { generation: 0, group, depth, state, future });
+        TaskId { slot, generation: 0 }
     }
 
     fn enqueue(&self, group: Group, id: TaskId) {
         let state = &self.groups[group.index()];
         let mut queue = state.queue.borrow_mut();
         if queue.is_empty() {
-            state
-                .virtual_time
-                .set(state.virtual_time.get().max(self.virtual_now.get()));
+            state.virtual_time.set(state.virtual_time.get().max(self.virtual_now.get()));
         }
         queue.push_back(id);
     }
@@ -219,25 +195,14 @@ impl Executor {
             .enumerate()
             .filter(|(_, g)| !g.queue.borrow().is_empty())
             .min_by_key(|(_, g)| g.virtual_time.get())?;
-        self.virtual_now
-            .set(self.virtual_now.get().max(state.virtual_time.get()));
+        self.virtual_now.set(self.virtual_now.get().max(state.virtual_time.get()));
         Some(Group::from_index(index))
-    }
-
-    /// Is a group other than this one waiting with less virtual time?
-    pub(crate) fn others_wait(&self, group: Group) -> bool {
-        self.groups
-            .iter()
-            .enumerate()
-            .any(|(i, g)| i != group.index() && !g.queue.borrow().is_empty())
     }
 
     pub(crate) fn charge(&self, group: Group, ns: u64, polls: u64) {
         let state = &self.groups[group.index()];
         let virtual_ns = ns * 1000 / u64::from(state.shares.get());
-        state
-            .virtual_time
-            .set(state.virtual_time.get() + virtual_ns.max(1));
+        state.virtual_time.set(state.virtual_time.get() + virtual_ns.max(1));
         state.ran_ns.set(state.ran_ns.get() + ns);
         state.polls.set(state.polls.get() + polls);
     }
@@ -247,17 +212,9 @@ impl Executor {
     }
 
     /// Takes any ready task of the group, as `choose` among so many says.
-    pub(crate) fn pop_by(
-        &self,
-        group: Group,
-        choose: impl FnOnce(usize) -> usize,
-    ) -> Option<TaskId> {
+    pub(crate) fn pop_by(&self, group: Group, choose: impl FnOnce(usize) -> usize) -> Option<TaskId> {
         let mut queue = self.groups[group.index()].queue.borrow_mut();
-        let index = if queue.len() > 1 {
-            choose(queue.len())
-        } else {
-            0
-        };
+        let index = if queue.len() > 1 { choose(queue.len()) } else { 0 };
         queue.remove(index)
     }
 
@@ -270,13 +227,7 @@ impl Executor {
         }
         slot.state = State::Running;
         let future = slot.future.take().expect("a queued task has its future");
-        Some((
-            Context {
-                group: slot.group,
-                depth: slot.depth,
-            },
-            future,
-        ))
+        Some((Context { group: slot.group, depth: slot.depth }, future))
     }
 
     /// Ends one poll: `Some` puts the future back, `None` frees the slot.
@@ -308,11 +259,7 @@ impl Executor {
             group.queue.borrow_mut().clear();
         }
         let mut tasks = self.tasks.borrow_mut();
-        let Tasks {
-            slots,
-            vacant,
-            live,
-        } = &mut *tasks;
+        let Tasks { slots, vacant, live } = &mut *tasks;
         let mut futures = Vec::new();
         for (index, slot) in slots.iter_mut().enumerate() {
             if let Some(future) = slot.future.take() {

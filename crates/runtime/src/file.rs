@@ -41,11 +41,7 @@ impl File {
     pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
         let path: Rc<Path> = path.as_ref().into();
         let handle = backend!(open(&path, options)).map_err(|e| with_path(e, &path))?;
-        Ok(File {
-            handle,
-            direct: options.direct,
-            path,
-        })
+        Ok(File { handle, direct: options.direct, path })
     }
 
     /// The path it was opened with.
@@ -54,11 +50,7 @@ impl File {
     }
 
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file. Direct files want multiples of 4096.
-    pub async fn read_at(
-        &self,
-        offset: u64,
-        buffer: AlignedBuf,
-    ) -> io::Result<(AlignedBuf, usize)> {
+    pub async fn read_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<(AlignedBuf, usize)> {
         let result = match &self.handle {
             FileHandle::Uring(file) => file.read_at(offset, buffer).await,
             FileHandle::Sim(file) => file.read_at(offset, buffer).await,
@@ -72,11 +64,7 @@ impl File {
         let start = offset / align * align;
         let skip = (offset - start) as usize;
         let wanted = skip.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
-        let ask = if self.direct {
-            align_up(wanted)
-        } else {
-            wanted
-        };
+        let ask = if self.direct { align_up(wanted) } else { wanted };
         let (buffer, count) = self.read_at(start, AlignedBuf::zeroed(ask)).await?;
         match buffer.get(skip..wanted) {
             Some(bytes) if wanted <= count => Ok(bytes.to_vec()),

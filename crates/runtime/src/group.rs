@@ -10,34 +10,13 @@ pub(crate) struct Description {
 }
 
 pub(crate) const DESCRIPTIONS: [Description; 7] = [
-    Description {
-        name: "main",
-        shares: 1000,
-    },
-    Description {
-        name: "query",
-        shares: 1000,
-    },
-    Description {
-        name: "commitlog",
-        shares: 1000,
-    },
-    Description {
-        name: "flush",
-        shares: 400,
-    },
-    Description {
-        name: "compaction",
-        shares: 200,
-    },
-    Description {
-        name: "admin",
-        shares: 100,
-    },
-    Description {
-        name: "rpc",
-        shares: 1000,
-    },
+    Description { name: "main", shares: 1000 },
+    Description { name: "query", shares: 1000 },
+    Description { name: "commitlog", shares: 1000 },
+    Description { name: "flush", shares: 400 },
+    Description { name: "compaction", shares: 200 },
+    Description { name: "admin", shares: 100 },
+    Description { name: "rpc", shares: 1000 },
 ];
 
 impl Group {

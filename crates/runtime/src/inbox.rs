@@ -145,10 +145,7 @@ impl Inbox {
 }
 
 /// Where wakers of other threads find a shard's inbox. Indexed by the shard's address in the process.
-static DIRECTORY: Mutex<Directory> = Mutex::new(Directory {
-    inboxes: Vec::new(),
-    next: 0,
-});
+static DIRECTORY: Mutex<Directory> = Mutex::new(Directory { inboxes: Vec::new(), next: 0 });
 
 struct Directory {
     inboxes: Vec<Option<Arc<Inbox>>>,
@@ -164,9 +161,7 @@ impl Address {
         let mut directory = lock(&DIRECTORY);
         let count = directory.inboxes.len();
         // Round robin, so that a place is not used again at once while an old waker may still be around.
-        let free = (0..count)
-            .map(|i| (directory.next + i) % count)
-            .find(|i| directory.inboxes[*i].is_none());
+        let free = (0..count).map(|i| (directory.next + i) % count).find(|i| directory.inboxes[*i].is_none());
         let index = match free {
             Some(index) if count >= 1024 => index,
             _ if count < 1 << 16 => {
@@ -192,11 +187,7 @@ impl Drop for Address {
 #[cold]
 pub(crate) fn wake_anywhere(word: u64) {
     let (address, id) = TaskId::unpack(word);
-    let inbox = lock(&DIRECTORY)
-        .inboxes
-        .get(usize::from(address))
-        .cloned()
-        .flatten();
+    let inbox = lock(&DIRECTORY).inboxes.get(usize::from(address)).cloned().flatten();
     if let Some(inbox) = inbox {
         inbox.wake_task(id);
     }
@@ -208,10 +199,7 @@ mod tests {
 
     #[test]
     fn a_waker_fits_one_word() {
-        let id = TaskId {
-            slot: 0xfff_ffff,
-            generation: 0xf_fffe,
-        };
+        let id = TaskId { slot: 0xfff_ffff, generation: 0xf_fffe };
         assert_eq!(TaskId::unpack(id.pack(0xabcd)), (0xabcd, id));
     }
 
@@ -222,10 +210,7 @@ mod tests {
         assert!(inbox.take_asleep());
         assert!(!inbox.take_asleep());
         let address = Address::register(&inbox);
-        let id = TaskId {
-            slot: 3,
-            generation: 9,
-        };
+        let id = TaskId { slot: 3, generation: 9 };
         wake_anywhere(id.pack(address.0));
         let mut woken = Vec::new();
         inbox.take(&mut woken);

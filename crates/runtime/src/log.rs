@@ -99,12 +99,8 @@ pub fn write(level: Level, module: &str, message: fmt::Arguments<'_>) {
     });
     if !wrote.unwrap_or(false) {
         if line.0.is_empty() {
-            let _ = write!(
-                line,
-                "{} {} {module} - {message}",
-                level.padded(),
-                Time(crate::clock::unix_micros())
-            );
+            let _ =
+                write!(line, "{} {} {module} - {message}", level.padded(), Time(crate::clock::unix_micros()));
             line.0.push('\n');
         }
         to_stderr(&line.0);
@@ -126,10 +122,7 @@ impl fmt::Display for Time {
         let (year, month, day) = civil(days);
         let (hour, minute) = (in_day / 3_600_000, in_day / 60_000 % 60);
         let (second, milli) = (in_day / 1000 % 60, in_day % 1000);
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02},{milli:03}"
-        )
+        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02},{milli:03}")
     }
 }
 

@@ -56,11 +56,7 @@ pub(crate) struct Call<F, Fut, T> {
 
 impl<F, Fut, T> Call<F, Fut, T> {
     pub(crate) fn new(ask: F) -> Call<F, Fut, T> {
-        Call {
-            ask: Some(ask),
-            answer: None,
-            future: PhantomData,
-        }
+        Call { ask: Some(ask), answer: None, future: PhantomData }
     }
 }
 
@@ -70,11 +66,7 @@ where
     Fut: Future<Output = T> + 'static,
     T: Send + 'static,
 {
-    fn start(
-        mut self: Box<Self>,
-        to: ReplyTo,
-        reply: SendReply,
-    ) -> Pin<Box<dyn Future<Output = ()>>> {
+    fn start(mut self: Box<Self>, to: ReplyTo, reply: SendReply) -> Pin<Box<dyn Future<Output = ()>>> {
         let ask = self.ask.take().expect("a call starts once");
         Box::pin(async move {
             self.answer = Some(ask().await);
@@ -96,9 +88,7 @@ pub(crate) struct Link {
 /// The links of every shard of a node: `[shard][peer]`.
 pub(crate) fn connect(shards: u16) -> Vec<Vec<Option<Link>>> {
     let count = usize::from(shards);
-    let mut links: Vec<Vec<Option<Link>>> = (0..count)
-        .map(|_| (0..count).map(|_| None).collect())
-        .collect();
+    let mut links: Vec<Vec<Option<Link>>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
     for left in 0..count {
         for right in left + 1..count {
             let (left_calls, right_takes) = RingBuffer::new(CALLS_PER_PAIR);
@@ -106,12 +96,7 @@ pub(crate) fn connect(shards: u16) -> Vec<Vec<Option<Link>>> {
             let (right_replies, left_hears) = RingBuffer::new(CALLS_PER_PAIR);
             let (left_replies, right_hears) = RingBuffer::new(CALLS_PER_PAIR);
             links[left][right] = Some(Link::new(left_calls, left_takes, left_replies, left_hears));
-            links[right][left] = Some(Link::new(
-                right_calls,
-                right_takes,
-                right_replies,
-                right_hears,
-            ));
+            links[right][left] = Some(Link::new(right_calls, right_takes, right_replies, right_hears));
         }
     }
     links
@@ -125,14 +110,7 @@ impl Link {
         replies_in: Consumer<Reply>,
     ) -> Link {
         let (calls_late, replies_late) = (VecDeque::new(), VecDeque::new());
-        Link {
-            calls_out,
-            calls_in,
-            replies_out,
-            replies_in,
-            calls_late,
-            replies_late,
-        }
+        Link { calls_out, calls_in, replies_out, replies_in, calls_late, replies_late }
     }
 
     fn has_news(&self) -> bool {
@@ -162,16 +140,9 @@ struct Peer {
 }
 
 enum Pending {
-    Vacant {
-        next: u32,
-    },
-    Waiting {
-        waker: Option<Waker>,
-        permit: Option<Permit>,
-    },
-    Abandoned {
-        _permit: Option<Permit>,
-    },
+    Vacant { next: u32 },
+    Waiting { waker: Option<Waker>, permit: Option<Permit> },
+    Abandoned { _permit: Option<Permit> },
     Answered(Answer),
 }
 
@@ -222,18 +193,10 @@ impl Mesh {
         work: Box<dyn Work>,
         permit: Option<Permit>,
     ) -> u32 {
-        let key = self.insert(Pending::Waiting {
-            waker: None,
-            permit,
-        });
+        let key = self.insert(Pending::Waiting { waker: None, permit });
         let peer = self.peer(shard);
         let mut link = peer.link.borrow_mut();
-        link.calls_late.push_back(Request {
-            key,
-            group,
-            depth,
-            work,
-        });
+        link.calls_late.push_back(Request { key, group, depth, work });
         link.send_late();
         peer.dirty.set(true);
         key
@@ -242,10 +205,7 @@ impl Mesh {
     pub(crate) fn reply(&self, to: ReplyTo, answer: Answer) {
         let peer = self.peer(to.shard);
         let mut link = peer.link.borrow_mut();
-        link.replies_late.push_back(Reply {
-            key: to.key,
-            answer,
-        });
+        link.replies_late.push_back(Reply { key: to.key, answer });
         link.send_late();
         peer.dirty.set(true);
     }
@@ -259,9 +219,7 @@ impl Mesh {
             return pending.len() as u32 - 1;
         }
         let old = std::mem::replace(&mut pending[key as usize], entry);
-        let Pending::Vacant { next } = old else {
-            unreachable!("the vacant list holds vacant entries")
-        };
+        let Pending::Vacant { next } = old else { unreachable!("the vacant list holds vacant entries") };
         self.vacant.set(next);
         key
     }
@@ -269,25 +227,18 @@ impl Mesh {
     fn free(&self, key: u32) -> Pending {
         self.in_flight.set(self.in_flight.get() - 1);
         let next = self.vacant.replace(key);
-        std::mem::replace(
-            &mut self.pending.borrow_mut()[key as usize],
-            Pending::Vacant { next },
-        )
+        std::mem::replace(&mut self.pending.borrow_mut()[key as usize], Pending::Vacant { next })
     }
 
     /// The answer, or `None` after leaving a waker.
     pub(crate) fn poll_answer(&self, key: u32, waker: &Waker) -> Option<Answer> {
         let mut pending = self.pending.borrow_mut();
         match &mut pending[key as usize] {
-            Pending::Waiting {
-                waker: Some(old), ..
-            } => old.clone_from(waker),
+            Pending::Waiting { waker: Some(old), .. } => old.clone_from(waker),
             Pending::Waiting { waker: empty, .. } => *empty = Some(waker.clone()),
             Pending::Answered(_) => {
                 drop(pending);
-                let Pending::Answered(answer) = self.free(key) else {
-                    unreachable!("looked a line above")
-                };
+                let Pending::Answered(answer) = self.free(key) else { unreachable!("looked a line above") };
                 return Some(answer);
             }
             Pending::Vacant { .. } | Pending::Abandoned { .. } => {
@@ -302,11 +253,7 @@ impl Mesh {
         let mut pending = self.pending.borrow_mut();
         let entry = &mut pending[key as usize];
         match entry {
-            Pending::Waiting { permit, .. } => {
-                *entry = Pending::Abandoned {
-                    _permit: permit.take(),
-                }
-            }
+            Pending::Waiting { permit, .. } => *entry = Pending::Abandoned { _permit: permit.take() },
             Pending::Answered(_) => {
                 drop(pending);
                 drop(self.free(key));
@@ -335,10 +282,7 @@ impl Mesh {
     }
 
     pub(crate) fn has_news(&self) -> bool {
-        self.peers
-            .iter()
-            .flatten()
-            .any(|peer| peer.link.borrow().has_news())
+        self.peers.iter().flatten().any(|peer| peer.link.borrow().has_news())
     }
 
     /// Is something waiting behind a full ring?

@@ -71,12 +71,7 @@ pub struct Distribution {
 
 impl Default for Distribution {
     fn default() -> Self {
-        Distribution {
-            buckets: Vec::new(),
-            count: 0,
-            sum: 0,
-            max: 0,
-        }
+        Distribution { buckets: Vec::new(), count: 0, sum: 0, max: 0 }
     }
 }
 
@@ -141,14 +136,10 @@ impl Distribution {
     /// Bounds and cumulative counts of the buckets that hold something.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut seen = 0;
-        self.buckets
-            .iter()
-            .enumerate()
-            .filter(|(_, c)| **c > 0)
-            .map(move |(bucket, count)| {
-                seen += count;
-                (bucket_bound(bucket), seen)
-            })
+        self.buckets.iter().enumerate().filter(|(_, c)| **c > 0).map(move |(bucket, count)| {
+            seen += count;
+            (bucket_bound(bucket), seen)
+        })
     }
 }
 
@@ -220,17 +211,12 @@ pub(crate) struct Registry {
 }
 
 fn own(labels: &[(&str, &str)]) -> Vec<(String, String)> {
-    labels
-        .iter()
-        .map(|(k, v)| ((*k).to_string(), (*v).to_string()))
-        .collect()
+    labels.iter().map(|(k, v)| ((*k).to_string(), (*v).to_string())).collect()
 }
 
 impl Registry {
     fn position(&self, name: &str, labels: &[(String, String)]) -> Option<usize> {
-        self.metrics
-            .iter()
-            .position(|m| m.name == name && m.labels == labels)
+        self.metrics.iter().position(|m| m.name == name && m.labels == labels)
     }
 
     /// The metric of this name, made by `make` when new or of another kind.
@@ -248,12 +234,7 @@ impl Registry {
             return found;
         }
         let (result, source) = make();
-        let metric = Metric {
-            name: name.to_string(),
-            help: help.to_string(),
-            labels,
-            source,
-        };
+        let metric = Metric { name: name.to_string(), help: help.to_string(), labels, source };
         match position {
             Some(i) => self.metrics[i] = metric,
             None => self.metrics.push(metric),
@@ -263,11 +244,7 @@ impl Registry {
 
     pub(crate) fn counter(&mut self, name: &str, help: &str, labels: &[(&str, &str)]) -> Counter {
         let find = |s: &Source| {
-            if let Source::Counter(c) = s {
-                Some(c.clone())
-            } else {
-                None
-            }
+            if let Source::Counter(c) = s { Some(c.clone()) } else { None }
         };
         self.register(name, help, labels, find, || {
             let counter = Counter::default();
@@ -277,11 +254,7 @@ impl Registry {
 
     pub(crate) fn gauge(&mut self, name: &str, help: &str, labels: &[(&str, &str)]) -> Gauge {
         let find = |s: &Source| {
-            if let Source::Gauge(g) = s {
-                Some(g.clone())
-            } else {
-                None
-            }
+            if let Source::Gauge(g) = s { Some(g.clone()) } else { None }
         };
         self.register(name, help, labels, find, || {
             let gauge = Gauge::default();
@@ -289,18 +262,9 @@ impl Registry {
         })
     }
 
-    pub(crate) fn histogram(
-        &mut self,
-        name: &str,
-        help: &str,
-        labels: &[(&str, &str)],
-    ) -> Histogram {
+    pub(crate) fn histogram(&mut self, name: &str, help: &str, labels: &[(&str, &str)]) -> Histogram {
         let find = |s: &Source| {
-            if let Source::Histogram(h) = s {
-                Some(h.clone())
-            } else {
-                None
-            }
+            if let Source::Histogram(h) = s { Some(h.clone()) } else { None }
         };
         self.register(name, help, labels, find, || {
             let histogram = Histogram::default();
@@ -325,19 +289,12 @@ impl Registry {
         labels: &[(&str, &str)],
         read: Box<dyn Fn() -> u64>,
     ) {
-        self.register(
-            name,
-            help,
-            labels,
-            |_| None,
-            || ((), Source::CounterFn(read)),
-        );
+        self.register(name, help, labels, |_| None, || ((), Source::CounterFn(read)));
     }
 
     pub(crate) fn remove(&mut self, labels: &[(&str, &str)]) {
         let labels = own(labels);
-        self.metrics
-            .retain(|m| !labels.iter().all(|l| m.labels.contains(l)));
+        self.metrics.retain(|m| !labels.iter().all(|l| m.labels.contains(l)));
     }
 
     pub(crate) fn samples(&self, shard: u16) -> Vec<Sample> {
@@ -351,12 +308,7 @@ impl Registry {
                 Source::GaugeFn(read) => SampleValue::Gauge(read()),
                 Source::Histogram(h) => SampleValue::Histogram(h.snapshot()),
             };
-            Sample {
-                name: m.name.clone(),
-                help: m.help.clone(),
-                labels,
-                value,
-            }
+            Sample { name: m.name.clone(), help: m.help.clone(), labels, value }
         };
         self.metrics.iter().map(sample).collect()
     }
@@ -365,10 +317,7 @@ impl Registry {
 fn labels_text(labels: &[(String, String)], extra: Option<&str>) -> String {
     let mut text = String::new();
     for (key, value) in labels {
-        let value = value
-            .replace('\\', "\\\\")
-            .replace('"', "\\\"")
-            .replace('\n', "\\n");
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let comma = if text.is_empty() { "" } else { "," };
         let _ = write!(text, "{comma}{key}=\"{value}\"");
     }
@@ -376,11 +325,7 @@ fn labels_text(labels: &[(String, String)], extra: Option<&str>) -> String {
         let comma = if text.is_empty() { "" } else { "," };
         let _ = write!(text, "{comma}le=\"{bound}\"");
     }
-    if text.is_empty() {
-        text
-    } else {
-        format!("{{{text}}}")
-    }
+    if text.is_empty() { text } else { format!("{{{text}}}") }
 }
 
 /// Prometheus text exposition format 0.0.4 of samples, which may come from many shards.
@@ -414,12 +359,7 @@ pub fn to_prometheus(samples: &[Sample]) -> String {
 }
 
 fn write_sample(out: &mut String, sample: &Sample) {
-    let Sample {
-        name,
-        labels,
-        value,
-        ..
-    } = sample;
+    let Sample { name, labels, value, .. } = sample;
     let plain = labels_text(labels, None);
     // Writing to a string cannot fail.
     let _ = match value {
@@ -427,18 +367,12 @@ fn write_sample(out: &mut String, sample: &Sample) {
         SampleValue::Gauge(value) => writeln!(out, "{name}{plain} {value}"),
         SampleValue::Histogram(distribution) => {
             for (bound, count) in distribution.cumulative() {
-                let _ = writeln!(
-                    out,
-                    "{name}_bucket{} {count}",
-                    labels_text(labels, Some(&bound.to_string()))
-                );
+                let _ =
+                    writeln!(out, "{name}_bucket{} {count}", labels_text(labels, Some(&bound.to_string())));
             }
             let Distribution { count, sum, .. } = distribution;
             let all = labels_text(labels, Some("+Inf"));
-            writeln!(
-                out,
-                "{name}_bucket{all} {count}\n{name}_sum{plain} {sum}\n{name}_count{plain} {count}"
-            )
+            writeln!(out, "{name}_bucket{all} {count}\n{name}_sum{plain} {sum}\n{name}_count{plain} {count}")
         }
     };
 }
@@ -449,18 +383,8 @@ pub fn counter(name: &str, help: &str, labels: &[(&str, &str)]) -> Counter {
 }
 
 /// A counter whose value is computed when it is asked for. The closure must not register metrics.
-pub fn counter_fn(
-    name: &str,
-    help: &str,
-    labels: &[(&str, &str)],
-    read: impl Fn() -> u64 + 'static,
-) {
-    crate::shard::with(|shard| {
-        shard
-            .metrics
-            .borrow_mut()
-            .counter_fn(name, help, labels, Box::new(read))
-    });
+pub fn counter_fn(name: &str, help: &str, labels: &[(&str, &str)], read: impl Fn() -> u64 + 'static) {
+    crate::shard::with(|shard| shard.metrics.borrow_mut().counter_fn(name, help, labels, Box::new(read)));
 }
 
 /// A gauge of this shard; the same name and labels give the same gauge.
@@ -470,12 +394,7 @@ pub fn gauge(name: &str, help: &str, labels: &[(&str, &str)]) -> Gauge {
 
 /// A gauge whose value is computed when it is asked for. The closure must not register metrics.
 pub fn gauge_fn(name: &str, help: &str, labels: &[(&str, &str)], read: impl Fn() -> f64 + 'static) {
-    crate::shard::with(|shard| {
-        shard
-            .metrics
-            .borrow_mut()
-            .gauge_fn(name, help, labels, Box::new(read))
-    });
+    crate::shard::with(|shard| shard.metrics.borrow_mut().gauge_fn(name, help, labels, Box::new(read)));
 }
 
 /// A histogram of this shard; the same name and labels give the same histogram.
@@ -525,9 +444,7 @@ mod tests {
     #[test]
     fn text_form() {
         let mut registry = Registry::default();
-        registry
-            .counter("reads", "Reads.", &[("ks", "a\"b")])
-            .add(3);
+        registry.counter("reads", "Reads.", &[("ks", "a\"b")]).add(3);
         registry.counter("reads", "Reads.", &[("ks", "a\"b")]).inc();
         registry.gauge_fn("load", "Load.", &[], Box::new(|| 1.5));
         registry.histogram("lat", "Latency.", &[]).record(7);

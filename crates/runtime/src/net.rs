@@ -1,7 +1,9 @@
 //! TCP. Nagle's algorithm is off on every connection.
 
 use crate::backend::{ListenerHandle, Received, StreamHandle, Transferred};
+use crate::limits::ACCEPT_PAUSE;
 use crate::shard::with;
+use crate::time::sleep;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -16,13 +18,24 @@ impl TcpListener {
     /// Listens on an address; port 0 takes a free one.
     pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
         let backend = with(|shard| shard.backend.clone());
-        Ok(TcpListener {
-            handle: backend.bind(address).await?,
-        })
+        Ok(TcpListener { handle: backend.bind(address).await? })
     }
 
-    /// The next connection and who made it.
+    /// The next connection and who made it. Waits while the process has too many open files.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        loop {
+            match self.accept_once().await {
+                Err(error) if is_exhausted(&error) => {
+                    crate::warn!("cannot accept a connection yet: {error}");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                result => return result,
+            }
+        }
+    }
+
+    async fn accept_once(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (handle, peer) = match &self.handle {
             ListenerHandle::Uring(listener) => {
                 let (stream, peer) = listener.accept().await?;
@@ -45,6 +58,12 @@ impl TcpListener {
     }
 }
 
+/// Too many files or too little memory: others must close something first.
+fn is_exhausted(error: &io::Error) -> bool {
+    let code = error.raw_os_error().unwrap_or(0);
+    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM].contains(&code)
+}
+
 /// One connection; cloning it gives another handle, the last handle closes it.
 #[derive(Clone)]
 pub struct TcpStream {
@@ -55,9 +74,7 @@ impl TcpStream {
     /// Connects, from a given local address if one is named.
     pub async fn connect(address: SocketAddr, local: Option<SocketAddr>) -> io::Result<TcpStream> {
         let backend = with(|shard| shard.backend.clone());
-        Ok(TcpStream {
-            handle: backend.connect(address, local).await?,
-        })
+        Ok(TcpStream { handle: backend.connect(address, local).await? })
     }
 
     /// The next bytes from the other side, empty at its end. One task at a time may wait. Dropping the future loses
@@ -120,9 +137,7 @@ impl TcpStream {
 
     /// Unpacks a connection on the shard that will serve it.
     pub fn from_transfer(transfer: Transfer) -> TcpStream {
-        TcpStream {
-            handle: with(|shard| shard.backend.adopt(transfer.0)),
-        }
+        TcpStream { handle: with(|shard| shard.backend.adopt(transfer.0)) }
     }
 }
 

@@ -39,9 +39,7 @@ impl OffloadPool {
             state.threads += 1;
             drop(state);
             let pool = self.clone();
-            let builder = std::thread::Builder::new()
-                .name("offload".to_string())
-                .stack_size(512 * 1024);
+            let builder = std::thread::Builder::new().name("offload".to_string()).stack_size(512 * 1024);
             if builder.spawn(move || pool.serve()).is_err() {
                 self.without_thread();
             }
@@ -70,10 +68,7 @@ impl OffloadPool {
                 continue;
             }
             state.idle += 1;
-            let waited = self
-                .work
-                .wait_timeout(state, OFFLOAD_IDLE)
-                .unwrap_or_else(PoisonError::into_inner);
+            let waited = self.work.wait_timeout(state, OFFLOAD_IDLE).unwrap_or_else(PoisonError::into_inner);
             state = waited.0;
             state.idle -= 1;
             if waited.1.timed_out() && state.jobs.is_empty() {
@@ -88,10 +83,7 @@ impl OffloadPool {
         self: &Arc<Self>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Offload<T> {
-        let shared = Arc::new(Mutex::new(Shared {
-            result: None,
-            waker: None,
-        }));
+        let shared = Arc::new(Mutex::new(Shared { result: None, waker: None }));
         let theirs = shared.clone();
         self.push(Box::new(move || {
             let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));

@@ -40,18 +40,15 @@ pub(crate) struct NodeShared {
     pub(crate) shutdown: AtomicBool,
     /// Shards whose main has not returned.
     pub(crate) running: AtomicUsize,
+    /// A shard has failed: all end at once.
+    aborted: AtomicBool,
 }
 
 impl NodeShared {
     pub(crate) fn new(inboxes: Vec<Arc<Inbox>>) -> Arc<NodeShared> {
         let running = AtomicUsize::new(inboxes.len());
-        let shutdown = AtomicBool::new(false);
-        Arc::new(NodeShared {
-            inboxes,
-            offload: OffloadPool::new(),
-            shutdown,
-            running,
-        })
+        let (shutdown, aborted) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(NodeShared { inboxes, offload: OffloadPool::new(), shutdown, running, aborted })
     }
 
     /// Asks all shards to stop gracefully.
@@ -64,8 +61,14 @@ impl NodeShared {
         self.inboxes.iter().for_each(|inbox| inbox.notify());
     }
 
+    /// Ends all shards without waiting for their mains.
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::SeqCst);
+        self.request_shutdown();
+    }
+
     pub(crate) fn is_over(&self) -> bool {
-        self.running.load(Ordering::SeqCst) == 0
+        self.running.load(Ordering::SeqCst) == 0 || self.aborted.load(Ordering::SeqCst)
     }
 }
 
@@ -140,10 +143,7 @@ static WAKER: RawWakerVTable = RawWakerVTable::new(
     |_| {},
 );
 
-const _: () = assert!(
-    size_of::<*const ()>() == 8,
-    "a waker packs its task into one 64-bit word"
-);
+const _: () = assert!(size_of::<*const ()>() == 8, "a waker packs its task into one 64-bit word");
 
 #[inline]
 fn wake(word: u64) {
@@ -162,23 +162,11 @@ fn wake(word: u64) {
 
 impl Shard {
     pub(crate) fn new(parts: ShardParts) -> Rc<Shard> {
-        let ShardParts {
-            id,
-            node,
-            links,
-            backend,
-            seed,
-            memory,
-            stall_ns,
-        } = parts;
+        let ShardParts { id, node, links, backend, seed, memory, stall_ns } = parts;
         let inbox = node.inboxes[usize::from(id.0)].clone();
         let address = Address::register(&inbox);
         let mut metrics = Registry::default();
-        let stalls = metrics.counter(
-            "runtime_stalls_total",
-            "Task polls longer than the stall threshold.",
-            &[],
-        );
+        let stalls = register_metrics(&mut metrics);
         Rc::new(Shard {
             id,
             node,
@@ -219,13 +207,7 @@ impl Shard {
                 }
             });
         };
-        self.spawn(
-            Context {
-                group: Group::MAIN,
-                depth: 0,
-            },
-            Box::pin(future),
-        );
+        self.spawn(Context { group: Group::MAIN, depth: 0 }, Box::pin(future));
     }
 
     /// What main returned, once it has.
@@ -239,16 +221,9 @@ impl Shard {
 
     /// Polls a new task at once; queues it when it is not finished.
     pub(crate) fn spawn_now(&self, group: Group, mut future: LocalFuture) {
-        let context = Context {
-            group,
-            depth: self.executor.context().depth,
-        };
+        let context = Context { group, depth: self.executor.context().depth };
         let id = self.executor.reserve(context);
-        let left = if self.poll_once(id, context, &mut future) {
-            None
-        } else {
-            Some(future)
-        };
+        let left = if self.poll_once(id, context, &mut future) { None } else { Some(future) };
         self.executor.polled(id, left);
     }
 
@@ -258,9 +233,7 @@ impl Shard {
         // SAFETY: the table's functions treat the pointer as a number and never dereference it.
         let waker = unsafe { Waker::from_raw(RawWaker::new(word as *const (), &WAKER)) };
         let outer = self.executor.set_context(context);
-        let result = future
-            .as_mut()
-            .poll(&mut std::task::Context::from_waker(&waker));
+        let result = future.as_mut().poll(&mut std::task::Context::from_waker(&waker));
         self.executor.set_context(outer);
         matches!(result, Poll::Ready(()))
     }
@@ -322,8 +295,7 @@ impl Shard {
                 break;
             }
         }
-        self.executor
-            .charge(group, tick.saturating_sub(start), polls);
+        self.executor.charge(group, tick.saturating_sub(start), polls);
         (tick, interrupted)
     }
 
@@ -341,11 +313,7 @@ impl Shard {
         self.stalls.inc();
         if STALL_LOG_EVERY.as_nanos() as u64 <= tick.saturating_sub(self.stall_logged.get()) {
             self.stall_logged.set(tick);
-            crate::warn!(
-                "a task of group {} kept the core for {} us",
-                group.name(),
-                ns / 1000
-            );
+            crate::warn!("a task of group {} kept the core for {} us", group.name(), ns / 1000);
         }
     }
 
@@ -368,14 +336,8 @@ impl Shard {
             }
         }
         self.mesh.receive(|from, request| {
-            let to = ReplyTo {
-                shard: from,
-                key: request.key,
-            };
-            let context = Context {
-                group: request.group,
-                depth: request.depth,
-            };
+            let to = ReplyTo { shard: from, key: request.key };
+            let context = Context { group: request.group, depth: request.depth };
             self.spawn(context, request.work.start(to, send_reply));
         });
     }
@@ -448,6 +410,37 @@ impl Shard {
     pub(crate) fn local(&self, key: TypeId) -> Option<Rc<dyn Any>> {
         self.slots.borrow().get(&key).cloned()
     }
+}
+
+/// What every shard reports about itself; returns the counter of stalls.
+fn register_metrics(metrics: &mut Registry) -> Counter {
+    for group in Group::ALL {
+        let labels = [("group", group.name())];
+        let name = "runtime_group_nanoseconds_total";
+        let ran = move || with(|shard| shard.executor.usage(group).0);
+        metrics.counter_fn(name, "Time the group's tasks had the core.", &labels, Box::new(ran));
+        let polls = move || with(|shard| shard.executor.usage(group).1);
+        let name = "runtime_group_polls_total";
+        metrics.counter_fn(name, "Polls of the group's tasks.", &labels, Box::new(polls));
+        let ready = move || with(|shard| shard.executor.queued(group) as f64);
+        metrics.gauge_fn(
+            "runtime_group_ready",
+            "Tasks of the group waiting for the core.",
+            &labels,
+            Box::new(ready),
+        );
+    }
+    let live = || with(|shard| shard.executor.live() as f64);
+    metrics.gauge_fn("runtime_tasks", "Tasks alive.", &[], Box::new(live));
+    let calls = || with(|shard| shard.mesh.in_flight() as f64);
+    metrics.gauge_fn(
+        "runtime_calls_in_flight",
+        "Calls to other shards without an answer.",
+        &[],
+        Box::new(calls),
+    );
+    let help = "Task polls longer than the stall threshold.";
+    metrics.counter("runtime_stalls_total", help, &[])
 }
 
 fn send_reply(to: ReplyTo, answer: Answer) {

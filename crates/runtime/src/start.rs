@@ -27,7 +27,8 @@ pub struct Config {
     pub overprovisioned: bool,
     /// Seed of the shards' random numbers; `None` takes one from the operating system.
     pub seed: Option<u64>,
-    /// A task poll longer than this is counted and logged; zero switches it off.
+    /// A task poll longer than this is counted and logged; zero switches it off. 25 times as long when
+    /// `overprovisioned`: there the machine takes the processor away for milliseconds.
     pub stall_threshold: Duration,
 }
 
@@ -77,9 +78,7 @@ struct Plan {
 fn start(config: &Config, main: Main) -> io::Result<i32> {
     let shards = config.shards.clamp(1, SHARDS_MAX);
     let signals = Signals::block()?;
-    let inboxes = (0..shards)
-        .map(|_| Inbox::real())
-        .collect::<io::Result<Vec<_>>>()?;
+    let inboxes = (0..shards).map(|_| Inbox::real()).collect::<io::Result<Vec<_>>>()?;
     let memory = match config.memory_per_shard {
         0 => machine_memory() / 2 / u64::from(shards),
         bytes => bytes,
@@ -98,20 +97,13 @@ fn start(config: &Config, main: Main) -> io::Result<i32> {
     for (index, links) in mesh::connect(shards).into_iter().enumerate() {
         let (plan, done) = (
             plan.clone(),
-            Bell {
-                done: done.clone(),
-                signals: signals.bell.clone(),
-            },
+            Bell { done: done.clone(), signals: signals.bell.clone(), node: plan.node.clone() },
         );
         let body = move || {
             let _bell = done;
             run_shard(ShardId(index as u16), links, &plan)
         };
-        threads.push(
-            std::thread::Builder::new()
-                .name(format!("shard-{index}"))
-                .spawn(body)?,
-        );
+        threads.push(std::thread::Builder::new().name(format!("shard-{index}")).spawn(body)?);
     }
     drop(done);
     signals.serve(&plan.node, &results);
@@ -131,10 +123,14 @@ fn start(config: &Config, main: Main) -> io::Result<i32> {
 struct Bell {
     done: std::sync::mpsc::Sender<()>,
     signals: Arc<Inbox>,
+    node: Arc<NodeShared>,
 }
 
 impl Drop for Bell {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.node.abort();
+        }
         // The receiver may be gone: then nobody waits.
         let _ = self.done.send(());
         self.signals.ring_bell();
@@ -144,8 +140,7 @@ impl Drop for Bell {
 fn run_shard(id: ShardId, links: Vec<Option<Link>>, plan: &Plan) -> io::Result<i32> {
     let config = &plan.config;
     let owns_core = !config.overprovisioned && usize::from(config.shards) < plan.processors.len();
-    if config.pin && !config.overprovisioned && usize::from(config.shards) <= plan.processors.len()
-    {
+    if config.pin && !config.overprovisioned && usize::from(config.shards) <= plan.processors.len() {
         pin_thread(plan.processors[usize::from(id.0)]);
     }
     let node = plan.node.clone();
@@ -155,12 +150,8 @@ fn run_shard(id: ShardId, links: Vec<Option<Link>>, plan: &Plan) -> io::Result<i
         Ok(uring) => uring,
         Err(error) => {
             // The others must not wait for this shard.
-            node.running.store(0, std::sync::atomic::Ordering::SeqCst);
-            node.request_shutdown();
-            return Err(io::Error::new(
-                error.kind(),
-                format!("io_uring is not available: {error}"),
-            ));
+            node.abort();
+            return Err(io::Error::new(error.kind(), format!("io_uring is not available: {error}")));
         }
     };
     let shard = Shard::new(ShardParts {
@@ -170,17 +161,11 @@ fn run_shard(id: ShardId, links: Vec<Option<Link>>, plan: &Plan) -> io::Result<i
         backend: Backend::Uring(uring.clone()),
         seed: plan.seed,
         memory: plan.memory,
-        stall_ns: config.stall_threshold.as_nanos() as u64,
+        stall_ns: config.stall_threshold.as_nanos() as u64 * if config.overprovisioned { 25 } else { 1 },
     });
     let main = shard.enter(|| (plan.main)());
     shard.start_main(main);
-    Loop {
-        shard: &shard,
-        uring: &uring,
-        owns_core,
-        gap_ns: u64::MAX,
-    }
-    .run();
+    Loop { shard: &shard, uring: &uring, owns_core, gap_ns: u64::MAX }.run();
     shard.tear_down();
     uring.close();
     Ok(shard.main_result().unwrap_or(1))
@@ -288,11 +273,7 @@ impl Signals {
         }
         // SAFETY: just created.
         let fd = unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) };
-        Ok(Signals {
-            fd,
-            bell: Inbox::real()?,
-            old_mask,
-        })
+        Ok(Signals { fd, bell: Inbox::real()?, old_mask })
     }
 
     /// Waits until every shard's thread has ended.
@@ -306,20 +287,14 @@ impl Signals {
             if left == 0 {
                 return;
             }
-            let poll = |fd| libc::pollfd {
-                fd,
-                events: libc::POLLIN,
-                revents: 0,
-            };
+            let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
             let mut polled = [poll(self.fd.as_raw_fd()), poll(bell)];
             // SAFETY: the array is valid for the call.
             unsafe { libc::poll(polled.as_mut_ptr(), 2, -1) };
             if polled[1].revents != 0 {
                 drain(bell, 8);
             }
-            if polled[0].revents != 0
-                && drain(self.fd.as_raw_fd(), size_of::<libc::signalfd_siginfo>())
-            {
+            if polled[0].revents != 0 && drain(self.fd.as_raw_fd(), size_of::<libc::signalfd_siginfo>()) {
                 if std::mem::replace(&mut asked, true) {
                     crate::error!("second signal, leaving at once");
                     std::process::exit(130);
@@ -353,9 +328,7 @@ fn processor_list() -> Vec<usize> {
         set
     };
     // SAFETY: the index is below CPU_SETSIZE.
-    (0..libc::CPU_SETSIZE as usize)
-        .filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) })
-        .collect()
+    (0..libc::CPU_SETSIZE as usize).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
 fn pin_thread(processor: usize) {
@@ -369,12 +342,7 @@ fn pin_thread(processor: usize) {
 
 fn machine_memory() -> u64 {
     // SAFETY: plain system calls without pointers.
-    let (pages, page) = unsafe {
-        (
-            libc::sysconf(libc::_SC_PHYS_PAGES),
-            libc::sysconf(libc::_SC_PAGESIZE),
-        )
-    };
+    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
     u64::try_from(pages).unwrap_or(0) * u64::try_from(page).unwrap_or(0)
 }
 
@@ -382,9 +350,5 @@ fn system_seed() -> io::Result<u64> {
     let mut seed = 0u64;
     // SAFETY: fills eight bytes of a local variable.
     let filled = unsafe { libc::getrandom((&raw mut seed).cast(), 8, 0) };
-    if filled == 8 {
-        Ok(seed)
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if filled == 8 { Ok(seed) } else { Err(io::Error::last_os_error()) }
 }

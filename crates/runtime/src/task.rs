@@ -43,11 +43,8 @@ impl<T> Future for JoinHandle<T> {
 fn joined<T: 'static>(
     future: impl Future<Output = T> + 'static,
 ) -> (JoinHandle<T>, Pin<Box<dyn Future<Output = ()>>>) {
-    let join = Rc::new(Join {
-        output: Cell::new(None),
-        waker: RefCell::new(None),
-        finished: Cell::new(false),
-    });
+    let join =
+        Rc::new(Join { output: Cell::new(None), waker: RefCell::new(None), finished: Cell::new(false) });
     let theirs = join.clone();
     let task = async move {
         let output = future.await;
@@ -67,23 +64,12 @@ fn joined<T: 'static>(
 /// Starts a task on this shard; it is polled first when its group's turn comes.
 pub fn spawn<T: 'static>(group: Group, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
     let (handle, task) = joined(future);
-    with(|shard| {
-        shard.spawn(
-            TaskContext {
-                group,
-                depth: shard.executor.context().depth,
-            },
-            task,
-        )
-    });
+    with(|shard| shard.spawn(TaskContext { group, depth: shard.executor.context().depth }, task));
     handle
 }
 
 /// Starts a task and polls it once at once, inside the caller's turn: short work finishes without being queued.
-pub fn spawn_now<T: 'static>(
-    group: Group,
-    future: impl Future<Output = T> + 'static,
-) -> JoinHandle<T> {
+pub fn spawn_now<T: 'static>(group: Group, future: impl Future<Output = T> + 'static) -> JoinHandle<T> {
     let (handle, task) = joined(future);
     with(|shard| shard.spawn_now(group, task));
     handle

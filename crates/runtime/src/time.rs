@@ -25,10 +25,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 
 /// Resolves once the clock has reached the deadline.
 pub fn sleep_until(deadline: Instant) -> Sleep {
-    Sleep {
-        deadline,
-        key: None,
-    }
+    Sleep { deadline, key: None }
 }
 
 /// A timer; dropping it cancels it.

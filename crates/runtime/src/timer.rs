@@ -40,32 +40,17 @@ impl Timers {
             Some(slot) => {
                 let entry = &mut self.slots[slot as usize];
                 let generation = entry.generation;
-                *entry = Slot {
-                    deadline,
-                    age,
-                    place,
-                    generation,
-                    waker: Some(waker),
-                };
+                *entry = Slot { deadline, age, place, generation, waker: Some(waker) };
                 slot
             }
             None => {
-                self.slots.push(Slot {
-                    deadline,
-                    age,
-                    place,
-                    generation: 0,
-                    waker: Some(waker),
-                });
+                self.slots.push(Slot { deadline, age, place, generation: 0, waker: Some(waker) });
                 self.slots.len() as u32 - 1
             }
         };
         self.heap.push(slot);
         self.rise(place as usize);
-        TimerKey {
-            slot,
-            generation: self.slots[slot as usize].generation,
-        }
+        TimerKey { slot, generation: self.slots[slot as usize].generation }
     }
 
     /// Replaces the waker; false when the timer has fired.
@@ -82,19 +67,13 @@ impl Timers {
 
     /// Removes a timer that has not fired; otherwise does nothing.
     pub(crate) fn cancel(&mut self, key: TimerKey) {
-        if self
-            .slots
-            .get(key.slot as usize)
-            .is_some_and(|s| s.generation == key.generation)
-        {
+        if self.slots.get(key.slot as usize).is_some_and(|s| s.generation == key.generation) {
             self.remove(key.slot);
         }
     }
 
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.heap
-            .first()
-            .map(|slot| self.slots[*slot as usize].deadline)
+        self.heap.first().map(|slot| self.slots[*slot as usize].deadline)
     }
 
     /// Removes and returns the first timer due at `now`.
@@ -182,10 +161,7 @@ mod tests {
                 timers.cancel(key);
             } else {
                 let deadline = prng.below(1000);
-                live.push((
-                    deadline,
-                    timers.insert(Instant(deadline), Waker::noop().clone()),
-                ));
+                live.push((deadline, timers.insert(Instant(deadline), Waker::noop().clone())));
             }
             assert_eq!(timers.len(), live.len());
             assert_eq!(timers.next(), live.iter().map(|l| Instant(l.0)).min());

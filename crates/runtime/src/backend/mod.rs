@@ -63,10 +63,7 @@ impl OpenOptions {
 
     /// The same, around the page cache.
     pub const fn with_direct(self) -> OpenOptions {
-        OpenOptions {
-            direct: true,
-            ..self
-        }
+        OpenOptions { direct: true, ..self }
     }
 }
 
@@ -252,12 +249,8 @@ impl Backend {
 
     pub(crate) async fn lock_exclusive(&self, path: &Path) -> io::Result<LockHandle> {
         match self {
-            Backend::Uring(uring) => Ok(LockHandle::Uring {
-                _file: uring.lock_exclusive(path).await?,
-            }),
-            Backend::Sim(sim) => Ok(LockHandle::Sim {
-                _lock: sim.lock_exclusive(path).await?,
-            }),
+            Backend::Uring(uring) => Ok(LockHandle::Uring { _file: uring.lock_exclusive(path).await? }),
+            Backend::Sim(sim) => Ok(LockHandle::Sim { _lock: sim.lock_exclusive(path).await? }),
         }
     }
 
@@ -283,9 +276,7 @@ impl Backend {
     pub(crate) fn adopt(&self, transferred: Transferred) -> StreamHandle {
         match (self, transferred) {
             (Backend::Uring(uring), Transferred::Uring(fd)) => StreamHandle::Uring(uring.adopt(fd)),
-            (Backend::Sim(sim), Transferred::Sim(transfer)) => {
-                StreamHandle::Sim(sim.adopt(transfer))
-            }
+            (Backend::Sim(sim), Transferred::Sim(transfer)) => StreamHandle::Sim(sim.adopt(transfer)),
             _ => unreachable!("all shards of a node have the same backend"),
         }
     }

@@ -28,28 +28,19 @@ impl<T> Clone for Lock<T> {
 impl<T> Lock<T> {
     /// A free lock around a value.
     pub fn new(value: T) -> Lock<T> {
-        Lock(Rc::new(Inner {
-            turn: Semaphore::new(1),
-            value: RefCell::new(value),
-        }))
+        Lock(Rc::new(Inner { turn: Semaphore::new(1), value: RefCell::new(value) }))
     }
 
     /// Waits for its turn, first come first served.
     pub async fn lock(&self) -> LockGuard<'_, T> {
         let turn = self.0.turn.acquire(1).await;
-        LockGuard {
-            value: self.0.value.borrow_mut(),
-            _turn: turn,
-        }
+        LockGuard { value: self.0.value.borrow_mut(), _turn: turn }
     }
 
     /// The value, when nobody uses it or waits for it.
     pub fn try_lock(&self) -> Option<LockGuard<'_, T>> {
         let turn = self.0.turn.try_acquire(1)?;
-        Some(LockGuard {
-            value: self.0.value.borrow_mut(),
-            _turn: turn,
-        })
+        Some(LockGuard { value: self.0.value.borrow_mut(), _turn: turn })
     }
 }
 

@@ -33,12 +33,8 @@ impl std::error::Error for Closed {}
 
 /// Both ends of a new channel.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
-    let inner = Rc::new(RefCell::new(Inner {
-        value: None,
-        waker: None,
-        sender_gone: false,
-        receiver_gone: false,
-    }));
+    let inner =
+        Rc::new(RefCell::new(Inner { value: None, waker: None, sender_gone: false, receiver_gone: false }));
     (Sender(inner.clone()), Receiver(inner))
 }
 

@@ -42,20 +42,13 @@ impl Semaphore {
 
     /// Waits for `count` permits. A request above the total waits for all of them.
     pub fn acquire(&self, count: usize) -> Acquire {
-        Acquire {
-            semaphore: self.0.clone(),
-            count: count.min(self.0.total.get()),
-            waiter: None,
-        }
+        Acquire { semaphore: self.0.clone(), count: count.min(self.0.total.get()), waiter: None }
     }
 
     /// Takes `count` permits if they are free and nobody waits.
     pub fn try_acquire(&self, count: usize) -> Option<Permit> {
         let count = count.min(self.0.total.get());
-        self.0.take(count).then(|| Permit {
-            semaphore: self.0.clone(),
-            count,
-        })
+        self.0.take(count).then(|| Permit { semaphore: self.0.clone(), count })
     }
 
     /// Permits free now.
@@ -65,12 +58,7 @@ impl Semaphore {
 
     /// Tasks waiting now.
     pub fn waiting(&self) -> usize {
-        self.0
-            .queue
-            .borrow()
-            .iter()
-            .filter(|w| !w.gone.get())
-            .count()
+        self.0.queue.borrow().iter().filter(|w| !w.gone.get()).count()
     }
 }
 
@@ -114,10 +102,7 @@ impl Permit {
 
     /// Joins two holdings of the same semaphore.
     pub fn merge(&mut self, mut other: Permit) {
-        assert!(
-            Rc::ptr_eq(&self.semaphore, &other.semaphore),
-            "permits of one semaphore"
-        );
+        assert!(Rc::ptr_eq(&self.semaphore, &other.semaphore), "permits of one semaphore");
         self.count += std::mem::take(&mut other.count);
     }
 
@@ -166,10 +151,7 @@ impl Future for Acquire {
                 return Poll::Pending;
             }
         }
-        Poll::Ready(Permit {
-            semaphore: self.semaphore.clone(),
-            count,
-        })
+        Poll::Ready(Permit { semaphore: self.semaphore.clone(), count })
     }
 }
 

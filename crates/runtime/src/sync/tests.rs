@@ -19,9 +19,7 @@ fn a_large_request_is_not_overtaken() {
     first.release(1);
     assert!(poll(large.as_mut()).is_pending());
     drop(first);
-    let Poll::Ready(permit) = poll(large.as_mut()) else {
-        panic!("granted")
-    };
+    let Poll::Ready(permit) = poll(large.as_mut()) else { panic!("granted") };
     assert_eq!((permit.count(), semaphore.available()), (4, 0));
     drop(permit);
     assert_eq!(semaphore.available(), 4);
@@ -93,10 +91,7 @@ fn one_value_once() {
     assert_eq!(poll(Pin::new(&mut receiver)), Poll::Ready(Ok(5)));
     let (sender, mut receiver) = oneshot::channel::<u8>();
     drop(sender);
-    assert_eq!(
-        poll(Pin::new(&mut receiver)),
-        Poll::Ready(Err(oneshot::Closed))
-    );
+    assert_eq!(poll(Pin::new(&mut receiver)), Poll::Ready(Err(oneshot::Closed)));
     let (sender, receiver) = oneshot::channel();
     drop(receiver);
     assert_eq!(sender.send(1), Err(1));

@@ -42,26 +42,14 @@ impl Waiters {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.queue.borrow().iter().all(|w| w.gone.get())
-    }
-
     /// Joins the list at its first poll and resolves when chosen.
     pub(crate) fn wait(&self) -> Wait<'_> {
-        Wait {
-            waiters: self,
-            waiter: None,
-            pass_on: true,
-        }
+        Wait { waiters: self, waiter: None, pass_on: true }
     }
 
     /// Like [`wait`](Waiters::wait), for uses where a lost turn does not matter.
     pub(crate) fn wait_any(&self) -> Wait<'_> {
-        Wait {
-            waiters: self,
-            waiter: None,
-            pass_on: false,
-        }
+        Wait { waiters: self, waiter: None, pass_on: false }
     }
 }
 

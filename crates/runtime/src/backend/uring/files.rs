@@ -42,11 +42,7 @@ pub(crate) struct UringFile {
 }
 
 fn check(result: i32) -> io::Result<usize> {
-    if result < 0 {
-        Err(io::Error::from_raw_os_error(-result))
-    } else {
-        Ok(result as usize)
-    }
+    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result as usize) }
 }
 
 fn should_retry(result: i32) -> bool {
@@ -86,24 +82,13 @@ impl Uring {
             // The file system has no direct operations. `create_new` may have made the file before it noticed.
             Err(error) if options.direct && error.raw_os_error() == Some(libc::EINVAL) => {
                 let exclusive = options.create_new && !self.exists(path).await?;
-                let plain = OpenOptions {
-                    direct: false,
-                    create_new: exclusive,
-                    ..options
-                };
+                let plain = OpenOptions { direct: false, create_new: exclusive, ..options };
                 (self.open_once(path, plain).await?, false)
             }
             other => (other?, options.direct),
         };
-        let fd = Rc::new(FileFd {
-            fd: Some(fd),
-            offload: self.offload.clone(),
-        });
-        Ok(Rc::new(UringFile {
-            uring: self.clone(),
-            fd,
-            direct,
-        }))
+        let fd = Rc::new(FileFd { fd: Some(fd), offload: self.offload.clone() });
+        Ok(Rc::new(UringFile { uring: self.clone(), fd, direct }))
     }
 
     async fn open_once(self: &Rc<Self>, path: &Path, options: OpenOptions) -> io::Result<OwnedFd> {
@@ -111,7 +96,7 @@ impl Uring {
             let path = c_path(path)?;
             let open = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr());
             let entry = open.flags(flags(options)).mode(0o644).build();
-            let (result, _) = self.submit(Keep::Path(path), false, entry).await;
+            let (result, _) = self.submit(Keep::Path { _path: path }, false, entry).await;
             if !should_retry(result) {
                 let fd = check(result)? as i32;
                 // SAFETY: the kernel just gave us this descriptor.
@@ -131,14 +116,12 @@ impl Uring {
 
     pub(crate) async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let to = to.to_path_buf();
-        self.blocking(from, move |from| std::fs::rename(from, to))
-            .await
+        self.blocking(from, move |from| std::fs::rename(from, to)).await
     }
 
     pub(crate) async fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let to = to.to_path_buf();
-        self.blocking(from, move |from| std::fs::hard_link(from, to))
-            .await
+        self.blocking(from, move |from| std::fs::hard_link(from, to)).await
     }
 
     pub(crate) async fn remove(&self, path: &Path) -> io::Result<()> {
@@ -158,8 +141,7 @@ impl Uring {
     }
 
     pub(crate) async fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.blocking(path, |path| std::fs::File::open(path)?.sync_all())
-            .await
+        self.blocking(path, |path| std::fs::File::open(path)?.sync_all()).await
     }
 
     pub(crate) async fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
@@ -197,11 +179,7 @@ fn list(path: PathBuf) -> io::Result<Vec<DirEntry>> {
             continue;
         };
         let is_dir = metadata.is_dir();
-        entries.push(DirEntry {
-            name,
-            is_dir,
-            size: if is_dir { 0 } else { metadata.len() },
-        });
+        entries.push(DirEntry { name, is_dir, size: if is_dir { 0 } else { metadata.len() } });
     }
     Ok(entries)
 }
@@ -224,10 +202,7 @@ impl UringFile {
     async fn plain(&self, build: impl Fn(types::Fd) -> squeue::Entry) -> io::Result<()> {
         loop {
             let entry = build(types::Fd(self.fd.raw()));
-            let (result, _) = self
-                .uring
-                .submit(Keep::File(self.fd.clone()), false, entry)
-                .await;
+            let (result, _) = self.uring.submit(Keep::File { _fd: self.fd.clone() }, false, entry).await;
             if !should_retry(result) {
                 return check(result).map(|_| ());
             }
@@ -252,11 +227,9 @@ impl UringFile {
         } else {
             opcode::Read::new(fd, place, len).offset(at).build()
         };
-        let keep = Keep::FileBuffer(self.fd.clone(), buffer);
+        let keep = Keep::FileBuffer { _fd: self.fd.clone(), buffer };
         let (result, keep) = self.uring.submit(keep, false, entry).await;
-        let Keep::FileBuffer(_, buffer) = keep else {
-            unreachable!("an op gives back what it kept")
-        };
+        let Keep::FileBuffer { buffer, .. } = keep else { unreachable!("an op gives back what it kept") };
         (result, buffer)
     }
 
@@ -282,11 +255,7 @@ impl UringFile {
         Ok((buffer, done))
     }
 
-    pub(crate) async fn write_at(
-        &self,
-        offset: u64,
-        mut buffer: AlignedBuf,
-    ) -> io::Result<AlignedBuf> {
+    pub(crate) async fn write_at(&self, offset: u64, mut buffer: AlignedBuf) -> io::Result<AlignedBuf> {
         let mut done = 0;
         while done < buffer.len() {
             let result;
@@ -308,12 +277,7 @@ impl UringFile {
     }
 
     pub(crate) async fn sync_data(&self) -> io::Result<()> {
-        self.plain(|fd| {
-            opcode::Fsync::new(fd)
-                .flags(types::FsyncFlags::DATASYNC)
-                .build()
-        })
-        .await
+        self.plain(|fd| opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build()).await
     }
 
     pub(crate) fn size(&self) -> io::Result<u64> {
@@ -329,9 +293,7 @@ impl UringFile {
     }
 
     pub(crate) async fn allocate(&self, len: u64) -> io::Result<()> {
-        let result = self
-            .plain(|fd| opcode::Fallocate::new(fd, len).build())
-            .await;
+        let result = self.plain(|fd| opcode::Fallocate::new(fd, len).build()).await;
         match result {
             // The file system cannot reserve: make it long enough at least.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
@@ -347,20 +309,11 @@ impl UringFile {
     pub(crate) async fn truncate(&self, len: u64) -> io::Result<()> {
         let len = i64::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
         // A second descriptor of its own, so that the helper does not depend on this handle.
-        let fd = self
-            .fd
-            .fd
-            .as_ref()
-            .expect("only drop takes it")
-            .try_clone()?;
+        let fd = self.fd.fd.as_ref().expect("only drop takes it").try_clone()?;
         let work = move || {
             // SAFETY: the descriptor is owned by this closure.
             let result = unsafe { libc::ftruncate(fd.as_raw_fd(), len) };
-            if result == 0 {
-                Ok(())
-            } else {
-                Err(io::Error::last_os_error())
-            }
+            if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
         };
         self.uring.offload.run(work).await
     }

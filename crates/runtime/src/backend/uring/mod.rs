@@ -68,18 +68,11 @@ fn build_ring() -> io::Result<IoUring> {
         builder
     };
     let mut newest = base();
-    newest
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .setup_taskrun_flag()
-        .setup_submit_all();
+    newest.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_submit_all();
     let mut full = newest.clone();
     full.setup_no_sqarray();
     let mut older = base();
-    older
-        .setup_coop_taskrun()
-        .setup_taskrun_flag()
-        .setup_submit_all();
+    older.setup_coop_taskrun().setup_taskrun_flag().setup_submit_all();
     let mut last = Err(io::ErrorKind::Unsupported.into());
     for builder in [full, newest, older, base()] {
         last = builder.build(RING_ENTRIES);
@@ -143,10 +136,7 @@ impl Uring {
     /// Copies completions out of the ring, so that handling them may use the ring.
     fn collect(&self, ring: &mut IoUring) {
         let mut completions = self.completions.borrow_mut();
-        completions.extend(
-            ring.completion()
-                .map(|c| (c.user_data(), c.result(), c.flags())),
-        );
+        completions.extend(ring.completion().map(|c| (c.user_data(), c.result(), c.flags())));
     }
 
     /// Submits what is queued and handles what is complete, without waiting.
@@ -169,11 +159,8 @@ impl Uring {
         let result = match limit {
             None => ring.submit_and_wait(1),
             Some(limit) => {
-                let time = types::Timespec::new()
-                    .sec(limit.as_secs())
-                    .nsec(limit.subsec_nanos());
-                ring.submitter()
-                    .submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
+                let time = types::Timespec::new().sec(limit.as_secs()).nsec(limit.subsec_nanos());
+                ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&time))
             }
         };
         accept_transient(result);
@@ -214,9 +201,7 @@ impl Uring {
 
     fn arm_bell(&self) {
         if let Some(fd) = self.inbox.event_fd() {
-            let poll = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32)
-                .multi(true)
-                .build();
+            let poll = opcode::PollAdd::new(types::Fd(fd), libc::POLLIN as u32).multi(true).build();
             self.push(&poll.user_data(BELL));
             self.bell_armed.set(true);
         }
@@ -241,11 +226,7 @@ impl Uring {
         };
         let message = opcode::MsgRingData::new(types::Fd(ring), 0, MESSAGE, None).build();
         let user_data = UNSENT << 32 | event as u64;
-        self.push(
-            &message
-                .flags(squeue::Flags::SKIP_SUCCESS)
-                .user_data(user_data),
-        );
+        self.push(&message.flags(squeue::Flags::SKIP_SUCCESS).user_data(user_data));
     }
 
     /// Starts a one-shot op; `keep` stays alive until it is over.
@@ -256,18 +237,18 @@ impl Uring {
     }
 
     fn cancel(&self, user_data: u64) {
-        self.push(
-            &opcode::AsyncCancel::new(user_data)
-                .build()
-                .user_data(IGNORED),
-        );
+        self.push(&opcode::AsyncCancel::new(user_data).build().user_data(IGNORED));
     }
 
-    /// A buffer came back: the stream that waits longest may receive again.
+    /// A buffer came back: the stream that waits longest may receive again, and all may when none is held, so that a
+    /// stream that was closed in its turn does not keep the others waiting.
     fn buffer_freed(self: &Rc<Self>) {
-        let next = self.starved.borrow_mut().pop_front();
-        if let Some(core) = next {
-            core.rearm(self);
+        loop {
+            let next = self.starved.borrow_mut().pop_front();
+            let Some(core) = next else { return };
+            if core.rearm(self) && !self.buffers.none_held() {
+                return;
+            }
         }
     }
 
@@ -282,9 +263,17 @@ impl Uring {
             self.wait(Some(Duration::from_millis(20)));
         }
         self.inbox.set_ring(-1);
-        let ops = std::mem::take(&mut *self.ops.borrow_mut());
+        if self.ops.borrow().in_flight() == 0 {
+            self.buffers.release();
+        }
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        let ops = self.ops.take();
         if ops.in_flight() > 0 {
-            // The kernel may still write into what these ops keep.
+            // Not closed, or not in time: the kernel may still write into what these ops keep.
             std::mem::forget(ops);
         }
     }

@@ -13,9 +13,16 @@ use std::task::{Context, Poll, Waker};
 
 /// What an op names and therefore keeps alive. Moving a value of this type does not move the bytes it owns.
 pub(super) enum Keep {
-    File(Rc<FileFd>),
-    FileBuffer(Rc<FileFd>, AlignedBuf),
-    Path(CString),
+    File {
+        _fd: Rc<FileFd>,
+    },
+    FileBuffer {
+        _fd: Rc<FileFd>,
+        buffer: AlignedBuf,
+    },
+    Path {
+        _path: CString,
+    },
     Socket {
         _core: Rc<StreamCore>,
         bytes: Vec<u8>,
@@ -43,12 +50,7 @@ pub(super) struct One {
 
 impl Op {
     pub(super) fn one(keep: Keep) -> Op {
-        Op::One(One {
-            waker: None,
-            result: None,
-            abandoned: false,
-            keep,
-        })
+        Op::One(One { waker: None, result: None, abandoned: false, keep })
     }
 }
 
@@ -81,12 +83,7 @@ pub(super) struct Ops {
 
 impl Default for Ops {
     fn default() -> Self {
-        Ops {
-            slots: Vec::new(),
-            vacant: NONE,
-            sequence: 0,
-            occupied: 0,
-        }
+        Ops { slots: Vec::new(), vacant: NONE, sequence: 0, occupied: 0 }
     }
 }
 
@@ -100,19 +97,14 @@ impl Ops {
     pub(super) fn insert(&mut self, op: Op) -> u64 {
         self.occupied += 1;
         self.sequence = (self.sequence + 1) % SEQUENCES;
-        let slot = Slot {
-            sequence: self.sequence,
-            op,
-        };
+        let slot = Slot { sequence: self.sequence, op };
         let index = self.vacant;
         let index = if index == NONE {
             self.slots.push(slot);
             self.slots.len() as u32 - 1
         } else {
             let old = std::mem::replace(&mut self.slots[index as usize], slot);
-            let Op::Vacant { next } = old.op else {
-                unreachable!("the vacant list holds vacant slots")
-            };
+            let Op::Vacant { next } = old.op else { unreachable!("the vacant list holds vacant slots") };
             self.vacant = next;
             index
         };
@@ -140,12 +132,10 @@ impl Ops {
         };
         match &mut slot.op {
             Op::One(one) if one.abandoned => {
-                let Op::One(one) = self.remove(user_data) else {
-                    unreachable!("matched above")
-                };
+                let Op::One(one) = self.remove(user_data) else { unreachable!("matched above") };
                 // Only opening a file returns a descriptor from a one-shot op.
                 match one.keep {
-                    Keep::Path(_) if 0 <= result => Outcome::CloseResult(one.keep),
+                    Keep::Path { .. } if 0 <= result => Outcome::CloseResult(one.keep),
                     keep => Outcome::Free(keep),
                 }
             }
@@ -182,12 +172,7 @@ pub(super) struct Submitted {
 
 impl Submitted {
     pub(super) fn new(uring: Rc<Uring>, user_data: u64, cancel: bool) -> Submitted {
-        Submitted {
-            uring,
-            user_data,
-            cancel,
-            done: false,
-        }
+        Submitted { uring, user_data, cancel, done: false }
     }
 }
 
@@ -198,10 +183,7 @@ impl Future for Submitted {
         let user_data = self.user_data;
         let op = {
             let mut ops = self.uring.ops.borrow_mut();
-            let Some(Slot {
-                op: Op::One(one), ..
-            }) = ops.slot(user_data)
-            else {
+            let Some(Slot { op: Op::One(one), .. }) = ops.slot(user_data) else {
                 unreachable!("the future owns its slot until it took the result")
             };
             if one.result.is_none() {
@@ -214,14 +196,7 @@ impl Future for Submitted {
             ops.remove(user_data)
         };
         self.done = true;
-        let Op::One(One {
-            result: Some(result),
-            keep,
-            ..
-        }) = op
-        else {
-            unreachable!("looked above")
-        };
+        let Op::One(One { result: Some(result), keep, .. }) = op else { unreachable!("looked above") };
         Poll::Ready((result, keep))
     }
 }
@@ -232,20 +207,13 @@ impl Drop for Submitted {
             return;
         }
         let mut ops = self.uring.ops.borrow_mut();
-        let Some(Slot {
-            op: Op::One(one), ..
-        }) = ops.slot(self.user_data)
-        else {
+        let Some(Slot { op: Op::One(one), .. }) = ops.slot(self.user_data) else {
             return;
         };
         if let Some(result) = one.result {
             let removed = ops.remove(self.user_data);
             drop(ops);
-            if let Op::One(One {
-                keep: Keep::Path(_),
-                ..
-            }) = removed
-            {
+            if let Op::One(One { keep: Keep::Path { .. }, .. }) = removed {
                 super::sockets::close_raw(result);
             }
             return;

@@ -21,15 +21,16 @@ pub(super) const GROUP: u16 = 0;
 const PAGE: usize = 4096;
 const MEMORY_BYTES: usize = RECV_BUFFERS as usize * RECV_BUFFER_BYTES;
 const _: () = assert!(RECV_BUFFERS.is_power_of_two(), "the kernel masks indexes");
-const _: () = assert!(
-    RECV_BUFFERS as usize * size_of::<BufRingEntry>() <= PAGE,
-    "the ring fits its page"
-);
+const _: () = assert!(RECV_BUFFERS as usize * size_of::<BufRingEntry>() <= PAGE, "the ring fits its page");
 
 pub(super) struct RecvBuffers {
     /// One page of ring, then the buffers.
     map: NonNull<u8>,
     tail: Cell<u16>,
+    /// Buffers that readers hold.
+    held: Cell<u16>,
+    /// The kernel no longer knows the memory.
+    released: Cell<bool>,
 }
 
 impl RecvBuffers {
@@ -52,31 +53,29 @@ impl RecvBuffers {
         // SAFETY: advice about a mapping of our own.
         unsafe { libc::madvise(map, PAGE + MEMORY_BYTES, libc::MADV_NOHUGEPAGE) };
         let map = NonNull::new(map.cast::<u8>()).expect("mmap does not return null");
-        let buffers = RecvBuffers {
-            map,
-            tail: Cell::new(0),
-        };
+        let buffers = RecvBuffers { map, tail: Cell::new(0), held: Cell::new(0), released: Cell::new(false) };
         // SAFETY: the mapping is page-aligned, has room for the ring, and is unmapped only after the ring is closed.
         unsafe {
-            ring.submitter().register_buf_ring_with_flags(
-                map.as_ptr() as u64,
-                RECV_BUFFERS,
-                GROUP,
-                0,
-            )?
+            ring.submitter().register_buf_ring_with_flags(map.as_ptr() as u64, RECV_BUFFERS, GROUP, 0)?
         };
         (0..RECV_BUFFERS).for_each(|id| buffers.give(id));
         Ok(buffers)
     }
 
+    /// Does no reader hold a buffer?
+    pub(super) fn none_held(&self) -> bool {
+        self.held.get() == 0
+    }
+
+    /// Allows the memory to be freed: every receive is over.
+    pub(super) fn release(&self) {
+        self.released.set(true);
+    }
+
     fn buffer(&self, id: u16) -> *mut u8 {
         debug_assert!(id < RECV_BUFFERS);
         // SAFETY: stays inside the mapping, as `id` is below the number of buffers.
-        unsafe {
-            self.map
-                .as_ptr()
-                .add(PAGE + usize::from(id) * RECV_BUFFER_BYTES)
-        }
+        unsafe { self.map.as_ptr().add(PAGE + usize::from(id) * RECV_BUFFER_BYTES) }
     }
 
     /// Gives a buffer to the kernel.
@@ -100,7 +99,10 @@ impl RecvBuffers {
 
 impl Drop for RecvBuffers {
     fn drop(&mut self) {
-        // SAFETY: mapped in `register` with this length. `Uring` drops its ring field before this one.
+        if !self.released.get() {
+            return;
+        }
+        // SAFETY: mapped in `register` with this length; no op is left that could receive into it.
         unsafe { libc::munmap(self.map.as_ptr().cast(), PAGE + MEMORY_BYTES) };
     }
 }
@@ -114,18 +116,13 @@ pub(crate) struct RingBytes {
 
 impl RingBytes {
     pub(super) fn end() -> RingBytes {
-        RingBytes {
-            buffer: None,
-            len: 0,
-        }
+        RingBytes { buffer: None, len: 0 }
     }
 
     pub(super) fn new(uring: Rc<Uring>, id: u16, len: u32) -> RingBytes {
         debug_assert!(len as usize <= RECV_BUFFER_BYTES);
-        RingBytes {
-            buffer: Some((uring, id)),
-            len,
-        }
+        uring.buffers.held.set(uring.buffers.held.get() + 1);
+        RingBytes { buffer: Some((uring, id)), len }
     }
 }
 
@@ -146,6 +143,7 @@ impl Drop for RingBytes {
     fn drop(&mut self) {
         if let Some((uring, id)) = self.buffer.take() {
             uring.buffers.give(id);
+            uring.buffers.held.set(uring.buffers.held.get() - 1);
             uring.buffer_freed();
         }
     }

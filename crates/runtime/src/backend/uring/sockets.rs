@@ -37,9 +37,7 @@ fn to_raw(address: SocketAddr) -> (Box<libc::sockaddr_storage>, libc::socklen_t)
             let raw = libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
                 sin_port: v4.port().to_be(),
-                sin_addr: libc::in_addr {
-                    s_addr: u32::from_ne_bytes(v4.ip().octets()),
-                },
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                 sin_zero: [0; 8],
             };
             // SAFETY: sockaddr_storage is large and aligned enough for every socket address.
@@ -51,9 +49,7 @@ fn to_raw(address: SocketAddr) -> (Box<libc::sockaddr_storage>, libc::socklen_t)
                 sin6_family: libc::AF_INET6 as libc::sa_family_t,
                 sin6_port: v6.port().to_be(),
                 sin6_flowinfo: v6.flowinfo(),
-                sin6_addr: libc::in6_addr {
-                    s6_addr: v6.ip().octets(),
-                },
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
             // SAFETY: as above.
@@ -77,12 +73,7 @@ fn from_raw(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
             let raw = unsafe { &*place.cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(raw.sin6_addr.s6_addr);
             let port = u16::from_be(raw.sin6_port);
-            Ok(SocketAddr::V6(SocketAddrV6::new(
-                ip,
-                port,
-                raw.sin6_flowinfo,
-                raw.sin6_scope_id,
-            )))
+            Ok(SocketAddr::V6(SocketAddrV6::new(ip, port, raw.sin6_flowinfo, raw.sin6_scope_id)))
         }
         _ => Err(io::ErrorKind::Unsupported.into()),
     }
@@ -95,10 +86,7 @@ fn name(fd: &OwnedFd, call: NameCall) -> io::Result<SocketAddr> {
     let (result, storage) = unsafe {
         let mut storage: libc::sockaddr_storage = std::mem::zeroed();
         let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-        (
-            call(fd.as_raw_fd(), (&raw mut storage).cast(), &mut len),
-            storage,
-        )
+        (call(fd.as_raw_fd(), (&raw mut storage).cast(), &mut len), storage)
     };
     if result != 0 {
         return last_error();
@@ -110,17 +98,12 @@ fn set_option(fd: &OwnedFd, level: i32, option: i32) -> io::Result<()> {
     let on: i32 = 1;
     let len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: passes a live integer and its size.
-    let result =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const on).cast(), len) };
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, (&raw const on).cast(), len) };
     if result == 0 { Ok(()) } else { last_error() }
 }
 
 fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: plain system call without pointers.
     let fd = unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
@@ -149,14 +132,8 @@ impl Uring {
         if unsafe { libc::listen(fd.as_raw_fd(), LISTEN_BACKLOG) } != 0 {
             return last_error();
         }
-        let core = Rc::new(ListenerCore {
-            fd,
-            state: RefCell::default(),
-        });
-        Ok(Rc::new(UringListener {
-            uring: self.clone(),
-            core,
-        }))
+        let core = Rc::new(ListenerCore { fd, state: RefCell::default() });
+        Ok(Rc::new(UringListener { uring: self.clone(), core }))
     }
 
     pub(crate) async fn connect(
@@ -169,13 +146,9 @@ impl Uring {
             bind(&fd, local)?;
         }
         let (raw, len) = to_raw(address);
-        let entry =
-            opcode::Connect::new(types::Fd(fd.as_raw_fd()), (&raw const *raw).cast(), len).build();
+        let entry = opcode::Connect::new(types::Fd(fd.as_raw_fd()), (&raw const *raw).cast(), len).build();
         let fd = Rc::new(fd);
-        let keep = Keep::Address {
-            _fd: fd.clone(),
-            _address: raw,
-        };
+        let keep = Keep::Address { _fd: fd.clone(), _address: raw };
         let (result, keep) = self.submit(keep, true, entry).await;
         drop(keep);
         if result < 0 {
@@ -186,14 +159,8 @@ impl Uring {
     }
 
     pub(crate) fn adopt(self: &Rc<Self>, fd: OwnedFd) -> Rc<UringStream> {
-        let core = Rc::new(StreamCore {
-            fd,
-            state: RefCell::default(),
-        });
-        Rc::new(UringStream {
-            uring: self.clone(),
-            core: Some(core),
-        })
+        let core = Rc::new(StreamCore { fd, state: RefCell::default() });
+        Rc::new(UringStream { uring: self.clone(), core: Some(core) })
     }
 }
 
@@ -217,9 +184,8 @@ struct AcceptState {
 
 impl ListenerCore {
     fn arm(self: &Rc<Self>, uring: &Rc<Uring>, state: &mut AcceptState) {
-        let entry = opcode::AcceptMulti::new(types::Fd(self.fd.as_raw_fd()))
-            .flags(libc::SOCK_CLOEXEC)
-            .build();
+        let entry =
+            opcode::AcceptMulti::new(types::Fd(self.fd.as_raw_fd())).flags(libc::SOCK_CLOEXEC).build();
         let user_data = uring.ops.borrow_mut().insert(Op::Accept(self.clone()));
         state.armed = Some(user_data);
         uring.push(&entry.user_data(user_data));
@@ -230,9 +196,7 @@ impl ListenerCore {
         let mut state = self.state.borrow_mut();
         if 0 <= result {
             // SAFETY: the kernel just gave us this descriptor.
-            state
-                .accepted
-                .push_back(unsafe { OwnedFd::from_raw_fd(result) });
+            state.accepted.push_back(unsafe { OwnedFd::from_raw_fd(result) });
         } else if result != -libc::ECANCELED {
             state.error = Some(-result);
         }
@@ -336,13 +300,15 @@ impl StreamCore {
         uring.push(&entry.user_data(user_data));
     }
 
-    /// A buffer is free again and it is this stream's turn.
-    pub(super) fn rearm(self: &Rc<Self>, uring: &Rc<Uring>) {
+    /// A buffer is free again and it is this stream's turn. False when it does not want it.
+    pub(super) fn rearm(self: &Rc<Self>, uring: &Rc<Uring>) -> bool {
         let mut state = self.state.borrow_mut();
         state.starved = false;
-        if state.armed.is_none() && !state.closed && state.end.is_none() {
+        let wanted = state.armed.is_none() && !state.closed && state.end.is_none();
+        if wanted {
             self.arm(uring, &mut state);
         }
+        wanted
     }
 
     /// A completion of the receive op.
@@ -374,8 +340,9 @@ impl StreamCore {
             }
             code if code < 0 => state.unread.extend(bytes),
             libc::ENOBUFS => {
-                // The reader arms it again when it has unread bytes; otherwise the next free buffer does.
-                if state.unread.is_empty() && !state.starved {
+                // The reader arms it again when it has unread bytes, or when it is woken while every buffer is back
+                // already; otherwise the next free buffer does.
+                if state.unread.is_empty() && !state.starved && !uring.buffers.none_held() {
                     state.starved = true;
                     uring.starved.borrow_mut().push_back(self.clone());
                 }
@@ -396,9 +363,7 @@ impl StreamCore {
 
 impl UringStream {
     fn core(&self) -> &Rc<StreamCore> {
-        self.core
-            .as_ref()
-            .expect("only take_fd empties it, and it consumes the stream")
+        self.core.as_ref().expect("only take_fd empties it, and it consumes the stream")
     }
 
     pub(crate) async fn recv(&self) -> io::Result<RingBytes> {
@@ -434,14 +399,8 @@ impl UringStream {
         loop {
             let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
             // SAFETY: the slice is valid for the call.
-            let sent = unsafe {
-                libc::send(
-                    self.core().fd.as_raw_fd(),
-                    bytes.as_ptr().cast(),
-                    bytes.len(),
-                    flags,
-                )
-            };
+            let sent =
+                unsafe { libc::send(self.core().fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
             if 0 <= sent {
                 return Ok(sent as usize);
             }
@@ -460,13 +419,8 @@ impl UringStream {
             let rest = &bytes[sent..];
             let fd = types::Fd(self.core().fd.as_raw_fd());
             let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-            let entry = opcode::Send::new(fd, rest.as_ptr(), rest.len() as u32)
-                .flags(flags)
-                .build();
-            let keep = Keep::Socket {
-                _core: self.core().clone(),
-                bytes,
-            };
+            let entry = opcode::Send::new(fd, rest.as_ptr(), rest.len() as u32).flags(flags).build();
+            let keep = Keep::Socket { _core: self.core().clone(), bytes };
             let (result, keep) = self.uring.submit(keep, true, entry).await;
             let Keep::Socket { bytes: back, .. } = keep else {
                 unreachable!("an op gives back what it kept")
@@ -500,11 +454,7 @@ impl UringStream {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let mut stream = Rc::into_inner(self).ok_or(io::ErrorKind::InvalidInput)?;
-        let core = stream
-            .core
-            .take()
-            .and_then(Rc::into_inner)
-            .ok_or(io::ErrorKind::InvalidInput)?;
+        let core = stream.core.take().and_then(Rc::into_inner).ok_or(io::ErrorKind::InvalidInput)?;
         // SAFETY: ownership of the descriptor moves to the new value.
         Ok(unsafe { OwnedFd::from_raw_fd(core.fd.into_raw_fd()) })
     }

@@ -1,0 +1,121 @@
+//! Files on the real file system.
+
+use crate::{Folder, on_shard};
+use runtime::file::{self, AlignedBuf, File, OpenOptions};
+use runtime::{Group, spawn};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len).map(|i| (i as u8).wrapping_mul(31).wrapping_add((i >> 8) as u8) ^ seed).collect()
+}
+
+#[test]
+fn direct_writes_and_reads() {
+    let folder = Folder::new("direct");
+    let path = folder.0.join("data");
+    on_shard(move || {
+        let path = path.clone();
+        async move {
+            let file = File::open(&path, OpenOptions::CREATE_NEW.with_direct()).await.expect("opens");
+            file.allocate(64 * 1024).await.expect("allocates");
+            assert_eq!(file.size().await.expect("size"), 64 * 1024);
+            let bytes = pattern(64 * 1024, 5);
+            let mut tasks = Vec::new();
+            for (index, chunk) in bytes.chunks(8192).enumerate() {
+                let (file, buffer) = (file.clone(), AlignedBuf::from(chunk));
+                tasks.push(spawn(Group::FLUSH, async move {
+                    let back = file.write_at(index as u64 * 8192, buffer).await.expect("writes");
+                    assert_eq!(back.len(), 8192);
+                }));
+            }
+            for task in tasks {
+                task.await;
+            }
+            file.sync_data().await.expect("syncs");
+            for (offset, len) in [(0, 65536), (1, 1), (4095, 2), (12345, 20000), (65535, 1), (7, 0)] {
+                let read = file.read_exact_at(offset as u64, len).await.expect("reads");
+                assert!(read == bytes[offset..offset + len], "{offset} {len}");
+            }
+            let (buffer, count) = file.read_at(60 * 1024, AlignedBuf::zeroed(8192)).await.expect("reads");
+            assert_eq!((count, buffer.len()), (4096, 8192));
+            let past = file.read_exact_at(65536, 1).await.expect_err("nothing is there");
+            assert_eq!(past.kind(), ErrorKind::UnexpectedEof);
+            let odd = file.write_at(1, AlignedBuf::zeroed(4096)).await.expect_err("not aligned");
+            assert_eq!(odd.kind(), ErrorKind::InvalidInput);
+            file.truncate(5000).await.expect("truncates");
+            assert_eq!(file.read_exact_at(4096, 904).await.expect("reads"), bytes[4096..5000]);
+            let past = file.read_exact_at(4096, 905).await.expect_err("cut off");
+            assert_eq!(past.kind(), ErrorKind::UnexpectedEof);
+            assert!(past.to_string().contains("data"), "{past}");
+        }
+    });
+}
+
+#[test]
+fn folders_names_and_atomic_replacement() {
+    let folder = Folder::new("names");
+    let root = folder.0.clone();
+    on_shard(move || {
+        let root = root.clone();
+        async move {
+            let sub = root.join("a/b");
+            file::create_dir_all(&sub).await.expect("makes");
+            file::create_dir_all(&sub).await.expect("may exist");
+            let name = sub.join("x");
+            file::write_new_synced(&name, b"one").await.expect("writes");
+            let again = file::write_new_synced(&name, b"two").await.expect_err("exists");
+            assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+            file::replace_atomic(&name, b"three").await.expect("replaces");
+            assert_eq!(file::read(&name).await.expect("reads"), b"three");
+            file::link(&name, sub.join("z")).await.expect("links");
+            file::rename(&name, sub.join("y")).await.expect("renames");
+            file::sync_dir(&sub).await.expect("syncs");
+            let names: Vec<_> =
+                file::read_dir(&sub).await.expect("lists").into_iter().map(|e| (e.name, e.size)).collect();
+            assert_eq!(names, [("y".to_string(), 5), ("z".to_string(), 5)]);
+            assert!(file::read_dir(&root).await.expect("lists")[0].is_dir);
+            assert!(!file::exists(&name).await.expect("looks"));
+            assert!(0 < file::free_space(&root).await.expect("asks"));
+            let lock = file::lock_exclusive(&root).await.expect("locks");
+            let second = file::lock_exclusive(&root).await.err().expect("is held");
+            assert_eq!(second.kind(), ErrorKind::WouldBlock);
+            drop(lock);
+            file::lock_exclusive(&root).await.expect("is free");
+            file::remove(sub.join("y")).await.expect("removes");
+            let missing = file::remove(sub.join("y")).await.expect_err("gone");
+            assert_eq!(missing.kind(), ErrorKind::NotFound);
+            file::remove_dir_all(root.join("a")).await.expect("removes");
+            file::remove_dir_all(root.join("a")).await.expect("may be missing");
+        }
+    });
+}
+
+#[test]
+fn dropped_operations_keep_their_buffers_until_the_end() {
+    let folder = Folder::new("dropped");
+    let root = folder.0.clone();
+    on_shard(move || {
+        let root = root.clone();
+        async move {
+            let file = File::open(root.join("f"), OpenOptions::CREATE.with_direct()).await.expect("opens");
+            file.write_at(0, AlignedBuf::zeroed(1 << 20)).await.expect("writes");
+            for round in 0..200u64 {
+                // Each is submitted by its first poll and dropped by the second of the other branch.
+                let read = file.read_at(round % 16 * 65536, AlignedBuf::zeroed(65536));
+                let _ = runtime::timeout(Duration::ZERO, read).await;
+                let write =
+                    file.write_at(round % 16 * 65536, AlignedBuf::from(&pattern(65536, round as u8)[..]));
+                let _ = runtime::timeout(Duration::ZERO, write).await;
+                let _ = runtime::timeout(Duration::ZERO, file.sync_data()).await;
+                let open = File::open(root.join("g"), OpenOptions::CREATE);
+                let _ = runtime::timeout(Duration::ZERO, open).await;
+                // Memory freed too early would be reused here.
+                let fresh = AlignedBuf::zeroed(65536);
+                assert!(fresh.iter().all(|b| *b == 0));
+            }
+            file.sync_data().await.expect("syncs");
+            assert_eq!(file.read_exact_at(0, 10).await.expect("reads").len(), 10);
+        }
+    });
+}
