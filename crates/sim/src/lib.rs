@@ -1,2 +1,18 @@
 //! Whole nodes in one thread from a seed: scenarios, faults, checkers.
+//!
+//! A scenario is a function of a world and a seed; it plays faults and says what was wrong. `(scenario, seed, commit)`
+//! replays any run. Modules, bottom to top: each uses only those listed above it.
 #![forbid(unsafe_code)]
+
+/// Every limit of this crate.
+pub mod limits;
+/// What one run says.
+mod outcome;
+/// A consensus group that crashes and is cut apart.
+mod consensus;
+/// Runs seeds, one or many, and reports.
+mod driver;
+
+pub use driver::{Report, Scenario, run, run_range};
+pub use outcome::Outcome;
+pub use runtime::Bug;
