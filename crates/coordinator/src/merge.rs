@@ -2,7 +2,8 @@
 //!
 //! Each answer covers the scope up to where it stopped. What all cover is merged by timestamp; what only some cover is
 //! left for the next round. A limit counts rows alive after merging, so rows that another replica has deleted make the
-//! merged page short, and the next round reads on from where it ended.
+//! merged page short, and the next round reads on from where it ended. Replicas are asked without the limit on rows of
+//! one partition ([`for_replicas`]): what such a limit cuts off would be covered by nobody.
 
 use mutation::{
     Budget, Emit, Error, Key, Mutation, MutationView, Partition, ReadAnswer, ReadCommand, Resume, Scope, emit,
@@ -57,6 +58,11 @@ pub(crate) fn merge_answers(
     Ok(merged)
 }
 
+/// The command as several replicas are asked it.
+pub(crate) fn for_replicas(command: &ReadCommand) -> ReadCommand {
+    ReadCommand { partition_row_limit: u32::MAX, ..command.clone() }
+}
+
 struct Put {
     live_rows: u32,
     bytes: usize,
@@ -91,6 +97,9 @@ fn put_partition(
     let partition_full = emitted.live_rows >= budget.partition_rows;
     let all_full = emitted.live_rows >= budget.rows || bytes >= budget.bytes;
     let mut put = Put { live_rows: emitted.live_rows, bytes, cut: false };
+    if let Some(stopped) = merged.answer.stopped.as_mut().filter(|s| s.key == *key) {
+        stopped.rows_taken = taken + emitted.live_rows;
+    }
     if let Some(after) = emitted.cut_after
         && complete_to != Some(&after)
     {
@@ -166,3 +175,6 @@ fn compare_stops(command: &ReadCommand, a: &Resume, b: &Resume) -> Ordering {
         (Some(x), Some(y)) => x.cmp(y),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use crate::coordinator::Coordinator;
 use crate::error::Error;
 use crate::limits::{READ_REPAIR_PATIENCE, SHORT_READ_ROUNDS_MAX};
-use crate::merge::merge_answers;
+use crate::merge::{Merged, for_replicas, merge_answers};
 use crate::replicas::Silence;
 use crate::scan::{Piece, pieces};
 use base::Instant;
@@ -170,25 +170,31 @@ impl Read<'_> {
 
     /// One data answer and digests of it; when they differ, everybody's data.
     async fn round(&self, targets: &[NodeIndex], command: &ReadCommand) -> Result<ReadAnswer, Error> {
-        let requests = targets
-            .iter()
-            .enumerate()
-            .map(|(index, node)| (*node, ReadCommand { digest_only: index > 0, ..command.clone() }));
-        let answers = self.gather(requests.collect()).await?;
-        let here =
-            runtime::planted(runtime::Bug::DigestStopsAtNull).then_some(mutation::DigestFault::StopsAtNull);
-        let digest = mutation::digest(&answers[0].partitions, here);
+        let asked = for_replicas(command);
+        let requests = targets.iter().enumerate();
+        let requests = requests.map(|(i, node)| (*node, ReadCommand { digest_only: i > 0, ..asked.clone() }));
+        let mut answers = self.gather(requests.collect()).await?;
+        let fault = runtime::planted(runtime::Bug::DigestStopsAtNull);
+        let fault = fault.then_some(mutation::DigestFault::StopsAtNull);
+        let digest = mutation::digest(&answers[0].partitions, fault);
         if answers[1..].iter().all(|a| a.digest == Some(digest)) {
-            return Ok(answers.into_iter().next().expect("one answer for each target"));
+            answers.truncate(1);
+            if command.partition_row_limit == u32::MAX {
+                return Ok(answers.remove(0));
+            }
+            return Ok(self.merge(command, &answers)?.answer);
         }
         self.coordinator.metrics.digest_mismatches.inc();
-        let requests =
-            targets.iter().map(|node| (*node, ReadCommand { digest_only: false, ..command.clone() }));
+        let requests = targets.iter().map(|node| (*node, asked.clone()));
         let answers = self.gather(requests.collect()).await?;
-        let merged = merge_answers(&self.table, command, &answers)
-            .map_err(|e| self.failure(answers.len(), targets.len(), 1, &e.to_string()))?;
+        let merged = self.merge(command, &answers)?;
         self.repair(targets, merged.repairs).await?;
         Ok(merged.answer)
+    }
+
+    fn merge(&self, command: &ReadCommand, answers: &[ReadAnswer]) -> Result<Merged, Error> {
+        merge_answers(&self.table, command, answers)
+            .map_err(|e| self.failure(answers.len(), answers.len(), 1, &e.to_string()))
     }
 
     /// Asks all at once and waits for all; answers come in the order of the requests.

@@ -48,16 +48,7 @@ impl ReadAnswer {
         }
         let live_rows = input.u32("live rows")?;
         let stopped = resume(&mut input)?;
-        let digest = if input.u8("digest flag")? != 0 {
-            Some(input.array("digest")?)
-        } else {
-            None
-        };
-        Ok(ReadAnswer {
-            partitions,
-            live_rows,
-            stopped,
-            digest,
-        })
+        let digest = if input.u8("digest flag")? != 0 { Some(input.array("digest")?) } else { None };
+        Ok(ReadAnswer { partitions, live_rows, stopped, digest })
     }
 }

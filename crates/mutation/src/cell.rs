@@ -21,32 +21,17 @@ pub struct Cell<'a> {
 impl<'a> Cell<'a> {
     /// A value that stays.
     pub fn live(timestamp: i64, value: &'a [u8]) -> Cell<'a> {
-        Cell {
-            timestamp,
-            ttl: 0,
-            local_time: NO_TIME,
-            value: Some(value),
-        }
+        Cell { timestamp, ttl: 0, local_time: NO_TIME, value: Some(value) }
     }
 
     /// A value that expires at a second.
     pub fn expiring(timestamp: i64, ttl: u32, expires_at: u32, value: &'a [u8]) -> Cell<'a> {
-        Cell {
-            timestamp,
-            ttl,
-            local_time: expires_at,
-            value: Some(value),
-        }
+        Cell { timestamp, ttl, local_time: expires_at, value: Some(value) }
     }
 
     /// A deleted value.
     pub fn tombstone(timestamp: i64, local_time: u32) -> Cell<'static> {
-        Cell {
-            timestamp,
-            ttl: 0,
-            local_time,
-            value: None,
-        }
+        Cell { timestamp, ttl: 0, local_time, value: None }
     }
 
     /// Whether it is a tombstone as written; an expired cell is not, until it is rewritten.
@@ -77,11 +62,7 @@ impl<'a> Cell<'a> {
             .cmp(&other.timestamp)
             .then_with(|| class(self).cmp(&class(other)))
             .then_with(|| {
-                if class(self) == 0 {
-                    Ordering::Equal
-                } else {
-                    self.local_time.cmp(&other.local_time)
-                }
+                if class(self) == 0 { Ordering::Equal } else { self.local_time.cmp(&other.local_time) }
             })
             .then_with(|| self.value.cmp(&other.value))
             .then_with(|| self.ttl.cmp(&other.ttl))

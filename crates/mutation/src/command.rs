@@ -18,18 +18,12 @@ pub struct Key {
 impl Key {
     /// Hashes a serialized key.
     pub fn new(bytes: &[u8]) -> Key {
-        Key {
-            token: Token::of_key(bytes),
-            bytes: bytes.into(),
-        }
+        Key { token: Token::of_key(bytes), bytes: bytes.into() }
     }
 
     /// A key whose token is known.
     pub fn with_token(token: Token, bytes: &[u8]) -> Key {
-        Key {
-            token,
-            bytes: bytes.into(),
-        }
+        Key { token, bytes: bytes.into() }
     }
 }
 
@@ -44,10 +38,7 @@ pub struct TokenRange {
 
 impl TokenRange {
     /// Every token.
-    pub const ALL: TokenRange = TokenRange {
-        first: Token(i64::MIN),
-        last: Token(i64::MAX),
-    };
+    pub const ALL: TokenRange = TokenRange { first: Token(i64::MIN), last: Token(i64::MAX) };
 
     /// Tokens from `first` to `last`, both inside. Empty when `first > last`.
     pub fn new(first: Token, last: Token) -> TokenRange {
@@ -66,10 +57,7 @@ impl TokenRange {
 
     /// The tokens in both; `None` when there are none.
     pub fn intersect(self, other: TokenRange) -> Option<TokenRange> {
-        let both = TokenRange {
-            first: self.first.max(other.first),
-            last: self.last.min(other.last),
-        };
+        let both = TokenRange { first: self.first.max(other.first), last: self.last.min(other.last) };
         (!both.is_empty()).then_some(both)
     }
 }
@@ -95,10 +83,7 @@ pub struct Slice {
 impl Slice {
     /// Every row of a partition.
     pub fn all() -> Slice {
-        Slice {
-            start: Position::bottom(),
-            end: Position::top(),
-        }
+        Slice { start: Position::bottom(), end: Position::top() }
     }
 }
 
@@ -163,12 +148,7 @@ impl ReadCommand {
         }
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         out.push(flag(self.reversed, 1) | flag(self.static_counts, 2) | flag(self.digest_only, 4));
-        for number in [
-            self.row_limit,
-            self.partition_row_limit,
-            self.byte_limit,
-            self.now_s,
-        ] {
+        for number in [self.row_limit, self.partition_row_limit, self.byte_limit, self.now_s] {
             out.extend_from_slice(&number.to_be_bytes());
         }
         put_resume(out, self.resume.as_ref());
@@ -181,18 +161,11 @@ impl ReadCommand {
         let scope = match input.u8("scope")? {
             0 => {
                 let count = bounded(&mut input, KEYS_MAX, "a bounded count of keys")?;
-                Scope::Keys(
-                    (0..count)
-                        .map(|_| key(&mut input))
-                        .collect::<Result<_, _>>()?,
-                )
+                Scope::Keys((0..count).map(|_| key(&mut input)).collect::<Result<_, _>>()?)
             }
             1 => {
                 let first = Token(input.i64("first token")?);
-                Scope::Range(TokenRange {
-                    first,
-                    last: Token(input.i64("last token")?),
-                })
+                Scope::Range(TokenRange { first, last: Token(input.i64("last token")?) })
             }
             _ => return Err(input.malformed("scope 0 or 1")),
         };
@@ -200,10 +173,7 @@ impl ReadCommand {
         let mut slices = Vec::new();
         for _ in 0..count {
             let start = Position::from_bytes(input.sized("slice start")?);
-            slices.push(Slice {
-                start,
-                end: Position::from_bytes(input.sized("slice end")?),
-            });
+            slices.push(Slice { start, end: Position::from_bytes(input.sized("slice end")?) });
         }
         let flags = input.u8("read flags")?;
         Ok(ReadCommand {
@@ -224,11 +194,7 @@ impl ReadCommand {
 
 fn bounded(input: &mut Input<'_>, most: usize, expected: &'static str) -> Result<usize, Error> {
     let count = input.u32(expected)? as usize;
-    if count > most {
-        Err(input.malformed(expected))
-    } else {
-        Ok(count)
-    }
+    if count > most { Err(input.malformed(expected)) } else { Ok(count) }
 }
 
 pub(crate) fn put_key(out: &mut Vec<u8>, key: &Key) {
@@ -238,10 +204,7 @@ pub(crate) fn put_key(out: &mut Vec<u8>, key: &Key) {
 
 pub(crate) fn key(input: &mut Input<'_>) -> Result<Key, Error> {
     let token = Token(input.i64("token")?);
-    Ok(Key {
-        token,
-        bytes: input.sized("partition key")?.into(),
-    })
+    Ok(Key { token, bytes: input.sized("partition key")?.into() })
 }
 
 pub(crate) fn put_resume(out: &mut Vec<u8>, resume: Option<&Resume>) {
@@ -265,14 +228,6 @@ pub(crate) fn resume(input: &mut Input<'_>) -> Result<Option<Resume>, Error> {
         return Err(input.malformed("resume kind 0 to 2"));
     }
     let key = key(input)?;
-    let after = if kind == 2 {
-        Some(Position::from_bytes(input.sized("resume position")?))
-    } else {
-        None
-    };
-    Ok(Some(Resume {
-        key,
-        after,
-        rows_taken: input.u32("rows taken")?,
-    }))
+    let after = if kind == 2 { Some(Position::from_bytes(input.sized("resume position")?)) } else { None };
+    Ok(Some(Resume { key, after, rows_taken: input.u32("rows taken")? }))
 }

@@ -51,19 +51,13 @@ pub(crate) fn merge(left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
 fn pick<'a>(a: Shard<'a>, b: Shard<'a>) -> Shard<'a> {
     match (a.kind, b.kind) {
         (Kind::Global, Kind::Global) | (Kind::Remote, Kind::Remote) => {
-            if (b.clock, b.count) > (a.clock, a.count) {
-                b
-            } else {
-                a
-            }
+            if (b.clock, b.count) > (a.clock, a.count) { b } else { a }
         }
         (Kind::Global, _) => a,
         (_, Kind::Global) => b,
-        (Kind::Local, Kind::Local) => Shard {
-            clock: a.clock.wrapping_add(b.clock),
-            count: a.count.wrapping_add(b.count),
-            ..a
-        },
+        (Kind::Local, Kind::Local) => {
+            Shard { clock: a.clock.wrapping_add(b.clock), count: a.count.wrapping_add(b.count), ..a }
+        }
         (Kind::Local, Kind::Remote) => a,
         (Kind::Remote, Kind::Local) => b,
     }
@@ -79,20 +73,12 @@ fn shards(context: &[u8]) -> Option<Vec<Shard<'_>>> {
     let mut shards: Vec<Shard<'_>> = Vec::with_capacity(body.len() / SHARD_BYTES);
     for bytes in body.chunks_exact(SHARD_BYTES) {
         let number = |at: usize| bytes[at..at + 8].try_into().map(i64::from_be_bytes).ok();
-        shards.push(Shard {
-            id: &bytes[..16],
-            kind: Kind::Remote,
-            clock: number(16)?,
-            count: number(24)?,
-        });
+        shards.push(Shard { id: &bytes[..16], kind: Kind::Remote, clock: number(16)?, count: number(24)? });
     }
     for element in header.chunks_exact(2) {
         let element = i16::from_be_bytes([element[0], element[1]]);
-        let (kind, index) = if element < 0 {
-            (Kind::Global, element.wrapping_sub(i16::MIN))
-        } else {
-            (Kind::Local, element)
-        };
+        let (kind, index) =
+            if element < 0 { (Kind::Global, element.wrapping_sub(i16::MIN)) } else { (Kind::Local, element) };
         shards.get_mut(index as usize)?.kind = kind;
     }
     shards.is_sorted_by(|a, b| a.id < b.id).then_some(shards)
@@ -104,9 +90,7 @@ fn encode(shards: &[Shard<'_>]) -> Vec<u8> {
     out.extend_from_slice(&(listed as i16).to_be_bytes());
     for (index, shard) in shards.iter().enumerate() {
         match shard.kind {
-            Kind::Global => {
-                out.extend_from_slice(&(index as i16).wrapping_add(i16::MIN).to_be_bytes())
-            }
+            Kind::Global => out.extend_from_slice(&(index as i16).wrapping_add(i16::MIN).to_be_bytes()),
             Kind::Local => out.extend_from_slice(&(index as i16).to_be_bytes()),
             Kind::Remote => {}
         }
@@ -129,23 +113,15 @@ mod tests {
         let list: Vec<Shard<'_>> = shards
             .iter()
             .zip(&ids)
-            .map(|(s, id)| Shard {
-                id,
-                kind: Kind::Global,
-                clock: s.1,
-                count: s.2,
-            })
+            .map(|(s, id)| Shard { id, kind: Kind::Global, clock: s.1, count: s.2 })
             .collect();
         encode(&list)
     }
 
     #[test]
     fn newest_clock_wins_per_id() {
-        let merged = merge(
-            &global(&[(1, 5, 50), (2, 1, 7)]),
-            &global(&[(1, 6, 40), (3, 1, 1)]),
-        )
-        .expect("well formed");
+        let merged =
+            merge(&global(&[(1, 5, 50), (2, 1, 7)]), &global(&[(1, 6, 40), (3, 1, 1)])).expect("well formed");
         assert_eq!(merged, global(&[(1, 6, 40), (2, 1, 7), (3, 1, 1)]));
     }
 

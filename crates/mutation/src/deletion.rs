@@ -13,10 +13,7 @@ pub struct Deletion {
 
 impl Deletion {
     /// Deletes nothing.
-    pub const LIVE: Deletion = Deletion {
-        timestamp: i64::MIN,
-        local_time: NO_TIME,
-    };
+    pub const LIVE: Deletion = Deletion { timestamp: i64::MIN, local_time: NO_TIME };
 
     /// Whether it deletes nothing.
     pub fn is_live(self) -> bool {
@@ -55,28 +52,16 @@ pub struct Liveness {
 
 impl Liveness {
     /// No mark.
-    pub const NONE: Liveness = Liveness {
-        timestamp: i64::MIN,
-        ttl: 0,
-        expires_at: NO_TIME,
-    };
+    pub const NONE: Liveness = Liveness { timestamp: i64::MIN, ttl: 0, expires_at: NO_TIME };
 
     /// A mark that does not expire.
     pub fn at(timestamp: i64) -> Liveness {
-        Liveness {
-            timestamp,
-            ttl: 0,
-            expires_at: NO_TIME,
-        }
+        Liveness { timestamp, ttl: 0, expires_at: NO_TIME }
     }
 
     /// A mark that expires.
     pub fn expiring(timestamp: i64, ttl: u32, expires_at: u32) -> Liveness {
-        Liveness {
-            timestamp,
-            ttl,
-            expires_at,
-        }
+        Liveness { timestamp, ttl, expires_at }
     }
 
     /// Whether there is no mark.
@@ -96,17 +81,8 @@ impl Liveness {
 
     /// The winner of two: higher timestamp; expiring beats not; later expiry.
     pub fn max(self, other: Liveness) -> Liveness {
-        let rank = |l: Liveness| {
-            (
-                l.timestamp,
-                l.is_expiring(),
-                if l.is_expiring() { l.expires_at } else { 0 },
-            )
-        };
-        if rank(other) > rank(self) {
-            other
-        } else {
-            self
-        }
+        let rank =
+            |l: Liveness| (l.timestamp, l.is_expiring(), if l.is_expiring() { l.expires_at } else { 0 });
+        if rank(other) > rank(self) { other } else { self }
     }
 }

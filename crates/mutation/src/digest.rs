@@ -32,11 +32,7 @@ pub fn digest(partitions: &[Mutation], fault: Option<DigestFault>) -> [u8; 16] {
                     put(&mut bytes, clustering);
                     put_row(&mut bytes, body, fault);
                 }
-                Item::Range {
-                    start,
-                    end,
-                    deletion,
-                } => {
+                Item::Range { start, end, deletion } => {
                     put(&mut bytes, start.prefix);
                     put(&mut bytes, end.prefix);
                     bytes.extend_from_slice(&[start.side as u8, end.side as u8]);

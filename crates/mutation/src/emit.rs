@@ -10,7 +10,7 @@ use crate::partition::{Partition, Row};
 use crate::row::row_is_live;
 use schema::{Position, TableId};
 
-/// What may still be put into an answer.
+/// What may still be put into an answer. A partition whose rows are used up gives none and counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     /// Live rows in all.
@@ -54,18 +54,10 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
     let command = emit.command;
     let mut builder = MutationBuilder::new(emit.table, emit.key.token, &emit.key.bytes);
     builder.deletion(partition.deletion);
-    let mut walk = Walk {
-        emit,
-        partition,
-        budget,
-        live_rows: 0,
-        last: None,
-        cut: false,
-        scratch: Vec::new(),
-    };
+    let mut walk =
+        Walk { emit, partition, budget, live_rows: 0, last: None, cut: false, scratch: Vec::new() };
     let static_live = walk.put_static(&mut builder);
-    let mut bounds: Vec<(Position, Position)> =
-        command.slices.iter().filter_map(|s| walk.clip(s)).collect();
+    let mut bounds: Vec<(Position, Position)> = command.slices.iter().filter_map(|s| walk.clip(s)).collect();
     if command.reversed {
         bounds.reverse();
     }
@@ -86,8 +78,7 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
         }
     }
     let unread = emit.complete_to.is_some();
-    let only_static =
-        static_live && command.static_counts && walk.live_rows == 0 && emit.after.is_none();
+    let only_static = static_live && command.static_counts && walk.live_rows == 0 && emit.after.is_none();
     let mut live_rows = walk.live_rows;
     if only_static && !walk.cut && !unread {
         live_rows = 1;
@@ -97,11 +88,7 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
         (false, true) => emit.complete_to.cloned(),
         (false, false) => None,
     };
-    Emitted {
-        mutation: (!builder.is_empty()).then(|| builder.finish()),
-        live_rows,
-        cut_after,
-    }
+    Emitted { mutation: (!builder.is_empty()).then(|| builder.finish()), live_rows, cut_after }
 }
 
 struct Walk<'e, 'a> {
@@ -119,11 +106,7 @@ impl Walk<'_, '_> {
         let Some(body) = &self.partition.static_row else {
             return false;
         };
-        let rewrite = Rewrite {
-            shadow: self.partition.deletion,
-            expire_at: None,
-            purge: None,
-        };
+        let rewrite = Rewrite { shadow: self.partition.deletion, expire_at: None, purge: None };
         self.scratch.clear();
         if rewrite_row(body, &rewrite, &mut self.scratch) {
             builder.static_row(&self.scratch);
@@ -170,10 +153,9 @@ impl Walk<'_, '_> {
     }
 
     fn exhausted(&self, builder: &MutationBuilder) -> bool {
-        // At least one row is always put, so that every page makes progress.
-        self.last.is_some()
-            && (self.live_rows >= self.budget.rows.min(self.budget.partition_rows)
-                || builder.len() >= self.budget.bytes)
+        // Bytes alone never stop the first row, so that every page makes progress.
+        self.live_rows >= self.budget.rows.min(self.budget.partition_rows)
+            || (self.last.is_some() && builder.len() >= self.budget.bytes)
     }
 
     fn put_row(&mut self, position: &Position, row: &Row, builder: &mut MutationBuilder) {
@@ -186,11 +168,7 @@ impl Walk<'_, '_> {
             return builder.row(row.clustering(), row.body());
         }
         self.scratch.clear();
-        let rewrite = Rewrite {
-            shadow: covering,
-            expire_at: None,
-            purge: None,
-        };
+        let rewrite = Rewrite { shadow: covering, expire_at: None, purge: None };
         if rewrite_row(row.body(), &rewrite, &mut self.scratch) {
             builder.row(row.clustering(), &self.scratch);
         }

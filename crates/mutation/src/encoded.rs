@@ -115,25 +115,10 @@ impl<'a> MutationView<'a> {
         let table = TableId(u128::from_be_bytes(input.array("table id")?));
         let token = Token(input.i64("token")?);
         let key = input.sized("partition key")?;
-        let deletion = if flags & PARTITION_DELETION != 0 {
-            deletion(&mut input)?
-        } else {
-            Deletion::LIVE
-        };
-        let static_row = if flags & STATIC_ROW != 0 {
-            Some(input.sized("static row")?)
-        } else {
-            None
-        };
+        let deletion = if flags & PARTITION_DELETION != 0 { deletion(&mut input)? } else { Deletion::LIVE };
+        let static_row = if flags & STATIC_ROW != 0 { Some(input.sized("static row")?) } else { None };
         let items = input.bytes(input.remaining(), "items")?;
-        Ok(MutationView {
-            table,
-            token,
-            key,
-            deletion,
-            static_row,
-            items,
-        })
+        Ok(MutationView { table, token, key, deletion, static_row, items })
     }
 
     /// Its rows and range tombstones.
@@ -194,10 +179,7 @@ pub enum Item<'a> {
 }
 
 fn deletion(input: &mut Input<'_>) -> Result<Deletion, Error> {
-    Ok(Deletion {
-        timestamp: input.i64("deletion timestamp")?,
-        local_time: input.u32("deletion time")?,
-    })
+    Ok(Deletion { timestamp: input.i64("deletion timestamp")?, local_time: input.u32("deletion time")? })
 }
 
 fn bound<'a>(input: &mut Input<'a>) -> Result<BoundRef<'a>, Error> {
@@ -206,23 +188,13 @@ fn bound<'a>(input: &mut Input<'a>) -> Result<BoundRef<'a>, Error> {
         1 => BoundSide::After,
         _ => return Err(input.malformed("bound side 0 or 1")),
     };
-    Ok(BoundRef {
-        prefix: input.sized("bound prefix")?,
-        side,
-    })
+    Ok(BoundRef { prefix: input.sized("bound prefix")?, side })
 }
 
 fn item<'a>(input: &mut Input<'a>) -> Result<Item<'a>, Error> {
     match input.u8("item kind")? {
-        ROW => Ok(Item::Row {
-            clustering: input.sized("clustering")?,
-            body: input.sized("packed row")?,
-        }),
-        RANGE => Ok(Item::Range {
-            start: bound(input)?,
-            end: bound(input)?,
-            deletion: deletion(input)?,
-        }),
+        ROW => Ok(Item::Row { clustering: input.sized("clustering")?, body: input.sized("packed row")? }),
+        RANGE => Ok(Item::Range { start: bound(input)?, end: bound(input)?, deletion: deletion(input)? }),
         _ => Err(input.malformed("item kind 1 or 2")),
     }
 }
@@ -241,10 +213,7 @@ impl MutationBuilder {
         bytes.extend_from_slice(&table.0.to_be_bytes());
         bytes.extend_from_slice(&token.0.to_be_bytes());
         put_sized(&mut bytes, key);
-        MutationBuilder {
-            bytes,
-            has_items: false,
-        }
+        MutationBuilder { bytes, has_items: false }
     }
 
     /// Sets the partition tombstone. Must come before the static row and the items. LIVE adds nothing.
@@ -252,10 +221,7 @@ impl MutationBuilder {
         if deletion.is_live() {
             return;
         }
-        assert!(
-            !self.has_items && self.bytes[FLAGS_AT] == 0,
-            "the partition deletion comes first, once"
-        );
+        assert!(!self.has_items && self.bytes[FLAGS_AT] == 0, "the partition deletion comes first, once");
         self.bytes[FLAGS_AT] |= PARTITION_DELETION;
         put_deletion(&mut self.bytes, deletion);
     }
@@ -296,9 +262,7 @@ impl MutationBuilder {
         deletion: Deletion,
         write: impl FnOnce(&mut RowWriter<'_>),
     ) {
-        self.row_with(clustering, |out| {
-            write(&mut RowWriter::new(out, liveness, deletion))
-        });
+        self.row_with(clustering, |out| write(&mut RowWriter::new(out, liveness, deletion)));
     }
 
     /// Adds a range tombstone.

@@ -23,33 +23,17 @@ impl<'a> Input<'a> {
     }
 
     pub(crate) fn malformed(&self, expected: &'static str) -> Error {
-        Error::Malformed {
-            offset: self.offset,
-            expected,
-        }
+        Error::Malformed { offset: self.offset, expected }
     }
 
-    pub(crate) fn bytes(
-        &mut self,
-        count: usize,
-        expected: &'static str,
-    ) -> Result<&'a [u8], Error> {
-        let end = self
-            .offset
-            .checked_add(count)
-            .ok_or_else(|| self.malformed(expected))?;
-        let taken = self
-            .bytes
-            .get(self.offset..end)
-            .ok_or_else(|| self.malformed(expected))?;
+    pub(crate) fn bytes(&mut self, count: usize, expected: &'static str) -> Result<&'a [u8], Error> {
+        let end = self.offset.checked_add(count).ok_or_else(|| self.malformed(expected))?;
+        let taken = self.bytes.get(self.offset..end).ok_or_else(|| self.malformed(expected))?;
         self.offset = end;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(
-        &mut self,
-        expected: &'static str,
-    ) -> Result<[u8; N], Error> {
+    pub(crate) fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N], Error> {
         let taken = self.bytes(N, expected)?;
         let mut array = [0; N];
         array.copy_from_slice(taken);

@@ -30,23 +30,10 @@ pub fn merge_rows(table: &Table, is_static: bool, left: &[u8], right: &[u8], out
             (None, Some(_)) => Ordering::Greater,
             (None, None) => break,
         };
-        let one = if order == Ordering::Greater {
-            r.next()
-        } else {
-            l.next()
-        };
+        let one = if order == Ordering::Greater { r.next() } else { l.next() };
         let (ordinal, column) = one.expect("peeked");
-        let other = if order == Ordering::Equal {
-            r.next().map(|c| c.1)
-        } else {
-            None
-        };
-        let context = ColumnContext {
-            table,
-            is_static,
-            ordinal,
-            deletion,
-        };
+        let other = if order == Ordering::Equal { r.next().map(|c| c.1) } else { None };
+        let context = ColumnContext { table, is_static, ordinal, deletion };
         match other {
             None => context.copy(column, &mut writer),
             Some(other) => context.merge(column, other, &mut writer),
@@ -69,9 +56,7 @@ impl ColumnContext<'_> {
             ColumnView::Complex(complex) => {
                 let deletion = kept(complex.deletion, self.deletion);
                 let shadow = complex.deletion.max(self.deletion);
-                let live = complex
-                    .cells()
-                    .filter(|(_, c)| !shadow.deletes(c.timestamp));
+                let live = complex.cells().filter(|(_, c)| !shadow.deletes(c.timestamp));
                 put_complex(self.ordinal, deletion, live, writer);
             }
         }
@@ -104,14 +89,7 @@ impl ColumnContext<'_> {
         if self.is_counter() && a.is_tombstone() != b.is_tombstone() {
             return self.put_simple(if a.is_tombstone() { a } else { b }, writer);
         }
-        self.put_simple(
-            if b.reconcile(&a) == Ordering::Greater {
-                b
-            } else {
-                a
-            },
-            writer,
-        );
+        self.put_simple(if b.reconcile(&a) == Ordering::Greater { b } else { a }, writer);
     }
 
     fn is_counter(&self) -> bool {
@@ -125,10 +103,7 @@ impl ColumnContext<'_> {
     fn merge_complex(&self, a: ComplexView<'_>, b: ComplexView<'_>, writer: &mut RowWriter<'_>) {
         let deletion = a.deletion.max(b.deletion);
         let shadow = deletion.max(self.deletion);
-        let path_type = self
-            .table
-            .cell_path_type(self.is_static, self.ordinal)
-            .unwrap_or(CqlType::Blob);
+        let path_type = self.table.cell_path_type(self.is_static, self.ordinal).unwrap_or(CqlType::Blob);
         let live = merge_cells(&path_type, a, b).filter(|(_, c)| !shadow.deletes(c.timestamp));
         put_complex(self.ordinal, kept(deletion, self.deletion), live, writer);
     }
@@ -136,11 +111,7 @@ impl ColumnContext<'_> {
 
 /// A collection's deletion says nothing when the row's covers it.
 fn kept(deletion: Deletion, covering: Deletion) -> Deletion {
-    if deletion.supersedes(covering) {
-        deletion
-    } else {
-        Deletion::LIVE
-    }
+    if deletion.supersedes(covering) { deletion } else { Deletion::LIVE }
 }
 
 fn merge_cells<'a>(
@@ -161,11 +132,7 @@ fn merge_cells<'a>(
             Ordering::Greater => r.next(),
             Ordering::Equal => {
                 let (x, y) = (l.next()?, r.next()?);
-                Some(if y.1.reconcile(&x.1) == Ordering::Greater {
-                    y
-                } else {
-                    x
-                })
+                Some(if y.1.reconcile(&x.1) == Ordering::Greater { y } else { x })
             }
         }
     })
@@ -218,11 +185,7 @@ pub struct Rewrite {
 pub fn rewrite_row(body: &[u8], rewrite: &Rewrite, out: &mut Vec<u8>) -> bool {
     let start = out.len();
     let row = RowView::new(body);
-    let purges = |d: Deletion| {
-        rewrite
-            .purge
-            .is_some_and(|p| p.allows(d.timestamp, d.local_time))
-    };
+    let purges = |d: Deletion| rewrite.purge.is_some_and(|p| p.allows(d.timestamp, d.local_time));
     let shadow = row.deletion().max(rewrite.shadow);
     let mut deletion = kept(row.deletion(), rewrite.shadow);
     if purges(deletion) {
@@ -249,9 +212,7 @@ pub fn rewrite_row(body: &[u8], rewrite: &Rewrite, out: &mut Vec<u8>) -> bool {
                 if purges(deletion) {
                     deletion = Deletion::LIVE;
                 }
-                let cells = complex
-                    .cells()
-                    .filter_map(|(p, c)| Some((p, rewrite_cell(c, inner, rewrite)?)));
+                let cells = complex.cells().filter_map(|(p, c)| Some((p, rewrite_cell(c, inner, rewrite)?)));
                 let mut cells = cells.peekable();
                 any |= !deletion.is_live() || cells.peek().is_some();
                 put_complex(ordinal, deletion, cells, &mut writer);
@@ -277,11 +238,7 @@ pub(crate) fn normalized(body: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut out = Vec::with_capacity(body.len());
-    let rewrite = Rewrite {
-        shadow: Deletion::LIVE,
-        expire_at: None,
-        purge: None,
-    };
+    let rewrite = Rewrite { shadow: Deletion::LIVE, expire_at: None, purge: None };
     rewrite_row(body, &rewrite, &mut out).then_some(out)
 }
 
@@ -294,9 +251,7 @@ fn rewrite_cell<'a>(cell: Cell<'a>, shadow: Deletion, rewrite: &Rewrite) -> Opti
         // The clock of garbage collection starts when the cell was written.
         cell = Cell::tombstone(cell.timestamp, cell.local_time.saturating_sub(cell.ttl));
     }
-    let purged = cell.is_tombstone()
-        && rewrite
-            .purge
-            .is_some_and(|p| p.allows(cell.timestamp, cell.local_time));
+    let purged =
+        cell.is_tombstone() && rewrite.purge.is_some_and(|p| p.allows(cell.timestamp, cell.local_time));
     (!purged).then_some(cell)
 }

@@ -23,10 +23,7 @@ impl Row {
         let mut bytes = Vec::with_capacity(clustering.len() + body.len());
         bytes.extend_from_slice(clustering);
         bytes.extend_from_slice(body);
-        Row {
-            bytes: bytes.into(),
-            clustering_len: clustering.len() as u32,
-        }
+        Row { bytes: bytes.into(), clustering_len: clustering.len() as u32 }
     }
 
     /// Clustering key in wire form.
@@ -93,17 +90,9 @@ impl Partition {
         for item in mutation.items() {
             grown += match item {
                 Item::Row { clustering, body } => self.apply_row(table, clustering, body)?,
-                Item::Range {
-                    start,
-                    end,
-                    deletion,
-                } => {
+                Item::Range { start, end, deletion } => {
                     let bytes = start.prefix.len() + end.prefix.len();
-                    let tombstone = RangeTombstone {
-                        start: start.to_bound(),
-                        end: end.to_bound(),
-                        deletion,
-                    };
+                    let tombstone = RangeTombstone { start: start.to_bound(), end: end.to_bound(), deletion };
                     self.ranges.add(table, tombstone)?;
                     2 * bytes + 2 * ENTRY_BYTES
                 }
@@ -131,10 +120,7 @@ impl Partition {
             merged.extend_from_slice(clustering);
             merge_rows(table, false, old.body(), body, &mut merged);
             let grown = merged.len().saturating_sub(old.size());
-            *old = Row {
-                bytes: merged.into(),
-                clustering_len: clustering.len() as u32,
-            };
+            *old = Row { bytes: merged.into(), clustering_len: clustering.len() as u32 };
             grown
         };
         let fresh = position.len() + clustering.len() + body.len() + ENTRY_BYTES;
@@ -149,9 +135,7 @@ impl Partition {
             }
             Rows::One(at, row) if *at == position => Ok(merge(row)),
             Rows::One(..) => {
-                let Rows::One(at, row) = std::mem::take(&mut self.rows) else {
-                    unreachable!("just matched")
-                };
+                let Rows::One(at, row) = std::mem::take(&mut self.rows) else { unreachable!("just matched") };
                 let pair = [(at, row), (position, insert())];
                 self.rows = Rows::Many(BTreeMap::from(pair));
                 Ok(fresh)
@@ -167,12 +151,7 @@ impl Partition {
     }
 
     /// Merges one row in. Returns the bytes of memory it grew by (roughly).
-    pub fn merge_row(
-        &mut self,
-        table: &Table,
-        clustering: &[u8],
-        body: &[u8],
-    ) -> Result<usize, Error> {
+    pub fn merge_row(&mut self, table: &Table, clustering: &[u8], body: &[u8]) -> Result<usize, Error> {
         self.apply_row(table, clustering, body)
     }
 
@@ -260,10 +239,7 @@ impl Default for Partition {
 /// Refuses a mutation whose clusterings do not fit the table, before anything of it is applied.
 pub fn check_positions(table: &Table, mutation: &MutationView<'_>) -> Result<(), Error> {
     // A mutation of one item is refused by applying it: nothing else of it could have been applied before.
-    if mutation.deletion.is_live()
-        && mutation.static_row.is_none()
-        && mutation.items().nth(1).is_none()
-    {
+    if mutation.deletion.is_live() && mutation.static_row.is_none() && mutation.items().nth(1).is_none() {
         return Ok(());
     }
     let mut scratch = Vec::new();

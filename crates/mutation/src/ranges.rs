@@ -18,10 +18,7 @@ pub struct Bound {
 impl Bound {
     /// A bound from its parts.
     pub fn new(prefix: &[u8], side: BoundSide) -> Bound {
-        Bound {
-            prefix: prefix.into(),
-            side,
-        }
+        Bound { prefix: prefix.into(), side }
     }
 
     /// Where it sorts.
@@ -79,11 +76,7 @@ impl RangeTombstones {
     }
 
     fn insert(&mut self, start_at: Position, end_at: Position, tombstone: RangeTombstone) {
-        let RangeTombstone {
-            start,
-            end,
-            deletion,
-        } = tombstone;
+        let RangeTombstone { start, end, deletion } = tombstone;
         let overlapped = self.take_overlapped(&start_at, &end_at);
         // What of the new range is not yet placed begins here.
         let mut open = (start_at.clone(), start);
@@ -105,15 +98,7 @@ impl RangeTombstones {
             }
         }
         if open.0 < end_at {
-            self.intervals.insert(
-                open.0,
-                Interval {
-                    start: open.1,
-                    end_at,
-                    end,
-                    deletion,
-                },
-            );
+            self.intervals.insert(open.0, Interval { start: open.1, end_at, end, deletion });
         }
     }
 
@@ -126,17 +111,13 @@ impl RangeTombstones {
         let mut open: Option<Position> = None;
         for at in places {
             let same = |i: &Interval, j: &Interval| i.end_at == at && i.deletion == j.deletion;
-            let joins = open
-                .as_ref()
-                .is_some_and(|o| same(&self.intervals[o], &self.intervals[&at]));
+            let joins = open.as_ref().is_some_and(|o| same(&self.intervals[o], &self.intervals[&at]));
             if !joins {
                 open = Some(at);
                 continue;
             }
             let right = self.intervals.remove::<Position>(&at);
-            let left = open
-                .as_ref()
-                .and_then(|o| self.intervals.get_mut::<Position>(o));
+            let left = open.as_ref().and_then(|o| self.intervals.get_mut::<Position>(o));
             if let (Some(left), Some(right)) = (left, right) {
                 left.end_at = right.end_at;
                 left.end = right.end;
@@ -144,25 +125,15 @@ impl RangeTombstones {
         }
     }
 
-    fn take_overlapped(
-        &mut self,
-        start_at: &Position,
-        end_at: &Position,
-    ) -> Vec<(Position, Interval)> {
+    fn take_overlapped(&mut self, start_at: &Position, end_at: &Position) -> Vec<(Position, Interval)> {
         let mut keys: Vec<Position> = Vec::new();
         if let Some((at, interval)) = self.intervals.range::<Position, _>(..start_at).next_back()
             && interval.end_at > *start_at
         {
             keys.push(at.clone());
         }
-        keys.extend(
-            self.intervals
-                .range::<Position, _>(start_at..end_at)
-                .map(|(at, _)| at.clone()),
-        );
-        keys.into_iter()
-            .filter_map(|at| self.intervals.remove_entry::<Position>(&at))
-            .collect()
+        keys.extend(self.intervals.range::<Position, _>(start_at..end_at).map(|(at, _)| at.clone()));
+        keys.into_iter().filter_map(|at| self.intervals.remove_entry::<Position>(&at)).collect()
     }
 
     /// Puts back what of a losing interval lies before and behind the new range.
@@ -174,19 +145,12 @@ impl RangeTombstones {
         end: (&Position, &Bound),
     ) {
         if old.end_at > *end.0 {
-            let right = Interval {
-                start: end.1.clone(),
-                ..old.clone()
-            };
+            let right = Interval { start: end.1.clone(), ..old.clone() };
             self.intervals.insert(end.0.clone(), right);
         }
         if old_at < *start.0 {
             // Only the first overlapped interval can begin before the new range, so `open` is still its start.
-            let left = Interval {
-                end_at: start.0.clone(),
-                end: start.1.1.clone(),
-                ..old
-            };
+            let left = Interval { end_at: start.0.clone(), end: start.1.1.clone(), ..old };
             self.intervals.insert(old_at, left);
         }
     }
@@ -194,11 +158,7 @@ impl RangeTombstones {
     /// The deletion that covers a row's position; LIVE when none does.
     pub fn covering(&self, position: &[u8]) -> Deletion {
         use std::ops::Bound::{Included, Unbounded};
-        match self
-            .intervals
-            .range::<[u8], _>((Unbounded, Included(position)))
-            .next_back()
-        {
+        match self.intervals.range::<[u8], _>((Unbounded, Included(position))).next_back() {
             Some((_, interval)) if interval.end_at.as_bytes() > position => interval.deletion,
             _ => Deletion::LIVE,
         }
@@ -220,27 +180,14 @@ impl RangeTombstones {
         end: &[u8],
     ) -> impl Iterator<Item = (Position, Position, RangeTombstone)> + '_ {
         use std::ops::Bound::{Excluded, Included, Unbounded};
-        let first = self
-            .intervals
-            .range::<[u8], _>((Unbounded, Excluded(start)))
-            .next_back();
+        let first = self.intervals.range::<[u8], _>((Unbounded, Excluded(start))).next_back();
         let first = first.filter(|(_, i)| i.end_at.as_bytes() > start);
         let empty = start >= end;
-        let rest = (!empty).then(|| {
-            self.intervals
-                .range::<[u8], _>((Included(start), Excluded(end)))
-        });
-        first
-            .filter(|_| !empty)
-            .into_iter()
-            .chain(rest.into_iter().flatten())
-            .map(|(at, i)| {
-                let tombstone = RangeTombstone {
-                    start: i.start.clone(),
-                    end: i.end.clone(),
-                    deletion: i.deletion,
-                };
-                (at.clone(), i.end_at.clone(), tombstone)
-            })
+        let rest = (!empty).then(|| self.intervals.range::<[u8], _>((Included(start), Excluded(end))));
+        first.filter(|_| !empty).into_iter().chain(rest.into_iter().flatten()).map(|(at, i)| {
+            let tombstone =
+                RangeTombstone { start: i.start.clone(), end: i.end.clone(), deletion: i.deletion };
+            (at.clone(), i.end_at.clone(), tombstone)
+        })
     }
 }

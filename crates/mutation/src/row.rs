@@ -57,20 +57,12 @@ impl<'a> RowView<'a> {
             liveness.ttl = input.u32("liveness ttl")?;
             liveness.expires_at = input.u32("liveness expiry")?;
         }
-        let deletion = if flags & DELETION != 0 {
-            deletion(&mut input)?
-        } else {
-            Deletion::LIVE
-        };
+        let deletion = if flags & DELETION != 0 { deletion(&mut input)? } else { Deletion::LIVE };
         let head = 1
             + if flags & LIVENESS != 0 { 8 } else { 0 }
             + if flags & LIVENESS_EXPIRES != 0 { 8 } else { 0 }
             + if flags & DELETION != 0 { 12 } else { 0 };
-        Ok(RowView {
-            liveness,
-            deletion,
-            columns: &body[head..],
-        })
+        Ok(RowView { liveness, deletion, columns: &body[head..] })
     }
 
     /// Checks that bytes are a packed row: every length in bounds, ordinals ascending.
@@ -120,10 +112,7 @@ impl<'a> RowView<'a> {
 
     /// The column with an ordinal. O(columns before it).
     pub fn column(&self, ordinal: u16) -> Option<ColumnView<'a>> {
-        self.columns()
-            .find(|c| c.0 >= ordinal)
-            .filter(|c| c.0 == ordinal)
-            .map(|c| c.1)
+        self.columns().find(|c| c.0 >= ordinal).filter(|c| c.0 == ordinal).map(|c| c.1)
     }
 }
 
@@ -157,10 +146,7 @@ impl<'a> ComplexView<'a> {
 }
 
 fn deletion(input: &mut Input<'_>) -> Result<Deletion, Error> {
-    Ok(Deletion {
-        timestamp: input.i64("deletion timestamp")?,
-        local_time: input.u32("deletion time")?,
-    })
+    Ok(Deletion { timestamp: input.i64("deletion timestamp")?, local_time: input.u32("deletion time")? })
 }
 
 fn column<'a>(input: &mut Input<'a>, liveness: Liveness) -> Result<(u16, ColumnView<'a>), Error> {
@@ -172,20 +158,9 @@ fn column<'a>(input: &mut Input<'a>, liveness: Liveness) -> Result<(u16, ColumnV
         return Ok((ordinal, ColumnView::Simple(cell)));
     }
     *input = ahead;
-    let deletion = if flags & COMPLEX_DELETION != 0 {
-        deletion(input)?
-    } else {
-        Deletion::LIVE
-    };
+    let deletion = if flags & COMPLEX_DELETION != 0 { deletion(input)? } else { Deletion::LIVE };
     let cells = input.sized("cells of a collection")?;
-    Ok((
-        ordinal,
-        ColumnView::Complex(ComplexView {
-            deletion,
-            liveness,
-            cells,
-        }),
-    ))
+    Ok((ordinal, ColumnView::Complex(ComplexView { deletion, liveness, cells })))
 }
 
 fn cell<'a>(
@@ -198,40 +173,12 @@ fn cell<'a>(
         return Err(input.malformed("known cell flags"));
     }
     let own = flags & LIVENESS_TIMESTAMP == 0;
-    let timestamp = if own {
-        input.i64("cell timestamp")?
-    } else {
-        liveness.timestamp
-    };
-    let local_time = if flags & (TOMBSTONE | EXPIRING) != 0 {
-        input.u32("cell time")?
-    } else {
-        NO_TIME
-    };
-    let ttl = if flags & EXPIRING != 0 {
-        input.u32("cell ttl")?
-    } else {
-        0
-    };
-    let path = if with_path {
-        input.sized("cell path")?
-    } else {
-        &[]
-    };
-    let value = if flags & TOMBSTONE == 0 {
-        Some(input.sized("cell value")?)
-    } else {
-        None
-    };
-    Ok((
-        path,
-        Cell {
-            timestamp,
-            ttl,
-            local_time,
-            value,
-        },
-    ))
+    let timestamp = if own { input.i64("cell timestamp")? } else { liveness.timestamp };
+    let local_time = if flags & (TOMBSTONE | EXPIRING) != 0 { input.u32("cell time")? } else { NO_TIME };
+    let ttl = if flags & EXPIRING != 0 { input.u32("cell ttl")? } else { 0 };
+    let path = if with_path { input.sized("cell path")? } else { &[] };
+    let value = if flags & TOMBSTONE == 0 { Some(input.sized("cell value")?) } else { None };
+    Ok((path, Cell { timestamp, ttl, local_time, value }))
 }
 
 /// Whether a reader at a second sees the row, when a partition or range deletion covers it as well.
@@ -245,9 +192,7 @@ pub fn row_is_live(body: &[u8], covering: Deletion, now_s: u32) -> bool {
         ColumnView::Simple(cell) => cell.is_live(now_s) && !deletion.deletes(cell.timestamp),
         ColumnView::Complex(complex) => {
             let deletion = deletion.max(complex.deletion);
-            complex
-                .cells()
-                .any(|(_, cell)| cell.is_live(now_s) && !deletion.deletes(cell.timestamp))
+            complex.cells().any(|(_, cell)| cell.is_live(now_s) && !deletion.deletes(cell.timestamp))
         }
     })
 }
@@ -286,12 +231,7 @@ impl<'b> RowWriter<'b> {
         if flags & DELETION != 0 {
             put_deletion(out, deletion);
         }
-        RowWriter {
-            out,
-            liveness,
-            next_ordinal: 0,
-            complex_at: None,
-        }
+        RowWriter { out, liveness, next_ordinal: 0, complex_at: None }
     }
 
     /// Adds a simple column's cell.

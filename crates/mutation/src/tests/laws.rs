@@ -2,8 +2,8 @@
 
 use super::sample::{KEY, mutation, table};
 use crate::{
-    Budget, Emit, Error, Item, Key, Mutation, Partition, ReadAnswer, ReadCommand, Resume, Scope,
-    Slice, digest, emit,
+    Budget, Emit, Error, Item, Key, Mutation, Partition, ReadAnswer, ReadCommand, Resume, Scope, Slice,
+    digest, emit,
 };
 use base::Prng;
 use schema::{Table, TableId};
@@ -35,24 +35,10 @@ fn command(row_limit: u32, reversed: bool) -> ReadCommand {
 fn read(partition: &Partition, command: &ReadCommand, budget: Budget) -> crate::Emitted {
     let key = Key::new(KEY);
     let after = command.resume.as_ref().and_then(|r| r.after.as_ref());
-    emit(
-        partition,
-        &Emit {
-            table: TableId(7),
-            key: &key,
-            command,
-            after,
-            complete_to: None,
-        },
-        budget,
-    )
+    emit(partition, &Emit { table: TableId(7), key: &key, command, after, complete_to: None }, budget)
 }
 
-const ALL: Budget = Budget {
-    rows: u32::MAX,
-    partition_rows: u32::MAX,
-    bytes: usize::MAX,
-};
+const ALL: Budget = Budget { rows: u32::MAX, partition_rows: u32::MAX, bytes: usize::MAX };
 
 /// What a reader can tell about a partition: everything emitted.
 fn seen(partition: &Partition) -> Option<Mutation> {
@@ -64,25 +50,12 @@ fn merging_commutes_associates_and_is_idempotent() {
     let table = table();
     for seed in 0..3000 {
         let mut prng = Prng::new(seed);
-        let (a, b, c) = (
-            mutation(&mut prng),
-            mutation(&mut prng),
-            mutation(&mut prng),
-        );
+        let (a, b, c) = (mutation(&mut prng), mutation(&mut prng), mutation(&mut prng));
         let abc = seen(&partition(&table, &[&a, &b, &c]));
-        assert_eq!(
-            abc,
-            seen(&partition(&table, &[&c, &b, &a])),
-            "seed {seed}: order"
-        );
-        assert_eq!(
-            abc,
-            seen(&partition(&table, &[&b, &a, &c, &a, &b])),
-            "seed {seed}: repetition"
-        );
+        assert_eq!(abc, seen(&partition(&table, &[&c, &b, &a])), "seed {seed}: order");
+        assert_eq!(abc, seen(&partition(&table, &[&b, &a, &c, &a, &b])), "seed {seed}: repetition");
         let mut left = partition(&table, &[&a]);
-        left.merge(&table, &partition(&table, &[&c, &b]))
-            .expect("fits");
+        left.merge(&table, &partition(&table, &[&c, &b])).expect("fits");
         assert_eq!(abc, seen(&left), "seed {seed}: grouping");
     }
 }
@@ -110,14 +83,8 @@ fn pages_equal_the_whole() {
         let partition = partition(&table, &written.iter().collect::<Vec<_>>());
         let reversed = prng.below(2) == 0;
         let rows = |m: &Option<Mutation>| -> Vec<(Vec<u8>, Vec<u8>)> {
-            let items = m
-                .iter()
-                .flat_map(|m| m.view().rows().collect::<Vec<_>>())
-                .collect::<Vec<_>>();
-            items
-                .into_iter()
-                .map(|(c, b)| (c.to_vec(), b.to_vec()))
-                .collect()
+            let items = m.iter().flat_map(|m| m.view().rows().collect::<Vec<_>>()).collect::<Vec<_>>();
+            items.into_iter().map(|(c, b)| (c.to_vec(), b.to_vec())).collect()
         };
         let whole = read(&partition, &command(u32::MAX, reversed), ALL);
         let limit = 1 + prng.below(3) as u32;
@@ -132,11 +99,7 @@ fn pages_equal_the_whole() {
             let Some(after) = emitted.cut_after else {
                 break;
             };
-            page.resume = Some(Resume {
-                key: Key::new(KEY),
-                after: Some(after),
-                rows_taken: live,
-            });
+            page.resume = Some(Resume { key: Key::new(KEY), after: Some(after), rows_taken: live });
         }
         assert_eq!(rows(&whole.mutation), pages, "seed {seed}");
         assert_eq!(whole.live_rows, live, "seed {seed}");
@@ -148,10 +111,7 @@ fn encoded_forms_read_back_and_damage_is_an_error() {
     for seed in 0..500 {
         let mut prng = Prng::new(seed);
         let mutation = mutation(&mut prng);
-        assert_eq!(
-            Mutation::from_bytes(mutation.as_bytes().to_vec()),
-            Ok(mutation.clone())
-        );
+        assert_eq!(Mutation::from_bytes(mutation.as_bytes().to_vec()), Ok(mutation.clone()));
         for cut in 0..mutation.as_bytes().len() {
             // A cut between two items is a shorter mutation; any other is refused. Neither panics.
             let outcome = Mutation::from_bytes(mutation.as_bytes()[..cut].to_vec());
@@ -170,17 +130,8 @@ fn encoded_forms_read_back_and_damage_is_an_error() {
         let mut bytes = Vec::new();
         command.encode(&mut bytes);
         assert_eq!(ReadCommand::decode(&bytes), Ok(command));
-        let stopped = Some(Resume {
-            key: Key::new(b"k"),
-            after: None,
-            rows_taken: 3,
-        });
-        let answer = ReadAnswer {
-            partitions: vec![mutation],
-            live_rows: 2,
-            stopped,
-            digest: Some([7; 16]),
-        };
+        let stopped = Some(Resume { key: Key::new(b"k"), after: None, rows_taken: 3 });
+        let answer = ReadAnswer { partitions: vec![mutation], live_rows: 2, stopped, digest: Some([7; 16]) };
         let mut bytes = Vec::new();
         answer.encode(&mut bytes);
         assert_eq!(ReadAnswer::decode(&bytes), Ok(answer));

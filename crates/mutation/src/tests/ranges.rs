@@ -10,10 +10,7 @@ fn naive(table: &schema::Table, list: &[RangeTombstone], position: &[u8]) -> Del
         let end = t.end.position(table).expect("fits");
         start.as_bytes() <= position && position < end.as_bytes()
     };
-    list.iter()
-        .filter(covers)
-        .map(|t| t.deletion)
-        .fold(Deletion::LIVE, Deletion::max)
+    list.iter().filter(covers).map(|t| t.deletion).fold(Deletion::LIVE, Deletion::max)
 }
 
 #[test]
@@ -41,15 +38,9 @@ fn agree_with_a_naive_list() {
         let mut end = None;
         for tombstone in ranges.iter() {
             let start = tombstone.start.position(&table).expect("fits");
-            assert!(
-                end.is_none_or(|e| e <= start),
-                "seed {seed}: disjoint and ascending"
-            );
+            assert!(end.is_none_or(|e| e <= start), "seed {seed}: disjoint and ascending");
             end = Some(tombstone.end.position(&table).expect("fits"));
-            assert!(
-                end.as_ref().is_some_and(|e| *e > start),
-                "seed {seed}: not empty"
-            );
+            assert!(end.as_ref().is_some_and(|e| *e > start), "seed {seed}: not empty");
         }
     }
 }

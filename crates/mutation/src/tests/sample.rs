@@ -1,8 +1,6 @@
 //! A table with every shape of column, and random mutations of one of its partitions.
 
-use crate::{
-    Bound, Cell, Deletion, Liveness, Mutation, MutationBuilder, RangeTombstone, RowWriter,
-};
+use crate::{Bound, Cell, Deletion, Liveness, Mutation, MutationBuilder, RangeTombstone, RowWriter};
 use base::{Prng, Token};
 use schema::{BoundSide, Order, Table, TableBuilder, TableId, push_component};
 use types::CqlType;
@@ -41,21 +39,13 @@ fn cell<'a>(prng: &mut Prng, value: &'a [u8]) -> Cell<'a> {
     let timestamp = timestamp(prng);
     match prng.below(4) {
         0 => Cell::tombstone(timestamp, 10 + prng.below(3) as u32),
-        1 => Cell::expiring(
-            timestamp,
-            5 + prng.below(2) as u32,
-            40 + prng.below(40) as u32,
-            value,
-        ),
+        1 => Cell::expiring(timestamp, 5 + prng.below(2) as u32, 40 + prng.below(40) as u32, value),
         _ => Cell::live(timestamp, value),
     }
 }
 
 fn deletion(prng: &mut Prng) -> Deletion {
-    Deletion {
-        timestamp: timestamp(prng),
-        local_time: 10 + prng.below(3) as u32,
-    }
+    Deletion { timestamp: timestamp(prng), local_time: 10 + prng.below(3) as u32 }
 }
 
 fn row(prng: &mut Prng, out: &mut Vec<u8>, is_static: bool) {
@@ -64,11 +54,7 @@ fn row(prng: &mut Prng, out: &mut Vec<u8>, is_static: bool) {
         1 => Liveness::at(timestamp(prng)),
         _ => Liveness::expiring(timestamp(prng), 9, 50 + prng.below(20) as u32),
     };
-    let removed = if prng.below(5) == 0 {
-        deletion(prng)
-    } else {
-        Deletion::LIVE
-    };
+    let removed = if prng.below(5) == 0 { deletion(prng) } else { Deletion::LIVE };
     let value = [b'a' + prng.below(3) as u8];
     if is_static {
         let mut writer = RowWriter::new(out, Liveness::NONE, Deletion::LIVE);
@@ -81,11 +67,7 @@ fn row(prng: &mut Prng, out: &mut Vec<u8>, is_static: bool) {
         }
     }
     if prng.below(2) == 0 {
-        let covers = if prng.below(3) == 0 {
-            deletion(prng)
-        } else {
-            Deletion::LIVE
-        };
+        let covers = if prng.below(3) == 0 { deletion(prng) } else { Deletion::LIVE };
         writer.complex_start(2, covers);
         for path in 0..3i32 {
             if prng.below(2) == 0 {
@@ -100,11 +82,7 @@ fn row(prng: &mut Prng, out: &mut Vec<u8>, is_static: bool) {
 }
 
 pub(super) fn bound(prng: &mut Prng) -> Bound {
-    let side = if prng.below(2) == 0 {
-        BoundSide::Before
-    } else {
-        BoundSide::After
-    };
+    let side = if prng.below(2) == 0 { BoundSide::Before } else { BoundSide::After };
     let b = ["x", "y", "z"][prng.below(3) as usize];
     let prefix = match prng.below(5) {
         0 => Vec::new(),
@@ -115,11 +93,7 @@ pub(super) fn bound(prng: &mut Prng) -> Bound {
 }
 
 pub(super) fn range(prng: &mut Prng) -> RangeTombstone {
-    RangeTombstone {
-        start: bound(prng),
-        end: bound(prng),
-        deletion: deletion(prng),
-    }
+    RangeTombstone { start: bound(prng), end: bound(prng), deletion: deletion(prng) }
 }
 
 /// A random mutation of the one partition.
