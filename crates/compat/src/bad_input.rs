@@ -46,10 +46,7 @@ const CASES: &[Case] = &[
     ("many_requests_in_one_write", many_requests_in_one_write),
     ("other_protocols", other_protocols),
     ("mutated_frames", mutated_frames),
-    (
-        "connections_opened_and_dropped",
-        connections_opened_and_dropped,
-    ),
+    ("connections_opened_and_dropped", connections_opened_and_dropped),
     ("client_that_never_reads", client_that_never_reads),
 ];
 
@@ -87,9 +84,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
             None => Ok(String::new()),
         }
     });
-    report.test(&format!("bad_input::stop --smp {shards}"), || {
-        server.stop().map(|()| String::new())
-    });
+    report.test(&format!("bad_input::stop --smp {shards}"), || server.stop().map(|()| String::new()));
 }
 
 /// One connection by hand.
@@ -100,28 +95,17 @@ struct Raw {
 
 impl Raw {
     fn connect(address: SocketAddr, version: u8) -> Result<Raw, String> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)
-            .map_err(|error| format!("connect: {error}"))?;
-        stream
-            .set_read_timeout(Some(PATIENCE))
-            .map_err(|error| error.to_string())?;
-        stream
-            .set_write_timeout(Some(PATIENCE))
-            .map_err(|error| error.to_string())?;
-        stream
-            .set_nodelay(true)
-            .map_err(|error| error.to_string())?;
+        let stream =
+            TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| format!("connect: {error}"))?;
+        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        stream.set_write_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
         Ok(Raw { stream, version })
     }
 
     fn started(address: SocketAddr, version: u8) -> Result<Raw, String> {
         let mut raw = Raw::connect(address, version)?;
-        raw.send(&wire::request(
-            version,
-            wire::STARTUP,
-            0,
-            &wire::startup_body(),
-        ));
+        raw.send(&wire::request(version, wire::STARTUP, 0, &wire::startup_body()));
         match raw.envelope()? {
             Reaction::Answer(response) if response.opcode == wire::READY => Ok(raw),
             other => Err(format!("STARTUP of v{version} was answered with {other:?}")),
@@ -183,9 +167,7 @@ impl Raw {
         match self.stream.read_exact(buffer) {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                Err(format!(
-                    "the node neither answered nor closed within {PATIENCE:?}"
-                ))
+                Err(format!("the node neither answered nor closed within {PATIENCE:?}"))
             }
             Err(_) => Ok(false),
         }
@@ -194,11 +176,7 @@ impl Raw {
 
 fn reaction(header: &[u8; 9], body: Vec<u8>) -> Reaction {
     let stream = i16::from_be_bytes([header[2], header[3]]);
-    let response = Response {
-        stream,
-        opcode: header[4],
-        body,
-    };
+    let response = Response { stream, opcode: header[4], body };
     match response.error() {
         Some((code, text)) => Reaction::Error(code, text),
         None => Reaction::Answer(response),
@@ -209,18 +187,11 @@ fn reaction(header: &[u8; 9], body: Vec<u8>) -> Reaction {
 fn still_serves(address: SocketAddr) -> Result<(), String> {
     for version in [4, 5] {
         let mut raw = Raw::started(address, version)?;
-        raw.request(
-            wire::QUERY,
-            7,
-            &wire::query_body(version, b"SELECT key FROM system.local"),
-        );
+        raw.request(wire::QUERY, 7, &wire::query_body(version, b"SELECT key FROM system.local"));
         match raw.answer()? {
-            Reaction::Answer(response)
-                if response.opcode == wire::RESULT && response.stream == 7 => {}
+            Reaction::Answer(response) if response.opcode == wire::RESULT && response.stream == 7 => {}
             other => {
-                return Err(format!(
-                    "afterwards, a v{version} client is answered with {other:?}"
-                ));
+                return Err(format!("afterwards, a v{version} client is answered with {other:?}"));
             }
         }
     }
@@ -237,10 +208,7 @@ fn expect_protocol_error(what: &str, reaction: Reaction) -> Result<(), String> {
 fn expect_refused(what: &str, reaction: Reaction) -> Result<(), String> {
     match reaction {
         Reaction::Error(..) | Reaction::Closed => Ok(()),
-        Reaction::Answer(response) => Err(format!(
-            "{what}: accepted with opcode {:#x}",
-            response.opcode
-        )),
+        Reaction::Answer(response) => Err(format!("{what}: accepted with opcode {:#x}", response.opcode)),
     }
 }
 
@@ -300,10 +268,7 @@ fn unknown_opcodes(address: SocketAddr) -> Result<String, String> {
 
 fn statement_before_startup(address: SocketAddr) -> Result<String, String> {
     for (opcode, body) in [
-        (
-            wire::QUERY,
-            wire::query_body(4, b"SELECT key FROM system.local"),
-        ),
+        (wire::QUERY, wire::query_body(4, b"SELECT key FROM system.local")),
         (wire::PREPARE, b"\0\0\0\x06SELECT".to_vec()),
     ] {
         let mut raw = Raw::connect(address, 4)?;
@@ -314,13 +279,7 @@ fn statement_before_startup(address: SocketAddr) -> Result<String, String> {
 }
 
 fn startup_without_version(address: SocketAddr) -> Result<String, String> {
-    for body in [
-        &[0u8, 0][..],
-        &[],
-        &[0, 1, 0],
-        &[0, 1, 0, 1, b'x', 0, 9, b'y'],
-        &[0xFF, 0xFF],
-    ] {
+    for body in [&[0u8, 0][..], &[], &[0, 1, 0], &[0, 1, 0, 1, b'x', 0, 9, b'y'], &[0xFF, 0xFF]] {
         let mut raw = Raw::connect(address, 4)?;
         raw.send(&wire::request(4, wire::STARTUP, 0, body));
         expect_refused("STARTUP without CQL_VERSION", raw.envelope()?)?;
@@ -337,12 +296,9 @@ fn startup_without_version(address: SocketAddr) -> Result<String, String> {
 
 fn invalid_utf8(address: SocketAddr) -> Result<String, String> {
     for version in [4, 5] {
-        for text in [
-            &b"SELECT '\xff\xfe' FROM system.local"[..],
-            b"\xc3\x28",
-            b"\xed\xa0\x80",
-            b"\xf0\x90\x28\xbc",
-        ] {
+        for text in
+            [&b"SELECT '\xff\xfe' FROM system.local"[..], b"\xc3\x28", b"\xed\xa0\x80", b"\xf0\x90\x28\xbc"]
+        {
             let mut raw = Raw::started(address, version)?;
             raw.request(wire::QUERY, 1, &wire::query_body(version, text));
             expect_refused("text that is not UTF-8", raw.answer()?)?;
@@ -356,13 +312,7 @@ fn lying_lengths(address: SocketAddr) -> Result<String, String> {
     for version in [4, 5] {
         let good = wire::query_body(version, text);
         let mut bodies = Vec::new();
-        for claimed in [
-            text.len() as u32 + 1,
-            1 << 20,
-            0x7FFF_FFFF,
-            0xFFFF_FFFF,
-            0x8000_0000,
-        ] {
+        for claimed in [text.len() as u32 + 1, 1 << 20, 0x7FFF_FFFF, 0xFFFF_FFFF, 0x8000_0000] {
             let mut body = good.clone();
             body[..4].copy_from_slice(&claimed.to_be_bytes());
             bodies.push(body);
@@ -422,12 +372,7 @@ fn broken_segment_header(address: SocketAddr) -> Result<String, String> {
 }
 
 fn broken_segment_payload(address: SocketAddr) -> Result<String, String> {
-    let envelope = wire::request(
-        5,
-        wire::QUERY,
-        1,
-        &wire::query_body(5, b"SELECT key FROM system.local"),
-    );
+    let envelope = wire::request(5, wire::QUERY, 1, &wire::query_body(5, b"SELECT key FROM system.local"));
     let whole = wire::segment(&envelope);
     for at in (6..whole.len()).step_by(5) {
         let mut raw = Raw::started(address, 5)?;
@@ -458,11 +403,7 @@ fn byte_by_byte(address: SocketAddr) -> Result<String, String> {
             5,
             &wire::query_body(version, b"SELECT key FROM system.local"),
         );
-        let bytes = if version >= 5 {
-            wire::segment(&envelope)
-        } else {
-            envelope
-        };
+        let bytes = if version >= 5 { wire::segment(&envelope) } else { envelope };
         for byte in bytes {
             raw.send(&[byte]);
             std::thread::sleep(Duration::from_millis(1));
@@ -483,11 +424,7 @@ fn many_requests_in_one_write(address: SocketAddr) -> Result<String, String> {
         for stream in 0..COUNT {
             let body = wire::query_body(version, b"SELECT key FROM system.local");
             let envelope = wire::request(version, wire::QUERY, stream, &body);
-            bytes.extend(if version >= 5 {
-                wire::segment(&envelope)
-            } else {
-                envelope
-            });
+            bytes.extend(if version >= 5 { wire::segment(&envelope) } else { envelope });
         }
         raw.send(&bytes);
         if version >= 5 {
@@ -547,30 +484,19 @@ fn mutated_frames(address: SocketAddr) -> Result<String, String> {
                 1,
                 &wire::query_body(version, b"SELECT key FROM system.local WHERE key = ?"),
             ),
-            2 => wire::request(
-                version,
-                wire::PREPARE,
-                1,
-                b"\0\0\0\x1cSELECT key FROM system.local\0\0\0\0",
-            ),
+            2 => wire::request(version, wire::PREPARE, 1, b"\0\0\0\x1cSELECT key FROM system.local\0\0\0\0"),
             _ => wire::request(
                 version,
                 wire::BATCH,
                 1,
-                &[
-                    0, 0, 1, 0, 0, 0, 0, 2, b'x', b'y', 0, 0, 0, 1, 0, 0, 0, 0, 0,
-                ],
+                &[0, 0, 1, 0, 0, 0, 0, 2, b'x', b'y', 0, 0, 0, 1, 0, 0, 0, 0, 0],
             ),
         };
         for _ in 0..=chance(4) {
             let at = chance(envelope.len());
             envelope[at] = chance(256) as u8;
         }
-        let bytes = if version >= 5 {
-            wire::segment(&envelope)
-        } else {
-            envelope
-        };
+        let bytes = if version >= 5 { wire::segment(&envelope) } else { envelope };
         raw.send(&bytes);
         let mut answer = [0; 64];
         let _ = raw.stream.read(&mut answer);
@@ -599,9 +525,7 @@ fn client_that_never_reads(address: SocketAddr) -> Result<String, String> {
     let mut accepted = 0usize;
     for _ in 0..4 {
         let mut raw = Raw::started(address, 4)?;
-        let _ = raw
-            .stream
-            .set_write_timeout(Some(Duration::from_millis(300)));
+        let _ = raw.stream.set_write_timeout(Some(Duration::from_millis(300)));
         let body = wire::query_body(4, b"SELECT * FROM system_schema.columns");
         let frame = wire::request(4, wire::QUERY, 1, &body);
         let end = Instant::now() + Duration::from_secs(3);
@@ -617,9 +541,7 @@ fn client_that_never_reads(address: SocketAddr) -> Result<String, String> {
         return Err(format!("another client waited {took:?}"));
     }
     drop(silent);
-    Ok(format!(
-        "{accepted} requests taken before the node stopped reading"
-    ))
+    Ok(format!("{accepted} requests taken before the node stopped reading"))
 }
 
 fn folder_in_use(options: &Options, server: &Server, shards: u16) -> Result<String, String> {
@@ -634,9 +556,7 @@ fn folder_in_use(options: &Options, server: &Server, shards: u16) -> Result<Stri
     }
     let log = second.last_words();
     if !log.contains("in use") && !log.contains("lock") {
-        return Err(format!(
-            "the second process does not say why it ended:\n{log}"
-        ));
+        return Err(format!("the second process does not say why it ended:\n{log}"));
     }
     still_serves(server.address).map(|()| String::new())
 }
@@ -663,24 +583,15 @@ fn configuration(options: &Options) -> Result<String, String> {
     let run = |text: &str| -> Result<String, String> {
         std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         let mut node = Command::new(&options.binary);
-        node.args(["node", "--overprovisioned", "--smp", "1", "--config"])
-            .arg(&file);
+        node.args(["node", "--overprovisioned", "--smp", "1", "--config"]).arg(&file);
         match command::run(&mut node, &folder.join("log"), Duration::from_secs(10)) {
             Ok(text) => Err(format!("started with a wrong configuration: {text}")),
             Err(error) => Ok(error),
         }
     };
     for (text, key, line) in [
-        (
-            "cluster_name: x\nnative_transport_port: eleven\n",
-            "native_transport_port",
-            ":2",
-        ),
-        (
-            "native_transport_port: 70000\n",
-            "native_transport_port",
-            ":1",
-        ),
+        ("cluster_name: x\nnative_transport_port: eleven\n", "native_transport_port", ":2"),
+        ("native_transport_port: 70000\n", "native_transport_port", ":1"),
         ("\n\ncommitlog_sync: sometimes\n", "commitlog_sync", ":3"),
         ("cluster_name: [\n", "", ":"),
     ] {

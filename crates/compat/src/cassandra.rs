@@ -67,10 +67,7 @@ pub fn start(folder: &Path) -> Result<Server, String> {
             "-Dcassandra-foreground=yes",
         ])
         .arg(format!("-Dcassandra.jmx.local.port={}", free_port()))
-        .arg(format!(
-            "-Dcassandra.triggers_dir={}",
-            folder.join("triggers").display()
-        ))
+        .arg(format!("-Dcassandra.triggers_dir={}", folder.join("triggers").display()))
         .arg("org.apache.cassandra.service.CassandraDaemon")
         .current_dir(folder)
         .stdin(Stdio::null())
@@ -99,11 +96,7 @@ pub fn tool(folder: &Path, class: &str, arguments: &[String]) -> Result<Command,
     fs::write(&config, yaml(folder, free_port())).map_err(told)?;
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
     let mut command = java(&jars, folder, &config);
-    command
-        .args(["-Xmx512M", "-XX:+UseSerialGC"])
-        .arg(class)
-        .args(arguments)
-        .current_dir(folder);
+    command.args(["-Xmx512M", "-XX:+UseSerialGC"]).arg(class).args(arguments).current_dir(folder);
     Ok(command)
 }
 
@@ -118,20 +111,11 @@ fn java(jars: &Path, folder: &Path, config: &Path) -> Command {
     }
     command
         .arg(format!("-javaagent:{}", agent(jars).display()))
-        .args([
-            "-Djava.net.preferIPv4Stack=true",
-            "-Dio.netty.tryReflectionSetAccessible=true",
-        ])
+        .args(["-Djava.net.preferIPv4Stack=true", "-Dio.netty.tryReflectionSetAccessible=true"])
         .arg(format!("-Dcassandra.config=file://{}", config.display()))
         .arg(format!("-Dcassandra.storagedir={}", folder.display()))
-        .arg(format!(
-            "-Dcassandra.logdir={}",
-            folder.join("logs").display()
-        ))
-        .arg(format!(
-            "-Dlogback.configurationFile=file://{}",
-            folder.join("logback.xml").display()
-        ))
+        .arg(format!("-Dcassandra.logdir={}", folder.join("logs").display()))
+        .arg(format!("-Dlogback.configurationFile=file://{}", folder.join("logback.xml").display()))
         .arg("-cp")
         .arg(jars.join("*"));
     command
@@ -143,10 +127,7 @@ fn agent(jars: &Path) -> PathBuf {
         entries
             .filter_map(Result::ok)
             .map(|entry| entry.path())
-            .find(|path| {
-                path.file_name()
-                    .is_some_and(|name| name.to_string_lossy().starts_with("jamm-"))
-            })
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("jamm-")))
     });
     found.unwrap_or_else(|| jars.join("jamm.jar"))
 }

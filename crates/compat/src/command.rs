@@ -9,9 +9,7 @@ use std::time::{Duration, Instant};
 /// Runs a command to its end, all output into `log`; an error carries the log's last lines.
 pub fn run(command: &mut Command, log: &Path, limit: Duration) -> Result<String, String> {
     let out = File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
-    let err = out
-        .try_clone()
-        .map_err(|error| format!("{}: {error}", log.display()))?;
+    let err = out.try_clone().map_err(|error| format!("{}: {error}", log.display()))?;
     let mut child = command
         .stdin(Stdio::null())
         .stdout(out)
@@ -26,11 +24,7 @@ pub fn run(command: &mut Command, log: &Path, limit: Duration) -> Result<String,
         None => {
             let _ = child.kill();
             let _ = child.wait();
-            Err(format!(
-                "{} did not end within {limit:?}:\n{}",
-                shown(command),
-                tail(&text, 40)
-            ))
+            Err(format!("{} did not end within {limit:?}:\n{}", shown(command), tail(&text, 40)))
         }
     }
 }
@@ -65,11 +59,7 @@ pub fn tail(text: &str, count: usize) -> String {
 
 /// Sends a signal by its name; the process may be gone already.
 pub fn signal(pid: u32, name: &str) {
-    let _ = Command::new("kill")
-        .arg(format!("-{name}"))
-        .arg(pid.to_string())
-        .stderr(Stdio::null())
-        .status();
+    let _ = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).stderr(Stdio::null()).status();
 }
 
 fn shown(command: &Command) -> String {

@@ -55,13 +55,10 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         Ok(String::new())
     });
     let Some(mut server) = server else { return };
-    report.test(
-        &format!("cqlsh::create_insert_select --smp {shards}"),
-        || {
-            let answer = shell(&server, "setup", SETUP)?;
-            holds(&answer, SETUP_ANSWER)
-        },
-    );
+    report.test(&format!("cqlsh::create_insert_select --smp {shards}"), || {
+        let answer = shell(&server, "setup", SETUP)?;
+        holds(&answer, SETUP_ANSWER)
+    });
     report.test(&format!("cqlsh::describe --smp {shards}"), || {
         let answer = shell(&server, "describe", "DESCRIBE TABLE shell.people;\nDESCRIBE KEYSPACE shell;\n")?;
         holds(&answer, TABLE_TEXT)?;
@@ -71,44 +68,24 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         shell(&server, "describe-schema", "DESCRIBE SCHEMA;\nDESCRIBE FULL SCHEMA;\nSHOW VERSION;\nSHOW HOST;\n").map(drop)?;
         recreate(&server)
     });
-    report.test(&format!("cqlsh::mistakes --smp {shards}"), || {
-        mistakes(&server)
-    });
-    report.test(&format!("cqlsh::copy --smp {shards}"), || {
-        copy(&server, options.copy_rows)
-    });
-    report.test(&format!("cqlsh::stop --smp {shards}"), || {
-        server.stop().map(|()| String::new())
-    });
+    report.test(&format!("cqlsh::mistakes --smp {shards}"), || mistakes(&server));
+    report.test(&format!("cqlsh::copy --smp {shards}"), || copy(&server, options.copy_rows));
+    report.test(&format!("cqlsh::stop --smp {shards}"), || server.stop().map(|()| String::new()));
 }
 
 /// What DESCRIBE prints must be accepted again and print the same.
 fn recreate(server: &Server) -> Result<String, String> {
     let first = shell(server, "described", "DESCRIBE TABLE shell.people;\n")?;
-    shell(
-        server,
-        "recreate",
-        &format!("DROP TABLE shell.people;\n{first}"),
-    )?;
+    shell(server, "recreate", &format!("DROP TABLE shell.people;\n{first}"))?;
     let second = shell(server, "described-again", "DESCRIBE TABLE shell.people;\n")?;
-    if first == second {
-        Ok(String::new())
-    } else {
-        Err(format!("described {first}\nthen {second}"))
-    }
+    if first == second { Ok(String::new()) } else { Err(format!("described {first}\nthen {second}")) }
 }
 
 fn mistakes(server: &Server) -> Result<String, String> {
     for (text, answer) in [
         ("SELEC 1;", "SyntaxException"),
-        (
-            "SELECT * FROM shell.nowhere;",
-            "table nowhere does not exist",
-        ),
-        (
-            "SELECT nothing FROM shell.people;",
-            "Undefined column name nothing",
-        ),
+        ("SELECT * FROM shell.nowhere;", "table nowhere does not exist"),
+        ("SELECT nothing FROM shell.people;", "Undefined column name nothing"),
         ("DESCRIBE TABLE shell.nowhere;", "nowhere"),
     ] {
         match shell(server, "mistake", text) {
@@ -132,8 +109,7 @@ fn copy(server: &Server, rows: u64) -> Result<String, String> {
             )
         })
         .collect();
-    fs::write(&from, lines.join("\n") + "\n")
-        .map_err(|error| format!("{}: {error}", from.display()))?;
+    fs::write(&from, lines.join("\n") + "\n").map_err(|error| format!("{}: {error}", from.display()))?;
     let columns = "(id, name, score, tags, seen)";
     let text = format!(
         "CREATE TABLE shell.copied (id int PRIMARY KEY, name text, score double, tags set<text>, seen timestamp);\n\
@@ -146,24 +122,15 @@ fn copy(server: &Server, rows: u64) -> Result<String, String> {
     let answer = shell(server, "copy", &text)?;
     holds(
         &answer,
-        &[
-            &format!("{rows} rows imported from 1 files in"),
-            &format!("{rows} rows exported to 1 files in"),
-        ],
+        &[&format!("{rows} rows imported from 1 files in"), &format!("{rows} rows exported to 1 files in")],
     )?;
     let written = command::read(&to)?;
     let mut got: Vec<&str> = written.lines().map(str::trim_end).collect();
     got.sort_unstable();
     lines.sort_unstable();
-    match got
-        .iter()
-        .zip(&lines)
-        .find(|(got, wrote)| **got != wrote.as_str())
-    {
+    match got.iter().zip(&lines).find(|(got, wrote)| **got != wrote.as_str()) {
         Some((got, wrote)) => Err(format!("copied {wrote} in and {got} out")),
-        None if got.len() != lines.len() => {
-            Err(format!("{} rows in and {} out", lines.len(), got.len()))
-        }
+        None if got.len() != lines.len() => Err(format!("{} rows in and {} out", lines.len(), got.len())),
         None => Ok(format!("{rows} rows")),
     }
 }
@@ -175,10 +142,8 @@ fn shell(server: &Server, name: &str, text: &str) -> Result<String, String> {
     let mut cqlsh = cqlsh_command(server)?;
     cqlsh.arg("--file").arg(&script);
     let answer = command::run(&mut cqlsh, &log(&server.folder, name), LIMIT)?;
-    let kept: Vec<&str> = answer
-        .lines()
-        .filter(|line| !line.starts_with("WARNING: cqlsh was built"))
-        .collect();
+    let kept: Vec<&str> =
+        answer.lines().filter(|line| !line.starts_with("WARNING: cqlsh was built")).collect();
     Ok(kept.join("\n") + "\n")
 }
 
@@ -201,9 +166,7 @@ fn log(folder: &Path, name: &str) -> std::path::PathBuf {
 /// Asserts that every one of these texts is in the answer.
 fn holds(answer: &str, texts: &[&str]) -> Result<String, String> {
     match texts.iter().find(|text| !answer.contains(**text)) {
-        Some(text) => Err(format!(
-            "the answer lacks the line:\n{text}\nit says:\n{answer}"
-        )),
+        Some(text) => Err(format!("the answer lacks the line:\n{text}\nit says:\n{answer}")),
         None => Ok(String::new()),
     }
 }

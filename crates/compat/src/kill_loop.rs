@@ -16,76 +16,59 @@ const FULL_CHECK_EVERY: u64 = 10;
 
 /// Runs the cycles, starting with this number of shards.
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
-    report.test(
-        &format!("kill::acknowledged_writes_survive --smp {shards}"),
-        || {
-            let folder = options.folder("kill")?;
-            let mut start = Start::new(&options.binary, folder.clone(), shards);
-            start.commitlog_sync = "batch";
-            let all = folder.join("acked-all");
-            let mut next = 0u64;
-            let mut acked = 0u64;
-            let mut chance = Chance(0x9E37_79B9_7F4A_7C15 ^ u64::from(shards));
-            for cycle in 0..options.cycles {
-                let named = |error: String| format!("cycle {cycle}: {error}");
-                let these = folder.join("acked");
-                let _ = fs::remove_file(&these);
-                let mut server = start.run().map_err(named)?;
-                let arguments = [
-                    ("", "write".into()),
-                    ("", next.to_string()),
-                    ("$KILL_ACKED", these.display().to_string()),
-                ];
-                let mut load = Script::spawn("kill_load", server.address, 5, "lz4", &arguments)?;
-                expect(&load.line().map_err(named)?, "STARTED").map_err(named)?;
-                std::thread::sleep(Duration::from_millis(200 + chance.next() % 800));
-                server.kill();
-                let line = load.line().map_err(named)?;
-                let words: Vec<&str> = line.split(' ').collect();
-                let (Some(count), Some(key)) = (number(&words, 1), number(&words, 3)) else {
-                    return Err(named(format!("the load said {line}")));
-                };
-                load.finish(Duration::from_secs(60)).map_err(named)?;
-                acked += count;
-                next = key;
-                append(&these, &all)?;
-                // Restart with another number of shards: the log of every shard must be found.
-                start.shards = 1 + (start.shards + 1) % 4;
-                let mut server = start.run().map_err(named)?;
-                let full =
-                    cycle % FULL_CHECK_EVERY == FULL_CHECK_EVERY - 1 || cycle + 1 == options.cycles;
-                let checked = if full { &all } else { &these };
-                let arguments = [
-                    ("", "check".into()),
-                    ("$KILL_ACKED", checked.display().to_string()),
-                ];
-                let mut check = Script::spawn("kill_load", server.address, 5, "lz4", &arguments)?;
-                let line = check.line().map_err(named)?;
-                if !line.starts_with("CHECKED") {
-                    return Err(named(line));
-                }
-                check.finish(Duration::from_secs(60)).map_err(named)?;
-                // Every second cycle the node is killed again right after its recovery, else stopped in order.
-                if cycle % 2 == 0 {
-                    server.kill();
-                } else {
-                    server.stop().map_err(named)?;
-                }
+    report.test(&format!("kill::acknowledged_writes_survive --smp {shards}"), || {
+        let folder = options.folder("kill")?;
+        let mut start = Start::new(&options.binary, folder.clone(), shards);
+        start.commitlog_sync = "batch";
+        let all = folder.join("acked-all");
+        let mut next = 0u64;
+        let mut acked = 0u64;
+        let mut chance = Chance(0x9E37_79B9_7F4A_7C15 ^ u64::from(shards));
+        for cycle in 0..options.cycles {
+            let named = |error: String| format!("cycle {cycle}: {error}");
+            let these = folder.join("acked");
+            let _ = fs::remove_file(&these);
+            let mut server = start.run().map_err(named)?;
+            let arguments =
+                [("", "write".into()), ("", next.to_string()), ("$KILL_ACKED", these.display().to_string())];
+            let mut load = Script::spawn("kill_load", server.address, 5, "lz4", &arguments)?;
+            expect(&load.line().map_err(named)?, "STARTED").map_err(named)?;
+            std::thread::sleep(Duration::from_millis(200 + chance.next() % 800));
+            server.kill();
+            let line = load.line().map_err(named)?;
+            let words: Vec<&str> = line.split(' ').collect();
+            let (Some(count), Some(key)) = (number(&words, 1), number(&words, 3)) else {
+                return Err(named(format!("the load said {line}")));
+            };
+            load.finish(Duration::from_secs(60)).map_err(named)?;
+            acked += count;
+            next = key;
+            append(&these, &all)?;
+            // Restart with another number of shards: the log of every shard must be found.
+            start.shards = 1 + (start.shards + 1) % 4;
+            let mut server = start.run().map_err(named)?;
+            let full = cycle % FULL_CHECK_EVERY == FULL_CHECK_EVERY - 1 || cycle + 1 == options.cycles;
+            let checked = if full { &all } else { &these };
+            let arguments = [("", "check".into()), ("$KILL_ACKED", checked.display().to_string())];
+            let mut check = Script::spawn("kill_load", server.address, 5, "lz4", &arguments)?;
+            let line = check.line().map_err(named)?;
+            if !line.starts_with("CHECKED") {
+                return Err(named(line));
             }
-            Ok(format!(
-                "{} cycles, {acked} acknowledged writes, none lost",
-                options.cycles
-            ))
-        },
-    );
+            check.finish(Duration::from_secs(60)).map_err(named)?;
+            // Every second cycle the node is killed again right after its recovery, else stopped in order.
+            if cycle % 2 == 0 {
+                server.kill();
+            } else {
+                server.stop().map_err(named)?;
+            }
+        }
+        Ok(format!("{} cycles, {acked} acknowledged writes, none lost", options.cycles))
+    });
 }
 
 fn expect(line: &str, wanted: &str) -> Result<(), String> {
-    if line == wanted {
-        Ok(())
-    } else {
-        Err(format!("the load said {line} instead of {wanted}"))
-    }
+    if line == wanted { Ok(()) } else { Err(format!("the load said {line} instead of {wanted}")) }
 }
 
 fn number(words: &[&str], index: usize) -> Option<u64> {

@@ -9,11 +9,7 @@
 //! Beside the house: nothing depends on this crate, and it uses none of the house's crates, so that both ends of a
 //! conversation cannot share a mistake.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_types,
-    clippy::print_stdout
-)]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout)]
 
 mod bad_input;
 mod cassandra;
@@ -48,10 +44,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<bool, String> {
-    if arguments
-        .iter()
-        .any(|word| word == "--help" || word == "-h")
-    {
+    if arguments.iter().any(|word| word == "--help" || word == "-h") {
         println!("{}", suite::HELP);
         return Ok(true);
     }

@@ -25,50 +25,27 @@ pub struct Start {
 impl Start {
     /// A node of `shards` shards with the shipped commitlog mode.
     pub fn new(binary: &Path, folder: PathBuf, shards: u16) -> Start {
-        Start {
-            binary: binary.into(),
-            folder,
-            shards,
-            commitlog_sync: "periodic",
-            port: 0,
-        }
+        Start { binary: binary.into(), folder, shards, commitlog_sync: "periodic", port: 0 }
     }
 
     /// Spawns the process without waiting for it to answer.
     pub fn spawn(&self) -> Result<Server, String> {
         let told = |error: std::io::Error| format!("{}: {error}", self.folder.display());
         fs::create_dir_all(&self.folder).map_err(told)?;
-        let port = if self.port == 0 {
-            free_port()
-        } else {
-            self.port
-        };
+        let port = if self.port == 0 { free_port() } else { self.port };
         let config = self.folder.join("messina.yaml");
         fs::write(&config, self.yaml(port)).map_err(told)?;
         let log = self.folder.join("node.log");
-        let out = File::options()
-            .create(true)
-            .append(true)
-            .open(&log)
-            .map_err(told)?;
+        let out = File::options().create(true).append(true).open(&log).map_err(told)?;
         let mut command = Command::new(&self.binary);
         command
-            .args([
-                "node",
-                "--overprovisioned",
-                "--memory",
-                "1G",
-                "--smp",
-                &self.shards.to_string(),
-            ])
+            .args(["node", "--overprovisioned", "--memory", "1G", "--smp", &self.shards.to_string()])
             .arg("--config")
             .arg(&config)
             .stdin(Stdio::null())
             .stdout(out.try_clone().map_err(told)?)
             .stderr(out);
-        let child = command
-            .spawn()
-            .map_err(|error| format!("{}: {error}", self.binary.display()))?;
+        let child = command.spawn().map_err(|error| format!("{}: {error}", self.binary.display()))?;
         Ok(Server {
             name: format!("messina --smp {}", self.shards),
             address: ([127, 0, 0, 1], port).into(),

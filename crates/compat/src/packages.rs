@@ -46,35 +46,21 @@ pub fn ycsb() -> Result<String, String> {
         jars(&pom, &folder.join("jars"))?;
         let mut javac = Command::new("javac");
         javac
-            .args([
-                "-nowarn",
-                "-proc:none",
-                "-source",
-                "11",
-                "-target",
-                "11",
-                "-cp",
-            ])
+            .args(["-nowarn", "-proc:none", "-source", "11", "-target", "11", "-cp"])
             .arg(folder.join("jars/*"))
             .arg("-d")
             .arg(folder.join("classes"))
             .arg(&source);
         command::run(&mut javac, &folder.join("javac.log"), LIMIT).map(drop)
     })?;
-    Ok(format!(
-        "{}:{}/jars/*",
-        folder.join("classes").display(),
-        folder.display()
-    ))
+    Ok(format!("{}:{}/jars/*", folder.join("classes").display(), folder.display()))
 }
 
 /// The jars of Apache Cassandra; returns their folder.
 pub fn cassandra() -> Result<PathBuf, String> {
     let pom = paths::resources().join("cassandra/pom.xml");
     let pins = command::read(&pom)?;
-    let folder = bring("cassandra", &pins, |folder| {
-        jars(&pom, &folder.join("jars"))
-    })?;
+    let folder = bring("cassandra", &pins, |folder| jars(&pom, &folder.join("jars")))?;
     Ok(folder.join("jars"))
 }
 
@@ -86,13 +72,7 @@ fn python(name: &str, requirements: &str) -> Result<PathBuf, String> {
         venv.args(["-m", "venv"]).arg(folder.join("venv"));
         command::run(&mut venv, &folder.join("venv.log"), LIMIT)?;
         let mut pip = Command::new(folder.join("venv/bin/pip"));
-        pip.args([
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-            "--requirement",
-        ])
-        .arg(&requirements);
+        pip.args(["install", "--quiet", "--disable-pip-version-check", "--requirement"]).arg(&requirements);
         command::run(&mut pip, &folder.join("pip.log"), LIMIT).map(drop)
     })?;
     Ok(folder.join("venv/bin"))
@@ -109,11 +89,7 @@ fn jars(pom: &Path, into: &Path) -> Result<(), String> {
 }
 
 /// The folder `name`, made by `fill` unless an earlier run completed it from the same pins.
-fn bring(
-    name: &str,
-    pins: &str,
-    fill: impl FnOnce(&Path) -> Result<(), String>,
-) -> Result<PathBuf, String> {
+fn bring(name: &str, pins: &str, fill: impl FnOnce(&Path) -> Result<(), String>) -> Result<PathBuf, String> {
     let folder = paths::clients().join(name);
     let mark = folder.join("complete");
     if fs::read_to_string(&mark).is_ok_and(|text| text == pins) {

@@ -9,11 +9,7 @@ pub fn resources() -> PathBuf {
 
 /// The repository.
 pub fn repository() -> PathBuf {
-    resources()
-        .ancestors()
-        .nth(2)
-        .expect("the crate lies two folders deep")
-        .to_path_buf()
+    resources().ancestors().nth(2).expect("the crate lies two folders deep").to_path_buf()
 }
 
 /// `$MESSINA_CACHE`, else `$XDG_CACHE_HOME/messina`, else `~/.cache/messina`.

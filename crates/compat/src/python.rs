@@ -12,13 +12,7 @@ use crate::suite::{Options, Report};
 use crate::{command, packages, paths};
 
 /// Scripts of one server's life, each with unittest's own summary.
-const SCRIPTS: &[&str] = &[
-    "types_there_and_back",
-    "statements",
-    "mistakes",
-    "schema_changes",
-    "paging",
-];
+const SCRIPTS: &[&str] = &["types_there_and_back", "statements", "mistakes", "schema_changes", "paging"];
 /// Protocol version and compression.
 const CONVERSATIONS: &[(u8, &str)] = &[(5, "lz4"), (4, "none"), (4, "lz4"), (5, "none")];
 
@@ -27,11 +21,7 @@ const LIMIT: Duration = Duration::from_secs(1200);
 
 /// Runs every script with every conversation against one server.
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
-    let conversations = if options.quick {
-        &CONVERSATIONS[..2]
-    } else {
-        CONVERSATIONS
-    };
+    let conversations = if options.quick { &CONVERSATIONS[..2] } else { CONVERSATIONS };
     let mut server = None;
     report.test(&format!("python::start --smp {shards}"), || {
         packages::python_cassandra()?;
@@ -41,31 +31,19 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     let Some(mut server) = server else { return };
     for &(protocol, compression) in conversations {
         for script in SCRIPTS {
-            report.test(
-                &format!("python::{script} v{protocol} {compression} --smp {shards}"),
-                || {
-                    let mut python = script_command(script, server.address, protocol, compression)?;
-                    python.env("SUITE_ROWS", options.rows.to_string());
-                    if let Some(word) = &options.only {
-                        python.arg(word);
-                    }
-                    let log = server
-                        .folder
-                        .join(format!("{script}-v{protocol}-{compression}.log"));
-                    let text = command::run(&mut python, &log, LIMIT)?;
-                    Ok(text
-                        .lines()
-                        .rev()
-                        .find(|line| line.starts_with("Ran "))
-                        .unwrap_or("")
-                        .to_owned())
-                },
-            );
+            report.test(&format!("python::{script} v{protocol} {compression} --smp {shards}"), || {
+                let mut python = script_command(script, server.address, protocol, compression)?;
+                python.env("SUITE_ROWS", options.rows.to_string());
+                if let Some(word) = &options.only {
+                    python.arg(word);
+                }
+                let log = server.folder.join(format!("{script}-v{protocol}-{compression}.log"));
+                let text = command::run(&mut python, &log, LIMIT)?;
+                Ok(text.lines().rev().find(|line| line.starts_with("Ran ")).unwrap_or("").to_owned())
+            });
         }
     }
-    report.test(&format!("python::stop --smp {shards}"), || {
-        server.stop().map(|()| String::new())
-    });
+    report.test(&format!("python::stop --smp {shards}"), || server.stop().map(|()| String::new()));
 }
 
 /// One session across a graceful restart and a kill.
@@ -74,36 +52,32 @@ pub fn run_restart(options: &Options, shards: u16, report: &mut Report) {
         return;
     }
     for &(protocol, compression) in &CONVERSATIONS[..2] {
-        report.test(
-            &format!("restart::session v{protocol} {compression} --smp {shards}"),
-            || {
-                let folder = options.folder("restart")?;
-                let mut start = Start::new(&options.binary, folder, shards);
-                start.commitlog_sync = "batch";
-                let mut server = start.run()?;
-                start.port = server.address.port();
-                let mut script =
-                    Script::spawn("restart", server.address, protocol, compression, &[])?;
-                let mut turn = 0;
-                loop {
-                    let line = script.line()?;
-                    match line.as_str() {
-                        "RESTART graceful" => server.stop()?,
-                        "RESTART kill" => server.kill(),
-                        "SESSION OK" => break,
-                        other => {
-                            return Err(format!("unexpected line {other}\n{}", server.last_words()));
-                        }
+        report.test(&format!("restart::session v{protocol} {compression} --smp {shards}"), || {
+            let folder = options.folder("restart")?;
+            let mut start = Start::new(&options.binary, folder, shards);
+            start.commitlog_sync = "batch";
+            let mut server = start.run()?;
+            start.port = server.address.port();
+            let mut script = Script::spawn("restart", server.address, protocol, compression, &[])?;
+            let mut turn = 0;
+            loop {
+                let line = script.line()?;
+                match line.as_str() {
+                    "RESTART graceful" => server.stop()?,
+                    "RESTART kill" => server.kill(),
+                    "SESSION OK" => break,
+                    other => {
+                        return Err(format!("unexpected line {other}\n{}", server.last_words()));
                     }
-                    // Another number of shards than before: the data must be found all the same.
-                    turn += 1;
-                    start.shards = 1 + (shards + turn - 1) % 4;
-                    server = start.run()?;
-                    script.say("READY")?;
                 }
-                server.stop().map(|()| String::new())
-            },
-        );
+                // Another number of shards than before: the data must be found all the same.
+                turn += 1;
+                start.shards = 1 + (shards + turn - 1) % 4;
+                server = start.run()?;
+                script.say("READY")?;
+            }
+            server.stop().map(|()| String::new())
+        });
     }
 }
 
@@ -114,22 +88,10 @@ pub fn script_command(
     protocol: u8,
     compression: &str,
 ) -> Result<Command, String> {
-    Ok(script_in(
-        &packages::python_cassandra()?,
-        script,
-        address,
-        protocol,
-        compression,
-    ))
+    Ok(script_in(&packages::python_cassandra()?, script, address, protocol, compression))
 }
 
-fn script_in(
-    bin: &Path,
-    script: &str,
-    address: SocketAddr,
-    protocol: u8,
-    compression: &str,
-) -> Command {
+fn script_in(bin: &Path, script: &str, address: SocketAddr, protocol: u8, compression: &str) -> Command {
     let mut command = Command::new(bin.join("python"));
     command
         .arg(script_path(script))
@@ -142,9 +104,7 @@ fn script_in(
 }
 
 fn script_path(script: &str) -> PathBuf {
-    paths::resources()
-        .join("python")
-        .join(format!("{script}.py"))
+    paths::resources().join("python").join(format!("{script}.py"))
 }
 
 /// A script with which the Rust side holds a conversation by lines.
@@ -177,11 +137,7 @@ impl Script {
             .map_err(|error| format!("python: {error}"))?;
         let input = child.stdin.take().expect("standard input was piped");
         let output = BufReader::new(child.stdout.take().expect("standard output was piped"));
-        Ok(Script {
-            child,
-            input,
-            output,
-        })
+        Ok(Script { child, input, output })
     }
 
     /// Its next line; an error when it ends instead.
@@ -221,10 +177,5 @@ pub fn run_shard_aware(options: &Options, server: &Server) -> Result<String, Str
     let mut python = script_in(&bin, "paging", server.address, 4, "lz4");
     python.env("SUITE_ROWS", options.rows.min(20_000).to_string());
     let text = command::run(&mut python, &server.folder.join("paging-scylla.log"), LIMIT)?;
-    Ok(text
-        .lines()
-        .rev()
-        .find(|line| line.starts_with("Ran "))
-        .unwrap_or("")
-        .to_owned())
+    Ok(text.lines().rev().find(|line| line.starts_with("Ran ")).unwrap_or("").to_owned())
 }

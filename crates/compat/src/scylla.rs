@@ -23,37 +23,21 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         return;
     };
     for compression in ["none", "lz4"] {
-        report.test(
-            &format!("scylla::rust_driver {compression} --smp {shards}"),
-            || {
-                let mut command = Command::new(&client);
-                command
-                    .env("NODE_ADDRESS", server.address.to_string())
-                    .env("NODE_COMPRESSION", compression)
-                    .env(
-                        "NODE_SHARDS",
-                        if options.against_cassandra {
-                            "0".into()
-                        } else {
-                            shards.to_string()
-                        },
-                    )
-                    .env("SUITE_ROWS", options.rows.to_string());
-                let text = command::run(
-                    &mut command,
-                    &server.folder.join(format!("rust-{compression}.log")),
-                    LIMIT,
-                )?;
-                Ok(text.lines().last().unwrap_or("").to_owned())
-            },
-        );
+        report.test(&format!("scylla::rust_driver {compression} --smp {shards}"), || {
+            let mut command = Command::new(&client);
+            command
+                .env("NODE_ADDRESS", server.address.to_string())
+                .env("NODE_COMPRESSION", compression)
+                .env("NODE_SHARDS", if options.against_cassandra { "0".into() } else { shards.to_string() })
+                .env("SUITE_ROWS", options.rows.to_string());
+            let text =
+                command::run(&mut command, &server.folder.join(format!("rust-{compression}.log")), LIMIT)?;
+            Ok(text.lines().last().unwrap_or("").to_owned())
+        });
     }
-    report.test(&format!("scylla::python_driver --smp {shards}"), || {
-        python::run_shard_aware(options, &server)
-    });
-    report.test(&format!("scylla::stop --smp {shards}"), || {
-        server.stop().map(|()| String::new())
-    });
+    report
+        .test(&format!("scylla::python_driver --smp {shards}"), || python::run_shard_aware(options, &server));
+    report.test(&format!("scylla::stop --smp {shards}"), || server.stop().map(|()| String::new()));
 }
 
 fn build() -> Result<std::path::PathBuf, String> {

@@ -34,18 +34,10 @@ impl Server {
                 return Ok(());
             }
             if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!(
-                    "{} ended with {status}:\n{}",
-                    self.name,
-                    self.last_words()
-                ));
+                return Err(format!("{} ended with {status}:\n{}", self.name, self.last_words()));
             }
             if Instant::now() > end {
-                return Err(format!(
-                    "{} did not answer within {limit:?}:\n{}",
-                    self.name,
-                    self.last_words()
-                ));
+                return Err(format!("{} did not answer within {limit:?}:\n{}", self.name, self.last_words()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -58,18 +50,10 @@ impl Server {
             Some(true) => Ok(()),
             // A Java process ended by SIGTERM says 143.
             Some(false) if self.name.starts_with("cassandra") => Ok(()),
-            Some(false) => Err(format!(
-                "{} did not stop cleanly:\n{}",
-                self.name,
-                self.last_words()
-            )),
+            Some(false) => Err(format!("{} did not stop cleanly:\n{}", self.name, self.last_words())),
             None => {
                 self.kill();
-                Err(format!(
-                    "{} did not stop within 60 s:\n{}",
-                    self.name,
-                    self.last_words()
-                ))
+                Err(format!("{} did not stop within 60 s:\n{}", self.name, self.last_words()))
             }
         }
     }
@@ -114,9 +98,7 @@ pub fn answers(address: SocketAddr) -> bool {
     };
     let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
     let mut header = [0u8; 9];
-    stream
-        .write_all(&wire::request(4, wire::OPTIONS, 0, &[]))
-        .is_ok()
+    stream.write_all(&wire::request(4, wire::OPTIONS, 0, &[])).is_ok()
         && stream.read_exact(&mut header).is_ok()
         && header[4] == wire::SUPPORTED
 }

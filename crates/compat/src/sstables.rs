@@ -28,31 +28,17 @@ pub fn run(options: &Options, report: &mut Report) {
         }
     });
     for data in &found {
-        let name = data
-            .file_name()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let table = data
-            .parent()
-            .and_then(Path::file_name)
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        report.test(&format!("sstables::sstabledump {table}/{name}"), || {
-            dump(options, data)
-        });
+        let name = data.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let table =
+            data.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        report.test(&format!("sstables::sstabledump {table}/{name}"), || dump(options, data));
         report.test(&format!("sstables::sstablemetadata {table}/{name}"), || {
             let text = run_tool(
                 options,
                 "org.apache.cassandra.tools.SSTableMetadataViewer",
                 &[data.display().to_string()],
             )?;
-            if text.contains("Minimum timestamp:") {
-                Ok(String::new())
-            } else {
-                Err(text)
-            }
+            if text.contains("Minimum timestamp:") { Ok(String::new()) } else { Err(text) }
         });
     }
 }
@@ -60,39 +46,20 @@ pub fn run(options: &Options, report: &mut Report) {
 fn write_samples(folder: &Path) -> Result<(), String> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo
-        .args([
-            "run",
-            "--quiet",
-            "--package",
-            "sstable",
-            "--example",
-            "write_samples",
-            "--",
-        ])
+        .args(["run", "--quiet", "--package", "sstable", "--example", "write_samples", "--"])
         .arg(folder)
         .current_dir(paths::repository());
     command::run(&mut cargo, &folder.join("write_samples.log"), LIMIT).map(drop)
 }
 
 fn dump(options: &Options, data: &Path) -> Result<String, String> {
-    let text = run_tool(
-        options,
-        "org.apache.cassandra.tools.SSTableExport",
-        &[data.display().to_string()],
-    )?;
+    let text = run_tool(options, "org.apache.cassandra.tools.SSTableExport", &[data.display().to_string()])?;
     let expectations = data.with_extension("db.expect");
     if !expectations.exists() {
-        return if text.contains("\"partition\"") {
-            Ok(String::new())
-        } else {
-            Err(text)
-        };
+        return if text.contains("\"partition\"") { Ok(String::new()) } else { Err(text) };
     }
     let expectations = command::read(&expectations)?;
-    match expectations
-        .lines()
-        .find(|line| !line.is_empty() && !text.contains(*line))
-    {
+    match expectations.lines().find(|line| !line.is_empty() && !text.contains(*line)) {
         Some(line) => Err(format!("the dump lacks {line}:\n{text}")),
         None => Ok(format!("{} expectations", expectations.lines().count())),
     }

@@ -62,16 +62,7 @@ pub struct Options {
     pub with_cassandra: bool,
 }
 
-const ALL: &[&str] = &[
-    "bad-input",
-    "python",
-    "restart",
-    "cqlsh",
-    "scylla",
-    "ycsb",
-    "kill",
-    "sstables",
-];
+const ALL: &[&str] = &["bad-input", "python", "restart", "cqlsh", "scylla", "ycsb", "kill", "sstables"];
 const ALL_CASSANDRA: &[&str] = &["python", "restart", "cqlsh", "ycsb"];
 
 impl Options {
@@ -117,11 +108,7 @@ impl Options {
             }
         }
         if options.suites.is_empty() {
-            let all = if options.against_cassandra {
-                ALL_CASSANDRA
-            } else {
-                ALL
-            };
+            let all = if options.against_cassandra { ALL_CASSANDRA } else { ALL };
             options.suites = all.iter().map(|suite| (*suite).to_owned()).collect();
         }
         Ok(options)
@@ -131,11 +118,9 @@ impl Options {
     pub fn folder(&self, name: &str) -> Result<PathBuf, String> {
         let folder = paths::scratch().join(name);
         if folder.exists() {
-            std::fs::remove_dir_all(&folder)
-                .map_err(|error| format!("{}: {error}", folder.display()))?;
+            std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         }
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         Ok(folder)
     }
 
@@ -178,11 +163,7 @@ impl Report {
         let seconds = since.elapsed().as_secs_f64();
         let failure = match result {
             Ok(note) => {
-                let note = if note.is_empty() {
-                    note
-                } else {
-                    format!(" ({note})")
-                };
+                let note = if note.is_empty() { note } else { format!(" ({note})") };
                 println!("test {name} ... ok [{seconds:.1} s]{note}");
                 None
             }
@@ -191,29 +172,17 @@ impl Report {
                 Some(error)
             }
         };
-        self.outcomes.push(Outcome {
-            name: name.into(),
-            failure,
-        });
+        self.outcomes.push(Outcome { name: name.into(), failure });
     }
 }
 
 /// Runs the chosen suites for every shard count.
 pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
     if !options.against_cassandra && !options.binary.exists() {
-        return Err(format!(
-            "{} does not exist; build it first",
-            options.binary.display()
-        ));
+        return Err(format!("{} does not exist; build it first", options.binary.display()));
     }
-    let mut report = Report {
-        outcomes: Vec::new(),
-    };
-    let counts = if options.against_cassandra {
-        &[1][..]
-    } else {
-        &options.smp[..]
-    };
+    let mut report = Report { outcomes: Vec::new() };
+    let counts = if options.against_cassandra { &[1][..] } else { &options.smp[..] };
     for &shards in counts {
         for suite in &options.suites {
             match suite.as_str() {
@@ -236,10 +205,7 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
 
 /// The last line, as Cargo's runner words it, after the failures.
 pub fn summary(outcomes: &[Outcome]) -> String {
-    let failed: Vec<&Outcome> = outcomes
-        .iter()
-        .filter(|outcome| !outcome.passed())
-        .collect();
+    let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.passed()).collect();
     let mut text = String::new();
     if !failed.is_empty() {
         text.push_str("failures:\n");
@@ -250,19 +216,11 @@ pub fn summary(outcomes: &[Outcome]) -> String {
     }
     let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
     let passed = outcomes.len() - failed.len();
-    text + &format!(
-        "compat result: {verdict}. {passed} passed; {} failed",
-        failed.len()
-    )
+    text + &format!("compat result: {verdict}. {passed} passed; {} failed", failed.len())
 }
 
 fn list(text: &str) -> Result<Vec<u16>, String> {
-    text.split(',')
-        .map(|part| {
-            part.parse()
-                .map_err(|_| format!("{part} is not a shard count"))
-        })
-        .collect()
+    text.split(',').map(|part| part.parse().map_err(|_| format!("{part} is not a shard count"))).collect()
 }
 
 fn number(text: &str) -> Result<u64, String> {
@@ -274,21 +232,13 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Options, String> {
-        Options::parse(
-            &text
-                .split_whitespace()
-                .map(str::to_owned)
-                .collect::<Vec<_>>(),
-        )
+        Options::parse(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
     fn options_are_read() {
         let options = parse("python --smp 1,7 --rows 5").expect("all words are known");
-        assert_eq!(
-            (options.suites, options.smp, options.rows),
-            (vec!["python".to_owned()], vec![1, 7], 5)
-        );
+        assert_eq!((options.suites, options.smp, options.rows), (vec!["python".to_owned()], vec![1, 7], 5));
         assert!(parse("pythn").is_err());
         assert!(parse("--rows many").is_err());
         assert!(parse("--rows").is_err());
@@ -297,22 +247,10 @@ mod tests {
     #[test]
     fn a_failure_is_named_in_the_summary() {
         let outcomes = [
-            Outcome {
-                name: "a".into(),
-                failure: None,
-            },
-            Outcome {
-                name: "b".into(),
-                failure: Some("why".into()),
-            },
+            Outcome { name: "a".into(), failure: None },
+            Outcome { name: "b".into(), failure: Some("why".into()) },
         ];
-        assert_eq!(
-            summary(&outcomes),
-            "failures:\n    b\n\ncompat result: FAILED. 1 passed; 1 failed"
-        );
-        assert_eq!(
-            summary(&outcomes[..1]),
-            "compat result: ok. 1 passed; 0 failed"
-        );
+        assert_eq!(summary(&outcomes), "failures:\n    b\n\ncompat result: FAILED. 1 passed; 1 failed");
+        assert_eq!(summary(&outcomes[..1]), "compat result: ok. 1 passed; 0 failed");
     }
 }

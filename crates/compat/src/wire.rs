@@ -114,11 +114,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     for &byte in [0xFA, 0x2D, 0x55, 0xCA].iter().chain(bytes) {
         crc ^= u32::from(byte);
         for _ in 0..8 {
-            crc = if crc & 1 != 0 {
-                crc >> 1 ^ 0xEDB8_8320
-            } else {
-                crc >> 1
-            };
+            crc = if crc & 1 != 0 { crc >> 1 ^ 0xEDB8_8320 } else { crc >> 1 };
         }
     }
     !crc

@@ -12,38 +12,12 @@ const LIMIT: Duration = Duration::from_secs(1800);
 
 /// The properties in which the released workloads differ.
 const WORKLOADS: &[(&str, &[&str])] = &[
-    (
-        "a",
-        &[
-            "readproportion=0.5",
-            "updateproportion=0.5",
-            "requestdistribution=zipfian",
-        ],
-    ),
-    (
-        "b",
-        &[
-            "readproportion=0.95",
-            "updateproportion=0.05",
-            "requestdistribution=zipfian",
-        ],
-    ),
-    (
-        "c",
-        &[
-            "readproportion=1",
-            "updateproportion=0",
-            "requestdistribution=zipfian",
-        ],
-    ),
+    ("a", &["readproportion=0.5", "updateproportion=0.5", "requestdistribution=zipfian"]),
+    ("b", &["readproportion=0.95", "updateproportion=0.05", "requestdistribution=zipfian"]),
+    ("c", &["readproportion=1", "updateproportion=0", "requestdistribution=zipfian"]),
     (
         "d",
-        &[
-            "readproportion=0.95",
-            "updateproportion=0",
-            "insertproportion=0.05",
-            "requestdistribution=latest",
-        ],
+        &["readproportion=0.95", "updateproportion=0", "insertproportion=0.05", "requestdistribution=latest"],
     ),
     (
         "e",
@@ -90,9 +64,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
             phase(options, &server, &class_path, name, properties)
         });
     }
-    report.test(&format!("ycsb::stop --smp {shards}"), || {
-        server.stop().map(|()| String::new())
-    });
+    report.test(&format!("ycsb::stop --smp {shards}"), || server.stop().map(|()| String::new()));
 }
 
 fn phase(
@@ -103,15 +75,9 @@ fn phase(
     properties: &[&str],
 ) -> Result<String, String> {
     let mut java = Command::new("java");
-    java.args([
-        "-Xmx256M",
-        "-XX:+UseSerialGC",
-        "-cp",
-        class_path,
-        "site.ycsb.Client",
-    ])
-    .arg(if name == "load" { "-load" } else { "-t" })
-    .args(["-db", "messina.CqlBinding", "-threads", "8"]);
+    java.args(["-Xmx256M", "-XX:+UseSerialGC", "-cp", class_path, "site.ycsb.Client"])
+        .arg(if name == "load" { "-load" } else { "-t" })
+        .args(["-db", "messina.CqlBinding", "-threads", "8"]);
     let fixed = [
         "workload=site.ycsb.workloads.CoreWorkload".to_owned(),
         "readallfields=true".to_owned(),
@@ -120,18 +86,10 @@ fn phase(
         format!("hosts={}", server.address.ip()),
         format!("port={}", server.address.port()),
     ];
-    for property in fixed
-        .iter()
-        .map(String::as_str)
-        .chain(properties.iter().copied())
-    {
+    for property in fixed.iter().map(String::as_str).chain(properties.iter().copied()) {
         java.args(["-p", property]);
     }
-    let text = command::run(
-        &mut java,
-        &server.folder.join(format!("ycsb-{name}.log")),
-        LIMIT,
-    )?;
+    let text = command::run(&mut java, &server.folder.join(format!("ycsb-{name}.log")), LIMIT)?;
     judge(&text, options.records)
 }
 
@@ -164,10 +122,7 @@ fn judge(text: &str, expected: u64) -> Result<String, String> {
         return Err(format!("operations failed\n{}", command::tail(text, 60)));
     }
     if done < expected {
-        return Err(format!(
-            "{done} operations instead of {expected}\n{}",
-            command::tail(text, 60)
-        ));
+        return Err(format!("{done} operations instead of {expected}\n{}", command::tail(text, 60)));
     }
     Ok(format!("{done} operations, {rate}"))
 }
@@ -178,16 +133,11 @@ mod tests {
 
     #[test]
     fn the_report_decides() {
-        let good = "[OVERALL], Throughput(ops/sec), 4969.4379\n[READ], Return=OK, 60\n[UPDATE], Return=OK, 40\n";
+        let good =
+            "[OVERALL], Throughput(ops/sec), 4969.4379\n[READ], Return=OK, 60\n[UPDATE], Return=OK, 40\n";
         assert!(judge(good, 100).is_ok());
         assert!(judge(good, 101).is_err());
-        assert!(
-            judge(
-                &good.replace("[UPDATE], Return=OK", "[UPDATE], Return=ERROR"),
-                60
-            )
-            .is_err()
-        );
+        assert!(judge(&good.replace("[UPDATE], Return=OK", "[UPDATE], Return=ERROR"), 60).is_err());
         assert!(judge("[READ-FAILED], Operations, 1\n[READ], Return=OK, 9\n", 5).is_err());
         assert!(judge("", 1).is_err());
     }

@@ -1,3 +1,82 @@
-//! Words of the house.
+//! The words of the house. `cargo x WORD`:
+//!
+//! ```text
+//! check            type check everything, then clippy with the house's bans
+//! test [ARGS]      unit and integration tests of all crates; ARGS go to cargo test
+//! tidy             floors, headers, forbidden words, formatting; lists the longest functions
+//! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted
+//! fuzz TARGET      --minutes N; without a TARGET all of them in turn
+//! bench NAME       serve or start; writes bench/results/
+//! compat [ARGS]    real clients against the release build
+//! run [ARGS]       the release node on 127.0.0.1:9042 with ./data
+//! ci               all of it, short; what `make test` runs
+//! ```
 #![forbid(unsafe_code)]
-fn main() {}
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
+
+mod bench_serve;
+mod bench_start;
+mod callgrind;
+mod check;
+mod ci;
+mod fuzz;
+mod house;
+mod loader;
+mod machine;
+mod serve;
+mod simulate;
+mod source;
+mod tidy;
+
+use std::process::ExitCode;
+
+/// What a word returns: a note for the summary, or why it failed.
+pub type Outcome = Result<String, String>;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((word, rest)) = words.split_first() else {
+        println!("{HELP}");
+        return ExitCode::FAILURE;
+    };
+    let outcome = match word.as_str() {
+        "check" => check::check(),
+        "test" => check::test(rest),
+        "tidy" => tidy::tidy(),
+        "sim" => simulate::sim(rest),
+        "fuzz" => fuzz::fuzz(rest),
+        "bench" => bench(rest),
+        "compat" => check::compat(rest),
+        "run" => serve::run(rest),
+        "ci" => ci::ci(rest),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        other => Err(format!("unknown word {other}\n{HELP}")),
+    };
+    match outcome {
+        Ok(note) => {
+            if !note.is_empty() {
+                println!("{note}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("cargo x {word}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn bench(rest: &[String]) -> Outcome {
+    match rest.first().map(String::as_str) {
+        Some("serve") => bench_serve::serve(&rest[1..]),
+        Some("start") => bench_start::start(&rest[1..]),
+        _ => Err("bench serve or bench start".into()),
+    }
+}
+
+const HELP: &str = "\
+cargo x check | test [ARGS] | tidy | sim SCENARIO --seeds A..B | fuzz [TARGET] --minutes N
+        bench serve|start | compat [ARGS] | run [ARGS] | ci";

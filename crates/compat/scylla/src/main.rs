@@ -19,8 +19,7 @@ use scylla::statement::Consistency;
 use scylla::statement::batch::{Batch, BatchType};
 use scylla::statement::unprepared::Statement;
 use scylla::value::{
-    Counter, CqlDate, CqlDecimal, CqlDuration, CqlTime, CqlTimestamp, CqlTimeuuid, CqlValue,
-    CqlVarint, Row,
+    Counter, CqlDate, CqlDecimal, CqlDuration, CqlTime, CqlTimestamp, CqlTimeuuid, CqlValue, CqlVarint, Row,
 };
 
 type Checked = Result<(), Box<dyn Error>>;
@@ -36,9 +35,7 @@ async fn main() -> Checked {
         "lz4" => Some(Compression::Lz4),
         _ => None,
     };
-    let profile = ExecutionProfile::builder()
-        .consistency(Consistency::One)
-        .build();
+    let profile = ExecutionProfile::builder().consistency(Consistency::One).build();
     let session = SessionBuilder::new()
         .known_node(&address)
         .compression(compression)
@@ -51,17 +48,13 @@ async fn main() -> Checked {
     mistakes(&session).await?;
     batches(&session).await?;
     let aware = paging(&session, rows, shards).await?;
-    session
-        .query_unpaged(format!("DROP KEYSPACE {KEYSPACE}"), &[])
-        .await?;
+    session.query_unpaged(format!("DROP KEYSPACE {KEYSPACE}"), &[]).await?;
     println!("{rows} rows there and back; {aware}");
     Ok(())
 }
 
 async fn tables(session: &Session) -> Checked {
-    session
-        .query_unpaged(format!("DROP KEYSPACE IF EXISTS {KEYSPACE}"), &[])
-        .await?;
+    session.query_unpaged(format!("DROP KEYSPACE IF EXISTS {KEYSPACE}"), &[]).await?;
     session
         .query_unpaged(
             format!(
@@ -84,10 +77,7 @@ async fn tables(session: &Session) -> Checked {
     session.await_schema_agreement().await?;
     session.refresh_metadata().await?;
     let state = session.get_cluster_state();
-    let table = &state
-        .get_keyspace(KEYSPACE)
-        .ok_or("no keyspace in the metadata")?
-        .tables["pages"];
+    let table = &state.get_keyspace(KEYSPACE).ok_or("no keyspace in the metadata")?.tables["pages"];
     assert_eq!(
         (&table.partition_key[..], &table.clustering_key[..]),
         (&["k".to_owned()][..], &["c".to_owned()][..])
@@ -115,16 +105,9 @@ async fn scalars(session: &Session) -> Checked {
         CqlValue::Blob(Vec::new()),
         CqlValue::Boolean(false),
         CqlValue::Date(CqlDate(0)),
-        CqlValue::Decimal(CqlDecimal::from_signed_be_bytes_and_exponent(
-            vec![0x80],
-            -300,
-        )),
+        CqlValue::Decimal(CqlDecimal::from_signed_be_bytes_and_exponent(vec![0x80], -300)),
         CqlValue::Double(f64::NEG_INFINITY),
-        CqlValue::Duration(CqlDuration {
-            months: -1,
-            days: -2,
-            nanoseconds: -3,
-        }),
+        CqlValue::Duration(CqlDuration { months: -1, days: -2, nanoseconds: -3 }),
         CqlValue::Float(f32::MIN),
         CqlValue::Inet(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
         CqlValue::SmallInt(i16::MIN),
@@ -143,16 +126,9 @@ async fn scalars(session: &Session) -> Checked {
         CqlValue::Blob(vec![0xff; 100_000]),
         CqlValue::Boolean(true),
         CqlValue::Date(CqlDate(u32::MAX)),
-        CqlValue::Decimal(CqlDecimal::from_signed_be_bytes_and_exponent(
-            vec![0x7f, 0xff],
-            300,
-        )),
+        CqlValue::Decimal(CqlDecimal::from_signed_be_bytes_and_exponent(vec![0x7f, 0xff], 300)),
         CqlValue::Double(f64::MAX),
-        CqlValue::Duration(CqlDuration {
-            months: i32::MAX,
-            days: i32::MAX,
-            nanoseconds: i64::MAX,
-        }),
+        CqlValue::Duration(CqlDuration { months: i32::MAX, days: i32::MAX, nanoseconds: i64::MAX }),
         CqlValue::Float(f32::INFINITY),
         CqlValue::Inet(IpAddr::V6(Ipv6Addr::from(u128::MAX))),
         CqlValue::SmallInt(i16::MAX),
@@ -166,11 +142,8 @@ async fn scalars(session: &Session) -> Checked {
     ];
     for values in [&low, &high] {
         session.execute_unpaged(&insert, &values[..]).await?;
-        let read = session
-            .execute_unpaged(&select, (&values[0],))
-            .await?
-            .into_rows_result()?
-            .single_row::<Row>()?;
+        let read =
+            session.execute_unpaged(&select, (&values[0],)).await?.into_rows_result()?.single_row::<Row>()?;
         for (wrote, read) in values.iter().zip(&read.columns) {
             assert_eq!(Some(wrote), read.as_ref());
         }
@@ -178,11 +151,7 @@ async fn scalars(session: &Session) -> Checked {
     let mut nulls: Vec<Option<CqlValue>> = vec![None; low.len()];
     nulls[0] = Some(CqlValue::Int(0));
     session.execute_unpaged(&insert, &nulls).await?;
-    let read = session
-        .execute_unpaged(&select, (0,))
-        .await?
-        .into_rows_result()?
-        .single_row::<Row>()?;
+    let read = session.execute_unpaged(&select, (0,)).await?.into_rows_result()?.single_row::<Row>()?;
     assert_eq!(read.columns, nulls);
     println!("scalars at both ends and null: ok");
     Ok(())
@@ -190,36 +159,19 @@ async fn scalars(session: &Session) -> Checked {
 
 async fn collections(session: &Session) -> Checked {
     type Nested = BTreeMap<i32, Vec<String>>;
-    let insert = session
-        .prepare("INSERT INTO collections (k, l, s, m, n) VALUES (?, ?, ?, ?, ?)")
-        .await?;
+    let insert = session.prepare("INSERT INTO collections (k, l, s, m, n) VALUES (?, ?, ?, ?, ?)").await?;
     let list = vec!["b".to_owned(), "a".to_owned(), "b".to_owned()];
     let set = vec![-5, 0, 7];
     let map: HashMap<String, i64> = (0..50).map(|i| (format!("key {i}"), i)).collect();
     let nested: Nested = [(1, vec![]), (2, vec!["x".to_owned()])].into();
-    session
-        .execute_unpaged(&insert, (1, &list, &set, &map, &nested))
-        .await?;
-    session
-        .query_unpaged(
-            "UPDATE collections SET l = l + ['z'], s = s - {0} WHERE k = 1",
-            &[],
-        )
-        .await?;
+    session.execute_unpaged(&insert, (1, &list, &set, &map, &nested)).await?;
+    session.query_unpaged("UPDATE collections SET l = l + ['z'], s = s - {0} WHERE k = 1", &[]).await?;
     let read = session
         .query_unpaged("SELECT l, s, m, n FROM collections WHERE k = 1", &[])
         .await?
         .into_rows_result()?
         .single_row::<(Vec<String>, Vec<i32>, HashMap<String, i64>, Nested)>()?;
-    assert_eq!(
-        read,
-        (
-            vec!["b".into(), "a".into(), "b".into(), "z".into()],
-            vec![-5, 7],
-            map,
-            nested
-        )
-    );
+    assert_eq!(read, (vec!["b".into(), "a".into(), "b".into(), "z".into()], vec![-5, 7], map, nested));
     println!("collections: ok");
     Ok(())
 }
@@ -230,18 +182,12 @@ async fn mistakes(session: &Session) -> Checked {
         ("SELECT * FROM nowhere", 0x2200),
         ("SELECT * FROM nospace.pages", 0x2200),
         ("SELECT nothing FROM pages", 0x2200),
-        (
-            "INSERT INTO pages (k, c, v) VALUES (1, 'text', 'v')",
-            0x2200,
-        ),
+        ("INSERT INTO pages (k, c, v) VALUES (1, 'text', 'v')", 0x2200),
         ("INSERT INTO pages (k, v) VALUES (1, 'v')", 0x2200),
         ("INSERT INTO pages (k, c) VALUES (null, 1)", 0x2200),
         ("SELECT * FROM pages WHERE v = 'v'", 0x2200),
         ("CREATE TABLE pages (k int PRIMARY KEY)", 0x2400),
-        (
-            "CREATE KEYSPACE bad WITH replication = {'class': 'NoStrategy'}",
-            0x2300,
-        ),
+        ("CREATE KEYSPACE bad WITH replication = {'class': 'NoStrategy'}", 0x2300),
         ("DROP TABLE system.local", 0x2100),
     ] {
         match session.query_unpaged(text, &[]).await {
@@ -263,11 +209,7 @@ async fn mistakes(session: &Session) -> Checked {
     statement.set_consistency(Consistency::Two);
     match session.query_unpaged(statement, &[]).await {
         Err(ExecutionError::LastAttemptError(RequestAttemptError::DbError(
-            DbError::Unavailable {
-                required: 2,
-                alive: 1,
-                consistency: Consistency::Two,
-            },
+            DbError::Unavailable { required: 2, alive: 1, consistency: Consistency::Two },
             _,
         ))) => {}
         other => return Err(format!("{other:?}").into()),
@@ -277,9 +219,7 @@ async fn mistakes(session: &Session) -> Checked {
 }
 
 async fn batches(session: &Session) -> Checked {
-    let insert = session
-        .prepare("INSERT INTO pages (k, c, v) VALUES (?, ?, ?)")
-        .await?;
+    let insert = session.prepare("INSERT INTO pages (k, c, v) VALUES (?, ?, ?)").await?;
     for kind in [BatchType::Logged, BatchType::Unlogged] {
         let mut batch = Batch::new(kind);
         let mut values = Vec::new();
@@ -294,9 +234,7 @@ async fn batches(session: &Session) -> Checked {
             .into_rows_result()?
             .single_row::<(i64,)>()?;
         assert_eq!(count, (50,));
-        session
-            .query_unpaged("DELETE FROM pages WHERE k = -1", &[])
-            .await?;
+        session.query_unpaged("DELETE FROM pages WHERE k = -1", &[]).await?;
     }
     let _ = Counter(0);
     println!("batches: ok");
@@ -306,19 +244,12 @@ async fn batches(session: &Session) -> Checked {
 /// Writes rows concurrently, reads them by pages, and looks where the driver sent the requests.
 async fn paging(session: &Session, rows: i64, shards: u16) -> Result<String, Box<dyn Error>> {
     const WIDTH: i64 = 50;
-    let insert = session
-        .prepare("INSERT INTO pages (k, c, v) VALUES (?, ?, ?)")
-        .await?;
+    let insert = session.prepare("INSERT INTO pages (k, c, v) VALUES (?, ?, ?)").await?;
     let results = futures::stream::iter(0..rows)
         .map(|i| {
             let insert = &insert;
             async move {
-                session
-                    .execute_unpaged(
-                        insert,
-                        (i / WIDTH, (i % WIDTH) as i32, format!("value {i}")),
-                    )
-                    .await
+                session.execute_unpaged(insert, (i / WIDTH, (i % WIDTH) as i32, format!("value {i}"))).await
             }
         })
         .buffer_unordered(256);
@@ -332,18 +263,12 @@ async fn paging(session: &Session, rows: i64, shards: u16) -> Result<String, Box
     }
     let mut scan = session.prepare("SELECT k, c, v FROM pages").await?;
     scan.set_page_size(997);
-    let mut stream = session
-        .execute_iter(scan, &[])
-        .await?
-        .rows_stream::<(i64, i32, String)>()?;
+    let mut stream = session.execute_iter(scan, &[]).await?.rows_stream::<(i64, i32, String)>()?;
     let (mut seen, mut last) = (0i64, None);
     while let Some((k, c, v)) = stream.try_next().await? {
         assert_eq!(v, format!("value {}", k * WIDTH + i64::from(c)));
         if let Some((last_k, last_c)) = last {
-            assert!(
-                last_k != k || last_c < c,
-                "rows of partition {k} out of order"
-            );
+            assert!(last_k != k || last_c < c, "rows of partition {k} out of order");
         }
         last = Some((k, c));
         seen += 1;
@@ -352,31 +277,17 @@ async fn paging(session: &Session, rows: i64, shards: u16) -> Result<String, Box
     if shards == 0 {
         return Ok("no shards announced".into());
     }
-    let select = session
-        .prepare("SELECT v FROM pages WHERE k = ? AND c = 0")
-        .await?;
+    let select = session.prepare("SELECT v FROM pages WHERE k = ? AND c = 0").await?;
     let sample = (rows / WIDTH).min(200);
     for k in 0..sample {
-        let token: Token = select
-            .calculate_token(&(k,))?
-            .ok_or("the statement has no token")?;
+        let token: Token = select.calculate_token(&(k,))?.ok_or("the statement has no token")?;
         let result = session.execute_unpaged(&select, (k,)).await?;
         let node = result.request_coordinator().node().clone();
         let sharder = node.sharder().ok_or("the node announced no shards")?;
         assert_eq!(sharder.nr_shards.get(), shards);
-        on_owner +=
-            u64::from(result.request_coordinator().shard() == Some(sharder.shard_of(token)));
+        on_owner += u64::from(result.request_coordinator().shard() == Some(sharder.shard_of(token)));
     }
-    assert_eq!(
-        on_owner, sample as u64,
-        "requests went to a shard that does not own the row"
-    );
-    assert_eq!(
-        per_shard.len(),
-        usize::from(shards),
-        "writes reached only shards {per_shard:?}"
-    );
-    Ok(format!(
-        "{on_owner} of {sample} requests on the owning one of {shards} shards"
-    ))
+    assert_eq!(on_owner, sample as u64, "requests went to a shard that does not own the row");
+    assert_eq!(per_shard.len(), usize::from(shards), "writes reached only shards {per_shard:?}");
+    Ok(format!("{on_owner} of {sample} requests on the owning one of {shards} shards"))
 }

@@ -1,0 +1,58 @@
+//! `cargo x ci`: everything that must hold for every commit, the cheap first, ended by the runners' own summaries.
+
+use std::time::Instant;
+
+use crate::{Outcome, bench_serve, check, fuzz, house, simulate, tidy};
+
+/// One step: its name and what it does.
+type Step = (&'static str, fn() -> Outcome);
+
+const STEPS: &[Step] = &[
+    ("tidy", tidy::tidy),
+    ("clippy", check::clippy),
+    ("test", || check::test(&[])),
+    ("sim crash", || simulate::sim(&words(&["crash", "--seeds", "0..200"]))),
+    ("sim three", || simulate::sim(&words(&["three", "--seeds", "0..50"]))),
+    ("sim prove", || simulate::sim(&words(&["prove"]))),
+    ("sim planted", || simulate::sim(&words(&["planted"]))),
+    ("fuzz", || fuzz::fuzz(&words(&["--seconds", "15"]))),
+    ("compat", || check::compat(&words(COMPAT))),
+    ("bench serve", || bench_serve::serve(&words(&["--smoke"]))),
+];
+
+const COMPAT: &[&str] =
+    &["--quick", "--smp", "2", "bad-input", "python", "restart", "cqlsh", "scylla", "ycsb", "kill"];
+
+/// Runs all steps, or those named; a failed step does not keep the later ones from running.
+pub fn ci(rest: &[String]) -> Outcome {
+    let mut lines = Vec::new();
+    let mut failed = Vec::new();
+    let since = Instant::now();
+    for (name, step) in STEPS {
+        if !rest.is_empty() && !rest.iter().any(|word| word == name) {
+            continue;
+        }
+        println!("\n=== {name}");
+        let started = Instant::now();
+        let outcome = step();
+        let seconds = started.elapsed().as_secs();
+        match outcome {
+            Ok(note) => lines.push(format!("{name:12} {seconds:5} s  {note}")),
+            Err(error) => {
+                println!("{name} failed: {error}");
+                lines
+                    .push(format!("{name:12} {seconds:5} s  FAILED: {}", error.lines().next().unwrap_or("")));
+                failed.push(*name);
+            }
+        }
+    }
+    println!("\n=== summary after {} s in {}", since.elapsed().as_secs(), house::root().display());
+    for line in &lines {
+        println!("{line}");
+    }
+    if failed.is_empty() { Ok("ci result: ok".into()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+fn words(text: &[&str]) -> Vec<String> {
+    text.iter().map(|word| (*word).to_owned()).collect()
+}

@@ -1,0 +1,99 @@
+//! Where the house stands, and how its words run other programs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The repository.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).expect("this crate lies two folders deep").to_path_buf()
+}
+
+/// The user's cache folder for builds and client packages.
+pub fn cache() -> PathBuf {
+    if let Some(folder) = std::env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty()) {
+        return Path::new(&folder).join("messina");
+    }
+    match std::env::var_os("HOME") {
+        Some(home) => Path::new(&home).join(".cache/messina"),
+        None => root().join(".cache"),
+    }
+}
+
+/// Cargo's target folder: `CARGO_TARGET_DIR`, else in the user's cache.
+pub fn target() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => folder.into(),
+        None => cache().join("target"),
+    }
+}
+
+/// Cargo, in the repository and with the target folder above.
+pub fn cargo() -> Command {
+    command(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+}
+
+/// A program that runs in the repository.
+pub fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root()).env("CARGO_TARGET_DIR", target());
+    command
+}
+
+/// Runs it with our output; fails when it fails.
+pub fn run(command: &mut Command) -> Result<(), String> {
+    let status = command.status().map_err(|error| format!("{}: {error}", shown(command)))?;
+    if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", shown(command))) }
+}
+
+/// Runs it and returns its standard output.
+pub fn output(command: &mut Command) -> Result<String, String> {
+    let output =
+        command.stderr(Stdio::inherit()).output().map_err(|error| format!("{}: {error}", shown(command)))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    if output.status.success() {
+        Ok(text)
+    } else {
+        Err(format!("{} ended with {}\n{text}", shown(command), output.status))
+    }
+}
+
+/// Runs it with our output and keeps a copy of its standard output.
+pub fn teed(command: &mut Command) -> Result<String, String> {
+    use std::io::{BufRead, BufReader};
+    let mut child =
+        command.stdout(Stdio::piped()).spawn().map_err(|error| format!("{}: {error}", shown(command)))?;
+    let mut text = String::new();
+    let lines = BufReader::new(child.stdout.take().expect("standard output was piped")).lines();
+    for line in lines {
+        let line = line.map_err(|error| format!("{}: {error}", shown(command)))?;
+        println!("{line}");
+        text.push_str(&line);
+        text.push('\n');
+    }
+    let status = child.wait().map_err(|error| format!("{}: {error}", shown(command)))?;
+    if status.success() { Ok(text) } else { Err(format!("{} ended with {status}", shown(command))) }
+}
+
+/// Builds the `messina` binary and returns its path.
+pub fn messina(profile: &str) -> Result<PathBuf, String> {
+    run(cargo().args(["build", "--package", "messina", "--profile", profile]))?;
+    let folder = if profile == "dev" { "debug" } else { profile };
+    Ok(target().join(folder).join("messina"))
+}
+
+/// The command as one would type it.
+pub fn shown(command: &Command) -> String {
+    let mut text = command.get_program().to_string_lossy().into_owned();
+    for argument in command.get_args() {
+        text.push(' ');
+        text.push_str(&argument.to_string_lossy());
+    }
+    text
+}
+
+/// The value after `name`, if the words hold it.
+pub fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+    let at = words.iter().position(|word| word == name)?;
+    words.get(at + 1).map(String::as_str)
+}

@@ -1,0 +1,172 @@
+//! The machine's shape, as a result must carry it, and servers pinned to its processors.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::house;
+
+/// One line: processors, memory, kernel.
+pub fn shape() -> String {
+    let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown processor");
+    let model = model.trim_start_matches(['\t', ' ', ':']);
+    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or("0 kB");
+    let kib: u64 = kib.trim().trim_end_matches(" kB").trim().parse().unwrap_or(0);
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{count} × {model}, {:.0} GiB, Linux {}", kib as f64 / 1048576.0, kernel.trim())
+}
+
+/// The commit that was measured.
+pub fn commit() -> String {
+    let text = house::output(house::command("git").args(["describe", "--always", "--dirty"]));
+    text.unwrap_or_default().trim().to_owned()
+}
+
+/// Today as the system says it.
+pub fn today() -> String {
+    house::output(Command::new("date").arg("+%Y-%m-%d")).unwrap_or_default().trim().to_owned()
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> Result<u16, String> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(|error| format!("no free port: {error}"))
+}
+
+/// Keeps the calling thread, and what it starts, on one processor.
+pub fn pin_self(cpu: usize) {
+    let pid = std::process::id().to_string();
+    let _ = Command::new("taskset")
+        .args(["-a", "-c", "-p", &cpu.to_string(), &pid])
+        .stdout(Stdio::null())
+        .status();
+}
+
+/// A server under measurement; killed when dropped.
+pub struct Running {
+    /// The process.
+    pub child: Child,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// When it was spawned.
+    pub spawned: Instant,
+    log: PathBuf,
+}
+
+impl Running {
+    /// Starts a program, on these processors if some are given, with its output in `log`.
+    pub fn start(
+        cpus: Option<&str>,
+        program: &Path,
+        arguments: &[String],
+        port: u16,
+        log: &Path,
+    ) -> Result<Running, String> {
+        let mut command = match cpus {
+            Some(cpus) => {
+                let mut command = house::command("taskset");
+                command.args(["-c", cpus]).arg(program);
+                command
+            }
+            None => house::command(program),
+        };
+        Running::spawn(command.args(arguments), port, log)
+    }
+
+    /// Starts a command that listens on a port of the loopback interface.
+    pub fn spawn(command: &mut Command, port: u16, log: &Path) -> Result<Running, String> {
+        let out = fs::File::create(log).map_err(|error| format!("{}: {error}", log.display()))?;
+        let err = out.try_clone().map_err(|error| format!("{}: {error}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(out).stderr(err);
+        let spawned = Instant::now();
+        let child = command.spawn().map_err(|error| format!("{}: {error}", house::shown(command)))?;
+        Ok(Running { child, address: (Ipv4Addr::LOCALHOST, port).into(), spawned, log: log.into() })
+    }
+
+    /// Waits until something listens.
+    pub fn wait_until_listening(&mut self, limit: Duration) -> Result<(), String> {
+        while self.spawned.elapsed() < limit {
+            if TcpStream::connect(self.address).is_ok() {
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("the server ended with {status}:\n{}", self.last_words()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(format!("nothing listens on {}:\n{}", self.address, self.last_words()))
+    }
+
+    /// Orderly stop, waited for.
+    pub fn stop(&mut self) -> Result<(), String> {
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let end = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < end {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => {
+                    return Err(format!("the server ended with {status}:\n{}", self.last_words()));
+                }
+                _ => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+        Err(format!("the server did not stop:\n{}", self.last_words()))
+    }
+
+    fn last_words(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A fresh folder below the target folder.
+pub fn fresh(name: &str) -> Result<PathBuf, String> {
+    let folder = house::target().join("bench").join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Arguments of a node with its own folder and ports.
+pub fn node_arguments(folder: &Path, port: u16, more: &[&str]) -> Result<Vec<String>, String> {
+    let config = folder.join("messina.yaml");
+    let text = format!(
+        "cluster_name: 'bench'\nlisten_address: 127.0.0.1\nrpc_address: 127.0.0.1\nnative_transport_port: {port}\n\
+         native_shard_aware_transport_port: {}\nprometheus_port: {}\nstorage_port: {}\n\
+         data_file_directories:\n  - {}\ncommitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n",
+        free_port()?,
+        free_port()?,
+        free_port()?,
+        folder.join("data").display()
+    );
+    fs::write(&config, text).map_err(|error| format!("{}: {error}", config.display()))?;
+    let mut arguments = vec!["node".to_owned(), "--config".into(), config.display().to_string()];
+    arguments.extend(more.iter().map(|word| (*word).to_owned()));
+    Ok(arguments)
+}
+
+/// Writes one result file, named after the bench and the day.
+pub fn record(name: &str, text: &str) -> Result<String, String> {
+    let folder = house::root().join("bench/results");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let file = folder.join(format!("{}-{name}.md", today()));
+    fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(format!("written to bench/results/{}-{name}.md", today()))
+}

@@ -1,0 +1,193 @@
+//! `cargo x sim`: runs scenarios over ranges of seeds on all processors, in the optimised build with assertions.
+//!
+//! ```text
+//! sim crash --seeds 0..10000     each seed is one run; the first failing seeds are printed with how to repeat them
+//! sim prove                      the same seed twice, in two processes, gives the same trace hash
+//! sim planted                    each planted bug is caught within a few hundred seeds, so the checkers see
+//! ```
+
+use std::ops::Range;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use crate::{Outcome, house};
+
+/// Seeds handed to one process at a time.
+const CHUNK: u64 = 25;
+
+/// Planted bugs and the scenario that must catch each.
+const PLANTED: &[(&str, &str)] = &[
+    ("skip-sync", "crash"),
+    ("ignore-crc", "crash"),
+    ("replay-stops-early", "crash"),
+    ("probe-before-await", "crash"),
+    ("digest-stops-at-null", "three"),
+];
+
+/// Reads the words after `sim`.
+pub fn sim(rest: &[String]) -> Outcome {
+    let scenario =
+        rest.first().map(String::as_str).ok_or("sim SCENARIO --seeds A..B, sim prove, or sim planted")?;
+    let binary = house::messina("sim")?;
+    match scenario {
+        "prove" => prove(&binary),
+        "planted" => planted(&binary),
+        scenario => {
+            let seeds = range(house::option(rest, "--seeds").unwrap_or("0..100"))?;
+            seeds_of(&binary, scenario, seeds)
+        }
+    }
+}
+
+/// `A..B`, or one seed.
+fn range(text: &str) -> Result<Range<u64>, String> {
+    let number =
+        |part: &str| part.replace('_', "").parse::<u64>().map_err(|_| format!("{part} is not a seed"));
+    match text.split_once("..") {
+        Some((first, end)) => Ok(number(first)?..number(end)?),
+        None => number(text).map(|seed| seed..seed + 1),
+    }
+}
+
+/// Runs a range of seeds on all processors.
+fn seeds_of(binary: &std::path::Path, scenario: &str, seeds: Range<u64>) -> Outcome {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicU64::new(seeds.start);
+    let failures: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let since = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let first = next.fetch_add(CHUNK, Ordering::Relaxed);
+                    let full = failures.lock().map_or(true, |failures| failures.len() >= 5);
+                    if first >= seeds.end || full {
+                        return;
+                    }
+                    let end = (first + CHUNK).min(seeds.end);
+                    if let Err(text) = chunk(binary, scenario, first..end, &[])
+                        && let Ok(mut failures) = failures.lock()
+                    {
+                        println!("{text}");
+                        failures.push(text);
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().map_err(|_| "a worker panicked")?;
+    let count = seeds.end - seeds.start;
+    let seconds = since.elapsed().as_secs_f64();
+    if failures.is_empty() {
+        Ok(format!("sim result: ok. {scenario}: {count} seeds in {seconds:.1} s"))
+    } else {
+        Err(format!(
+            "{scenario}: {} chunks of seeds failed; repeat one with messina simulate",
+            failures.len()
+        ))
+    }
+}
+
+/// One process over a few seeds; an error holds the end of what it said.
+fn chunk(
+    binary: &std::path::Path,
+    scenario: &str,
+    seeds: Range<u64>,
+    more: &[&str],
+) -> Result<String, String> {
+    let mut command = house::command(binary);
+    command
+        .args(["simulate", "--scenario", scenario, "--seeds", &format!("{}..{}", seeds.start, seeds.end)])
+        .args(more)
+        .stdin(Stdio::null());
+    let output = command.output().map_err(|error| format!("{}: {error}", house::shown(&command)))?;
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        return Ok(text);
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    let tail = lines[lines.len().saturating_sub(40)..].join("\n");
+    Err(format!("{} ended with {}:\n{tail}", house::shown(&command), output.status))
+}
+
+/// The trace hash of a run is a function of its seed alone.
+fn prove(binary: &std::path::Path) -> Outcome {
+    let mut shown = Vec::new();
+    for scenario in ["crash", "three"] {
+        let mut hashes_seen = Vec::new();
+        for seed in [1, 7, 1234] {
+            let first = hashes(&chunk(binary, scenario, seed..seed + 1, &[])?);
+            let second = hashes(&chunk(binary, scenario, seed..seed + 1, &[])?);
+            if first.is_empty() {
+                return Err(format!("{scenario}, seed {seed}: no trace hash was printed"));
+            }
+            if first != second {
+                return Err(format!("{scenario}, seed {seed}: {first:?}, then {second:?}"));
+            }
+            hashes_seen.push(first);
+        }
+        hashes_seen.dedup();
+        if hashes_seen.len() != 3 {
+            return Err(format!("{scenario}: different seeds gave one trace"));
+        }
+        shown.push(scenario);
+    }
+    Ok(format!("sim result: ok. same seed, same trace: {}", shown.join(", ")))
+}
+
+/// The words after `trace` in the output.
+fn hashes(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split([' ', '=', ',']).filter(|word| !word.is_empty());
+        while let Some(word) = words.next() {
+            if word.starts_with("trace") {
+                found.extend(words.next().map(str::to_owned));
+            }
+        }
+    }
+    found
+}
+
+/// Every planted bug must be caught by its scenario.
+fn planted(binary: &std::path::Path) -> Outcome {
+    /// Enough seeds that a checker which sees anything sees this.
+    const SEEDS: u64 = 400;
+    for (bug, scenario) in PLANTED {
+        let mut caught = None;
+        for first in (0..SEEDS).step_by(CHUNK as usize) {
+            if chunk(binary, scenario, first..first + CHUNK, &["--plant", bug]).is_err() {
+                caught = Some(first);
+                break;
+            }
+        }
+        match caught {
+            Some(first) => {
+                println!("planted {bug}: caught by {scenario} within seeds {first}..{}", first + CHUNK)
+            }
+            None => return Err(format!("planted {bug}: {scenario} did not notice in {SEEDS} seeds")),
+        }
+    }
+    Ok(format!("sim result: ok. {} planted bugs caught", PLANTED.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read() {
+        assert_eq!(range("0..10_000"), Ok(0..10_000));
+        assert_eq!(range("7"), Ok(7..8));
+        assert!(range("a..b").is_err());
+    }
+
+    #[test]
+    fn hashes_are_found() {
+        assert_eq!(hashes("seed 1 ok, trace 00ff\nseed 2 trace=12\n"), ["00ff", "12"]);
+        assert!(hashes("seed 1 ok").is_empty());
+    }
+}
