@@ -41,6 +41,12 @@ pub enum Error {
         /// Why.
         text: String,
     },
+    /// The client broke the protocol, such as with a foreign paging state: protocol error 0x000A.
+    #[error("{text}")]
+    Protocol {
+        /// Cassandra's wording where a tool knows it.
+        text: String,
+    },
     /// Stored or received partitions could not be read: protocol error 0x0000. The caller logs it.
     #[error("cannot read a stored partition: {text}")]
     Corrupt {
@@ -77,8 +83,6 @@ pub(crate) fn configuration<T>(text: impl Into<String>) -> Result<T> {
 
 impl From<types::TypeError> for Error {
     fn from(error: types::TypeError) -> Error {
-        Error::Invalid {
-            text: error.to_string(),
-        }
+        Error::Invalid { text: error.to_string() }
     }
 }

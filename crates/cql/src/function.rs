@@ -67,43 +67,21 @@ pub(crate) fn resolve(name: &str, known: &[Option<CqlType>], table: &Table) -> R
         "tounixtimestamp" | "unixtimestampof" => {
             (FunctionKind::ToUnixTimestamp, time_like(), CqlType::Bigint)
         }
-        "mintimeuuid" => (
-            FunctionKind::MinTimeuuid,
-            vec![CqlType::Timestamp],
-            CqlType::Timeuuid,
-        ),
-        "maxtimeuuid" => (
-            FunctionKind::MaxTimeuuid,
-            vec![CqlType::Timestamp],
-            CqlType::Timeuuid,
-        ),
+        "mintimeuuid" => (FunctionKind::MinTimeuuid, vec![CqlType::Timestamp], CqlType::Timeuuid),
+        "maxtimeuuid" => (FunctionKind::MaxTimeuuid, vec![CqlType::Timestamp], CqlType::Timeuuid),
         "token" => {
             let types = table.partition_key.iter().map(|c| c.ty.clone()).collect();
             (FunctionKind::Token, types, CqlType::Bigint)
         }
         _ => return invalid(format!("Unknown function '{name}'")),
     };
-    checked(
-        name,
-        Function {
-            name: name.to_string(),
-            kind,
-            arguments,
-            returns,
-        },
-        known,
-    )
+    checked(name, Function { name: name.to_string(), kind, arguments, returns }, known)
 }
 
 /// `blobAsInt`, `blob_as_int`, `intAsBlob`, `int_as_blob`.
 fn conversion(name: &str, simple: &str) -> Option<Function> {
     let make = |kind, argument, returns| {
-        Some(Function {
-            name: name.to_string(),
-            kind,
-            arguments: vec![argument],
-            returns,
-        })
+        Some(Function { name: name.to_string(), kind, arguments: vec![argument], returns })
     };
     if let Some(ty) = simple.strip_prefix("blobas").and_then(native_type) {
         return make(FunctionKind::BlobAs, CqlType::Blob, ty);
@@ -137,15 +115,8 @@ fn checked(name: &str, function: Function, known: &[Option<CqlType>]) -> Result<
         function.kind,
         FunctionKind::ToTimestamp | FunctionKind::ToDate | FunctionKind::ToUnixTimestamp
     );
-    if wants_time
-        && !matches!(
-            time,
-            Some(CqlType::Timeuuid | CqlType::Timestamp | CqlType::Date)
-        )
-    {
-        return invalid(format!(
-            "Invalid call to function {name}, none of its type signatures match"
-        ));
+    if wants_time && !matches!(time, Some(CqlType::Timeuuid | CqlType::Timestamp | CqlType::Date)) {
+        return invalid(format!("Invalid call to function {name}, none of its type signatures match"));
     }
     Ok(function)
 }
@@ -175,12 +146,7 @@ pub(crate) fn cast(from: &CqlType, to: &CqlType) -> Result<Function> {
         return invalid(format!("{from} cannot be cast to {to}"));
     }
     let name = format!("castas{to}");
-    Ok(Function {
-        name,
-        kind: FunctionKind::Cast,
-        arguments: vec![from.clone()],
-        returns: to.clone(),
-    })
+    Ok(Function { name, kind: FunctionKind::Cast, arguments: vec![from.clone()], returns: to.clone() })
 }
 
 pub(crate) fn is_number(ty: &CqlType) -> bool {
@@ -354,10 +320,7 @@ fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Result<Option<Vec<u8>>
             return Ok(None);
         }
         let text = types::Value::decode(from, value)?.to_cql();
-        let bare = text
-            .strip_prefix('\'')
-            .and_then(|t| t.strip_suffix('\''))
-            .map(|t| t.replace("''", "'"));
+        let bare = text.strip_prefix('\'').and_then(|t| t.strip_suffix('\'')).map(|t| t.replace("''", "'"));
         return Ok(Some(bare.unwrap_or(text).into_bytes()));
     }
     if let Some(millis) = millis_of(from, value) {
@@ -375,9 +338,7 @@ pub(crate) fn number_to(to: &CqlType, number: &Number) -> Option<Vec<u8>> {
     let float = match number {
         Number::Integer(i) => i.to_string().parse::<f64>().ok()?,
         Number::Float(f) => *f,
-        Number::Decimal(scale, unscaled) => number::format_decimal(*scale, unscaled)
-            .parse::<f64>()
-            .ok()?,
+        Number::Decimal(scale, unscaled) => number::format_decimal(*scale, unscaled).parse::<f64>().ok()?,
     };
     let integer = || -> Option<BigInt> {
         Some(match number {
@@ -424,10 +385,7 @@ mod tests {
     use schema::{TableBuilder, TableId};
 
     fn table() -> Table {
-        TableBuilder::new("ks", "t", TableId(1))
-            .partition_key("k", CqlType::Int)
-            .build()
-            .expect("builds")
+        TableBuilder::new("ks", "t", TableId(1)).partition_key("k", CqlType::Int).build().expect("builds")
     }
 
     fn call(name: &str, ty: CqlType, value: &[u8]) -> Val<'static> {
@@ -439,85 +397,42 @@ mod tests {
             now_s: 1_600_000_000,
             random: &random,
         };
-        let arguments = if value.is_empty() {
-            vec![]
-        } else {
-            vec![Val::Bytes(Cow::Owned(value.to_vec()))]
-        };
+        let arguments = if value.is_empty() { vec![] } else { vec![Val::Bytes(Cow::Owned(value.to_vec()))] };
         let known: Vec<_> = arguments.iter().map(|_| Some(ty.clone())).collect();
-        resolve(name, &known, &table)
-            .expect("resolves")
-            .call(&table, &arguments, &context)
-            .expect("calls")
+        resolve(name, &known, &table).expect("resolves").call(&table, &arguments, &context).expect("calls")
     }
 
     #[test]
     fn time_functions_agree() {
         let now = call("now", CqlType::Empty, &[]);
         let now = now.bytes().expect("a value");
-        let millis = call(
-            "toTimestamp".to_lowercase().as_str(),
-            CqlType::Timeuuid,
-            now,
-        );
-        assert_eq!(
-            millis.bytes(),
-            Some(&1_600_000_000_123i64.to_be_bytes()[..])
-        );
-        let date = call(
-            "to_date",
-            CqlType::Timestamp,
-            &1_600_000_000_123i64.to_be_bytes(),
-        );
-        assert_eq!(
-            date.bytes(),
-            Some(&(18_518u32 + (1 << 31)).to_be_bytes()[..])
-        );
-        assert_eq!(
-            call("uuid", CqlType::Empty, &[]).bytes().map(|b| b[6] >> 4),
-            Some(4)
-        );
+        let millis = call("toTimestamp".to_lowercase().as_str(), CqlType::Timeuuid, now);
+        assert_eq!(millis.bytes(), Some(&1_600_000_000_123i64.to_be_bytes()[..]));
+        let date = call("to_date", CqlType::Timestamp, &1_600_000_000_123i64.to_be_bytes());
+        assert_eq!(date.bytes(), Some(&(18_518u32 + (1 << 31)).to_be_bytes()[..]));
+        assert_eq!(call("uuid", CqlType::Empty, &[]).bytes().map(|b| b[6] >> 4), Some(4));
     }
 
     #[test]
     fn blobs_and_tokens() {
-        assert_eq!(
-            call("intasblob", CqlType::Int, &[0, 0, 0, 5]).bytes(),
-            Some(&[0, 0, 0, 5][..])
-        );
-        assert_eq!(
-            call("blob_as_int", CqlType::Blob, &[0, 0, 0, 5]).bytes(),
-            Some(&[0, 0, 0, 5][..])
-        );
+        assert_eq!(call("intasblob", CqlType::Int, &[0, 0, 0, 5]).bytes(), Some(&[0, 0, 0, 5][..]));
+        assert_eq!(call("blob_as_int", CqlType::Blob, &[0, 0, 0, 5]).bytes(), Some(&[0, 0, 0, 5][..]));
         let token = base::Token::of_key(&[0, 0, 0, 5]).0.to_be_bytes();
-        assert_eq!(
-            call("token", CqlType::Int, &[0, 0, 0, 5]).bytes(),
-            Some(&token[..])
-        );
+        assert_eq!(call("token", CqlType::Int, &[0, 0, 0, 5]).bytes(), Some(&token[..]));
         assert!(resolve("nothing", &[], &table()).is_err());
         assert!(resolve("token", &[], &table()).is_err());
     }
 
     #[test]
     fn numbers_cast() {
-        let cast_to =
-            |from: CqlType, to: CqlType, value: &[u8]| convert(&from, &to, value).expect("casts");
-        assert_eq!(
-            cast_to(CqlType::Int, CqlType::Text, &[0, 0, 0, 5]),
-            Some(b"5".to_vec())
-        );
-        assert_eq!(
-            cast_to(CqlType::Int, CqlType::Tinyint, &[0, 0, 1, 5]),
-            Some(vec![5])
-        );
+        let cast_to = |from: CqlType, to: CqlType, value: &[u8]| convert(&from, &to, value).expect("casts");
+        assert_eq!(cast_to(CqlType::Int, CqlType::Text, &[0, 0, 0, 5]), Some(b"5".to_vec()));
+        assert_eq!(cast_to(CqlType::Int, CqlType::Tinyint, &[0, 0, 1, 5]), Some(vec![5]));
         assert_eq!(
             cast_to(CqlType::Double, CqlType::Int, &(-2.7f64).to_be_bytes()),
             Some((-2i32).to_be_bytes().to_vec())
         );
-        assert_eq!(
-            cast_to(CqlType::Bigint, CqlType::Varint, &(-1i64).to_be_bytes()),
-            Some(vec![0xff])
-        );
+        assert_eq!(cast_to(CqlType::Bigint, CqlType::Varint, &(-1i64).to_be_bytes()), Some(vec![0xff]));
         assert!(cast(&CqlType::Blob, &CqlType::Int).is_err());
     }
 }

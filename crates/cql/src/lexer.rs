@@ -44,8 +44,8 @@ pub struct Token {
 
 /// Longest first, so that `<=` is not read as `<`.
 const SYMBOLS: [&str; 28] = [
-    "!=", "<=", ">=", "+=", "-=", "..", "(", ")", "[", "]", "{", "}", "<", ">", "=", ",", ";", ":",
-    ".", "?", "+", "-", "*", "/", "%", "&", "|", "@",
+    "!=", "<=", ">=", "+=", "-=", "..", "(", ")", "[", "]", "{", "}", "<", ">", "=", ",", ";", ":", ".", "?",
+    "+", "-", "*", "/", "%", "&", "|", "@",
 ];
 
 /// Cuts `text` into tokens, the last one [`Kind::End`].
@@ -59,30 +59,18 @@ pub fn tokens(text: &str) -> Result<Vec<Token>> {
             ),
         });
     }
-    let mut lexer = Lexer {
-        text,
-        bytes: text.as_bytes(),
-        at: 0,
-    };
+    let mut lexer = Lexer { text, bytes: text.as_bytes(), at: 0 };
     let mut out = Vec::with_capacity(text.len() / 5 + 2);
     loop {
         lexer.skip_blank()?;
         let start = lexer.at;
         if start == text.len() {
-            out.push(Token {
-                kind: Kind::End,
-                start,
-                end: start,
-            });
+            out.push(Token { kind: Kind::End, start, end: start });
             return Ok(out);
         }
         let kind = lexer.token()?;
         debug_assert!(lexer.at > start, "a token has at least one byte");
-        out.push(Token {
-            kind,
-            start,
-            end: lexer.at,
-        });
+        out.push(Token { kind, start, end: lexer.at });
     }
 }
 
@@ -90,10 +78,7 @@ pub fn tokens(text: &str) -> Result<Vec<Token>> {
 pub fn position(text: &str, offset: usize) -> (usize, usize) {
     let before = &text[..offset.min(text.len())];
     let line = before.matches('\n').count() + 1;
-    let column = before
-        .rsplit('\n')
-        .next()
-        .map_or(0, |rest| rest.chars().count());
+    let column = before.rsplit('\n').next().map_or(0, |rest| rest.chars().count());
     (line, column)
 }
 
@@ -110,9 +95,7 @@ impl Lexer<'_> {
 
     fn fail<T>(&self, offset: usize, what: &str) -> Result<T> {
         let (line, column) = position(self.text, offset);
-        Err(Error::Syntax {
-            text: format!("line {line}:{column} {what}"),
-        })
+        Err(Error::Syntax { text: format!("line {line}:{column} {what}") })
     }
 
     fn skip_blank(&mut self) -> Result<()> {
@@ -123,10 +106,7 @@ impl Lexer<'_> {
                 (b'/', b'*') => match self.text[self.at + 2..].find("*/") {
                     Some(length) => self.at += length + 4,
                     None => {
-                        return self.fail(
-                            self.text.len(),
-                            "mismatched character '<EOF>' expecting '*'",
-                        );
+                        return self.fail(self.text.len(), "mismatched character '<EOF>' expecting '*'");
                     }
                 },
                 _ => return Ok(()),
@@ -136,10 +116,7 @@ impl Lexer<'_> {
 
     fn skip_line(&mut self) {
         let rest = &self.bytes[self.at..];
-        self.at += rest
-            .iter()
-            .position(|&b| b == b'\n' || b == b'\r')
-            .unwrap_or(rest.len());
+        self.at += rest.iter().position(|&b| b == b'\n' || b == b'\r').unwrap_or(rest.len());
     }
 
     fn token(&mut self) -> Result<Kind> {
@@ -192,10 +169,8 @@ impl Lexer<'_> {
             let Some(length) = rest.bytes().position(|b| b == quote) else {
                 let _ = start;
                 let mark = quote as char;
-                return self.fail(
-                    self.text.len(),
-                    &format!("mismatched character '<EOF>' expecting '{mark}'"),
-                );
+                return self
+                    .fail(self.text.len(), &format!("mismatched character '<EOF>' expecting '{mark}'"));
             };
             out.push_str(&rest[..length]);
             self.at += length + 1;
@@ -210,10 +185,7 @@ impl Lexer<'_> {
     fn dollars(&mut self) -> Result<Kind> {
         let body = &self.text[self.at + 2..];
         let Some(length) = body.find("$$") else {
-            return self.fail(
-                self.text.len(),
-                "mismatched character '<EOF>' expecting '$'",
-            );
+            return self.fail(self.text.len(), "mismatched character '<EOF>' expecting '$'");
         };
         self.at += length + 4;
         Ok(Kind::Text(body[..length].to_string()))
@@ -222,26 +194,17 @@ impl Lexer<'_> {
     fn hex(&mut self) -> Result<Kind> {
         let start = self.at;
         self.at += 2;
-        let length = self.bytes[self.at..]
-            .iter()
-            .take_while(|b| b.is_ascii_alphanumeric())
-            .count();
+        let length = self.bytes[self.at..].iter().take_while(|b| b.is_ascii_alphanumeric()).count();
         let digits = &self.text[self.at..self.at + length];
         if !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-            return self.fail(
-                start,
-                &format!("no viable alternative at input '0x{digits}'"),
-            );
+            return self.fail(start, &format!("no viable alternative at input '0x{digits}'"));
         }
         self.at += length;
         Ok(Kind::Hex(digits.to_string()))
     }
 
     fn digits(&self, from: usize) -> usize {
-        self.bytes[self.at + from..]
-            .iter()
-            .take_while(|b| b.is_ascii_digit())
-            .count()
+        self.bytes[self.at + from..].iter().take_while(|b| b.is_ascii_digit()).count()
     }
 
     fn number(&mut self) -> Result<Kind> {
@@ -268,17 +231,11 @@ impl Lexer<'_> {
         if tail == 0 {
             self.at += length;
             let text = self.text[start..self.at].to_string();
-            return Ok(if float {
-                Kind::Float(text)
-            } else {
-                Kind::Integer(text)
-            });
+            return Ok(if float { Kind::Float(text) } else { Kind::Integer(text) });
         }
         let mut whole = &self.text[start..];
-        if let Some(end) = whole
-            .char_indices()
-            .find(|(_, c)| !c.is_alphanumeric() && *c != 'µ')
-            .map(|(i, _)| i)
+        if let Some(end) =
+            whole.char_indices().find(|(_, c)| !c.is_alphanumeric() && *c != 'µ').map(|(i, _)| i)
         {
             whole = &whole[..end];
         }
@@ -295,10 +252,8 @@ impl Lexer<'_> {
             self.at += length;
             return Ok(Kind::Duration(self.text[start..self.at].to_string()));
         }
-        let length = self.bytes[start..]
-            .iter()
-            .take_while(|b| b.is_ascii_alphanumeric() || **b == b'_')
-            .count();
+        let length =
+            self.bytes[start..].iter().take_while(|b| b.is_ascii_alphanumeric() || **b == b'_').count();
         self.at += length;
         let word = &self.text[start..self.at];
         Ok(if is_iso_duration(word) {
@@ -315,18 +270,13 @@ impl Lexer<'_> {
             return Ok(Kind::Symbol(symbol));
         }
         let character = self.text[self.at..].chars().next().unwrap_or('\u{fffd}');
-        self.fail(
-            self.at,
-            &format!("no viable alternative at character '{character}'"),
-        )
+        self.fail(self.at, &format!("no viable alternative at character '{character}'"))
     }
 }
 
 /// Whether every number in `text` is followed by a unit, as in `1y2mo3w4d5h6m7s8ms9us10ns`.
 fn is_duration(text: &str) -> bool {
-    const UNITS: [&str; 12] = [
-        "mo", "ms", "us", "µs", "ns", "y", "w", "d", "h", "m", "s", "µ",
-    ];
+    const UNITS: [&str; 12] = ["mo", "ms", "us", "µs", "ns", "y", "w", "d", "h", "m", "s", "µ"];
     let mut rest = text.to_lowercase();
     if rest.is_empty() {
         return false;
@@ -334,11 +284,7 @@ fn is_duration(text: &str) -> bool {
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let after = &rest[digits..];
-        let Some(unit) = UNITS
-            .iter()
-            .filter(|u| **u != "µ")
-            .find(|u| after.starts_with(**u))
-        else {
+        let Some(unit) = UNITS.iter().filter(|u| **u != "µ").find(|u| after.starts_with(**u)) else {
             return false;
         };
         if digits == 0 {
@@ -375,13 +321,8 @@ fn is_iso_duration(word: &str) -> bool {
 fn alternative_duration(bytes: &[u8]) -> Option<usize> {
     const SHAPE: &[u8] = b"P9999-99-99T99:99:99";
     let candidate = bytes.get(..SHAPE.len())?;
-    let fits = candidate.iter().zip(SHAPE).all(|(&b, &s)| {
-        if s == b'9' {
-            b.is_ascii_digit()
-        } else {
-            b == s
-        }
-    });
+    let fits =
+        candidate.iter().zip(SHAPE).all(|(&b, &s)| if s == b'9' { b.is_ascii_digit() } else { b == s });
     fits.then_some(SHAPE.len())
 }
 
@@ -390,11 +331,7 @@ mod tests {
     use super::*;
 
     fn kinds(text: &str) -> Vec<Kind> {
-        tokens(text)
-            .expect("lexes")
-            .into_iter()
-            .map(|t| t.kind)
-            .collect()
+        tokens(text).expect("lexes").into_iter().map(|t| t.kind).collect()
     }
 
     #[test]

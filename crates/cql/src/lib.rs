@@ -1,19 +1,46 @@
 //! CQL text to plan: lexer, parser, analysis, binding; pure.
+//!
+//! ```text
+//! text ─ lexer ─ parse ─► ast ─ prepare(schema) ─► Plan ─ bind(values) ─► mutations
+//!                                                       └ start(values) ─► SelectRun ─► reads out, rows out
+//! ```
+//! Nothing here does I/O, knows the time or meets chance: clock, random bits and identities come in as parameters
+//! ([`BindContext`], [`ChangeContext`]). Everything that must be read is asked for by a [`SelectRun`] and given back to it.
 #![forbid(unsafe_code)]
 
 pub mod ast;
+mod ddl;
+mod describe;
 mod error;
 mod function;
 mod lexer;
 mod limits;
 mod modify;
 mod names;
+mod options;
 mod parse;
+mod plan;
 mod restriction;
+mod row;
+mod run;
+mod select;
+mod selector;
 mod term;
+#[cfg(test)]
+mod tests;
 mod value;
 mod where_clause;
 mod write;
 
+pub use ddl::{
+    Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent, apply, is_system_keyspace,
+};
+pub use describe::{ClusterFacts, DescribePlan, DescribedRow, create_keyspace, create_table, create_type};
 pub use error::{Error, Result};
+pub use modify::{BatchPlan, ModifyPlan};
+pub use names::quoted;
 pub use parse::{parse, parse_expression};
+pub use plan::{Plan, Prepared, prepare};
+pub use run::{Page, RowSink, SelectRun};
+pub use select::{ResultColumn, SelectPlan};
+pub use value::{BindContext, BindSpec, BoundValue, by_name, check_values};

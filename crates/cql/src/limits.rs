@@ -21,4 +21,4 @@ pub const COLUMNS: usize = 16_384;
 /// Bytes of query text quoted in a syntax error on each side of the offending word.
 pub const SNIPPET_CHARS: usize = 40;
 /// Rows an aggregate or a filter may look at before it yields an answer page to its caller.
-pub const ROWS_PER_STEP: usize = 10_000;
+pub const ROWS_PER_STEP: u32 = 10_000;

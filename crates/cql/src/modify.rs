@@ -1,8 +1,7 @@
 //! INSERT, UPDATE, DELETE and BATCH: analysed into what is written where, bound into mutations.
 
 use crate::ast::{
-    Arithmetic, Assign, Assignment, Batch, BatchKind, Condition, Delete, Expr, Insert,
-    StatementKind,
+    Arithmetic, Assign, Assignment, Batch, BatchKind, Condition, Delete, Expr, Insert, StatementKind,
 };
 use crate::ast::{Target, Update, Using};
 use crate::error::{Result, invalid, unsupported};
@@ -55,11 +54,7 @@ impl ModifyPlan {
 
     /// The mutations with these values: one per partition named.
     /// Errors: values that are none of their type, null or oversized keys, bad ttl or timestamp. Nothing happens then.
-    pub fn bind(
-        &self,
-        values: &[BoundValue<'_>],
-        context: &BindContext<'_>,
-    ) -> Result<Vec<Mutation>> {
+    pub fn bind(&self, values: &[BoundValue<'_>], context: &BindContext<'_>) -> Result<Vec<Mutation>> {
         check_values(&self.binds, values)?;
         let mut out = Vec::with_capacity(1);
         self.bind_into(values, context, None, &mut out)?;
@@ -83,28 +78,15 @@ impl ModifyPlan {
         batch_timestamp: Option<i64>,
         out: &mut Vec<Mutation>,
     ) -> Result<()> {
-        let env = Env {
-            values,
-            context,
-            table: &self.table,
-        };
+        let env = Env { values, context, table: &self.table };
         let written = self.using.eval(&env, batch_timestamp)?;
         let statics = Content::eval(&self.statics, &env, &written)?;
         let regulars = Content::eval(&self.regulars, &env, &written)?;
-        let prefixes = if self.reach == Reach::Rows {
-            self.clustering.prefixes(&self.table, &env)?
-        } else {
-            Vec::new()
-        };
-        let spans = if self.reach == Reach::Ranges {
-            self.clustering.spans(&self.table, &env)?
-        } else {
-            Vec::new()
-        };
-        let deletion = Deletion {
-            timestamp: written.timestamp,
-            local_time: written.now_s,
-        };
+        let prefixes =
+            if self.reach == Reach::Rows { self.clustering.prefixes(&self.table, &env)? } else { Vec::new() };
+        let spans =
+            if self.reach == Reach::Ranges { self.clustering.spans(&self.table, &env)? } else { Vec::new() };
+        let deletion = Deletion { timestamp: written.timestamp, local_time: written.now_s };
         for key in partition_keys(&self.table, &self.keys, &env)? {
             let mut builder = MutationBuilder::new(self.table.id, Key::new(&key).token, &key);
             if self.reach == Reach::Partitions {
@@ -116,30 +98,16 @@ impl ModifyPlan {
                 });
             }
             for clustering in &prefixes {
-                let row_deletion = if self.delete_rows {
-                    deletion
-                } else {
-                    Deletion::LIVE
-                };
-                let liveness = if self.insert {
-                    written.liveness()
-                } else {
-                    Liveness::NONE
-                };
+                let row_deletion = if self.delete_rows { deletion } else { Deletion::LIVE };
+                let liveness = if self.insert { written.liveness() } else { Liveness::NONE };
                 if liveness.is_none() && row_deletion.is_live() && regulars.is_empty() {
                     continue;
                 }
-                builder.write_row(clustering, liveness, row_deletion, |row| {
-                    regulars.write(row)
-                });
+                builder.write_row(clustering, liveness, row_deletion, |row| regulars.write(row));
             }
             for span in &spans {
                 let (start, end) = (span.start.clone(), span.end.clone());
-                builder.range(&RangeTombstone {
-                    start,
-                    end,
-                    deletion,
-                });
+                builder.range(&RangeTombstone { start, end, deletion });
             }
             if !builder.is_empty() {
                 out.push(builder.finish());
@@ -151,10 +119,8 @@ impl ModifyPlan {
 
 /// Marker numbers when every component is one marker.
 pub(crate) fn key_markers(keys: &[Values]) -> Vec<u16> {
-    let markers: Option<Vec<u16>> = keys
-        .iter()
-        .map(|v| v.as_marker().and_then(|m| u16::try_from(m).ok()))
-        .collect();
+    let markers: Option<Vec<u16>> =
+        keys.iter().map(|v| v.as_marker().and_then(|m| u16::try_from(m).ok())).collect();
     markers.unwrap_or_default()
 }
 
@@ -171,19 +137,11 @@ pub struct BatchPlan {
 
 impl BatchPlan {
     /// The mutations of all statements, in their order. All carry the same timestamp unless a statement has its own.
-    pub fn bind(
-        &self,
-        values: &[BoundValue<'_>],
-        context: &BindContext<'_>,
-    ) -> Result<Vec<Mutation>> {
+    pub fn bind(&self, values: &[BoundValue<'_>], context: &BindContext<'_>) -> Result<Vec<Mutation>> {
         check_values(&self.binds, values)?;
         let mut out = Vec::with_capacity(self.statements.len());
         for statement in &self.statements {
-            let env = Env {
-                values,
-                context,
-                table: &statement.table,
-            };
+            let env = Env { values, context, table: &statement.table };
             let timestamp = match &self.timestamp {
                 Some(term) => eval_timestamp(term, &env)?,
                 None => None,
@@ -195,9 +153,7 @@ impl BatchPlan {
 
     pub(crate) fn set_binds(&mut self, binds: &Arc<[BindSpec]>) {
         self.binds = binds.clone();
-        self.statements
-            .iter_mut()
-            .for_each(|s| s.binds = binds.clone());
+        self.statements.iter_mut().for_each(|s| s.binds = binds.clone());
     }
 }
 
@@ -234,12 +190,7 @@ pub(crate) fn batch(
             _ => return invalid("only INSERT, UPDATE and DELETE may stand in a batch"),
         };
         let (keyspace, table) = table_of(name)?;
-        let mut scope = Scope {
-            keyspace: &keyspace,
-            table: &table,
-            binds,
-            marker_names,
-        };
+        let mut scope = Scope { keyspace: &keyspace, table: &table, binds, marker_names };
         if let (None, Some(expr)) = (&timestamp, &batch.using.timestamp) {
             timestamp = Some(scope.term(expr, "[timestamp]", &CqlType::Bigint)?);
         }
@@ -254,12 +205,7 @@ pub(crate) fn batch(
         }
         statements.push(plan);
     }
-    Ok(BatchPlan {
-        logged: batch.kind == BatchKind::Logged,
-        statements,
-        binds: Arc::new([]),
-        timestamp,
-    })
+    Ok(BatchPlan { logged: batch.kind == BatchKind::Logged, statements, binds: Arc::new([]), timestamp })
 }
 
 fn analyse_using(scope: &mut Scope<'_>, using: &Using) -> Result<Times> {
@@ -283,11 +229,7 @@ fn refuse_condition(condition: &Condition) -> Result<()> {
 }
 
 fn refuse_counters(table: &Table) -> Result<()> {
-    if table.counter {
-        unsupported("counter updates")
-    } else {
-        Ok(())
-    }
+    if table.counter { unsupported("counter updates") } else { Ok(()) }
 }
 
 /// Analyses INSERT.
@@ -315,9 +257,7 @@ pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPla
         match column.kind {
             ColumnKind::PartitionKey => keys[column.position as usize] = Some(Values::One(term)),
             ColumnKind::Clustering => clustering[column.position as usize] = Some(term),
-            ColumnKind::Static | ColumnKind::Regular => {
-                operations.add(column, Operator::Set(term))?
-            }
+            ColumnKind::Static | ColumnKind::Regular => operations.add(column, Operator::Set(term))?,
         }
     }
     let keys = whole_key(&table, keys)?;
@@ -328,35 +268,20 @@ pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPla
     if !statics_only {
         let missing: Vec<&str> = missing_names(&table.clustering, &clustering);
         if !missing.is_empty() {
-            return invalid(format!(
-                "Some clustering keys are missing: {}",
-                missing.join(", ")
-            ));
+            return invalid(format!("Some clustering keys are missing: {}", missing.join(", ")));
         }
-        prefix.extend(
-            clustering
-                .into_iter()
-                .flatten()
-                .map(|term| Prefix::Column(Values::One(term))),
-        );
+        prefix.extend(clustering.into_iter().flatten().map(|term| Prefix::Column(Values::One(term))));
     }
     let using = analyse_using(scope, &insert.using)?;
     let (statics, regulars) = operations.sorted();
     Ok(ModifyPlan {
         table,
         binds: Arc::new([]),
-        reach: if statics_only {
-            Reach::Statics
-        } else {
-            Reach::Rows
-        },
+        reach: if statics_only { Reach::Statics } else { Reach::Rows },
         insert: !statics_only,
         delete_rows: false,
         keys,
-        clustering: Clustering {
-            prefix,
-            bounds: Vec::new(),
-        },
+        clustering: Clustering { prefix, bounds: Vec::new() },
         statics,
         regulars,
         using,
@@ -364,21 +289,13 @@ pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPla
 }
 
 fn missing_names<'c, T>(columns: &'c [Column], given: &[Option<T>]) -> Vec<&'c str> {
-    columns
-        .iter()
-        .zip(given)
-        .filter(|(_, g)| g.is_none())
-        .map(|(c, _)| &*c.name)
-        .collect()
+    columns.iter().zip(given).filter(|(_, g)| g.is_none()).map(|(c, _)| &*c.name).collect()
 }
 
 fn whole_key(table: &Table, keys: Vec<Option<Values>>) -> Result<Vec<Values>> {
     let missing = missing_names(&table.partition_key, &keys);
     if !missing.is_empty() {
-        return invalid(format!(
-            "Some partition key parts are missing: {}",
-            missing.join(", ")
-        ));
+        return invalid(format!("Some partition key parts are missing: {}", missing.join(", ")));
     }
     Ok(keys.into_iter().flatten().collect())
 }
@@ -390,47 +307,29 @@ fn modification_key(table: &Table, clause: &Where, statement: &str) -> Result<Ve
             "The token function cannot be used in WHERE clauses for {statement} statements"
         ));
     }
-    let key_filter = clause
-        .filters
-        .iter()
-        .any(|f| f.column.kind == ColumnKind::PartitionKey);
+    let key_filter = clause.filters.iter().any(|f| f.column.kind == ColumnKind::PartitionKey);
     if key_filter {
         return invalid(
             "Only EQ and IN relation are supported on the partition key (unless you use the token() function)",
         );
     }
-    let others: Vec<&str> = clause
-        .filters
-        .iter()
-        .filter(|f| !f.column.is_key())
-        .map(|f| &*f.column.name)
-        .collect();
+    let others: Vec<&str> =
+        clause.filters.iter().filter(|f| !f.column.is_key()).map(|f| &*f.column.name).collect();
     if !others.is_empty() {
-        return invalid(format!(
-            "Non PRIMARY KEY columns found in where clause: {}",
-            others.join(", ")
-        ));
+        return invalid(format!("Non PRIMARY KEY columns found in where clause: {}", others.join(", ")));
     }
     let keys = whole_key(table, clause.keys.clone())?;
     if let Some(gap) = &clause.gap {
         return invalid(gap.clone());
     }
     if let Some(filter) = clause.filters.first() {
-        return invalid(format!(
-            "Invalid restriction on clustering column {}",
-            filter.column.name
-        ));
+        return invalid(format!("Invalid restriction on clustering column {}", filter.column.name));
     }
     Ok(keys)
 }
 
 /// The reach of a statement that writes columns.
-fn columns_reach(
-    table: &Table,
-    clause: &Where,
-    operations: &Operations,
-    statement: &str,
-) -> Result<Reach> {
+fn columns_reach(table: &Table, clause: &Where, operations: &Operations, statement: &str) -> Result<Reach> {
     if operations.regulars.is_empty() && !operations.statics.is_empty() {
         if !clause.clustering.is_empty() {
             return invalid(format!(
@@ -443,17 +342,13 @@ fn columns_reach(
         return invalid(if statement == "DELETE" {
             "Range deletions are not supported for specific columns".to_string()
         } else {
-            "Slice restrictions are not supported on the clustering columns in UPDATE statements"
-                .to_string()
+            "Slice restrictions are not supported on the clustering columns in UPDATE statements".to_string()
         });
     }
     let fixed = clause.clustering.prefix_columns();
     if fixed < table.clustering.len() {
         let missing: Vec<&str> = table.clustering[fixed..].iter().map(|c| &*c.name).collect();
-        return invalid(format!(
-            "Some clustering keys are missing: {}",
-            missing.join(", ")
-        ));
+        return invalid(format!("Some clustering keys are missing: {}", missing.join(", ")));
     }
     Ok(Reach::Rows)
 }
@@ -504,14 +399,10 @@ fn assigned(scope: &mut Scope<'_>, column: &Column, assignment: &Assignment) -> 
     match (&assignment.target, assignment.assign, &assignment.value) {
         (Target::Field(..), _, _) => unsupported("setting single fields of user types"),
         (Target::Element(_, key), Assign::Set, value) => put_element(scope, column, key, value),
-        (Target::Element(..), _, _) => {
-            invalid(format!("Invalid operation on an element of column {name}"))
-        }
+        (Target::Element(..), _, _) => invalid(format!("Invalid operation on an element of column {name}")),
         (Target::Column(_), Assign::Add, value) => add(scope, column, value, false),
         (Target::Column(_), Assign::Subtract, value) => subtract(scope, column, value),
-        (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right))
-            if is_self(left) =>
-        {
+        (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right)) if is_self(left) => {
             add(scope, column, right, false)
         }
         (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right))
@@ -524,9 +415,7 @@ fn assigned(scope: &mut Scope<'_>, column: &Column, assignment: &Assignment) -> 
         {
             subtract(scope, column, right)
         }
-        (Target::Column(_), Assign::Set, value) => {
-            Ok(Operator::Set(scope.term(value, name, &column.ty)?))
-        }
+        (Target::Column(_), Assign::Set, value) => Ok(Operator::Set(scope.term(value, name, &column.ty)?)),
     }
 }
 
@@ -536,9 +425,7 @@ fn must_be_collection(column: &Column) -> Result<()> {
         return Ok(());
     }
     if column.ty.is_collection() {
-        return invalid(format!(
-            "Invalid operation for frozen collection column {name}"
-        ));
+        return invalid(format!("Invalid operation for frozen collection column {name}"));
     }
     invalid(format!("Invalid operation for non counter column {name}"))
 }
@@ -547,17 +434,10 @@ fn add(scope: &mut Scope<'_>, column: &Column, value: &Expr, in_front: bool) -> 
     must_be_collection(column)?;
     let list = matches!(column.ty, CqlType::List(_));
     if in_front && !list {
-        return invalid(format!(
-            "Invalid operation for non list column {}",
-            column.name
-        ));
+        return invalid(format!("Invalid operation for non list column {}", column.name));
     }
     let term = scope.term(value, &column.name, &column.ty)?;
-    Ok(if in_front {
-        Operator::Prepend(term)
-    } else {
-        Operator::Append(term)
-    })
+    Ok(if in_front { Operator::Prepend(term) } else { Operator::Append(term) })
 }
 
 fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr) -> Result<Operator> {
@@ -570,21 +450,13 @@ fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr) -> Result<Oper
     Ok(Operator::Remove(scope.term(value, &column.name, &ty)?))
 }
 
-fn put_element(
-    scope: &mut Scope<'_>,
-    column: &Column,
-    key: &Expr,
-    value: &Expr,
-) -> Result<Operator> {
+fn put_element(scope: &mut Scope<'_>, column: &Column, key: &Expr, value: &Expr) -> Result<Operator> {
     let name = &*column.name;
     must_be_collection(column)?;
     match &column.ty {
         CqlType::Map(key_type, value_type) => {
             let key = scope.term(key, &format!("key({name})"), key_type)?;
-            Ok(Operator::Put(
-                key,
-                scope.term(value, &format!("value({name})"), value_type)?,
-            ))
+            Ok(Operator::Put(key, scope.term(value, &format!("value({name})"), value_type)?))
         }
         CqlType::List(_) => unsupported("setting list elements by index"),
         _ => invalid(format!("Invalid operation for set column {name}")),
@@ -647,20 +519,14 @@ fn deleted(scope: &mut Scope<'_>, column: &Column, target: &Target) -> Result<Op
         Target::Column(_) => Ok(Operator::Delete),
         Target::Field(..) => unsupported("deleting single fields of user types"),
         Target::Element(_, key) => match &column.ty {
-            CqlType::Map(key_type, _) => Ok(Operator::DeleteElement(scope.term(
-                key,
-                &format!("key({name})"),
-                key_type,
-            )?)),
-            CqlType::Set(element) => Ok(Operator::DeleteElement(scope.term(
-                key,
-                &format!("value({name})"),
-                element,
-            )?)),
+            CqlType::Map(key_type, _) => {
+                Ok(Operator::DeleteElement(scope.term(key, &format!("key({name})"), key_type)?))
+            }
+            CqlType::Set(element) => {
+                Ok(Operator::DeleteElement(scope.term(key, &format!("value({name})"), element)?))
+            }
             CqlType::List(_) => unsupported("deleting list elements by index"),
-            _ => invalid(format!(
-                "Invalid deletion operation for non collection column {name}"
-            )),
+            _ => invalid(format!("Invalid deletion operation for non collection column {name}")),
         },
     }
 }
@@ -674,21 +540,13 @@ struct Operations {
 
 impl Operations {
     fn add(&mut self, column: &Column, operator: Operator) -> Result<()> {
-        let list = if column.kind == ColumnKind::Static {
-            &mut self.statics
-        } else {
-            &mut self.regulars
-        };
+        let list = if column.kind == ColumnKind::Static { &mut self.statics } else { &mut self.regulars };
         let whole = |o: &Operator| matches!(o, Operator::Set(_) | Operator::Delete);
         let clash = list.iter().any(|o| {
-            o.ordinal == column.ordinal
-                && (!column.is_complex() || (whole(&o.operator) || whole(&operator)))
+            o.ordinal == column.ordinal && (!column.is_complex() || (whole(&o.operator) || whole(&operator)))
         });
         if clash {
-            return invalid(format!(
-                "Multiple incompatible setting of column {}",
-                column.name
-            ));
+            return invalid(format!("Multiple incompatible setting of column {}", column.name));
         }
         list.push(Operation {
             ordinal: column.ordinal,

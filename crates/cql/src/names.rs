@@ -9,18 +9,11 @@ use types::{CqlType, UdtType};
 
 /// A name as CQL text: quoted if it is not plain lower case or is a reserved word.
 pub fn quoted(name: &str) -> String {
-    if is_reserved(name) {
-        format!("\"{name}\"")
-    } else {
-        types::cql_type::quoted(name)
-    }
+    if is_reserved(name) { format!("\"{name}\"") } else { types::cql_type::quoted(name) }
 }
 
 /// The keyspace a statement means: the written one, otherwise the one in use.
-pub(crate) fn keyspace_name<'a>(
-    written: Option<&'a str>,
-    in_use: Option<&'a str>,
-) -> Result<&'a str> {
+pub(crate) fn keyspace_name<'a>(written: Option<&'a str>, in_use: Option<&'a str>) -> Result<&'a str> {
     match written.or(in_use) {
         Some(name) => Ok(name),
         None => invalid(
@@ -76,11 +69,7 @@ pub(crate) fn native_type(name: &str) -> Option<CqlType> {
 /// Errors: unknown user types, collections that must be frozen, counters and durations where they may not stand.
 pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<CqlType> {
     let ty = match written {
-        TypeName::Named {
-            keyspace: of,
-            name,
-            quoted,
-        } => {
+        TypeName::Named { keyspace: of, name, quoted } => {
             if of.is_none()
                 && !quoted
                 && let Some(native) = native_type(name)
@@ -97,9 +86,7 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
         TypeName::Set(element) => {
             let element = element_type(element, keyspace, written)?;
             if element == CqlType::Duration {
-                return invalid(format!(
-                    "Durations are not allowed inside sets: set<{element}>"
-                ));
+                return invalid(format!("Durations are not allowed inside sets: set<{element}>"));
             }
             CqlType::set(element)
         }
@@ -107,17 +94,12 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
             let key = element_type(key, keyspace, written)?;
             let value = element_type(value, keyspace, written)?;
             if key == CqlType::Duration {
-                return invalid(format!(
-                    "Durations are not allowed as map keys: map<{key}, {value}>"
-                ));
+                return invalid(format!("Durations are not allowed as map keys: map<{key}, {value}>"));
             }
             CqlType::map(key, value)
         }
         TypeName::Tuple(fields) => {
-            let fields: Result<Vec<_>> = fields
-                .iter()
-                .map(|f| resolve_type_inside(f, keyspace))
-                .collect();
+            let fields: Result<Vec<_>> = fields.iter().map(|f| resolve_type_inside(f, keyspace)).collect();
             CqlType::tuple(fields?).frozen()
         }
         TypeName::Vector(element, dimension) => {
@@ -126,10 +108,7 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
                     "vectors may only have positive dimensions up to 8192; given {dimension}"
                 ));
             }
-            CqlType::Vector(
-                Arc::new(resolve_type_inside(element, keyspace)?.frozen()),
-                *dimension,
-            )
+            CqlType::Vector(Arc::new(resolve_type_inside(element, keyspace)?.frozen()), *dimension)
         }
         TypeName::Custom(class) => match CqlType::parse_class(class) {
             Ok(ty) => ty,
@@ -161,9 +140,7 @@ fn element_type(written: &TypeName, keyspace: &Keyspace, whole: &TypeName) -> Re
     }
     if ty.is_multi_cell() {
         let whole = kind_name(whole);
-        return invalid(format!(
-            "Non-frozen collections are not allowed inside collections: {whole}<{ty}>"
-        ));
+        return invalid(format!("Non-frozen collections are not allowed inside collections: {whole}<{ty}>"));
     }
     if matches!(ty, CqlType::Udt(_)) {
         return invalid(format!(

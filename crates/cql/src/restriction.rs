@@ -27,18 +27,11 @@ pub(crate) enum Values {
 
 impl Values {
     /// The values, evaluated. IN: sorted and distinct by the column's order.
-    fn eval<'t, 'v: 't>(
-        &'t self,
-        column: &Column,
-        env: &Env<'v, '_>,
-    ) -> Result<Vec<Cow<'t, [u8]>>> {
+    fn eval<'t, 'v: 't>(&'t self, column: &Column, env: &Env<'v, '_>) -> Result<Vec<Cow<'t, [u8]>>> {
         let mut out = match self {
             Values::One(term) => return Ok(vec![component(column, term.eval(env)?)?]),
             Values::Each(terms) => {
-                let values: Result<Vec<_>> = terms
-                    .iter()
-                    .map(|t| component(column, t.eval(env)?))
-                    .collect();
+                let values: Result<Vec<_>> = terms.iter().map(|t| component(column, t.eval(env)?)).collect();
                 values?
             }
             Values::Whole(term) => whole_list(column, term.eval(env)?)?,
@@ -66,10 +59,7 @@ fn whole_list<'t>(column: &Column, value: Val<'t>) -> Result<Vec<Cow<'t, [u8]>>>
     let mut out = Vec::new();
     for item in collection::elements(&bytes) {
         let Some(item) = item? else {
-            return invalid(format!(
-                "Invalid null value in condition for column {}",
-                column.name
-            ));
+            return invalid(format!("Invalid null value in condition for column {}", column.name));
         };
         out.push(Cow::Owned(item.to_vec()));
     }
@@ -81,28 +71,18 @@ pub(crate) fn component<'t>(column: &Column, value: Val<'t>) -> Result<Cow<'t, [
     match value {
         Val::Bytes(bytes) if bytes.len() > limits::KEY_BYTES => too_long(bytes.len()),
         Val::Bytes(bytes) => Ok(bytes),
-        Val::Null => invalid(format!(
-            "Invalid null value in condition for column {}",
-            column.name
-        )),
+        Val::Null => invalid(format!("Invalid null value in condition for column {}", column.name)),
         Val::Unset => invalid(format!("Invalid unset value for column {}", column.name)),
     }
 }
 
 fn too_long<T>(bytes: usize) -> Result<T> {
-    invalid(format!(
-        "Key length of {bytes} is longer than maximum of {}",
-        limits::KEY_BYTES
-    ))
+    invalid(format!("Key length of {bytes} is longer than maximum of {}", limits::KEY_BYTES))
 }
 
 /// The serialized partition keys that restrictions on every component name, in key order.
 /// Errors: null, unset, empty and oversized keys, products beyond the limit.
-pub(crate) fn partition_keys(
-    table: &Table,
-    parts: &[Values],
-    env: &Env<'_, '_>,
-) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn partition_keys(table: &Table, parts: &[Values], env: &Env<'_, '_>) -> Result<Vec<Vec<u8>>> {
     debug_assert_eq!(parts.len(), table.partition_key.len());
     if let ([Values::One(term)], [column]) = (parts, &table.partition_key[..]) {
         let value = component(column, term.eval(env)?)?;
@@ -112,15 +92,9 @@ pub(crate) fn partition_keys(
     for (part, column) in parts.iter().zip(&table.partition_key) {
         choices.push(part.eval(column, env)?);
     }
-    let count = choices
-        .iter()
-        .try_fold(1usize, |n, c| n.checked_mul(c.len()))
-        .unwrap_or(usize::MAX);
+    let count = choices.iter().try_fold(1usize, |n, c| n.checked_mul(c.len())).unwrap_or(usize::MAX);
     if count > limits::IN_PRODUCT {
-        return invalid(format!(
-            "IN relations name {count} partitions, more than {}",
-            limits::IN_PRODUCT
-        ));
+        return invalid(format!("IN relations name {count} partitions, more than {}", limits::IN_PRODUCT));
     }
     let mut keys = Vec::with_capacity(count);
     for mut index in 0..count {
@@ -200,25 +174,18 @@ pub(crate) enum Row {
 }
 
 impl Row {
-    fn eval<'t, 'v: 't>(
-        &'t self,
-        columns: &[Column],
-        env: &Env<'v, '_>,
-    ) -> Result<Vec<Cow<'t, [u8]>>> {
+    fn eval<'t, 'v: 't>(&'t self, columns: &[Column], env: &Env<'v, '_>) -> Result<Vec<Cow<'t, [u8]>>> {
         match self {
-            Row::Terms(terms) => terms
-                .iter()
-                .zip(columns)
-                .map(|(term, column)| component(column, term.eval(env)?))
-                .collect(),
+            Row::Terms(terms) => {
+                terms.iter().zip(columns).map(|(term, column)| component(column, term.eval(env)?)).collect()
+            }
             Row::Marker(term, count) => {
                 let value = term.eval(env)?;
                 match value.bytes() {
                     Some(bytes) => tuple_fields(bytes, &columns[..*count]),
-                    None => invalid(format!(
-                        "Invalid null value in condition for column {}",
-                        columns[0].name
-                    )),
+                    None => {
+                        invalid(format!("Invalid null value in condition for column {}", columns[0].name))
+                    }
                 }
             }
         }
@@ -232,10 +199,7 @@ fn tuple_fields<'t>(bytes: &[u8], columns: &[Column]) -> Result<Vec<Cow<'t, [u8]
         match fields.next().transpose()? {
             Some(Some(field)) => out.push(Cow::Owned(field.to_vec())),
             _ => {
-                return invalid(format!(
-                    "Invalid null value in condition for column {}",
-                    column.name
-                ));
+                return invalid(format!("Invalid null value in condition for column {}", column.name));
             }
         }
     }
@@ -262,17 +226,11 @@ impl Prefix {
         }
     }
 
-    fn eval<'t, 'v: 't>(
-        &'t self,
-        columns: &[Column],
-        env: &Env<'v, '_>,
-    ) -> Result<Vec<Vec<Cow<'t, [u8]>>>> {
+    fn eval<'t, 'v: 't>(&'t self, columns: &[Column], env: &Env<'v, '_>) -> Result<Vec<Vec<Cow<'t, [u8]>>>> {
         match self {
-            Prefix::Column(values) => Ok(values
-                .eval(&columns[0], env)?
-                .into_iter()
-                .map(|v| vec![v])
-                .collect()),
+            Prefix::Column(values) => {
+                Ok(values.eval(&columns[0], env)?.into_iter().map(|v| vec![v]).collect())
+            }
             Prefix::Columns(_, rows) => rows.iter().map(|row| row.eval(columns, env)).collect(),
             Prefix::WholeColumns(count, term) => {
                 let value = term.eval(env)?;
@@ -334,8 +292,7 @@ impl Clustering {
             let choices = part.eval(&table.clustering[at..], env)?;
             at += part.columns();
             if let [only] = &choices[..] {
-                out.iter_mut()
-                    .for_each(|prefix| only.iter().for_each(|v| push_component(prefix, Some(v))));
+                out.iter_mut().for_each(|prefix| only.iter().for_each(|v| push_component(prefix, Some(v))));
                 continue;
             }
             if out.len().saturating_mul(choices.len()) > limits::IN_PRODUCT {
@@ -348,9 +305,7 @@ impl Clustering {
             for prefix in &out {
                 for choice in &choices {
                     let mut prefix: Vec<u8> = prefix.clone();
-                    choice
-                        .iter()
-                        .for_each(|v| push_component(&mut prefix, Some(v)));
+                    choice.iter().for_each(|v| push_component(&mut prefix, Some(v)));
                     longer.push(prefix);
                 }
             }
@@ -368,19 +323,10 @@ impl Clustering {
             && let [only] = &self.prefixes(table, env)?[..]
         {
             let start = position(table, only, BoundSide::Before)?;
-            return Ok(vec![Slice {
-                start,
-                end: position(table, only, BoundSide::After)?,
-            }]);
+            return Ok(vec![Slice { start, end: position(table, only, BoundSide::After)? }]);
         }
         let spans = self.spans(table, env)?;
-        Ok(spans
-            .into_iter()
-            .map(|s| Slice {
-                start: s.start_at,
-                end: s.end_at,
-            })
-            .collect())
+        Ok(spans.into_iter().map(|s| Slice { start: s.start_at, end: s.end_at }).collect())
     }
 
     /// As [`Clustering::slices`], with the prefixes and sides that make the bounds.
@@ -388,11 +334,8 @@ impl Clustering {
         let first = self.prefix_columns();
         let mut out = Vec::new();
         for prefix in self.prefixes(table, env)? {
-            let mut spans = vec![Span::new(
-                table,
-                (&prefix, BoundSide::Before),
-                (&prefix, BoundSide::After),
-            )?];
+            let mut spans =
+                vec![Span::new(table, (&prefix, BoundSide::Before), (&prefix, BoundSide::After))?];
             for bound in &self.bounds {
                 let values = bound.row.eval(&table.clustering[first..], env)?;
                 let allowed = bound_spans(table, &prefix, first, &values, bound.operator)?;
@@ -430,11 +373,7 @@ impl Span {
 
 /// Where a prefix begins or ends.
 pub(crate) fn position(table: &Table, prefix: &[u8], side: BoundSide) -> Result<Position> {
-    table
-        .bound_position(prefix, side)
-        .map_err(|e| Error::Invalid {
-            text: e.to_string(),
-        })
+    table.bound_position(prefix, side).map_err(|e| Error::Invalid { text: e.to_string() })
 }
 
 /// The intervals in which `(column first, …) operator values` holds below a prefix; ascending.
@@ -456,18 +395,10 @@ fn bound_spans(
         let ascending = table.clustering[first + index].order == Order::Ascending;
         let include = inclusive && last;
         out.push(if greater == ascending {
-            let side = if include {
-                BoundSide::Before
-            } else {
-                BoundSide::After
-            };
+            let side = if include { BoundSide::Before } else { BoundSide::After };
             Span::new(table, (&with_value, side), (&fixed, BoundSide::After))?
         } else {
-            let side = if include {
-                BoundSide::After
-            } else {
-                BoundSide::Before
-            };
+            let side = if include { BoundSide::After } else { BoundSide::Before };
             Span::new(table, (&fixed, BoundSide::Before), (&with_value, side))?
         });
         fixed = with_value;
@@ -545,34 +476,20 @@ impl Filter {
         let one = |term: &Term| -> Result<Vec<u8>> {
             match term.eval(env)? {
                 Val::Bytes(bytes) => Ok(bytes.into_owned()),
-                Val::Null => invalid(format!(
-                    "Unsupported null value for column {}",
-                    self.column.name
-                )),
-                Val::Unset => invalid(format!(
-                    "Unsupported unset value for column {}",
-                    self.column.name
-                )),
+                Val::Null => invalid(format!("Unsupported null value for column {}", self.column.name)),
+                Val::Unset => invalid(format!("Unsupported unset value for column {}", self.column.name)),
             }
         };
         let test = match &self.test {
             Test::Compare(operator, term) => BoundTest::Compare(*operator, one(term)?),
-            Test::In(values) => BoundTest::In(
-                values
-                    .eval(&self.column, env)?
-                    .into_iter()
-                    .map(Cow::into_owned)
-                    .collect(),
-            ),
+            Test::In(values) => {
+                BoundTest::In(values.eval(&self.column, env)?.into_iter().map(Cow::into_owned).collect())
+            }
             Test::Contains(term) => BoundTest::Contains(one(term)?),
             Test::ContainsKey(term) => BoundTest::ContainsKey(one(term)?),
             Test::Entry(key, value) => BoundTest::Entry(one(key)?, one(value)?),
         };
-        Ok(BoundFilter {
-            fetch,
-            ty: self.column.ty.clone(),
-            test,
-        })
+        Ok(BoundFilter { fetch, ty: self.column.ty.clone(), test })
     }
 }
 
@@ -594,8 +511,7 @@ impl BoundFilter {
             BoundTest::In(values) => values.iter().any(|v| self.ty.compare(value, v).is_eq()),
             BoundTest::Contains(wanted) => self.contains(value, wanted),
             BoundTest::ContainsKey(wanted) => self.entry(value, wanted).is_some(),
-            BoundTest::Entry(key, wanted) => match (self.entry(value, key), self.ty.element_type())
-            {
+            BoundTest::Entry(key, wanted) => match (self.entry(value, key), self.ty.element_type()) {
                 (Some(found), Some(ty)) => ty.compare(found, wanted).is_eq(),
                 _ => false,
             },
@@ -607,24 +523,16 @@ impl BoundFilter {
             return false;
         };
         if matches!(self.ty.unfrozen(), CqlType::Map(..)) {
-            return collection::entries(value)
-                .flatten()
-                .any(|(_, v)| element.compare(v, wanted).is_eq());
+            return collection::entries(value).flatten().any(|(_, v)| element.compare(v, wanted).is_eq());
         }
-        collection::elements(value)
-            .flatten()
-            .flatten()
-            .any(|v| element.compare(v, wanted).is_eq())
+        collection::elements(value).flatten().flatten().any(|v| element.compare(v, wanted).is_eq())
     }
 
     fn entry<'v>(&self, value: &'v [u8], key: &[u8]) -> Option<&'v [u8]> {
         let CqlType::Map(key_type, _) = self.ty.unfrozen() else {
             return None;
         };
-        collection::entries(value)
-            .flatten()
-            .find(|(k, _)| key_type.compare(k, key).is_eq())
-            .map(|(_, v)| v)
+        collection::entries(value).flatten().find(|(k, _)| key_type.compare(k, key).is_eq()).map(|(_, v)| v)
     }
 }
 
@@ -645,9 +553,7 @@ mod tests {
 
     fn wire(values: &[i32]) -> Vec<u8> {
         let mut out = Vec::new();
-        values
-            .iter()
-            .for_each(|v| push_component(&mut out, Some(&v.to_be_bytes())));
+        values.iter().for_each(|v| push_component(&mut out, Some(&v.to_be_bytes())));
         out
     }
 

@@ -71,10 +71,7 @@ impl Scope<'_> {
             Expr::Null => Ok(Term::Null),
             Expr::Marker(index) => {
                 self.bind(*index, name, ty);
-                let orders = matches!(
-                    ty.unfrozen(),
-                    CqlType::Set(_) | CqlType::Map(..) | CqlType::List(_)
-                );
+                let orders = matches!(ty.unfrozen(), CqlType::Set(_) | CqlType::Map(..) | CqlType::List(_));
                 Ok(Term::Marker(*index, orders.then(|| ty.clone())))
             }
             Expr::Boolean(_)
@@ -92,34 +89,21 @@ impl Scope<'_> {
             Expr::TypeHint(written, inner) => {
                 let hinted = names::resolve_type(written, self.keyspace)?;
                 if !function::accepts(ty, &hinted) {
-                    return invalid(format!(
-                        "Cannot assign value of type {hinted} to {name} of type {ty}"
-                    ));
+                    return invalid(format!("Cannot assign value of type {hinted} to {name} of type {ty}"));
                 }
                 self.typed(inner, name, &hinted)
             }
-            Expr::Call {
-                function,
-                arguments,
-            } => self.call(&function.name, arguments, name, ty),
+            Expr::Call { function, arguments } => self.call(&function.name, arguments, name, ty),
             Expr::Cast(..) => unsupported("cast outside of SELECT"),
             Expr::Arithmetic(..) | Expr::Negate(_) => unsupported("arithmetic"),
-            Expr::Column(column) => {
-                invalid(format!("Invalid identifier {column}: a value was expected"))
-            }
+            Expr::Column(column) => invalid(format!("Invalid identifier {column}: a value was expected")),
             Expr::CountRows | Expr::Field(..) | Expr::Element(..) | Expr::Slice(..) => {
                 invalid(format!("a value was expected for {name}, not a selector"))
             }
         }
     }
 
-    fn call(
-        &mut self,
-        function: &str,
-        arguments: &[Expr],
-        name: &str,
-        ty: &CqlType,
-    ) -> Result<Term> {
+    fn call(&mut self, function: &str, arguments: &[Expr], name: &str, ty: &CqlType) -> Result<Term> {
         let known: Vec<Option<CqlType>> = arguments.iter().map(|a| self.known_type(a)).collect();
         let function = function::resolve(function, &known, self.table)?;
         if !function::accepts(ty, &function.returns) {
@@ -140,14 +124,9 @@ impl Scope<'_> {
     fn known_type(&self, expr: &Expr) -> Option<CqlType> {
         match expr {
             Expr::TypeHint(written, _) => names::resolve_type(written, self.keyspace).ok(),
-            Expr::Call {
-                function,
-                arguments,
-            } => {
+            Expr::Call { function, arguments } => {
                 let known: Vec<_> = arguments.iter().map(|a| self.known_type(a)).collect();
-                function::resolve(&function.name, &known, self.table)
-                    .ok()
-                    .map(|f| f.returns)
+                function::resolve(&function.name, &known, self.table).ok().map(|f| f.returns)
             }
             _ => None,
         }
@@ -174,10 +153,7 @@ impl Scope<'_> {
                         items.len()
                     ));
                 }
-                Ok(Term::Vector(
-                    (**element).clone(),
-                    self.items(items, name, element)?,
-                ))
+                Ok(Term::Vector((**element).clone(), self.items(items, name, element)?))
             }
             _ => invalid(format!("Invalid list literal for {name} of type {ty}")),
         }
@@ -185,14 +161,9 @@ impl Scope<'_> {
 
     fn set_literal(&mut self, items: &[Expr], name: &str, ty: &CqlType) -> Result<Term> {
         match ty.unfrozen() {
-            CqlType::Set(element) => Ok(Term::Set(
-                (**element).clone(),
-                self.items(items, name, element)?,
-            )),
+            CqlType::Set(element) => Ok(Term::Set((**element).clone(), self.items(items, name, element)?)),
             CqlType::Map(key, _) if items.is_empty() => Ok(Term::Map((**key).clone(), Vec::new())),
-            CqlType::Udt(udt) if items.is_empty() => {
-                Ok(Term::Tuple(vec![Term::Null; udt.fields.len()]))
-            }
+            CqlType::Udt(udt) if items.is_empty() => Ok(Term::Tuple(vec![Term::Null; udt.fields.len()])),
             _ => invalid(format!("Invalid set literal for {name} of type {ty}")),
         }
     }
@@ -217,14 +188,8 @@ impl Scope<'_> {
         let CqlType::Udt(udt) = ty.unfrozen() else {
             return invalid(format!("Invalid user type literal for {name} of type {ty}"));
         };
-        if let Some((unknown, _)) = fields
-            .iter()
-            .find(|(f, _)| !udt.fields.iter().any(|(n, _)| **n == **f))
-        {
-            return invalid(format!(
-                "Unknown field '{unknown}' in value of user defined type {}",
-                udt.name
-            ));
+        if let Some((unknown, _)) = fields.iter().find(|(f, _)| !udt.fields.iter().any(|(n, _)| **n == **f)) {
+            return invalid(format!("Unknown field '{unknown}' in value of user defined type {}", udt.name));
         }
         let mut terms = Vec::with_capacity(udt.fields.len());
         for (field, field_type) in &udt.fields {
@@ -241,9 +206,7 @@ impl Scope<'_> {
         let CqlType::Tuple(fields) = ty.unfrozen() else {
             return match items {
                 [only] => self.typed(only, name, ty),
-                _ => invalid(format!(
-                    "Invalid tuple type literal for {name} of type {ty}"
-                )),
+                _ => invalid(format!("Invalid tuple type literal for {name} of type {ty}")),
             };
         };
         if items.len() > fields.len() {
@@ -254,9 +217,8 @@ impl Scope<'_> {
             ));
         }
         let typed = items.iter().zip(fields.iter()).enumerate();
-        let terms: Result<Vec<_>> = typed
-            .map(|(index, (item, ty))| self.typed(item, &format!("{name}[{index}]"), ty))
-            .collect();
+        let terms: Result<Vec<_>> =
+            typed.map(|(index, (item, ty))| self.typed(item, &format!("{name}[{index}]"), ty)).collect();
         terms.map(Term::Tuple)
     }
 }
@@ -287,31 +249,20 @@ fn scalar(expr: &Expr, name: &str, ty: &CqlType) -> Result<Vec<u8>> {
             );
             ("INTEGER", n.clone(), fits)
         }
-        Expr::Float(n) => (
-            "FLOAT",
-            n.clone(),
-            matches!(bare, T::Decimal | T::Double | T::Float),
-        ),
+        Expr::Float(n) => ("FLOAT", n.clone(), matches!(bare, T::Decimal | T::Double | T::Float)),
         Expr::Text(text) => {
-            let fits = matches!(
-                bare,
-                T::Ascii | T::Text | T::Inet | T::Date | T::Time | T::Timestamp
-            );
+            let fits = matches!(bare, T::Ascii | T::Text | T::Inet | T::Date | T::Time | T::Timestamp);
             ("STRING", text.clone(), fits)
         }
-        Expr::Uuid(uuid) => (
-            "UUID",
-            uuid::Uuid::from_u128(*uuid).to_string(),
-            matches!(bare, T::Uuid | T::Timeuuid),
-        ),
+        Expr::Uuid(uuid) => {
+            ("UUID", uuid::Uuid::from_u128(*uuid).to_string(), matches!(bare, T::Uuid | T::Timeuuid))
+        }
         Expr::Hex(digits) => ("HEX", format!("0x{digits}"), *bare == T::Blob || custom),
         Expr::Duration(text) => ("DURATION", text.clone(), *bare == T::Duration),
         _ => return invalid(format!("a value was expected for {name}")),
     };
     if !fits {
-        return invalid(format!(
-            "Invalid {kind} constant ({text}) for \"{name}\" of type {ty}"
-        ));
+        return invalid(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {ty}"));
     }
     Ok(literal::from_text(bare, &text)?)
 }
@@ -322,17 +273,8 @@ fn fold(term: Term, table: &Table) -> Result<Term> {
         return Ok(term);
     }
     let random = || 0;
-    let context = BindContext {
-        timestamp: 0,
-        now_micros: 0,
-        now_s: 0,
-        random: &random,
-    };
-    let value = term.eval(&Env {
-        values: &[],
-        context: &context,
-        table,
-    })?;
+    let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random };
+    let value = term.eval(&Env { values: &[], context: &context, table })?;
     Ok(match value {
         Val::Bytes(bytes) => Term::Value(bytes.into_owned().into()),
         Val::Null | Val::Unset => Term::Null,
@@ -347,9 +289,7 @@ fn is_constant(term: &Term) -> bool {
             items.iter().all(is_constant)
         }
         Term::Map(_, pairs) => pairs.iter().all(|(k, v)| is_constant(k) && is_constant(v)),
-        Term::Call(function, arguments) => {
-            !function.is_volatile() && arguments.iter().all(is_constant)
-        }
+        Term::Call(function, arguments) => !function.is_volatile() && arguments.iter().all(is_constant),
     }
 }
 
@@ -396,8 +336,7 @@ impl Term {
                 collection::build_map(built.iter().map(|(k, v)| (&**k, &**v)))
             }
             Term::Tuple(items) => {
-                let fields: Result<Vec<Val<'_>>> =
-                    items.iter().map(|item| item.eval(env)).collect();
+                let fields: Result<Vec<Val<'_>>> = items.iter().map(|item| item.eval(env)).collect();
                 let fields = fields?;
                 if fields.contains(&Val::Unset) {
                     return invalid("Invalid unset value for tuple field");
@@ -412,8 +351,7 @@ impl Term {
                 out
             }
             Term::Call(function, arguments) => {
-                let arguments: Result<Vec<Val<'_>>> =
-                    arguments.iter().map(|a| a.eval(env)).collect();
+                let arguments: Result<Vec<Val<'_>>> = arguments.iter().map(|a| a.eval(env)).collect();
                 return function.call(env.table, &arguments?, env.context);
             }
         };
@@ -449,8 +387,6 @@ pub(crate) fn eval_int(term: &Term, env: &Env<'_, '_>, what: &str) -> Result<Opt
     };
     match bytes.try_into() {
         Ok(array) => Ok(Some(i32::from_be_bytes(array))),
-        Err(_) => Err(Error::Invalid {
-            text: format!("Invalid {what} value"),
-        }),
+        Err(_) => Err(Error::Invalid { text: format!("Invalid {what} value") }),
     }
 }

@@ -52,12 +52,7 @@ pub enum Val<'a> {
     Bytes(Cow<'a, [u8]>),
 }
 
-impl<'a> Val<'a> {
-    /// Bytes or null.
-    pub fn owned(bytes: Option<Vec<u8>>) -> Val<'static> {
-        bytes.map_or(Val::Null, |b| Val::Bytes(Cow::Owned(b)))
-    }
-
+impl Val<'_> {
     /// The bytes; `None` for null and not set.
     pub fn bytes(&self) -> Option<&[u8]> {
         match self {
@@ -97,24 +92,13 @@ pub fn check_values(specs: &[BindSpec], values: &[BoundValue<'_>]) -> Result<()>
 
 /// Puts values given by name into the order of the markers.
 /// Errors when a marker has no value. Names given twice: the first counts.
-pub fn by_name<'a>(
-    specs: &[BindSpec],
-    named: &[(&str, BoundValue<'a>)],
-) -> Result<Vec<BoundValue<'a>>> {
-    let find = |spec: &BindSpec| {
-        named
-            .iter()
-            .find(|(name, _)| *name == &*spec.name)
-            .map(|(_, value)| *value)
-    };
+pub fn by_name<'a>(specs: &[BindSpec], named: &[(&str, BoundValue<'a>)]) -> Result<Vec<BoundValue<'a>>> {
+    let find = |spec: &BindSpec| named.iter().find(|(name, _)| *name == &*spec.name).map(|(_, value)| *value);
     specs
         .iter()
         .map(|spec| match find(spec) {
             Some(value) => Ok(value),
-            None => invalid(format!(
-                "Invalid unset value for bind variable {}",
-                spec.name
-            )),
+            None => invalid(format!("Invalid unset value for bind variable {}", spec.name)),
         })
         .collect()
 }
@@ -139,20 +123,13 @@ fn needs_order(ty: &CqlType) -> bool {
 fn is_ordered(ty: &CqlType, bytes: &[u8]) -> Result<bool> {
     match ty {
         CqlType::Set(element) if !needs_order(element) => {
-            let items: Vec<&[u8]> = collection::elements(bytes)
-                .map(|e| Ok(e?.unwrap_or(&[])))
-                .collect::<Result<_>>()?;
-            Ok(items
-                .windows(2)
-                .all(|pair| element.compare(pair[0], pair[1]).is_lt()))
+            let items: Vec<&[u8]> =
+                collection::elements(bytes).map(|e| Ok(e?.unwrap_or(&[]))).collect::<Result<_>>()?;
+            Ok(items.windows(2).all(|pair| element.compare(pair[0], pair[1]).is_lt()))
         }
         CqlType::Map(key, value) if !needs_order(key) && !needs_order(value) => {
-            let keys: Vec<&[u8]> = collection::entries(bytes)
-                .map(|e| Ok(e?.0))
-                .collect::<Result<_>>()?;
-            Ok(keys
-                .windows(2)
-                .all(|pair| key.compare(pair[0], pair[1]).is_lt()))
+            let keys: Vec<&[u8]> = collection::entries(bytes).map(|e| Ok(e?.0)).collect::<Result<_>>()?;
+            Ok(keys.windows(2).all(|pair| key.compare(pair[0], pair[1]).is_lt()))
         }
         _ => Ok(false),
     }
@@ -172,15 +149,10 @@ fn rebuild(ty: &CqlType, bytes: &[u8]) -> Result<Vec<u8>> {
             let mut pairs = Vec::new();
             for entry in collection::entries(bytes) {
                 let (k, v) = entry?;
-                pairs.push((
-                    normalize(key, Cow::Borrowed(k))?,
-                    normalize(value, Cow::Borrowed(v))?,
-                ));
+                pairs.push((normalize(key, Cow::Borrowed(k))?, normalize(value, Cow::Borrowed(v))?));
             }
             let pairs = sort_pairs(key, pairs);
-            Ok(collection::build_map(
-                pairs.iter().map(|(k, v)| (&**k, &**v)),
-            ))
+            Ok(collection::build_map(pairs.iter().map(|(k, v)| (&**k, &**v))))
         }
         _ => Ok(bytes.to_vec()),
     }
@@ -196,10 +168,7 @@ fn element_values<'a>(element: &CqlType, bytes: &'a [u8]) -> Result<Vec<Cow<'a, 
 }
 
 /// Elements in the order of a set, without duplicates.
-pub(crate) fn sort_elements<'a>(
-    element: &CqlType,
-    mut items: Vec<Cow<'a, [u8]>>,
-) -> Vec<Cow<'a, [u8]>> {
+pub(crate) fn sort_elements<'a>(element: &CqlType, mut items: Vec<Cow<'a, [u8]>>) -> Vec<Cow<'a, [u8]>> {
     items.sort_by(|a, b| element.compare(a, b));
     items.dedup_by(|later, earlier| element.compare(later, earlier).is_eq());
     items
@@ -234,16 +203,10 @@ mod tests {
         let sorted = normalize(&ty, Cow::Owned(wire(&[3, -1, 3, 2]))).expect("sorts");
         assert_eq!(&*sorted, wire(&[-1, 2, 3]));
         let kept = wire(&[-1, 2]);
-        assert!(matches!(
-            normalize(&ty, Cow::Borrowed(&kept)),
-            Ok(Cow::Borrowed(_))
-        ));
+        assert!(matches!(normalize(&ty, Cow::Borrowed(&kept)), Ok(Cow::Borrowed(_))));
         let map = CqlType::map(CqlType::Text, CqlType::Int);
-        let pairs: [(&[u8], &[u8]); 3] = [
-            (b"b", &[0, 0, 0, 1]),
-            (b"a", &[0, 0, 0, 2]),
-            (b"b", &[0, 0, 0, 3]),
-        ];
+        let pairs: [(&[u8], &[u8]); 3] =
+            [(b"b", &[0, 0, 0, 1]), (b"a", &[0, 0, 0, 2]), (b"b", &[0, 0, 0, 3])];
         let want: [(&[u8], &[u8]); 2] = [(b"a", &[0, 0, 0, 2]), (b"b", &[0, 0, 0, 3])];
         let sorted = normalize(&map, Cow::Owned(collection::build_map(pairs))).expect("sorts");
         assert_eq!(&*sorted, collection::build_map(want));
@@ -251,30 +214,12 @@ mod tests {
 
     #[test]
     fn values_are_counted_and_checked() {
-        let spec = BindSpec {
-            name: "k".into(),
-            ty: CqlType::Int,
-            keyspace: "ks".into(),
-            table: "t".into(),
-        };
+        let spec = BindSpec { name: "k".into(), ty: CqlType::Int, keyspace: "ks".into(), table: "t".into() };
         let specs = [spec];
-        assert_eq!(
-            check_values(&specs, &[BoundValue::Bytes(&[0, 0, 0, 1])]),
-            Ok(())
-        );
-        let text = |values: &[BoundValue<'_>]| {
-            check_values(&specs, values)
-                .expect_err("refused")
-                .to_string()
-        };
-        assert_eq!(
-            text(&[BoundValue::Bytes(&[0, 0, 1])]),
-            "Expected 4 or 0 byte int (3)"
-        );
-        assert_eq!(
-            text(&[]),
-            "there were 1 markers(?) in CQL but 0 bound variables"
-        );
+        assert_eq!(check_values(&specs, &[BoundValue::Bytes(&[0, 0, 0, 1])]), Ok(()));
+        let text = |values: &[BoundValue<'_>]| check_values(&specs, values).expect_err("refused").to_string();
+        assert_eq!(text(&[BoundValue::Bytes(&[0, 0, 1])]), "Expected 4 or 0 byte int (3)");
+        assert_eq!(text(&[]), "there were 1 markers(?) in CQL but 0 bound variables");
         let named = by_name(&specs, &[("x", BoundValue::Null), ("k", BoundValue::Unset)]);
         assert_eq!(named, Ok(vec![BoundValue::Unset]));
         assert!(by_name(&specs, &[("x", BoundValue::Null)]).is_err());

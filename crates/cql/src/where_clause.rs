@@ -60,21 +60,14 @@ enum What {
 /// Errors: unknown columns, operators a column's type does not take, restrictions that cannot stand together.
 pub(crate) fn analyse(scope: &mut Scope<'_>, relations: &[Relation]) -> Result<Where> {
     let table = scope.table.clone();
-    let mut out = Where {
-        keys: vec![None; table.partition_key.len()],
-        ..Where::default()
-    };
+    let mut out = Where { keys: vec![None; table.partition_key.len()], ..Where::default() };
     let mut clustering = Vec::new();
     for relation in relations {
         match &relation.subject {
-            Subject::Column(name) => {
-                on_column(scope, &table, name, relation, &mut out, &mut clustering)?
-            }
+            Subject::Column(name) => on_column(scope, &table, name, relation, &mut out, &mut clustering)?,
             Subject::Token(names) => out.tokens.push(on_token(scope, &table, names, relation)?),
             Subject::Tuple(names) => clustering.push(on_tuple(scope, &table, names, relation)?),
-            Subject::Element(name, key) => out
-                .filters
-                .push(on_element(scope, &table, name, key, relation)?),
+            Subject::Element(name, key) => out.filters.push(on_element(scope, &table, name, key, relation)?),
             Subject::Field(..) => return unsupported("restrictions on fields of user types"),
             Subject::Custom(_) => return unsupported("custom index expressions"),
         }
@@ -91,10 +84,7 @@ pub(crate) fn analyse(scope: &mut Scope<'_>, relations: &[Relation]) -> Result<W
 pub(crate) fn column<'t>(table: &'t Table, name: &str) -> Result<&'t Column> {
     match table.column(name) {
         Some(column) => Ok(column),
-        None => invalid(format!(
-            "Undefined column name {name} in table {}",
-            table.qualified_name()
-        )),
+        None => invalid(format!("Undefined column name {name} in table {}", table.qualified_name())),
     }
 }
 
@@ -115,10 +105,7 @@ fn symbol(operator: Operator) -> &'static str {
 }
 
 fn is_range(operator: Operator) -> bool {
-    matches!(
-        operator,
-        Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual
-    )
+    matches!(operator, Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual)
 }
 
 fn on_column(
@@ -137,10 +124,7 @@ fn on_column(
                 Test::Compare(Operator::Equal, term) => Values::One(term),
                 Test::In(values) => values,
                 test => {
-                    out.filters.push(Filter {
-                        column: column.clone(),
-                        test,
-                    });
+                    out.filters.push(Filter { column: column.clone(), test });
                     return Ok(());
                 }
             };
@@ -158,24 +142,15 @@ fn on_column(
                     What::Fixed(Prefix::Column(Values::One(term.clone())))
                 }
                 Test::In(values) => What::Fixed(Prefix::Column(values.clone())),
-                Test::Compare(operator, term) => What::Bound(Bound {
-                    operator: *operator,
-                    row: Row::Terms(vec![term.clone()]),
-                }),
+                Test::Compare(operator, term) => {
+                    What::Bound(Bound { operator: *operator, row: Row::Terms(vec![term.clone()]) })
+                }
                 Test::Contains(_) | Test::ContainsKey(_) | Test::Entry(..) => What::Other,
             };
             let first = column.position as usize;
-            clustering.push(OnClustering {
-                first,
-                count: 1,
-                what,
-                filter: Some(test),
-            });
+            clustering.push(OnClustering { first, count: 1, what, filter: Some(test) });
         }
-        ColumnKind::Static | ColumnKind::Regular => out.filters.push(Filter {
-            column: column.clone(),
-            test,
-        }),
+        ColumnKind::Static | ColumnKind::Regular => out.filters.push(Filter { column: column.clone(), test }),
     }
     Ok(())
 }
@@ -184,9 +159,7 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
     let name = &*column.name;
     let operator = relation.operator;
     let collection = column.ty.is_collection();
-    if column.is_complex()
-        && (is_range(operator) || matches!(operator, Operator::Equal | Operator::In))
-    {
+    if column.is_complex() && (is_range(operator) || matches!(operator, Operator::Equal | Operator::In)) {
         return invalid(format!(
             "Collection column '{name}' ({}) cannot be restricted by a '{}' relation",
             column.ty,
@@ -194,41 +167,28 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
         ));
     }
     if column.ty == CqlType::Duration && is_range(operator) {
-        return invalid(format!(
-            "Slice restrictions are not supported on duration columns"
-        ));
+        return invalid(format!("Slice restrictions are not supported on duration columns"));
     }
     match operator {
         Operator::Equal
         | Operator::Less
         | Operator::LessOrEqual
         | Operator::Greater
-        | Operator::GreaterOrEqual => Ok(Test::Compare(
-            operator,
-            scope.term(one(relation)?, name, &column.ty)?,
-        )),
+        | Operator::GreaterOrEqual => {
+            Ok(Test::Compare(operator, scope.term(one(relation)?, name, &column.ty)?))
+        }
         Operator::In => values(scope, &relation.object, name, &column.ty).map(Test::In),
         Operator::Contains => match column.ty.element_type() {
             Some(element) if collection => {
                 let element = element.clone();
-                Ok(Test::Contains(scope.term(
-                    one(relation)?,
-                    &format!("value({name})"),
-                    &element,
-                )?))
+                Ok(Test::Contains(scope.term(one(relation)?, &format!("value({name})"), &element)?))
             }
-            _ => invalid(format!(
-                "Cannot use CONTAINS on non-collection column {name}"
-            )),
+            _ => invalid(format!("Cannot use CONTAINS on non-collection column {name}")),
         },
         Operator::ContainsKey => match column.ty.unfrozen() {
             CqlType::Map(key, _) => {
                 let key = (**key).clone();
-                Ok(Test::ContainsKey(scope.term(
-                    one(relation)?,
-                    &format!("key({name})"),
-                    &key,
-                )?))
+                Ok(Test::ContainsKey(scope.term(one(relation)?, &format!("key({name})"), &key)?))
             }
             _ => invalid(format!("Cannot use CONTAINS KEY on non-map column {name}")),
         },
@@ -241,26 +201,19 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
 fn one(relation: &Relation) -> Result<&Expr> {
     match &relation.object {
         Operand::One(expr) => Ok(expr),
-        Operand::Many(_) | Operand::Nothing => {
-            invalid("one value was expected on the right of a relation")
-        }
+        Operand::Many(_) | Operand::Nothing => invalid("one value was expected on the right of a relation"),
     }
 }
 
 fn values(scope: &mut Scope<'_>, operand: &Operand, name: &str, ty: &CqlType) -> Result<Values> {
     match operand {
         Operand::Many(items) => {
-            let terms: Result<Vec<Term>> = items
-                .iter()
-                .map(|item| scope.term(item, name, ty))
-                .collect();
+            let terms: Result<Vec<Term>> = items.iter().map(|item| scope.term(item, name, ty)).collect();
             terms.map(Values::Each)
         }
         Operand::One(expr) => {
             let list = CqlType::list(ty.clone());
-            scope
-                .term(expr, &format!("in({name})"), &list)
-                .map(Values::Whole)
+            scope.term(expr, &format!("in({name})"), &list).map(Values::Whole)
         }
         Operand::Nothing => invalid("values were expected after IN"),
     }
@@ -288,16 +241,10 @@ fn on_token(
         ));
     }
     if relation.operator != Operator::Equal && !is_range(relation.operator) {
-        return invalid(format!(
-            "{} cannot be used with the token function",
-            symbol(relation.operator)
-        ));
+        return invalid(format!("{} cannot be used with the token function", symbol(relation.operator)));
     }
     let value = scope.term(one(relation)?, "partition key token", &CqlType::Bigint)?;
-    Ok(TokenBound {
-        operator: relation.operator,
-        value,
-    })
+    Ok(TokenBound { operator: relation.operator, value })
 }
 
 fn on_element(
@@ -316,10 +263,7 @@ fn on_element(
     }
     let key = scope.term(key, &format!("key({name})"), &key_type)?;
     let value = scope.term(one(relation)?, &format!("value({name})"), &value_type)?;
-    Ok(Filter {
-        column: column.clone(),
-        test: Test::Entry(key, value),
-    })
+    Ok(Filter { column: column.clone(), test: Test::Entry(key, value) })
 }
 
 fn on_tuple(
@@ -339,10 +283,7 @@ fn on_tuple(
         if columns.iter().any(|c| c.name == column.name) {
             return invalid(format!("Column \"{name}\" appeared twice in a relation"));
         }
-        if columns
-            .last()
-            .is_some_and(|previous| column.position != previous.position + 1)
-        {
+        if columns.last().is_some_and(|previous| column.position != previous.position + 1) {
             return invalid(format!(
                 "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: ({})",
                 names.join(", ")
@@ -359,10 +300,7 @@ fn on_tuple(
         }
         Operator::In => match &relation.object {
             Operand::Many(items) => {
-                let rows: Result<Vec<Row>> = items
-                    .iter()
-                    .map(|i| row(scope, i, &columns, &joined))
-                    .collect();
+                let rows: Result<Vec<Row>> = items.iter().map(|i| row(scope, i, &columns, &joined)).collect();
                 What::Fixed(Prefix::Columns(columns.len(), rows?))
             }
             _ => {
@@ -371,23 +309,14 @@ fn on_tuple(
                 What::Fixed(Prefix::WholeColumns(columns.len(), term))
             }
         },
-        operator if is_range(operator) => What::Bound(Bound {
-            operator,
-            row: row(scope, one(relation)?, &columns, &joined)?,
-        }),
+        operator if is_range(operator) => {
+            What::Bound(Bound { operator, row: row(scope, one(relation)?, &columns, &joined)? })
+        }
         operator => {
-            return invalid(format!(
-                "{} cannot be used for multi-column relations",
-                symbol(operator)
-            ));
+            return invalid(format!("{} cannot be used for multi-column relations", symbol(operator)));
         }
     };
-    Ok(OnClustering {
-        first,
-        count: names.len(),
-        what,
-        filter: None,
-    })
+    Ok(OnClustering { first, count: names.len(), what, filter: None })
 }
 
 fn tuple_type(columns: &[&Column]) -> CqlType {
@@ -412,22 +341,15 @@ fn row(scope: &mut Scope<'_>, expr: &Expr, columns: &[&Column], joined: &str) ->
                 .collect();
             terms.map(Row::Terms)
         }
-        Expr::Marker(_) => Ok(Row::Marker(
-            scope.term(expr, joined, &tuple_type(columns))?,
-            columns.len(),
-        )),
-        _ => invalid(format!(
-            "Invalid value for the multi-column relation on {joined}: a tuple was expected"
-        )),
+        Expr::Marker(_) => Ok(Row::Marker(scope.term(expr, joined, &tuple_type(columns))?, columns.len())),
+        _ => {
+            invalid(format!("Invalid value for the multi-column relation on {joined}: a tuple was expected"))
+        }
     }
 }
 
 /// Puts clustering restrictions in column order: a prefix of equalities, then inequalities; the rest become filters.
-fn order_clustering(
-    table: &Table,
-    mut restrictions: Vec<OnClustering>,
-    out: &mut Where,
-) -> Result<()> {
+fn order_clustering(table: &Table, mut restrictions: Vec<OnClustering>, out: &mut Where) -> Result<()> {
     restrictions.sort_by_key(|r| r.first);
     check_duplicates(table, &restrictions)?;
     let mut next = 0;
@@ -461,21 +383,12 @@ fn order_clustering(
         if is_gap && out.gap.is_none() {
             out.gap = Some(gap_text(table, name, restriction.first, next, bounded_at));
         }
-        out.filters.push(Filter {
-            column: table.clustering[restriction.first].clone(),
-            test,
-        });
+        out.filters.push(Filter { column: table.clustering[restriction.first].clone(), test });
     }
     Ok(())
 }
 
-fn gap_text(
-    table: &Table,
-    name: &str,
-    index: usize,
-    next: usize,
-    bounded_at: Option<usize>,
-) -> String {
+fn gap_text(table: &Table, name: &str, index: usize, next: usize, bounded_at: Option<usize>) -> String {
     match bounded_at {
         Some(at) if index > at => format!(
             "Clustering column \"{name}\" cannot be restricted (preceding column \"{}\" is restricted by a non-EQ relation)",
@@ -497,18 +410,15 @@ fn check_duplicates(table: &Table, restrictions: &[OnClustering]) -> Result<()> 
             }
             let name = &table.clustering[b.first].name;
             match (&a.what, &b.what) {
-                (What::Fixed(_), What::Other)
-                | (What::Other, _)
-                | (What::Bound(_), What::Other) => {}
+                (What::Fixed(_), What::Other) | (What::Other, _) | (What::Bound(_), What::Other) => {}
                 (What::Fixed(_), _) | (_, What::Fixed(_)) => {
                     return invalid(format!(
                         "{name} cannot be restricted by more than one relation if it includes an Equal"
                     ));
                 }
                 (What::Bound(x), What::Bound(y)) => {
-                    let lower = |b: &Bound| {
-                        matches!(b.operator, Operator::Greater | Operator::GreaterOrEqual)
-                    };
+                    let lower =
+                        |b: &Bound| matches!(b.operator, Operator::Greater | Operator::GreaterOrEqual);
                     if lower(x) == lower(y) {
                         let side = if lower(x) { "start" } else { "end" };
                         return invalid(format!(

@@ -42,11 +42,7 @@ impl Times {
         if timestamp == i64::MIN {
             return invalid("Out of bound timestamp, must be bigger than -9223372036854775808");
         }
-        Ok(Written {
-            timestamp,
-            ttl: eval_ttl(self.ttl.as_ref(), env)?,
-            now_s: env.context.now_s,
-        })
+        Ok(Written { timestamp, ttl: eval_ttl(self.ttl.as_ref(), env)?, now_s: env.context.now_s })
     }
 
     /// USING TIMEOUT.
@@ -84,9 +80,7 @@ pub(crate) fn eval_timestamp(term: &Term, env: &Env<'_, '_>) -> Result<Option<i6
         Val::Unset => Ok(None),
         Val::Null => invalid("Invalid null value of timestamp"),
         Val::Bytes(bytes) => match <[u8; 8]>::try_from(&*bytes).map(i64::from_be_bytes) {
-            Ok(i64::MIN) => {
-                invalid("Out of bound timestamp, must be bigger than -9223372036854775808")
-            }
+            Ok(i64::MIN) => invalid("Out of bound timestamp, must be bigger than -9223372036854775808"),
             Ok(timestamp) => Ok(Some(timestamp)),
             Err(_) => invalid("Invalid timestamp value"),
         },
@@ -102,15 +96,10 @@ pub(crate) fn eval_ttl(term: Option<&Term>, env: &Env<'_, '_>) -> Result<u32> {
     }
     let ttl = i64::from(eval_int(term, env, "ttl")?.unwrap_or(0));
     if ttl < 0 {
-        return invalid(format!(
-            "A TTL must be greater or equal to 0, but was {ttl}"
-        ));
+        return invalid(format!("A TTL must be greater or equal to 0, but was {ttl}"));
     }
     if ttl > limits::TTL_SECONDS {
-        return invalid(format!(
-            "ttl is too large. requested ({ttl}) maximum ({})",
-            limits::TTL_SECONDS
-        ));
+        return invalid(format!("ttl is too large. requested ({ttl}) maximum ({})", limits::TTL_SECONDS));
     }
     Ok(ttl as u32)
 }
@@ -123,17 +112,8 @@ pub(crate) fn eval_timeout(
 ) -> Result<Option<Duration>> {
     let Some(term) = term else { return Ok(None) };
     let random = || 0;
-    let context = BindContext {
-        timestamp: 0,
-        now_micros: 0,
-        now_s: 0,
-        random: &random,
-    };
-    let value = term.eval(&Env {
-        values,
-        context: &context,
-        table,
-    })?;
+    let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random };
+    let value = term.eval(&Env { values, context: &context, table })?;
     let Some(bytes) = value.bytes() else {
         return Ok(None);
     };
@@ -205,19 +185,14 @@ impl<'t> Content<'t> {
             }
             match &operation.operator {
                 Operator::Set(term) => match term.eval(env)? {
-                    Val::Bytes(bytes) => {
-                        changes.push((operation.ordinal, Change::Simple(Some(bytes))))
-                    }
+                    Val::Bytes(bytes) => changes.push((operation.ordinal, Change::Simple(Some(bytes)))),
                     Val::Null => changes.push((operation.ordinal, Change::Simple(None))),
                     Val::Unset => {}
                 },
                 _ => changes.push((operation.ordinal, Change::Simple(None))),
             }
         }
-        Ok(Content {
-            changes,
-            written: *written,
-        })
+        Ok(Content { changes, written: *written })
     }
 
     /// Whether nothing changes.
@@ -250,10 +225,7 @@ fn complex<'t, 'v: 't>(
     ticks: &mut i64,
     changes: &mut Vec<(u16, Change<'t>)>,
 ) -> Result<()> {
-    let deletion_at = |timestamp| Deletion {
-        timestamp,
-        local_time: written.now_s,
-    };
+    let deletion_at = |timestamp| Deletion { timestamp, local_time: written.now_s };
     let mut deletion = Deletion::LIVE;
     let mut cells = Vec::new();
     match &operation.operator {
@@ -338,18 +310,12 @@ fn element_cells<'t>(
         CqlType::Map(..) => {
             for entry in collection::entries(bytes) {
                 let (key, value) = entry?;
-                cells.push((
-                    checked_path(operation, Some(key))?,
-                    Some(Cow::Owned(value.to_vec())),
-                ));
+                cells.push((checked_path(operation, Some(key))?, Some(Cow::Owned(value.to_vec()))));
             }
         }
         CqlType::Set(_) => {
             for item in collection::elements(bytes) {
-                cells.push((
-                    checked_path(operation, item?)?,
-                    Some(Cow::Borrowed(&[][..])),
-                ));
+                cells.push((checked_path(operation, item?)?, Some(Cow::Borrowed(&[][..]))));
             }
         }
         _ => {
@@ -390,11 +356,7 @@ fn prepended<'t>(
 }
 
 fn path<'t>(operation: &Operation, key: Val<'t>) -> Result<Cow<'t, [u8]>> {
-    let kind = if matches!(operation.ty, CqlType::Map(..)) {
-        "map key"
-    } else {
-        "set element"
-    };
+    let kind = if matches!(operation.ty, CqlType::Map(..)) { "map key" } else { "set element" };
     match key {
         Val::Null => invalid(format!("Invalid null {kind}")),
         Val::Unset => invalid(format!("Invalid unset {kind}")),

@@ -23,22 +23,14 @@ const PERMISSIONS: [&str; 12] = [
 impl Parser<'_> {
     /// A role's name: like other names, or in single quotes.
     pub fn role_name(&mut self) -> Result<String> {
-        if matches!(self.peek(), Kind::Text(_)) {
-            self.text()
-        } else {
-            self.name()
-        }
+        if matches!(self.peek(), Kind::Text(_)) { self.text() } else { self.name() }
     }
 
     /// CREATE or ALTER ROLE or USER; the cursor stands on ROLE or USER.
     pub fn role(&mut self, create: bool) -> Result<StatementKind> {
         let user = self.is_keyword("user");
         self.advance();
-        let conditional = if create {
-            self.if_not_exists()
-        } else {
-            self.if_exists()
-        };
+        let conditional = if create { self.if_not_exists() } else { self.if_exists() };
         let name = self.role_name()?;
         let mut options = Vec::new();
         if user {
@@ -46,10 +38,8 @@ impl Parser<'_> {
                 options.push(self.user_password()?);
             }
             if self.keyword("superuser") || self.keyword("nosuperuser") {
-                options.push(Property {
-                    name: "superuser".into(),
-                    value: PropertyValue::Scalar("kept".into()),
-                });
+                options
+                    .push(Property { name: "superuser".into(), value: PropertyValue::Scalar("kept".into()) });
             }
         } else if self.keyword("with") {
             options.push(self.role_option()?);
@@ -57,12 +47,7 @@ impl Parser<'_> {
                 options.push(self.role_option()?);
             }
         }
-        Ok(StatementKind::Role(RoleStatement {
-            create,
-            conditional,
-            name,
-            options,
-        }))
+        Ok(StatementKind::Role(RoleStatement { create, conditional, name, options }))
     }
 
     fn user_password(&mut self) -> Result<Property> {
@@ -75,25 +60,15 @@ impl Parser<'_> {
             });
         }
         self.expect_keyword("password")?;
-        let name = if hashed {
-            "hashed password"
-        } else {
-            "password"
-        };
-        Ok(Property {
-            name: name.into(),
-            value: PropertyValue::Scalar(self.text()?),
-        })
+        let name = if hashed { "hashed password" } else { "password" };
+        Ok(Property { name: name.into(), value: PropertyValue::Scalar(self.text()?) })
     }
 
     fn role_option(&mut self) -> Result<Property> {
         if self.keywords(&["access", "to"]) {
             let name = if self.keyword("all") {
                 self.expect_keyword("datacenters")?;
-                return Ok(Property {
-                    name: "access to".into(),
-                    value: PropertyValue::Scalar("all".into()),
-                });
+                return Ok(Property { name: "access to".into(), value: PropertyValue::Scalar("all".into()) });
             } else {
                 self.keyword("datacenters");
                 "access to"
@@ -124,10 +99,7 @@ impl Parser<'_> {
             name.push_str(" password");
         }
         self.expect_symbol("=")?;
-        Ok(Property {
-            name,
-            value: self.property_value()?,
-        })
+        Ok(Property { name, value: self.property_value()? })
     }
 
     fn access_list(&mut self, name: &str) -> Result<Property> {
@@ -135,10 +107,7 @@ impl Parser<'_> {
         let names = self.list_of(Self::text)?;
         self.expect_symbol("}")?;
         let pairs = names.into_iter().map(|n| (n, String::new())).collect();
-        Ok(Property {
-            name: name.into(),
-            value: PropertyValue::Map(pairs),
-        })
+        Ok(Property { name: name.into(), value: PropertyValue::Map(pairs) })
     }
 
     /// ADD IDENTITY.
@@ -148,12 +117,7 @@ impl Parser<'_> {
         let identity = self.text()?;
         self.expect_keywords(&["to", "role"])?;
         let role = Some(self.role_name()?);
-        Ok(StatementKind::Identity {
-            add: true,
-            identity,
-            role,
-            conditional,
-        })
+        Ok(StatementKind::Identity { add: true, identity, role, conditional })
     }
 
     /// GRANT and REVOKE.
@@ -166,21 +130,12 @@ impl Parser<'_> {
             let resource = self.resource()?;
             self.expect_keyword(preposition)?;
             let role = self.role_name()?;
-            return Ok(StatementKind::Permission {
-                grant,
-                permissions,
-                resource,
-                role,
-            });
+            return Ok(StatementKind::Permission { grant, permissions, resource, role });
         }
         let role = self.role_name()?;
         self.expect_keyword(preposition)?;
         let grantee = self.role_name()?;
-        Ok(StatementKind::RoleGrant {
-            grant,
-            role,
-            grantee,
-        })
+        Ok(StatementKind::RoleGrant { grant, role, grantee })
     }
 
     fn permissions(&mut self) -> Result<Option<Vec<String>>> {
@@ -190,16 +145,9 @@ impl Parser<'_> {
         }
         let mut out = Vec::new();
         loop {
-            let word = self
-                .peek_word()
-                .map(|w| w.to_ascii_uppercase())
-                .unwrap_or_default();
+            let word = self.peek_word().map(|w| w.to_ascii_uppercase()).unwrap_or_default();
             if !PERMISSIONS.contains(&word.as_str()) {
-                return if out.is_empty() {
-                    Ok(None)
-                } else {
-                    self.no_alternative()
-                };
+                return if out.is_empty() { Ok(None) } else { self.no_alternative() };
             }
             self.advance();
             self.keyword("permission");
@@ -221,11 +169,7 @@ impl Parser<'_> {
             return Ok(Resource::AllRoles);
         }
         if self.keywords(&["all", "functions"]) {
-            let keyspace = if self.keywords(&["in", "keyspace"]) {
-                Some(self.name()?)
-            } else {
-                None
-            };
+            let keyspace = if self.keywords(&["in", "keyspace"]) { Some(self.name()?) } else { None };
             return Ok(Resource::AllFunctions(keyspace));
         }
         if self.keywords(&["all", "mbeans"]) {
@@ -243,11 +187,7 @@ impl Parser<'_> {
         if self.keyword("function") {
             let name = self.table_name()?;
             self.expect_symbol("(")?;
-            let types = if self.is_symbol(")") {
-                Vec::new()
-            } else {
-                self.list_of(Self::type_name)?
-            };
+            let types = if self.is_symbol(")") { Vec::new() } else { self.list_of(Self::type_name)? };
             self.expect_symbol(")")?;
             return Ok(Resource::Function(name, types));
         }
@@ -261,15 +201,8 @@ impl Parser<'_> {
     pub fn list(&mut self) -> Result<StatementKind> {
         self.expect_keyword("list")?;
         let list = if self.keyword("roles") {
-            let of = if self.keyword("of") {
-                Some(self.role_name()?)
-            } else {
-                None
-            };
-            ListStatement::Roles {
-                of,
-                recursive: !self.keyword("norecursive"),
-            }
+            let of = if self.keyword("of") { Some(self.role_name()?) } else { None };
+            ListStatement::Roles { of, recursive: !self.keyword("norecursive") }
         } else if self.keyword("users") {
             ListStatement::Users
         } else if self.keyword("superusers") {
@@ -278,22 +211,9 @@ impl Parser<'_> {
             let Some(permissions) = self.permissions()? else {
                 return self.no_alternative();
             };
-            let resource = if self.keyword("on") {
-                Some(self.resource()?)
-            } else {
-                None
-            };
-            let of = if self.keyword("of") {
-                Some(self.role_name()?)
-            } else {
-                None
-            };
-            ListStatement::Permissions {
-                permissions,
-                resource,
-                of,
-                recursive: !self.keyword("norecursive"),
-            }
+            let resource = if self.keyword("on") { Some(self.resource()?) } else { None };
+            let of = if self.keyword("of") { Some(self.role_name()?) } else { None };
+            ListStatement::Permissions { permissions, resource, of, recursive: !self.keyword("norecursive") }
         };
         Ok(StatementKind::List(list))
     }
@@ -329,16 +249,10 @@ impl Parser<'_> {
         if self.keywords(&["full", "schema"]) {
             return Ok(DescribeTarget::Schema { full: true });
         }
-        if self.is_keyword("keyspace")
-            || (self.is_keyword("only") && self.is_keyword_at(1, "keyspace"))
-        {
+        if self.is_keyword("keyspace") || (self.is_keyword("only") && self.is_keyword_at(1, "keyspace")) {
             let only = self.keyword("only");
             self.advance();
-            let name = if self.is_name() {
-                Some(self.name()?)
-            } else {
-                None
-            };
+            let name = if self.is_name() { Some(self.name()?) } else { None };
             return Ok(DescribeTarget::Keyspace { name, only });
         }
         if self.keywords(&["materialized", "view"]) {

@@ -85,13 +85,7 @@ pub struct Parser<'a> {
 impl<'a> Parser<'a> {
     /// Cuts the text into tokens.
     pub fn new(text: &'a str) -> Result<Parser<'a>> {
-        Ok(Parser {
-            text,
-            tokens: lexer::tokens(text)?,
-            at: 0,
-            depth: 0,
-            markers: Vec::new(),
-        })
+        Ok(Parser { text, tokens: lexer::tokens(text)?, at: 0, depth: 0, markers: Vec::new() })
     }
 
     /// The kind of the token `ahead` of the next one.
@@ -131,10 +125,7 @@ impl<'a> Parser<'a> {
     /// Runs `rule` one level deeper; refuses past the limit.
     pub fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= limits::NESTING_DEPTH {
-            return self.fail(&format!(
-                "statement is nested deeper than {} levels",
-                limits::NESTING_DEPTH
-            ));
+            return self.fail(&format!("statement is nested deeper than {} levels", limits::NESTING_DEPTH));
         }
         self.depth += 1;
         let result = rule(self);
@@ -176,10 +167,7 @@ impl<'a> Parser<'a> {
 
     /// Passes these keywords if they are all next, in order.
     pub fn keywords(&mut self, keywords: &[&str]) -> bool {
-        let found = keywords
-            .iter()
-            .enumerate()
-            .all(|(ahead, keyword)| self.is_keyword_at(ahead, keyword));
+        let found = keywords.iter().enumerate().all(|(ahead, keyword)| self.is_keyword_at(ahead, keyword));
         if found {
             (0..keywords.len()).for_each(|_| self.advance());
         }
@@ -197,9 +185,7 @@ impl<'a> Parser<'a> {
 
     /// Passes these keywords or fails at the first that is missing.
     pub fn expect_keywords(&mut self, keywords: &[&str]) -> Result<()> {
-        keywords
-            .iter()
-            .try_for_each(|keyword| self.expect_keyword(keyword))
+        keywords.iter().try_for_each(|keyword| self.expect_keyword(keyword))
     }
 
     /// Whether the next token is that symbol.
@@ -223,11 +209,7 @@ impl<'a> Parser<'a> {
 
     /// Passes that symbol or fails.
     pub fn expect_symbol(&mut self, symbol: &str) -> Result<()> {
-        if self.symbol(symbol) {
-            Ok(())
-        } else {
-            self.mismatched(&format!("'{symbol}'"))
-        }
+        if self.symbol(symbol) { Ok(()) } else { self.mismatched(&format!("'{symbol}'")) }
     }
 
     /// One or more of `rule`, between commas.
@@ -272,15 +254,9 @@ impl<'a> Parser<'a> {
     pub fn table_name(&mut self) -> Result<TableName> {
         let first = self.name()?;
         if self.symbol(".") {
-            return Ok(TableName {
-                keyspace: Some(first),
-                name: self.name()?,
-            });
+            return Ok(TableName { keyspace: Some(first), name: self.name()? });
         }
-        Ok(TableName {
-            keyspace: None,
-            name: first,
-        })
+        Ok(TableName { keyspace: None, name: first })
     }
 
     /// `IF NOT EXISTS`, if it is next.
@@ -309,11 +285,7 @@ impl<'a> Parser<'a> {
         let Kind::Integer(digits) = self.peek() else {
             return self.mismatched("INTEGER");
         };
-        let number = if minus {
-            format!("-{digits}")
-        } else {
-            digits.clone()
-        };
+        let number = if minus { format!("-{digits}") } else { digits.clone() };
         self.advance();
         Ok(number)
     }
@@ -322,8 +294,7 @@ impl<'a> Parser<'a> {
     pub fn marker(&mut self) -> Result<Option<usize>> {
         let name = if self.symbol("?") {
             None
-        } else if self.is_symbol(":") && matches!(self.peek_at(1), Kind::Word(_) | Kind::Quoted(_))
-        {
+        } else if self.is_symbol(":") && matches!(self.peek_at(1), Kind::Word(_) | Kind::Quoted(_)) {
             self.advance();
             Some(self.name()?)
         } else {
@@ -338,27 +309,17 @@ impl<'a> Parser<'a> {
 
     /// Fails where no rule fits the next token.
     pub fn no_alternative<T>(&self) -> Result<T> {
-        self.fail(&format!(
-            "no viable alternative at input '{}'",
-            self.token_text()
-        ))
+        self.fail(&format!("no viable alternative at input '{}'", self.token_text()))
     }
 
     /// Fails where one certain token had to come.
     pub fn mismatched<T>(&self, expected: &str) -> Result<T> {
-        self.fail(&format!(
-            "mismatched input '{}' expecting {expected}",
-            self.token_text()
-        ))
+        self.fail(&format!("mismatched input '{}' expecting {expected}", self.token_text()))
     }
 
     fn token_text(&self) -> &str {
         let token = &self.tokens[self.at];
-        if token.kind == Kind::End {
-            "<EOF>"
-        } else {
-            &self.text[token.start..token.end]
-        }
+        if token.kind == Kind::End { "<EOF>" } else { &self.text[token.start..token.end] }
     }
 
     /// Fails at the next token with a text, position and a piece of the query.
@@ -371,15 +332,9 @@ impl<'a> Parser<'a> {
         }
         let lead = if from > 0 { "..." } else { "" };
         let before = &self.text[from..token.start];
-        let shown = if token.kind == Kind::End {
-            "EOF"
-        } else {
-            self.token_text()
-        };
+        let shown = if token.kind == Kind::End { "EOF" } else { self.token_text() };
         let tail = if token.kind == Kind::End { "" } else { "..." };
-        Err(Error::Syntax {
-            text: format!("line {line}:{column} {what} ({lead}{before}[{shown}]{tail})"),
-        })
+        Err(Error::Syntax { text: format!("line {line}:{column} {what} ({lead}{before}[{shown}]{tail})") })
     }
 }
 

@@ -37,11 +37,7 @@ impl Parser<'_> {
                 let if_exists = self.if_exists();
                 let name = self.name()?;
                 self.expect_keyword("with")?;
-                Ok(StatementKind::AlterKeyspace {
-                    name,
-                    if_exists,
-                    properties: self.properties()?,
-                })
+                Ok(StatementKind::AlterKeyspace { name, if_exists, properties: self.properties()? })
             }
             "table" | "columnfamily" => self.alter_table(),
             "type" => self.alter_type(),
@@ -50,11 +46,7 @@ impl Parser<'_> {
                 let if_exists = self.if_exists();
                 let view = self.table_name()?;
                 self.expect_keyword("with")?;
-                Ok(StatementKind::AlterView {
-                    view,
-                    if_exists,
-                    properties: self.properties()?,
-                })
+                Ok(StatementKind::AlterView { view, if_exists, properties: self.properties()? })
             }
             "role" | "user" => self.role(false),
             _ => self.no_alternative(),
@@ -71,18 +63,12 @@ impl Parser<'_> {
             "keyspace" | "schema" => {
                 self.advance();
                 let if_exists = self.if_exists();
-                Ok(StatementKind::DropKeyspace {
-                    name: self.name()?,
-                    if_exists,
-                })
+                Ok(StatementKind::DropKeyspace { name: self.name()?, if_exists })
             }
             "table" | "columnfamily" => {
                 self.advance();
                 let if_exists = self.if_exists();
-                Ok(StatementKind::DropTable {
-                    table: self.table_name()?,
-                    if_exists,
-                })
+                Ok(StatementKind::DropTable { table: self.table_name()?, if_exists })
             }
             "type" => self.drop_object(Object::Type),
             "index" => self.drop_object(Object::Index),
@@ -98,12 +84,7 @@ impl Parser<'_> {
                 self.advance();
                 let conditional = self.if_exists();
                 let identity = self.text()?;
-                Ok(StatementKind::Identity {
-                    add: false,
-                    identity,
-                    role: None,
-                    conditional,
-                })
+                Ok(StatementKind::Identity { add: false, identity, role: None, conditional })
             }
             _ => self.no_alternative(),
         }
@@ -119,27 +100,14 @@ impl Parser<'_> {
         } else {
             None
         };
-        Ok(StatementKind::DropObject {
-            object,
-            name,
-            if_exists,
-            on,
-        })
+        Ok(StatementKind::DropObject { object, name, if_exists, on })
     }
 
     fn drop_role(&mut self, object: Object) -> Result<StatementKind> {
         self.advance();
         let if_exists = self.if_exists();
-        let name = TableName {
-            keyspace: None,
-            name: self.role_name()?,
-        };
-        Ok(StatementKind::DropObject {
-            object,
-            name,
-            if_exists,
-            on: None,
-        })
+        let name = TableName { keyspace: None, name: self.role_name()? };
+        Ok(StatementKind::DropObject { object, name, if_exists, on: None })
     }
 
     fn drop_routine(&mut self, aggregate: bool) -> Result<StatementKind> {
@@ -147,22 +115,13 @@ impl Parser<'_> {
         let if_exists = self.if_exists();
         let name = self.table_name()?;
         let arguments = if self.symbol("(") {
-            let types = if self.is_symbol(")") {
-                Vec::new()
-            } else {
-                self.list_of(Self::type_name)?
-            };
+            let types = if self.is_symbol(")") { Vec::new() } else { self.list_of(Self::type_name)? };
             self.expect_symbol(")")?;
             Some(types)
         } else {
             None
         };
-        Ok(StatementKind::DropRoutine {
-            aggregate,
-            name,
-            if_exists,
-            arguments,
-        })
+        Ok(StatementKind::DropRoutine { aggregate, name, if_exists, arguments })
     }
 
     fn create_keyspace(&mut self) -> Result<StatementKind> {
@@ -171,11 +130,7 @@ impl Parser<'_> {
         let name = self.name()?;
         self.expect_keyword("with")?;
         let properties = self.properties()?;
-        Ok(StatementKind::CreateKeyspace(CreateKeyspace {
-            name,
-            if_not_exists,
-            properties,
-        }))
+        Ok(StatementKind::CreateKeyspace(CreateKeyspace { name, if_not_exists, properties }))
     }
 
     /// `name = value` joined by AND.
@@ -191,10 +146,7 @@ impl Parser<'_> {
     pub fn property(&mut self) -> Result<Property> {
         let name = self.name()?;
         self.expect_symbol("=")?;
-        Ok(Property {
-            name,
-            value: self.property_value()?,
-        })
+        Ok(Property { name, value: self.property_value()? })
     }
 
     /// A scalar or a map of scalars.
@@ -284,13 +236,7 @@ impl Parser<'_> {
         let is_static = self.keyword("static");
         let masked = self.mask()?;
         let primary_key = self.keywords(&["primary", "key"]);
-        Ok(ColumnDefinition {
-            name,
-            ty,
-            is_static,
-            primary_key,
-            masked,
-        })
+        Ok(ColumnDefinition { name, ty, is_static, primary_key, masked })
     }
 
     fn mask(&mut self) -> Result<bool> {
@@ -363,10 +309,7 @@ impl Parser<'_> {
             self.table_drop()?
         } else if self.keyword("rename") {
             let if_exists = self.if_exists();
-            TableChange::Rename {
-                if_exists,
-                renames: self.renames()?,
-            }
+            TableChange::Rename { if_exists, renames: self.renames()? }
         } else if self.keyword("alter") {
             self.table_alter()?
         } else if self.keyword("with") {
@@ -374,11 +317,7 @@ impl Parser<'_> {
         } else {
             return self.no_alternative();
         };
-        Ok(StatementKind::AlterTable(AlterTable {
-            table,
-            if_exists,
-            change,
-        }))
+        Ok(StatementKind::AlterTable(AlterTable { table, if_exists, change }))
     }
 
     fn table_add(&mut self) -> Result<TableChange> {
@@ -390,10 +329,7 @@ impl Parser<'_> {
         } else {
             self.list_of(Self::column_definition)?
         };
-        Ok(TableChange::Add {
-            if_not_exists,
-            columns,
-        })
+        Ok(TableChange::Add { if_not_exists, columns })
     }
 
     fn table_drop(&mut self) -> Result<TableChange> {
@@ -414,11 +350,7 @@ impl Parser<'_> {
         } else {
             None
         };
-        Ok(TableChange::Drop {
-            if_exists,
-            columns,
-            timestamp,
-        })
+        Ok(TableChange::Drop { if_exists, columns, timestamp })
     }
 
     fn renames(&mut self) -> Result<Vec<(String, String)>> {
@@ -453,23 +385,14 @@ impl Parser<'_> {
         self.expect_symbol("(")?;
         let fields = self.list_of(|p| Ok((p.name()?, p.type_name()?)))?;
         self.expect_symbol(")")?;
-        Ok(StatementKind::CreateType(CreateType {
-            name,
-            if_not_exists,
-            fields,
-        }))
+        Ok(StatementKind::CreateType(CreateType { name, if_not_exists, fields }))
     }
 
     fn alter_type(&mut self) -> Result<StatementKind> {
         self.advance();
         let if_exists = self.if_exists();
         let name = self.table_name()?;
-        let mut alter = AlterType {
-            name,
-            if_exists,
-            add: None,
-            renames: Vec::new(),
-        };
+        let mut alter = AlterType { name, if_exists, add: None, renames: Vec::new() };
         if self.keyword("add") {
             self.if_not_exists();
             alter.add = Some((self.name()?, self.type_name()?));
@@ -490,39 +413,15 @@ impl Parser<'_> {
         let custom = self.keyword("custom");
         self.expect_keyword("index")?;
         let if_not_exists = self.if_not_exists();
-        let name = if self.is_keyword("on") {
-            None
-        } else {
-            Some(self.table_name()?)
-        };
+        let name = if self.is_keyword("on") { None } else { Some(self.table_name()?) };
         self.expect_keyword("on")?;
         let table = self.table_name()?;
         self.expect_symbol("(")?;
-        let targets = if self.is_symbol(")") {
-            Vec::new()
-        } else {
-            self.list_of(Self::index_target)?
-        };
+        let targets = if self.is_symbol(")") { Vec::new() } else { self.list_of(Self::index_target)? };
         self.expect_symbol(")")?;
-        let class = if self.keyword("using") {
-            Some(self.text()?)
-        } else {
-            None
-        };
-        let properties = if self.keyword("with") {
-            self.properties()?
-        } else {
-            Vec::new()
-        };
-        let create = CreateIndex {
-            name,
-            if_not_exists,
-            custom,
-            table,
-            targets,
-            class,
-            properties,
-        };
+        let class = if self.keyword("using") { Some(self.text()?) } else { None };
+        let properties = if self.keyword("with") { self.properties()? } else { Vec::new() };
+        let create = CreateIndex { name, if_not_exists, custom, table, targets, class, properties };
         Ok(StatementKind::CreateIndex(create))
     }
 
@@ -549,18 +448,8 @@ impl Parser<'_> {
         let select = self.select()?;
         self.expect_keywords(&["primary", "key"])?;
         let primary_key = self.primary_key()?;
-        let with = if self.keyword("with") {
-            self.table_properties()?
-        } else {
-            TableProperties::default()
-        };
-        Ok(StatementKind::CreateView(Box::new(CreateView {
-            name,
-            if_not_exists,
-            select,
-            primary_key,
-            with,
-        })))
+        let with = if self.keyword("with") { self.table_properties()? } else { TableProperties::default() };
+        Ok(StatementKind::CreateView(Box::new(CreateView { name, if_not_exists, select, primary_key, with })))
     }
 
     fn create_routine(&mut self) -> Result<StatementKind> {
@@ -572,11 +461,8 @@ impl Parser<'_> {
         let if_not_exists = self.if_not_exists();
         let name = self.table_name()?;
         self.expect_symbol("(")?;
-        let arguments = if self.is_symbol(")") {
-            Vec::new()
-        } else {
-            self.list_of(|p| Ok((p.name()?, p.type_name()?)))?
-        };
+        let arguments =
+            if self.is_symbol(")") { Vec::new() } else { self.list_of(|p| Ok((p.name()?, p.type_name()?)))? };
         self.expect_symbol(")")?;
         let called_on_null = if self.keyword("called") {
             true
@@ -607,26 +493,14 @@ impl Parser<'_> {
         let if_not_exists = self.if_not_exists();
         let name = self.table_name()?;
         self.expect_symbol("(")?;
-        let arguments = if self.is_symbol(")") {
-            Vec::new()
-        } else {
-            self.list_of(Self::type_name)?
-        };
+        let arguments = if self.is_symbol(")") { Vec::new() } else { self.list_of(Self::type_name)? };
         self.expect_symbol(")")?;
         self.expect_keyword("sfunc")?;
         let state_function = self.name()?;
         self.expect_keyword("stype")?;
         let state_type = self.type_name()?;
-        let final_function = if self.keyword("finalfunc") {
-            Some(self.name()?)
-        } else {
-            None
-        };
-        let initial = if self.keyword("initcond") {
-            Some(self.expr()?)
-        } else {
-            None
-        };
+        let final_function = if self.keyword("finalfunc") { Some(self.name()?) } else { None };
+        let initial = if self.keyword("initcond") { Some(self.expr()?) } else { None };
         let create = CreateAggregate {
             name,
             or_replace,
@@ -648,11 +522,6 @@ impl Parser<'_> {
         let table = self.table_name()?;
         self.expect_keyword("using")?;
         let class = self.text()?;
-        Ok(StatementKind::CreateTrigger {
-            name,
-            if_not_exists,
-            table,
-            class,
-        })
+        Ok(StatementKind::CreateTrigger { name, if_not_exists, table, class })
     }
 }

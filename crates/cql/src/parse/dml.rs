@@ -10,49 +10,25 @@ impl Parser<'_> {
     /// SELECT.
     pub fn select(&mut self) -> Result<Select> {
         self.expect_keyword("select")?;
-        let json =
-            self.is_keyword("json") && !self.is_keyword_at(1, "from") && !self.is_symbol_at(1, ",");
+        let json = self.is_keyword("json") && !self.is_keyword_at(1, "from") && !self.is_symbol_at(1, ",");
         if json {
             self.advance();
         }
-        let distinct = self.is_keyword("distinct")
-            && !self.is_keyword_at(1, "from")
-            && !self.is_symbol_at(1, ",");
+        let distinct =
+            self.is_keyword("distinct") && !self.is_keyword_at(1, "from") && !self.is_symbol_at(1, ",");
         if distinct {
             self.advance();
         }
-        let selectors = if self.symbol("*") {
-            Vec::new()
-        } else {
-            self.list_of(Self::selector)?
-        };
+        let selectors = if self.symbol("*") { Vec::new() } else { self.list_of(Self::selector)? };
         self.expect_keyword("from")?;
         let table = self.table_name()?;
-        let relations = if self.keyword("where") {
-            self.relations()?
-        } else {
-            Vec::new()
-        };
-        let group_by = if self.keywords(&["group", "by"]) {
-            self.list_of(Self::expr)?
-        } else {
-            Vec::new()
-        };
-        let order_by = if self.keywords(&["order", "by"]) {
-            self.list_of(Self::ordering)?
-        } else {
-            Vec::new()
-        };
-        let per_partition_limit = if self.keywords(&["per", "partition", "limit"]) {
-            Some(self.expr()?)
-        } else {
-            None
-        };
-        let limit = if self.keyword("limit") {
-            Some(self.expr()?)
-        } else {
-            None
-        };
+        let relations = if self.keyword("where") { self.relations()? } else { Vec::new() };
+        let group_by = if self.keywords(&["group", "by"]) { self.list_of(Self::expr)? } else { Vec::new() };
+        let order_by =
+            if self.keywords(&["order", "by"]) { self.list_of(Self::ordering)? } else { Vec::new() };
+        let per_partition_limit =
+            if self.keywords(&["per", "partition", "limit"]) { Some(self.expr()?) } else { None };
+        let limit = if self.keyword("limit") { Some(self.expr()?) } else { None };
         let allow_filtering = self.keywords(&["allow", "filtering"]);
         self.keywords(&["bypass", "cache"]);
         let using = self.using()?;
@@ -73,11 +49,7 @@ impl Parser<'_> {
 
     fn selector(&mut self) -> Result<(Expr, Option<String>)> {
         let expr = self.expr()?;
-        let alias = if self.keyword("as") {
-            Some(self.name()?)
-        } else {
-            None
-        };
+        let alias = if self.keyword("as") { Some(self.name()?) } else { None };
         Ok((expr, alias))
     }
 
@@ -177,46 +149,22 @@ impl Parser<'_> {
         ];
         for (symbol, operator) in COMPARISONS {
             if self.symbol(symbol) {
-                return Ok(Relation {
-                    subject,
-                    operator,
-                    object: Operand::One(self.expr()?),
-                });
+                return Ok(Relation { subject, operator, object: Operand::One(self.expr()?) });
             }
         }
         if self.keyword("in") {
-            return Ok(Relation {
-                subject,
-                operator: Operator::In,
-                object: self.in_operand()?,
-            });
+            return Ok(Relation { subject, operator: Operator::In, object: self.in_operand()? });
         }
         if self.keyword("like") {
-            return Ok(Relation {
-                subject,
-                operator: Operator::Like,
-                object: Operand::One(self.expr()?),
-            });
+            return Ok(Relation { subject, operator: Operator::Like, object: Operand::One(self.expr()?) });
         }
         if self.keyword("contains") {
-            let operator = if self.keyword("key") {
-                Operator::ContainsKey
-            } else {
-                Operator::Contains
-            };
-            return Ok(Relation {
-                subject,
-                operator,
-                object: Operand::One(self.expr()?),
-            });
+            let operator = if self.keyword("key") { Operator::ContainsKey } else { Operator::Contains };
+            return Ok(Relation { subject, operator, object: Operand::One(self.expr()?) });
         }
         if self.keyword("is") {
             self.expect_keywords(&["not", "null"])?;
-            return Ok(Relation {
-                subject,
-                operator: Operator::IsNotNull,
-                object: Operand::Nothing,
-            });
+            return Ok(Relation { subject, operator: Operator::IsNotNull, object: Operand::Nothing });
         }
         self.no_alternative()
     }
@@ -226,11 +174,7 @@ impl Parser<'_> {
             return Ok(Operand::One(Expr::Marker(marker)));
         }
         self.expect_symbol("(")?;
-        let items = if self.is_symbol(")") {
-            Vec::new()
-        } else {
-            self.list_of(Self::expr)?
-        };
+        let items = if self.is_symbol(")") { Vec::new() } else { self.list_of(Self::expr)? };
         self.expect_symbol(")")?;
         Ok(Operand::Many(items))
     }
@@ -332,13 +276,7 @@ impl Parser<'_> {
         self.expect_keyword("where")?;
         let relations = self.relations()?;
         let condition = self.condition()?;
-        Ok(Update {
-            table,
-            using,
-            assignments,
-            relations,
-            condition,
-        })
+        Ok(Update { table, using, assignments, relations, condition })
     }
 
     fn assignment(&mut self) -> Result<Assignment> {
@@ -352,34 +290,20 @@ impl Parser<'_> {
         } else {
             return self.no_alternative();
         };
-        Ok(Assignment {
-            target,
-            assign,
-            value: self.expr()?,
-        })
+        Ok(Assignment { target, assign, value: self.expr()? })
     }
 
     /// DELETE.
     pub fn delete(&mut self) -> Result<Delete> {
         self.expect_keyword("delete")?;
-        let targets = if self.is_keyword("from") {
-            Vec::new()
-        } else {
-            self.list_of(Self::target)?
-        };
+        let targets = if self.is_keyword("from") { Vec::new() } else { self.list_of(Self::target)? };
         self.expect_keyword("from")?;
         let table = self.table_name()?;
         let using = self.using()?;
         self.expect_keyword("where")?;
         let relations = self.relations()?;
         let condition = self.condition()?;
-        Ok(Delete {
-            targets,
-            table,
-            using,
-            relations,
-            condition,
-        })
+        Ok(Delete { targets, table, using, relations, condition })
     }
 
     /// BEGIN BATCH … APPLY BATCH.
@@ -410,11 +334,7 @@ impl Parser<'_> {
             self.symbol(";");
         }
         self.expect_keywords(&["apply", "batch"])?;
-        Ok(Batch {
-            kind,
-            using,
-            statements,
-        })
+        Ok(Batch { kind, using, statements })
     }
 
     /// TRUNCATE.
@@ -425,8 +345,6 @@ impl Parser<'_> {
         if explicit {
             self.advance();
         }
-        Ok(StatementKind::Truncate {
-            table: self.table_name()?,
-        })
+        Ok(StatementKind::Truncate { table: self.table_name()? })
     }
 }

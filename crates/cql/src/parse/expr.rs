@@ -62,9 +62,7 @@ impl Parser<'_> {
     fn postfix(&mut self) -> Result<Expr> {
         let mut expr = self.primary()?;
         for _ in 0..limits::NESTING_DEPTH {
-            if self.is_symbol(".")
-                && matches!(expr, Expr::Column(_) | Expr::Field(..) | Expr::Element(..))
-            {
+            if self.is_symbol(".") && matches!(expr, Expr::Column(_) | Expr::Field(..) | Expr::Element(..)) {
                 self.advance();
                 expr = Expr::Field(Box::new(expr), self.name()?);
             } else if self.is_symbol("[")
@@ -81,17 +79,9 @@ impl Parser<'_> {
 
     fn subscript(&mut self, of: Expr) -> Result<Expr> {
         let of = Box::new(of);
-        let from = if self.is_symbol("..") {
-            None
-        } else {
-            Some(Box::new(self.expr()?))
-        };
+        let from = if self.is_symbol("..") { None } else { Some(Box::new(self.expr()?)) };
         if self.symbol("..") {
-            let to = if self.is_symbol("]") {
-                None
-            } else {
-                Some(Box::new(self.expr()?))
-            };
+            let to = if self.is_symbol("]") { None } else { Some(Box::new(self.expr()?)) };
             self.expect_symbol("]")?;
             return Ok(Expr::Slice(of, from, to));
         }
@@ -137,10 +127,7 @@ impl Parser<'_> {
             }
             "token" if self.is_symbol_at(1, "(") => {
                 self.advance();
-                return self.call(crate::ast::TableName {
-                    keyspace: None,
-                    name: "token".to_string(),
-                });
+                return self.call(crate::ast::TableName { keyspace: None, name: "token".to_string() });
             }
             _ => return self.column_or_call(),
         };
@@ -150,8 +137,7 @@ impl Parser<'_> {
 
     /// `count(*)` and `count(1)`, passed whole if next.
     fn count_rows(&mut self) -> bool {
-        let star =
-            self.is_symbol_at(2, "*") || matches!(self.peek_at(2), Kind::Integer(n) if n == "1");
+        let star = self.is_symbol_at(2, "*") || matches!(self.peek_at(2), Kind::Integer(n) if n == "1");
         let found = star && self.is_symbol_at(3, ")");
         if found {
             (0..4).for_each(|_| self.advance());
@@ -172,10 +158,7 @@ impl Parser<'_> {
     fn column_or_call(&mut self) -> Result<Expr> {
         let first = self.name()?;
         if self.is_symbol("(") {
-            return self.call(crate::ast::TableName {
-                keyspace: None,
-                name: first,
-            });
+            return self.call(crate::ast::TableName { keyspace: None, name: first });
         }
         let qualified = self.is_symbol(".")
             && matches!(self.peek_at(1), Kind::Word(_) | Kind::Quoted(_))
@@ -183,35 +166,21 @@ impl Parser<'_> {
         if qualified {
             self.advance();
             let name = self.name()?;
-            return self.call(crate::ast::TableName {
-                keyspace: Some(first),
-                name,
-            });
+            return self.call(crate::ast::TableName { keyspace: Some(first), name });
         }
         Ok(Expr::Column(first))
     }
 
     fn call(&mut self, function: crate::ast::TableName) -> Result<Expr> {
         self.expect_symbol("(")?;
-        let arguments = if self.is_symbol(")") {
-            Vec::new()
-        } else {
-            self.list_of(Self::expr)?
-        };
+        let arguments = if self.is_symbol(")") { Vec::new() } else { self.list_of(Self::expr)? };
         self.expect_symbol(")")?;
-        Ok(Expr::Call {
-            function,
-            arguments,
-        })
+        Ok(Expr::Call { function, arguments })
     }
 
     fn list_literal(&mut self) -> Result<Expr> {
         self.advance();
-        let items = if self.is_symbol("]") {
-            Vec::new()
-        } else {
-            self.list_of(Self::expr)?
-        };
+        let items = if self.is_symbol("]") { Vec::new() } else { self.list_of(Self::expr)? };
         self.expect_symbol("]")?;
         Ok(Expr::List(items))
     }
@@ -284,10 +253,8 @@ impl Parser<'_> {
             Kind::Symbol(s) => matches!(*s, "(" | "[" | "{" | "?" | ":" | "-"),
             Kind::Word(word) => {
                 let word = word.to_ascii_lowercase();
-                matches!(
-                    word.as_str(),
-                    "null" | "true" | "false" | "nan" | "infinity"
-                ) || self.is_symbol_at(1, "(")
+                matches!(word.as_str(), "null" | "true" | "false" | "nan" | "infinity")
+                    || self.is_symbol_at(1, "(")
             }
             Kind::End => false,
             Kind::Quoted(_)
@@ -321,17 +288,9 @@ impl Parser<'_> {
         let first = self.name()?;
         if self.symbol(".") {
             let quoted = matches!(self.peek(), Kind::Quoted(_));
-            return Ok(TypeName::Named {
-                keyspace: Some(first),
-                name: self.name()?,
-                quoted,
-            });
+            return Ok(TypeName::Named { keyspace: Some(first), name: self.name()?, quoted });
         }
-        Ok(TypeName::Named {
-            keyspace: None,
-            name: first,
-            quoted,
-        })
+        Ok(TypeName::Named { keyspace: None, name: first, quoted })
     }
 
     fn generic_type(&mut self, word: &str) -> Result<Option<TypeName>> {

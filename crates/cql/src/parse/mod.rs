@@ -22,10 +22,7 @@ pub fn parse(text: &str) -> Result<Statement> {
     if !parser.at_end() {
         return parser.mismatched("EOF");
     }
-    Ok(Statement {
-        kind,
-        markers: parser.markers,
-    })
+    Ok(Statement { kind, markers: parser.markers })
 }
 
 /// Parses a single value, such as a literal in a test or an option.
@@ -50,9 +47,7 @@ fn statement(p: &mut Parser) -> Result<StatementKind> {
         "begin" => p.batch().map(StatementKind::Batch),
         "use" => {
             p.advance();
-            Ok(StatementKind::Use {
-                keyspace: p.name()?,
-            })
+            Ok(StatementKind::Use { keyspace: p.name()? })
         }
         "truncate" => p.truncate(),
         "create" => p.create(),

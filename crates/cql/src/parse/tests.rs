@@ -88,12 +88,8 @@ fn accepts_the_grammar() {
 
 #[test]
 fn counts_markers_in_order_and_keeps_their_names() {
-    let statement =
-        parse("UPDATE t USING TTL ? SET a = :a, b = ? WHERE k = :\"K\"").expect("parses");
-    assert_eq!(
-        statement.markers,
-        [None, Some("a".to_string()), None, Some("K".to_string())]
-    );
+    let statement = parse("UPDATE t USING TTL ? SET a = :a, b = ? WHERE k = :\"K\"").expect("parses");
+    assert_eq!(statement.markers, [None, Some("a".to_string()), None, Some("K".to_string())]);
 }
 
 #[test]
@@ -107,10 +103,7 @@ fn a_rewound_type_hint_does_not_count_its_markers_twice() {
 #[test]
 fn errors_are_worded_as_cassandra_words_them() {
     let text = |input: &str| parse(input).expect_err(input).to_string();
-    assert_eq!(
-        text("foo"),
-        "line 1:0 no viable alternative at input 'foo' ([foo]...)"
-    );
+    assert_eq!(text("foo"), "line 1:0 no viable alternative at input 'foo' ([foo]...)");
     assert_eq!(
         text("SELECT * form t"),
         "line 1:9 mismatched input 'form' expecting K_FROM (SELECT * [form]...)"
@@ -119,10 +112,7 @@ fn errors_are_worded_as_cassandra_words_them() {
         text("SELECT * FROM t WHERE"),
         "line 1:21 no viable alternative at input '<EOF>' (SELECT * FROM t WHERE[EOF])"
     );
-    assert_eq!(
-        text(""),
-        "line 1:0 no viable alternative at input '<EOF>' ([EOF])"
-    );
+    assert_eq!(text(""), "line 1:0 no viable alternative at input '<EOF>' ([EOF])");
     assert!(text("USE ks x").starts_with("line 1:7 mismatched input 'x' expecting EOF"));
     assert!(text("INSERT INTO t (a) VALUES ('b").contains("expecting '''"));
 }
@@ -130,30 +120,15 @@ fn errors_are_worded_as_cassandra_words_them() {
 #[test]
 fn nested_bombs_are_refused() {
     let deep = 100_000;
-    for (open, close) in [
-        ("[", "]"),
-        ("{", "}"),
-        ("(", ")"),
-        ("f(", ")"),
-        ("-", ""),
-        ("(int)", ""),
-    ] {
-        let bomb = format!(
-            "INSERT INTO t (a) VALUES ({}1{})",
-            open.repeat(deep),
-            close.repeat(deep)
-        );
+    for (open, close) in [("[", "]"), ("{", "}"), ("(", ")"), ("f(", ")"), ("-", ""), ("(int)", "")] {
+        let bomb = format!("INSERT INTO t (a) VALUES ({}1{})", open.repeat(deep), close.repeat(deep));
         assert!(parse(&bomb).is_err(), "{open}");
     }
     assert!(parse(&format!("SELECT a FROM t WHERE {}a = 1", "(".repeat(deep))).is_err());
     assert!(parse(&format!("SELECT a{} FROM t", "[1]".repeat(deep))).is_err());
     assert!(parse(&format!("SELECT 1{} FROM t", "+1".repeat(deep))).is_err());
     assert!(parse(&format!("CREATE TABLE t (a {}int)", "list<".repeat(deep))).is_err());
-    let modest = format!(
-        "INSERT INTO t (a) VALUES ({}1{})",
-        "[".repeat(20),
-        "]".repeat(20)
-    );
+    let modest = format!("INSERT INTO t (a) VALUES ({}1{})", "[".repeat(20), "]".repeat(20));
     assert!(parse(&modest).is_ok());
 }
 
@@ -181,9 +156,9 @@ proptest! {
 }
 
 const WORDS: &[&str] = &[
-    "SELECT", "FROM", "WHERE", "t", "a", "=", "<", "(", ")", "[", "]", "{", "}", ",", ";", ":",
-    "?", "'", "\"", "1", "1.5", "0x", "--", "/*", "*", "IN", "AND", "token", "INSERT", "INTO",
-    "VALUES", "UPDATE", "SET", "BATCH", "BEGIN", "APPLY", "CREATE", "TABLE", "PRIMARY", "KEY",
-    "int", "list", "map", "WITH", "NULL", "count", "cast", "as", "..", ".", "$$", "é", "1y", "P1Y",
-    "-", "USING", "TTL", "IF", "NOT", "EXISTS", "DESCRIBE", "LIST", "GRANT", "ON", "TO",
+    "SELECT", "FROM", "WHERE", "t", "a", "=", "<", "(", ")", "[", "]", "{", "}", ",", ";", ":", "?", "'",
+    "\"", "1", "1.5", "0x", "--", "/*", "*", "IN", "AND", "token", "INSERT", "INTO", "VALUES", "UPDATE",
+    "SET", "BATCH", "BEGIN", "APPLY", "CREATE", "TABLE", "PRIMARY", "KEY", "int", "list", "map", "WITH",
+    "NULL", "count", "cast", "as", "..", ".", "$$", "é", "1y", "P1Y", "-", "USING", "TTL", "IF", "NOT",
+    "EXISTS", "DESCRIBE", "LIST", "GRANT", "ON", "TO",
 ];

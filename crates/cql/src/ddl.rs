@@ -1,0 +1,662 @@
+//! Schema changes as pure functions: a schema and a change give the next schema and what to tell the world.
+//!
+//! A change is checked when it is applied, not when it is prepared, because the schema may have moved between. Ordinals
+//! of columns are given by the schema crate and never come back; a dropped column is remembered with its time.
+
+use crate::ast::{
+    AlterTable, ColumnDefinition, CreateTable, CreateType, StatementKind, TableChange, TableName,
+};
+use crate::ast::{Object, TableProperties, TypeName};
+use crate::error::{Error, Result, configuration, invalid, unsupported};
+use crate::limits;
+use crate::names;
+use crate::options;
+use schema::{ColumnKind, Keyspace, Order, Schema, Table, TableBuilder, TableId};
+use std::sync::Arc;
+use types::{CqlType, UdtType};
+
+/// A schema change with its names resolved, to be applied where the schema lives. Send, cheap.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SchemaChange {
+    statement: StatementKind,
+    keyspace: String,
+}
+
+impl SchemaChange {
+    /// The keyspace it is about.
+    pub fn keyspace(&self) -> &str {
+        &self.keyspace
+    }
+}
+
+/// What applying a change needs from outside: identities, the clock, the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangeContext {
+    /// The next schema's version.
+    pub version: u128,
+    /// The id a new table gets unless the statement names one.
+    pub table_id: u128,
+    /// Microseconds since the Unix epoch, for dropped columns.
+    pub now_micros: i64,
+    /// Data centres of the cluster; empty when unknown.
+    pub datacenters: Vec<String>,
+}
+
+/// What kind of change happened, in the native protocol's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// `CREATED`
+    Created,
+    /// `UPDATED`
+    Updated,
+    /// `DROPPED`
+    Dropped,
+}
+
+impl ChangeKind {
+    /// The protocol's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChangeKind::Created => "CREATED",
+            ChangeKind::Updated => "UPDATED",
+            ChangeKind::Dropped => "DROPPED",
+        }
+    }
+}
+
+/// What changed, in the native protocol's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChangeTarget {
+    /// `KEYSPACE`
+    Keyspace,
+    /// `TABLE`
+    Table,
+    /// `TYPE`
+    Type,
+}
+
+impl ChangeTarget {
+    /// The protocol's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            ChangeTarget::Keyspace => "KEYSPACE",
+            ChangeTarget::Table => "TABLE",
+            ChangeTarget::Type => "TYPE",
+        }
+    }
+}
+
+/// What to answer the client and to tell every registered connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchemaEvent {
+    /// Created, updated or dropped.
+    pub change: ChangeKind,
+    /// Keyspace, table or type.
+    pub target: ChangeTarget,
+    /// The keyspace.
+    pub keyspace: String,
+    /// The table or type; empty for a keyspace.
+    pub name: String,
+}
+
+/// The outcome of a change.
+#[derive(Debug, Clone)]
+pub struct Applied {
+    /// The next schema.
+    pub schema: Schema,
+    /// What happened.
+    pub event: SchemaEvent,
+}
+
+/// Keyspaces no client may change.
+pub(crate) const SYSTEM_KEYSPACES: [&str; 7] = [
+    "system",
+    "system_auth",
+    "system_distributed",
+    "system_schema",
+    "system_traces",
+    "system_views",
+    "system_virtual_schema",
+];
+
+/// Whether a keyspace belongs to the server.
+pub fn is_system_keyspace(name: &str) -> bool {
+    SYSTEM_KEYSPACES.contains(&name)
+}
+
+/// Resolves the keyspace of a schema statement.
+/// Errors: features that are not there yet, no keyspace in use, the server's own keyspaces.
+pub(crate) fn schema_change(statement: StatementKind, in_use: Option<&str>) -> Result<SchemaChange> {
+    let of = |name: &TableName| names::keyspace_name(name.keyspace.as_deref(), in_use).map(str::to_string);
+    let keyspace = match &statement {
+        StatementKind::CreateKeyspace(create) => create.name.clone(),
+        StatementKind::AlterKeyspace { name, .. } | StatementKind::DropKeyspace { name, .. } => name.clone(),
+        StatementKind::CreateTable(create) => of(&create.table)?,
+        StatementKind::AlterTable(alter) => of(&alter.table)?,
+        StatementKind::DropTable { table, .. } => of(table)?,
+        StatementKind::CreateType(create) => of(&create.name)?,
+        StatementKind::DropObject { object: Object::Type, name, .. } => of(name)?,
+        StatementKind::DropObject { object: Object::Index, .. } | StatementKind::CreateIndex(_) => {
+            return unsupported("secondary indexes");
+        }
+        StatementKind::DropObject { object: Object::View, .. }
+        | StatementKind::CreateView(_)
+        | StatementKind::AlterView { .. } => return unsupported("materialized views"),
+        StatementKind::DropObject { object: Object::Trigger, .. } | StatementKind::CreateTrigger { .. } => {
+            return unsupported("triggers");
+        }
+        StatementKind::AlterType(_) => return unsupported("ALTER TYPE"),
+        StatementKind::CreateFunction(_) | StatementKind::DropRoutine { aggregate: false, .. } => {
+            return unsupported("user-defined functions");
+        }
+        StatementKind::CreateAggregate(_) | StatementKind::DropRoutine { aggregate: true, .. } => {
+            return unsupported("user-defined aggregates");
+        }
+        _ => return unsupported("roles and permissions"),
+    };
+    if is_system_keyspace(&keyspace) {
+        return Err(Error::Unauthorized { text: format!("{keyspace} keyspace is not user-modifiable.") });
+    }
+    Ok(SchemaChange { statement, keyspace })
+}
+
+/// Applies a change. `None`: IF [NOT] EXISTS held, nothing changes and nobody is told.
+/// Errors: names taken or unknown, options out of range, definitions that cannot stand. The schema stays as it was.
+pub fn apply(schema: &Schema, change: &SchemaChange, context: &ChangeContext) -> Result<Option<Applied>> {
+    match &change.statement {
+        StatementKind::CreateKeyspace(create) => {
+            let (name, if_not_exists) = (&create.name, create.if_not_exists);
+            check_name("Keyspace", name)?;
+            if schema.keyspace(name).is_some() {
+                let error = Error::AlreadyExists { keyspace: name.clone(), table: String::new() };
+                return if if_not_exists { Ok(None) } else { Err(error) };
+            }
+            let settings = options::keyspace_settings(name, &create.properties, &context.datacenters)?;
+            let Some(replication) = settings.replication else {
+                return configuration("Missing mandatory option 'replication'");
+            };
+            let mut keyspace = Keyspace::new(name, replication);
+            keyspace.durable_writes = settings.durable_writes.unwrap_or(true);
+            let event = keyspace_event(ChangeKind::Created, name);
+            Ok(Some(Applied { schema: schema.with_keyspace(context.version, keyspace), event }))
+        }
+        StatementKind::AlterKeyspace { name, if_exists, properties } => {
+            let Some(keyspace) = existing_keyspace(schema, name, *if_exists)? else { return Ok(None) };
+            let settings = options::keyspace_settings(name, properties, &context.datacenters)?;
+            let mut keyspace = Keyspace::clone(keyspace);
+            keyspace.replication = settings.replication.unwrap_or(keyspace.replication);
+            keyspace.durable_writes = settings.durable_writes.unwrap_or(keyspace.durable_writes);
+            let event = keyspace_event(ChangeKind::Updated, name);
+            Ok(Some(Applied { schema: schema.with_keyspace(context.version, keyspace), event }))
+        }
+        StatementKind::DropKeyspace { name, if_exists } => {
+            if existing_keyspace(schema, name, *if_exists)?.is_none() {
+                return Ok(None);
+            }
+            let event = keyspace_event(ChangeKind::Dropped, name);
+            Ok(Some(Applied { schema: schema.without_keyspace(context.version, name), event }))
+        }
+        StatementKind::CreateTable(create) => create_table(schema, change, create, context),
+        StatementKind::AlterTable(alter) => alter_table(schema, change, alter, context),
+        StatementKind::DropTable { table, if_exists } => {
+            drop_table(schema, change, &table.name, *if_exists, context)
+        }
+        StatementKind::CreateType(create) => create_type(schema, change, create, context),
+        StatementKind::DropObject { name, if_exists, .. } => {
+            drop_type(schema, change, &name.name, *if_exists, context)
+        }
+        _ => unsupported("this schema change"),
+    }
+}
+
+fn keyspace_event(change: ChangeKind, keyspace: &str) -> SchemaEvent {
+    SchemaEvent {
+        change,
+        target: ChangeTarget::Keyspace,
+        keyspace: keyspace.to_string(),
+        name: String::new(),
+    }
+}
+
+fn check_name(what: &str, name: &str) -> Result<()> {
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if name.is_empty() || name.chars().count() > limits::NAME_CHARS || !plain {
+        return invalid(format!(
+            "{what} name must not be empty, more than {} characters long, or contain non-alphanumeric-underscore \
+             characters (got \"{name}\")",
+            limits::NAME_CHARS
+        ));
+    }
+    Ok(())
+}
+
+fn existing_keyspace<'s>(
+    schema: &'s Schema,
+    name: &str,
+    if_exists: bool,
+) -> Result<Option<&'s Arc<Keyspace>>> {
+    match schema.keyspace(name) {
+        Some(keyspace) => Ok(Some(keyspace)),
+        None if if_exists => Ok(None),
+        None => invalid(format!("Keyspace '{name}' doesn't exist")),
+    }
+}
+
+/// The next schema with one table put into its keyspace.
+fn with_table(
+    schema: &Schema,
+    keyspace: &Arc<Keyspace>,
+    table: Table,
+    change: ChangeKind,
+    version: u128,
+) -> Applied {
+    let event = SchemaEvent {
+        change,
+        target: ChangeTarget::Table,
+        keyspace: keyspace.name.to_string(),
+        name: table.name.to_string(),
+    };
+    let mut keyspace = Keyspace::clone(keyspace);
+    keyspace.tables.insert(table.name.clone(), Arc::new(table));
+    Applied { schema: schema.with_keyspace(version, keyspace), event }
+}
+
+fn definition_error(error: schema::Error) -> Error {
+    Error::Invalid { text: error.to_string() }
+}
+
+fn create_table(
+    schema: &Schema,
+    change: &SchemaChange,
+    create: &CreateTable,
+    context: &ChangeContext,
+) -> Result<Option<Applied>> {
+    let name = &create.table.name;
+    let Some(keyspace) = schema.keyspace(&change.keyspace) else {
+        return invalid(format!("Keyspace '{}' doesn't exist", change.keyspace));
+    };
+    check_name("Table", name)?;
+    if keyspace.tables.contains_key(name.as_str()) {
+        let error = Error::AlreadyExists { keyspace: change.keyspace.clone(), table: name.clone() };
+        return if create.if_not_exists { Ok(None) } else { Err(error) };
+    }
+    if create.with.compact_storage {
+        return invalid("Compact tables are not allowed in Cassandra starting with 4.0 version.");
+    }
+    let id = TableId(create.with.id.unwrap_or(context.table_id));
+    if let Some(other) = schema.table_by_id(id) {
+        return invalid(format!("Table id {id} is already in use by {}", other.qualified_name()));
+    }
+    let table = build_table(keyspace, create, id)?;
+    Ok(Some(with_table(schema, keyspace, table, ChangeKind::Created, context.version)))
+}
+
+fn build_table(keyspace: &Keyspace, create: &CreateTable, id: TableId) -> Result<Table> {
+    let name = &create.table.name;
+    let full = format!("{}.{name}", keyspace.name);
+    let (partition, clustering) = primary_key(create, &full)?;
+    for (index, column) in create.columns.iter().enumerate() {
+        if create.columns[..index].iter().any(|c| c.name == column.name) {
+            return invalid(format!("Duplicate column '{}' declaration for table '{full}'", column.name));
+        }
+        if column.masked {
+            return unsupported("dynamic data masking");
+        }
+    }
+    if create.columns.len() > limits::COLUMNS {
+        return invalid(format!("table {full} has more than {} columns", limits::COLUMNS));
+    }
+    let orders = clustering_orders(&clustering, &create.with)?;
+    let key_type = |key: &String| -> Result<CqlType> {
+        match create.columns.iter().find(|c| c.name == *key) {
+            Some(column) if column.is_static => {
+                invalid(format!("Static column '{key}' cannot be part of the PRIMARY KEY"))
+            }
+            Some(column) => key_column_type(key, names::resolve_type(&column.ty, keyspace)?),
+            None => invalid(format!("Unknown column '{key}' referenced in PRIMARY KEY for table '{full}'")),
+        }
+    };
+    let mut builder = TableBuilder::new(&keyspace.name, name, id);
+    for key in &partition {
+        builder = builder.partition_key(key, key_type(key)?);
+    }
+    for (key, order) in clustering.iter().zip(orders) {
+        builder = builder.clustering(key, key_type(key)?, order);
+    }
+    for column in
+        create.columns.iter().filter(|c| !partition.contains(&c.name) && !clustering.contains(&c.name))
+    {
+        let ty = column_type(column, keyspace)?;
+        let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
+        builder.add(&column.name, kind, ty);
+    }
+    options::apply_properties(builder.options_mut(), &create.with.properties)?;
+    let table = builder.build().map_err(definition_error)?;
+    if table.counter && table.options.default_time_to_live > 0 {
+        return configuration("Cannot set default_time_to_live on a table with counters");
+    }
+    Ok(table)
+}
+
+fn primary_key(create: &CreateTable, full: &str) -> Result<(Vec<String>, Vec<String>)> {
+    let inline: Vec<&ColumnDefinition> = create.columns.iter().filter(|c| c.primary_key).collect();
+    let (partition, clustering) = match (&inline[..], &create.primary_keys[..]) {
+        ([], []) => {
+            return invalid(format!("No PRIMARY KEY specified for table '{full}' (exactly one required)"));
+        }
+        ([only], []) => (vec![only.name.clone()], Vec::new()),
+        ([], [(partition, clustering)]) => (partition.clone(), clustering.clone()),
+        _ => {
+            return invalid(format!(
+                "Multiple PRIMARY KEYs specified for table '{full}' (exactly one required)"
+            ));
+        }
+    };
+    let all: Vec<&String> = partition.iter().chain(&clustering).collect();
+    if let Some(twice) = all.iter().enumerate().find(|(i, n)| all[..*i].contains(n)) {
+        return invalid(format!("Duplicate column '{}' in PRIMARY KEY clause for table '{full}'", twice.1));
+    }
+    Ok((partition, clustering))
+}
+
+fn clustering_orders(clustering: &[String], with: &TableProperties) -> Result<Vec<Order>> {
+    if with.clustering_order.is_empty() {
+        return Ok(vec![Order::Ascending; clustering.len()]);
+    }
+    if with.clustering_order.len() != clustering.len() {
+        return invalid("Clustering key columns must exactly match columns in CLUSTERING ORDER BY directive");
+    }
+    let mut out = Vec::with_capacity(clustering.len());
+    for (key, (name, descending)) in clustering.iter().zip(&with.clustering_order) {
+        if key != name {
+            return invalid(
+                "Clustering key columns must exactly match columns in CLUSTERING ORDER BY directive",
+            );
+        }
+        out.push(if *descending { Order::Descending } else { Order::Ascending });
+    }
+    Ok(out)
+}
+
+fn key_column_type(name: &str, ty: CqlType) -> Result<CqlType> {
+    match &ty {
+        CqlType::Counter => invalid(format!("counter type is not supported for PRIMARY KEY column '{name}'")),
+        ty if !ty.is_orderable() => {
+            invalid(format!("duration type is not supported for PRIMARY KEY column '{name}'"))
+        }
+        ty if ty.is_multi_cell() => {
+            invalid(format!("Invalid non-frozen collection type {ty} for PRIMARY KEY column '{name}'"))
+        }
+        CqlType::Udt(_) => {
+            invalid(format!("Invalid non-frozen user-defined type {ty} for PRIMARY KEY column '{name}'"))
+        }
+        _ => Ok(ty),
+    }
+}
+
+fn column_type(column: &ColumnDefinition, keyspace: &Keyspace) -> Result<CqlType> {
+    if column.masked {
+        return unsupported("dynamic data masking");
+    }
+    names::resolve_type(&column.ty, keyspace)
+}
+
+fn alter_table(
+    schema: &Schema,
+    change: &SchemaChange,
+    alter: &AlterTable,
+    context: &ChangeContext,
+) -> Result<Option<Applied>> {
+    let found =
+        schema.keyspace(&change.keyspace).and_then(|k| Some((k, k.tables.get(alter.table.name.as_str())?)));
+    let Some((keyspace, table)) = found else {
+        let text = format!("Table '{}.{}' doesn't exist", change.keyspace, alter.table.name);
+        return if alter.if_exists { Ok(None) } else { invalid(text) };
+    };
+    let mut builder = table.to_builder();
+    match &alter.change {
+        TableChange::Add { if_not_exists, columns } => {
+            for column in columns {
+                add_column(&mut builder, keyspace, table, column, *if_not_exists)?;
+            }
+        }
+        TableChange::Drop { if_exists, columns, timestamp } => {
+            let at = timestamp.unwrap_or(context.now_micros);
+            for column in columns {
+                drop_column(&mut builder, table, column, *if_exists, at)?;
+            }
+        }
+        TableChange::Rename { if_exists, renames } => {
+            for (from, to) in renames {
+                rename_column(&mut builder, table, from, to, *if_exists)?;
+            }
+        }
+        TableChange::Retype { .. } => return invalid("Altering column types is no longer supported"),
+        TableChange::Mask => return unsupported("dynamic data masking"),
+        TableChange::DropCompactStorage => {
+            return invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
+        }
+        TableChange::With(with) => alter_options(&mut builder, table, with)?,
+    }
+    let altered = builder.build().map_err(definition_error)?;
+    if altered == **table {
+        return Ok(None);
+    }
+    Ok(Some(with_table(schema, keyspace, altered, ChangeKind::Updated, context.version)))
+}
+
+fn alter_options(builder: &mut TableBuilder, table: &Table, with: &TableProperties) -> Result<()> {
+    if with.id.is_some() {
+        return configuration("Cannot alter table id.");
+    }
+    if with.compact_storage {
+        return invalid("Compact tables are not allowed in Cassandra starting with 4.0 version.");
+    }
+    if !with.clustering_order.is_empty() {
+        return invalid("Cannot alter the clustering order of a table");
+    }
+    options::apply_properties(builder.options_mut(), &with.properties)?;
+    if table.counter && builder.options_mut().default_time_to_live > 0 {
+        return configuration("Cannot set default_time_to_live on a table with counters");
+    }
+    Ok(())
+}
+
+fn add_column(
+    builder: &mut TableBuilder,
+    keyspace: &Keyspace,
+    table: &Table,
+    column: &ColumnDefinition,
+    if_not_exists: bool,
+) -> Result<()> {
+    let name = &column.name;
+    if table.column(name).is_some() {
+        return if if_not_exists {
+            Ok(())
+        } else {
+            invalid(format!("Column with name '{name}' already exists"))
+        };
+    }
+    if column.primary_key {
+        return invalid(format!("Cannot add PRIMARY KEY column '{name}' to an existing table"));
+    }
+    let ty = column_type(column, keyspace)?;
+    if ty == CqlType::Counter && !table.counter {
+        return invalid(format!("Cannot add a counter column ({name}) in a non counter column family"));
+    }
+    let earlier = table.dropped.iter().rev().find(|d| *d.name == **name);
+    if let Some(earlier) = earlier
+        && !compatible(&earlier.ty, &ty)
+    {
+        return invalid(format!(
+            "Cannot re-add previously dropped column '{name}' of type {ty}, incompatible with previous type {}",
+            earlier.ty
+        ));
+    }
+    let next = if column.is_static { table.next_static_ordinal } else { table.next_regular_ordinal };
+    if usize::from(next) + 1 >= schema::COLUMNS_MAX {
+        return invalid(format!("table {} cannot have more columns", table.qualified_name()));
+    }
+    builder.add(name, if column.is_static { ColumnKind::Static } else { ColumnKind::Regular }, ty);
+    Ok(())
+}
+
+/// Whether values of a dropped column's type can be read as the type it comes back with.
+fn compatible(old: &CqlType, new: &CqlType) -> bool {
+    old == new
+        || matches!(
+            (old, new),
+            (CqlType::Ascii, CqlType::Text)
+                | (CqlType::Timeuuid, CqlType::Uuid)
+                | (CqlType::Int | CqlType::Bigint, CqlType::Varint)
+        )
+        || (*new == CqlType::Blob && !old.is_multi_cell())
+}
+
+fn drop_column(
+    builder: &mut TableBuilder,
+    table: &Table,
+    name: &str,
+    if_exists: bool,
+    at: i64,
+) -> Result<()> {
+    match table.column(name) {
+        None if if_exists => Ok(()),
+        None => invalid(format!("Column {name} was not found in table '{}'", table.qualified_name())),
+        Some(column) if column.is_key() => invalid(format!("Cannot drop PRIMARY KEY column {name}")),
+        Some(_) => {
+            builder.drop_column(name, at);
+            Ok(())
+        }
+    }
+}
+
+fn rename_column(
+    builder: &mut TableBuilder,
+    table: &Table,
+    from: &str,
+    to: &str,
+    if_exists: bool,
+) -> Result<()> {
+    match table.column(from) {
+        None if if_exists => return Ok(()),
+        None => return invalid(format!("Column {from} was not found in table '{}'", table.qualified_name())),
+        Some(column) if !column.is_key() => {
+            return invalid(format!("Cannot rename non-primary key column {from}"));
+        }
+        Some(_) => {}
+    }
+    if table.column(to).is_some() {
+        return invalid(format!(
+            "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
+            table.qualified_name()
+        ));
+    }
+    builder.rename_key(from, to);
+    Ok(())
+}
+
+fn drop_table(
+    schema: &Schema,
+    change: &SchemaChange,
+    name: &str,
+    if_exists: bool,
+    context: &ChangeContext,
+) -> Result<Option<Applied>> {
+    let found = schema.keyspace(&change.keyspace).filter(|k| k.tables.contains_key(name));
+    let Some(keyspace) = found else {
+        let text = format!("Table '{}.{name}' doesn't exist", change.keyspace);
+        return if if_exists { Ok(None) } else { invalid(text) };
+    };
+    let mut keyspace = Keyspace::clone(keyspace);
+    keyspace.tables.remove(name);
+    let event = SchemaEvent {
+        change: ChangeKind::Dropped,
+        target: ChangeTarget::Table,
+        keyspace: change.keyspace.clone(),
+        name: name.to_string(),
+    };
+    Ok(Some(Applied { schema: schema.with_keyspace(context.version, keyspace), event }))
+}
+
+fn type_event(change: ChangeKind, keyspace: &str, name: &str) -> SchemaEvent {
+    SchemaEvent { change, target: ChangeTarget::Type, keyspace: keyspace.to_string(), name: name.to_string() }
+}
+
+fn create_type(
+    schema: &Schema,
+    change: &SchemaChange,
+    create: &CreateType,
+    context: &ChangeContext,
+) -> Result<Option<Applied>> {
+    let name = &create.name.name;
+    let Some(keyspace) = schema.keyspace(&change.keyspace) else {
+        return invalid(format!("Keyspace '{}' doesn't exist", change.keyspace));
+    };
+    if names::native_type(name).is_some() {
+        return invalid(format!("Invalid type name: '{name}' is a reserved type name"));
+    }
+    if keyspace.types.contains_key(name.as_str()) {
+        let text = format!("A user type with name '{name}' already exists");
+        return if create.if_not_exists { Ok(None) } else { invalid(text) };
+    }
+    if create.fields.len() > types::limits::FIELDS_MAX {
+        return invalid(format!("type {name} has more than {} fields", types::limits::FIELDS_MAX));
+    }
+    let mut fields: Vec<(Arc<str>, CqlType)> = Vec::with_capacity(create.fields.len());
+    for (field, written) in &create.fields {
+        if fields.iter().any(|(f, _)| **f == **field) {
+            return invalid(format!("Duplicate field name '{field}' in type '{name}'"));
+        }
+        fields.push((field.as_str().into(), field_type(written, keyspace)?));
+    }
+    let mut keyspace = Keyspace::clone(keyspace);
+    let udt = UdtType { keyspace: change.keyspace.as_str().into(), name: name.as_str().into(), fields };
+    keyspace.types.insert(name.as_str().into(), Arc::new(udt));
+    let event = type_event(ChangeKind::Created, &change.keyspace, name);
+    Ok(Some(Applied { schema: schema.with_keyspace(context.version, keyspace), event }))
+}
+
+fn field_type(written: &TypeName, keyspace: &Keyspace) -> Result<CqlType> {
+    match names::resolve_type(written, keyspace)? {
+        CqlType::Counter => invalid("A user type cannot contain counters"),
+        CqlType::Udt(_) => invalid("A user type cannot contain non-frozen UDTs"),
+        ty => Ok(ty),
+    }
+}
+
+fn drop_type(
+    schema: &Schema,
+    change: &SchemaChange,
+    name: &str,
+    if_exists: bool,
+    context: &ChangeContext,
+) -> Result<Option<Applied>> {
+    let found = schema.keyspace(&change.keyspace).filter(|k| k.types.contains_key(name));
+    let Some(keyspace) = found else {
+        let text = format!("Type '{}.{name}' doesn't exist", change.keyspace);
+        return if if_exists { Ok(None) } else { invalid(text) };
+    };
+    let in_types = keyspace
+        .types
+        .values()
+        .find(|t| *t.name != *name && t.fields.iter().any(|(_, ty)| ty.mentions(&change.keyspace, name)));
+    if let Some(other) = in_types {
+        return invalid(format!(
+            "Cannot drop user type '{}.{name}' as it is still used by user types {}",
+            change.keyspace, other.name
+        ));
+    }
+    let in_tables =
+        keyspace.tables.values().find(|t| t.columns().any(|c| c.ty.mentions(&change.keyspace, name)));
+    if let Some(table) = in_tables {
+        return invalid(format!(
+            "Cannot drop user type '{}.{name}' as it is still used by tables {}",
+            change.keyspace, table.name
+        ));
+    }
+    let mut keyspace = Keyspace::clone(keyspace);
+    keyspace.types.remove(name);
+    let event = type_event(ChangeKind::Dropped, &change.keyspace, name);
+    Ok(Some(Applied { schema: schema.with_keyspace(context.version, keyspace), event }))
+}
