@@ -1,0 +1,51 @@
+# Two commands: `make run` and `make test`. Both bring what is missing and say first what they install system-wide.
+
+SHELL := /bin/sh
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/messina
+export CARGO_TARGET_DIR ?= $(CACHE)/target
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
+
+.PHONY: help run test compiler toolchain clients-tools
+
+help:
+	@echo "make run    builds the release binary and starts a node on 127.0.0.1:9042 with data under ./data"
+	@echo "make test   brings the client packages the tests need and runs every test"
+
+run: toolchain
+	@cargo x run $(ARGS)
+
+test: toolchain clients-tools
+	@cargo x compat --bring
+	@cargo x ci
+
+# A C compiler links the binary. Installed by the system's package manager when it is missing.
+compiler:
+	@command -v cc >/dev/null 2>&1 || { \
+	  echo "a C compiler is missing; installing gcc system-wide with the package manager"; \
+	  if command -v apt-get >/dev/null 2>&1; then $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q gcc g++ libc6-dev make; \
+	  elif command -v dnf >/dev/null 2>&1; then $(SUDO) dnf install -y gcc gcc-c++ make; \
+	  elif command -v apk >/dev/null 2>&1; then $(SUDO) apk add gcc g++ musl-dev make; \
+	  elif command -v pacman >/dev/null 2>&1; then $(SUDO) pacman -S --noconfirm gcc make; \
+	  else echo "install a C compiler by hand, then run this again"; exit 1; fi; }
+
+# rustup installs into the user's home; the toolchain itself is pinned by rust-toolchain.toml.
+toolchain: compiler
+	@command -v cargo >/dev/null 2>&1 || { \
+	  echo "the Rust toolchain is missing; installing rustup into $(HOME)/.cargo and $(HOME)/.rustup"; \
+	  command -v curl >/dev/null 2>&1 || { echo "curl is needed for that"; exit 1; }; \
+	  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain none --no-modify-path; }
+	@rustc --version >/dev/null 2>&1 || rustup toolchain install
+
+# What the client tests run on: Python 3 with venv, a JDK, Maven.
+clients-tools:
+	@missing=""; \
+	python3 -c 'import ensurepip' >/dev/null 2>&1 || missing="$$missing python3 python3-venv"; \
+	command -v javac >/dev/null 2>&1 || missing="$$missing default-jdk-headless"; \
+	command -v mvn >/dev/null 2>&1 || missing="$$missing maven"; \
+	command -v g++ >/dev/null 2>&1 || missing="$$missing g++"; \
+	if [ -n "$$missing" ]; then \
+	  echo "installing system-wide for the tests:$$missing"; \
+	  if command -v apt-get >/dev/null 2>&1; then $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q $$missing; \
+	  else echo "install these by hand, then run this again"; exit 1; fi; \
+	fi
