@@ -1,2 +1,36 @@
 //! A CQL client on the Messina runtime, for the tools, the benches and the simulator.
+//!
+//! Everything belongs to one shard and runs as tasks of it, so the same client runs against a real node and in a simulated world.
+//!
+//! Modules, bottom to top: each uses only those listed above it.
 #![forbid(unsafe_code)]
+
+/// One connection, many requests in flight.
+pub mod connection;
+/// A server that only says back what it hears, to measure against.
+pub mod echo;
+/// The error of this crate.
+pub mod error;
+/// Opening a conversation.
+mod handshake;
+/// Latencies by size.
+pub mod histogram;
+/// What bounds each thing here.
+pub mod limits;
+/// A load generator.
+pub mod load;
+/// Results a caller can keep.
+pub mod outcome;
+/// Reading a long result page by page.
+pub mod pages;
+/// Connections to every shard of every node.
+pub mod pool;
+/// Prepared statements.
+pub mod statement;
+
+pub use connection::{Connection, Options};
+pub use error::Error;
+pub use outcome::{Outcome, RowSet};
+pub use pages::Pages;
+pub use pool::{Pool, PoolOptions};
+pub use statement::Statement;

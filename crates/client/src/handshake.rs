@@ -1,0 +1,87 @@
+//! Opening a conversation: OPTIONS, STARTUP, and a login if the server wants one. One request at a time, before anything else is sent.
+
+use crate::connection::Options;
+use crate::error::Error;
+use crate::outcome::Answer;
+use protocol::assembler::Assembler;
+use protocol::compression::Compression;
+use protocol::envelope::{Direction, Version};
+use protocol::limits::RESPONSE_BODY_BYTES_MAX;
+use protocol::outgoing::Outgoing;
+use protocol::request::{Request, Startup};
+use protocol::response::Response;
+use runtime::net::TcpStream;
+
+/// What the handshake leaves for the conversation.
+pub(crate) struct Opened {
+    pub(crate) assembler: Assembler,
+    pub(crate) outgoing: Outgoing,
+    pub(crate) supported: Vec<(String, Vec<String>)>,
+}
+
+fn closed(error: &std::io::Error) -> Error {
+    Error::Closed(error.to_string())
+}
+
+async fn ask(
+    stream: &TcpStream,
+    assembler: &mut Assembler,
+    outgoing: Outgoing,
+    request: &Request<'_>,
+) -> Result<Answer, Error> {
+    let mut envelope = Vec::new();
+    request.encode(&mut envelope, outgoing.version, 0);
+    let mut wire = Vec::new();
+    outgoing.write(&envelope, &mut wire);
+    stream.send_all(wire).await.map_err(|e| closed(&e))?;
+    loop {
+        if let Some(envelope) = assembler.next()? {
+            return Ok(Answer { header: envelope.header, body: envelope.body.to_vec() });
+        }
+        let bytes = stream.recv().await.map_err(|e| closed(&e))?;
+        if bytes.is_empty() {
+            return Err(Error::Closed("by the server, during the handshake".into()));
+        }
+        assembler.push(&bytes);
+    }
+}
+
+pub(crate) async fn open(stream: &TcpStream, options: &Options) -> Result<Opened, Error> {
+    let mut assembler = Assembler::new(Direction::Responses, RESPONSE_BODY_BYTES_MAX);
+    let mut outgoing = Outgoing::bare(options.version);
+    let answer = ask(stream, &mut assembler, outgoing, &Request::Options).await?;
+    let Response::Supported(supported) = answer.response()? else {
+        return Err(Error::Unexpected("OPTIONS"));
+    };
+    let mut startup = vec![("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "messina")];
+    if options.compression == Compression::Lz4 {
+        startup.push(("COMPRESSION", "lz4"));
+    }
+    // The answer to STARTUP may already be compressed in version 4; in version 5 it never is.
+    if options.version == Version::V4 {
+        assembler.set_compression(options.compression);
+    }
+    let startup = Request::Startup(Startup { options: startup });
+    let answer = ask(stream, &mut assembler, outgoing, &startup).await?;
+    outgoing.compression = options.compression;
+    assembler.set_compression(options.compression);
+    if options.version == Version::V5 {
+        outgoing.segmented = true;
+        assembler.use_segments();
+    }
+    match answer.response()? {
+        Response::Ready => {}
+        Response::Authenticate(_) => {
+            let (user, password) =
+                options.credentials.as_ref().ok_or(Error::Unexpected("STARTUP: the server wants a login"))?;
+            let token = format!("\0{user}\0{password}");
+            let login = Request::AuthResponse(Some(token.as_bytes()));
+            let answer = ask(stream, &mut assembler, outgoing, &login).await?;
+            let Response::AuthSuccess(_) = answer.response()? else {
+                return Err(Error::Unexpected("AUTH_RESPONSE"));
+            };
+        }
+        _ => return Err(Error::Unexpected("STARTUP")),
+    }
+    Ok(Opened { assembler, outgoing, supported })
+}

@@ -1,0 +1,18 @@
+//! Limits of the client.
+
+use std::time::Duration;
+
+/// Most requests in flight on one connection: stream ids are 15 bits.
+pub const STREAMS_MAX: usize = 1 << 15;
+/// Requests in flight on one connection unless the options say otherwise.
+pub const IN_FLIGHT: usize = 1024;
+/// Events kept until they are asked for; older ones are dropped.
+pub const EVENTS_MAX: usize = 1024;
+/// How long connecting and the handshake may take.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// First source port that drivers draw for the shard-aware port.
+pub const SOURCE_PORT_FIRST: u16 = 49152;
+/// Source ports tried for one shard before the ordinary port is used.
+pub const SOURCE_PORT_TRIES: u16 = 8;
+/// Largest buffer kept for the next send.
+pub const SEND_BUFFER_KEPT: usize = 1 << 20;

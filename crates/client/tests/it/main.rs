@@ -1,0 +1,272 @@
+//! The client in a simulated world, against a little server made of the same protocol: every dress of the protocol, many requests in flight,
+//! late and lost answers, pages, shards, and the load generator.
+
+mod server;
+
+use client::load::{LoadOptions, Pace, Workload};
+use client::{Connection, Error, Options, Pages, Pool, PoolOptions};
+use protocol::compression::Compression;
+use protocol::envelope::Version;
+use protocol::failure::FailureKind;
+use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement, Parameters};
+use runtime::sim::{SimConfig, World};
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{Consistency, Value};
+
+fn server_ip() -> IpAddr {
+    IpAddr::from([10, 0, 0, 1])
+}
+
+fn address() -> SocketAddr {
+    SocketAddr::new(server_ip(), server::PORT)
+}
+
+fn at_one() -> Parameters<'static> {
+    Parameters::at(Consistency::One)
+}
+
+/// Runs a client's task against the server and gives what it returns.
+fn with_server<T: 'static, F: Future<Output = T> + 'static>(seed: u64, client: impl FnOnce() -> F) -> T {
+    let mut world = World::new(seed, SimConfig::calm());
+    let node = world.add_node(server_ip());
+    let caller = world.add_client(IpAddr::from([10, 0, 0, 99]));
+    world.boot(node, 1, server::main());
+    world.run_for(Duration::from_millis(10));
+    let mut task = world.spawn(caller, client());
+    assert!(world.run_until(|_| task.done(), Duration::from_secs(60)), "the client hangs");
+    task.take().expect("done")
+}
+
+fn every_dress() -> [Options; 4] {
+    let with = |version, compression| Options { compression, ..Options::new(version) };
+    [
+        with(Version::V4, Compression::None),
+        with(Version::V4, Compression::Lz4),
+        with(Version::V5, Compression::None),
+        with(Version::V5, Compression::Lz4),
+    ]
+}
+
+#[test]
+fn statements_in_every_dress() {
+    for options in every_dress() {
+        with_server(1, || async move {
+            let connection = Connection::connect(address(), &options).await.expect("a server");
+            let insert =
+                connection.prepare("INSERT INTO load.kv (key, value) VALUES (?, ?)").await.expect("insert");
+            let read = connection.prepare("SELECT value FROM load.kv WHERE key = ?").await.expect("read");
+            let blob = vec![7; 300_000];
+            let values = insert.bind(&[Value::text("k"), Value::Blob(blob.clone())]).expect("fits");
+            let parameters = Parameters { values: values.values(), ..at_one() };
+            connection.execute(&insert, parameters).await.expect("written");
+            // The node forgets its statements: they are prepared again without being asked.
+            connection.query("forget", at_one()).await.expect("forgotten");
+            let key = read.bind(&[Value::text("k")]).expect("fits");
+            let parameters = Parameters { values: key.values(), ..at_one() };
+            let rows = connection.execute(&read, parameters).await.expect("read").rows();
+            assert_eq!(rows.values().expect("blobs"), [[Value::Blob(blob)]]);
+            let failed = connection.query("bad", at_one()).await.expect_err("bad");
+            assert_eq!(failed.failure(), Some(&FailureKind::Invalid));
+            connection.query("forget", at_one()).await.expect("forgotten");
+            let statement =
+                BatchStatement { source: BatchSource::Prepared(insert.id()), values: values.values() };
+            let batch =
+                Batch { kind: BatchKind::Unlogged, statements: vec![statement], parameters: at_one() };
+            connection.batch(batch, &[&insert]).await.expect("prepared again");
+        });
+    }
+}
+
+#[test]
+fn pages_follow_each_other() {
+    with_server(2, || async {
+        let connection = Connection::connect(address(), &Options::new(Version::V5)).await.expect("a server");
+        let mut pages = Pages::query(&connection, "pages", at_one(), 4);
+        let mut sizes = Vec::new();
+        while let Some(page) = pages.next_page().await.expect("a page") {
+            sizes.push(page.rows.len());
+        }
+        assert_eq!(sizes, [4, 4, 2]);
+        let all = Pages::query(&connection, "pages", at_one(), 3).all().await.expect("rows");
+        let flat: Vec<u8> = all.iter().map(|row| row[0].as_deref().expect("a value")[0]).collect();
+        assert_eq!(flat, (0..10).collect::<Vec<u8>>());
+    });
+}
+
+#[test]
+fn a_late_answer_meets_nobody_else() {
+    with_server(3, || async {
+        let options =
+            Options { request_timeout: Some(Duration::from_millis(100)), ..Options::new(Version::V4) };
+        let connection = Connection::connect(address(), &options).await.expect("a server");
+        let given_up = connection.query("slow", at_one()).await.expect_err("too slow");
+        assert!(matches!(given_up, Error::Timeout) && given_up.is_unknown());
+        assert_eq!(connection.in_flight(), 1);
+        for _ in 0..100 {
+            let outcome = connection.query("quick", at_one()).await.expect("quick");
+            assert!(matches!(outcome, client::Outcome::Void));
+            runtime::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(connection.in_flight(), 0);
+    });
+}
+
+#[test]
+fn many_requests_share_a_connection() {
+    with_server(4, || async {
+        let options = Options { in_flight: 50, ..Options::new(Version::V5) };
+        let connection = Connection::connect(address(), &options).await.expect("a server");
+        let slow = connection.clone();
+        let slow = runtime::spawn(runtime::Group::QUERY, async move { slow.query("slow", at_one()).await });
+        let tasks: Vec<_> = (0..500)
+            .map(|_| {
+                let connection = connection.clone();
+                runtime::spawn(
+                    runtime::Group::QUERY,
+                    async move { connection.query("quick", at_one()).await },
+                )
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("quick");
+        }
+        assert!(!slow.is_finished());
+        slow.await.expect("slow, but there");
+    });
+}
+
+#[test]
+fn a_dead_server_fails_what_is_in_flight() {
+    let mut world = World::new(5, SimConfig::calm());
+    let node = world.add_node(server_ip());
+    let caller = world.add_client(IpAddr::from([10, 0, 0, 99]));
+    world.boot(node, 1, server::main());
+    world.run_for(Duration::from_millis(10));
+    let mut task = world.spawn(caller, async {
+        let connection = Connection::connect(address(), &Options::new(Version::V4)).await.expect("a server");
+        let error = connection.query("slow", at_one()).await.expect_err("the server dies");
+        assert!(connection.is_closed());
+        assert!(matches!(connection.query("quick", at_one()).await, Err(Error::Closed(_))));
+        assert!(connection.next_event().await.is_none());
+        error
+    });
+    world.run_for(Duration::from_millis(100));
+    world.kill(node);
+    assert!(world.run_until(|_| task.done(), Duration::from_secs(30)));
+    assert!(matches!(task.take(), Some(Error::Closed(_))));
+}
+
+#[test]
+fn a_pool_reaches_every_shard() {
+    with_server(6, || async {
+        let options = PoolOptions { connection: Options::new(Version::V4), shard_aware: true };
+        let pool = Pool::connect(&[address()], options).await.expect("a server");
+        assert_eq!((pool.node_count(), pool.shard_count(0)), (1, server::SHARDS));
+        for shard in 0..server::SHARDS {
+            let connection = pool.on_shard(0, shard).await.expect("connected");
+            assert_eq!(connection.sharding().map(|s| s.shard), Some(shard));
+            // What closes is made anew.
+            connection.close();
+            let again = pool.on_shard(0, shard).await.expect("connected");
+            assert_eq!(again.sharding().map(|s| s.shard), Some(shard));
+        }
+        let read = pool.prepare("SELECT value FROM load.kv WHERE key = ?").await.expect("read");
+        let key = read.bind(&[Value::text("a")]).expect("fits");
+        let token = read.token(key.values()).expect("the key is bound");
+        assert_eq!(token, base::Token::of_key(b"a"));
+        let chosen = pool.connection(Some(token)).await.expect("connected");
+        let owner = pool.owner(token).1;
+        assert_eq!(chosen.sharding().map(|s| s.shard), Some(owner));
+        let parameters = Parameters { values: key.values(), ..at_one() };
+        assert!(pool.execute(&read, parameters).await.expect("read").rows().rows.is_empty());
+    });
+}
+
+#[test]
+fn the_load_generator_counts_what_it_does() {
+    for (workload, pace, shard_aware) in [
+        (Workload::Read, Pace::Closed, false),
+        (Workload::Insert, Pace::Closed, true),
+        (Workload::Mixed(0.5), Pace::Open(2000.0), false),
+    ] {
+        let report = with_server(7, || async move {
+            let options = LoadOptions {
+                connections: 3,
+                depth: 4,
+                workload,
+                pace,
+                shard_aware,
+                keys: 100,
+                duration: Duration::from_secs(1),
+                warm_up: Duration::from_millis(100),
+                ..LoadOptions::new(vec![address()])
+            };
+            client::load::run(options).await.expect("a run")
+        });
+        assert_eq!(report.errors, 0, "{report}");
+        assert_eq!(report.operations, report.latencies.count());
+        assert!(report.operations > 1000, "{report}");
+        if let Pace::Open(rate) = pace {
+            assert!((report.rate() - rate).abs() < rate / 50.0, "{report}");
+        }
+    }
+}
+
+#[test]
+fn the_echo_server_echoes() {
+    let mut world = World::new(8, SimConfig::calm());
+    let node = world.add_node(server_ip());
+    let caller = world.add_client(IpAddr::from([10, 0, 0, 99]));
+    world.boot(
+        node,
+        1,
+        runtime::sim::main_of(|| async {
+            client::echo::serve(SocketAddr::new(IpAddr::from([0, 0, 0, 0]), server::PORT), |_| ())
+                .await
+                .expect("a free port");
+            0
+        }),
+    );
+    world.run_for(Duration::from_millis(10));
+    let mut task = world.spawn(caller, async {
+        let options = LoadOptions {
+            connections: 2,
+            depth: 3,
+            workload: Workload::Echo,
+            duration: Duration::from_millis(200),
+            warm_up: Duration::ZERO,
+            ..LoadOptions::new(vec![address()])
+        };
+        client::load::run(options).await.expect("a run")
+    });
+    assert!(world.run_until(|_| task.done(), Duration::from_secs(30)));
+    let report = task.take().expect("done");
+    assert!(report.operations > 100 && report.errors == 0, "{report}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let trace = || {
+        let mut world = World::new(9, SimConfig::drawn(9));
+        let node = world.add_node(server_ip());
+        let caller = world.add_client(IpAddr::from([10, 0, 0, 99]));
+        world.boot(node, 1, server::main());
+        world.run_for(Duration::from_millis(50));
+        let seen = Rc::new(std::cell::Cell::new(0));
+        let count = seen.clone();
+        let task = world.spawn(caller, async move {
+            let connection =
+                Connection::connect(address(), &Options::new(Version::V5)).await.expect("a server");
+            for _ in 0..50 {
+                connection.query("quick", at_one()).await.expect("quick");
+                count.set(count.get() + 1);
+            }
+        });
+        assert!(world.run_until(|_| task.done(), Duration::from_secs(60)));
+        (world.trace_hash(), seen.get())
+    };
+    assert_eq!(trace(), trace());
+}

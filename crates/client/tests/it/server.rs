@@ -1,0 +1,231 @@
+//! A little server: enough of the protocol to hold a conversation, a table in memory, two shards, and a few statements that misbehave.
+
+use base::{HashMap, HashSet};
+use protocol::assembler::Assembler;
+use protocol::envelope::{Direction, Header, Version};
+use protocol::extras::Extras;
+use protocol::failure::{Failure, FailureKind};
+use protocol::limits::BODY_BYTES_MAX;
+use protocol::metadata::{ColumnSpec, Prepared, RowsHeader};
+use protocol::outgoing::Outgoing;
+use protocol::request::{BatchSource, Execute, Request};
+use protocol::response::Reply;
+use protocol::rows::RowsWriter;
+use protocol::supported::{self, Sharding};
+use protocol::wire::RawValue;
+use runtime::Group;
+use runtime::net::{TcpListener, TcpStream};
+use runtime::sync::Semaphore;
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+use types::{CqlType, Value};
+
+pub const PORT: u16 = 9042;
+pub const SHARD_PORT: u16 = 19042;
+pub const SHARDS: u16 = 3;
+
+#[derive(Default)]
+pub struct Data {
+    rows: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
+    prepared: RefCell<HashSet<Vec<u8>>>,
+}
+
+pub fn main() -> runtime::Main {
+    runtime::sim::main_of(|| async {
+        let data = Rc::new(Data::default());
+        for port in [PORT, SHARD_PORT] {
+            let any = IpAddr::from([0, 0, 0, 0]);
+            let listener = TcpListener::bind(SocketAddr::new(any, port)).await.expect("a free port");
+            let data = data.clone();
+            runtime::spawn(Group::MAIN, async move {
+                while let Ok((stream, peer)) = listener.accept().await {
+                    let shard = if port == SHARD_PORT { peer.port() % SHARDS } else { 0 };
+                    runtime::spawn(Group::QUERY, converse(stream, shard, data.clone()));
+                }
+            });
+        }
+        runtime::shutdown_requested().await;
+        0
+    })
+}
+
+async fn converse(stream: TcpStream, shard: u16, data: Rc<Data>) {
+    let mut assembler = Assembler::new(Direction::Requests, BODY_BYTES_MAX);
+    let mut outgoing: Option<Outgoing> = None;
+    let turn = Semaphore::new(1);
+    while let Ok(bytes) = stream.recv().await {
+        if bytes.is_empty() {
+            return;
+        }
+        assembler.push(&bytes);
+        loop {
+            let (header, body) = match assembler.next().expect("our own client") {
+                Some(envelope) => (envelope.header, envelope.body.to_vec()),
+                None => break,
+            };
+            let dress = *outgoing.get_or_insert(Outgoing::bare(header.version));
+            if let Ok(Request::Startup(startup)) = Request::decode(&header, &body) {
+                let mut next = dress;
+                next.compression = startup.check(header.version).expect("a good STARTUP");
+                assembler.set_compression(next.compression);
+                if header.version == Version::V5 {
+                    assembler.use_segments();
+                    next.segmented = true;
+                }
+                outgoing = Some(next);
+            }
+            let (stream, data, turn) = (stream.clone(), data.clone(), turn.clone());
+            let answering = async move {
+                let envelope = answer(&header, &body, shard, &data).await;
+                let mut wire = Vec::new();
+                dress.write(&envelope, &mut wire);
+                let _turn = turn.acquire(1).await;
+                // The client may have gone: nobody wants the answer.
+                let _gone = stream.send_all(wire).await;
+            };
+            runtime::spawn_now(Group::QUERY, answering);
+        }
+    }
+}
+
+fn column(name: &str, ty: CqlType) -> ColumnSpec {
+    ColumnSpec { keyspace: "load".into(), table: "kv".into(), name: name.into(), ty }
+}
+
+/// Every statement prepared here has text or blob markers, key first.
+fn markers(text: &str) -> Vec<ColumnSpec> {
+    let both = [column("key", CqlType::Text), column("value", CqlType::Blob)];
+    both.into_iter().take(text.matches('?').count()).collect()
+}
+
+fn statement_id(text: &str) -> Vec<u8> {
+    base::murmur3(text.as_bytes()).0.to_be_bytes().to_vec()
+}
+
+async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8> {
+    let mut out = Vec::new();
+    let (version, stream) = (header.version, header.stream);
+    let say = |reply: Reply<'_>, out: &mut Vec<u8>| reply.encode(out, version, stream, &Extras::default());
+    match Request::decode(header, body).expect("our own client") {
+        Request::Options => {
+            let sharding = Sharding { shard, shards: SHARDS, shard_aware_port: Some(SHARD_PORT) };
+            say(Reply::Supported(&supported::options(Some(&sharding))), &mut out);
+        }
+        Request::Startup(_) | Request::Register(_) => say(Reply::Ready, &mut out),
+        Request::AuthResponse(_) => say(Reply::AuthSuccess(None), &mut out),
+        Request::Prepare(prepare) => {
+            let id = statement_id(prepare.query);
+            data.prepared.borrow_mut().insert(id.clone());
+            let reading = prepare.query.starts_with("SELECT");
+            let prepared = Prepared {
+                id,
+                result_metadata_id: vec![1],
+                markers: markers(prepare.query),
+                pk_indexes: vec![0],
+                columns: reading.then(|| vec![column("value", CqlType::Blob)]),
+            };
+            say(Reply::Prepared(&prepared), &mut out);
+        }
+        Request::Execute(execute) => run_prepared(&execute, header, data, &mut out),
+        Request::Batch(batch) => {
+            let unknown = batch.statements.iter().find_map(|s| match s.source {
+                BatchSource::Prepared(id) if !data.prepared.borrow().contains(id) => Some(id.to_vec()),
+                _ => None,
+            });
+            match unknown {
+                Some(id) => unprepared(header, id, &mut out),
+                None => say(Reply::Void, &mut out),
+            }
+        }
+        Request::Query(query) => match query.query {
+            "SELECT tokens FROM system.local" => {
+                let ty = CqlType::set(CqlType::Text);
+                let tokens = Value::Set(vec![Value::text("0")]).encode(&ty).expect("texts");
+                rows(header, &[column("tokens", ty)], &[&[Some(&tokens)]], None, &mut out);
+            }
+            "SELECT rpc_address, tokens FROM system.peers" => {
+                let columns =
+                    [column("rpc_address", CqlType::Inet), column("tokens", CqlType::set(CqlType::Text))];
+                rows(header, &columns, &[], None, &mut out);
+            }
+            "forget" => {
+                data.prepared.borrow_mut().clear();
+                say(Reply::Void, &mut out);
+            }
+            "slow" => {
+                runtime::sleep(Duration::from_secs(1)).await;
+                say(Reply::SetKeyspace("slow"), &mut out);
+            }
+            "pages" => {
+                let at = query.parameters.paging_state.map_or(0, |state| state[0]);
+                let size = query.parameters.page_size.expect("a page size") as u8;
+                let last = (at + size).min(10);
+                let values: Vec<[u8; 1]> = (at..last).map(|n| [n]).collect();
+                let cells: Vec<[Option<&[u8]>; 1]> = values.iter().map(|v| [Some(&v[..])]).collect();
+                let slices: Vec<&[Option<&[u8]>]> = cells.iter().map(|c| &c[..]).collect();
+                let more = [last];
+                let state = if last < 10 { Some(&more[..]) } else { None };
+                rows(header, &[column("n", CqlType::Tinyint)], &slices, state, &mut out);
+            }
+            "bad" => {
+                let failure = Failure::new(FailureKind::Invalid, "bad statement");
+                say(Reply::Error(&failure), &mut out);
+            }
+            _ => say(Reply::Void, &mut out),
+        },
+    }
+    out
+}
+
+fn unprepared(header: &Header, id: Vec<u8>, out: &mut Vec<u8>) {
+    let failure = Failure::new(FailureKind::Unprepared { id }, "prepare it again");
+    Reply::Error(&failure).encode(out, header.version, header.stream, &Extras::default());
+}
+
+fn run_prepared(execute: &Execute<'_>, header: &Header, data: &Data, out: &mut Vec<u8>) {
+    if !data.prepared.borrow().contains(execute.id) {
+        return unprepared(header, execute.id.to_vec(), out);
+    }
+    let values: Vec<Vec<u8>> = execute
+        .parameters
+        .values
+        .iter()
+        .map(|(_, value)| match value {
+            RawValue::Bytes(bytes) => bytes.to_vec(),
+            _ => Vec::new(),
+        })
+        .collect();
+    match values.as_slice() {
+        [key, value] => {
+            data.rows.borrow_mut().insert(key.clone(), value.clone());
+            Reply::Void.encode(out, header.version, header.stream, &Extras::default());
+        }
+        [key] => {
+            let found = data.rows.borrow().get(key).cloned();
+            let row = [found.as_deref()];
+            let all: &[&[Option<&[u8]>]] = if found.is_some() { &[&row] } else { &[] };
+            rows(header, &[column("value", CqlType::Blob)], all, None, out);
+        }
+        _ => panic!("one or two values"),
+    }
+}
+
+fn rows(
+    header: &Header,
+    columns: &[ColumnSpec],
+    rows: &[&[Option<&[u8]>]],
+    paging_state: Option<&[u8]>,
+    out: &mut Vec<u8>,
+) {
+    let head = RowsHeader { paging_state, ..RowsHeader::default() };
+    let mut writer = RowsWriter::begin(out, header.version, header.stream, &Extras::default(), columns, head);
+    for row in rows {
+        for value in *row {
+            writer.value(*value);
+        }
+        writer.end_row();
+    }
+    writer.finish();
+}
