@@ -33,8 +33,6 @@ mod fragment;
 mod walk;
 mod reader;
 mod scanner;
-#[cfg(test)]
-mod tests;
 
 pub use component::{Component, VERSION};
 pub use compression::Compressor;

@@ -46,7 +46,7 @@ pub struct Meta {
     pub rows: u64,
     /// Uncompressed bytes of the data file.
     pub data_bytes: u64,
-    /// Bytes of all files.
+    /// Bytes of all files that a reader opens.
     pub disk_bytes: u64,
     /// Level, for levelled compaction.
     pub level: u32,

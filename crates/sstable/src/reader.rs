@@ -71,8 +71,12 @@ impl Reader {
     /// Errors: `Corrupt`, `Unsupported` when it holds columns the table never had, `Io`.
     pub async fn open(dir: &Path, generation: u64, table: Arc<Table>) -> Result<Rc<Reader>, Error> {
         let path = |component: Component| component.path(dir, generation);
+        let mut disk_bytes = 0;
         let checksums = match read_whole(&path(Component::Checksums)).await? {
-            Some(bytes) => Some(Checksums::decode(&path(Component::Checksums), &bytes)?),
+            Some(bytes) => {
+                disk_bytes += bytes.len() as u64;
+                Some(Checksums::decode(&path(Component::Checksums), &bytes)?)
+            }
             None => None,
         };
         let known = checksums.clone().unwrap_or_default();
@@ -87,7 +91,7 @@ impl Reader {
             return Err(Error::Unsupported { file, what });
         }
         let shape = Rc::new(Shape::for_reading(&file, &statistics.header, &table)?);
-        let mut disk_bytes = bytes.len() as u64;
+        disk_bytes += bytes.len() as u64;
 
         let data = open_data(dir, generation, &known, &mut disk_bytes).await?;
         let pages = checksums.map(|checksums| (PAGE_BYTES, checksums.index_pages));
@@ -204,12 +208,11 @@ impl Reader {
         let mut complete_to = None;
         let mut size = 0;
         let promoted = walk.promoted.as_ref().expect("the caller looked");
-        let reaching = promoted.first_reaching(&self.shape, &self.table, &last.end)?;
-        let count = (reaching + 1).min(promoted.promoted.count());
-        for index in (0..count).rev() {
+        let last = promoted.last_before(&self.shape, &self.table, &last.end)?;
+        for index in (0..=last).rev() {
             let block = walk.enter_block(index, 0)?;
             let promoted = walk.promoted.as_ref().expect("the caller looked");
-            if promoted.position(&self.table, &block.last)? < first.start {
+            if promoted.behind(&self.table, &block)? <= first.start {
                 break;
             }
             let mut part = Fragment::default();
@@ -218,12 +221,8 @@ impl Reader {
             parts.push(part);
             if size >= byte_budget && index > 0 {
                 let promoted = walk.promoted.as_ref().expect("the caller looked");
-                let before = promoted.block(&self.shape, index - 1)?.last.behind();
-                let position = before.position(&self.table);
-                complete_to = Some(position.map_err(|error| {
-                    let expected = "a clustering prefix";
-                    Error::corrupt(&promoted.path, promoted.offset, expected, error.to_string())
-                })?);
+                let before = promoted.block(&self.shape, index - 1)?;
+                complete_to = Some(promoted.behind(&self.table, &before)?);
                 break;
             }
         }

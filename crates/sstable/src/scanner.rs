@@ -106,6 +106,18 @@ impl Scanner {
         Ok(Some((Box::new(walk), head)))
     }
 
+    /// Passes over the rest of the partition that is to be continued, if there is one.
+    pub async fn skip_partition(&mut self) -> Result<(), Error> {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Inside(mut walk, _) => {
+                walk.skip().await?;
+                self.state = State::Between(walk.window);
+            }
+            other => self.state = other,
+        }
+        Ok(())
+    }
+
     /// The token of the partition that is to be continued.
     pub fn inside(&self) -> Option<Token> {
         match &self.state {

@@ -34,15 +34,21 @@ impl PromotedAt {
         block.map_err(|fault| fault.in_file(&self.path, self.offset))
     }
 
-    /// Where a prefix of a block sorts.
-    pub(crate) fn position(&self, table: &Table, prefix: &Prefix) -> Result<Position, Error> {
-        let position = prefix.position(table);
+    /// The place directly behind a block's last row or marker.
+    pub(crate) fn behind(&self, table: &Table, block: &Block) -> Result<Position, Error> {
+        let position = block.last.behind().position(table);
         position.map_err(|error| Error::corrupt(&self.path, self.offset, "a clustering prefix", error.to_string()))
     }
 
-    /// The first block whose last row or marker is at or behind a position; the count of blocks if none is.
+    /// The first block with anything at or behind a position; the count of blocks if there is none.
     pub(crate) fn first_reaching(&self, shape: &Shape, table: &Table, position: &Position) -> Result<usize, Error> {
-        self.partition_point(|block| Ok(self.position(table, &block.last)? < *position), shape)
+        self.partition_point(|block| Ok(self.behind(table, block)? <= *position), shape)
+    }
+
+    /// The last block with anything before a position, or the first block.
+    pub(crate) fn last_before(&self, shape: &Shape, table: &Table, position: &Position) -> Result<usize, Error> {
+        let next = self.partition_point(|block| Ok(self.behind(table, block)? < *position), shape)?;
+        Ok(next.min(self.promoted.count() - 1))
     }
 
     fn partition_point(&self, below: impl Fn(&Block) -> Result<bool, Error>, shape: &Shape) -> Result<usize, Error> {

@@ -1,0 +1,330 @@
+//! What was written is read back: whole, by slices, forward and reversed, in pieces, by key and by token range.
+
+use base::{Prng, Token};
+use mutation::{ColumnView, RowView, Deletion, Item, Mutation, RangeTombstone, RangeTombstones, Slice, TokenRange};
+use proptest::prelude::*;
+use schema::{Position, Table};
+use sstable::{Reader, SourceSlice};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::samples::{self, Amount, SampleItem, SamplePartition};
+use crate::{on_shard, table};
+
+/// The model: what a read of slices must say.
+struct Expected {
+    rows: Vec<(Position, Vec<u8>, Vec<u8>)>,
+    tombstones: RangeTombstones,
+}
+
+fn inside(slices: &[Slice], position: &Position) -> bool {
+    slices.iter().any(|slice| slice.start <= *position && *position < slice.end)
+}
+
+fn expected(table: &Table, partition: &SamplePartition) -> Expected {
+    let mut expected = Expected { rows: Vec::new(), tombstones: RangeTombstones::default() };
+    for item in &partition.items {
+        match item {
+            SampleItem::Row { wire, body, position } => {
+                expected.rows.push((position.clone(), wire.clone(), body.clone()));
+            }
+            SampleItem::Tombstone { tombstone, .. } => expected.tombstones.add(table, tombstone.clone()).unwrap(),
+        }
+    }
+    expected
+}
+
+/// Places worth asking about: every row and bound, and just behind them.
+fn places(partition: &SamplePartition) -> Vec<Position> {
+    let mut places = vec![Position::bottom()];
+    for item in &partition.items {
+        match item {
+            SampleItem::Row { position, .. } => places.push(position.clone()),
+            SampleItem::Tombstone { start, end, .. } => places.extend([start.clone(), end.clone()]),
+        }
+    }
+    places.extend(places.clone().iter().map(Position::successor));
+    places.sort();
+    places.dedup();
+    places
+}
+
+/// What was read of one partition, gathered over several pieces.
+#[derive(Default)]
+struct Got {
+    rows: Vec<(Position, Vec<u8>, Vec<u8>)>,
+    tombstones: RangeTombstones,
+}
+
+impl Got {
+    fn add(&mut self, table: &Table, mutation: &Mutation) {
+        let mut before: Option<Position> = None;
+        for item in mutation.view().items() {
+            let position = match item {
+                Item::Row { clustering, body } => {
+                    let position = table.position(clustering).unwrap();
+                    self.rows.push((position.clone(), clustering.to_vec(), body.to_vec()));
+                    position
+                }
+                Item::Range { start, end, deletion } => {
+                    let start = start.to_bound();
+                    let position = start.position(table).unwrap();
+                    self.tombstones.add(table, RangeTombstone { start, end: end.to_bound(), deletion }).unwrap();
+                    position
+                }
+            };
+            assert!(before.as_ref().is_none_or(|before| *before <= position), "items are in order");
+            before = Some(position);
+        }
+    }
+
+    fn check(mut self, partition: &SamplePartition, expected: &Expected, slices: &[Slice]) {
+        self.rows.sort();
+        let wanted: Vec<_> = expected.rows.iter().filter(|row| inside(slices, &row.0)).cloned().collect();
+        assert_eq!(self.rows.len(), wanted.len(), "rows of {slices:?}");
+        for (got, wanted) in self.rows.iter().zip(&wanted) {
+            assert_eq!((&got.0, &got.1), (&wanted.0, &wanted.1));
+            assert_eq!(describe(&got.2), describe(&wanted.2));
+            assert!(got.2 == wanted.2, "the packed form is the same");
+        }
+        for place in places(partition) {
+            let truth = expected.tombstones.covering(&place);
+            let got = self.tombstones.covering(&place);
+            if inside(slices, &place) {
+                assert_eq!(got, truth, "covering {place:?} in {slices:?}");
+            } else {
+                assert!(got.is_live() || got == truth, "a tombstone longer than the truth at {place:?}");
+            }
+        }
+    }
+}
+
+/// A packed row in words.
+fn describe(body: &[u8]) -> String {
+    let row = RowView::new(body);
+    let mut out = format!("{:?} {:?}", row.liveness(), row.deletion());
+    for (ordinal, column) in row.columns() {
+        out.push_str(&match column {
+            ColumnView::Simple(cell) => format!(" {ordinal}: {cell:?}"),
+            ColumnView::Complex(complex) => {
+                let cells: Vec<_> = complex.cells().collect();
+                format!(" {ordinal}: {:?} {cells:?}", complex.deletion)
+            }
+        });
+    }
+    out
+}
+
+fn check_head(partition: &SamplePartition, mutation: &Mutation) {
+    let view = mutation.view();
+    assert_eq!(view.key, &partition.key[..]);
+    assert_eq!(view.token, partition.token);
+    assert_eq!(view.deletion, partition.deletion);
+    assert_eq!(view.static_row, partition.static_row.as_deref());
+}
+
+/// What is left of slices from a position on, or before it.
+fn crop(slices: &[Slice], position: &Position, reversed: bool) -> Vec<Slice> {
+    let cropped = slices.iter().map(|slice| {
+        let (mut start, mut end) = (slice.start.clone(), slice.end.clone());
+        if reversed {
+            end = end.min(position.clone());
+        } else {
+            start = start.max(position.clone());
+        }
+        Slice { start, end }
+    });
+    cropped.filter(|slice| slice.start < slice.end).collect()
+}
+
+async fn check_read(reader: &Reader, partition: &SamplePartition, slices: &[Slice], reversed: bool, budget: usize) {
+    let expected = expected(reader.table(), partition);
+    let mut got = Got::default();
+    let mut left = slices.to_vec();
+    for _ in 0..100_000 {
+        let read = reader.read_partition(&partition.key, partition.token, &left, reversed, budget).await.unwrap();
+        let SourceSlice { mutation, complete_to } = read.expect("the partition is there");
+        check_head(partition, &mutation);
+        got.add(reader.table(), &mutation);
+        let Some(position) = complete_to else { return got.check(partition, &expected, slices) };
+        let rest = crop(&left, &position, reversed);
+        assert!(rest != left, "every piece makes progress");
+        left = rest;
+        if left.is_empty() {
+            return got.check(partition, &expected, slices);
+        }
+    }
+    panic!("a read that does not end");
+}
+
+fn random_slices(partition: &SamplePartition, rng: &mut Prng) -> Vec<Slice> {
+    let places = places(partition);
+    let mut ends: Vec<Position> = (0..2 + 2 * rng.below(3)).map(|_| places[rng.below(places.len() as u64) as usize].clone()).collect();
+    ends.sort();
+    let slices = ends.chunks_exact(2).map(|pair| Slice { start: pair[0].clone(), end: pair[1].clone() });
+    slices.filter(|slice| slice.start < slice.end).collect()
+}
+
+async fn check_scan(reader: &Rc<Reader>, partitions: &[SamplePartition], range: TokenRange, budget: usize) {
+    let slices = [Slice::all()];
+    let mut scanner = reader.scan(range);
+    let wanted: Vec<&SamplePartition> = partitions.iter().filter(|partition| range.contains(partition.token)).collect();
+    let mut next = wanted.into_iter();
+    let mut open: Option<(&SamplePartition, Got)> = None;
+    while let Some(scanned) = scanner.next(&slices, budget).await.unwrap() {
+        if scanned.continuation {
+            assert!(scanned.slice.mutation.view().deletion == Deletion::LIVE);
+        } else {
+            assert!(open.is_none(), "the partition before was complete");
+            let partition = next.next().expect("no partition more than there are");
+            check_head(partition, &scanned.slice.mutation);
+            open = Some((partition, Got::default()));
+        }
+        let (partition, got) = open.as_mut().expect("a continuation continues");
+        got.add(reader.table(), &scanned.slice.mutation);
+        if scanned.slice.complete_to.is_none() {
+            let expected = expected(reader.table(), partition);
+            let (partition, got) = open.take().expect("it is open");
+            got.check(partition, &expected, &slices);
+        }
+    }
+    assert!(next.next().is_none() && open.is_none(), "all partitions were seen");
+}
+
+async fn check_table(dir: &Path, table: &Arc<Table>, seed: u64, amount: Amount) {
+    let partitions = samples::partitions(table, seed, amount);
+    if partitions.is_empty() {
+        return;
+    }
+    let written = samples::write(dir, 1, table, &partitions).await.unwrap();
+    let reader = Reader::open(dir, 1, table.clone()).await.unwrap();
+    let known = reader.meta();
+    assert_eq!(known.partitions, partitions.len() as u64);
+    assert_eq!((&known.first_key, known.max_timestamp), (&written.first_key, written.max_timestamp));
+    assert_eq!((known.min_local_time, known.max_local_time), (written.min_local_time, written.max_local_time));
+    assert_eq!((known.rows, known.data_bytes, known.disk_bytes), (written.rows, written.data_bytes, written.disk_bytes));
+
+    let mut rng = Prng::new(seed ^ 77);
+    let all = [Slice::all()];
+    let stride = partitions.len() / 20 + 1;
+    for partition in partitions.iter().step_by(stride) {
+        for reversed in [false, true] {
+            check_read(&reader, partition, &all, reversed, usize::MAX).await;
+            check_read(&reader, partition, &all, reversed, 1 + rng.below(5000) as usize).await;
+            for _ in 0..4 {
+                let slices = random_slices(partition, &mut rng);
+                check_read(&reader, partition, &slices, reversed, usize::MAX).await;
+                check_read(&reader, partition, &slices, reversed, 1 + rng.below(20_000) as usize).await;
+            }
+        }
+    }
+    for absent in 0..20u32 {
+        let key = format!("absent {absent}").into_bytes();
+        let read = reader.read_partition(&key, Token::of_key(&key), &all, false, usize::MAX).await.unwrap();
+        assert!(read.is_none());
+    }
+    check_scan(&reader, &partitions, TokenRange::ALL, usize::MAX).await;
+    check_scan(&reader, &partitions, TokenRange::ALL, 3000).await;
+    for _ in 0..3 {
+        let (a, b) = (Token(rng.u64() as i64), Token(rng.u64() as i64));
+        check_scan(&reader, &partitions, TokenRange::new(a.min(b), a.max(b)), 10_000).await;
+    }
+    let middle = partitions[partitions.len() / 2].token;
+    check_scan(&reader, &partitions, TokenRange::new(middle, middle), usize::MAX).await;
+    reader.remove_files().await.unwrap();
+    assert!(runtime::file::read_dir(dir).await.unwrap().is_empty());
+}
+
+fn check_named(name: &'static str, seed: u64, amount: Amount) {
+    on_shard(move |dir| {
+        Box::pin(async move {
+            check_table(&dir, &table(name), seed, amount).await;
+        })
+    });
+}
+
+#[test]
+fn every_table_with_small_partitions() {
+    for table in samples::tables() {
+        on_shard(move |dir| {
+            let table = table.clone();
+            Box::pin(async move {
+                check_table(&dir, &table, 1, Amount { partitions: 300, rows: 8, value_bytes: 30 }).await;
+            })
+        });
+    }
+}
+
+#[test]
+fn wide_partitions_with_promoted_index() {
+    let amount = Amount { partitions: 3, rows: 400, value_bytes: 4000 };
+    for (seed, name) in ["reversed", "collections", "plain", "snappy", "seventy", "composite"].into_iter().enumerate() {
+        let rows = if matches!(name, "reversed" | "composite") { 6000 } else { amount.rows };
+        check_named(name, seed as u64, Amount { rows, ..amount });
+    }
+}
+
+#[test]
+fn rows_larger_than_a_chunk_and_a_block() {
+    check_named("wide", 5, Amount { partitions: 2, rows: 12, value_bytes: 300_000 });
+    check_named("deflated", 5, Amount { partitions: 40, rows: 3, value_bytes: 50_000 });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_partitions_of_random_tables(
+        seed in any::<u64>(),
+        index in 0..samples::tables().len(),
+        partitions in 1..40u64,
+        rows in 1..200u64,
+        value_bytes in 0..1500u64,
+    ) {
+        on_shard(move |dir| {
+            Box::pin(async move {
+                let table = &samples::tables()[index];
+                check_table(&dir, table, seed, Amount { partitions, rows, value_bytes }).await;
+            })
+        });
+    }
+}
+
+#[test]
+fn debug_case() {
+    on_shard(move |dir| {
+        Box::pin(async move {
+            let table = &samples::tables()[6];
+            let amount = Amount { partitions: 8, rows: 46, value_bytes: 791 };
+            let partitions = samples::partitions(table, 3526260625355154845, amount);
+            samples::write(&dir, 1, table, &partitions).await.unwrap();
+            let reader = Reader::open(&dir, 1, table.clone()).await.unwrap();
+            let p = |bytes: &[u8]| Position::from_bytes(bytes);
+            let slices = [
+                Slice { start: p(&[64, 54, 254, 96]), end: p(&[64, 210, 132, 56, 0]) },
+                Slice { start: p(&[64, 219, 88, 56, 0]), end: p(&[64, 221, 167, 56, 0]) },
+            ];
+            for partition in &partitions {
+                if !places(partition).contains(&p(&[64, 219, 88, 56, 0])) { continue }
+                for item in &partition.items {
+                    match item {
+                        SampleItem::Row { position, .. } => eprintln!("row {:?}", position),
+                        SampleItem::Tombstone { start, end, tombstone } => eprintln!("T {start:?} {end:?} {:?}", tombstone.deletion),
+                    }
+                }
+                for reversed in [false, true] {
+                    let read = reader.read_partition(&partition.key, partition.token, &slices, reversed, 1 << 30).await.unwrap();
+                    let read = read.unwrap();
+                    eprintln!("reversed {reversed} {:?}", read.complete_to);
+                    for item in read.mutation.view().items() {
+                        match item {
+                            Item::Row { clustering, .. } => eprintln!("  row {:?}", table.position(clustering).unwrap()),
+                            Item::Range { start, end, deletion } => eprintln!("  T {:?} {:?} {:?}", start.to_bound().position(table).unwrap(), end.to_bound().position(table).unwrap(), deletion),
+                        }
+                    }
+                }
+            }
+        })
+    });
+}
