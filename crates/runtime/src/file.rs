@@ -53,6 +53,7 @@ impl File {
     pub async fn read_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<(AlignedBuf, usize)> {
         let result = match &self.handle {
             FileHandle::Uring(file) => file.read_at(offset, buffer).await,
+            FileHandle::Blocking(file) => file.read_at(offset, buffer).await,
             FileHandle::Sim(file) => file.read_at(offset, buffer).await,
         };
         result.map_err(|e| with_path(e, &self.path))
@@ -79,6 +80,7 @@ impl File {
         }
         let result = match &self.handle {
             FileHandle::Uring(file) => file.write_at(offset, buffer).await,
+            FileHandle::Blocking(file) => file.write_at(offset, buffer).await,
             FileHandle::Sim(file) => file.write_at(offset, buffer).await,
         };
         result.map_err(|e| with_path(e, &self.path))
@@ -88,6 +90,7 @@ impl File {
     pub async fn sync_data(&self) -> io::Result<()> {
         let result = match &self.handle {
             FileHandle::Uring(file) => file.sync_data().await,
+            FileHandle::Blocking(file) => file.sync_data().await,
             FileHandle::Sim(file) => file.sync_data().await,
         };
         result.map_err(|e| with_path(e, &self.path))
@@ -97,6 +100,7 @@ impl File {
     pub async fn size(&self) -> io::Result<u64> {
         match &self.handle {
             FileHandle::Uring(file) => file.size(),
+            FileHandle::Blocking(file) => file.size(),
             FileHandle::Sim(file) => file.size().await,
         }
     }
@@ -105,6 +109,7 @@ impl File {
     pub async fn allocate(&self, len: u64) -> io::Result<()> {
         let result = match &self.handle {
             FileHandle::Uring(file) => file.allocate(len).await,
+            FileHandle::Blocking(file) => file.allocate(len).await,
             FileHandle::Sim(file) => file.allocate(len).await,
         };
         result.map_err(|e| with_path(e, &self.path))
@@ -114,6 +119,7 @@ impl File {
     pub async fn truncate(&self, len: u64) -> io::Result<()> {
         let result = match &self.handle {
             FileHandle::Uring(file) => file.truncate(len).await,
+            FileHandle::Blocking(file) => file.truncate(len).await,
             FileHandle::Sim(file) => file.truncate(len).await,
         };
         result.map_err(|e| with_path(e, &self.path))

@@ -5,7 +5,7 @@
 //!
 //! Modules, bottom to top: each uses only those listed above it.
 
-/// io_uring and the simulated world behind one seam.
+/// io_uring, epoll and the simulated world behind one seam.
 mod backend;
 /// Memory for direct file operations.
 mod buffer;
@@ -52,7 +52,7 @@ mod time;
 /// The timer heap.
 mod timer;
 
-pub use backend::Bug;
+pub use backend::{Bug, Reactor};
 pub use channel::submit_to;
 pub use group::Group;
 pub use node::{

@@ -41,6 +41,10 @@ impl TcpListener {
                 let (stream, peer) = listener.accept().await?;
                 (StreamHandle::Uring(stream), peer)
             }
+            ListenerHandle::Epoll(listener) => {
+                let (stream, peer) = listener.accept().await?;
+                (StreamHandle::Epoll(stream), peer)
+            }
             ListenerHandle::Sim(listener) => {
                 let (stream, peer) = listener.accept().await?;
                 (StreamHandle::Sim(stream), peer)
@@ -53,6 +57,7 @@ impl TcpListener {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.handle {
             ListenerHandle::Uring(listener) => listener.local_addr(),
+            ListenerHandle::Epoll(listener) => listener.local_addr(),
             ListenerHandle::Sim(listener) => listener.local_addr(),
         }
     }
@@ -82,6 +87,7 @@ impl TcpStream {
     pub async fn recv(&self) -> io::Result<RecvBuf> {
         match &self.handle {
             StreamHandle::Uring(stream) => Ok(RecvBuf(Received::Uring(stream.recv().await?))),
+            StreamHandle::Epoll(stream) => Ok(RecvBuf(Received::Bytes(stream.recv().await?))),
             StreamHandle::Sim(stream) => Ok(RecvBuf(Received::Bytes(stream.recv().await?))),
         }
     }
@@ -90,6 +96,7 @@ impl TcpStream {
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.handle {
             StreamHandle::Uring(stream) => stream.try_send(bytes),
+            StreamHandle::Epoll(stream) => stream.try_send(bytes),
             StreamHandle::Sim(stream) => stream.try_send(bytes),
         }
     }
@@ -98,6 +105,7 @@ impl TcpStream {
     pub async fn send_all(&self, bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         match &self.handle {
             StreamHandle::Uring(stream) => stream.send_all(bytes).await,
+            StreamHandle::Epoll(stream) => stream.send_all(bytes).await,
             StreamHandle::Sim(stream) => stream.send_all(bytes).await,
         }
     }
@@ -106,6 +114,7 @@ impl TcpStream {
     pub fn shutdown(&self) {
         match &self.handle {
             StreamHandle::Uring(stream) => stream.shutdown(),
+            StreamHandle::Epoll(stream) => stream.shutdown(),
             StreamHandle::Sim(stream) => stream.shutdown(),
         }
     }
@@ -114,6 +123,7 @@ impl TcpStream {
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
         match &self.handle {
             StreamHandle::Uring(stream) => stream.peer_addr(),
+            StreamHandle::Epoll(stream) => stream.peer_addr(),
             StreamHandle::Sim(stream) => stream.peer_addr(),
         }
     }
@@ -122,6 +132,7 @@ impl TcpStream {
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         match &self.handle {
             StreamHandle::Uring(stream) => stream.local_addr(),
+            StreamHandle::Epoll(stream) => stream.local_addr(),
             StreamHandle::Sim(stream) => stream.local_addr(),
         }
     }
@@ -130,7 +141,8 @@ impl TcpStream {
     /// their way to this shard.
     pub fn into_transfer(self) -> io::Result<Transfer> {
         Ok(Transfer(match self.handle {
-            StreamHandle::Uring(stream) => Transferred::Uring(stream.take_fd()?),
+            StreamHandle::Uring(stream) => Transferred::Real(stream.take_fd()?),
+            StreamHandle::Epoll(stream) => Transferred::Real(stream.take_fd()?),
             StreamHandle::Sim(stream) => Transferred::Sim(stream.into_transfer()?),
         }))
     }

@@ -29,7 +29,7 @@ pub fn random_uuid() -> u128 {
 /// True now and then in simulation, by its seed, to make legal but rare behaviour common. Never on a real node.
 pub fn rare(name: &'static str) -> bool {
     with(|shard| match &shard.backend {
-        Backend::Uring(_) => false,
+        Backend::Uring(_) | Backend::Epoll(_) => false,
         Backend::Sim(sim) => sim.rare(name),
     })
 }
@@ -37,7 +37,7 @@ pub fn rare(name: &'static str) -> bool {
 /// Has the scenario planted this mistake in this node? Never on a real node.
 pub fn planted(bug: Bug) -> bool {
     with(|shard| match &shard.backend {
-        Backend::Uring(_) => false,
+        Backend::Uring(_) | Backend::Epoll(_) => false,
         Backend::Sim(sim) => sim.planted(bug),
     })
 }
@@ -70,7 +70,7 @@ pub fn try_local<T: 'static>() -> Option<Rc<T>> {
 /// future is dropped.
 pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let pool = with(|shard| match &shard.backend {
-        Backend::Uring(_) => Some(shard.node.offload.clone()),
+        Backend::Uring(_) | Backend::Epoll(_) => Some(shard.node.offload.clone()),
         Backend::Sim(_) => None,
     });
     match pool {

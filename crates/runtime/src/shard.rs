@@ -303,7 +303,7 @@ impl Shard {
     #[inline]
     fn next_task(&self, group: Group) -> Option<TaskId> {
         match &self.backend {
-            Backend::Uring(_) => self.executor.pop(group),
+            Backend::Uring(_) | Backend::Epoll(_) => self.executor.pop(group),
             Backend::Sim(sim) => self.executor.pop_by(group, |ready| sim.below(ready)),
         }
     }
@@ -346,10 +346,7 @@ impl Shard {
         self.mesh.flush(|peer| {
             let inbox = &self.node.inboxes[usize::from(peer)];
             if inbox.take_asleep() {
-                match &self.backend {
-                    Backend::Uring(uring) => uring.wake(inbox),
-                    Backend::Sim(_) => inbox.ring_bell(),
-                }
+                self.backend.wake(inbox);
             }
         });
     }

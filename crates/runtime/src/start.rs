@@ -1,7 +1,6 @@
 //! A real node: one thread per shard, signals, the loop around each shard.
 
-use crate::backend::Backend;
-use crate::backend::uring::Uring;
+use crate::backend::{Backend, Reactor};
 use crate::inbox::Inbox;
 use crate::limits::{QUOTA, SHARDS_MAX, SPIN};
 use crate::mesh::{self, Link};
@@ -9,7 +8,6 @@ use crate::shard::{NodeShared, Shard, ShardId, ShardParts};
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -30,6 +28,8 @@ pub struct Config {
     /// A task poll longer than this is counted and logged; zero switches it off. 25 times as long when
     /// `overprovisioned`: there the machine takes the processor away for milliseconds.
     pub stall_threshold: Duration,
+    /// How shards talk to the kernel.
+    pub reactor: Reactor,
 }
 
 impl Config {
@@ -47,6 +47,7 @@ impl Config {
             overprovisioned: false,
             seed: None,
             stall_threshold: Duration::from_millis(2),
+            reactor: Reactor::Auto,
         }
     }
 }
@@ -145,35 +146,28 @@ fn run_shard(id: ShardId, links: Vec<Option<Link>>, plan: &Plan) -> io::Result<i
     }
     let node = plan.node.clone();
     let inbox = node.inboxes[usize::from(id.0)].clone();
-    let made = Uring::new(inbox, node.offload.clone());
-    let uring = match made {
-        Ok(uring) => uring,
-        Err(error) => {
-            // The others must not wait for this shard.
-            node.abort();
-            return Err(io::Error::new(error.kind(), format!("io_uring is not available: {error}")));
-        }
-    };
+    let made = Backend::real(config.reactor, &inbox, &node.offload);
+    // The others must not wait for a shard that cannot start.
+    let backend = made.inspect_err(|_| node.abort())?;
     let shard = Shard::new(ShardParts {
         id,
         node,
         links,
-        backend: Backend::Uring(uring.clone()),
+        backend,
         seed: plan.seed,
         memory: plan.memory,
         stall_ns: config.stall_threshold.as_nanos() as u64 * if config.overprovisioned { 25 } else { 1 },
     });
     let main = shard.enter(|| (plan.main)());
     shard.start_main(main);
-    Loop { shard: &shard, uring: &uring, owns_core, gap_ns: u64::MAX }.run();
+    Loop { shard: &shard, owns_core, gap_ns: u64::MAX }.run();
     shard.tear_down();
-    uring.close();
+    shard.enter(|| shard.backend.close());
     Ok(shard.main_result().unwrap_or(1))
 }
 
 struct Loop<'a> {
     shard: &'a Shard,
-    uring: &'a Rc<Uring>,
     owns_core: bool,
     /// How long recent idle times were, averaged: decides whether spinning pays.
     gap_ns: u64,
@@ -186,34 +180,34 @@ impl Loop<'_> {
                 self.shard.fire_timers(self.shard.backend.now());
             }
             if self.shard.run_ready(QUOTA.as_nanos() as u64) {
-                self.enter(|uring| uring.poll());
+                self.poll();
             } else {
                 self.idle();
             }
         }
     }
 
-    fn enter(&self, f: impl FnOnce(&Rc<Uring>)) {
-        self.shard.enter(|| f(self.uring));
+    fn poll(&self) {
+        self.shard.enter(|| self.shard.backend.poll());
     }
 
     fn has_work(&self) -> bool {
-        self.shard.has_work() || self.uring.has_completions() || self.shard.node.is_over()
+        self.shard.has_work() || self.shard.backend.has_completions() || self.shard.node.is_over()
     }
 
     /// Nothing is ready: hands queued operations to the kernel, then spins a little if that pays, then sleeps.
     fn idle(&mut self) {
-        if !self.owns_core {
+        if !self.owns_core || !self.shard.backend.can_spin() {
             return self.sleep();
         }
-        self.enter(|uring| uring.poll());
-        let start = self.uring.ticks();
+        self.poll();
+        let start = self.shard.backend.ticks();
         let spin = SPIN.as_nanos() as u64;
         if self.gap_ns < spin {
-            while self.uring.ticks() - start < spin {
+            while self.shard.backend.ticks() - start < spin {
                 if self.has_work() || self.timer_wait() == Some(Duration::ZERO) {
                     self.note_gap(start);
-                    return self.enter(|uring| uring.poll());
+                    return self.poll();
                 }
                 std::hint::spin_loop();
             }
@@ -223,7 +217,7 @@ impl Loop<'_> {
     }
 
     fn note_gap(&mut self, start: u64) {
-        let gap = (self.uring.ticks() - start).min(10 * SPIN.as_nanos() as u64);
+        let gap = (self.shard.backend.ticks() - start).min(10 * SPIN.as_nanos() as u64);
         self.gap_ns = self.gap_ns.min(10 * SPIN.as_nanos() as u64) / 8 * 7 + gap / 8;
     }
 
@@ -239,9 +233,9 @@ impl Loop<'_> {
         let wait = self.timer_wait();
         if self.shard.has_work() || self.shard.node.is_over() || wait == Some(Duration::ZERO) {
             inbox.awake();
-            return self.enter(|uring| uring.poll());
+            return self.poll();
         }
-        self.enter(|uring| uring.wait(wait));
+        self.shard.enter(|| self.shard.backend.wait(wait));
         inbox.awake();
     }
 }

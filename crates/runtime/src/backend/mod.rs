@@ -3,17 +3,29 @@
 //! Every operation takes owned buffers. A backend keeps them until the operation is over, even when the future that
 //! asked is dropped.
 
+/// Files by helper thread.
+mod blocking_file;
+/// epoll and helper threads.
+pub(crate) mod epoll;
+/// Names and folders by helper thread.
+mod folders;
 /// Disk, network and clock of a simulated world.
 pub(crate) mod sim;
+/// Socket addresses and options.
+mod socket;
 /// Linux io_uring, with a few plain system calls.
 pub(crate) mod uring;
 
+use crate::inbox::Inbox;
 use crate::log::Level;
+use crate::offload::OffloadPool;
 use base::Instant;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,28 +105,44 @@ pub enum Bug {
     DigestStopsAtNull,
 }
 
+/// How a real shard talks to the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reactor {
+    /// io_uring, or epoll where it is refused.
+    #[default]
+    Auto,
+    /// io_uring or nothing.
+    Uring,
+    /// epoll, and helper threads for files.
+    Epoll,
+}
+
 /// Where a shard's operations go.
 #[derive(Clone)]
 pub(crate) enum Backend {
     Uring(Rc<uring::Uring>),
+    Epoll(Rc<epoll::Epoll>),
     Sim(Rc<sim::SimShard>),
 }
 
 #[derive(Clone)]
 pub(crate) enum FileHandle {
     Uring(Rc<uring::UringFile>),
+    Blocking(Rc<blocking_file::BlockingFile>),
     Sim(sim::SimFile),
 }
 
 #[derive(Clone)]
 pub(crate) enum StreamHandle {
     Uring(Rc<uring::UringStream>),
+    Epoll(Rc<epoll::EpollStream>),
     Sim(sim::SimStream),
 }
 
 #[derive(Clone)]
 pub(crate) enum ListenerHandle {
     Uring(Rc<uring::UringListener>),
+    Epoll(Rc<epoll::EpollListener>),
     Sim(sim::SimListener),
 }
 
@@ -126,27 +154,27 @@ pub(crate) enum Received {
 
 /// A connection between two shards of one node.
 pub(crate) enum Transferred {
-    Uring(std::os::fd::OwnedFd),
+    Real(std::os::fd::OwnedFd),
     Sim(sim::SimTransfer),
 }
 
 /// An exclusive lock on a folder; released on drop.
 pub(crate) enum LockHandle {
-    Uring { _file: std::fs::File },
+    Real { _file: std::fs::File },
     Sim { _lock: sim::SimLock },
 }
 
 impl Backend {
     pub(crate) fn now(&self) -> Instant {
         match self {
-            Backend::Uring(_) => crate::clock::monotonic(),
+            Backend::Uring(_) | Backend::Epoll(_) => crate::clock::monotonic(),
             Backend::Sim(sim) => sim.now(),
         }
     }
 
     pub(crate) fn unix_micros(&self) -> i64 {
         match self {
-            Backend::Uring(_) => crate::clock::unix_micros(),
+            Backend::Uring(_) | Backend::Epoll(_) => crate::clock::unix_micros(),
             Backend::Sim(sim) => sim.unix_micros(),
         }
     }
@@ -156,6 +184,7 @@ impl Backend {
     pub(crate) fn ticks(&self) -> u64 {
         match self {
             Backend::Uring(uring) => uring.ticks(),
+            Backend::Epoll(epoll) => epoll.ticks(),
             Backend::Sim(sim) => sim.ticks(),
         }
     }
@@ -164,14 +193,19 @@ impl Backend {
     pub(crate) fn has_completions(&self) -> bool {
         match self {
             Backend::Uring(uring) => uring.has_completions(),
-            Backend::Sim(_) => false,
+            Backend::Epoll(_) | Backend::Sim(_) => false,
         }
+    }
+
+    /// Can the shard see completions without a system call?
+    pub(crate) fn can_spin(&self) -> bool {
+        matches!(self, Backend::Uring(_))
     }
 
     /// Takes one log line; false when it should go to standard error.
     pub(crate) fn log(&self, level: Level, line: &str) -> bool {
         match self {
-            Backend::Uring(_) => false,
+            Backend::Uring(_) | Backend::Epoll(_) => false,
             Backend::Sim(sim) => sim.log(level, line),
         }
     }
@@ -179,13 +213,18 @@ impl Backend {
     pub(crate) async fn open(&self, path: &Path, options: OpenOptions) -> io::Result<FileHandle> {
         match self {
             Backend::Uring(uring) => Ok(FileHandle::Uring(uring.open(path, options).await?)),
+            Backend::Epoll(epoll) => {
+                let file = blocking_file::BlockingFile::open(&epoll.folders, path, options).await?;
+                Ok(FileHandle::Blocking(Rc::new(file)))
+            }
             Backend::Sim(sim) => Ok(FileHandle::Sim(sim.open(path, options).await?)),
         }
     }
 
     pub(crate) async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         match self {
-            Backend::Uring(uring) => uring.rename(from, to).await,
+            Backend::Uring(uring) => uring.folders.rename(from, to).await,
+            Backend::Epoll(epoll) => epoll.folders.rename(from, to).await,
             Backend::Sim(sim) => sim.rename(from, to).await,
         }
     }
@@ -193,63 +232,76 @@ impl Backend {
     /// Makes a second name for a file, as the hard link of a snapshot.
     pub(crate) async fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         match self {
-            Backend::Uring(uring) => uring.link(from, to).await,
+            Backend::Uring(uring) => uring.folders.link(from, to).await,
+            Backend::Epoll(epoll) => epoll.folders.link(from, to).await,
             Backend::Sim(sim) => sim.link(from, to).await,
         }
     }
 
     pub(crate) async fn remove(&self, path: &Path) -> io::Result<()> {
         match self {
-            Backend::Uring(uring) => uring.remove(path).await,
+            Backend::Uring(uring) => uring.folders.remove(path).await,
+            Backend::Epoll(epoll) => epoll.folders.remove(path).await,
             Backend::Sim(sim) => sim.remove(path).await,
         }
     }
 
     pub(crate) async fn create_dir_all(&self, path: &Path) -> io::Result<()> {
         match self {
-            Backend::Uring(uring) => uring.create_dir_all(path).await,
+            Backend::Uring(uring) => uring.folders.create_dir_all(path).await,
+            Backend::Epoll(epoll) => epoll.folders.create_dir_all(path).await,
             Backend::Sim(sim) => sim.create_dir_all(path).await,
         }
     }
 
     pub(crate) async fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
         match self {
-            Backend::Uring(uring) => uring.remove_dir_all(path).await,
+            Backend::Uring(uring) => uring.folders.remove_dir_all(path).await,
+            Backend::Epoll(epoll) => epoll.folders.remove_dir_all(path).await,
             Backend::Sim(sim) => sim.remove_dir_all(path).await,
         }
     }
 
     pub(crate) async fn sync_dir(&self, path: &Path) -> io::Result<()> {
         match self {
-            Backend::Uring(uring) => uring.sync_dir(path).await,
+            Backend::Uring(uring) => uring.folders.sync_dir(path).await,
+            Backend::Epoll(epoll) => epoll.folders.sync_dir(path).await,
             Backend::Sim(sim) => sim.sync_dir(path).await,
         }
     }
 
     pub(crate) async fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         match self {
-            Backend::Uring(uring) => uring.read_dir(path).await,
+            Backend::Uring(uring) => uring.folders.read_dir(path).await,
+            Backend::Epoll(epoll) => epoll.folders.read_dir(path).await,
             Backend::Sim(sim) => sim.read_dir(path).await,
         }
     }
 
     pub(crate) async fn exists(&self, path: &Path) -> io::Result<bool> {
         match self {
-            Backend::Uring(uring) => uring.exists(path).await,
+            Backend::Uring(uring) => uring.folders.exists(path).await,
+            Backend::Epoll(epoll) => epoll.folders.exists(path).await,
             Backend::Sim(sim) => sim.exists(path).await,
         }
     }
 
     pub(crate) async fn free_space(&self, path: &Path) -> io::Result<u64> {
         match self {
-            Backend::Uring(uring) => uring.free_space(path).await,
+            Backend::Uring(uring) => uring.folders.free_space(path).await,
+            Backend::Epoll(epoll) => epoll.folders.free_space(path).await,
             Backend::Sim(sim) => sim.free_space(path).await,
         }
     }
 
     pub(crate) async fn lock_exclusive(&self, path: &Path) -> io::Result<LockHandle> {
         match self {
-            Backend::Uring(uring) => Ok(LockHandle::Uring { _file: uring.lock_exclusive(path).await? }),
+            Backend::Uring(uring) => {
+                Ok(LockHandle::Real { _file: uring.folders.lock_exclusive(path).await? })
+            }
+            Backend::Epoll(epoll) => {
+                Ok(LockHandle::Real { _file: epoll.folders.lock_exclusive(path).await? })
+            }
             Backend::Sim(sim) => Ok(LockHandle::Sim { _lock: sim.lock_exclusive(path).await? }),
         }
     }
@@ -257,6 +309,7 @@ impl Backend {
     pub(crate) async fn bind(&self, address: SocketAddr) -> io::Result<ListenerHandle> {
         match self {
             Backend::Uring(uring) => Ok(ListenerHandle::Uring(uring.bind(address)?)),
+            Backend::Epoll(epoll) => Ok(ListenerHandle::Epoll(epoll.bind(address)?)),
             Backend::Sim(sim) => Ok(ListenerHandle::Sim(sim.bind(address).await?)),
         }
     }
@@ -268,6 +321,7 @@ impl Backend {
     ) -> io::Result<StreamHandle> {
         match self {
             Backend::Uring(uring) => Ok(StreamHandle::Uring(uring.connect(address, local).await?)),
+            Backend::Epoll(epoll) => Ok(StreamHandle::Epoll(epoll.connect(address, local).await?)),
             Backend::Sim(sim) => Ok(StreamHandle::Sim(sim.connect(address, local).await?)),
         }
     }
@@ -275,9 +329,58 @@ impl Backend {
     /// Takes over a connection that another shard of the node gave away.
     pub(crate) fn adopt(&self, transferred: Transferred) -> StreamHandle {
         match (self, transferred) {
-            (Backend::Uring(uring), Transferred::Uring(fd)) => StreamHandle::Uring(uring.adopt(fd)),
+            (Backend::Uring(uring), Transferred::Real(fd)) => StreamHandle::Uring(uring.adopt(fd)),
+            (Backend::Epoll(epoll), Transferred::Real(fd)) => StreamHandle::Epoll(epoll.adopt(fd)),
             (Backend::Sim(sim), Transferred::Sim(transfer)) => StreamHandle::Sim(sim.adopt(transfer)),
             _ => unreachable!("all shards of a node have the same backend"),
+        }
+    }
+    /// The backend of a real shard: io_uring, or epoll where the kernel refuses it. Call on the shard's thread.
+    pub(crate) fn real(
+        reactor: Reactor,
+        inbox: &Arc<Inbox>,
+        offload: &Arc<OffloadPool>,
+    ) -> io::Result<Backend> {
+        if reactor != Reactor::Epoll {
+            match uring::Uring::new(inbox.clone(), offload.clone()) {
+                Ok(uring) => return Ok(Backend::Uring(uring)),
+                Err(error) if reactor == Reactor::Uring => return Err(error),
+                Err(error) => crate::warn!("io_uring is not available ({error}), using epoll"),
+            }
+        }
+        Ok(Backend::Epoll(epoll::Epoll::new(inbox.clone(), offload.clone())?))
+    }
+
+    /// Hands queued operations to the kernel and handles what is complete, without waiting.
+    pub(crate) fn poll(&self) {
+        match self {
+            Backend::Uring(uring) => uring.poll(),
+            Backend::Epoll(epoll) => epoll.poll(),
+            Backend::Sim(_) => {}
+        }
+    }
+
+    /// The same, after sleeping until something is complete or the time is over.
+    pub(crate) fn wait(&self, limit: Option<Duration>) {
+        match self {
+            Backend::Uring(uring) => uring.wait(limit),
+            Backend::Epoll(epoll) => epoll.wait(limit),
+            Backend::Sim(_) => {}
+        }
+    }
+
+    /// Ends another shard's sleep.
+    pub(crate) fn wake(&self, inbox: &Inbox) {
+        match self {
+            Backend::Uring(uring) => uring.wake(inbox),
+            Backend::Epoll(_) | Backend::Sim(_) => inbox.ring_bell(),
+        }
+    }
+
+    /// Ends what is under way, after every task of the shard is gone.
+    pub(crate) fn close(&self) {
+        if let Backend::Uring(uring) = self {
+            uring.close();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Files on the real file system.
 
-use crate::{Folder, on_shard};
+use crate::in_folder;
 use runtime::file::{self, AlignedBuf, File, OpenOptions};
 use runtime::{Group, spawn};
 use std::io::ErrorKind;
@@ -12,10 +12,8 @@ fn pattern(len: usize, seed: u8) -> Vec<u8> {
 
 #[test]
 fn direct_writes_and_reads() {
-    let folder = Folder::new("direct");
-    let path = folder.0.join("data");
-    on_shard(move || {
-        let path = path.clone();
+    in_folder("direct", |root| {
+        let path = root.join("data");
         async move {
             let file = File::open(&path, OpenOptions::CREATE_NEW.with_direct()).await.expect("opens");
             file.allocate(64 * 1024).await.expect("allocates");
@@ -54,49 +52,41 @@ fn direct_writes_and_reads() {
 
 #[test]
 fn folders_names_and_atomic_replacement() {
-    let folder = Folder::new("names");
-    let root = folder.0.clone();
-    on_shard(move || {
-        let root = root.clone();
-        async move {
-            let sub = root.join("a/b");
-            file::create_dir_all(&sub).await.expect("makes");
-            file::create_dir_all(&sub).await.expect("may exist");
-            let name = sub.join("x");
-            file::write_new_synced(&name, b"one").await.expect("writes");
-            let again = file::write_new_synced(&name, b"two").await.expect_err("exists");
-            assert_eq!(again.kind(), ErrorKind::AlreadyExists);
-            file::replace_atomic(&name, b"three").await.expect("replaces");
-            assert_eq!(file::read(&name).await.expect("reads"), b"three");
-            file::link(&name, sub.join("z")).await.expect("links");
-            file::rename(&name, sub.join("y")).await.expect("renames");
-            file::sync_dir(&sub).await.expect("syncs");
-            let names: Vec<_> =
-                file::read_dir(&sub).await.expect("lists").into_iter().map(|e| (e.name, e.size)).collect();
-            assert_eq!(names, [("y".to_string(), 5), ("z".to_string(), 5)]);
-            assert!(file::read_dir(&root).await.expect("lists")[0].is_dir);
-            assert!(!file::exists(&name).await.expect("looks"));
-            assert!(0 < file::free_space(&root).await.expect("asks"));
-            let lock = file::lock_exclusive(&root).await.expect("locks");
-            let second = file::lock_exclusive(&root).await.err().expect("is held");
-            assert_eq!(second.kind(), ErrorKind::WouldBlock);
-            drop(lock);
-            file::lock_exclusive(&root).await.expect("is free");
-            file::remove(sub.join("y")).await.expect("removes");
-            let missing = file::remove(sub.join("y")).await.expect_err("gone");
-            assert_eq!(missing.kind(), ErrorKind::NotFound);
-            file::remove_dir_all(root.join("a")).await.expect("removes");
-            file::remove_dir_all(root.join("a")).await.expect("may be missing");
-        }
+    in_folder("names", |root| async move {
+        let sub = root.join("a/b");
+        file::create_dir_all(&sub).await.expect("makes");
+        file::create_dir_all(&sub).await.expect("may exist");
+        let name = sub.join("x");
+        file::write_new_synced(&name, b"one").await.expect("writes");
+        let again = file::write_new_synced(&name, b"two").await.expect_err("exists");
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        file::replace_atomic(&name, b"three").await.expect("replaces");
+        assert_eq!(file::read(&name).await.expect("reads"), b"three");
+        file::link(&name, sub.join("z")).await.expect("links");
+        file::rename(&name, sub.join("y")).await.expect("renames");
+        file::sync_dir(&sub).await.expect("syncs");
+        let names: Vec<_> =
+            file::read_dir(&sub).await.expect("lists").into_iter().map(|e| (e.name, e.size)).collect();
+        assert_eq!(names, [("y".to_string(), 5), ("z".to_string(), 5)]);
+        assert!(file::read_dir(&root).await.expect("lists")[0].is_dir);
+        assert!(!file::exists(&name).await.expect("looks"));
+        assert!(0 < file::free_space(&root).await.expect("asks"));
+        let lock = file::lock_exclusive(&root).await.expect("locks");
+        let second = file::lock_exclusive(&root).await.err().expect("is held");
+        assert_eq!(second.kind(), ErrorKind::WouldBlock);
+        drop(lock);
+        file::lock_exclusive(&root).await.expect("is free");
+        file::remove(sub.join("y")).await.expect("removes");
+        let missing = file::remove(sub.join("y")).await.expect_err("gone");
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+        file::remove_dir_all(root.join("a")).await.expect("removes");
+        file::remove_dir_all(root.join("a")).await.expect("may be missing");
     });
 }
 
 #[test]
 fn dropped_operations_keep_their_buffers_until_the_end() {
-    let folder = Folder::new("dropped");
-    let root = folder.0.clone();
-    on_shard(move || {
-        let root = root.clone();
+    in_folder("dropped", |root| {
         async move {
             let file = File::open(root.join("f"), OpenOptions::CREATE.with_direct()).await.expect("opens");
             file.write_at(0, AlignedBuf::zeroed(1 << 20)).await.expect("writes");

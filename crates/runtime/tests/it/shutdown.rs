@@ -1,7 +1,7 @@
 //! How a node ends.
 
-use crate::config;
-use runtime::{Group, request_shutdown, run, shard, shutdown_requested, sleep, spawn};
+use crate::{REACTORS, config};
+use runtime::{Group, Reactor, request_shutdown, run, shard, shutdown_requested, sleep, spawn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -37,8 +37,10 @@ fn a_request_reaches_every_shard_and_tasks_are_dropped() {
             if shard().0 == 2 { 17 } else { 0 }
         })
     });
-    assert_eq!(run(config(3), main), 17);
-    assert_eq!((count.load(Ordering::SeqCst), drops.load(Ordering::SeqCst)), (3, 3));
+    for reactor in REACTORS {
+        assert_eq!(run(config(3, reactor), main.clone()), 17);
+    }
+    assert_eq!((count.load(Ordering::SeqCst), drops.load(Ordering::SeqCst)), (6, 6));
 }
 
 #[test]
@@ -61,14 +63,14 @@ fn a_signal_asks_for_shutdown() {
             runtime::timeout(Duration::from_secs(20), shutdown_requested()).await.map_or(1, |()| 0)
         })
     });
-    assert_eq!(run(config(1), main), 0);
+    assert_eq!(run(config(1, Reactor::Auto), main), 0);
 }
 
 #[test]
 fn starting_and_stopping_is_quick() {
     let start = std::time::Instant::now();
     for _ in 0..10 {
-        assert_eq!(run(config(2), Arc::new(|| Box::pin(async { 0 }))), 0);
+        assert_eq!(run(config(2, Reactor::Auto), Arc::new(|| Box::pin(async { 0 }))), 0);
     }
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
@@ -86,5 +88,5 @@ fn a_panic_of_one_shard_ends_the_node() {
             0
         })
     });
-    run(config(3), main);
+    run(config(3, Reactor::Auto), main);
 }

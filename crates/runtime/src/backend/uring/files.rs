@@ -1,38 +1,17 @@
-//! Files by ring operation; folder metadata by helper thread.
+//! Files by ring operation.
 
 use super::Uring;
 use super::ops::Keep;
-use crate::backend::{DirEntry, OpenOptions};
+use crate::backend::OpenOptions;
+use crate::backend::blocking_file::whole_blocks;
+use crate::backend::folders::{FILE_MODE, FileFd, c_path, open_flags};
 use crate::buffer::AlignedBuf;
 use crate::limits::{DIRECT_ALIGN, TRANSFER_BYTES};
-use crate::offload::OffloadPool;
 use io_uring::{opcode, squeue, types};
-use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
-
-/// A descriptor that a helper thread closes: the last close of an unlinked file frees its blocks, which takes time.
-pub(super) struct FileFd {
-    fd: Option<OwnedFd>,
-    offload: Arc<OffloadPool>,
-}
-
-impl FileFd {
-    fn raw(&self) -> i32 {
-        self.fd.as_ref().expect("only drop takes it").as_raw_fd()
-    }
-}
-
-impl Drop for FileFd {
-    fn drop(&mut self) {
-        let fd = self.fd.take();
-        self.offload.push(Box::new(move || drop(fd)));
-    }
-}
 
 pub(crate) struct UringFile {
     uring: Rc<Uring>,
@@ -49,28 +28,6 @@ fn should_retry(result: i32) -> bool {
     result == -libc::EINTR || result == -libc::EAGAIN
 }
 
-fn c_path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
-}
-
-fn flags(options: OpenOptions) -> i32 {
-    let access = match (options.read, options.write) {
-        (true, true) => libc::O_RDWR,
-        (false, true) => libc::O_WRONLY,
-        _ => libc::O_RDONLY,
-    };
-    let mut flags = access | libc::O_CLOEXEC;
-    for (wanted, flag) in [
-        (options.create || options.create_new, libc::O_CREAT),
-        (options.create_new, libc::O_EXCL),
-        (options.truncate, libc::O_TRUNC),
-        (options.direct, libc::O_DIRECT),
-    ] {
-        flags |= if wanted { flag } else { 0 };
-    }
-    flags
-}
-
 impl Uring {
     pub(crate) async fn open(
         self: &Rc<Self>,
@@ -81,13 +38,13 @@ impl Uring {
         let (fd, direct) = match opened {
             // The file system has no direct operations. `create_new` may have made the file before it noticed.
             Err(error) if options.direct && error.raw_os_error() == Some(libc::EINVAL) => {
-                let exclusive = options.create_new && !self.exists(path).await?;
+                let exclusive = options.create_new && !self.folders.exists(path).await?;
                 let plain = OpenOptions { direct: false, create_new: exclusive, ..options };
                 (self.open_once(path, plain).await?, false)
             }
             other => (other?, options.direct),
         };
-        let fd = Rc::new(FileFd { fd: Some(fd), offload: self.offload.clone() });
+        let fd = Rc::new(FileFd::new(fd, self.folders.offload.clone()));
         Ok(Rc::new(UringFile { uring: self.clone(), fd, direct }))
     }
 
@@ -95,7 +52,7 @@ impl Uring {
         loop {
             let path = c_path(path)?;
             let open = opcode::OpenAt::new(types::Fd(libc::AT_FDCWD), path.as_ptr());
-            let entry = open.flags(flags(options)).mode(0o644).build();
+            let entry = open.flags(open_flags(options)).mode(FILE_MODE).build();
             let (result, _) = self.submit(Keep::Path { _path: path }, false, entry).await;
             if !should_retry(result) {
                 let fd = check(result)? as i32;
@@ -104,97 +61,6 @@ impl Uring {
             }
         }
     }
-
-    async fn blocking<T: Send + 'static>(
-        &self,
-        path: &Path,
-        work: impl FnOnce(PathBuf) -> io::Result<T> + Send + 'static,
-    ) -> io::Result<T> {
-        let path = path.to_path_buf();
-        self.offload.run(move || work(path)).await
-    }
-
-    pub(crate) async fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let to = to.to_path_buf();
-        self.blocking(from, move |from| std::fs::rename(from, to)).await
-    }
-
-    pub(crate) async fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        let to = to.to_path_buf();
-        self.blocking(from, move |from| std::fs::hard_link(from, to)).await
-    }
-
-    pub(crate) async fn remove(&self, path: &Path) -> io::Result<()> {
-        self.blocking(path, std::fs::remove_file).await
-    }
-
-    pub(crate) async fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.blocking(path, std::fs::create_dir_all).await
-    }
-
-    pub(crate) async fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
-        let remove = |path: PathBuf| match std::fs::remove_dir_all(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        };
-        self.blocking(path, remove).await
-    }
-
-    pub(crate) async fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.blocking(path, |path| std::fs::File::open(path)?.sync_all()).await
-    }
-
-    pub(crate) async fn read_dir(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
-        self.blocking(path, list).await
-    }
-
-    pub(crate) async fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.blocking(path, |path| path.try_exists()).await
-    }
-
-    pub(crate) async fn free_space(&self, path: &Path) -> io::Result<u64> {
-        self.blocking(path, |path| free_space(&path)).await
-    }
-
-    pub(crate) async fn lock_exclusive(&self, path: &Path) -> io::Result<std::fs::File> {
-        self.blocking(path, |path| {
-            let folder = std::fs::File::open(path)?;
-            folder.try_lock().map_err(io::Error::from)?;
-            Ok(folder)
-        })
-        .await
-    }
-}
-
-fn list(path: PathBuf) -> io::Result<Vec<DirEntry>> {
-    let mut entries = Vec::new();
-    for entry in std::fs::read_dir(path)? {
-        let entry = entry?;
-        let metadata = match entry.metadata() {
-            // Removed while we looked.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            other => other?,
-        };
-        let Ok(name) = entry.file_name().into_string() else {
-            continue;
-        };
-        let is_dir = metadata.is_dir();
-        entries.push(DirEntry { name, is_dir, size: if is_dir { 0 } else { metadata.len() } });
-    }
-    Ok(entries)
-}
-
-fn free_space(path: &Path) -> io::Result<u64> {
-    let path = c_path(path)?;
-    // SAFETY: all-zero bytes are a valid statvfs, which the call fills; the path is a live C string.
-    let (result, stat) = unsafe {
-        let mut stat: libc::statvfs = std::mem::zeroed();
-        (libc::statvfs(path.as_ptr(), &mut stat), stat)
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(stat.f_bavail * stat.f_frsize)
 }
 
 impl UringFile {
@@ -263,15 +129,7 @@ impl UringFile {
             if should_retry(result) {
                 continue;
             }
-            let count = check(result)?;
-            if count == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-            done += count;
-            if self.direct {
-                // What is left must start aligned; writing some bytes twice is harmless.
-                done = done / DIRECT_ALIGN * DIRECT_ALIGN;
-            }
+            done += whole_blocks(check(result)?, buffer.len() - done, self.direct)?;
         }
         Ok(buffer)
     }
@@ -281,15 +139,7 @@ impl UringFile {
     }
 
     pub(crate) fn size(&self) -> io::Result<u64> {
-        // SAFETY: all-zero bytes are a valid stat, which the call fills; the descriptor is open.
-        let (result, stat) = unsafe {
-            let mut stat: libc::stat = std::mem::zeroed();
-            (libc::fstat(self.fd.raw(), &mut stat), stat)
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(stat.st_size as u64)
+        self.fd.size()
     }
 
     pub(crate) async fn allocate(&self, len: u64) -> io::Result<()> {
@@ -307,14 +157,6 @@ impl UringFile {
     }
 
     pub(crate) async fn truncate(&self, len: u64) -> io::Result<()> {
-        let len = i64::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // A second descriptor of its own, so that the helper does not depend on this handle.
-        let fd = self.fd.fd.as_ref().expect("only drop takes it").try_clone()?;
-        let work = move || {
-            // SAFETY: the descriptor is owned by this closure.
-            let result = unsafe { libc::ftruncate(fd.as_raw_fd(), len) };
-            if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-        };
-        self.uring.offload.run(work).await
+        self.fd.truncate(len).await
     }
 }

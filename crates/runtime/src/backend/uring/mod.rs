@@ -21,6 +21,8 @@ pub(crate) use files::UringFile;
 pub(crate) use recv_buffers::RingBytes;
 pub(crate) use sockets::{UringListener, UringStream};
 
+use crate::backend::folders::Folders;
+use crate::backend::socket::close_raw;
 use crate::clock::Ticks;
 use crate::inbox::Inbox;
 use crate::limits::{RING_COMPLETIONS, RING_ENTRIES};
@@ -56,7 +58,7 @@ pub(crate) struct Uring {
     starved: RefCell<VecDeque<Rc<StreamCore>>>,
     completions: RefCell<VecDeque<(u64, i32, u32)>>,
     ticks: Ticks,
-    offload: Arc<OffloadPool>,
+    pub(crate) folders: Folders,
     inbox: Arc<Inbox>,
     bell_armed: Cell<bool>,
 }
@@ -99,7 +101,7 @@ impl Uring {
             starved: RefCell::default(),
             completions: RefCell::default(),
             ticks: Ticks::new(),
-            offload,
+            folders: Folders { offload },
             inbox,
             bell_armed: Cell::new(false),
         };
@@ -192,7 +194,7 @@ impl Uring {
             Outcome::Free(keep) => drop(keep),
             Outcome::CloseResult(keep) => {
                 drop(keep);
-                sockets::close_raw(result);
+                close_raw(result);
             }
             Outcome::Recv(core) => core.received(self, result, flags),
             Outcome::Accept(core) => core.accepted(self, result, flags),

@@ -1,8 +1,9 @@
 //! The op slab: what the kernel works on, until its final completion.
 
 use super::Uring;
-use super::files::FileFd;
 use super::sockets::{ListenerCore, StreamCore};
+use crate::backend::folders::FileFd;
+use crate::backend::socket::close_raw;
 use crate::buffer::AlignedBuf;
 use io_uring::cqueue;
 use std::ffi::CString;
@@ -214,7 +215,7 @@ impl Drop for Submitted {
             let removed = ops.remove(self.user_data);
             drop(ops);
             if let Op::One(One { keep: Keep::Path { .. }, .. }) = removed {
-                super::sockets::close_raw(result);
+                close_raw(result);
             }
             return;
         }
