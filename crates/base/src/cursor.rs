@@ -16,11 +16,7 @@ pub struct Truncated {
 
 impl std::fmt::Display for Truncated {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "truncated at byte {}: wanted {} bytes, {} left",
-            self.position, self.wanted, self.left
-        )
+        write!(f, "truncated at byte {}: wanted {} bytes, {} left", self.position, self.wanted, self.left)
     }
 }
 
@@ -72,11 +68,7 @@ impl<'a> ByteReader<'a> {
                 self.position += n;
                 Ok(slice)
             }
-            None => Err(Truncated {
-                position: self.position,
-                wanted: n,
-                left: self.remaining(),
-            }),
+            None => Err(Truncated { position: self.position, wanted: n, left: self.remaining() }),
         }
     }
 
@@ -137,11 +129,7 @@ impl<'a> ByteReader<'a> {
             return Ok(u64::from(first));
         }
         let extra = first.leading_ones() as usize;
-        let high = if extra >= 7 {
-            0
-        } else {
-            u64::from(first) & ((1 << (7 - extra)) - 1)
-        };
+        let high = if extra >= 7 { 0 } else { u64::from(first) & ((1 << (7 - extra)) - 1) };
         match self.bytes(extra) {
             Ok(tail) => Ok(tail.iter().fold(high, |v, b| v << 8 | u64::from(*b))),
             Err(error) => {

@@ -14,17 +14,15 @@ pub mod map;
 pub mod never;
 /// Seeded pseudo random numbers.
 pub mod prng;
-/// The partitioner's hash and tokens.
-pub mod token;
 /// Which shard of a node owns a token.
 pub mod sharder;
+/// The partitioner's hash and tokens.
+pub mod token;
 
 pub use checksum::{Crc32, TraceHash, crc32};
-pub use cursor::{
-    ByteReader, Truncated, put_svint, put_uvint, svint_len, unzigzag, uvint_len, zigzag,
-};
+pub use cursor::{ByteReader, Truncated, put_svint, put_uvint, svint_len, unzigzag, uvint_len, zigzag};
 pub use instant::Instant;
 pub use map::{FixedState, HashMap, HashSet, hash_map, hash_set};
 pub use prng::Prng;
-pub use token::{Token, murmur3};
 pub use sharder::{shard_interval, shard_of, shards_of_interval};
+pub use token::{Token, murmur3};

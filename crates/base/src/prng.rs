@@ -20,14 +20,7 @@ impl Prng {
     /// A generator from one number; equal seeds give equal sequences.
     pub fn new(seed: u64) -> Prng {
         let mut s = seed;
-        Prng {
-            state: [
-                splitmix(&mut s),
-                splitmix(&mut s),
-                splitmix(&mut s),
-                splitmix(&mut s),
-            ],
-        }
+        Prng { state: [splitmix(&mut s), splitmix(&mut s), splitmix(&mut s), splitmix(&mut s)] }
     }
 
     /// The next 64 bits.

@@ -73,10 +73,7 @@ fn word(bytes: &[u8]) -> u64 {
 
 /// Sign-extended bytes: a negative one flips every bit above its own place.
 fn tail_word(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .enumerate()
-        .fold(0, |v, (i, b)| v ^ ((i64::from(*b as i8) as u64) << (8 * i)))
+    bytes.iter().enumerate().fold(0, |v, (i, b)| v ^ ((i64::from(*b as i8) as u64) << (8 * i)))
 }
 
 fn mix1(k: u64) -> u64 {
@@ -108,11 +105,7 @@ mod tests {
             (b"alpha", -7531858254489963, 30),
             (b"beta", -5267486863233120603, 91),
             (b"gamma", -3248333431034606331, 135),
-            (
-                &[0xFF, 0xFE, 0x80, 0x68, 0x69, 0x67, 0x68],
-                7415252658849625306,
-                164,
-            ),
+            (&[0xFF, 0xFE, 0x80, 0x68, 0x69, 0x67, 0x68], 7415252658849625306, 164),
             (&long, -6987914490057374551, 198),
             (b"a", -8839064797231613815, 90),
         ];

@@ -86,6 +86,11 @@ impl Assembler {
         self.compression = compression;
     }
 
+    /// From now on bodies up to `body_max` bytes are taken.
+    pub fn set_body_max(&mut self, body_max: usize) {
+        self.body_max = body_max;
+    }
+
     /// From now on envelopes come in v5 segments.
     pub fn use_segments(&mut self) {
         self.segmented = true;
@@ -119,11 +124,7 @@ impl Assembler {
                 }
             }
         }
-        let source = if self.segmented {
-            &self.inner
-        } else {
-            &self.wire
-        };
+        let source = if self.segmented { &self.inner } else { &self.wire };
         let Some(header) = Header::parse(source.pending(), self.direction)? else {
             return Ok(None);
         };
@@ -137,38 +138,23 @@ impl Assembler {
         let body_end = source.start + total;
         if self.segmented {
             self.inner.consume(total);
-            return Ok(Some(Envelope {
-                header,
-                body: &self.inner.bytes[body_start..body_end],
-            }));
+            return Ok(Some(Envelope { header, body: &self.inner.bytes[body_start..body_end] }));
         }
         self.wire.consume(total);
         let body = &self.wire.bytes[body_start..body_end];
         if !header.has(flag::COMPRESSED) || header.version == Version::V5 {
             return Ok(Some(Envelope { header, body }));
         }
-        let fatal = |text: String| Error::Frame {
-            stream: header.stream,
-            text,
-        };
+        let fatal = |text: String| Error::Frame { stream: header.stream, text };
         if self.compression == Compression::None {
-            return Err(fatal(
-                "Compressed frame received without negotiated compression".into(),
-            ));
+            return Err(fatal("Compressed frame received without negotiated compression".into()));
         }
-        decompress_body(body, self.body_max, &mut self.scratch)
-            .map_err(|e| fatal(e.to_string()))?;
-        Ok(Some(Envelope {
-            header,
-            body: &self.scratch,
-        }))
+        decompress_body(body, self.body_max, &mut self.scratch).map_err(|e| fatal(e.to_string()))?;
+        Ok(Some(Envelope { header, body: &self.scratch }))
     }
 
     fn check(&self, header: &Header) -> Result<(), Error> {
-        let fatal = |text: String| Error::Frame {
-            stream: header.stream,
-            text,
-        };
+        let fatal = |text: String| Error::Frame { stream: header.stream, text };
         if self.body_max < header.length as usize {
             return Err(fatal(format!(
                 "Request is too big: length {} exceeds maximum allowed length {}",
@@ -200,14 +186,9 @@ impl Assembler {
 
     /// Moves one segment's payload over; false when it is not whole yet.
     fn take_segment(&mut self) -> Result<bool, Error> {
-        let fatal = |text: &str| Error::Frame {
-            stream: 0,
-            text: text.to_owned(),
-        };
+        let fatal = |text: &str| Error::Frame { stream: 0, text: text.to_owned() };
         let gathered = self.inner.pending().len();
-        let Some(taken) =
-            segment::read(self.wire.pending(), self.compression, &mut self.inner.bytes)?
-        else {
+        let Some(taken) = segment::read(self.wire.pending(), self.compression, &mut self.inner.bytes)? else {
             return Ok(false);
         };
         self.wire.consume(taken.total);

@@ -45,11 +45,7 @@ pub fn decompress_body(body: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(
     out.clear();
     let Some((length, block)) = body.split_first_chunk::<4>() else {
         // An empty body may carry the flag.
-        return if body.is_empty() {
-            Ok(())
-        } else {
-            Err(Error::message("Decompression failed: no length"))
-        };
+        return if body.is_empty() { Ok(()) } else { Err(Error::message("Decompression failed: no length")) };
     };
     let length = u32::from_be_bytes(*length) as usize;
     if limit < length {

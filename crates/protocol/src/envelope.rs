@@ -168,10 +168,7 @@ impl Header {
                 (_, [_, _, high, low, ..]) => i16::from_be_bytes([*high, *low]),
                 _ => 0,
             };
-            return Err(Error::UnsupportedVersion {
-                version: number,
-                stream,
-            });
+            return Err(Error::UnsupportedVersion { version: number, stream });
         };
         let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
             return Ok(None);
@@ -228,17 +225,7 @@ pub fn begin(
         Direction::Responses => 0x80,
     };
     let [high, low] = stream.to_be_bytes();
-    out.extend_from_slice(&[
-        version as u8 | response,
-        flags,
-        high,
-        low,
-        opcode as u8,
-        0,
-        0,
-        0,
-        0,
-    ]);
+    out.extend_from_slice(&[version as u8 | response, flags, high, low, opcode as u8, 0, 0, 0, 0]);
     Begun(start)
 }
 
@@ -256,25 +243,13 @@ mod tests {
     #[test]
     fn headers_of_the_examples() {
         let options = [4, 0, 0, 0, 5, 0, 0, 0, 0];
-        let header = Header::parse(&options, Direction::Requests)
-            .expect("well formed")
-            .expect("whole");
-        assert_eq!(
-            (header.version, header.stream, header.length),
-            (Version::V4, 0, 0)
-        );
+        let header = Header::parse(&options, Direction::Requests).expect("well formed").expect("whole");
+        assert_eq!((header.version, header.stream, header.length), (Version::V4, 0, 0));
         assert_eq!(header.known_opcode(), Ok(Opcode::Options));
         assert_eq!(Header::parse(&options[..8], Direction::Requests), Ok(None));
         assert!(Header::parse(&options, Direction::Responses).is_err());
         let mut out = Vec::new();
-        let begun = begin(
-            &mut out,
-            Direction::Responses,
-            Version::V4,
-            2,
-            Opcode::Result,
-            0,
-        );
+        let begun = begin(&mut out, Direction::Responses, Version::V4, 2, Opcode::Result, 0);
         out.extend_from_slice(&[0, 0, 0, 1]);
         finish(&mut out, begun);
         assert_eq!(out, [0x84, 0, 0, 2, 8, 0, 0, 0, 4, 0, 0, 0, 1]);

@@ -27,13 +27,9 @@ impl EventType {
 
     /// The kind with this name, in any case.
     pub fn parse(name: &str) -> Option<EventType> {
-        [
-            EventType::TopologyChange,
-            EventType::StatusChange,
-            EventType::SchemaChange,
-        ]
-        .into_iter()
-        .find(|kind| kind.name().eq_ignore_ascii_case(name))
+        [EventType::TopologyChange, EventType::StatusChange, EventType::SchemaChange]
+            .into_iter()
+            .find(|kind| kind.name().eq_ignore_ascii_case(name))
     }
 }
 
@@ -133,11 +129,7 @@ impl SchemaChange {
         let target = reader.string()?;
         let keyspace = reader.string()?.to_owned();
         let arguments = |reader: &mut Reader<'_>| -> Result<Vec<String>, Error> {
-            Ok(reader
-                .string_list()?
-                .into_iter()
-                .map(String::from)
-                .collect())
+            Ok(reader.string_list()?.into_iter().map(String::from).collect())
         };
         let target = match target {
             "KEYSPACE" => Target::Keyspace,
@@ -146,16 +138,10 @@ impl SchemaChange {
             "FUNCTION" => Target::Function(reader.string()?.to_owned(), arguments(reader)?),
             "AGGREGATE" => Target::Aggregate(reader.string()?.to_owned(), arguments(reader)?),
             other => {
-                return Err(Error::Message(format!(
-                    "Unknown schema change target {other}"
-                )));
+                return Err(Error::Message(format!("Unknown schema change target {other}")));
             }
         };
-        Ok(SchemaChange {
-            change,
-            keyspace,
-            target,
-        })
+        Ok(SchemaChange { change, keyspace, target })
     }
 }
 

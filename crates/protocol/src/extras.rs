@@ -15,16 +15,8 @@ pub struct Extras<'a> {
 impl Extras<'_> {
     /// The header flags that announce them.
     pub fn flags(&self) -> u8 {
-        let tracing = if self.trace_id.is_some() {
-            flag::TRACING
-        } else {
-            0
-        };
-        let warning = if self.warnings.is_empty() {
-            0
-        } else {
-            flag::WARNING
-        };
+        let tracing = if self.trace_id.is_some() { flag::TRACING } else { 0 };
+        let warning = if self.warnings.is_empty() { 0 } else { flag::WARNING };
         tracing | warning
     }
 

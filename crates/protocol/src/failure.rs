@@ -2,9 +2,7 @@
 
 use crate::envelope::Version;
 use crate::error::Error;
-use crate::wire::{
-    Reader, put_inetaddr, put_int, put_short, put_short_bytes, put_string, put_string_list,
-};
+use crate::wire::{Reader, put_inetaddr, put_int, put_short, put_short_bytes, put_string, put_string_list};
 use std::net::IpAddr;
 use types::Consistency;
 
@@ -103,10 +101,7 @@ pub struct Failures {
 impl Failures {
     /// The failures of these replicas.
     pub fn of(reasons: Vec<(IpAddr, FailureReason)>) -> Failures {
-        Failures {
-            count: reasons.len() as u32,
-            reasons,
-        }
+        Failures { count: reasons.len() as u32, reasons }
     }
 
     fn encode(&self, out: &mut Vec<u8>, version: Version) {
@@ -123,8 +118,7 @@ impl Failures {
     }
 
     fn decode(reader: &mut Reader<'_>, version: Version) -> Result<Failures, Error> {
-        let count =
-            u32::try_from(reader.int()?).map_err(|_| Error::message("negative failure count"))?;
+        let count = u32::try_from(reader.int()?).map_err(|_| Error::message("negative failure count"))?;
         let mut reasons = Vec::new();
         if version == Version::V5 {
             for _ in 0..count {
@@ -310,10 +304,7 @@ fn put_counts(out: &mut Vec<u8>, consistency: Consistency, first: i32, second: i
 impl Failure {
     /// A failure with its text.
     pub fn new(kind: FailureKind, message: impl Into<String>) -> Failure {
-        Failure {
-            kind,
-            message: message.into(),
-        }
+        Failure { kind, message: message.into() }
     }
 
     /// Appends the body of an ERROR. Version 4 has no code for an unknown conditional write: it becomes a write timeout.
@@ -336,69 +327,36 @@ impl Failure {
             | FailureKind::Unauthorized
             | FailureKind::Invalid
             | FailureKind::Config => {}
-            FailureKind::Unavailable {
-                consistency,
-                required,
-                alive,
-            } => put_counts(out, *consistency, *required, *alive),
-            FailureKind::WriteTimeout {
-                consistency,
-                received,
-                block_for,
-                write_type,
-                contentions,
-            } => {
+            FailureKind::Unavailable { consistency, required, alive } => {
+                put_counts(out, *consistency, *required, *alive)
+            }
+            FailureKind::WriteTimeout { consistency, received, block_for, write_type, contentions } => {
                 put_counts(out, *consistency, *received, *block_for);
                 put_string(out, write_type.name());
                 if version == Version::V5 && *write_type == WriteType::Cas {
                     put_short(out, *contentions);
                 }
             }
-            FailureKind::ReadTimeout {
-                consistency,
-                received,
-                block_for,
-                data_present,
-            } => {
+            FailureKind::ReadTimeout { consistency, received, block_for, data_present } => {
                 put_counts(out, *consistency, *received, *block_for);
                 out.push(u8::from(*data_present));
             }
-            FailureKind::ReadFailure {
-                consistency,
-                received,
-                block_for,
-                failures,
-                data_present,
-            } => {
+            FailureKind::ReadFailure { consistency, received, block_for, failures, data_present } => {
                 put_counts(out, *consistency, *received, *block_for);
                 failures.encode(out, version);
                 out.push(u8::from(*data_present));
             }
-            FailureKind::WriteFailure {
-                consistency,
-                received,
-                block_for,
-                failures,
-                write_type,
-            } => {
+            FailureKind::WriteFailure { consistency, received, block_for, failures, write_type } => {
                 put_counts(out, *consistency, *received, *block_for);
                 failures.encode(out, version);
                 put_string(out, write_type.name());
             }
-            FailureKind::Function {
-                keyspace,
-                function,
-                arguments,
-            } => {
+            FailureKind::Function { keyspace, function, arguments } => {
                 put_string(out, keyspace);
                 put_string(out, function);
                 put_string_list(out, arguments);
             }
-            FailureKind::CasWriteUnknown {
-                consistency,
-                received,
-                block_for,
-            } => {
+            FailureKind::CasWriteUnknown { consistency, received, block_for } => {
                 put_counts(out, *consistency, *received, *block_for);
                 if version == Version::V4 {
                     put_string(out, WriteType::Cas.name());
@@ -437,29 +395,19 @@ impl Failure {
                 keyspace: reader.string()?.to_owned(),
                 table: reader.string()?.to_owned(),
             },
-            0x2500 => FailureKind::Unprepared {
-                id: reader.short_bytes()?.to_vec(),
-            },
+            0x2500 => FailureKind::Unprepared { id: reader.short_bytes()?.to_vec() },
             _ => FailureKind::Server,
         };
         Ok(Failure { kind, message })
     }
 }
 
-fn decode_counted(
-    code: i32,
-    reader: &mut Reader<'_>,
-    version: Version,
-) -> Result<FailureKind, Error> {
+fn decode_counted(code: i32, reader: &mut Reader<'_>, version: Version) -> Result<FailureKind, Error> {
     if code == 0x1400 {
         return Ok(FailureKind::Function {
             keyspace: reader.string()?.to_owned(),
             function: reader.string()?.to_owned(),
-            arguments: reader
-                .string_list()?
-                .into_iter()
-                .map(String::from)
-                .collect(),
+            arguments: reader.string_list()?.into_iter().map(String::from).collect(),
         });
     }
     let consistency = reader.consistency()?;
@@ -470,20 +418,11 @@ fn decode_counted(
             let write_type = WriteType::parse(reader.string()?)?;
             let counted = version == Version::V5 && write_type == WriteType::Cas;
             let contentions = if counted { reader.short()? } else { 0 };
-            FailureKind::WriteTimeout {
-                consistency,
-                received,
-                block_for,
-                write_type,
-                contentions,
-            }
+            FailureKind::WriteTimeout { consistency, received, block_for, write_type, contentions }
         }
-        0x1200 => FailureKind::ReadTimeout {
-            consistency,
-            received,
-            block_for,
-            data_present: reader.byte()? != 0,
-        },
+        0x1200 => {
+            FailureKind::ReadTimeout { consistency, received, block_for, data_present: reader.byte()? != 0 }
+        }
         0x1300 => FailureKind::ReadFailure {
             consistency,
             received,
@@ -498,11 +437,7 @@ fn decode_counted(
             failures: Failures::decode(reader, version)?,
             write_type: WriteType::parse(reader.string()?)?,
         },
-        0x1700 => FailureKind::CasWriteUnknown {
-            consistency,
-            received,
-            block_for,
-        },
+        0x1700 => FailureKind::CasWriteUnknown { consistency, received, block_for },
         _ => FailureKind::Server,
     })
 }
@@ -515,21 +450,14 @@ mod tests {
         let consistency = Consistency::Quorum;
         let (received, block_for) = (1, 2);
         let failures = Failures::of(vec![
-            (
-                "10.0.0.1".parse().expect("an address"),
-                FailureReason::Timeout,
-            ),
+            ("10.0.0.1".parse().expect("an address"), FailureReason::Timeout),
             ("::1".parse().expect("an address"), FailureReason::NodeDown),
         ]);
         vec![
             FailureKind::Server,
             FailureKind::Protocol,
             FailureKind::BadCredentials,
-            FailureKind::Unavailable {
-                consistency,
-                required: 2,
-                alive: 1,
-            },
+            FailureKind::Unavailable { consistency, required: 2, alive: 1 },
             FailureKind::Overloaded,
             FailureKind::Bootstrapping,
             FailureKind::Truncate,
@@ -540,12 +468,7 @@ mod tests {
                 write_type: WriteType::Cas,
                 contentions: 3,
             },
-            FailureKind::ReadTimeout {
-                consistency,
-                received,
-                block_for,
-                data_present: true,
-            },
+            FailureKind::ReadTimeout { consistency, received, block_for, data_present: true },
             FailureKind::ReadFailure {
                 consistency,
                 received,
@@ -566,19 +489,12 @@ mod tests {
                 write_type: WriteType::BatchLog,
             },
             FailureKind::CdcWrite,
-            FailureKind::CasWriteUnknown {
-                consistency,
-                received,
-                block_for,
-            },
+            FailureKind::CasWriteUnknown { consistency, received, block_for },
             FailureKind::Syntax,
             FailureKind::Unauthorized,
             FailureKind::Invalid,
             FailureKind::Config,
-            FailureKind::AlreadyExists {
-                keyspace: "k".into(),
-                table: "t".into(),
-            },
+            FailureKind::AlreadyExists { keyspace: "k".into(), table: "t".into() },
             FailureKind::Unprepared { id: vec![1, 2] },
         ]
     }
@@ -606,15 +522,9 @@ mod tests {
             match (&kind, &back.kind) {
                 (
                     FailureKind::CasWriteUnknown { .. },
-                    FailureKind::WriteTimeout {
-                        write_type: WriteType::Cas,
-                        ..
-                    },
+                    FailureKind::WriteTimeout { write_type: WriteType::Cas, .. },
                 ) => {}
-                (
-                    FailureKind::WriteTimeout { .. },
-                    FailureKind::WriteTimeout { contentions: 0, .. },
-                ) => {}
+                (FailureKind::WriteTimeout { .. }, FailureKind::WriteTimeout { contentions: 0, .. }) => {}
                 (FailureKind::ReadFailure { .. }, FailureKind::ReadFailure { failures, .. })
                 | (FailureKind::WriteFailure { .. }, FailureKind::WriteFailure { failures, .. }) => {
                     assert_eq!((failures.count, failures.reasons.len()), (2, 0));

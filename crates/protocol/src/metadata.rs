@@ -38,9 +38,7 @@ pub struct RowsHeader<'a> {
 
 fn all_of_one_table(columns: &[ColumnSpec]) -> bool {
     match columns.split_first() {
-        Some((first, rest)) => rest
-            .iter()
-            .all(|c| c.keyspace == first.keyspace && c.table == first.table),
+        Some((first, rest)) => rest.iter().all(|c| c.keyspace == first.keyspace && c.table == first.table),
         None => false,
     }
 }
@@ -144,13 +142,7 @@ impl Prepared {
         }
         let markers = read_columns(reader, count, flags & GLOBAL_TABLE != 0)?;
         let result = Metadata::decode(reader)?;
-        Ok(Prepared {
-            id,
-            result_metadata_id,
-            markers,
-            pk_indexes,
-            columns: result.columns,
-        })
+        Ok(Prepared { id, result_metadata_id, markers, pk_indexes, columns: result.columns })
     }
 }
 
@@ -171,11 +163,7 @@ fn column_count(reader: &mut Reader<'_>) -> Result<usize, Error> {
     usize::try_from(reader.int()?).map_err(|_| Error::message("negative column count"))
 }
 
-fn read_columns(
-    reader: &mut Reader<'_>,
-    count: usize,
-    global: bool,
-) -> Result<Vec<ColumnSpec>, Error> {
+fn read_columns(reader: &mut Reader<'_>, count: usize, global: bool) -> Result<Vec<ColumnSpec>, Error> {
     let mut table: Option<(Arc<str>, Arc<str>)> = None;
     if global {
         table = Some((reader.string()?.into(), reader.string()?.into()));
@@ -187,12 +175,7 @@ fn read_columns(
             Some((keyspace, table)) => (keyspace.clone(), table.clone()),
             None => (reader.string()?.into(), reader.string()?.into()),
         };
-        columns.push(ColumnSpec {
-            keyspace,
-            table,
-            name: reader.string()?.into(),
-            ty: read_type(reader)?,
-        });
+        columns.push(ColumnSpec { keyspace, table, name: reader.string()?.into(), ty: read_type(reader)? });
     }
     Ok(columns)
 }
@@ -202,30 +185,13 @@ impl<'a> Metadata<'a> {
     pub fn decode(reader: &mut Reader<'a>) -> Result<Metadata<'a>, Error> {
         let flags = reader.int()?;
         let column_count = column_count(reader)?;
-        let paging_state = if flags & HAS_MORE_PAGES != 0 {
-            reader.bytes()?
-        } else {
-            None
-        };
-        let new_metadata_id = if flags & METADATA_CHANGED != 0 {
-            Some(reader.short_bytes()?)
-        } else {
-            None
-        };
+        let paging_state = if flags & HAS_MORE_PAGES != 0 { reader.bytes()? } else { None };
+        let new_metadata_id = if flags & METADATA_CHANGED != 0 { Some(reader.short_bytes()?) } else { None };
         let columns = if flags & NO_METADATA != 0 {
             None
         } else {
-            Some(read_columns(
-                reader,
-                column_count,
-                flags & GLOBAL_TABLE != 0,
-            )?)
+            Some(read_columns(reader, column_count, flags & GLOBAL_TABLE != 0)?)
         };
-        Ok(Metadata {
-            column_count,
-            columns,
-            paging_state,
-            new_metadata_id,
-        })
+        Ok(Metadata { column_count, columns, paging_state, new_metadata_id })
     }
 }

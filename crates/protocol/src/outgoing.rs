@@ -19,11 +19,7 @@ pub struct Outgoing {
 impl Outgoing {
     /// Bare envelopes: the state before STARTUP is answered.
     pub fn bare(version: Version) -> Outgoing {
-        Outgoing {
-            version,
-            compression: Compression::None,
-            segmented: false,
-        }
+        Outgoing { version, compression: Compression::None, segmented: false }
     }
 
     /// True when envelopes go out as they are, so that [`write`](Outgoing::write) need not be called.

@@ -221,19 +221,10 @@ impl<'a> Parameters<'a> {
     fn tail_flags(&self, version: Version) -> u32 {
         let mut flags = 0;
         let mut set = |on: bool, flag: u32| flags |= if on { flag } else { 0 };
-        set(
-            self.serial_consistency.is_some(),
-            query_flag::SERIAL_CONSISTENCY,
-        );
+        set(self.serial_consistency.is_some(), query_flag::SERIAL_CONSISTENCY);
         set(self.timestamp.is_some(), query_flag::TIMESTAMP);
-        set(
-            self.keyspace.is_some() && version == Version::V5,
-            query_flag::KEYSPACE,
-        );
-        set(
-            self.now_s.is_some() && version == Version::V5,
-            query_flag::NOW,
-        );
+        set(self.keyspace.is_some() && version == Version::V5, query_flag::KEYSPACE);
+        set(self.now_s.is_some() && version == Version::V5, query_flag::NOW);
         flags
     }
 
@@ -280,10 +271,7 @@ impl<'a> Parameters<'a> {
 impl<'a> Startup<'a> {
     /// The value of a key, in any case.
     pub fn get(&self, key: &str) -> Option<&'a str> {
-        self.options
-            .iter()
-            .find(|(k, _)| k.eq_ignore_ascii_case(key))
-            .map(|(_, v)| *v)
+        self.options.iter().find(|(k, _)| k.eq_ignore_ascii_case(key)).map(|(_, v)| *v)
     }
 
     /// Checks CQL_VERSION and gives the compression asked for.
@@ -305,19 +293,13 @@ impl<'a> Startup<'a> {
                 )));
             }
         }
-        match self
-            .get("COMPRESSION")
-            .map(str::to_ascii_lowercase)
-            .as_deref()
-        {
+        match self.get("COMPRESSION").map(str::to_ascii_lowercase).as_deref() {
             None | Some("") => Ok(Compression::None),
             Some("lz4") => Ok(Compression::Lz4),
-            Some("snappy") if version == Version::V5 => Err(Error::message(
-                "Snappy compression is not supported in protocol V5",
-            )),
-            Some(other) => Err(Error::Message(format!(
-                "Unknown compression algorithm: {other}"
-            ))),
+            Some("snappy") if version == Version::V5 => {
+                Err(Error::message("Snappy compression is not supported in protocol V5"))
+            }
+            Some(other) => Err(Error::Message(format!("Unknown compression algorithm: {other}"))),
         }
     }
 }
@@ -348,11 +330,7 @@ impl<'a> Batch<'a> {
         let mut parameters = Parameters::at(reader.consistency()?);
         let flags = Parameters::read_flags(reader, version)?;
         parameters.decode_tail(reader, flags)?;
-        Ok(Batch {
-            kind,
-            statements,
-            parameters,
-        })
+        Ok(Batch { kind, statements, parameters })
     }
 
     fn encode(&self, out: &mut Vec<u8>, version: Version) {
@@ -409,11 +387,7 @@ impl<'a> Request<'a> {
             Opcode::Prepare => {
                 let query = reader.long_string()?;
                 let with_keyspace = version == Version::V5 && reader.int()? & 1 != 0;
-                let keyspace = if with_keyspace {
-                    Some(reader.string()?)
-                } else {
-                    None
-                };
+                let keyspace = if with_keyspace { Some(reader.string()?) } else { None };
                 Request::Prepare(Prepare { query, keyspace })
             }
             Opcode::Execute => {
@@ -432,17 +406,15 @@ impl<'a> Request<'a> {
             Opcode::Register => {
                 let mut kinds = Vec::new();
                 for name in reader.string_list()? {
-                    kinds.push(EventType::parse(name).ok_or_else(|| {
-                        Error::Message(format!("Invalid value '{name}' for Type"))
-                    })?);
+                    kinds.push(
+                        EventType::parse(name)
+                            .ok_or_else(|| Error::Message(format!("Invalid value '{name}' for Type")))?,
+                    );
                 }
                 Request::Register(kinds)
             }
             other => {
-                return Err(Error::Message(format!(
-                    "Unexpected message {} from a client",
-                    other.name()
-                )));
+                return Err(Error::Message(format!("Unexpected message {} from a client", other.name())));
             }
         })
     }

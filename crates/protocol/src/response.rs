@@ -66,14 +66,8 @@ impl Reply<'_> {
 
     /// Appends the whole envelope.
     pub fn encode(&self, out: &mut Vec<u8>, version: Version, stream: i16, extras: &Extras<'_>) {
-        let begun = envelope::begin(
-            out,
-            Direction::Responses,
-            version,
-            stream,
-            self.opcode(),
-            extras.flags(),
-        );
+        let begun =
+            envelope::begin(out, Direction::Responses, version, stream, self.opcode(), extras.flags());
         extras.encode(out);
         match self {
             Reply::Error(failure) => failure.encode(out, version),
@@ -111,11 +105,7 @@ impl Reply<'_> {
 pub fn refusal(error: &Error, connection: Option<Version>) -> Vec<u8> {
     let failure = Failure::new(FailureKind::Protocol, error.to_string());
     let mut out = Vec::new();
-    if let Error::UnsupportedVersion {
-        version: version @ (1 | 2),
-        stream,
-    } = error
-    {
+    if let Error::UnsupportedVersion { version: version @ (1 | 2), stream } = error {
         let mut body = Vec::new();
         failure.encode(&mut body, Version::V4);
         out.extend_from_slice(&[version | 0x80, 0, *stream as u8, Opcode::Error as u8]);
@@ -193,10 +183,7 @@ impl<'a> Response<'a> {
             Opcode::AuthSuccess => Response::AuthSuccess(reader.bytes()?),
             Opcode::Event => Response::Event(Event::decode(reader)?),
             other => {
-                return Err(Error::Message(format!(
-                    "Unexpected message {} from a server",
-                    other.name()
-                )));
+                return Err(Error::Message(format!("Unexpected message {} from a server", other.name())));
             }
         })
     }

@@ -31,27 +31,15 @@ impl<'o> RowsWriter<'o> {
         columns: &[ColumnSpec],
         header: RowsHeader<'_>,
     ) -> RowsWriter<'o> {
-        let begun = envelope::begin(
-            out,
-            Direction::Responses,
-            version,
-            stream,
-            Opcode::Result,
-            extras.flags(),
-        );
+        let begun =
+            envelope::begin(out, Direction::Responses, version, stream, Opcode::Result, extras.flags());
         extras.encode(out);
         put_int(out, RESULT_ROWS);
         put_rows_metadata(out, version, columns, header);
         let count_at = out.len();
         put_int(out, 0);
         let row_at = out.len();
-        RowsWriter {
-            out,
-            begun,
-            count_at,
-            row_at,
-            rows: 0,
-        }
+        RowsWriter { out, begun, count_at, row_at, rows: 0 }
     }
 
     /// Writes a value's bytes, or null.
@@ -114,8 +102,7 @@ impl<'a> Rows<'a> {
     /// Reads the metadata and checks that every row is there.
     pub fn decode(reader: &mut Reader<'a>) -> Result<Rows<'a>, Error> {
         let metadata = Metadata::decode(reader)?;
-        let row_count =
-            usize::try_from(reader.int()?).map_err(|_| Error::message("negative row count"))?;
+        let row_count = usize::try_from(reader.int()?).map_err(|_| Error::message("negative row count"))?;
         if metadata.column_count == 0 && row_count > 0 {
             return Err(Error::message("rows without columns"));
         }
@@ -126,11 +113,7 @@ impl<'a> Rows<'a> {
                 reader.bytes()?;
             }
         }
-        Ok(Rows {
-            metadata,
-            row_count,
-            content: &content[..reader.position() - start],
-        })
+        Ok(Rows { metadata, row_count, content: &content[..reader.position() - start] })
     }
 
     /// The rows; each is its values, null being `None`.

@@ -34,11 +34,7 @@ fn broken(text: String) -> Error {
 }
 
 /// Reads one segment from the front of `bytes` and appends its (decompressed) payload to `out`; `None` when more bytes are needed.
-pub fn read(
-    bytes: &[u8],
-    compression: Compression,
-    out: &mut Vec<u8>,
-) -> Result<Option<Segment>, Error> {
+pub fn read(bytes: &[u8], compression: Compression, out: &mut Vec<u8>) -> Result<Option<Segment>, Error> {
     let data_len = header_bytes(compression);
     let Some(header) = bytes.get(..data_len + 3) else {
         return Ok(None);
@@ -76,18 +72,12 @@ pub fn read(
     } else {
         decompress_block(payload, uncompressed, out).map_err(|e| broken(e.to_string()))?;
     }
-    Ok(Some(Segment {
-        total,
-        self_contained,
-    }))
+    Ok(Some(Segment { total, self_contained }))
 }
 
 /// Appends one segment that carries `payload`, at most [`SEGMENT_PAYLOAD_MAX`] bytes.
 pub fn write(payload: &[u8], self_contained: bool, compression: Compression, out: &mut Vec<u8>) {
-    assert!(
-        payload.len() <= SEGMENT_PAYLOAD_MAX,
-        "the length field has 17 bits"
-    );
+    assert!(payload.len() <= SEGMENT_PAYLOAD_MAX, "the length field has 17 bits");
     let data_len = header_bytes(compression);
     let start = out.len();
     out.resize(start + data_len + 3, 0);
@@ -164,23 +154,11 @@ mod tests {
     #[test]
     fn the_known_bytes() {
         let mut out = Vec::new();
-        write(
-            &[5, 0, 0, 0, 5, 0, 0, 0, 0],
-            true,
-            Compression::None,
-            &mut out,
-        );
-        let want = [
-            9, 0, 2, 0xA4, 0xC8, 0xC1, 5, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0x86, 0x28, 0x4D,
-        ];
+        write(&[5, 0, 0, 0, 5, 0, 0, 0, 0], true, Compression::None, &mut out);
+        let want = [9, 0, 2, 0xA4, 0xC8, 0xC1, 5, 0, 0, 0, 5, 0, 0, 0, 0, 0x10, 0x86, 0x28, 0x4D];
         assert_eq!(out, want);
         out.clear();
-        write(
-            &[5, 0, 0, 0, 5, 0, 0, 0, 0],
-            true,
-            Compression::Lz4,
-            &mut out,
-        );
+        write(&[5, 0, 0, 0, 5, 0, 0, 0, 0], true, Compression::Lz4, &mut out);
         assert_eq!(out[..8], [9, 0, 0, 0, 4, 0xC2, 0xB8, 0x95]);
     }
 
@@ -192,10 +170,7 @@ mod tests {
             let mut damaged = wire.clone();
             damaged[at] ^= 0x10;
             let mut out = Vec::new();
-            assert!(
-                !matches!(read(&damaged, Compression::None, &mut out), Ok(Some(_))),
-                "{at}"
-            );
+            assert!(!matches!(read(&damaged, Compression::None, &mut out), Ok(Some(_))), "{at}");
         }
     }
 

@@ -19,10 +19,7 @@ pub const CQL_VERSION: &str = "3.4.7";
 pub fn options(sharding: Option<&Sharding>) -> Vec<(String, Vec<String>)> {
     let mut options: Vec<(String, Vec<String>)> = Vec::new();
     let mut add = |key: &str, values: &[&str]| {
-        options.push((
-            key.to_owned(),
-            values.iter().map(|v| (*v).to_owned()).collect(),
-        ));
+        options.push((key.to_owned(), values.iter().map(|v| (*v).to_owned()).collect()));
     };
     add("CQL_VERSION", &[CQL_VERSION]);
     add("COMPRESSION", &["lz4"]);
@@ -30,10 +27,7 @@ pub fn options(sharding: Option<&Sharding>) -> Vec<(String, Vec<String>)> {
     if let Some(sharding) = sharding {
         add("SCYLLA_SHARD", &[&sharding.shard.to_string()]);
         add("SCYLLA_NR_SHARDS", &[&sharding.shards.to_string()]);
-        add(
-            "SCYLLA_PARTITIONER",
-            &["org.apache.cassandra.dht.Murmur3Partitioner"],
-        );
+        add("SCYLLA_PARTITIONER", &["org.apache.cassandra.dht.Murmur3Partitioner"]);
         add("SCYLLA_SHARDING_ALGORITHM", &["biased-token-round-robin"]);
         add("SCYLLA_SHARDING_IGNORE_MSB", &["0"]);
         if let Some(port) = sharding.shard_aware_port {
@@ -65,11 +59,7 @@ mod tests {
 
     #[test]
     fn sharding_survives_the_trip() {
-        let sharding = Sharding {
-            shard: 1,
-            shards: 4,
-            shard_aware_port: Some(19042),
-        };
+        let sharding = Sharding { shard: 1, shards: 4, shard_aware_port: Some(19042) };
         assert_eq!(sharding_of(&options(Some(&sharding))), Some(sharding));
         assert_eq!(sharding_of(&options(None)), None);
     }

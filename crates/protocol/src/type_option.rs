@@ -128,11 +128,7 @@ fn read_nested(reader: &mut Reader<'_>, depth: usize) -> Result<CqlType, Error> 
                 let field = reader.string()?.into();
                 fields.push((field, inner(reader)?));
             }
-            CqlType::Udt(Arc::new(UdtType {
-                keyspace,
-                name,
-                fields,
-            }))
+            CqlType::Udt(Arc::new(UdtType { keyspace, name, fields }))
         }
         _ => return Err(Error::Message(format!("Unknown type code {id}"))),
     })
@@ -140,11 +136,7 @@ fn read_nested(reader: &mut Reader<'_>, depth: usize) -> Result<CqlType, Error> 
 
 fn field_count(reader: &mut Reader<'_>) -> Result<usize, Error> {
     let n = usize::from(reader.short()?);
-    if n <= FIELDS_MAX {
-        Ok(n)
-    } else {
-        Err(Error::message("type has too many fields"))
-    }
+    if n <= FIELDS_MAX { Ok(n) } else { Err(Error::message("type has too many fields")) }
 }
 
 #[cfg(test)]

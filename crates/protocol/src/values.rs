@@ -24,11 +24,7 @@ impl<'a> Values<'a> {
             reader.value()?;
         }
         let bytes = &bytes[..reader.position() - start];
-        Ok(Values {
-            count,
-            named,
-            bytes,
-        })
+        Ok(Values { count, named, bytes })
     }
 
     /// How many there are.
@@ -51,11 +47,7 @@ impl<'a> Values<'a> {
         let mut reader = Reader::new(self.bytes);
         let named = self.named;
         (0..self.count).map_while(move |_| {
-            let name = if named {
-                Some(reader.string().ok()?)
-            } else {
-                None
-            };
+            let name = if named { Some(reader.string().ok()?) } else { None };
             Some((name, reader.value().ok()?))
         })
     }
@@ -83,10 +75,7 @@ impl ValuesBuilder {
 
     /// Adds a value by position.
     pub fn push(&mut self, value: RawValue<'_>) -> &mut ValuesBuilder {
-        self.count = self
-            .count
-            .checked_add(1)
-            .expect("a statement has at most 65535 markers");
+        self.count = self.count.checked_add(1).expect("a statement has at most 65535 markers");
         put_value(&mut self.bytes, value);
         self
     }
@@ -98,10 +87,7 @@ impl ValuesBuilder {
 
     /// Adds a value by name; either all values have names or none.
     pub fn push_named(&mut self, name: &str, value: RawValue<'_>) -> &mut ValuesBuilder {
-        assert!(
-            self.named || self.count == 0,
-            "names are for all values or none"
-        );
+        assert!(self.named || self.count == 0, "names are for all values or none");
         self.named = true;
         put_string(&mut self.bytes, name);
         self.push(value)
@@ -116,10 +102,6 @@ impl ValuesBuilder {
 
     /// The values for a request.
     pub fn values(&self) -> Values<'_> {
-        Values {
-            count: self.count,
-            named: self.named,
-            bytes: &self.bytes,
-        }
+        Values { count: self.count, named: self.named, bytes: &self.bytes }
     }
 }

@@ -53,11 +53,7 @@ impl CqlType {
         }
         let mut parser = Parser { rest: text, text };
         let parsed = parser.ty(0)?;
-        if parser.rest.trim().is_empty() {
-            Ok(parsed)
-        } else {
-            Err(parser.bad())
-        }
+        if parser.rest.trim().is_empty() { Ok(parsed) } else { Err(parser.bad()) }
     }
 }
 
@@ -96,12 +92,7 @@ fn put(ty: &CqlType, in_frozen: bool, out: &mut String) {
     }
 }
 
-fn put_list<'t>(
-    open: &str,
-    types: impl IntoIterator<Item = &'t CqlType>,
-    in_frozen: bool,
-    out: &mut String,
-) {
+fn put_list<'t>(open: &str, types: impl IntoIterator<Item = &'t CqlType>, in_frozen: bool, out: &mut String) {
     out.push_str(open);
     for (i, ty) in types.into_iter().enumerate() {
         if i > 0 {
@@ -138,26 +129,15 @@ impl<'t> Parser<'t> {
     }
 
     fn expect(&mut self, symbol: char) -> Result<(), TypeError> {
-        if self.take(symbol) {
-            Ok(())
-        } else {
-            Err(self.bad())
-        }
+        if self.take(symbol) { Ok(()) } else { Err(self.bad()) }
     }
 
     fn word(&mut self) -> Result<&'t str, TypeError> {
         self.rest = self.rest.trim_start();
-        let end = self
-            .rest
-            .find(|c: char| "(),:=> ".contains(c))
-            .unwrap_or(self.rest.len());
+        let end = self.rest.find(|c: char| "(),:=> ".contains(c)).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(end);
         self.rest = rest;
-        if word.is_empty() {
-            Err(self.bad())
-        } else {
-            Ok(word)
-        }
+        if word.is_empty() { Err(self.bad()) } else { Ok(word) }
     }
 
     fn hex_word(&mut self) -> Result<Arc<str>, TypeError> {
@@ -234,11 +214,7 @@ impl<'t> Parser<'t> {
     }
 
     fn check_fields(&self, count: usize) -> Result<(), TypeError> {
-        if count <= FIELDS_MAX {
-            Ok(())
-        } else {
-            Err(TypeError::Name("type has too many fields".into()))
-        }
+        if count <= FIELDS_MAX { Ok(()) } else { Err(TypeError::Name("type has too many fields".into())) }
     }
 
     fn user_type(&mut self, depth: usize) -> Result<CqlType, TypeError> {
@@ -252,11 +228,7 @@ impl<'t> Parser<'t> {
             fields.push((field, self.ty(depth + 1)?.0));
         }
         self.check_fields(fields.len())?;
-        Ok(CqlType::Udt(Arc::new(UdtType {
-            keyspace,
-            name,
-            fields,
-        })))
+        Ok(CqlType::Udt(Arc::new(UdtType { keyspace, name, fields })))
     }
 
     /// Skips the parenthesised parameters of a class nobody here knows.
@@ -311,18 +283,9 @@ mod tests {
             ("int", "Int32Type"),
             ("list<int>", "ListType(Int32Type)"),
             ("frozen<list<int>>", "FrozenType(ListType(Int32Type))"),
-            (
-                "frozen<list<frozen<set<int>>>>",
-                "FrozenType(ListType(SetType(Int32Type)))",
-            ),
-            (
-                "map<text, frozen<list<int>>>",
-                "MapType(UTF8Type,FrozenType(ListType(Int32Type)))",
-            ),
-            (
-                "frozen<tuple<int, frozen<list<int>>>>",
-                "TupleType(Int32Type,ListType(Int32Type))",
-            ),
+            ("frozen<list<frozen<set<int>>>>", "FrozenType(ListType(SetType(Int32Type)))"),
+            ("map<text, frozen<list<int>>>", "MapType(UTF8Type,FrozenType(ListType(Int32Type)))"),
+            ("frozen<tuple<int, frozen<list<int>>>>", "TupleType(Int32Type,ListType(Int32Type))"),
             ("vector<float, 3>", "VectorType(FloatType , 3)"),
         ] {
             let ty = CqlType::parse(cql).expect(cql);
@@ -336,10 +299,7 @@ mod tests {
         let udt = CqlType::Udt(Arc::new(UdtType {
             keyspace: "ks".into(),
             name: "addr".into(),
-            fields: vec![
-                ("a".into(), CqlType::Text),
-                ("b".into(), CqlType::set(CqlType::Int)),
-            ],
+            fields: vec![("a".into(), CqlType::Text), ("b".into(), CqlType::set(CqlType::Int))],
         }));
         let class = full("UserType(ks,61646472,61:UTF8Type,62:SetType(Int32Type))");
         assert_eq!(udt.class_name(), class);
@@ -350,10 +310,7 @@ mod tests {
             full("FrozenType(UserType(ks,61646472,61:UTF8Type,62:SetType(Int32Type)))")
         );
         let reversed = full("ReversedType(LongType)");
-        assert_eq!(
-            CqlType::parse_class_reversed(&reversed),
-            Ok((CqlType::Bigint, true))
-        );
+        assert_eq!(CqlType::parse_class_reversed(&reversed), Ok((CqlType::Bigint, true)));
     }
 
     #[test]

@@ -16,16 +16,8 @@ pub struct Elements<'a> {
 pub fn elements(wire: &[u8]) -> Elements<'_> {
     let mut reader = ByteReader::new(wire);
     match reader.i32() {
-        Ok(n) if n >= 0 => Elements {
-            reader,
-            left: n as usize,
-            failed: false,
-        },
-        _ => Elements {
-            reader,
-            left: usize::from(!wire.is_empty()),
-            failed: !wire.is_empty(),
-        },
+        Ok(n) if n >= 0 => Elements { reader, left: n as usize, failed: false },
+        _ => Elements { reader, left: usize::from(!wire.is_empty()), failed: !wire.is_empty() },
     }
 }
 
@@ -38,9 +30,7 @@ impl<'a> Iterator for Elements<'a> {
                 return None;
             }
             self.failed = true;
-            return Some(Err(TypeError::Bytes(
-                "Unexpected extraneous bytes after collection value".into(),
-            )));
+            return Some(Err(TypeError::Bytes("Unexpected extraneous bytes after collection value".into())));
         }
         self.left -= 1;
         if self.failed {
@@ -112,10 +102,7 @@ pub struct Fields<'a> {
 impl<'a> Fields<'a> {
     /// Starts at the first field.
     pub fn new(wire: &'a [u8]) -> Fields<'a> {
-        Fields {
-            reader: ByteReader::new(wire),
-            failed: false,
-        }
+        Fields { reader: ByteReader::new(wire), failed: false }
     }
 }
 
@@ -148,18 +135,14 @@ pub fn vector_elements<'a>(
         left -= 1;
         let item = match fixed {
             Some(len) => reader.bytes(len),
-            None => reader
-                .uvint()
-                .and_then(|len| reader.bytes(usize::try_from(len).unwrap_or(usize::MAX))),
+            None => reader.uvint().and_then(|len| reader.bytes(usize::try_from(len).unwrap_or(usize::MAX))),
         };
         let extra = left == 0 && !reader.is_empty();
         if item.is_err() {
             left = 0;
         }
         Some(match item {
-            Ok(_) if extra => Err(TypeError::Bytes(
-                "Unexpected extraneous bytes after vector value".into(),
-            )),
+            Ok(_) if extra => Err(TypeError::Bytes("Unexpected extraneous bytes after vector value".into())),
             Ok(bytes) => Ok(bytes),
             Err(error) => Err(error.into()),
         })
@@ -245,16 +228,8 @@ mod tests {
             &[0, 0, 0, 0, 7],
             &[0x7F, 0xFF, 0xFF, 0xFF, 0, 0],
         ] {
-            assert_eq!(
-                elements(bytes).filter(Result::is_err).count(),
-                1,
-                "{bytes:?}"
-            );
-            assert_eq!(
-                entries(bytes).filter(Result::is_err).count(),
-                1,
-                "{bytes:?}"
-            );
+            assert_eq!(elements(bytes).filter(Result::is_err).count(), 1, "{bytes:?}");
+            assert_eq!(entries(bytes).filter(Result::is_err).count(), 1, "{bytes:?}");
         }
         let null_value = [0, 0, 0, 1, 0, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF];
         assert_eq!(entries(&null_value).filter(Result::is_err).count(), 1);

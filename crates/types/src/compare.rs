@@ -22,9 +22,11 @@ impl CqlType {
             | CqlType::Counter
                 if a.len() == b.len() && !a.is_empty() =>
             {
-                (a[0] ^ 0x80)
-                    .cmp(&(b[0] ^ 0x80))
-                    .then_with(|| a[1..].cmp(&b[1..]))
+                (a[0] ^ 0x80).cmp(&(b[0] ^ 0x80)).then_with(|| a[1..].cmp(&b[1..]))
+            }
+            CqlType::Uuid if a.len() == 16 && b.len() == 16 => order::uuid_key(a).cmp(&order::uuid_key(b)),
+            CqlType::Timeuuid if a.len() == 16 && b.len() == 16 => {
+                order::timeuuid_key(a).cmp(&order::timeuuid_key(b))
             }
             CqlType::Frozen(inner) => inner.compare(a, b),
             _ => {

@@ -62,17 +62,12 @@ impl Consistency {
 
     /// True for the levels that count only the local data centre.
     pub fn is_local(self) -> bool {
-        matches!(
-            self,
-            Consistency::LocalQuorum | Consistency::LocalOne | Consistency::LocalSerial
-        )
+        matches!(self, Consistency::LocalQuorum | Consistency::LocalOne | Consistency::LocalSerial)
     }
 
     /// The level with this name, in any case.
     pub fn parse(name: &str) -> Option<Consistency> {
-        ALL.iter()
-            .find(|(_, n)| n.eq_ignore_ascii_case(name))
-            .map(|(c, _)| *c)
+        ALL.iter().find(|(_, n)| n.eq_ignore_ascii_case(name)).map(|(c, _)| *c)
     }
 }
 

@@ -150,10 +150,7 @@ impl CqlType {
 
     /// True for a list, set or map stored as one cell per element.
     pub fn is_multi_cell(&self) -> bool {
-        matches!(
-            self,
-            CqlType::List(_) | CqlType::Set(_) | CqlType::Map(_, _)
-        )
+        matches!(self, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(_, _))
     }
 
     /// True for a list, set or map, frozen or not.
@@ -192,9 +189,7 @@ impl CqlType {
     /// The element of a list, set or vector, the value of a map.
     pub fn element_type(&self) -> Option<&CqlType> {
         match self.unfrozen() {
-            CqlType::List(e) | CqlType::Set(e) | CqlType::Vector(e, _) | CqlType::Map(_, e) => {
-                Some(e)
-            }
+            CqlType::List(e) | CqlType::Set(e) | CqlType::Vector(e, _) | CqlType::Map(_, e) => Some(e),
             _ => None,
         }
     }
@@ -229,9 +224,7 @@ impl CqlType {
     /// True when the type or a type inside it is this user type.
     pub fn mentions(&self, keyspace: &str, name: &str) -> bool {
         match self {
-            CqlType::List(e) | CqlType::Set(e) | CqlType::Vector(e, _) => {
-                e.mentions(keyspace, name)
-            }
+            CqlType::List(e) | CqlType::Set(e) | CqlType::Vector(e, _) => e.mentions(keyspace, name),
             CqlType::Map(k, v) => k.mentions(keyspace, name) || v.mentions(keyspace, name),
             CqlType::Tuple(fields) => fields.iter().any(|ty| ty.mentions(keyspace, name)),
             CqlType::Udt(udt) => {
@@ -247,14 +240,8 @@ impl CqlType {
 /// A name as CQL writes it: quoted unless it is lower case, digits and underscores, starting with a letter.
 pub fn quoted(name: &str) -> String {
     let plain = name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
-    if plain {
-        name.to_owned()
-    } else {
-        format!("\"{}\"", name.replace('"', "\"\""))
-    }
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_');
+    if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
 impl fmt::Display for CqlType {

@@ -23,16 +23,11 @@ pub fn civil(days: i64) -> (i64, u32, u32) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_shifted = (5 * day_of_year + 2) / 153;
     let day = (day_of_year - (153 * month_shifted + 2) / 5 + 1) as u32;
-    let month = if month_shifted < 10 {
-        month_shifted + 3
-    } else {
-        month_shifted - 9
-    } as u32;
+    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 } as u32;
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     (year, month, day)
 }
@@ -62,11 +57,7 @@ fn parse_day(text: &str) -> Option<i64> {
 
 /// A `date` value from `yyyy-mm-dd` or the day number itself.
 pub fn parse_date(text: &str) -> Result<u32, TypeError> {
-    let bad = || {
-        TypeError::Literal(format!(
-            "Unable to coerce '{text}' to a formatted date (long)"
-        ))
-    };
+    let bad = || TypeError::Literal(format!("Unable to coerce '{text}' to a formatted date (long)"));
     if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
         return text.parse().map_err(|_| bad());
     }
@@ -108,31 +99,20 @@ fn parse_clock(text: &str, seconds_required: bool) -> Option<i64> {
 
 /// A `time` value from `hh:mm:ss[.fffffffff]` or its nanoseconds.
 pub fn parse_time(text: &str) -> Result<i64, TypeError> {
-    let bad = || {
-        TypeError::Literal(format!(
-            "Unable to coerce '{text}' to a formatted time (long)"
-        ))
-    };
+    let bad = || TypeError::Literal(format!("Unable to coerce '{text}' to a formatted time (long)"));
     let nanos = if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
         text.parse::<i64>().map_err(|_| bad())?
     } else {
         parse_clock(text, true).ok_or_else(bad)?
     };
-    if nanos < 86_400 * NS_PER_SECOND {
-        Ok(nanos)
-    } else {
-        Err(bad())
-    }
+    if nanos < 86_400 * NS_PER_SECOND { Ok(nanos) } else { Err(bad()) }
 }
 
 /// The text of a `time` value, always with nine digits of fraction.
 pub fn format_time(nanos: i64) -> String {
     let seconds = nanos.div_euclid(NS_PER_SECOND);
     let (hour, minute, second) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    format!(
-        "{hour:02}:{minute:02}:{second:02}.{:09}",
-        nanos.rem_euclid(NS_PER_SECOND)
-    )
+    format!("{hour:02}:{minute:02}:{second:02}.{:09}", nanos.rem_euclid(NS_PER_SECOND))
 }
 
 /// Splits the zone off and gives its offset in minutes: `Z`, `UTC`, `GMT`, `+hh`, `+hhmm`, `+hh:mm`.
@@ -166,23 +146,12 @@ fn split_zone(text: &str) -> Option<(&str, i64)> {
 fn parse_instant(text: &str) -> Option<i64> {
     // The first T, space or zone sign after the date ends the date.
     let body_start = text.len() - text.trim_start_matches(['+', '-']).len();
-    let date_end = text[body_start..]
-        .find(['T', 't', ' ', '+'])
-        .map_or(text.len(), |at| at + body_start);
+    let date_end = text[body_start..].find(['T', 't', ' ', '+']).map_or(text.len(), |at| at + body_start);
     let (date, rest) = text.split_at(date_end);
-    let clock = rest
-        .strip_prefix(['T', 't', ' '])
-        .unwrap_or(rest)
-        .trim_start();
+    let clock = rest.strip_prefix(['T', 't', ' ']).unwrap_or(rest).trim_start();
     let (clock, zone_minutes) = split_zone(clock)?;
-    let nanos = if clock.is_empty() {
-        0
-    } else {
-        parse_clock(clock, false)?
-    };
-    parse_day(date)?
-        .checked_mul(MS_PER_DAY)?
-        .checked_add(nanos / 1_000_000 - zone_minutes * 60_000)
+    let nanos = if clock.is_empty() { 0 } else { parse_clock(clock, false)? };
+    parse_day(date)?.checked_mul(MS_PER_DAY)?.checked_add(nanos / 1_000_000 - zone_minutes * 60_000)
 }
 
 /// A `timestamp` value from `yyyy-mm-dd[(T| )hh:mm[:ss[.fff]]][zone]` or its milliseconds.

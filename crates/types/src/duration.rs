@@ -34,21 +34,14 @@ impl Duration {
         if !reader.is_empty() {
             return Err(bad("Unexpected extraneous bytes after a duration"));
         }
-        let months = i32::try_from(months)
-            .map_err(|_| bad("The duration months must be a 32 bits integer"))?;
-        let days =
-            i32::try_from(days).map_err(|_| bad("The duration days must be a 32 bits integer"))?;
-        let duration = Duration {
-            months,
-            days,
-            nanos,
-        };
+        let months =
+            i32::try_from(months).map_err(|_| bad("The duration months must be a 32 bits integer"))?;
+        let days = i32::try_from(days).map_err(|_| bad("The duration days must be a 32 bits integer"))?;
+        let duration = Duration { months, days, nanos };
         if duration.signs_agree() {
             Ok(duration)
         } else {
-            Err(bad(
-                "The duration months, days and nanoseconds must be all of the same sign",
-            ))
+            Err(bad("The duration months, days and nanoseconds must be all of the same sign"))
         }
     }
 
@@ -74,11 +67,7 @@ impl Duration {
             None => (false, text),
         };
         let parts = if let Some(iso) = body.strip_prefix('P') {
-            if iso.contains('-') {
-                parse_iso_alternative(iso)
-            } else {
-                parse_iso(iso)
-            }
+            if iso.contains('-') { parse_iso_alternative(iso) } else { parse_iso(iso) }
         } else {
             parse_units(body)
         };
@@ -121,9 +110,7 @@ fn parse_units(mut rest: &str) -> Option<[i128; 3]> {
     }
     while !rest.is_empty() {
         let (n, tail) = number_and_unit(rest)?;
-        let end = tail
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(tail.len());
+        let end = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
         let unit = tail[..end].to_lowercase().replace('μ', "µ");
         let at = UNITS.iter().position(|(name, ..)| *name == unit)?;
         if at < next_unit {
@@ -227,11 +214,7 @@ mod tests {
 
     #[test]
     fn every_form_parses() {
-        let d = |months, days, nanos| Duration {
-            months,
-            days,
-            nanos,
-        };
+        let d = |months, days, nanos| Duration { months, days, nanos };
         let hms = (4 * 3600 + 5 * 60 + 6) * NS_PER_SECOND;
         for (text, want) in [
             ("1y2mo3d4h5m6s", d(14, 3, hms)),
@@ -249,19 +232,7 @@ mod tests {
             assert_eq!(Duration::parse(&parsed.to_string()), Ok(want), "{parsed}");
             assert_eq!(Duration::decode(&parsed.encode()), Ok(want));
         }
-        for bad in [
-            "",
-            "-",
-            "P",
-            "PT",
-            "1",
-            "1x",
-            "1d1y",
-            "1us1µs",
-            "P1S",
-            "P1-2T",
-            "99999999999y",
-        ] {
+        for bad in ["", "-", "P", "PT", "1", "1x", "1d1y", "1us1µs", "P1S", "P1-2T", "99999999999y"] {
             assert!(Duration::parse(bad).is_err(), "{bad}");
         }
     }

@@ -13,10 +13,7 @@ pub fn from_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
     let bytes = match ty {
         CqlType::Ascii | CqlType::Text => text.as_bytes().to_vec(),
         CqlType::Blob | CqlType::Custom(_) => {
-            let digits = text
-                .strip_prefix("0x")
-                .or_else(|| text.strip_prefix("0X"))
-                .unwrap_or(text);
+            let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
             text::parse_hex(digits)
                 .ok_or_else(|| TypeError::Literal(format!("cannot parse '{text}' as hex bytes")))?
         }
@@ -25,30 +22,14 @@ pub fn from_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
             "false" => vec![0],
             _ => return Err(bad("boolean")),
         },
-        CqlType::Tinyint => integer::<i8>(text)
-            .ok_or_else(|| bad("byte"))?
-            .to_be_bytes()
-            .to_vec(),
-        CqlType::Smallint => integer::<i16>(text)
-            .ok_or_else(|| bad("short"))?
-            .to_be_bytes()
-            .to_vec(),
-        CqlType::Int => integer::<i32>(text)
-            .ok_or_else(|| bad("int"))?
-            .to_be_bytes()
-            .to_vec(),
-        CqlType::Bigint | CqlType::Counter => integer::<i64>(text)
-            .ok_or_else(|| bad("long"))?
-            .to_be_bytes()
-            .to_vec(),
-        CqlType::Float => float::<f32>(text)
-            .ok_or_else(|| bad("float"))?
-            .to_be_bytes()
-            .to_vec(),
-        CqlType::Double => float::<f64>(text)
-            .ok_or_else(|| bad("double"))?
-            .to_be_bytes()
-            .to_vec(),
+        CqlType::Tinyint => integer::<i8>(text).ok_or_else(|| bad("byte"))?.to_be_bytes().to_vec(),
+        CqlType::Smallint => integer::<i16>(text).ok_or_else(|| bad("short"))?.to_be_bytes().to_vec(),
+        CqlType::Int => integer::<i32>(text).ok_or_else(|| bad("int"))?.to_be_bytes().to_vec(),
+        CqlType::Bigint | CqlType::Counter => {
+            integer::<i64>(text).ok_or_else(|| bad("long"))?.to_be_bytes().to_vec()
+        }
+        CqlType::Float => float::<f32>(text).ok_or_else(|| bad("float"))?.to_be_bytes().to_vec(),
+        CqlType::Double => float::<f64>(text).ok_or_else(|| bad("double"))?.to_be_bytes().to_vec(),
         CqlType::Varint => number::parse_varint(text)?.to_signed_bytes_be(),
         CqlType::Decimal => {
             let (scale, unscaled) = number::parse_decimal(text)?;
@@ -63,9 +44,8 @@ pub fn from_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
             .as_bytes()
             .to_vec(),
         CqlType::Inet => {
-            let address = text::parse_inet(text).ok_or_else(|| {
-                TypeError::Literal(format!("unable to make inet address from '{text}'"))
-            })?;
+            let address = text::parse_inet(text)
+                .ok_or_else(|| TypeError::Literal(format!("unable to make inet address from '{text}'")))?;
             text::inet_bytes(&address)
         }
         CqlType::Empty => Vec::new(),
@@ -112,26 +92,14 @@ mod tests {
             (CqlType::Boolean, "TRUE", "true"),
             (CqlType::Double, "1.5e3", "1500.0"),
             (CqlType::Float, "NaN", "NaN"),
-            (
-                CqlType::Timestamp,
-                "2020-02-29 12:00+0000",
-                "'2020-02-29T12:00:00.000Z'",
-            ),
+            (CqlType::Timestamp, "2020-02-29 12:00+0000", "'2020-02-29T12:00:00.000Z'"),
             (CqlType::Date, "2020-02-29", "'2020-02-29'"),
             (CqlType::Time, "01:02:03", "'01:02:03.000000000'"),
             (CqlType::Duration, "1d2h", "1d2h"),
             (CqlType::Inet, "::1", "'::1'"),
             (CqlType::Decimal, "12.50", "12.50"),
-            (
-                CqlType::Varint,
-                "123456789012345678901234567890",
-                "123456789012345678901234567890",
-            ),
-            (
-                CqlType::Uuid,
-                "123e4567-e89b-42d3-a456-426614174000",
-                "123e4567-e89b-42d3-a456-426614174000",
-            ),
+            (CqlType::Varint, "123456789012345678901234567890", "123456789012345678901234567890"),
+            (CqlType::Uuid, "123e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-42d3-a456-426614174000"),
         ] {
             let bytes = from_text(&ty, text).expect(text);
             let value = Value::decode(&ty, &bytes).expect(text);

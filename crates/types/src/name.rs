@@ -19,18 +19,10 @@ impl CqlType {
         if text.len() > TYPE_TEXT_BYTES_MAX {
             return Err(TypeError::Name("type text too long".into()));
         }
-        let mut parser = Parser {
-            rest: text,
-            text,
-            resolve,
-        };
+        let mut parser = Parser { rest: text, text, resolve };
         let ty = parser.ty(0)?;
         parser.space();
-        if parser.rest.is_empty() {
-            Ok(ty)
-        } else {
-            Err(parser.bad())
-        }
+        if parser.rest.is_empty() { Ok(ty) } else { Err(parser.bad()) }
     }
 }
 
@@ -61,11 +53,7 @@ impl Parser<'_, '_> {
     }
 
     fn expect(&mut self, symbol: char) -> Result<(), TypeError> {
-        if self.take(symbol) {
-            Ok(())
-        } else {
-            Err(self.bad())
-        }
+        if self.take(symbol) { Ok(()) } else { Err(self.bad()) }
     }
 
     /// A bare word or the inside of quotes; true when quoted.
@@ -76,10 +64,7 @@ impl Parser<'_, '_> {
                 return self.quoted(inside, quote);
             }
         }
-        let end = self
-            .rest
-            .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .unwrap_or(self.rest.len());
+        let end = self.rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(self.rest.len());
         if end == 0 {
             return Err(self.bad());
         }
@@ -127,11 +112,7 @@ impl Parser<'_, '_> {
                 return Ok(CqlType::Text);
             }
         }
-        let (keyspace, name) = if self.take('.') {
-            (Some(name), self.word()?.0)
-        } else {
-            (None, name)
-        };
+        let (keyspace, name) = if self.take('.') { (Some(name), self.word()?.0) } else { (None, name) };
         (self.resolve)(keyspace.as_deref(), &name)
             .map(CqlType::Udt)
             .ok_or_else(|| TypeError::Name(format!("Unknown type {name}")))
@@ -196,15 +177,10 @@ mod tests {
         }
         assert_eq!(CqlType::parse("VARCHAR"), Ok(CqlType::Text));
         assert_eq!(
-            CqlType::parse("frozen<list<list<int>>>")
-                .expect("nested")
-                .to_string(),
+            CqlType::parse("frozen<list<list<int>>>").expect("nested").to_string(),
             "frozen<list<frozen<list<int>>>>"
         );
-        assert_eq!(
-            CqlType::parse("tuple<int>").expect("tuple").to_string(),
-            "frozen<tuple<int>>"
-        );
+        assert_eq!(CqlType::parse("tuple<int>").expect("tuple").to_string(), "frozen<tuple<int>>");
     }
 
     #[test]
@@ -224,17 +200,9 @@ mod tests {
 
     #[test]
     fn bad_text_is_an_error() {
-        for text in [
-            "",
-            "list",
-            "list<",
-            "list<int",
-            "list<int>>",
-            "map<int>",
-            "vector<int, 0>",
-            "nope",
-            "\"int",
-        ] {
+        for text in
+            ["", "list", "list<", "list<int", "list<int>>", "map<int>", "vector<int, 0>", "nope", "\"int"]
+        {
             assert!(CqlType::parse(text).is_err(), "{text}");
         }
         let deep = "list<".repeat(100);

@@ -7,10 +7,7 @@ use num_bigint::BigInt;
 /// The two parts of a decimal's bytes: scale and unscaled number. `None` below four bytes.
 pub fn decode_decimal(wire: &[u8]) -> Option<(i32, BigInt)> {
     let (scale, unscaled) = wire.split_first_chunk::<4>()?;
-    Some((
-        i32::from_be_bytes(*scale),
-        BigInt::from_signed_bytes_be(unscaled),
-    ))
+    Some((i32::from_be_bytes(*scale), BigInt::from_signed_bytes_be(unscaled)))
 }
 
 /// The bytes of a decimal.
@@ -24,10 +21,7 @@ pub fn encode_decimal(scale: i32, unscaled: &BigInt) -> Vec<u8> {
 pub fn parse_varint(text: &str) -> Result<BigInt, TypeError> {
     let bad = || TypeError::Literal(format!("unable to make int from '{text}'"));
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if digits.is_empty()
-        || digits.len() > NUMBER_DIGITS_MAX
-        || !digits.bytes().all(|b| b.is_ascii_digit())
-    {
+    if digits.is_empty() || digits.len() > NUMBER_DIGITS_MAX || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(bad());
     }
     text.parse().map_err(|_| bad())
@@ -37,10 +31,7 @@ pub fn parse_varint(text: &str) -> Result<BigInt, TypeError> {
 pub fn parse_decimal(text: &str) -> Result<(i32, BigInt), TypeError> {
     let bad = || TypeError::Literal(format!("unable to make BigDecimal from '{text}'"));
     let (mantissa, exponent) = match text.find(['e', 'E']) {
-        Some(at) => (
-            &text[..at],
-            text[at + 1..].parse::<i64>().map_err(|_| bad())?,
-        ),
+        Some(at) => (&text[..at], text[at + 1..].parse::<i64>().map_err(|_| bad())?),
         None => (text, 0),
     };
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -50,10 +41,8 @@ pub fn parse_decimal(text: &str) -> Result<(i32, BigInt), TypeError> {
         return Err(bad());
     }
     let unscaled = parse_varint(&format!("{whole}{fraction}")).map_err(|_| bad())?;
-    let scale = (fraction.len() as i64)
-        .checked_sub(exponent)
-        .and_then(|s| i32::try_from(s).ok())
-        .ok_or_else(bad)?;
+    let scale =
+        (fraction.len() as i64).checked_sub(exponent).and_then(|s| i32::try_from(s).ok()).ok_or_else(bad)?;
     Ok((scale, unscaled))
 }
 
@@ -97,17 +86,7 @@ mod tests {
             let bytes = encode_decimal(scale, &unscaled);
             assert_eq!(decode_decimal(&bytes), Some((scale, unscaled)));
         }
-        for bad in [
-            "",
-            ".",
-            "-",
-            "1e",
-            "1.-5",
-            "a",
-            "1e99999999999",
-            "--1",
-            "+-1",
-        ] {
+        for bad in ["", ".", "-", "1e", "1.-5", "a", "1e99999999999", "--1", "+-1"] {
             assert!(parse_decimal(bad).is_err(), "{bad}");
         }
         assert!(parse_varint("12a").is_err());

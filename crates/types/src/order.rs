@@ -53,8 +53,8 @@ pub fn encode(ty: &CqlType, wire: &[u8], out: &mut Vec<u8>) {
         CqlType::Bigint | CqlType::Counter => put_bigint(wire, out),
         CqlType::Float | CqlType::Double => put_float(wire, out),
         CqlType::Date | CqlType::Time => out.extend_from_slice(wire),
-        CqlType::Uuid => put_uuid(wire, out),
-        CqlType::Timeuuid => put_timeuuid(wire, out),
+        CqlType::Uuid => put_key(uuid_key(wire), wire, out),
+        CqlType::Timeuuid => put_key(timeuuid_key(wire), wire, out),
         CqlType::Varint => put_varint(wire, out),
         CqlType::Decimal => put_decimal(wire, out),
         CqlType::Empty => {}
@@ -96,9 +96,7 @@ pub fn encode_reversed(ty: &CqlType, wire: &[u8], out: &mut Vec<u8>) {
 pub fn encode_component(ty: &CqlType, wire: Option<&[u8]>, reversed: bool, out: &mut Vec<u8>) {
     match wire {
         None => out.push(NULL),
-        Some([]) if ty.empty_is_no_value() => {
-            out.push(if reversed { EMPTY_REVERSED } else { EMPTY })
-        }
+        Some([]) if ty.empty_is_no_value() => out.push(if reversed { EMPTY_REVERSED } else { EMPTY }),
         Some(bytes) => {
             out.push(NEXT);
             if reversed {
@@ -178,40 +176,39 @@ fn halves(wire: &[u8]) -> Option<(u64, u64)> {
     Some(((value >> 64) as u64, value as u64))
 }
 
-fn put_uuid(wire: &[u8], out: &mut Vec<u8>) {
-    let Some((high, low)) = halves(wire) else {
-        return put_escaped(wire, out);
-    };
+/// The order of a UUID as one number: version, then time for version 1 or all other bits, then the low half.
+/// `None` when the bytes are no UUID.
+pub fn uuid_key(wire: &[u8]) -> Option<u128> {
+    let (high, low) = halves(wire)?;
     let version = high >> 12 & 0xF;
     let high = if version == 1 {
         time_order(high)
     } else {
         version << 60 | high >> 4 & 0x0FFF_FFFF_FFFF_F000 | high & 0xFFF
     };
-    out.extend_from_slice(&high.to_be_bytes());
-    out.extend_from_slice(&low.to_be_bytes());
+    Some(u128::from(high) << 64 | u128::from(low))
 }
 
-fn put_timeuuid(wire: &[u8], out: &mut Vec<u8>) {
-    let Some((high, low)) = halves(wire) else {
-        return put_escaped(wire, out);
-    };
-    out.extend_from_slice(&time_order(high).to_be_bytes());
-    out.extend_from_slice(&(low ^ 0x8080_8080_8080_8080).to_be_bytes());
+/// The order of a version 1 UUID as one number: time, then the low half with each byte signed. `None` when the bytes are no UUID.
+pub fn timeuuid_key(wire: &[u8]) -> Option<u128> {
+    let (high, low) = halves(wire)?;
+    Some(u128::from(time_order(high)) << 64 | u128::from(low ^ 0x8080_8080_8080_8080))
+}
+
+fn put_key(key: Option<u128>, wire: &[u8], out: &mut Vec<u8>) {
+    match key {
+        Some(key) => out.extend_from_slice(&key.to_be_bytes()),
+        None => put_escaped(wire, out),
+    }
 }
 
 fn put_varint(wire: &[u8], out: &mut Vec<u8>) {
     let sign: u8 = if wire[0] & 0x80 == 0 { 0 } else { 0xFF };
     // Leading bytes that only repeat the sign do not count, but the last byte always does.
-    let skip = wire[..wire.len() - 1]
-        .iter()
-        .take_while(|b| **b == sign)
-        .count();
+    let skip = wire[..wire.len() - 1].iter().take_while(|b| **b == sign).count();
     let digits = &wire[skip..];
     if digits.len() < 7 {
-        let value = digits
-            .iter()
-            .fold(i64::from(sign as i8), |v, b| v << 8 | i64::from(*b));
+        let value = digits.iter().fold(i64::from(sign as i8), |v, b| v << 8 | i64::from(*b));
         put_i64(value, out);
         return;
     }
@@ -245,11 +242,7 @@ fn put_decimal(wire: &[u8], out: &mut Vec<u8>) {
     let count = (digits.len() + lead).div_ceil(2);
     for i in 0..count {
         let low = digit(2 * i + 1 - lead);
-        let high = if i == 0 && lead == 1 {
-            0
-        } else {
-            digit(2 * i - lead)
-        };
+        let high = if i == 0 && lead == 1 { 0 } else { digit(2 * i - lead) };
         pairs.push(high * 10 + low);
     }
     let modulated = if negative { -exponent } else { exponent };
@@ -273,10 +266,7 @@ fn put_decimal(wire: &[u8], out: &mut Vec<u8>) {
 
 fn put_fields<'t>(types: impl Iterator<Item = &'t CqlType>, wire: &[u8], out: &mut Vec<u8>) {
     let values: Vec<Option<&[u8]>> = Fields::new(wire).map_while(Result::ok).collect();
-    let used = values
-        .iter()
-        .rposition(Option::is_some)
-        .map_or(0, |i| i + 1);
+    let used = values.iter().rposition(Option::is_some).map_or(0, |i| i + 1);
     for (ty, value) in types.zip(&values[..used]) {
         encode_component(ty, *value, false, out);
     }

@@ -7,13 +7,10 @@ use uuid::Uuid;
 pub fn parse_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |b: u8| (b as char).to_digit(16).map(|d| d as u8);
     let bytes = text.as_bytes();
-    if bytes.len() % 2 != 0 {
+    if !bytes.len().is_multiple_of(2) {
         return None;
     }
-    bytes
-        .chunks_exact(2)
-        .map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?))
-        .collect()
+    bytes.chunks_exact(2).map(|pair| Some(digit(pair[0])? << 4 | digit(pair[1])?)).collect()
 }
 
 /// Lower-case hexadecimal digits.
@@ -30,15 +27,8 @@ pub fn format_hex(bytes: &[u8]) -> String {
 /// A UUID in its hyphenated form only.
 pub fn parse_uuid(text: &str) -> Option<Uuid> {
     let hyphens_right = text.len() == 36
-        && text
-            .bytes()
-            .enumerate()
-            .all(|(i, b)| (b == b'-') == [8, 13, 18, 23].contains(&i));
-    if hyphens_right {
-        Uuid::parse_str(text).ok()
-    } else {
-        None
-    }
+        && text.bytes().enumerate().all(|(i, b)| (b == b'-') == [8, 13, 18, 23].contains(&i));
+    if hyphens_right { Uuid::parse_str(text).ok() } else { None }
 }
 
 /// An IPv4 or IPv6 address; no host names.

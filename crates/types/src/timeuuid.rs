@@ -54,10 +54,7 @@ pub struct Source {
 impl Source {
     /// A source with this node number (62 bits used).
     pub fn new(node: u64) -> Source {
-        Source {
-            node,
-            last_ticks: i64::MIN,
-        }
+        Source { node, last_ticks: i64::MIN }
     }
 
     /// The next id, at the given time in microseconds since the Unix epoch or just after the last one.
@@ -97,10 +94,7 @@ mod tests {
         let id = from_ticks(50_000_123, 3);
         let ms = unix_ms(&id).expect("version 1");
         for (low, high) in [(min_of_ms(ms), id), (id, max_of_ms(ms))] {
-            assert_eq!(
-                CqlType::Timeuuid.compare(low.as_bytes(), high.as_bytes()),
-                Ordering::Less
-            );
+            assert_eq!(CqlType::Timeuuid.compare(low.as_bytes(), high.as_bytes()), Ordering::Less);
         }
     }
 }

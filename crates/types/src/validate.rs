@@ -5,11 +5,7 @@ use crate::cql_type::CqlType;
 use crate::error::TypeError;
 
 fn sized(ok: bool, text: &str, wire: &[u8]) -> Result<(), TypeError> {
-    if ok {
-        Ok(())
-    } else {
-        Err(TypeError::Bytes(format!("{text} ({})", wire.len())))
-    }
+    if ok { Ok(()) } else { Err(TypeError::Bytes(format!("{text} ({})", wire.len()))) }
 }
 
 impl CqlType {
@@ -19,10 +15,7 @@ impl CqlType {
         let len = wire.len();
         match self {
             CqlType::Ascii => match wire.iter().find(|b| **b >= 0x80) {
-                Some(b) => Err(TypeError::Bytes(format!(
-                    "Invalid byte for ascii: {}",
-                    *b as i8
-                ))),
+                Some(b) => Err(TypeError::Bytes(format!("Invalid byte for ascii: {}", *b as i8))),
                 None => Ok(()),
             },
             CqlType::Text => match std::str::from_utf8(wire) {
@@ -37,21 +30,9 @@ impl CqlType {
             CqlType::Bigint | CqlType::Counter => {
                 sized(len == 8 || len == 0, "Expected 8 or 0 byte long", wire)
             }
-            CqlType::Float => sized(
-                len == 4 || len == 0,
-                "Expected 4 or 0 byte value for a float",
-                wire,
-            ),
-            CqlType::Double => sized(
-                len == 8 || len == 0,
-                "Expected 8 or 0 byte value for a double",
-                wire,
-            ),
-            CqlType::Timestamp => sized(
-                len == 8 || len == 0,
-                "Expected 8 or 0 byte long for date",
-                wire,
-            ),
+            CqlType::Float => sized(len == 4 || len == 0, "Expected 4 or 0 byte value for a float", wire),
+            CqlType::Double => sized(len == 8 || len == 0, "Expected 8 or 0 byte value for a double", wire),
+            CqlType::Timestamp => sized(len == 8 || len == 0, "Expected 8 or 0 byte long for date", wire),
             CqlType::Date => sized(len == 4, "Expected 4 byte long for date", wire),
             CqlType::Time => {
                 sized(len == 8, "Expected 8 byte long for time", wire)?;
@@ -59,29 +40,19 @@ impl CqlType {
                 if (0..86_400_000_000_000).contains(&nanos) {
                     Ok(())
                 } else {
-                    Err(TypeError::Bytes(format!(
-                        "Input long out of bounds for time: {nanos}"
-                    )))
+                    Err(TypeError::Bytes(format!("Input long out of bounds for time: {nanos}")))
                 }
             }
             CqlType::Uuid => sized(len == 16 || len == 0, "UUID should be 16 or 0 bytes", wire),
             CqlType::Timeuuid => {
-                sized(
-                    len == 16 || len == 0,
-                    "TimeUUID should be 16 or 0 bytes",
-                    wire,
-                )?;
+                sized(len == 16 || len == 0, "TimeUUID should be 16 or 0 bytes", wire)?;
                 if wire.get(6).is_some_and(|b| b >> 4 != 1) {
                     return Err(bad("Invalid version for TimeUUID type."));
                 }
                 Ok(())
             }
             CqlType::Decimal => sized(len == 0 || len >= 4, "Expected 0 or at least 4 bytes", wire),
-            CqlType::Inet => sized(
-                [0, 4, 16].contains(&len),
-                "Expected 4 or 16 byte inetaddress",
-                wire,
-            ),
+            CqlType::Inet => sized([0, 4, 16].contains(&len), "Expected 4 or 16 byte inetaddress", wire),
             CqlType::Duration => crate::duration::Duration::decode(wire).map(|_| ()),
             CqlType::Empty => sized(len == 0, "EmptyType only accept empty values", wire),
             CqlType::List(e) | CqlType::Set(e) => validate_elements(e, wire),
@@ -95,9 +66,7 @@ impl CqlType {
                 Ok(())
             }
             CqlType::Tuple(fields) => validate_fields(fields.iter(), "tuple", wire),
-            CqlType::Udt(udt) => {
-                validate_fields(udt.fields.iter().map(|(_, ty)| ty), "user type", wire)
-            }
+            CqlType::Udt(udt) => validate_fields(udt.fields.iter().map(|(_, ty)| ty), "user type", wire),
             CqlType::Vector(e, n) => {
                 for element in collection::vector_elements(e, *n, wire) {
                     e.validate(element?)?;
@@ -112,14 +81,10 @@ impl CqlType {
 /// A count is no reason to loop long: each element takes at least four bytes.
 fn check_count(wire: &[u8]) -> Result<(), TypeError> {
     if wire.is_empty() {
-        return Err(TypeError::Bytes(
-            "Not enough bytes to read a collection".into(),
-        ));
+        return Err(TypeError::Bytes("Not enough bytes to read a collection".into()));
     }
     if wire.len() / 4 < collection::count(wire)? {
-        return Err(TypeError::Bytes(
-            "Not enough bytes to read a collection".into(),
-        ));
+        return Err(TypeError::Bytes("Not enough bytes to read a collection".into()));
     }
     Ok(())
 }
@@ -130,9 +95,7 @@ fn validate_elements(element: &CqlType, wire: &[u8]) -> Result<(), TypeError> {
         match item? {
             Some(bytes) => element.validate(bytes)?,
             None => {
-                return Err(TypeError::Bytes(
-                    "null is not supported inside collections".into(),
-                ));
+                return Err(TypeError::Bytes("null is not supported inside collections".into()));
             }
         }
     }
@@ -155,8 +118,6 @@ fn validate_fields<'t>(
     }
     match fields.next() {
         None => Ok(()),
-        Some(_) => Err(TypeError::Bytes(format!(
-            "Expected {count} values for {what} but got more"
-        ))),
+        Some(_) => Err(TypeError::Bytes(format!("Expected {count} values for {what} but got more"))),
     }
 }

@@ -91,9 +91,7 @@ impl Value {
     pub fn encode(&self, ty: &CqlType) -> Result<Vec<u8>, TypeError> {
         let ty = ty.unfrozen();
         let bytes = match (self, ty) {
-            (Value::Empty, _) if ty.empty_is_no_value() || matches!(ty, CqlType::Inet) => {
-                Vec::new()
-            }
+            (Value::Empty, _) if ty.empty_is_no_value() || matches!(ty, CqlType::Inet) => Vec::new(),
             (Value::Text(v), CqlType::Text | CqlType::Ascii) => v.clone().into_bytes(),
             (Value::Bigint(v), CqlType::Bigint | CqlType::Counter)
             | (Value::Counter(v), CqlType::Counter)
@@ -101,9 +99,7 @@ impl Value {
             | (Value::Time(v), CqlType::Time) => v.to_be_bytes().to_vec(),
             (Value::Blob(v), CqlType::Blob | CqlType::Custom(_)) => v.clone(),
             (Value::Boolean(v), CqlType::Boolean) => vec![u8::from(*v)],
-            (Value::Decimal(scale, unscaled), CqlType::Decimal) => {
-                number::encode_decimal(*scale, unscaled)
-            }
+            (Value::Decimal(scale, unscaled), CqlType::Decimal) => number::encode_decimal(*scale, unscaled),
             (Value::Double(v), CqlType::Double) => v.to_be_bytes().to_vec(),
             (Value::Float(v), CqlType::Float) => v.to_be_bytes().to_vec(),
             (Value::Int(v), CqlType::Int) => v.to_be_bytes().to_vec(),
@@ -131,11 +127,7 @@ impl Value {
             }
             (Value::Udt(items), CqlType::Udt(udt)) => {
                 let found = |name: &str| items.iter().find(|(n, _)| &**n == name).map(|(_, v)| v);
-                encode_fields(
-                    udt.fields
-                        .iter()
-                        .map(|(n, ty)| (found(n).unwrap_or(&Value::Null), ty)),
-                )?
+                encode_fields(udt.fields.iter().map(|(n, ty)| (found(n).unwrap_or(&Value::Null), ty)))?
             }
             (Value::Vector(items) | Value::List(items), CqlType::Vector(e, n))
                 if items.len() == *n as usize =>
@@ -191,17 +183,13 @@ impl Value {
             Value::Set(items) => format!("{{{}}}", joined(items)),
             Value::Tuple(items) => format!("({})", joined(items)),
             Value::Map(entries) => {
-                let texts: Vec<String> = entries
-                    .iter()
-                    .map(|(k, v)| format!("{}: {}", k.to_cql(), v.to_cql()))
-                    .collect();
+                let texts: Vec<String> =
+                    entries.iter().map(|(k, v)| format!("{}: {}", k.to_cql(), v.to_cql())).collect();
                 format!("{{{}}}", texts.join(", "))
             }
             Value::Udt(fields) => {
-                let texts: Vec<String> = fields
-                    .iter()
-                    .map(|(name, v)| format!("{}: {}", quoted(name), v.to_cql()))
-                    .collect();
+                let texts: Vec<String> =
+                    fields.iter().map(|(name, v)| format!("{}: {}", quoted(name), v.to_cql())).collect();
                 format!("{{{}}}", texts.join(", "))
             }
         }
@@ -236,14 +224,10 @@ fn encode_map(entries: &[(Value, Value)], k: &CqlType, v: &CqlType) -> Result<Ve
     pairs.reverse();
     pairs.sort_by(|a, b| k.compare(&a.0, &b.0));
     pairs.dedup_by(|a, b| k.compare(&a.0, &b.0).is_eq());
-    Ok(collection::build_map(
-        pairs.iter().map(|(k, v)| (k.as_slice(), v.as_slice())),
-    ))
+    Ok(collection::build_map(pairs.iter().map(|(k, v)| (k.as_slice(), v.as_slice()))))
 }
 
-fn encode_fields<'v>(
-    fields: impl Iterator<Item = (&'v Value, &'v CqlType)>,
-) -> Result<Vec<u8>, TypeError> {
+fn encode_fields<'v>(fields: impl Iterator<Item = (&'v Value, &'v CqlType)>) -> Result<Vec<u8>, TypeError> {
     let mut out = Vec::new();
     for (value, ty) in fields {
         let bytes = value.encode_nullable(ty)?;
@@ -253,8 +237,7 @@ fn encode_fields<'v>(
 }
 
 fn array<const N: usize>(wire: &[u8]) -> Result<[u8; N], TypeError> {
-    wire.try_into()
-        .map_err(|_| TypeError::Bytes(format!("Expected {N} bytes ({})", wire.len())))
+    wire.try_into().map_err(|_| TypeError::Bytes(format!("Expected {N} bytes ({})", wire.len())))
 }
 
 fn decode_list(e: &CqlType, wire: &[u8]) -> Result<Vec<Value>, TypeError> {

@@ -60,11 +60,8 @@ async fn converse(stream: TcpStream, shard: u16, data: Rc<Data>) {
             return;
         }
         assembler.push(&bytes);
-        loop {
-            let (header, body) = match assembler.next().expect("our own client") {
-                Some(envelope) => (envelope.header, envelope.body.to_vec()),
-                None => break,
-            };
+        while let Some(envelope) = assembler.next().expect("our own client") {
+            let (header, body) = (envelope.header, envelope.body.to_vec());
             let dress = *outgoing.get_or_insert(Outgoing::bare(header.version));
             if let Ok(Request::Startup(startup)) = Request::decode(&header, &body) {
                 let mut next = dress;

@@ -8,14 +8,7 @@ use proptest::prelude::*;
 fn envelopes(version: Version, bodies: &[Vec<u8>]) -> Vec<u8> {
     let mut out = Vec::new();
     for (stream, body) in bodies.iter().enumerate() {
-        let begun = envelope::begin(
-            &mut out,
-            Direction::Requests,
-            version,
-            stream as i16,
-            Opcode::Query,
-            0,
-        );
+        let begun = envelope::begin(&mut out, Direction::Requests, version, stream as i16, Opcode::Query, 0);
         out.extend_from_slice(body);
         envelope::finish(&mut out, begun);
     }
@@ -50,11 +43,7 @@ fn dress() -> impl Strategy<Value = Outgoing> {
         Just((Version::V5, Compression::None, true)),
         Just((Version::V5, Compression::Lz4, true)),
     ]
-    .prop_map(|(version, compression, segmented)| Outgoing {
-        version,
-        compression,
-        segmented,
-    })
+    .prop_map(|(version, compression, segmented)| Outgoing { version, compression, segmented })
 }
 
 proptest! {
@@ -93,14 +82,8 @@ proptest! {
 #[test]
 fn envelopes_larger_than_a_segment_are_cut() {
     for compression in [Compression::None, Compression::Lz4] {
-        let outgoing = Outgoing {
-            version: Version::V5,
-            compression,
-            segmented: true,
-        };
-        let big: Vec<u8> = (0..400_000u32)
-            .map(|i| (i.wrapping_mul(i) >> 7) as u8)
-            .collect();
+        let outgoing = Outgoing { version: Version::V5, compression, segmented: true };
+        let big: Vec<u8> = (0..400_000u32).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
         let bodies = vec![vec![1; 10], big, vec![2; 131_000], vec![3; 200]];
         let mut wire = Vec::new();
         outgoing.write(&envelopes(Version::V5, &bodies), &mut wire);
@@ -133,11 +116,7 @@ fn limits_and_versions_are_kept() {
 #[test]
 fn segments_must_hold_whole_envelopes() {
     let envelope = envelopes(Version::V5, &[vec![1; 20]]);
-    let outgoing = Outgoing {
-        version: Version::V5,
-        compression: Compression::None,
-        segmented: true,
-    };
+    let outgoing = Outgoing { version: Version::V5, compression: Compression::None, segmented: true };
     let mut wire = Vec::new();
     segment::write(&envelope[..15], true, Compression::None, &mut wire);
     assert!(collect(&mut dressed(outgoing), &wire, 100).is_err());
@@ -148,8 +127,5 @@ fn segments_must_hold_whole_envelopes() {
     wire.clear();
     segment::write(&envelope[..15], false, Compression::None, &mut wire);
     segment::write(&envelope[15..], false, Compression::None, &mut wire);
-    assert_eq!(
-        collect(&mut dressed(outgoing), &wire, 3),
-        Ok(vec![vec![1; 20]])
-    );
+    assert_eq!(collect(&mut dressed(outgoing), &wire, 3), Ok(vec![vec![1; 20]]));
 }

@@ -24,10 +24,7 @@ fn bytes_of_the_examples() {
     assert_eq!(out, startup);
     let mut query = vec![4, 0, 0, 2, 7, 0, 0, 0, 0x0F, 0, 0, 0, 8];
     query.extend_from_slice(b"SELECT 1\0\x01\0");
-    let request = Request::Query(Query {
-        query: "SELECT 1",
-        parameters: Parameters::at(Consistency::One),
-    });
+    let request = Request::Query(Query { query: "SELECT 1", parameters: Parameters::at(Consistency::One) });
     assert_eq!(decode(&query), Ok(request));
 }
 
@@ -49,10 +46,7 @@ fn full<'a>(values: &'a ValuesBuilder, version: Version) -> Parameters<'a> {
 #[test]
 fn requests_round_trip() {
     let mut values = ValuesBuilder::new();
-    values
-        .push(RawValue::Null)
-        .push(RawValue::Unset)
-        .bytes(b"abc");
+    values.push(RawValue::Null).push(RawValue::Unset).bytes(b"abc");
     let mut named = ValuesBuilder::new();
     named.push_named("a", RawValue::Bytes(b"1"));
     for version in [Version::V4, Version::V5] {
@@ -68,14 +62,8 @@ fn requests_round_trip() {
             Request::Options,
             Request::AuthResponse(Some(b"\0user\0secret")),
             Request::AuthResponse(None),
-            Request::Query(Query {
-                query: "q",
-                parameters: full(&named, version),
-            }),
-            Request::Prepare(Prepare {
-                query: "q",
-                keyspace: v5.then_some("ks"),
-            }),
+            Request::Query(Query { query: "q", parameters: full(&named, version) }),
+            Request::Prepare(Prepare { query: "q", keyspace: v5.then_some("ks") }),
             Request::Execute(Execute {
                 id: b"id",
                 result_metadata_id: v5.then_some(b"meta"),
@@ -84,14 +72,8 @@ fn requests_round_trip() {
             Request::Batch(Batch {
                 kind: BatchKind::Unlogged,
                 statements: vec![
-                    BatchStatement {
-                        source: BatchSource::Query("q"),
-                        values: values.values(),
-                    },
-                    BatchStatement {
-                        source: BatchSource::Prepared(b"id"),
-                        values: Values::default(),
-                    },
+                    BatchStatement { source: BatchSource::Query("q"), values: values.values() },
+                    BatchStatement { source: BatchSource::Prepared(b"id"), values: Values::default() },
                 ],
                 parameters: tail,
             }),
@@ -103,10 +85,7 @@ fn requests_round_trip() {
         }
     }
     let read: Vec<_> = values.values().iter().map(|(_, v)| v).collect();
-    assert_eq!(
-        read,
-        [RawValue::Null, RawValue::Unset, RawValue::Bytes(b"abc")]
-    );
+    assert_eq!(read, [RawValue::Null, RawValue::Unset, RawValue::Bytes(b"abc")]);
     let read: Vec<_> = named.values().iter().collect();
     assert_eq!(read, [(Some("a"), RawValue::Bytes(&b"1"[..]))]);
 }
@@ -114,33 +93,20 @@ fn requests_round_trip() {
 #[test]
 fn startup_is_checked() {
     let check = |options: &[(&'static str, &'static str)], version| {
-        let startup = Startup {
-            options: options.to_vec(),
-        };
+        let startup = Startup { options: options.to_vec() };
         startup.check(version).map_err(|e| e.to_string())
     };
     let cql = ("CQL_VERSION", "3.0.0");
     assert_eq!(check(&[cql], Version::V4), Ok(Compression::None));
-    assert_eq!(
-        check(&[cql, ("compression", "LZ4")], Version::V5),
-        Ok(Compression::Lz4)
-    );
+    assert_eq!(check(&[cql, ("compression", "LZ4")], Version::V5), Ok(Compression::Lz4));
     for (options, version, text) in [
-        (
-            &[][..],
-            Version::V4,
-            "Missing value CQL_VERSION in STARTUP message",
-        ),
+        (&[][..], Version::V4, "Missing value CQL_VERSION in STARTUP message"),
         (
             &[cql, ("COMPRESSION", "snappy")],
             Version::V5,
             "Snappy compression is not supported in protocol V5",
         ),
-        (
-            &[cql, ("COMPRESSION", "snappy")],
-            Version::V4,
-            "Unknown compression algorithm: snappy",
-        ),
+        (&[cql, ("COMPRESSION", "snappy")], Version::V4, "Unknown compression algorithm: snappy"),
     ] {
         assert_eq!(check(options, version), Err(text.to_owned()));
     }
@@ -151,10 +117,7 @@ fn startup_is_checked() {
 #[test]
 fn credentials_are_split_from_the_right() {
     assert_eq!(plain_credentials(b"\0user\0pass"), Some(("user", "pass")));
-    assert_eq!(
-        plain_credentials(b"admin\0user\0pass"),
-        Some(("user", "pass"))
-    );
+    assert_eq!(plain_credentials(b"admin\0user\0pass"), Some(("user", "pass")));
     assert_eq!(plain_credentials(b"user"), None);
 }
 
@@ -163,13 +126,7 @@ fn page_sizes_below_one_are_no_paging() {
     for size in [0i32, -1] {
         let mut body = vec![0, 0, 0, 1, b'q', 0, 1, 4];
         body.extend_from_slice(&size.to_be_bytes());
-        let header = Header {
-            version: Version::V4,
-            flags: 0,
-            stream: 0,
-            opcode: 7,
-            length: 12,
-        };
+        let header = Header { version: Version::V4, flags: 0, stream: 0, opcode: 7, length: 12 };
         let Ok(Request::Query(query)) = Request::decode(&header, &body) else {
             panic!("a query");
         };

@@ -25,48 +25,25 @@ fn columns(tables: [&str; 2]) -> Vec<ColumnSpec> {
     tables
         .iter()
         .zip([CqlType::Int, CqlType::list(CqlType::Text)])
-        .map(|(table, ty)| ColumnSpec {
-            keyspace: "ks".into(),
-            table: (*table).into(),
-            name: "c".into(),
-            ty,
-        })
+        .map(|(table, ty)| ColumnSpec { keyspace: "ks".into(), table: (*table).into(), name: "c".into(), ty })
         .collect()
 }
 
 #[test]
 fn bytes_of_the_examples() {
-    assert_eq!(
-        encoded(Reply::Ready, Version::V4),
-        [0x84, 0, 0, 1, 2, 0, 0, 0, 0]
-    );
+    assert_eq!(encoded(Reply::Ready, Version::V4), [0x84, 0, 0, 1, 2, 0, 0, 0, 0]);
     let up = Event::Status(true, "10.0.0.1:9042".parse().expect("an address"));
     let mut out = Vec::new();
     Reply::Event(&up).encode(&mut out, Version::V4, EVENT_STREAM, &Extras::default());
     let mut want = vec![0x84, 0, 0xFF, 0xFF, 0x0C, 0, 0, 0, 0x1C, 0, 0x0D];
     want.extend_from_slice(b"STATUS_CHANGE\0\x02UP\x04\x0a\0\0\x01\0\0\x23\x52");
     assert_eq!(out, want);
-    let refused = refusal(
-        &Error::UnsupportedVersion {
-            version: 0x42,
-            stream: 0,
-        },
-        None,
-    );
+    let refused = refusal(&Error::UnsupportedVersion { version: 0x42, stream: 0 }, None);
     assert_eq!(refused[..5], [0x85, 0, 0, 0, 0]);
     assert_eq!(refused[9..13], [0, 0, 0, 0x0A]);
     let text = String::from_utf8_lossy(&refused[15..]).into_owned();
-    assert!(
-        text.starts_with("Invalid or unsupported protocol version (66)"),
-        "{text}"
-    );
-    let old = refusal(
-        &Error::UnsupportedVersion {
-            version: 2,
-            stream: 3,
-        },
-        None,
-    );
+    assert!(text.starts_with("Invalid or unsupported protocol version (66)"), "{text}");
+    let old = refusal(&Error::UnsupportedVersion { version: 2, stream: 3 }, None);
     assert_eq!(old[..4], [0x82, 0, 3, 0]);
 }
 
@@ -89,38 +66,20 @@ fn replies_round_trip() {
         target: Target::Function("f".into(), vec!["int".into()]),
     };
     let moved = Event::Topology(NodeChange::Moved, "[::1]:1".parse().expect("an address"));
-    let event = Event::Schema(SchemaChange {
-        target: Target::Keyspace,
-        ..change.clone()
-    });
+    let event = Event::Schema(SchemaChange { target: Target::Keyspace, ..change.clone() });
     let version = Version::V5;
     for (reply, response) in [
         (Reply::Error(&failure), Response::Error(failure.clone())),
         (Reply::Ready, Response::Ready),
         (Reply::Authenticate("c"), Response::Authenticate("c")),
-        (
-            Reply::Supported(&options),
-            Response::Supported(options.clone()),
-        ),
+        (Reply::Supported(&options), Response::Supported(options.clone())),
         (Reply::Void, Response::Void),
         (Reply::SetKeyspace("ks"), Response::SetKeyspace("ks")),
-        (
-            Reply::Prepared(&prepared),
-            Response::Prepared(prepared.clone()),
-        ),
-        (
-            Reply::Prepared(&nothing),
-            Response::Prepared(nothing.clone()),
-        ),
-        (
-            Reply::SchemaChange(&change),
-            Response::SchemaChange(change.clone()),
-        ),
+        (Reply::Prepared(&prepared), Response::Prepared(prepared.clone())),
+        (Reply::Prepared(&nothing), Response::Prepared(nothing.clone())),
+        (Reply::SchemaChange(&change), Response::SchemaChange(change.clone())),
         (Reply::AuthChallenge(None), Response::AuthChallenge(None)),
-        (
-            Reply::AuthSuccess(Some(b"x")),
-            Response::AuthSuccess(Some(b"x")),
-        ),
+        (Reply::AuthSuccess(Some(b"x")), Response::AuthSuccess(Some(b"x"))),
         (Reply::Event(&moved), Response::Event(moved.clone())),
         (Reply::Event(&event), Response::Event(event.clone())),
     ] {
@@ -134,15 +93,9 @@ fn rows_are_written_in_place() {
         for tables in [["t", "t"], ["t", "u"]] {
             let specs = columns(tables);
             let mut out = vec![9, 9];
-            let header = RowsHeader {
-                paging_state: Some(b"next"),
-                ..RowsHeader::default()
-            };
+            let header = RowsHeader { paging_state: Some(b"next"), ..RowsHeader::default() };
             let warnings = ["careful".to_owned()];
-            let extras = Extras {
-                trace_id: Some([7; 16]),
-                warnings: &warnings,
-            };
+            let extras = Extras { trace_id: Some([7; 16]), warnings: &warnings };
             let mut writer = RowsWriter::begin(&mut out, version, 5, &extras, &specs, header);
             writer.value(Some(&[0, 0, 0, 1]));
             writer.value(None);
@@ -162,13 +115,7 @@ fn rows_are_written_in_place() {
             assert_eq!(rows.metadata.columns, Some(specs));
             assert_eq!(rows.metadata.paging_state, Some(&b"next"[..]));
             let values: Vec<_> = rows.iter().collect();
-            assert_eq!(
-                values,
-                [
-                    vec![Some(&[0, 0, 0, 1][..]), None],
-                    vec![Some(&[3]), Some(b"")]
-                ]
-            );
+            assert_eq!(values, [vec![Some(&[0, 0, 0, 1][..]), None], vec![Some(&[3]), Some(b"")]]);
         }
     }
 }
@@ -177,30 +124,15 @@ fn rows_are_written_in_place() {
 fn metadata_is_left_out_or_renewed() {
     let specs = columns(["t", "t"]);
     for (version, header, sent) in [
+        (Version::V4, RowsHeader { skip_metadata: true, ..RowsHeader::default() }, false),
         (
             Version::V4,
-            RowsHeader {
-                skip_metadata: true,
-                ..RowsHeader::default()
-            },
-            false,
-        ),
-        (
-            Version::V4,
-            RowsHeader {
-                skip_metadata: true,
-                new_metadata_id: Some(b"id"),
-                ..RowsHeader::default()
-            },
+            RowsHeader { skip_metadata: true, new_metadata_id: Some(b"id"), ..RowsHeader::default() },
             false,
         ),
         (
             Version::V5,
-            RowsHeader {
-                skip_metadata: true,
-                new_metadata_id: Some(b"id"),
-                ..RowsHeader::default()
-            },
+            RowsHeader { skip_metadata: true, new_metadata_id: Some(b"id"), ..RowsHeader::default() },
             true,
         ),
     ] {

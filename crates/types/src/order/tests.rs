@@ -27,22 +27,13 @@ fn integers_have_the_known_forms() {
         ("255", &[0xC0, 0xFF]),
         ("-256", &[0x3F, 0x00]),
         ("36028797018963968", &[0xFF, 0x80, 0x80, 0, 0, 0, 0, 0, 0]),
-        (
-            "36028797018963967",
-            &[0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF],
-        ),
+        ("36028797018963967", &[0xFF, 0x7F, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF]),
     ] {
         assert_eq!(of_text(&CqlType::Bigint, text), bytes, "{text}");
     }
     assert_eq!(of_text(&CqlType::Varint, "64"), [0xC0, 0x40]);
-    assert_eq!(
-        of_text(&CqlType::Varint, "72057594037927936"),
-        [0xFF, 1, 1, 0, 0, 0, 0, 0, 0, 0]
-    );
-    assert_eq!(
-        of_text(&CqlType::Varint, "-72057594037927936"),
-        [0, 0xFF, 0, 0, 0, 0, 0, 0, 0]
-    );
+    assert_eq!(of_text(&CqlType::Varint, "72057594037927936"), [0xFF, 1, 1, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(of_text(&CqlType::Varint, "-72057594037927936"), [0, 0xFF, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(of_text(&CqlType::Int, "-1"), [0x7F, 0xFF, 0xFF, 0xFF]);
     assert_eq!(of_text(&CqlType::Tinyint, "1"), [0x81]);
 }
@@ -51,10 +42,7 @@ fn integers_have_the_known_forms() {
 fn decimals_have_the_known_forms() {
     assert_eq!(of_text(&CqlType::Decimal, "0.00"), [0x80]);
     assert_eq!(of_text(&CqlType::Decimal, "1.1"), [0xC1, 1, 0x81, 0x8A, 0]);
-    assert_eq!(
-        of_text(&CqlType::Decimal, "-1.1"),
-        [0x3F, 0xFF, 0x7E, 0xDA, 0]
-    );
+    assert_eq!(of_text(&CqlType::Decimal, "-1.1"), [0x3F, 0xFF, 0x7E, 0xDA, 0]);
     assert_eq!(of_text(&CqlType::Decimal, "0.01"), [0xC0, 0x81, 0]);
     for (a, b) in [("1.0", "1.000"), ("100", "1e2"), ("-5e-7", "-0.0000005")] {
         assert_eq!(of_text(&CqlType::Decimal, a), of_text(&CqlType::Decimal, b));
@@ -116,41 +104,22 @@ fn uuids_sort_by_version_then_time() {
 /// Wire values with their expected order, for types whose order a plain Rust type has.
 fn pair_of() -> impl Strategy<Value = (CqlType, Vec<u8>, Vec<u8>, Ordering)> {
     fn near() -> impl Strategy<Value = i64> + Clone {
-        prop_oneof![
-            any::<i64>(),
-            -300i64..300,
-            (any::<i64>(), 0u32..64).prop_map(|(v, s)| v >> s)
-        ]
+        prop_oneof![any::<i64>(), -300i64..300, (any::<i64>(), 0u32..64).prop_map(|(v, s)| v >> s)]
     }
     let number = (near(), near());
     let floats = (any::<f64>(), any::<f64>()).prop_map(|(a, b)| {
-        (
-            CqlType::Double,
-            a.to_be_bytes().to_vec(),
-            b.to_be_bytes().to_vec(),
-            a.total_cmp(&b),
-        )
+        (CqlType::Double, a.to_be_bytes().to_vec(), b.to_be_bytes().to_vec(), a.total_cmp(&b))
     });
     let float32 = (any::<f32>(), any::<f32>()).prop_map(|(a, b)| {
-        (
-            CqlType::Float,
-            a.to_be_bytes().to_vec(),
-            b.to_be_bytes().to_vec(),
-            a.total_cmp(&b),
-        )
+        (CqlType::Float, a.to_be_bytes().to_vec(), b.to_be_bytes().to_vec(), a.total_cmp(&b))
     });
-    let blob = (
-        proptest::collection::vec(0u8..3, 0..6),
-        proptest::collection::vec(0u8..3, 0..6),
-    )
-        .prop_map(|(a, b)| {
+    let blob = (proptest::collection::vec(0u8..3, 0..6), proptest::collection::vec(0u8..3, 0..6)).prop_map(
+        |(a, b)| {
             let order = a.cmp(&b);
             (CqlType::Blob, a, b, order)
-        });
-    let big = (
-        proptest::collection::vec(any::<u8>(), 1..12),
-        proptest::collection::vec(any::<u8>(), 1..12),
-    )
+        },
+    );
+    let big = (proptest::collection::vec(any::<u8>(), 1..12), proptest::collection::vec(any::<u8>(), 1..12))
         .prop_map(|(a, b)| {
             let order = BigInt::from_signed_bytes_be(&a).cmp(&BigInt::from_signed_bytes_be(&b));
             (CqlType::Varint, a, b, order)
@@ -159,12 +128,7 @@ fn pair_of() -> impl Strategy<Value = (CqlType, Vec<u8>, Vec<u8>, Ordering)> {
         let (a, b) = (BigInt::from(a), BigInt::from(b));
         let ten = BigInt::from(10);
         let order = (&a * ten.pow((30 - s) as u32)).cmp(&(&b * ten.pow((30 - t) as u32)));
-        (
-            CqlType::Decimal,
-            number::encode_decimal(s, &a),
-            number::encode_decimal(t, &b),
-            order,
-        )
+        (CqlType::Decimal, number::encode_decimal(s, &a), number::encode_decimal(t, &b), order)
     });
     prop_oneof![
         number.clone().prop_map(|(a, b)| (
@@ -181,21 +145,11 @@ fn pair_of() -> impl Strategy<Value = (CqlType, Vec<u8>, Vec<u8>, Ordering)> {
         )),
         number.clone().prop_map(|(a, b)| {
             let (a, b) = (a as i32, b as i32);
-            (
-                CqlType::Int,
-                a.to_be_bytes().to_vec(),
-                b.to_be_bytes().to_vec(),
-                a.cmp(&b),
-            )
+            (CqlType::Int, a.to_be_bytes().to_vec(), b.to_be_bytes().to_vec(), a.cmp(&b))
         }),
         number.prop_map(|(a, b)| {
             let (a, b) = (a as i16, b as i16);
-            (
-                CqlType::Smallint,
-                a.to_be_bytes().to_vec(),
-                b.to_be_bytes().to_vec(),
-                a.cmp(&b),
-            )
+            (CqlType::Smallint, a.to_be_bytes().to_vec(), b.to_be_bytes().to_vec(), a.cmp(&b))
         }),
         floats,
         float32,
@@ -203,6 +157,20 @@ fn pair_of() -> impl Strategy<Value = (CqlType, Vec<u8>, Vec<u8>, Ordering)> {
         big,
         decimal,
     ]
+}
+
+proptest! {
+    #[test]
+    fn comparing_uuids_is_comparing_their_order_bytes(a: [u8; 16], b: [u8; 16], one: bool) {
+        let (mut a, mut b) = (a, b);
+        if one {
+            a[6] = 0x10 | a[6] & 0xF;
+            b[6] = 0x10 | b[6] & 0xF;
+        }
+        for ty in [CqlType::Uuid, CqlType::Timeuuid] {
+            prop_assert_eq!(ty.compare(&a, &b), encoded(&ty, &a).cmp(&encoded(&ty, &b)));
+        }
+    }
 }
 
 proptest! {

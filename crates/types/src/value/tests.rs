@@ -19,10 +19,7 @@ fn scalar() -> impl Strategy<Value = (CqlType, Value)> {
         any::<i32>().prop_map(|v| (CqlType::Int, Value::Int(v))),
         any::<i64>().prop_map(|v| (CqlType::Timestamp, Value::Timestamp(v))),
         any::<u128>().prop_map(|v| (CqlType::Uuid, Value::Uuid(Uuid::from_u128(v)))),
-        (0i64..1 << 55).prop_map(|v| (
-            CqlType::Timeuuid,
-            Value::Uuid(crate::timeuuid::from_ticks(v, 9))
-        )),
+        (0i64..1 << 55).prop_map(|v| (CqlType::Timeuuid, Value::Uuid(crate::timeuuid::from_ticks(v, 9)))),
         any::<i128>().prop_map(|v| (CqlType::Varint, Value::Varint(BigInt::from(v)))),
         any::<u32>().prop_map(|v| (CqlType::Inet, Value::Inet(IpAddr::from(v.to_be_bytes())))),
         any::<u128>().prop_map(|v| (CqlType::Inet, Value::Inet(IpAddr::from(v.to_be_bytes())))),
@@ -31,11 +28,7 @@ fn scalar() -> impl Strategy<Value = (CqlType, Value)> {
         any::<i16>().prop_map(|v| (CqlType::Smallint, Value::Smallint(v))),
         any::<i8>().prop_map(|v| (CqlType::Tinyint, Value::Tinyint(v))),
         (0i32..i32::MAX, 0i32..i32::MAX, 0i64..i64::MAX).prop_map(|(months, days, nanos)| {
-            let duration = Duration {
-                months,
-                days,
-                nanos,
-            };
+            let duration = Duration { months, days, nanos };
             (CqlType::Duration, Value::Duration(duration))
         }),
     ]
@@ -44,25 +37,15 @@ fn scalar() -> impl Strategy<Value = (CqlType, Value)> {
 fn typed() -> impl Strategy<Value = (CqlType, Value)> {
     scalar().prop_recursive(3, 12, 3, |inner| {
         prop_oneof![
-            inner
-                .clone()
-                .prop_map(|(t, v)| (CqlType::list(t), Value::List(vec![v.clone(), v]))),
-            inner
-                .clone()
-                .prop_map(|(t, v)| (CqlType::set(t).frozen(), Value::Set(vec![v]))),
+            inner.clone().prop_map(|(t, v)| (CqlType::list(t), Value::List(vec![v.clone(), v]))),
+            inner.clone().prop_map(|(t, v)| (CqlType::set(t).frozen(), Value::Set(vec![v]))),
             (inner.clone(), inner.clone())
                 .prop_map(|((k, a), (v, b))| (CqlType::map(k, v), Value::Map(vec![(a, b)]))),
             (inner.clone(), inner.clone()).prop_map(|((s, a), (t, b))| {
-                (
-                    CqlType::tuple(vec![s, t.clone(), t]),
-                    Value::Tuple(vec![a, Value::Null, b]),
-                )
+                (CqlType::tuple(vec![s, t.clone(), t]), Value::Tuple(vec![a, Value::Null, b]))
             }),
             inner.clone().prop_map(|(t, v)| {
-                (
-                    CqlType::Vector(Arc::new(t.frozen()), 2),
-                    Value::Vector(vec![v.clone(), v]),
-                )
+                (CqlType::Vector(Arc::new(t.frozen()), 2), Value::Vector(vec![v.clone(), v]))
             }),
             (inner.clone(), inner).prop_map(|((s, a), (t, _))| {
                 let udt = UdtType {
@@ -140,11 +123,7 @@ fn wrong_types_are_refused() {
     assert!(Value::Null.encode(&CqlType::Int).is_err());
     assert!(Value::Time(-1).encode(&CqlType::Time).is_err());
     let pair = CqlType::Vector(Arc::new(CqlType::Float), 2);
-    assert!(
-        Value::Vector(vec![Value::Float(1.0)])
-            .encode(&pair)
-            .is_err()
-    );
+    assert!(Value::Vector(vec![Value::Float(1.0)]).encode(&pair).is_err());
     assert_eq!(Value::decode(&CqlType::Int, &[]), Ok(Value::Empty));
     assert_eq!(Value::Null.encode_nullable(&CqlType::Int), Ok(None));
 }
