@@ -270,3 +270,34 @@ fn the_same_seed_gives_the_same_trace() {
     };
     assert_eq!(trace(), trace());
 }
+
+/// The same on the machine's own network: a few thousand requests, none lost.
+#[test]
+fn the_echo_server_echoes_for_real() {
+    let config = runtime::Config { pin: false, overprovisioned: true, ..runtime::Config::new(1) };
+    let main: runtime::Main = std::sync::Arc::new(|| {
+        Box::pin(async {
+            let (found, ready) = runtime::sync::oneshot::channel();
+            let any = SocketAddr::new(IpAddr::from([127, 0, 0, 1]), 0);
+            runtime::spawn(runtime::Group::MAIN, async move {
+                let tell = |address| assert!(found.send(address).is_ok());
+                client::echo::serve(any, tell).await.expect("a free port");
+            });
+            let address = ready.await.expect("it listens");
+            let options = LoadOptions {
+                connections: 4,
+                depth: 16,
+                workload: Workload::Echo,
+                duration: Duration::from_millis(300),
+                warm_up: Duration::from_millis(50),
+                ..LoadOptions::new(vec![address])
+            };
+            let report = client::load::run(options).await.expect("a run");
+            println!("{report}");
+            assert!(report.operations > 100 && report.errors == 0, "{report}");
+            runtime::request_shutdown();
+            0
+        })
+    });
+    assert_eq!(runtime::run(config, main), 0);
+}
