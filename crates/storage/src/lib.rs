@@ -1,2 +1,38 @@
 //! One shard's log-structured store: commitlog, memtables, flush, compaction, manifest, replay.
+//!
+//! A write goes to the [`commitlog`] and a memtable; flushes turn memtables into sstables, compactions merge sstables, and the
+//! manifest is the authority over both. A read merges one version of the table in one step. Each shard owns its store alone;
+//! [`prepare`] divides what an earlier start left among the shards of this one, however many there were. Modules, bottom to
+//! top: each uses only those listed above it.
 #![forbid(unsafe_code)]
+
+/// Every limit, with unit and reason.
+pub mod limits;
+mod error;
+mod settings;
+mod rot;
+/// An append-only log of records that must never be lost.
+pub mod journal;
+/// The log of writes.
+pub mod commitlog;
+mod memtable;
+mod merge;
+mod metrics;
+mod manifest;
+mod table;
+mod start;
+mod store;
+mod flush;
+mod open;
+mod read;
+mod compaction;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
+mod tests;
+
+pub use error::Error;
+pub use journal::Journal;
+pub use settings::{CommitlogSync, Durability, Settings};
+pub use start::{StartPlan, prepare};
+pub use store::Store;

@@ -1,0 +1,511 @@
+//! Bytes of a commitlog segment: blocks, and entries that stream over them. No I/O.
+//!
+//! ```text
+//! segment   header block | block 1 | block 2 | …                           block = 4096 bytes
+//! block     payload 4072 | segment id u64 | seq u32 | synced u32 | sum u32 | crc u32      sum: of the words before it
+//! entry     len u32 | crc u32 | payload           a header never straddles two blocks; len 0 = rest of the block is padding
+//! ```
+//! All numbers are big endian and must never change. See docs/formats/commitlog.md.
+//! Invariants: a block is written once; blocks beyond the end are zero (segments are never recycled); `synced` is the number
+//! of leading blocks of this segment known to be synced when the block was handed to the disk.
+
+use crate::limits::{INCARNATION_MAX, SEGMENT_NUMBER_MAX, SHARDS_MAX};
+use crate::rot::{Flipped, one_bit_off};
+use base::{ByteReader, Crc32, crc32};
+
+/// Bytes of a block; also the alignment of every write.
+pub const BLOCK: usize = 4096;
+/// Bytes of the trailer of a block.
+pub const TRAILER: usize = 24;
+/// Bytes of a block that carry entries.
+pub const PAYLOAD: usize = BLOCK - TRAILER;
+/// Bytes of an entry's header.
+pub const ENTRY_HEADER: usize = 8;
+const MAGIC: &[u8; 8] = b"MSNALOG1";
+
+/// A place in the log of one shard and incarnation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LogPosition {
+    /// Number of the segment, counted from 1.
+    pub segment: u32,
+    /// Byte offset of an entry's header in the segment file.
+    pub offset: u32,
+}
+
+impl LogPosition {
+    /// Before every entry.
+    pub const START: LogPosition = LogPosition { segment: 0, offset: 0 };
+}
+
+/// Identity of one segment file; packed into each of its blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentName {
+    /// Which start of the node wrote it.
+    pub incarnation: u32,
+    /// Which shard wrote it.
+    pub shard: u16,
+    /// Number within the shard's log.
+    pub segment: u32,
+}
+
+impl SegmentName {
+    /// The id in every block trailer: unique among all segments a folder ever held.
+    pub fn id(self) -> u64 {
+        assert!(self.incarnation <= INCARNATION_MAX);
+        assert!(self.shard <= SHARDS_MAX);
+        assert!(self.segment <= SEGMENT_NUMBER_MAX);
+        (u64::from(self.incarnation) << 40) | (u64::from(self.shard) << 28) | u64::from(self.segment)
+    }
+
+    /// Name of the file.
+    pub fn file_name(self) -> String {
+        format!("{}-{}-{}.log", self.incarnation, self.shard, self.segment)
+    }
+
+    /// The inverse of [`SegmentName::file_name`]; `None` for other files and numbers out of range.
+    pub fn parse(name: &str) -> Option<SegmentName> {
+        let mut parts = name.strip_suffix(".log")?.split('-');
+        let parsed = SegmentName {
+            incarnation: parts.next()?.parse().ok()?,
+            shard: parts.next()?.parse().ok()?,
+            segment: parts.next()?.parse().ok()?,
+        };
+        let in_range = parsed.incarnation <= INCARNATION_MAX
+            && parsed.shard <= SHARDS_MAX
+            && parsed.segment <= SEGMENT_NUMBER_MAX;
+        (parts.next().is_none() && in_range && parsed.file_name() == name).then_some(parsed)
+    }
+}
+
+/// What the first block of a segment says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The segment's own identity.
+    pub name: SegmentName,
+    /// Shards of the node when it was written.
+    pub shards: u16,
+    /// Blocks of the previous segment of the log, all of them synced; 0 when this is the first.
+    pub previous_blocks: u32,
+}
+
+impl SegmentHeader {
+    fn encode(&self, out: &mut [u8]) {
+        let mut bytes = Vec::with_capacity(32);
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&self.name.incarnation.to_be_bytes());
+        bytes.extend_from_slice(&self.name.shard.to_be_bytes());
+        bytes.extend_from_slice(&self.shards.to_be_bytes());
+        bytes.extend_from_slice(&self.name.segment.to_be_bytes());
+        bytes.extend_from_slice(&self.previous_blocks.to_be_bytes());
+        out[..bytes.len()].copy_from_slice(&bytes);
+    }
+
+    /// Reads a header out of the payload of a valid first block.
+    pub fn decode(block: &[u8]) -> Option<SegmentHeader> {
+        let mut input = ByteReader::new(block);
+        if input.bytes(MAGIC.len()).ok()? != MAGIC {
+            return None;
+        }
+        let incarnation = input.u32().ok()?;
+        let shard = input.u16().ok()?;
+        let shards = input.u16().ok()?;
+        let segment = input.u32().ok()?;
+        let previous_blocks = input.u32().ok()?;
+        Some(SegmentHeader { name: SegmentName { incarnation, shard, segment }, shards, previous_blocks })
+    }
+}
+
+/// Blocks that go to the disk in one write.
+#[derive(Debug)]
+pub struct Sealed {
+    /// Sequence number of the first.
+    pub first_block: u32,
+    /// Whole blocks with trailers.
+    pub bytes: Vec<u8>,
+}
+
+/// Builds the blocks of one segment.
+#[derive(Debug)]
+pub struct SegmentBuilder {
+    name: SegmentName,
+    blocks_max: u32,
+    /// Sequence number of the first block in `bytes`.
+    first_block: u32,
+    /// Whole blocks; trailers are filled in when they are sealed.
+    bytes: Vec<u8>,
+    /// Payload bytes used of the last block in `bytes`; [`PAYLOAD`] when there is none or it is full.
+    fill: usize,
+}
+
+impl SegmentBuilder {
+    /// Starts a segment of `bytes_max` bytes with its header.
+    pub fn new(header: SegmentHeader, bytes_max: u64) -> SegmentBuilder {
+        let blocks_max = u32::try_from(bytes_max / BLOCK as u64).expect("segments are limited to a GiB");
+        assert!(blocks_max >= 2, "a segment holds its header and something else");
+        let mut bytes = vec![0; BLOCK];
+        header.encode(&mut bytes);
+        SegmentBuilder { name: header.name, blocks_max, first_block: 0, bytes, fill: PAYLOAD }
+    }
+
+    /// The segment's identity.
+    pub fn name(&self) -> SegmentName {
+        self.name
+    }
+
+    /// Bytes waiting to be sealed.
+    pub fn pending(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Blocks started so far, the header included.
+    pub fn blocks(&self) -> u32 {
+        self.first_block + (self.bytes.len() / BLOCK) as u32
+    }
+
+    /// Where the next entry will start, or later.
+    pub fn position(&self) -> LogPosition {
+        let offset = if self.fill == PAYLOAD {
+            self.blocks() as usize * BLOCK
+        } else {
+            (self.blocks() as usize - 1) * BLOCK + self.fill
+        };
+        LogPosition { segment: self.name.segment, offset: offset as u32 }
+    }
+
+    /// True when an entry of that many payload bytes fits.
+    pub fn fits(&self, payload: usize) -> bool {
+        let room = if PAYLOAD - self.fill < ENTRY_HEADER { 0 } else { PAYLOAD - self.fill };
+        let wanted = (ENTRY_HEADER + payload).saturating_sub(room).div_ceil(PAYLOAD);
+        u64::from(self.blocks()) + wanted as u64 <= u64::from(self.blocks_max)
+    }
+
+    /// Appends one entry made of `parts`; returns where its header lies. Panics unless it [`fits`](Self::fits) and is not empty.
+    pub fn append(&mut self, parts: &[&[u8]]) -> LogPosition {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(len > 0, "length zero means padding");
+        assert!(self.fits(len), "the caller asks first");
+        let mut crc = Crc32::new();
+        parts.iter().for_each(|part| crc.update(part));
+        if PAYLOAD - self.fill < ENTRY_HEADER {
+            self.fill = PAYLOAD;
+        }
+        let position = self.position();
+        self.push(&(len as u32).to_be_bytes());
+        self.push(&crc.finalize().to_be_bytes());
+        parts.iter().for_each(|part| self.push(part));
+        position
+    }
+
+    fn push(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.fill == PAYLOAD {
+                self.bytes.resize(self.bytes.len() + BLOCK, 0);
+                self.fill = 0;
+            }
+            let n = bytes.len().min(PAYLOAD - self.fill);
+            let at = self.bytes.len() - BLOCK + self.fill;
+            self.bytes[at..at + n].copy_from_slice(&bytes[..n]);
+            self.fill += n;
+            bytes = &bytes[n..];
+        }
+    }
+
+    /// Pads the last block and takes everything that waits; `synced` leading blocks are on disk for good.
+    pub fn seal(&mut self, synced: u32) -> Option<Sealed> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let mut bytes = std::mem::take(&mut self.bytes);
+        for (i, block) in bytes.chunks_exact_mut(BLOCK).enumerate() {
+            seal_block(block, self.name.id(), self.first_block + i as u32, synced);
+        }
+        let first_block = self.first_block;
+        assert!(synced <= first_block, "what is not yet written is not synced");
+        self.first_block += (bytes.len() / BLOCK) as u32;
+        self.fill = PAYLOAD;
+        Some(Sealed { first_block, bytes })
+    }
+}
+
+fn seal_block(block: &mut [u8], id: u64, seq: u32, synced: u32) {
+    block[PAYLOAD..PAYLOAD + 8].copy_from_slice(&id.to_be_bytes());
+    block[PAYLOAD + 8..PAYLOAD + 12].copy_from_slice(&seq.to_be_bytes());
+    block[PAYLOAD + 12..PAYLOAD + 16].copy_from_slice(&synced.to_be_bytes());
+    let sum = sum(block);
+    block[PAYLOAD + 16..PAYLOAD + 20].copy_from_slice(&sum.to_be_bytes());
+    let crc = crc32(&block[..BLOCK - 4]);
+    block[BLOCK - 4..].copy_from_slice(&crc.to_be_bytes());
+}
+
+/// A second, independent check of a block: whether a bit that the CRC calls flipped really was.
+fn sum(block: &[u8]) -> u32 {
+    let words = block[..PAYLOAD + 16].chunks_exact(4);
+    words.fold(0, |sum, word| sum.wrapping_add(u32::from_be_bytes([word[0], word[1], word[2], word[3]])))
+}
+
+/// What a block turned out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Whole; so many leading blocks of the segment were synced when it was written.
+    Valid {
+        /// Leading blocks known to be synced.
+        synced: u32,
+    },
+    /// Never written, not written in full, or damaged beyond telling.
+    Broken,
+    /// Written in full, and one bit changed since; or a sound block in the wrong place.
+    Rotten,
+}
+
+/// Judges a block. A write cut short by a power loss and a block damaged later both fail the checksum; only the damage of a
+/// single bit is told apart here. The rest is decided by what later blocks say was synced.
+pub fn judge(block: &[u8], id: u64, seq: u32) -> Verdict {
+    assert!(block.len() == BLOCK);
+    let trailer = Trailer::read(block);
+    let crc = crc32(&block[..BLOCK - 4]);
+    match trailer.crc == crc {
+        true if trailer.id == id && trailer.seq == seq => Verdict::Valid { synced: trailer.synced },
+        true => Verdict::Rotten,
+        false if is_rotten(block, crc ^ trailer.crc) => Verdict::Rotten,
+        false => Verdict::Broken,
+    }
+}
+
+fn is_rotten(block: &[u8], difference: u32) -> bool {
+    let mut repaired = block.to_vec();
+    match one_bit_off(difference, BLOCK - 4) {
+        None => return false,
+        Some(Flipped::Checksum) => {}
+        Some(Flipped::Message { byte, bit }) => repaired[byte] ^= 1 << bit,
+    }
+    sum(&repaired) == Trailer::read(&repaired).sum
+}
+
+/// The `synced` mark of a block that is sound and in its place.
+pub fn valid(block: &[u8], id: u64, seq: u32) -> Option<u32> {
+    let trailer = Trailer::read(block);
+    let here = trailer.id == id && trailer.seq == seq;
+    (here && trailer.crc == crc32(&block[..BLOCK - 4])).then_some(trailer.synced)
+}
+
+/// The trailer of a block as it stands, unchecked.
+#[derive(Debug, Clone, Copy)]
+pub struct Trailer {
+    /// Segment id.
+    pub id: u64,
+    /// Sequence number in the segment.
+    pub seq: u32,
+    /// Leading blocks synced before.
+    pub synced: u32,
+    sum: u32,
+    crc: u32,
+}
+
+impl Trailer {
+    /// Reads the last 24 bytes of a block.
+    pub fn read(block: &[u8]) -> Trailer {
+        assert!(block.len() == BLOCK);
+        let word = |at: usize| u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+        Trailer {
+            id: (u64::from(word(PAYLOAD)) << 32) | u64::from(word(PAYLOAD + 4)),
+            seq: word(PAYLOAD + 8),
+            synced: word(PAYLOAD + 12),
+            sum: word(PAYLOAD + 16),
+            crc: word(PAYLOAD + 20),
+        }
+    }
+}
+
+/// An entry found in a segment.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FoundEntry {
+    /// Offset of its header in the file.
+    pub offset: u32,
+    /// What was appended.
+    pub payload: Vec<u8>,
+}
+
+/// Bytes in a sound block that no writer of ours makes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct BadEntry {
+    /// Offset in the file.
+    pub offset: u32,
+    /// What was expected and found.
+    pub expected: String,
+    /// What was found.
+    pub got: String,
+}
+
+/// Puts entries together again out of the payloads of consecutive blocks.
+#[derive(Debug)]
+pub struct EntryReader {
+    entry_max: usize,
+    check_crc: bool,
+    open: Option<OpenEntry>,
+}
+
+#[derive(Debug)]
+struct OpenEntry {
+    offset: u32,
+    len: usize,
+    crc: u32,
+    payload: Vec<u8>,
+}
+
+impl EntryReader {
+    /// Reads entries of at most `entry_max` bytes; `check_crc` false accepts any (only for a planted bug).
+    pub fn new(entry_max: usize, check_crc: bool) -> EntryReader {
+        EntryReader { entry_max, check_crc, open: None }
+    }
+
+    /// True when an entry has begun and not ended.
+    pub fn in_entry(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Reads the payload of the next block, `seq`, into `found`.
+    pub fn block(&mut self, seq: u32, block: &[u8], found: &mut Vec<FoundEntry>) -> Result<(), BadEntry> {
+        let payload = &block[..PAYLOAD];
+        let mut at = 0;
+        loop {
+            if let Some(open) = &mut self.open {
+                let n = (open.len - open.payload.len()).min(PAYLOAD - at);
+                open.payload.extend_from_slice(&payload[at..at + n]);
+                at += n;
+                if open.payload.len() < open.len {
+                    return Ok(());
+                }
+                let entry = self.open.take().expect("just filled");
+                found.push(self.close(entry)?);
+            }
+            if PAYLOAD - at < ENTRY_HEADER {
+                return Ok(());
+            }
+            let word = |at: usize| u32::from_be_bytes([payload[at], payload[at + 1], payload[at + 2], payload[at + 3]]);
+            let len = word(at) as usize;
+            if len == 0 {
+                return Ok(());
+            }
+            let offset = (seq as usize * BLOCK + at) as u32;
+            if len > self.entry_max {
+                let expected = format!("an entry of at most {} bytes", self.entry_max);
+                return Err(BadEntry { offset, expected, got: format!("{len} bytes") });
+            }
+            self.open = Some(OpenEntry { offset, len, crc: word(at + 4), payload: Vec::with_capacity(len) });
+            at += ENTRY_HEADER;
+        }
+    }
+
+    fn close(&self, entry: OpenEntry) -> Result<FoundEntry, BadEntry> {
+        let crc = crc32(&entry.payload);
+        if self.check_crc && crc != entry.crc {
+            let expected = format!("an entry with checksum {:08x}", entry.crc);
+            return Err(BadEntry { offset: entry.offset, expected, got: format!("{crc:08x}") });
+        }
+        Ok(FoundEntry { offset: entry.offset, payload: entry.payload })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Entries of all sizes come back whole; a damaged block is told from one that was never written.
+    use super::*;
+    use base::Prng;
+
+    fn name() -> SegmentName {
+        SegmentName { incarnation: 3, shard: 2, segment: 7 }
+    }
+
+    fn builder() -> SegmentBuilder {
+        SegmentBuilder::new(SegmentHeader { name: name(), shards: 4, previous_blocks: 9 }, 1 << 20)
+    }
+
+    fn written(entries: &[Vec<u8>], seal_every: usize) -> (Vec<u8>, Vec<LogPosition>) {
+        let mut builder = builder();
+        let mut file = Vec::new();
+        let mut positions = Vec::new();
+        for (i, entry) in entries.iter().enumerate() {
+            positions.push(builder.append(&[&entry[..entry.len() / 2], &entry[entry.len() / 2..]]));
+            if i % seal_every == 0 {
+                file.extend(builder.seal(0).expect("something waits").bytes);
+            }
+        }
+        file.extend(builder.seal(0).map(|sealed| sealed.bytes).unwrap_or_default());
+        (file, positions)
+    }
+
+    #[test]
+    fn entries_come_back_with_their_positions() {
+        let mut prng = Prng::new(5);
+        for seal_every in [1, 3, 100] {
+            let entries: Vec<Vec<u8>> = (0..60)
+                .map(|_| {
+                    let most = if prng.chance(0.2) { 12_000 } else { 60 };
+                    let mut bytes = vec![0; 1 + prng.below(most) as usize];
+                    prng.fill(&mut bytes);
+                    bytes
+                })
+                .collect();
+            let (file, positions) = written(&entries, seal_every);
+            let mut reader = EntryReader::new(1 << 20, true);
+            let mut found = Vec::new();
+            for (seq, block) in file.chunks_exact(BLOCK).enumerate() {
+                assert_eq!(judge(block, name().id(), seq as u32), Verdict::Valid { synced: 0 });
+                if seq == 0 {
+                    let header = SegmentHeader::decode(block).expect("a header");
+                    assert_eq!((header.name, header.shards, header.previous_blocks), (name(), 4, 9));
+                } else {
+                    reader.block(seq as u32, block, &mut found).expect("sound");
+                }
+            }
+            assert!(!reader.in_entry());
+            assert_eq!(found.len(), entries.len());
+            for ((found, entry), position) in found.iter().zip(&entries).zip(&positions) {
+                assert_eq!(&found.payload, entry);
+                assert_eq!(found.offset, position.offset);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_write_is_broken_and_a_flipped_bit_is_rot() {
+        let (file, _) = written(&[vec![7; 9000]], 100);
+        let block = &file[BLOCK..2 * BLOCK];
+        let id = name().id();
+        for sector in 0..BLOCK / 512 {
+            for cut in [0, 1, 300, 511] {
+                let mut torn = block.to_vec();
+                torn[sector * 512 + cut..(sector + 1) * 512].fill(0);
+                assert_eq!(judge(&torn, id, 1), Verdict::Broken, "sector {sector} cut at {cut}");
+            }
+        }
+        assert_eq!(judge(&[0; BLOCK], id, 1), Verdict::Broken);
+        for bit in (0..BLOCK * 8).step_by(97).chain(BLOCK * 8 - 200..BLOCK * 8) {
+            let mut rotten = block.to_vec();
+            rotten[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(judge(&rotten, id, 1), Verdict::Rotten, "bit {bit}");
+        }
+        assert_eq!(judge(block, id, 2), Verdict::Rotten, "a block in the wrong place");
+    }
+
+    #[test]
+    fn a_full_segment_says_so() {
+        let header = SegmentHeader { name: name(), shards: 1, previous_blocks: 0 };
+        let mut builder = SegmentBuilder::new(header, 4 * BLOCK as u64);
+        assert!(builder.fits(3 * PAYLOAD - ENTRY_HEADER));
+        assert!(!builder.fits(3 * PAYLOAD - ENTRY_HEADER + 1));
+        builder.append(&[&[1; 2 * PAYLOAD]]);
+        assert!(builder.fits(PAYLOAD - 2 * ENTRY_HEADER));
+        assert!(!builder.fits(PAYLOAD - 2 * ENTRY_HEADER + 1));
+        builder.append(&[&vec![1; PAYLOAD - 2 * ENTRY_HEADER]]);
+        assert_eq!(builder.seal(0).expect("blocks").bytes.len(), 4 * BLOCK);
+    }
+
+    #[test]
+    fn names_are_parsed_strictly() {
+        assert_eq!(SegmentName::parse(&name().file_name()), Some(name()));
+        for bad in ["3-2-7", "3-2.log", "03-2-7.log", "3-2-7-1.log", "x-2-7.log", "99999999-1-1.log", "1-5000-1.log"] {
+            assert_eq!(SegmentName::parse(bad), None, "{bad}");
+        }
+    }
+}

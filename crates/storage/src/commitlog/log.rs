@@ -1,0 +1,618 @@
+//! The commitlog of one shard: entries are appended to memory in one step, and one task writes and syncs them.
+//!
+//! ```text
+//!  append ─► open builder ─(full)─► closed builders ─► writer task: write blocks ─► sync ─► wake who waits
+//! ```
+//! At most one sync is in flight; whatever is appended meanwhile forms the next group. A segment is synced to its end before the
+//! first block of the next one is written. After a failed write or sync no append is accepted any more; a full disk refuses
+//! appends until a retry succeeds. Owned by its shard; segments are removed when nothing below the floor is needed.
+
+use super::block::{BLOCK, LogPosition, Sealed, SegmentBuilder, SegmentHeader, SegmentName};
+use crate::limits::{LOG_HANDOFF_MS, LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX, LOG_WRITE_BYTES_MAX};
+use crate::{CommitlogSync, Error};
+use base::Instant;
+use runtime::file::{self, AlignedBuf, File, OpenOptions};
+use runtime::metrics::Counter;
+use runtime::sync::Event;
+use runtime::{Bug, Group};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a log is made.
+#[derive(Debug, Clone)]
+pub struct LogConfig {
+    /// Folder of the segments.
+    pub dir: PathBuf,
+    /// When writers are answered.
+    pub sync: CommitlogSync,
+    /// Bytes of a segment; whole blocks.
+    pub segment_bytes: u64,
+    /// This start of the node.
+    pub incarnation: u32,
+    /// The shard that owns the log.
+    pub shard: u16,
+    /// Shards of the node.
+    pub shards: u16,
+}
+
+/// Where an entry lies and what to wait for.
+#[derive(Debug, Clone, Copy)]
+pub struct Appended {
+    /// Where it begins.
+    pub position: LogPosition,
+    /// Number of the entry, for [`Commitlog::synced`].
+    pub number: u64,
+}
+
+/// A handle to the log of this shard.
+#[derive(Clone)]
+pub struct Commitlog(Rc<Inner>);
+
+struct Inner {
+    config: LogConfig,
+    state: RefCell<State>,
+    /// The writer task has something to look at.
+    work: Event,
+    /// Something was synced, failed or recovered.
+    progress: Event,
+    appends: Counter,
+    appended_bytes: Counter,
+    written_bytes: Counter,
+    syncs: Counter,
+}
+
+struct State {
+    open: SegmentBuilder,
+    closed: VecDeque<SegmentBuilder>,
+    /// Sealed blocks that a failed write left over.
+    unwritten: Option<(u32, Sealed)>,
+    /// Every segment with a file: live ones and the spare.
+    files: BTreeMap<u32, File>,
+    /// Segment that was written last, its blocks written and synced.
+    written: Written,
+    /// Entries and bytes appended, and those of them that are synced.
+    appended: Mark,
+    synced: Mark,
+    /// Somebody waits for this entry to be synced.
+    wanted: u64,
+    pending_since: Option<Instant>,
+    unsynced_since: Option<Instant>,
+    /// Entries appended and not yet applied to a memtable, with how many share the place.
+    in_flight: BTreeMap<LogPosition, u32>,
+    refused: Option<Error>,
+    preparing: bool,
+    stopping: bool,
+    stopped: bool,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Written {
+    segment: u32,
+    blocks: u32,
+    synced_blocks: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Mark {
+    entries: u64,
+    bytes: u64,
+}
+
+impl Commitlog {
+    /// Makes a log without files and starts its writer; nothing touches the disk before the first append.
+    pub fn start(config: LogConfig) -> Commitlog {
+        assert!(config.segment_bytes % BLOCK as u64 == 0);
+        let counter = |name: &str, help: &str| runtime::metrics::counter(name, help, &[]);
+        let state = State {
+            open: SegmentBuilder::new(header(&config, 1, 0), config.segment_bytes),
+            closed: VecDeque::new(),
+            unwritten: None,
+            files: BTreeMap::new(),
+            written: Written::default(),
+            appended: Mark::default(),
+            synced: Mark::default(),
+            wanted: 0,
+            pending_since: None,
+            unsynced_since: None,
+            in_flight: BTreeMap::new(),
+            refused: None,
+            preparing: false,
+            stopping: false,
+            stopped: false,
+        };
+        let log = Commitlog(Rc::new(Inner {
+            config,
+            state: RefCell::new(state),
+            work: Event::new(),
+            progress: Event::new(),
+            appends: counter("messina_commitlog_entries_total", "Entries appended to the commitlog."),
+            appended_bytes: counter("messina_commitlog_entry_bytes_total", "Bytes of entries appended to the commitlog."),
+            written_bytes: counter("messina_commitlog_written_bytes_total", "Bytes of blocks written to the commitlog."),
+            syncs: counter("messina_commitlog_syncs_total", "Syncs of commitlog segments."),
+        }));
+        let writer = log.clone();
+        drop(runtime::spawn(Group::COMMITLOG, async move { writer.run().await }));
+        log
+    }
+
+    /// Largest entry, bytes.
+    pub fn entry_max(&self) -> u64 {
+        self.0.config.segment_bytes / 2
+    }
+
+    /// Why appends are refused, if they are.
+    pub fn refused(&self) -> Option<Error> {
+        self.0.state.borrow().refused.clone()
+    }
+
+    /// Waits until the bytes that are not yet synced are below their bound.
+    pub async fn room(&self) -> Result<(), Error> {
+        loop {
+            {
+                let mut state = self.0.state.borrow_mut();
+                if let Some(error) = &state.refused {
+                    return Err(error.clone());
+                }
+                if state.stopping {
+                    return Err(Error::Stopping);
+                }
+                if state.appended.bytes - state.synced.bytes < LOG_UNSYNCED_BYTES_MAX {
+                    return Ok(());
+                }
+                state.wanted = state.appended.entries;
+            }
+            self.0.work.notify();
+            self.0.progress.wait().await;
+        }
+    }
+
+    /// Appends one entry made of parts, in memory. Errors: nothing was appended.
+    pub fn append(&self, parts: &[&[u8]]) -> Result<Appended, Error> {
+        let inner = &*self.0;
+        let mut state = inner.state.borrow_mut();
+        if let Some(error) = &state.refused {
+            return Err(error.clone());
+        }
+        if state.stopping {
+            return Err(Error::Stopping);
+        }
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes as u64 > self.entry_max() {
+            return Err(Error::TooLarge { bytes: bytes as u64, limit: self.entry_max() });
+        }
+        if !state.open.fits(bytes) {
+            let next = header(&inner.config, state.open.name().segment + 1, state.open.blocks());
+            let full = std::mem::replace(&mut state.open, SegmentBuilder::new(next, inner.config.segment_bytes));
+            state.closed.push_back(full);
+        }
+        let position = state.open.append(parts);
+        state.appended.entries += 1;
+        state.appended.bytes += bytes as u64;
+        inner.appends.inc();
+        inner.appended_bytes.add(bytes as u64);
+        let first = state.pending_since.is_none();
+        if first {
+            state.pending_since = Some(runtime::now());
+        }
+        if first || state.open.pending() >= LOG_WRITE_BYTES_MAX {
+            inner.work.notify();
+        }
+        Ok(Appended { position, number: state.appended.entries })
+    }
+
+    /// Waits until an entry is synced. Errors: it may or may not be.
+    pub async fn synced(&self, number: u64) -> Result<(), Error> {
+        {
+            let mut state = self.0.state.borrow_mut();
+            if state.synced.entries >= number {
+                return Ok(());
+            }
+            state.wanted = state.wanted.max(number);
+        }
+        self.0.work.notify();
+        loop {
+            {
+                let state = self.0.state.borrow();
+                if state.synced.entries >= number {
+                    return Ok(());
+                }
+                if let Some(error) = &state.refused {
+                    return Err(error.clone());
+                }
+                if state.stopped {
+                    return Err(Error::Stopping);
+                }
+            }
+            self.0.progress.wait().await;
+        }
+    }
+
+    /// Marks an entry as appended and not yet applied: [`Commitlog::position`] stays at or below it.
+    pub fn hold(&self, position: LogPosition) -> Held {
+        *self.0.state.borrow_mut().in_flight.entry(position).or_default() += 1;
+        Held { log: self.clone(), position }
+    }
+
+    /// Every entry below this place is applied to a memtable.
+    pub fn position(&self) -> LogPosition {
+        let state = self.0.state.borrow();
+        let open = state.open.position();
+        state.in_flight.keys().next().map_or(open, |held| open.min(*held))
+    }
+
+    /// Whether every entry that was held is applied or given up.
+    pub fn is_settled(&self) -> bool {
+        self.0.state.borrow().in_flight.is_empty()
+    }
+
+    /// Bytes of the segments that hold entries.
+    pub fn size(&self) -> u64 {
+        let state = self.0.state.borrow();
+        let first = state.files.keys().next().copied().unwrap_or(state.open.name().segment);
+        u64::from(state.open.name().segment + 1 - first.min(state.open.name().segment)) * self.0.config.segment_bytes
+    }
+
+    /// Number of the segment that is appended to.
+    pub fn open_segment(&self) -> u32 {
+        self.0.state.borrow().open.name().segment
+    }
+
+    /// Removes segments below `floor`. The floor must be durable in the manifest.
+    pub fn release(&self, floor: u32) {
+        let config = &self.0.config;
+        let mut gone = Vec::new();
+        {
+            let mut state = self.0.state.borrow_mut();
+            let keep = floor.min(state.open.name().segment).min(state.written.segment);
+            let keep = state.closed.front().map_or(keep, |closed| keep.min(closed.name().segment));
+            while let Some((&number, _)) = state.files.first_key_value()
+                && number < keep
+            {
+                state.files.remove(&number);
+                gone.push(path(config, number));
+            }
+        }
+        if gone.is_empty() {
+            return;
+        }
+        drop(runtime::spawn(Group::COMMITLOG, async move {
+            for path in gone {
+                if let Err(error) = file::remove(&path).await {
+                    runtime::warn!("cannot remove commitlog segment \"{}\": {error}", path.display());
+                }
+            }
+        }));
+    }
+
+    /// Writes and syncs everything, and ends the writer. Appends are refused from now on.
+    pub async fn stop(&self) -> Result<(), Error> {
+        self.0.state.borrow_mut().stopping = true;
+        self.0.work.notify();
+        loop {
+            {
+                let state = self.0.state.borrow();
+                if state.stopped {
+                    return state.refused.clone().map_or(Ok(()), Err);
+                }
+            }
+            self.0.progress.wait().await;
+        }
+    }
+
+    /// Removes every segment of a stopped log whose content is all in sstables.
+    pub async fn remove_all(&self) -> Result<(), Error> {
+        let numbers: Vec<u32> = {
+            let mut state = self.0.state.borrow_mut();
+            assert!(state.stopped, "the writer is still there");
+            std::mem::take(&mut state.files).into_keys().collect()
+        };
+        for number in numbers {
+            let path = path(&self.0.config, number);
+            file::remove(&path).await.map_err(|error| Error::io(&path, "remove", error))?;
+        }
+        Ok(())
+    }
+
+    async fn run(self) {
+        loop {
+            match self.next_round() {
+                Round::Stop => break,
+                Round::Now { sync } => self.round_or_refuse(sync).await,
+                Round::At(deadline) => {
+                    let pause = deadline.saturating_duration_since(runtime::now());
+                    // Elapsed is what the loop is about: it looks again either way.
+                    let _ = runtime::timeout(pause, self.0.work.wait()).await;
+                }
+                Round::Idle => self.0.work.wait().await,
+            }
+        }
+        self.0.state.borrow_mut().stopped = true;
+        self.0.progress.notify_all();
+    }
+
+    fn next_round(&self) -> Round {
+        let state = self.0.state.borrow();
+        if matches!(state.refused, Some(Error::CommitlogFailed(_))) {
+            return if state.stopping { Round::Stop } else { Round::Idle };
+        }
+        let unsynced = state.appended.entries > state.synced.entries;
+        if state.stopping {
+            let full = state.refused.is_some();
+            return if unsynced && !full { Round::Now { sync: true } } else { Round::Stop };
+        }
+        if !unsynced {
+            return Round::Idle;
+        }
+        let pending = state.open.pending() > 0 && state.pending_since.is_some() || !state.closed.is_empty();
+        let handoff = state.pending_since.map(|since| since + Duration::from_millis(LOG_HANDOFF_MS));
+        let wanted = state.wanted > state.synced.entries;
+        let (sync_at, write_at) = match self.0.config.sync {
+            CommitlogSync::Batch => return Round::Now { sync: true },
+            CommitlogSync::Group { window_ms } => {
+                let due = state.unsynced_since.or(state.pending_since).unwrap_or(Instant(0));
+                (due + Duration::from_millis(window_ms), None)
+            }
+            CommitlogSync::Periodic { .. } if wanted => return Round::Now { sync: true },
+            CommitlogSync::Periodic { period_ms } => {
+                let due = state.unsynced_since.or(state.pending_since).unwrap_or(Instant(0));
+                (due + Duration::from_millis(period_ms), handoff)
+            }
+        };
+        let now = runtime::now();
+        if now >= sync_at {
+            return Round::Now { sync: true };
+        }
+        let large = state.open.pending() >= LOG_WRITE_BYTES_MAX || !state.closed.is_empty();
+        match write_at {
+            Some(write_at) if pending && (large || now >= write_at) => Round::Now { sync: false },
+            Some(write_at) if pending => Round::At(write_at.min(sync_at)),
+            _ => Round::At(sync_at),
+        }
+    }
+
+    async fn round_or_refuse(&self, sync: bool) {
+        let result = self.round(sync).await;
+        let full = {
+            let mut state = self.0.state.borrow_mut();
+            match result {
+                Ok(()) => {
+                    state.refused = None;
+                    false
+                }
+                Err(error) if error.is_no_space() => {
+                    if state.refused.is_none() {
+                        runtime::error!("writes are refused: {error}");
+                    }
+                    state.refused = Some(Error::NoSpace(error.to_string().into()));
+                    true
+                }
+                Err(error) => {
+                    runtime::error!("the commitlog failed, writes are refused from now on: {error}");
+                    state.refused = Some(Error::CommitlogFailed(Arc::from(error.to_string())));
+                    false
+                }
+            }
+        };
+        self.0.progress.notify_all();
+        if full {
+            runtime::sleep(Duration::from_millis(LOG_RETRY_MS)).await;
+        }
+    }
+
+    /// Writes everything appended so far, and syncs it when asked.
+    async fn round(&self, sync: bool) -> Result<(), Error> {
+        let target = loop {
+            let (segment, sealed, target) = match self.next_blocks() {
+                Next::Blocks(segment, sealed) => (segment, sealed, None),
+                Next::LastBlocks(segment, sealed, target) => (segment, sealed, Some(target)),
+                Next::Nothing(target) => break target,
+            };
+            self.write(segment, sealed).await?;
+            if let Some(target) = target {
+                break target;
+            }
+        };
+        if sync {
+            self.sync_written().await?;
+            let mut state = self.0.state.borrow_mut();
+            assert!(target.entries >= state.synced.entries, "syncs are one after the other");
+            state.synced = target;
+            state.unsynced_since = None;
+        }
+        self.prepare_spare();
+        Ok(())
+    }
+
+    fn next_blocks(&self) -> Next {
+        let state = &mut *self.0.state.borrow_mut();
+        if let Some((segment, sealed)) = state.unwritten.take() {
+            return Next::Blocks(segment, sealed);
+        }
+        while let Some(closed) = state.closed.front_mut() {
+            let segment = closed.name().segment;
+            if let Some(sealed) = closed.seal(state.written.synced_of(segment)) {
+                return Next::Blocks(segment, sealed);
+            }
+            state.closed.pop_front();
+        }
+        let target = state.appended;
+        let segment = state.open.name().segment;
+        if state.pending_since.take().is_none() {
+            return Next::Nothing(target);
+        }
+        match state.open.seal(state.written.synced_of(segment)) {
+            Some(sealed) => Next::LastBlocks(segment, sealed, target),
+            None => Next::Nothing(target),
+        }
+    }
+
+    async fn write(&self, segment: u32, sealed: Sealed) -> Result<(), Error> {
+        let result = self.write_blocks(segment, &sealed).await;
+        let mut state = self.0.state.borrow_mut();
+        match result {
+            Ok(()) => {
+                state.written.blocks = sealed.first_block + (sealed.bytes.len() / BLOCK) as u32;
+                state.unsynced_since.get_or_insert_with(runtime::now);
+                self.0.written_bytes.add(sealed.bytes.len() as u64);
+            }
+            Err(_) => {
+                state.unwritten = Some((segment, sealed));
+                state.pending_since.get_or_insert_with(runtime::now);
+            }
+        }
+        result
+    }
+
+    async fn write_blocks(&self, segment: u32, sealed: &Sealed) -> Result<(), Error> {
+        if self.0.state.borrow().written.segment != segment {
+            self.sync_written().await?;
+            let file = self.segment_file(segment).await?;
+            let mut state = self.0.state.borrow_mut();
+            state.files.insert(segment, file);
+            state.written = Written { segment, blocks: 0, synced_blocks: 0 };
+        }
+        let file = self.0.state.borrow().files[&segment].clone();
+        let path = path(&self.0.config, segment);
+        let mut offset = u64::from(sealed.first_block) * BLOCK as u64;
+        for piece in sealed.bytes.chunks(LOG_WRITE_BYTES_MAX) {
+            let mut buffer = AlignedBuf::with_capacity(piece.len());
+            buffer.extend_from_slice(piece);
+            file.write_at(offset, buffer).await.map_err(|error| Error::io(&path, "write", error))?;
+            offset += piece.len() as u64;
+        }
+        Ok(())
+    }
+
+    async fn sync_written(&self) -> Result<(), Error> {
+        let (file, written) = {
+            let state = self.0.state.borrow();
+            let written = state.written;
+            if written.blocks == written.synced_blocks {
+                return Ok(());
+            }
+            (state.files[&written.segment].clone(), written)
+        };
+        if !runtime::planted(Bug::SkipSync) {
+            let path = path(&self.0.config, written.segment);
+            file.sync_data().await.map_err(|error| Error::io(&path, "sync", error))?;
+        }
+        self.0.syncs.inc();
+        self.0.state.borrow_mut().written.synced_blocks = written.blocks;
+        Ok(())
+    }
+
+    /// The file of a segment: the spare when it is ready, or a new one.
+    async fn segment_file(&self, segment: u32) -> Result<File, Error> {
+        while self.0.state.borrow().preparing {
+            self.0.progress.wait().await;
+        }
+        if let Some(file) = self.0.state.borrow().files.get(&segment) {
+            return Ok(file.clone());
+        }
+        create_segment(&self.0.config, segment, false).await
+    }
+
+    /// Makes the file of the next segment in the background once the present one is in use.
+    fn prepare_spare(&self) {
+        let next = {
+            let mut state = self.0.state.borrow_mut();
+            let next = state.written.segment + 1;
+            let used = state.written.blocks as u64 * BLOCK as u64 * 4 >= self.0.config.segment_bytes;
+            if !used || state.preparing || state.stopping || state.files.contains_key(&next) {
+                return;
+            }
+            state.preparing = true;
+            next
+        };
+        let log = self.clone();
+        drop(runtime::spawn(Group::COMMITLOG, async move {
+            let fill = !matches!(log.0.config.sync, CommitlogSync::Periodic { .. });
+            let created = create_segment(&log.0.config, next, fill).await;
+            let mut state = log.0.state.borrow_mut();
+            state.preparing = false;
+            if let Ok(file) = created {
+                state.files.insert(next, file);
+            }
+            drop(state);
+            log.0.progress.notify_all();
+        }));
+    }
+}
+
+enum Round {
+    Now { sync: bool },
+    At(Instant),
+    Idle,
+    Stop,
+}
+
+enum Next {
+    /// Blocks of a segment, more may follow.
+    Blocks(u32, Sealed),
+    /// The newest blocks: they reach up to the mark.
+    LastBlocks(u32, Sealed, Mark),
+    /// Everything up to the mark is written.
+    Nothing(Mark),
+}
+
+impl Written {
+    fn synced_of(&self, segment: u32) -> u32 {
+        if self.segment == segment { self.synced_blocks } else { 0 }
+    }
+}
+
+/// An entry that is appended and not yet applied; dropping it lets the flush position pass.
+pub struct Held {
+    log: Commitlog,
+    position: LogPosition,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut state = self.log.0.state.borrow_mut();
+        if let Some(count) = state.in_flight.get_mut(&self.position) {
+            *count -= 1;
+            if *count == 0 {
+                state.in_flight.remove(&self.position);
+            }
+        }
+    }
+}
+
+fn header(config: &LogConfig, segment: u32, previous_blocks: u32) -> SegmentHeader {
+    let name = SegmentName { incarnation: config.incarnation, shard: config.shard, segment };
+    SegmentHeader { name, shards: config.shards, previous_blocks }
+}
+
+fn path(config: &LogConfig, segment: u32) -> PathBuf {
+    let name = SegmentName { incarnation: config.incarnation, shard: config.shard, segment };
+    config.dir.join(name.file_name())
+}
+
+/// Makes a segment file of full size whose name and size are durable; `fill` writes zeros, so that syncs of it touch no metadata.
+async fn create_segment(config: &LogConfig, segment: u32, fill: bool) -> Result<File, Error> {
+    let path = path(config, segment);
+    let io = |action: &'static str| {
+        let path = &path;
+        move |source: io::Error| Error::io(path, action, source)
+    };
+    let options = OpenOptions { read: true, write: true, create: true, truncate: true, direct: true, ..OpenOptions::READ };
+    let file = File::open(&path, options).await.map_err(io("create"))?;
+    file.allocate(config.segment_bytes).await.map_err(io("allocate"))?;
+    if fill {
+        let mut offset = 0;
+        while offset < config.segment_bytes {
+            let len = (config.segment_bytes - offset).min(LOG_WRITE_BYTES_MAX as u64);
+            file.write_at(offset, AlignedBuf::zeroed(len as usize)).await.map_err(io("write"))?;
+            offset += len;
+        }
+    }
+    file.sync_data().await.map_err(io("sync"))?;
+    file::sync_dir(&config.dir).await.map_err(|error| Error::io(&config.dir, "sync", error))?;
+    Ok(file)
+}

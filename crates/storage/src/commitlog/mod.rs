@@ -1,0 +1,11 @@
+//! The commitlog: the bytes of its blocks, the writer of one shard, and replay.
+
+/// Blocks and entries, without I/O.
+pub mod block;
+/// Reading what an earlier start left.
+pub mod replay;
+/// Appending, writing, syncing.
+mod log;
+
+pub use block::{LogPosition, SegmentName};
+pub use log::{Appended, Commitlog, Held, LogConfig};

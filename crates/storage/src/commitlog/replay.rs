@@ -1,0 +1,266 @@
+//! Reading the log of an earlier start: entries in order, and damage told from a write that a power loss cut short.
+//!
+//! A segment is read up to its first block that is not sound. That is the end of the log unless something proves that more
+//! was synced: one flipped bit in that block, a later block of the segment that says so, or a following segment. Then the
+//! log is corrupt, and the start is refused naming file and offset (or goes on with the next segment, if so configured).
+
+use super::block::{BLOCK, EntryReader, FoundEntry, LogPosition, SegmentHeader, SegmentName, Trailer, Verdict, judge, valid};
+use crate::Error;
+use crate::limits::REPLAY_READ_BYTES;
+use runtime::Bug;
+use runtime::file::{AlignedBuf, File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+const KIND: &str = "commitlog segment";
+
+/// The log that one shard of an earlier start left.
+#[derive(Debug, Clone)]
+pub struct OldLog {
+    /// That start.
+    pub incarnation: u32,
+    /// That shard.
+    pub shard: u16,
+    /// Numbers of the segment files there are, ascending, from the floor.
+    pub segments: Vec<u32>,
+    /// First segment that may be needed.
+    pub floor: u32,
+}
+
+/// An entry of an old log.
+#[derive(Debug)]
+pub struct OldEntry {
+    /// Where it lies.
+    pub position: LogPosition,
+    /// What was appended.
+    pub payload: Vec<u8>,
+}
+
+/// Reads one old log from its first to its last entry.
+pub struct LogReader {
+    dir: PathBuf,
+    log: OldLog,
+    skip_damage: bool,
+    /// Index of the segment to open next.
+    next: usize,
+    open: Option<OpenSegment>,
+    /// The segment before the next one.
+    previous: Option<Previous>,
+    finished: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Previous {
+    segment: u32,
+    /// Sound blocks.
+    blocks: u32,
+    /// Whether an entry began in its last sound block and did not end.
+    in_entry: bool,
+}
+
+struct OpenSegment {
+    name: SegmentName,
+    path: PathBuf,
+    file: File,
+    next_block: u32,
+    entries: EntryReader,
+}
+
+impl LogReader {
+    /// Starts reading; `skip_damage` reports damage to the log of the node and goes on with the next segment.
+    pub fn new(dir: &Path, log: OldLog, skip_damage: bool) -> LogReader {
+        LogReader { dir: dir.to_path_buf(), log, skip_damage, next: 0, open: None, previous: None, finished: false }
+    }
+
+    /// The next entries, in order; `None` at the end of the log. Bounded: about a MiB at a time, or one larger entry.
+    pub async fn next(&mut self) -> Result<Option<Vec<OldEntry>>, Error> {
+        while !self.finished {
+            let entries = match self.step().await {
+                Ok(entries) => entries,
+                Err(error @ Error::Corrupt { .. }) if self.skip_damage => {
+                    runtime::error!("skipping the rest of a commitlog segment: {error}");
+                    self.open = None;
+                    self.previous = None;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            if entries.is_empty() {
+                continue;
+            }
+            if runtime::planted(Bug::ReplayStopsEarly) {
+                self.finished = true;
+                let half = entries.len() / 2;
+                return Ok(Some(entries.into_iter().take(half).collect()));
+            }
+            return Ok(Some(entries));
+        }
+        Ok(None)
+    }
+
+    async fn step(&mut self) -> Result<Vec<OldEntry>, Error> {
+        match self.open.take() {
+            None => {
+                self.open_next().await?;
+                Ok(Vec::new())
+            }
+            Some(segment) => self.read_on(segment).await,
+        }
+    }
+
+    fn name(&self, segment: u32) -> SegmentName {
+        SegmentName { incarnation: self.log.incarnation, shard: self.log.shard, segment }
+    }
+
+    async fn open_next(&mut self) -> Result<(), Error> {
+        let Some(&number) = self.log.segments.get(self.next) else {
+            self.finished = true;
+            return Ok(());
+        };
+        self.next += 1;
+        let name = self.name(number);
+        let path = self.dir.join(name.file_name());
+        let file = File::open(&path, OpenOptions::READ).await.map_err(|error| Error::io(&path, "open", error))?;
+        let block = read_blocks(&file, &path, 0, BLOCK).await?;
+        match accept(&block, name.id(), 0) {
+            Verdict::Valid { .. } => {}
+            Verdict::Rotten => return Err(damaged(&path, 0, "a sound header block")),
+            Verdict::Broken => return self.end_at_header(&path, &file, name).await,
+        }
+        let Some(header) = SegmentHeader::decode(&block).filter(|header| header.name == name) else {
+            return Err(damaged(&path, 0, "a segment header with the numbers of the file name"));
+        };
+        self.check_chain(number, &header)?;
+        let entries = EntryReader::new(crate::limits::SEGMENT_BYTES_MAX as usize, !runtime::planted(Bug::IgnoreCrc));
+        self.open = Some(OpenSegment { name, path, file, next_block: 1, entries });
+        Ok(())
+    }
+
+    /// A segment whose header is not there is the end of the log, unless it or a later one was in use.
+    async fn end_at_header(&mut self, path: &Path, file: &File, name: SegmentName) -> Result<(), Error> {
+        self.finished = true;
+        self.check_tail(path, file, name, 0).await?;
+        for &later in &self.log.segments[self.next..] {
+            let name = self.name(later);
+            let later_path = self.dir.join(name.file_name());
+            let file = File::open(&later_path, OpenOptions::READ)
+                .await
+                .map_err(|error| Error::io(&later_path, "open", error))?;
+            let block = read_blocks(&file, &later_path, 0, BLOCK).await?;
+            if valid(&block, name.id(), 0).is_some() {
+                self.finished = false;
+                return Err(damaged(path, 0, "a header block, as later segments are in use"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A segment that is in use proves that the one before it was synced to its end, and that none is missing between.
+    fn check_chain(&self, number: u32, header: &SegmentHeader) -> Result<(), Error> {
+        let Some(Previous { segment: previous, blocks, in_entry }) = self.previous else {
+            if self.next == 1 && number > self.log.floor {
+                return Err(self.missing(self.log.floor));
+            }
+            return Ok(());
+        };
+        if previous + 1 != number {
+            return Err(self.missing(previous + 1));
+        }
+        if blocks < header.previous_blocks || in_entry {
+            let path = self.dir.join(self.name(previous).file_name());
+            return Err(damaged(&path, u64::from(blocks) * BLOCK as u64, "a sound block, as the next segment is in use"));
+        }
+        Ok(())
+    }
+
+    fn missing(&self, segment: u32) -> Error {
+        let path = self.dir.join(self.name(segment).file_name());
+        Error::corrupt(KIND, &path, 0, "a file, as later segments are in use", "no such file")
+    }
+
+    async fn read_on(&mut self, mut segment: OpenSegment) -> Result<Vec<OldEntry>, Error> {
+        let offset = u64::from(segment.next_block) * BLOCK as u64;
+        let bytes = read_blocks(&segment.file, &segment.path, offset, REPLAY_READ_BYTES).await?;
+        let mut found = Vec::new();
+        for block in bytes.chunks_exact(BLOCK) {
+            let seq = segment.next_block;
+            match accept(block, segment.name.id(), seq) {
+                Verdict::Valid { .. } => {}
+                Verdict::Rotten => {
+                    return Err(damaged(&segment.path, u64::from(seq) * BLOCK as u64, "a sound block"));
+                }
+                Verdict::Broken => {
+                    self.check_tail(&segment.path, &segment.file, segment.name, seq).await?;
+                    return Ok(self.end_segment(&segment, found));
+                }
+            }
+            if let Err(bad) = segment.entries.block(seq, block, &mut found) {
+                return Err(Error::corrupt(KIND, &segment.path, u64::from(bad.offset), bad.expected, bad.got));
+            }
+            segment.next_block += 1;
+        }
+        if bytes.len() < REPLAY_READ_BYTES {
+            return Ok(self.end_segment(&segment, found));
+        }
+        let entries = old_entries(segment.name.segment, found);
+        self.open = Some(segment);
+        Ok(entries)
+    }
+
+    fn end_segment(&mut self, segment: &OpenSegment, found: Vec<FoundEntry>) -> Vec<OldEntry> {
+        self.previous = Some(Previous {
+            segment: segment.name.segment,
+            blocks: segment.next_block,
+            in_entry: segment.entries.in_entry(),
+        });
+        old_entries(segment.name.segment, found)
+    }
+
+    /// Looks behind the first block that is not sound for one that says it was synced.
+    async fn check_tail(&self, path: &Path, file: &File, name: SegmentName, end: u32) -> Result<(), Error> {
+        let mut next = end + 1;
+        loop {
+            let bytes = read_blocks(file, path, u64::from(next) * BLOCK as u64, REPLAY_READ_BYTES).await?;
+            for block in bytes.chunks_exact(BLOCK) {
+                if valid(block, name.id(), next).is_some_and(|synced| synced > end) {
+                    let offset = u64::from(end) * BLOCK as u64;
+                    return Err(damaged(path, offset, &format!("a sound block, as block {next} knows it was synced")));
+                }
+                next += 1;
+            }
+            if bytes.len() < REPLAY_READ_BYTES {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn accept(block: &[u8], id: u64, seq: u32) -> Verdict {
+    if runtime::planted(Bug::IgnoreCrc) {
+        let trailer = Trailer::read(block);
+        let written = trailer.id == id && trailer.seq == seq;
+        return if written { Verdict::Valid { synced: trailer.synced } } else { Verdict::Broken };
+    }
+    judge(block, id, seq)
+}
+
+fn old_entries(segment: u32, found: Vec<FoundEntry>) -> Vec<OldEntry> {
+    let entry = |found: FoundEntry| OldEntry {
+        position: LogPosition { segment, offset: found.offset },
+        payload: found.payload,
+    };
+    found.into_iter().map(entry).collect()
+}
+
+fn damaged(path: &Path, offset: u64, expected: &str) -> Error {
+    Error::corrupt(KIND, path, offset, expected, "damaged bytes")
+}
+
+/// Up to `len` bytes of whole blocks; a block that the end of the file cuts is filled up with zeros.
+async fn read_blocks(file: &File, path: &Path, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
+    let read = file.read_at(offset, AlignedBuf::zeroed(len)).await;
+    let (buffer, count) = read.map_err(|error| Error::io(path, "read", error))?;
+    let mut bytes = buffer[..count].to_vec();
+    let whole = if offset == 0 { bytes.len().max(1).next_multiple_of(BLOCK) } else { bytes.len().next_multiple_of(BLOCK) };
+    bytes.resize(whole, 0);
+    Ok(bytes)
+}

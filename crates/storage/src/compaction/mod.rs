@@ -1,0 +1,163 @@
+//! Compaction: when, which sstables, and how the result replaces them.
+//!
+//! The result enters the manifest in the same record in which the inputs leave it. Inputs stay readable for those who already
+//! read them; their files go with the last reader.
+
+/// Which sstables.
+mod strategy;
+/// Merging them.
+mod merge;
+
+use crate::manifest::{Edit, SstableEntry};
+use crate::store::Store;
+use crate::table::{Sstable, TableStore};
+use crate::Error;
+use merge::Merge;
+use schema::TableId;
+use sstable::{EncodingStats, Reader, Writer, WriterOptions};
+use std::rc::Rc;
+use std::time::Duration;
+use strategy::SizeTiers;
+
+/// Pause after a compaction that failed.
+const RETRY: Duration = Duration::from_secs(10);
+/// Time between two looks at files that somebody still reads.
+const REAP: Duration = Duration::from_secs(1);
+
+impl Store {
+    /// The task that compacts in the background and removes files. Ends when the store stops.
+    pub(crate) async fn run_compactor(self: Rc<Self>) {
+        while !self.stopping.get() {
+            self.reap().await;
+            let pause = match self.compact_one().await {
+                Ok(true) => continue,
+                Ok(false) if self.doomed.borrow().is_empty() => None,
+                Ok(false) => Some(REAP),
+                Err(Error::Stopping) => continue,
+                Err(error) => {
+                    runtime::error!("compaction failed, it will be tried again: {error}");
+                    Some(RETRY)
+                }
+            };
+            match pause {
+                None => self.compaction_wanted.wait().await,
+                // Elapsed is what it waits for; a wish for compaction wakes it early.
+                Some(pause) => drop(runtime::timeout(pause, self.compaction_wanted.wait()).await),
+            }
+        }
+    }
+
+    /// Does one compaction if one is due.
+    async fn compact_one(&self) -> Result<bool, Error> {
+        for table in self.all_tables() {
+            let tiers = SizeTiers::of(&table.definition().options);
+            if !tiers.enabled {
+                continue;
+            }
+            let Some(_turn) = table.compaction.try_lock() else { continue };
+            let sstables = table.version().sstables.clone();
+            let sizes: Vec<u64> = sstables.iter().map(|sstable| sstable.entry.meta.data_bytes).collect();
+            let mut picked: Vec<_> = tiers.pick(&sizes).into_iter().map(|index| sstables[index].clone()).collect();
+            if picked.is_empty() {
+                // One that several shards share is rewritten, so that each shard has its own.
+                picked.extend(sstables.iter().find(|sstable| sstable.is_shared()).cloned());
+            }
+            if !picked.is_empty() {
+                self.merge_sstables(&table, &picked).await?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Merges all sstables of a table into one.
+    pub async fn compact(&self, table: TableId) -> Result<(), Error> {
+        let table = self.table(table)?;
+        let _turn = table.compaction.lock().await;
+        let sstables = table.version().sstables.clone();
+        if sstables.is_empty() {
+            return Ok(());
+        }
+        self.merge_sstables(&table, &sstables).await
+    }
+
+    /// Replaces sstables by their merge. The caller holds the table's compaction turn.
+    async fn merge_sstables(&self, table: &Rc<TableStore>, inputs: &[Rc<Sstable>]) -> Result<(), Error> {
+        let metas = inputs.iter().map(|input| &input.entry.meta);
+        let base = metas.clone().map(|meta| meta.encoding_stats()).reduce(lower).unwrap_or(EncodingStats::EPOCH);
+        let generation = table.take_generation()?;
+        let definition = table.definition();
+        let mut writer = Writer::create(WriterOptions {
+            dir: table.dir.clone(),
+            generation,
+            table: definition.clone(),
+            estimated_keys: metas.map(|meta| meta.partitions).sum(),
+            base,
+            host_id: self.settings.host_id,
+            level: 0,
+            repaired_at: 0,
+        })
+        .await?;
+        let now_s = u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX);
+        let merged = Merge::new(self, table, inputs, now_s).run(&mut writer).await;
+        let output = if merged.is_err() || writer.is_empty() {
+            let abandoned = writer.abandon().await;
+            merged?;
+            abandoned?;
+            None
+        } else {
+            let meta = match writer.finish().await {
+                Ok(meta) => meta,
+                Err(error) => {
+                    // What is left is removed now or, failing that, by the next start.
+                    let _ = sstable::remove_temporary(&table.dir, generation).await;
+                    return Err(error.into());
+                }
+            };
+            let reader = Reader::open(&table.dir, generation, definition).await?;
+            Some(Sstable::new(SstableEntry { meta, ranges: Vec::new() }, reader, None))
+        };
+        self.replace(table, inputs, output).await
+    }
+
+    async fn replace(
+        &self,
+        table: &Rc<TableStore>,
+        inputs: &[Rc<Sstable>],
+        output: Option<Rc<Sstable>>,
+    ) -> Result<(), Error> {
+        let removed: Vec<u64> = inputs.iter().map(|input| input.generation()).collect();
+        let replaced = {
+            let mut manifest = self.manifest.lock().await;
+            let known = &manifest.state().sstables;
+            // A truncation or drop meanwhile has taken the inputs away: then the output is of no use.
+            let current = removed.iter().all(|generation| known.contains_key(&(table.id, *generation)));
+            if current {
+                let edit = Edit {
+                    add: output.iter().map(|output| (table.id, output.entry.clone())).collect(),
+                    remove: removed.iter().map(|generation| (table.id, *generation)).collect(),
+                    ..Edit::default()
+                };
+                manifest.commit(&edit).await?;
+                table.publish(output.iter().cloned().collect(), &removed, None);
+            }
+            current
+        };
+        if replaced {
+            self.metrics.compactions.inc();
+            self.metrics.compacted_bytes.add(output.map_or(0, |output| output.entry.meta.disk_bytes));
+            self.doom(table, inputs.to_vec());
+        } else if let Some(output) = output {
+            self.doom(table, vec![output]);
+        }
+        Ok(())
+    }
+}
+
+fn lower(a: EncodingStats, b: EncodingStats) -> EncodingStats {
+    EncodingStats {
+        min_timestamp: a.min_timestamp.min(b.min_timestamp),
+        min_local_time: a.min_local_time.min(b.min_local_time),
+        min_ttl: a.min_ttl.min(b.min_ttl),
+    }
+}

@@ -1,0 +1,127 @@
+//! What can go wrong in a shard's store, and what the caller does about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why the store did not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    /// The file system refused. At start: stop the node. Otherwise fail the request; state is as before.
+    #[error("cannot {action} \"{}\": {source}", file.display())]
+    Io {
+        /// The file.
+        file: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the file system said.
+        source: Arc<io::Error>,
+    },
+    /// A file of ours holds bytes that were never written, or lost bytes that were synced. Stop the node; nothing was
+    /// changed.
+    #[error("corrupt {kind} \"{}\" at offset {offset}: expected {expected}, got {got}", file.display())]
+    Corrupt {
+        /// `commitlog segment`, `manifest`, `journal`, `node file`.
+        kind: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// Byte offset in the file.
+        offset: u64,
+        /// What the format asks for there.
+        expected: String,
+        /// What was found.
+        got: String,
+    },
+    /// An sstable could not be read or written. Fail the request, use another replica.
+    #[error("{0}")]
+    Sstable(Arc<sstable::Error>),
+    /// A mutation, a command or a stored row does not decode. Fail the request; nothing was applied.
+    #[error("{0}")]
+    Mutation(#[from] mutation::Error),
+    /// The commitlog failed and this node no longer accepts writes; reads go on. Fail the request, use another replica.
+    #[error("writes are refused since the commitlog failed: {0}")]
+    CommitlogFailed(Arc<str>),
+    /// The disk of the commitlog is full. Fail the request; writes are accepted again when there is space.
+    #[error("writes are refused while the disk of the commitlog is full: {0}")]
+    NoSpace(Arc<str>),
+    /// One atomic write is larger than half a commitlog segment. Fail the request; nothing was applied.
+    #[error("mutation of {bytes} bytes is too large for the maximum size of {limit}")]
+    TooLarge {
+        /// Size of the entry.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The table is unknown here (yet, or any more). Fail the request; the schema may be on its way.
+    #[error("table with id {0} is unknown to this shard")]
+    UnknownTable(schema::TableId),
+    /// Another process owns the data folder. Stop the node.
+    #[error("data folder \"{}\" is used by another process", folder.display())]
+    FolderInUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// More shards, starts or files than the formats can number. Stop the node.
+    #[error("{what} {value} is more than {limit}")]
+    OutOfNumbers {
+        /// What ran out.
+        what: &'static str,
+        /// The number asked for.
+        value: u64,
+        /// The largest there is.
+        limit: u64,
+    },
+    /// The store is stopping. Fail the request.
+    #[error("the store is stopping")]
+    Stopping,
+    /// Another shard of this node could not open its store. Stop the node; that shard tells why.
+    #[error("shard {shard} could not open its store: {reason}")]
+    OtherShard {
+        /// The shard that failed.
+        shard: u16,
+        /// What it says.
+        reason: Arc<str>,
+    },
+}
+
+impl Error {
+    /// Wraps an error of the file system.
+    pub(crate) fn io(file: &Path, action: &'static str, source: io::Error) -> Error {
+        Error::Io { file: file.to_path_buf(), action, source: Arc::new(source) }
+    }
+
+    /// Names a broken place.
+    pub(crate) fn corrupt(
+        kind: &'static str,
+        file: &Path,
+        offset: u64,
+        expected: impl Into<String>,
+        got: impl Into<String>,
+    ) -> Error {
+        Error::Corrupt { kind, file: file.to_path_buf(), offset, expected: expected.into(), got: got.into() }
+    }
+
+    /// True when the disk is full: an operator's action makes the same request succeed.
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            Error::NoSpace(_) => true,
+            Error::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            Error::Sstable(error) => match &**error {
+                sstable::Error::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+                sstable::Error::Corrupt { .. }
+                | sstable::Error::Unsupported { .. }
+                | sstable::Error::Invalid { .. }
+                | sstable::Error::TooLarge { .. } => {
+                    false
+                }
+            },
+            _ => false,
+        }
+    }
+}
+
+impl From<sstable::Error> for Error {
+    fn from(error: sstable::Error) -> Error {
+        Error::Sstable(Arc::new(error))
+    }
+}

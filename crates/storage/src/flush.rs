@@ -1,0 +1,227 @@
+//! From frozen memtables to sstables.
+//!
+//! One flush at a time on a shard, oldest memtable of a table first, so flushed positions only grow. A memtable leaves the
+//! table in the step in which its sstable enters it, after the manifest knows the sstable and the position it covers.
+
+use crate::{Error, Settings};
+use crate::limits::WRITER_PENDING_BYTES;
+use crate::manifest::{Edit, SstableEntry};
+use crate::memtable::Memtable;
+use crate::metrics::Metrics;
+use crate::store::Store;
+use crate::table::{Frozen, Sstable, TableStore};
+use base::Token;
+use mutation::{Key, Partition, TokenRange};
+use schema::{Position, TableId};
+use sstable::{EncodingStats, Reader, Writer, WriterOptions};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Pause after a flush that failed, before the next attempt.
+const RETRY: Duration = Duration::from_millis(500);
+
+impl Store {
+    /// The task that flushes when memory or the log run low. Ends when the store stops.
+    pub(crate) async fn run_flusher(self: Rc<Self>) {
+        while !self.stopping.get() {
+            let Some(table) = self.table_to_flush() else {
+                self.flush_wanted.wait().await;
+                continue;
+            };
+            let result = self.flush_table(&table).await;
+            if let Err(error) = &result {
+                runtime::error!("flush of table {} failed, it will be tried again: {error}", table.id);
+            }
+            *self.flush_error.borrow_mut() = result.err();
+            self.flushed.notify_all();
+            if self.flush_error.borrow().is_some() && !self.stopping.get() {
+                // A stop wakes it early.
+                let _ = runtime::timeout(RETRY, self.flush_wanted.wait()).await;
+            }
+        }
+    }
+
+    fn table_to_flush(&self) -> Option<Rc<TableStore>> {
+        let tables = self.all_tables();
+        if let Some(behind) = tables.iter().find(|table| self.is_behind(table)) {
+            return Some(behind.clone());
+        }
+        if self.log.size() > self.settings.commitlog_bytes {
+            let oldest = tables.iter().filter_map(|table| Some((table.first_position(None)?, table)));
+            let oldest = oldest.min_by_key(|(position, table)| (*position, table.id));
+            if let Some((position, table)) = oldest
+                && position.segment < self.log.open_segment()
+            {
+                return Some(table.clone());
+            }
+        }
+        if self.dirty.get() < self.settings.memtable_bytes as usize / 2 {
+            return None;
+        }
+        tables.into_iter().max_by_key(|table| (table.memtable_bytes(), std::cmp::Reverse(table.id)))
+    }
+
+    /// Flushes what a table has in memory now, or all tables of a shard when none is named.
+    pub async fn flush(&self, table: Option<TableId>) -> Result<(), Error> {
+        let tables = match table {
+            Some(id) => vec![self.table(id)?],
+            None => self.all_tables(),
+        };
+        for table in tables {
+            self.flush_table(&table).await?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn flush_table(&self, table: &Rc<TableStore>) -> Result<(), Error> {
+        let _turn = table.turn.lock().await;
+        table.freeze(self.log.position());
+        let frozen = table.version().frozen.clone();
+        for frozen in frozen {
+            if table.dropped.get() {
+                break;
+            }
+            self.flush_memtable(table, &frozen).await?;
+        }
+        Ok(())
+    }
+
+    async fn flush_memtable(&self, table: &Rc<TableStore>, frozen: &Frozen) -> Result<(), Error> {
+        let memtable = &frozen.memtable;
+        let add = write_memtable(&self.settings, &self.metrics, table, memtable).await?;
+        let entry = add.as_ref().map(|sstable| (table.id, sstable.entry.clone()));
+        let edit = Edit {
+            add: entry.into_iter().collect(),
+            flushed: vec![(table.id, frozen.position)],
+            log_floor: Some(self.log_floor(memtable)),
+            ..Edit::default()
+        };
+        {
+            let mut manifest = self.manifest.lock().await;
+            manifest.commit(&edit).await?;
+            table.publish(add.into_iter().collect(), &[], Some(memtable));
+        }
+        self.dirty.set(self.dirty.get().saturating_sub(memtable.bytes()));
+        self.log.release(edit.log_floor.unwrap_or(0));
+        self.metrics.flushes.inc();
+        self.flushed.notify_all();
+        self.compaction_wanted.notify();
+        Ok(())
+    }
+
+    /// First segment of the log that is needed once a memtable is flushed.
+    fn log_floor(&self, but: &Rc<Memtable>) -> u32 {
+        let tables = self.tables.borrow();
+        let oldest = tables.values().filter_map(|table| table.first_position(Some(but))).min();
+        let log = self.log.position();
+        oldest.map_or(log, |oldest| oldest.min(log)).segment
+    }
+}
+
+/// Writes a memtable as an sstable; `None` when nothing in it is worth keeping.
+pub(crate) async fn write_memtable(
+    settings: &Settings,
+    metrics: &Metrics,
+    table: &Rc<TableStore>,
+    memtable: &Rc<Memtable>,
+) -> Result<Option<Rc<Sstable>>, Error> {
+    table.make_dir(&settings.data_dir).await?;
+    let definition = table.definition();
+    let generation = table.take_generation()?;
+    let mut writer = Writer::create(WriterOptions {
+        dir: table.dir.clone(),
+        generation,
+        table: definition.clone(),
+        estimated_keys: memtable.partitions(),
+        base: EncodingStats::EPOCH,
+        host_id: settings.host_id,
+        level: 0,
+        repaired_at: 0,
+    })
+    .await?;
+    let written = write_partitions(&mut writer, memtable).await;
+    if written.is_err() || writer.is_empty() {
+        let abandoned = writer.abandon().await;
+        written?;
+        abandoned?;
+        return Ok(None);
+    }
+    let meta = match writer.finish().await {
+        Ok(meta) => meta,
+        Err(error) => {
+            // What is left is removed now or, failing that, by the next start.
+            let _ = sstable::remove_temporary(&table.dir, generation).await;
+            return Err(error.into());
+        }
+    };
+    metrics.flushed_bytes.add(meta.disk_bytes);
+    let reader = Reader::open(&table.dir, generation, definition).await?;
+    Ok(Some(Sstable::new(SstableEntry { meta, ranges: Vec::new() }, reader, None)))
+}
+
+/// Where a flush goes on after it let others run.
+enum Cursor {
+    Start,
+    /// Behind this position of the partition.
+    Row(Position),
+    End,
+}
+
+async fn write_partitions(writer: &mut Writer, memtable: &Memtable) -> Result<(), Error> {
+    let mut after: Option<Key> = None;
+    while let Some(key) = memtable.next_key(TokenRange::ALL, after.as_ref()) {
+        let mut cursor = Cursor::Start;
+        loop {
+            let step = memtable.with(key.token, &key.bytes, |partition| {
+                write_some(writer, key.token, &key.bytes, partition, &cursor)
+            });
+            cursor = step.expect("a frozen memtable keeps its partitions")?;
+            if writer.pending_bytes() >= WRITER_PENDING_BYTES {
+                writer.drain().await?;
+            }
+            if matches!(cursor, Cursor::End) {
+                break;
+            }
+            runtime::yield_if_needed().await;
+        }
+        after = Some(key);
+        runtime::yield_if_needed().await;
+    }
+    Ok(())
+}
+
+/// Writes rows and range tombstones of a partition until enough is pending or it ends.
+fn write_some(
+    writer: &mut Writer,
+    token: Token,
+    key: &[u8],
+    partition: &Partition,
+    cursor: &Cursor,
+) -> Result<Cursor, Error> {
+    let start = match cursor {
+        Cursor::Start => {
+            writer.start_partition(key, token, partition.deletion, partition.static_row.as_deref())?;
+            Position::bottom()
+        }
+        Cursor::Row(after) => after.successor(),
+        Cursor::End => return Ok(Cursor::End),
+    };
+    let continued = matches!(cursor, Cursor::Row(_));
+    let ranges = partition.ranges.overlapping(&start, &Position::top());
+    // A range that began before the cursor was written then.
+    let mut ranges = ranges.filter(|(at, ..)| !continued || *at >= start).peekable();
+    for (position, row) in partition.rows_between(&start, None) {
+        while let Some((_, _, range)) = ranges.next_if(|(at, ..)| at < position) {
+            writer.range_tombstone(&range)?;
+        }
+        writer.row(row.clustering(), row.body())?;
+        if writer.pending_bytes() >= WRITER_PENDING_BYTES || runtime::need_preempt() {
+            return Ok(Cursor::Row(position.clone()));
+        }
+    }
+    for (_, _, range) in ranges {
+        writer.range_tombstone(&range)?;
+    }
+    writer.end_partition()?;
+    Ok(Cursor::End)
+}

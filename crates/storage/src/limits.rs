@@ -1,0 +1,55 @@
+//! Every bound of this crate, with its unit and its reason.
+
+/// Smallest commitlog segment, bytes: below it, preparing segments costs more than writing them.
+pub const SEGMENT_BYTES_MIN: u64 = 256 * 1024;
+/// Largest commitlog segment, bytes: an offset in a segment is a u32.
+pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Milliseconds a filled buffer may wait before it is handed to the disk, whatever the sync period.
+pub const LOG_HANDOFF_MS: u64 = 10;
+/// Bytes appended to the log and not yet synced; above it writers wait for the disk.
+pub const LOG_UNSYNCED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of one write to the log; a longer group is cut. Bounds the aligned buffer.
+pub const LOG_WRITE_BYTES_MAX: usize = 1024 * 1024;
+/// Milliseconds between two attempts to write to a full disk.
+pub const LOG_RETRY_MS: u64 = 200;
+/// Bytes read at a time while a log is replayed.
+pub const REPLAY_READ_BYTES: usize = 1024 * 1024;
+/// Body of one journal record, bytes: a snapshot of the manifest of some ten thousand sstables fits.
+pub const JOURNAL_RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// A manifest is rewritten as one snapshot when it has grown by this many bytes.
+pub const MANIFEST_REWRITE_BYTES: u64 = 1024 * 1024;
+/// Mutations in one commitlog entry.
+pub const ENTRY_MUTATIONS_MAX: usize = 65_535;
+/// Largest number of shards of one node: twelve bits of a segment id.
+pub const SHARDS_MAX: u16 = 4_095;
+/// Largest incarnation: twenty-four bits of a segment id.
+pub const INCARNATION_MAX: u32 = (1 << 24) - 1;
+/// Largest segment number of one shard in one incarnation: twenty-eight bits of a segment id.
+pub const SEGMENT_NUMBER_MAX: u32 = (1 << 28) - 1;
+/// Largest sstable generation: Cassandra's tools read it as a positive i32.
+pub const GENERATION_MAX: u64 = (1 << 31) - 1;
+/// Bytes a read fetches from each sstable for one partition in its first round; it doubles from there.
+pub const READ_FRAGMENT_BYTES: usize = 64 * 1024;
+/// Largest fragment a read fetches from one sstable in one round, bytes.
+pub const READ_FRAGMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of answer after which a read stops when its command sets no limit of its own.
+pub const READ_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Partitions one page of a range scan visits before it is cut short.
+pub const SCAN_PARTITIONS_MAX: u64 = 20_000;
+/// Bytes fetched from one input in one step of a compaction.
+pub const COMPACTION_FRAGMENT_BYTES: usize = 256 * 1024;
+/// Bytes a flush or a compaction lets the writer hold before it drains to disk.
+pub const WRITER_PENDING_BYTES: usize = 256 * 1024;
+/// Frozen memtables of one table; above it a writer of the table waits for a flush.
+pub const FROZEN_MAX: usize = 8;
+/// Sstables opened at the same time at start.
+pub const OPENS_MAX: usize = 32;
+/// Names read from one directory at start.
+pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
+
+const _: () = assert!(SEGMENT_BYTES_MAX <= u32::MAX as u64, "offsets in a segment are u32");
+const _: () = assert!(
+    (LOG_WRITE_BYTES_MAX as u64) < LOG_UNSYNCED_BYTES_MAX,
+    "several writes must fit the unsynced budget"
+);
+const _: () = assert!(READ_FRAGMENT_BYTES <= READ_FRAGMENT_BYTES_MAX);

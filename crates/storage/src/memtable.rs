@@ -1,0 +1,184 @@
+//! The newest part of a table: partitions in ring order, in memory.
+//!
+//! Written in one step per mutation, so a reader between steps sees all of a mutation or nothing. Once frozen it is never
+//! written again, stays readable until its sstable is in the manifest, and is freed as a whole.
+
+use crate::Error;
+use crate::commitlog::LogPosition;
+use base::Token;
+use mutation::{Key, MutationView, Partition, TokenRange};
+use schema::Table;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Memory of one partition beside its content, bytes, roughly: tree node share, key box, partition head.
+const PARTITION_BYTES: usize = 200;
+
+/// One memtable of one table.
+#[derive(Default)]
+pub struct Memtable {
+    partitions: RefCell<BTreeMap<Token, SameToken>>,
+    bytes: Cell<usize>,
+    count: Cell<u64>,
+    first_position: Cell<Option<LogPosition>>,
+}
+
+/// The partitions of one token, ordered by key: nearly always one.
+struct SameToken {
+    first: Entry,
+    more: Vec<Entry>,
+}
+
+struct Entry {
+    key: Box<[u8]>,
+    partition: Partition,
+}
+
+impl SameToken {
+    fn iter(&self) -> impl Iterator<Item = &Entry> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&Partition> {
+        self.iter().find(|entry| *entry.key == *key).map(|entry| &entry.partition)
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        if entry.key < self.first.key {
+            let second = std::mem::replace(&mut self.first, entry);
+            self.more.insert(0, second);
+        } else {
+            let at = self.more.partition_point(|other| other.key < entry.key);
+            self.more.insert(at, entry);
+        }
+    }
+
+    fn get_mut(&mut self, key: &[u8]) -> Option<&mut Partition> {
+        let SameToken { first, more } = self;
+        std::iter::once(first).chain(more).find(|entry| *entry.key == *key).map(|entry| &mut entry.partition)
+    }
+}
+
+impl Memtable {
+    /// Merges one mutation in; returns the bytes it grew by, roughly. Errors: nothing was applied.
+    pub fn apply(&self, table: &Table, mutation: &MutationView<'_>) -> Result<usize, Error> {
+        let mut partitions = self.partitions.borrow_mut();
+        let known = partitions.get_mut(&mutation.token).and_then(|entries| entries.get_mut(mutation.key));
+        let grown = match known {
+            Some(partition) => partition.apply(table, mutation)?,
+            None => {
+                let mut partition = Partition::new();
+                let grown = partition.apply(table, mutation)?;
+                let entry = Entry { key: mutation.key.into(), partition };
+                match partitions.entry(mutation.token) {
+                    std::collections::btree_map::Entry::Vacant(place) => {
+                        place.insert(SameToken { first: entry, more: Vec::new() });
+                    }
+                    std::collections::btree_map::Entry::Occupied(mut place) => place.get_mut().insert(entry),
+                }
+                self.count.set(self.count.get() + 1);
+                grown + mutation.key.len() + PARTITION_BYTES
+            }
+        };
+        self.bytes.set(self.bytes.get() + grown);
+        Ok(grown)
+    }
+
+    /// Remembers that an entry of the log at this place is in here.
+    pub fn note(&self, position: LogPosition) {
+        let first = self.first_position.get().map_or(position, |first| first.min(position));
+        self.first_position.set(Some(first));
+    }
+
+    /// The oldest log entry that is in here; `None` when nothing came from the log of this start.
+    pub fn first_position(&self) -> Option<LogPosition> {
+        self.first_position.get()
+    }
+
+    /// Bytes of memory, roughly.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// Number of partitions.
+    pub fn partitions(&self) -> u64 {
+        self.count.get()
+    }
+
+    /// Whether nothing was applied.
+    pub fn is_empty(&self) -> bool {
+        self.count.get() == 0
+    }
+
+    /// Looks at one partition, within this step.
+    pub fn with<R>(&self, token: Token, key: &[u8], look: impl FnOnce(&Partition) -> R) -> Option<R> {
+        let partitions = self.partitions.borrow();
+        partitions.get(&token)?.get(key).map(look)
+    }
+
+    /// Whether there is a partition of that key.
+    pub fn contains(&self, token: Token, key: &[u8]) -> bool {
+        self.with(token, key, |_| ()).is_some()
+    }
+
+    /// The first key in a range, behind `after` when given.
+    pub fn next_key(&self, range: TokenRange, after: Option<&Key>) -> Option<Key> {
+        let partitions = self.partitions.borrow();
+        let start = after.map_or(range.first, |key| key.token.max(range.first));
+        if start > range.last {
+            return None;
+        }
+        let places = partitions.range((Bound::Included(start), Bound::Included(range.last)));
+        places
+            .flat_map(|(token, entries)| entries.iter().map(move |entry| (*token, entry)))
+            .find(|(token, entry)| after.is_none_or(|key| (*token, &entry.key) > (key.token, &key.bytes)))
+            .map(|(token, entry)| Key::with_token(token, &entry.key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{insert, table};
+
+    #[test]
+    fn keys_come_in_ring_order_and_colliding_tokens_by_key() {
+        let table = table();
+        let memtable = Memtable::default();
+        let keys: Vec<Vec<u8>> = (0..40u32).map(|i| i.to_be_bytes().to_vec()).collect();
+        for key in &keys {
+            memtable.apply(&table, &insert(&table, key, 1, 1, b"v").view()).expect("applies");
+        }
+        // Keys that share a token, applied out of order.
+        for key in [&b"zz"[..], b"aa", b"mm"] {
+            let mutation = crate::fixture::insert_at(&table, Token(7), key, 1, 1, b"v");
+            memtable.apply(&table, &mutation.view()).expect("applies");
+        }
+        let mut expected: Vec<(Token, Box<[u8]>)> =
+            keys.iter().map(|key| (Token::of_key(key), key.as_slice().into())).collect();
+        expected.extend([&b"aa"[..], b"mm", b"zz"].map(|key| (Token(7), key.into())));
+        expected.sort();
+        let mut found = Vec::new();
+        let mut after: Option<Key> = None;
+        while let Some(key) = memtable.next_key(TokenRange::ALL, after.as_ref()) {
+            found.push((key.token, key.bytes.clone()));
+            after = Some(key);
+        }
+        assert_eq!(found, expected);
+        assert_eq!(memtable.partitions(), 43);
+        assert!(memtable.contains(Token(7), b"mm"));
+        assert!(!memtable.contains(Token(7), b"nn"));
+        assert_eq!(memtable.next_key(TokenRange::new(Token(7), Token(7)), None).map(|k| k.bytes), Some(b"aa"[..].into()));
+    }
+
+    #[test]
+    fn the_oldest_position_is_kept() {
+        let memtable = Memtable::default();
+        assert_eq!(memtable.first_position(), None);
+        for (segment, offset) in [(2, 10), (1, 50), (1, 70)] {
+            memtable.note(LogPosition { segment, offset });
+        }
+        assert_eq!(memtable.first_position(), Some(LogPosition { segment: 1, offset: 50 }));
+    }
+}

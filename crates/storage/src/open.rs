@@ -1,0 +1,197 @@
+//! Opening the store of one shard: its part of [`prepare`](crate::prepare)'s plan, replayed and made durable.
+
+use crate::commitlog::replay::{LogReader, OldEntry};
+use crate::commitlog::{Commitlog, LogConfig, SegmentName};
+use crate::flush::write_memtable;
+use crate::limits::OPENS_MAX;
+use crate::manifest::{Manifest, ManifestHeader, ManifestState};
+use crate::metrics::Metrics;
+use crate::start::{PlannedLog, PlannedSstable, StartPlan, interval_of, meet_at_barrier};
+use crate::store::{Store, decode_entry};
+use crate::table::{Sstable, TableStore};
+use crate::{Error, Settings};
+use base::HashMap;
+use mutation::TokenRange;
+use runtime::Group;
+use schema::{Schema, TableId};
+use sstable::Reader;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Store {
+    /// Opens this shard's store. Must run on every shard of the plan, at the same time: it returns when all are open.
+    /// Replays what earlier starts logged, so everything acknowledged before is readable when it returns.
+    /// Errors: damaged files by name and offset, or another shard that could not open; then stop the node.
+    pub async fn open(settings: Settings, plan: Arc<StartPlan>, schema: &Schema) -> Result<Rc<Store>, Error> {
+        let (shard, shards) = (runtime::shard().0, runtime::shard_count());
+        assert!(usize::from(shards) == plan.shards.len(), "the plan was made for this number of shards");
+        let opening = Opening {
+            interval: interval_of(shard, shards),
+            settings,
+            plan: plan.clone(),
+            tables: HashMap::default(),
+            metrics: Metrics::new(),
+            dirty: 0,
+            entries: 0,
+        };
+        let (opened, result) = match opening.run(schema, shard, shards).await {
+            Ok(opened) => (Some(opened), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        meet_at_barrier(shard, result).await?;
+        let (opening, manifest) = opened.ok_or(Error::Stopping)?;
+        Ok(opening.start(manifest, shard, shards))
+    }
+}
+
+/// A store that is being put together.
+struct Opening {
+    settings: Settings,
+    plan: Arc<StartPlan>,
+    interval: TokenRange,
+    tables: HashMap<TableId, Rc<TableStore>>,
+    metrics: Metrics,
+    /// Bytes of replayed memtables.
+    dirty: usize,
+    entries: u64,
+}
+
+impl Opening {
+    async fn run(mut self, schema: &Schema, shard: u16, shards: u16) -> Result<(Opening, Manifest), Error> {
+        for definition in schema.tables() {
+            let durable = schema.keyspace(&definition.keyspace).is_none_or(|keyspace| keyspace.durable_writes);
+            let first = self.plan.last_generation(definition.id) + 1 + u64::from(shard);
+            let table =
+                TableStore::new(&self.settings.data_dir, definition.clone(), durable, first, u64::from(shards));
+            self.tables.insert(definition.id, table);
+        }
+        let plan = self.plan.clone();
+        let mine = &plan.shards[usize::from(shard)];
+        self.open_sstables(&mine.sstables).await?;
+        for log in &mine.logs {
+            self.replay(log).await?;
+        }
+        let replayed: Vec<_> = self.tables.values().cloned().collect();
+        for table in replayed {
+            self.flush(&table).await?;
+        }
+        if self.entries > 0 {
+            runtime::info!("replayed {} commitlog entries", self.entries);
+        }
+        let header = ManifestHeader { incarnation: plan.incarnation, shard, shards };
+        let mut state = ManifestState::new(header);
+        for table in self.tables.values() {
+            for sstable in &table.version().sstables {
+                state.sstables.insert((table.id, sstable.generation()), sstable.entry.clone());
+            }
+            if let Some(at) = mine.truncated.get(&table.id) {
+                state.truncated.insert(table.id, *at);
+            }
+        }
+        let manifest = Manifest::create(&self.settings.data_dir, state).await?;
+        Ok((self, manifest))
+    }
+
+    /// Opens the sstables of tables that are still in the schema; the files of others are garbage of the next start.
+    async fn open_sstables(&mut self, planned: &[PlannedSstable]) -> Result<(), Error> {
+        for some in planned.chunks(OPENS_MAX) {
+            let mut opening = Vec::new();
+            for planned in some {
+                let Some(table) = self.tables.get(&planned.table) else { continue };
+                let (table, planned) = (table.clone(), planned.clone());
+                opening.push(runtime::spawn(Group::MAIN, async move {
+                    let generation = planned.entry.meta.generation;
+                    let reader = Reader::open(&table.dir, generation, table.definition()).await?;
+                    let sstable = Sstable::new(planned.entry, reader, planned.holders);
+                    table.publish(vec![sstable], &[], None);
+                    Ok::<(), Error>(())
+                }));
+            }
+            for opening in opening {
+                opening.await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn replay(&mut self, planned: &PlannedLog) -> Result<(), Error> {
+        let skip = self.settings.ignore_replay_errors;
+        let mut reader = LogReader::new(&self.settings.commitlog_dir, planned.log.clone(), skip);
+        while let Some(entries) = reader.next().await? {
+            for entry in entries {
+                match self.replay_entry(planned, &entry) {
+                    Ok(()) => self.entries += 1,
+                    Err(error @ Error::Corrupt { .. }) if skip => {
+                        runtime::error!("skipping a commitlog entry: {error}");
+                    }
+                    Err(error) => return Err(error),
+                }
+                if self.dirty > self.settings.memtable_bytes as usize / 2 {
+                    let largest = self.tables.values().max_by_key(|table| (table.memtable_bytes(), table.id));
+                    let largest = largest.expect("something was replayed").clone();
+                    self.flush(&largest).await?;
+                }
+                runtime::yield_if_needed().await;
+            }
+        }
+        Ok(())
+    }
+
+    fn replay_entry(&mut self, planned: &PlannedLog, entry: &OldEntry) -> Result<(), Error> {
+        let corrupt = |got: String| {
+            let (log, position) = (&planned.log, entry.position);
+            let name = SegmentName { incarnation: log.incarnation, shard: log.shard, segment: position.segment };
+            let path = self.settings.commitlog_dir.join(name.file_name());
+            Error::corrupt("commitlog segment", &path, u64::from(position.offset), "an entry of mutations", got)
+        };
+        for mutation in decode_entry(&entry.payload).map_err(corrupt)? {
+            let Some(table) = self.tables.get(&mutation.table()) else { continue };
+            let flushed = planned.flushed.get(&table.id).is_some_and(|flushed| entry.position < *flushed);
+            if flushed || !self.interval.contains(mutation.token()) {
+                continue;
+            }
+            let applied = table.with_version(|version, definition| version.active.apply(definition, &mutation.view()));
+            match applied {
+                Ok(grown) => self.dirty += grown,
+                // It was checked before it was logged, so only damage makes it not fit.
+                Err(Error::Mutation(error)) => return Err(corrupt(error.to_string())),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what was replayed of a table to an sstable, which counts from the new manifest on.
+    async fn flush(&mut self, table: &Rc<TableStore>) -> Result<(), Error> {
+        table.freeze(crate::commitlog::LogPosition::START);
+        for frozen in table.version().frozen.clone() {
+            let memtable = &frozen.memtable;
+            let add = write_memtable(&self.settings, &self.metrics, table, memtable).await?;
+            table.publish(add.into_iter().collect(), &[], Some(memtable));
+            self.dirty = self.dirty.saturating_sub(memtable.bytes());
+        }
+        Ok(())
+    }
+
+    fn start(self, manifest: Manifest, shard: u16, shards: u16) -> Rc<Store> {
+        let log = Commitlog::start(LogConfig {
+            dir: self.settings.commitlog_dir.clone(),
+            sync: self.settings.sync,
+            segment_bytes: self.settings.segment_size(),
+            incarnation: self.plan.incarnation,
+            shard,
+            shards,
+        });
+        let store = Rc::new(Store::new(self.settings, self.plan, self.interval, log, manifest));
+        *store.tables.borrow_mut() = self.tables;
+        store.register_gauges();
+        let flusher = store.clone();
+        let mut tasks = vec![runtime::spawn(Group::FLUSH, async move { flusher.run_flusher().await })];
+        if store.settings.auto_compaction {
+            let compactor = store.clone();
+            tasks.push(runtime::spawn(Group::COMPACTION, async move { compactor.run_compactor().await }));
+        }
+        *store.tasks.borrow_mut() = tasks;
+        store
+    }
+}

@@ -1,0 +1,373 @@
+//! The way of a read: from a command to an answer, within its limits.
+//!
+//! Isolation: a read takes one version of the table. For each partition it first fetches what sstables say (awaiting), then
+//! looks into memtables and merges everything in one step without awaiting, so a write is seen whole or not at all. When the
+//! fetched part turns out too small for the limits, a larger part is fetched and all of it is merged anew.
+//! A partition that only one memtable knows is answered from there without a copy.
+
+use crate::Error;
+use crate::limits::{READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, SCAN_PARTITIONS_MAX};
+use crate::memtable::Memtable;
+use crate::merge::{Merged, Wanted, slices_behind};
+use crate::store::Store;
+use crate::table::{Sstable, TableVersion};
+use mutation::{Budget, DigestFault, Emit, Emitted, Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange, emit};
+use runtime::Bug;
+use schema::{Position, Table};
+use sstable::{Scanner, SourceSlice};
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Store {
+    /// Reads what a command asks for; tombstones come along, so that answers of replicas can be merged.
+    /// Cost: without sstables of the keys no I/O and no waiting. Bounded by the command's limits and those of this crate.
+    /// Errors: an sstable that cannot be read; nothing was changed.
+    pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
+        self.metrics.reads.inc();
+        let table = self.table(command.table)?;
+        let mut page = Page {
+            store: self,
+            definition: table.definition(),
+            version: table.version(),
+            command,
+            partitions: Vec::new(),
+            live_rows: 0,
+            bytes: 0,
+        };
+        let stopped = match &command.scope {
+            Scope::Keys(keys) => page.read_keys(keys).await?,
+            Scope::Range(range) => page.read_range(*range).await?,
+        };
+        let mut answer = ReadAnswer { partitions: page.partitions, live_rows: page.live_rows, stopped, digest: None };
+        if command.digest_only {
+            let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
+            answer.digest = Some(mutation::digest(&answer.partitions, fault));
+            answer.partitions = Vec::new();
+        }
+        Ok(answer)
+    }
+}
+
+/// One read under way.
+struct Page<'a> {
+    store: &'a Store,
+    definition: Arc<Table>,
+    version: Rc<TableVersion>,
+    command: &'a ReadCommand,
+    partitions: Vec<Mutation>,
+    live_rows: u32,
+    bytes: usize,
+}
+
+/// The part of a partition that is left to read.
+#[derive(Clone, Copy, Default)]
+struct Left<'a> {
+    after: Option<&'a Position>,
+    rows_taken: u32,
+}
+
+impl Page<'_> {
+    async fn read_keys(&mut self, keys: &[Key]) -> Result<Option<Resume>, Error> {
+        let resume = self.command.resume.as_ref();
+        let mut first = 0;
+        let mut left = Left::default();
+        if let Some(resume) = resume
+            && let Some(at) = keys.iter().position(|key| *key == resume.key)
+        {
+            first = if resume.after.is_some() { at } else { at + 1 };
+            left = Left { after: resume.after.as_ref(), rows_taken: resume.rows_taken };
+        }
+        for (index, key) in keys.iter().enumerate().skip(first) {
+            if let Some(stopped) = self.read_partition(key, left).await? {
+                return Ok(Some(stopped));
+            }
+            left = Left::default();
+            if index + 1 < keys.len() {
+                if self.is_full() {
+                    return Ok(Some(Resume { key: key.clone(), after: None, rows_taken: 0 }));
+                }
+                runtime::yield_if_needed().await;
+            }
+        }
+        Ok(None)
+    }
+
+    fn byte_limit(&self) -> usize {
+        match u64::from(self.command.byte_limit) {
+            0 => READ_ANSWER_BYTES_MAX as usize,
+            limit => limit.min(READ_ANSWER_BYTES_MAX) as usize,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.live_rows >= self.command.row_limit || self.bytes >= self.byte_limit()
+    }
+
+    fn budget(&self, rows_taken: u32) -> Budget {
+        Budget {
+            rows: self.command.row_limit.saturating_sub(self.live_rows),
+            partition_rows: self.command.partition_row_limit.saturating_sub(rows_taken),
+            bytes: self.byte_limit().saturating_sub(self.bytes).max(1),
+        }
+    }
+
+    /// Reads one partition; `Some` when the read stops in it.
+    async fn read_partition(&mut self, key: &Key, left: Left<'_>) -> Result<Option<Resume>, Error> {
+        let version = self.version.clone();
+        if version.sstables.is_empty() {
+            return self.read_memory(&version, key, left);
+        }
+        let h2 = base::murmur3(&key.bytes).1;
+        let holds = |sstable: &&Rc<Sstable>| sstable.covers(key.token) && sstable.reader.may_contain(key.token, h2);
+        let sstables: Vec<&Rc<Sstable>> = version.sstables.iter().filter(holds).collect();
+        if sstables.is_empty() {
+            return self.read_memory(&version, key, left);
+        }
+        self.read_merged(&version, &sstables, key, left).await
+    }
+
+    fn read_memory(&mut self, version: &TableVersion, key: &Key, left: Left<'_>) -> Result<Option<Resume>, Error> {
+        self.store.metrics.memory_reads.inc();
+        let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
+        let Some(first) = holders.next() else { return Ok(None) };
+        if holders.next().is_some() {
+            let merged = self.merge_growing(version, key, left)?;
+            return Ok(self.put(key, left, merged));
+        }
+        let budget = self.budget(left.rows_taken);
+        let what = self.emit_of(key, left, None);
+        let emitted = first.with(key.token, &key.bytes, |partition| emit(partition, &what, budget));
+        Ok(emitted.and_then(|emitted| self.put(key, left, emitted)))
+    }
+
+    /// Merges memtables alone, with a budget that grows until the limits are met. One step.
+    fn merge_growing(&self, version: &TableVersion, key: &Key, left: Left<'_>) -> Result<Emitted, Error> {
+        let slices = self.slices(left);
+        let mut bytes = READ_FRAGMENT_BYTES;
+        loop {
+            let wanted = Wanted { slices: &slices, reversed: self.command.reversed, bytes };
+            let mut merged = Merged::new();
+            self.add_memtables(&mut merged, version, key, wanted)?;
+            let emitted = self.emit_merged(&merged, key, left);
+            if self.is_enough(&emitted, &merged, left) || bytes >= READ_FRAGMENT_BYTES_MAX {
+                return Ok(emitted);
+            }
+            bytes *= 4;
+        }
+    }
+
+    async fn read_merged(
+        &mut self,
+        version: &TableVersion,
+        sstables: &[&Rc<Sstable>],
+        key: &Key,
+        left: Left<'_>,
+    ) -> Result<Option<Resume>, Error> {
+        let slices = self.slices(left);
+        let mut bytes = READ_FRAGMENT_BYTES;
+        loop {
+            let wanted = Wanted { slices: &slices, reversed: self.command.reversed, bytes };
+            let mut early = Merged::new();
+            let planted = runtime::planted(Bug::ProbeBeforeAwait);
+            if planted {
+                self.add_memtables(&mut early, version, key, wanted)?;
+            }
+            let fetched = self.fetch(sstables, key, wanted).await?;
+            // From here on nothing awaits.
+            let mut merged = early;
+            for slice in &fetched {
+                merged.add_slice(&self.definition, slice, wanted)?;
+            }
+            if !planted {
+                self.add_memtables(&mut merged, version, key, wanted)?;
+            }
+            let emitted = self.emit_merged(&merged, key, left);
+            if self.is_enough(&emitted, &merged, left) || bytes >= READ_FRAGMENT_BYTES_MAX {
+                return Ok(self.put(key, left, emitted));
+            }
+            bytes *= 4;
+        }
+    }
+
+    async fn fetch(
+        &self,
+        sstables: &[&Rc<Sstable>],
+        key: &Key,
+        wanted: Wanted<'_>,
+    ) -> Result<Vec<SourceSlice>, Error> {
+        let mut fetched = Vec::with_capacity(sstables.len());
+        for sstable in sstables {
+            self.store.metrics.sstable_reads.inc();
+            let reader = &sstable.reader;
+            let slice =
+                reader.read_partition(&key.bytes, key.token, wanted.slices, wanted.reversed, wanted.bytes).await?;
+            fetched.extend(slice);
+        }
+        Ok(fetched)
+    }
+
+    fn add_memtables(
+        &self,
+        merged: &mut Merged,
+        version: &TableVersion,
+        key: &Key,
+        wanted: Wanted<'_>,
+    ) -> Result<(), Error> {
+        for memtable in version.memtables() {
+            let added = memtable.with(key.token, &key.bytes, |partition| {
+                merged.add_memory(&self.definition, partition, wanted)
+            });
+            added.unwrap_or(Ok(()))?;
+        }
+        Ok(())
+    }
+
+    fn slices(&self, left: Left<'_>) -> Cow<'_, [mutation::Slice]> {
+        match left.after {
+            None => Cow::Borrowed(&self.command.slices),
+            Some(after) => Cow::Owned(slices_behind(&self.command.slices, after, self.command.reversed)),
+        }
+    }
+
+    fn emit_of<'e>(&'e self, key: &'e Key, left: Left<'e>, complete_to: Option<&'e Position>) -> Emit<'e> {
+        Emit { table: self.command.table, key, command: self.command, after: left.after, complete_to }
+    }
+
+    fn emit_merged(&self, merged: &Merged, key: &Key, left: Left<'_>) -> Emitted {
+        let what = self.emit_of(key, left, merged.complete_to.as_ref());
+        emit(&merged.partition, &what, self.budget(left.rows_taken))
+    }
+
+    /// Whether a limit, not the size of what was fetched, ended the partition.
+    fn is_enough(&self, emitted: &Emitted, merged: &Merged, left: Left<'_>) -> bool {
+        if merged.complete_to.is_none() || emitted.cut_after != merged.complete_to {
+            return true;
+        }
+        let budget = self.budget(left.rows_taken);
+        let bytes = emitted.mutation.as_ref().map_or(0, |mutation| mutation.as_bytes().len());
+        emitted.live_rows >= budget.rows.min(budget.partition_rows) || bytes >= budget.bytes
+    }
+
+    /// Adds a partition to the answer; `Some` when the read stops in it.
+    fn put(&mut self, key: &Key, left: Left<'_>, emitted: Emitted) -> Option<Resume> {
+        self.live_rows += emitted.live_rows;
+        if let Some(mutation) = emitted.mutation {
+            self.bytes += mutation.as_bytes().len();
+            self.partitions.push(mutation);
+        }
+        let rows_taken = left.rows_taken + emitted.live_rows;
+        let after = emitted.cut_after?;
+        let done = rows_taken >= self.command.partition_row_limit;
+        (!done).then(|| Resume { key: key.clone(), after: Some(after), rows_taken })
+    }
+
+    async fn read_range(&mut self, range: TokenRange) -> Result<Option<Resume>, Error> {
+        let Some(range) = range.intersect(self.store.interval) else { return Ok(None) };
+        let mut after: Option<Key> = None;
+        if let Some(resume) = &self.command.resume {
+            if let Some(position) = &resume.after {
+                let left = Left { after: Some(position), rows_taken: resume.rows_taken };
+                if let Some(stopped) = self.read_partition(&resume.key, left).await? {
+                    return Ok(Some(stopped));
+                }
+            }
+            after = Some(resume.key.clone());
+        }
+        let first = after.as_ref().map_or(range.first, |key| key.token.max(range.first));
+        let range = TokenRange::new(first, range.last);
+        let version = self.version.clone();
+        let overlapping = version.sstables.iter().filter(|sstable| sstable.overlaps(range));
+        let mut sources: Vec<Source> = overlapping.map(|sstable| Source::new(sstable, range)).collect();
+        let mut visited = 0;
+        loop {
+            if let Some(last) = &after
+                && (self.is_full() || visited >= SCAN_PARTITIONS_MAX)
+            {
+                return Ok(Some(Resume { key: last.clone(), after: None, rows_taken: 0 }));
+            }
+            for source in &mut sources {
+                source.fill(self.command, after.as_ref()).await?;
+            }
+            // From here to the emission nothing awaits, unless the partition is too large for one piece.
+            let Some(key) = next_key(&version, &sources, range, after.as_ref()) else { return Ok(None) };
+            let heads: Vec<SourceSlice> = sources.iter_mut().filter_map(|source| source.take(&key)).collect();
+            let whole = !self.command.reversed && heads.iter().all(|head| head.complete_to.is_none());
+            let stopped = match whole.then(|| self.merge_heads(&version, &heads, &key)).transpose()?.flatten() {
+                Some(emitted) => self.put(&key, Left::default(), emitted),
+                None => self.read_partition(&key, Left::default()).await?,
+            };
+            if stopped.is_some() {
+                return Ok(stopped);
+            }
+            after = Some(key);
+            visited += 1;
+            runtime::yield_if_needed().await;
+        }
+    }
+
+    /// Emits a partition whose sstable parts are whole; `None` when its memtable part is too large for one piece.
+    fn merge_heads(&self, version: &TableVersion, heads: &[SourceSlice], key: &Key) -> Result<Option<Emitted>, Error> {
+        let left = Left::default();
+        if heads.is_empty() {
+            let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
+            let (first, second) = (holders.next(), holders.next());
+            if let (Some(only), None) = (first, second) {
+                let what = self.emit_of(key, left, None);
+                let budget = self.budget(0);
+                return Ok(only.with(key.token, &key.bytes, |partition| emit(partition, &what, budget)));
+            }
+        }
+        let wanted = Wanted { slices: &self.command.slices, reversed: false, bytes: READ_FRAGMENT_BYTES };
+        let mut merged = Merged::new();
+        for head in heads {
+            merged.add_slice(&self.definition, head, wanted)?;
+        }
+        self.add_memtables(&mut merged, version, key, wanted)?;
+        let emitted = self.emit_merged(&merged, key, left);
+        Ok(self.is_enough(&emitted, &merged, left).then_some(emitted))
+    }
+}
+
+/// A scan of one sstable, one partition ahead.
+struct Source {
+    sstable: Rc<Sstable>,
+    scanner: Scanner,
+    head: Option<(Key, SourceSlice)>,
+    done: bool,
+}
+
+impl Source {
+    fn new(sstable: &Rc<Sstable>, range: TokenRange) -> Source {
+        Source { sstable: sstable.clone(), scanner: sstable.reader.scan(range), head: None, done: false }
+    }
+
+    /// Makes sure that the next partition behind `after` is there, or that there is none.
+    async fn fill(&mut self, command: &ReadCommand, after: Option<&Key>) -> Result<(), Error> {
+        while self.head.is_none() && !self.done {
+            if self.scanner.inside().is_some() {
+                self.scanner.skip_partition().await?;
+            }
+            let Some(scanned) = self.scanner.next(&command.slices, READ_FRAGMENT_BYTES).await? else {
+                self.done = true;
+                break;
+            };
+            let view = scanned.slice.mutation.view();
+            let key = Key::with_token(view.token, view.key);
+            if self.sstable.covers(key.token) && after.is_none_or(|after| key > *after) {
+                self.head = Some((key, scanned.slice));
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, key: &Key) -> Option<SourceSlice> {
+        self.head.take_if(|(head, _)| head == key).map(|(_, slice)| slice)
+    }
+}
+
+fn next_key(version: &TableVersion, sources: &[Source], range: TokenRange, after: Option<&Key>) -> Option<Key> {
+    let heads = sources.iter().filter_map(|source| source.head.as_ref()).map(|(key, _)| key.clone());
+    let next = |memtable: &Rc<Memtable>| memtable.next_key(range, after);
+    heads.chain(version.memtables().filter_map(next)).min()
+}

@@ -1,0 +1,60 @@
+//! What the operator decides about a store.
+
+use std::path::PathBuf;
+
+/// When a write is told to have happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitlogSync {
+    /// At once; the log is handed to the disk within 10 ms and synced each period.
+    Periodic {
+        /// Milliseconds between two syncs.
+        period_ms: u64,
+    },
+    /// When it is synced; whatever arrives during a sync shares the next one.
+    Batch,
+    /// When it is synced; writers wait for company first.
+    Group {
+        /// Milliseconds the first writer of a group waits.
+        window_ms: u64,
+    },
+}
+
+/// How durable one write must be when it is told to have happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// As the node's [`CommitlogSync`] says.
+    Mode,
+    /// Synced, whatever the mode: schema, roles, Paxos state.
+    Synced,
+}
+
+/// Settings of a node's stores; the same on every shard.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Folder of sstables, manifests and the node file.
+    pub data_dir: PathBuf,
+    /// Folder of commitlog segments; may be on another disk.
+    pub commitlog_dir: PathBuf,
+    /// When writes are acknowledged.
+    pub sync: CommitlogSync,
+    /// Bytes of one commitlog segment; rounded to blocks and into the limits of this crate.
+    pub segment_bytes: u64,
+    /// Bytes of log of one shard above which the oldest memtables are flushed.
+    pub commitlog_bytes: u64,
+    /// Bytes of memtables of one shard; half of it starts a flush, all of it makes writers wait.
+    pub memtable_bytes: u64,
+    /// Whether a corrupt commitlog is skipped (with an error in the log) instead of refusing to start.
+    pub ignore_replay_errors: bool,
+    /// Whether tables are compacted in the background.
+    pub auto_compaction: bool,
+    /// Identity of this node, written into sstables.
+    pub host_id: u128,
+}
+
+impl Settings {
+    /// Bytes of a segment: whole blocks, within the limits.
+    pub(crate) fn segment_size(&self) -> u64 {
+        let size = self.segment_bytes.clamp(crate::limits::SEGMENT_BYTES_MIN, crate::limits::SEGMENT_BYTES_MAX);
+        size / 4096 * 4096
+    }
+}

@@ -1,0 +1,423 @@
+//! From the folder of an earlier start to open stores, on any number of shards.
+//!
+//! ```text
+//! shard 0   prepare: lock, node file, old manifests, list folders, remove garbage ─► StartPlan
+//! shards    open: sstables ─ replay old logs into memtables ─ flush them ─ new manifest ─► barrier
+//! shard 0   when all are there: replace the node file (the switch), then remove old manifests and logs
+//! ```
+//! The node file names the incarnation whose manifests count. A crash before the switch leaves the old start as it was, and what
+//! was written beside it is garbage; a crash after it leaves old logs and manifests as garbage.
+
+use crate::commitlog::replay::OldLog;
+use crate::commitlog::{LogPosition, SegmentName};
+use crate::limits::{INCARNATION_MAX, SHARDS_MAX};
+use crate::manifest::{ManifestHeader, ManifestState, SstableEntry};
+use crate::table::table_of_dir;
+use crate::{Error, Settings};
+use base::{ByteReader, HashMap, Token, crc32, shard_interval, shards_of_interval};
+use mutation::TokenRange;
+use runtime::file::{self, DirEntry, FolderLock};
+use runtime::sync::Event;
+use runtime::{Group, ShardId};
+use schema::TableId;
+use sstable::{Component, Meta};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+const NODE_FILE: &str = "messina.node";
+const MAGIC: &[u8; 8] = b"MSNNODE1";
+
+/// What every shard needs to open its store. Made once, by [`prepare`].
+#[derive(Debug)]
+pub struct StartPlan {
+    pub(crate) incarnation: u32,
+    pub(crate) shards: Vec<ShardPlan>,
+    last_generations: HashMap<TableId, u64>,
+    /// Old manifests and log segments, to be removed after the switch.
+    old_files: Vec<PathBuf>,
+}
+
+/// What one shard takes over.
+#[derive(Debug, Default)]
+pub(crate) struct ShardPlan {
+    pub(crate) sstables: Vec<PlannedSstable>,
+    pub(crate) logs: Vec<PlannedLog>,
+    pub(crate) truncated: BTreeMap<TableId, i64>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedSstable {
+    pub(crate) table: TableId,
+    pub(crate) entry: SstableEntry,
+    /// Set when several shards take it over.
+    pub(crate) holders: Option<Arc<AtomicU32>>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct PlannedLog {
+    pub(crate) log: OldLog,
+    pub(crate) flushed: Arc<BTreeMap<TableId, LogPosition>>,
+}
+
+impl StartPlan {
+    /// Which start of the node this is, counted from 1.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation
+    }
+
+    /// The largest generation any file of a table had at start; 0 when there was none.
+    pub(crate) fn last_generation(&self, table: TableId) -> u64 {
+        self.last_generations.get(&table).copied().unwrap_or(0)
+    }
+}
+
+/// Looks at the folders and decides what each shard takes over. Runs on shard 0, before any shard opens its store.
+/// Locks the folders until the node ends.
+/// Errors: another process has them, or what they hold is damaged; nothing that counts was changed.
+pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>, Error> {
+    if shards > SHARDS_MAX || shards == 0 {
+        let (value, limit) = (u64::from(shards), u64::from(SHARDS_MAX));
+        return Err(Error::OutOfNumbers { what: "number of shards", value, limit });
+    }
+    let locks = lock_folders(settings).await?;
+    let entries = list(&settings.data_dir).await?;
+    let segments = list_segments(&settings.commitlog_dir).await?;
+    let old = read_node_file(&settings.data_dir.join(NODE_FILE)).await?;
+    if let (None, Some(segment)) = (&old, segments.first()) {
+        let path = settings.data_dir.join(NODE_FILE);
+        let got = format!("no such file, but commitlog segment \"{}\"", segment.file_name());
+        return Err(Error::corrupt("node file", &path, 0, "the file of an earlier start", got));
+    }
+    let old_incarnation = old.map_or(0, |node| node.incarnation);
+    if old_incarnation >= INCARNATION_MAX {
+        let (value, limit) = (u64::from(old_incarnation) + 1, u64::from(INCARNATION_MAX));
+        return Err(Error::OutOfNumbers { what: "incarnation", value, limit });
+    }
+    let mut manifests = Vec::new();
+    for shard in 0..old.map_or(0, |node| node.shards) {
+        let header = ManifestHeader { incarnation: old_incarnation, shard, shards: old.map_or(1, |node| node.shards) };
+        let path = settings.data_dir.join(header.file_name());
+        let manifest = ManifestState::read(&path).await?;
+        if manifest.header != header {
+            let (expected, got) = (format!("{header:?}"), format!("{:?}", manifest.header));
+            return Err(Error::corrupt("manifest", &path, 8, expected, got));
+        }
+        manifests.push(manifest);
+    }
+    remove_stale(settings, &entries, &segments, old_incarnation).await?;
+    let last_generations = collect_garbage(settings, &entries, &manifests, old.is_some()).await?;
+    let plan = plan(settings, shards, old_incarnation + 1, &manifests, &segments, last_generations);
+    let barrier = StartBarrier {
+        settings: settings.clone(),
+        plan: plan.clone(),
+        arrived: Cell::new(0),
+        outcome: RefCell::new(None),
+        decided: Event::new(),
+        _locks: locks,
+    };
+    runtime::install(Rc::new(barrier));
+    Ok(plan)
+}
+
+async fn lock_folders(settings: &Settings) -> Result<Vec<FolderLock>, Error> {
+    let mut locks = Vec::new();
+    let mut folders = vec![&settings.data_dir];
+    if settings.commitlog_dir != settings.data_dir {
+        folders.push(&settings.commitlog_dir);
+    }
+    for folder in folders {
+        file::create_dir_all(folder).await.map_err(|error| Error::io(folder, "create folder", error))?;
+        match file::lock_exclusive(folder).await {
+            Ok(lock) => locks.push(lock),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                return Err(Error::FolderInUse { folder: folder.clone() });
+            }
+            Err(error) => return Err(Error::io(folder, "lock folder", error)),
+        }
+        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            file::sync_dir(parent).await.map_err(|error| Error::io(parent, "sync folder", error))?;
+        }
+    }
+    Ok(locks)
+}
+
+async fn list(folder: &Path) -> Result<Vec<DirEntry>, Error> {
+    let entries = file::read_dir(folder).await.map_err(|error| Error::io(folder, "list folder", error))?;
+    let (count, limit) = (entries.len() as u64, crate::limits::DIRECTORY_ENTRIES_MAX as u64);
+    if count > limit {
+        return Err(Error::OutOfNumbers { what: "files in one folder", value: count, limit });
+    }
+    Ok(entries)
+}
+
+async fn list_segments(folder: &Path) -> Result<Vec<SegmentName>, Error> {
+    let mut segments: Vec<_> = list(folder).await?.iter().filter_map(|entry| SegmentName::parse(&entry.name)).collect();
+    segments.sort();
+    Ok(segments)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct NodeFile {
+    incarnation: u32,
+    shards: u16,
+}
+
+impl NodeFile {
+    fn encode(self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&self.incarnation.to_be_bytes());
+        bytes.extend_from_slice(&self.shards.to_be_bytes());
+        let crc = crc32(&bytes);
+        bytes.extend_from_slice(&crc.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<NodeFile> {
+        let (content, crc) = bytes.split_last_chunk::<4>()?;
+        if crc32(content) != u32::from_be_bytes(*crc) {
+            return None;
+        }
+        let mut input = ByteReader::new(content.strip_prefix(MAGIC)?);
+        let node = NodeFile { incarnation: input.u32().ok()?, shards: input.u16().ok()? };
+        (input.is_empty() && node.shards > 0).then_some(node)
+    }
+}
+
+async fn read_node_file(path: &Path) -> Result<Option<NodeFile>, Error> {
+    if !file::exists(path).await.map_err(|error| Error::io(path, "look for", error))? {
+        return Ok(None);
+    }
+    let bytes = file::read(path).await.map_err(|error| Error::io(path, "read", error))?;
+    match NodeFile::decode(&bytes) {
+        Some(node) => Ok(Some(node)),
+        None => Err(Error::corrupt("node file", path, 0, "22 bytes with their checksum", format!("{} bytes", bytes.len()))),
+    }
+}
+
+/// Removes manifests and segments that belong to no start that counts.
+async fn remove_stale(
+    settings: &Settings,
+    entries: &[DirEntry],
+    segments: &[SegmentName],
+    old_incarnation: u32,
+) -> Result<(), Error> {
+    let stale_file = |entry: &&DirEntry| {
+        let manifest = ManifestHeader::parse_name(&entry.name);
+        !entry.is_dir
+            && (manifest.is_some_and(|(incarnation, _)| incarnation != old_incarnation)
+                || entry.name.starts_with("manifest-") && entry.name.ends_with(".tmp")
+                || entry.name == format!("{NODE_FILE}.tmp"))
+    };
+    for entry in entries.iter().filter(stale_file) {
+        remove(&settings.data_dir.join(&entry.name)).await?;
+    }
+    for segment in segments.iter().filter(|segment| segment.incarnation != old_incarnation) {
+        remove(&settings.commitlog_dir.join(segment.file_name())).await?;
+    }
+    Ok(())
+}
+
+async fn remove(path: &Path) -> Result<(), Error> {
+    file::remove(path).await.map_err(|error| Error::io(path, "remove", error))
+}
+
+/// Removes sstables that no manifest knows, and unfinished ones; returns the largest generation of each table.
+async fn collect_garbage(
+    settings: &Settings,
+    entries: &[DirEntry],
+    manifests: &[ManifestState],
+    may_remove: bool,
+) -> Result<HashMap<TableId, u64>, Error> {
+    let mut last: HashMap<TableId, u64> = HashMap::default();
+    let known = |table: TableId, generation: u64| {
+        manifests.iter().any(|manifest| manifest.sstables.contains_key(&(table, generation)))
+    };
+    for (table, generation) in manifests.iter().flat_map(|manifest| manifest.sstables.keys()) {
+        let largest = last.entry(*table).or_default();
+        *largest = (*largest).max(*generation);
+    }
+    for keyspace in entries.iter().filter(|entry| entry.is_dir) {
+        let keyspace_dir = settings.data_dir.join(&keyspace.name);
+        for folder in list(&keyspace_dir).await?.iter().filter(|entry| entry.is_dir) {
+            let Some(table) = table_of_dir(&folder.name) else { continue };
+            let dir = keyspace_dir.join(&folder.name);
+            for file in list(&dir).await? {
+                let finished = file.name.strip_suffix(".tmp").unwrap_or(&file.name);
+                let Some((generation, _)) = Component::of_file_name(finished) else { continue };
+                let largest = last.entry(table).or_default();
+                *largest = (*largest).max(generation);
+                let garbage = finished.len() < file.name.len() || !known(table, generation);
+                if garbage && may_remove {
+                    remove(&dir.join(&file.name)).await?;
+                }
+            }
+        }
+    }
+    Ok(last)
+}
+
+fn plan(
+    settings: &Settings,
+    shards: u16,
+    incarnation: u32,
+    manifests: &[ManifestState],
+    segments: &[SegmentName],
+    last_generations: HashMap<TableId, u64>,
+) -> Arc<StartPlan> {
+    let mut plans: Vec<ShardPlan> = (0..shards).map(|_| ShardPlan::default()).collect();
+    plan_sstables(manifests, shards, &mut plans);
+    let mut old_files = Vec::new();
+    for manifest in manifests {
+        let header = &manifest.header;
+        old_files.push(settings.data_dir.join(header.file_name()));
+        let mut numbers = Vec::new();
+        for segment in segments {
+            if segment.incarnation == header.incarnation && segment.shard == header.shard {
+                old_files.push(settings.commitlog_dir.join(segment.file_name()));
+                numbers.push(segment.segment);
+            }
+        }
+        // A released segment can be back after a crash while one above it is gone: those below the floor do not count.
+        numbers.retain(|number| *number >= manifest.log_floor);
+        let log = OldLog {
+            incarnation: header.incarnation,
+            shard: header.shard,
+            segments: numbers,
+            floor: manifest.log_floor,
+        };
+        let planned = PlannedLog { log, flushed: Arc::new(manifest.flushed.clone()) };
+        let (first, last) = shard_interval(header.shard, header.shards);
+        for shard in shards_of_interval(first, last, shards) {
+            let plan = &mut plans[shard as usize];
+            plan.truncated.extend(manifest.truncated.iter().map(|(table, at)| (*table, *at)));
+            if !planned.log.segments.is_empty() {
+                plan.logs.push(planned.clone());
+            }
+        }
+    }
+    Arc::new(StartPlan { incarnation, shards: plans, last_generations, old_files })
+}
+
+/// Gives every sstable to the shards that own tokens of it, with the ranges that count for each.
+fn plan_sstables(manifests: &[ManifestState], shards: u16, plans: &mut [ShardPlan]) {
+    let mut all: BTreeMap<(TableId, u64), (Meta, Vec<TokenRange>)> = BTreeMap::new();
+    for manifest in manifests {
+        for (name, entry) in &manifest.sstables {
+            let (_, ranges) = all.entry(*name).or_insert_with(|| (entry.meta.clone(), Vec::new()));
+            if entry.ranges.is_empty() {
+                ranges.push(TokenRange::new(entry.meta.first_token, entry.meta.last_token));
+            } else {
+                ranges.extend_from_slice(&entry.ranges);
+            }
+        }
+    }
+    for ((table, _), (meta, ranges)) in all {
+        let ranges = union(ranges);
+        let whole = TokenRange::new(meta.first_token, meta.last_token);
+        let mut shares = Vec::new();
+        for shard in shards_of_interval(meta.first_token, meta.last_token, shards) {
+            let (first, last) = shard_interval(shard, shards);
+            let own = TokenRange::new(first, last);
+            let share: Vec<_> = ranges.iter().filter_map(|range| range.intersect(own)).collect();
+            if !share.is_empty() {
+                shares.push((shard, share));
+            }
+        }
+        let holders = (shares.len() > 1).then(|| Arc::new(AtomicU32::new(shares.len() as u32)));
+        for (shard, share) in shares {
+            let all_of_it = share.iter().any(|range| range.first <= whole.first && whole.last <= range.last);
+            let entry = SstableEntry { meta: meta.clone(), ranges: if all_of_it { Vec::new() } else { share } };
+            let planned = PlannedSstable { table, entry, holders: holders.clone() };
+            plans[shard as usize].sstables.push(planned);
+        }
+    }
+}
+
+/// The same tokens in ascending, disjoint, not adjacent ranges.
+fn union(mut ranges: Vec<TokenRange>) -> Vec<TokenRange> {
+    ranges.sort_by_key(|range| (range.first, range.last));
+    let mut out: Vec<TokenRange> = Vec::new();
+    for range in ranges {
+        match out.last_mut() {
+            Some(before) if range.first.0 <= before.last.0.saturating_add(1) => before.last = before.last.max(range.last),
+            _ => out.push(range),
+        }
+    }
+    out
+}
+
+/// Where the shards of a node meet at the end of their start. Lives on shard 0, and holds the folders' locks.
+struct StartBarrier {
+    settings: Settings,
+    plan: Arc<StartPlan>,
+    arrived: Cell<usize>,
+    outcome: RefCell<Option<Result<(), Error>>>,
+    decided: Event,
+    _locks: Vec<FolderLock>,
+}
+
+impl StartBarrier {
+    async fn arrive(&self, shard: u16, result: Result<(), Error>) -> Result<(), Error> {
+        if let Err(error) = result {
+            // The first failure decides; the failing shard itself keeps its own error.
+            let reason = Arc::from(error.to_string());
+            self.outcome.borrow_mut().get_or_insert(Err(Error::OtherShard { shard, reason }));
+            self.decided.notify_all();
+            return Err(error);
+        }
+        self.arrived.set(self.arrived.get() + 1);
+        if self.arrived.get() == self.plan.shards.len() {
+            let switched = self.switch().await;
+            *self.outcome.borrow_mut() = Some(switched);
+            self.decided.notify_all();
+        }
+        loop {
+            if let Some(outcome) = &*self.outcome.borrow() {
+                return outcome.clone();
+            }
+            self.decided.wait().await;
+        }
+    }
+
+    /// Makes the new manifests the ones that count.
+    async fn switch(&self) -> Result<(), Error> {
+        let node = NodeFile { incarnation: self.plan.incarnation, shards: self.plan.shards.len() as u16 };
+        let path = self.settings.data_dir.join(NODE_FILE);
+        file::replace_atomic(&path, &node.encode()).await.map_err(|error| Error::io(&path, "replace", error))?;
+        let plan = self.plan.clone();
+        drop(runtime::spawn(Group::FLUSH, async move {
+            for path in &plan.old_files {
+                if let Err(error) = file::remove(path).await {
+                    // The next start removes it.
+                    runtime::warn!("cannot remove \"{}\": {error}", path.display());
+                }
+            }
+        }));
+        Ok(())
+    }
+}
+
+/// Tells shard 0 how this shard's start went and waits for all others.
+/// Errors: this shard's own, or the first of another shard; then no store may be used.
+pub(crate) async fn meet_at_barrier(shard: u16, result: Result<(), Error>) -> Result<(), Error> {
+    runtime::submit_to(ShardId(0), Group::MAIN, move || async move {
+        match runtime::try_local::<StartBarrier>() {
+            Some(barrier) => barrier.arrive(shard, result).await,
+            None => Err(Error::Stopping),
+        }
+    })
+    .await
+}
+
+/// All tokens of a shard.
+pub(crate) fn interval_of(shard: u16, shards: u16) -> TokenRange {
+    let (first, last): (Token, Token) = shard_interval(shard, shards);
+    TokenRange::new(first, last)
+}
+
+#[cfg(test)]
+mod tests;

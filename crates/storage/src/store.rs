@@ -1,0 +1,422 @@
+//! The store of one shard: tables, the log, the manifest, and the way of a write.
+//!
+//! ```text
+//! apply ─► budget ─► log.append ─(same step)─► memtable            periodic: answered now
+//!                              └(sync)──────► memtable            batch, group, synced: answered after the sync
+//! ```
+//! Owned by one shard. Everything that changes which sstables exist goes through the manifest first, then becomes visible in
+//! one step.
+
+use crate::commitlog::Commitlog;
+use crate::limits::{ENTRY_MUTATIONS_MAX, FROZEN_MAX};
+use crate::manifest::{Edit, Manifest};
+use crate::metrics::Metrics;
+use crate::start::StartPlan;
+use crate::table::{Sstable, TableStore, TableVersion};
+use crate::{CommitlogSync, Durability, Error, Settings};
+use base::HashMap;
+use mutation::{Mutation, TokenRange};
+use runtime::sync::{Event, Lock};
+use runtime::{Group, JoinHandle};
+use schema::{Schema, Table, TableId};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Share of the memtable budget, in percent, above which a flush starts.
+const FLUSH_AT_PERCENT: usize = 50;
+/// Share of the memtable budget, in percent, above which writers are slowed down.
+const SLOW_AT_PERCENT: usize = 80;
+/// Longest delay of one write below the budget.
+const SLOW_MAX: Duration = Duration::from_millis(10);
+
+/// One shard's tables. Clone the `Rc`; lives as long as the shard serves.
+pub struct Store {
+    pub(crate) settings: Settings,
+    /// Tokens of this shard.
+    pub(crate) interval: TokenRange,
+    pub(crate) tables: RefCell<HashMap<TableId, Rc<TableStore>>>,
+    pub(crate) log: Commitlog,
+    pub(crate) manifest: Lock<Manifest>,
+    /// Bytes of all memtables that no sstable replaces yet.
+    pub(crate) dirty: Cell<usize>,
+    /// The flusher has something to look at.
+    pub(crate) flush_wanted: Event,
+    /// A flush has ended, well or not.
+    pub(crate) flushed: Event,
+    /// Why the last flush failed, until one succeeds.
+    pub(crate) flush_error: RefCell<Option<Error>>,
+    /// The compactor has something to look at.
+    pub(crate) compaction_wanted: Event,
+    /// Sstables that do not count any more, kept until their last reader is gone.
+    pub(crate) doomed: RefCell<Vec<(Rc<TableStore>, Rc<Sstable>)>>,
+    pub(crate) stopping: Cell<bool>,
+    pub(crate) tasks: RefCell<Vec<JoinHandle<()>>>,
+    pub(crate) metrics: Metrics,
+    plan: Arc<StartPlan>,
+    last_segment: Cell<u32>,
+}
+
+impl Store {
+    pub(crate) fn new(
+        settings: Settings,
+        plan: Arc<StartPlan>,
+        interval: TokenRange,
+        log: Commitlog,
+        manifest: Manifest,
+    ) -> Store {
+        Store {
+            settings,
+            interval,
+            tables: RefCell::default(),
+            log,
+            manifest: Lock::new(manifest),
+            dirty: Cell::new(0),
+            flush_wanted: Event::new(),
+            flushed: Event::new(),
+            flush_error: RefCell::new(None),
+            compaction_wanted: Event::new(),
+            doomed: RefCell::default(),
+            stopping: Cell::new(false),
+            tasks: RefCell::default(),
+            metrics: Metrics::new(),
+            plan,
+            last_segment: Cell::new(0),
+        }
+    }
+
+    /// Gauges that look at the store when they are asked for; they do not keep it alive.
+    pub(crate) fn register_gauges(self: &Rc<Self>) {
+        let gauge = |name: &str, help: &str, read: fn(&Store) -> f64| {
+            let store = Rc::downgrade(self);
+            runtime::metrics::gauge_fn(name, help, &[], move || store.upgrade().map_or(0.0, |store| read(&store)));
+        };
+        gauge("messina_storage_memtable_bytes", "Bytes of memtables not yet in sstables.", |store| {
+            store.dirty.get() as f64
+        });
+        gauge("messina_storage_commitlog_bytes", "Bytes of commitlog segments in use.", |store| store.log.size() as f64);
+        gauge("messina_storage_sstables", "Sstables of this shard.", |store| {
+            let tables = store.tables.borrow();
+            tables.values().map(|table| table.with_version(|version, _| version.sstables.len())).sum::<usize>() as f64
+        });
+    }
+
+    /// Makes mutations durable and visible, all or none of them, as one entry of the log.
+    /// Shape:  all for tokens of this shard; for one partition they become visible in one step.
+    /// Errors: nothing was applied, except that a write whose sync failed may reappear after a restart.
+    /// Yields: in periodic mode below the memory budget never.
+    pub async fn apply(&self, mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
+        if mutations.is_empty() {
+            return Ok(());
+        }
+        if mutations.len() > ENTRY_MUTATIONS_MAX {
+            let (value, limit) = (mutations.len() as u64, ENTRY_MUTATIONS_MAX as u64);
+            return Err(Error::OutOfNumbers { what: "mutations of one write", value, limit });
+        }
+        if self.is_over(SLOW_AT_PERCENT) {
+            self.slow_down().await?;
+        }
+        self.log.room().await?;
+        self.metrics.writes.inc();
+        let wait = durability == Durability::Synced || !matches!(self.settings.sync, CommitlogSync::Periodic { .. });
+        if !self.is_durable(&mutations, durability)? {
+            return self.apply_unlogged(&mutations);
+        }
+        if wait {
+            return self.apply_synced(&mutations).await;
+        }
+        self.check(&mutations)?;
+        let appended = append_entry(&self.log, &mutations)?;
+        self.apply_in_memory(&mutations, Some(appended.position))?;
+        self.look_at_log(appended.position.segment);
+        Ok(())
+    }
+
+    async fn apply_synced(&self, mutations: &[Mutation]) -> Result<(), Error> {
+        self.check(mutations)?;
+        let appended = append_entry(&self.log, mutations)?;
+        // Until it is applied the flush positions of all tables stay below it.
+        let held = self.log.hold(appended.position);
+        self.log.synced(appended.number).await?;
+        let applied = self.apply_in_memory(mutations, Some(appended.position));
+        drop(held);
+        self.look_at_log(appended.position.segment);
+        match applied {
+            // The table was dropped while the write waited: there is nothing to be visible in.
+            Err(Error::UnknownTable(_)) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn apply_unlogged(&self, mutations: &[Mutation]) -> Result<(), Error> {
+        self.check(mutations)?;
+        self.apply_in_memory(mutations, None)
+    }
+
+    /// Refuses what cannot be applied, before any of it is logged.
+    fn check(&self, mutations: &[Mutation]) -> Result<(), Error> {
+        for mutation in mutations {
+            let table = self.table(mutation.table())?;
+            table.with_version(|_, definition| mutation::check_positions(definition, &mutation.view()))?;
+        }
+        Ok(())
+    }
+
+    fn apply_in_memory(
+        &self,
+        mutations: &[Mutation],
+        position: Option<crate::commitlog::LogPosition>,
+    ) -> Result<(), Error> {
+        let tables = self.tables.borrow();
+        for mutation in mutations {
+            let table = tables.get(&mutation.table()).ok_or(Error::UnknownTable(mutation.table()))?;
+            let grown = table.with_version(|version, definition| {
+                if let Some(position) = position {
+                    version.active.note(position);
+                }
+                version.active.apply(definition, &mutation.view())
+            })?;
+            self.dirty.set(self.dirty.get() + grown);
+        }
+        if self.is_over(FLUSH_AT_PERCENT) {
+            self.flush_wanted.notify();
+        }
+        Ok(())
+    }
+
+    fn is_durable(&self, mutations: &[Mutation], durability: Durability) -> Result<bool, Error> {
+        if durability == Durability::Synced {
+            return Ok(true);
+        }
+        let tables = self.tables.borrow();
+        for mutation in mutations {
+            let table = tables.get(&mutation.table()).ok_or(Error::UnknownTable(mutation.table()))?;
+            if table.durable.get() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_over(&self, percent: usize) -> bool {
+        self.dirty.get() / percent >= self.settings.memtable_bytes as usize / 100
+    }
+
+    /// Makes a write wait: shortly when memory runs low, until a flush ends when it has run out.
+    async fn slow_down(&self) -> Result<(), Error> {
+        self.flush_wanted.notify();
+        loop {
+            if self.stopping.get() {
+                return Err(Error::Stopping);
+            }
+            let budget = self.settings.memtable_bytes.max(1) as f64;
+            let used = self.dirty.get() as f64 / budget;
+            let low = SLOW_AT_PERCENT as f64 / 100.0;
+            if used < 1.0 {
+                let excess = ((used - low) / (1.0 - low)).clamp(0.0, 1.0);
+                self.metrics.slowed_writes.inc();
+                runtime::sleep(SLOW_MAX.mul_f64(excess * excess)).await;
+                return Ok(());
+            }
+            if let Some(error) = &*self.flush_error.borrow() {
+                return Err(error.clone());
+            }
+            self.metrics.blocked_writes.inc();
+            self.flushed.wait().await;
+        }
+    }
+
+    /// Asks for a flush when the log has grown beyond its share; cheap unless a new segment has begun.
+    fn look_at_log(&self, segment: u32) {
+        if self.last_segment.replace(segment) != segment && self.log.size() > self.settings.commitlog_bytes {
+            self.flush_wanted.notify();
+        }
+    }
+
+    pub(crate) fn table(&self, id: TableId) -> Result<Rc<TableStore>, Error> {
+        self.tables.borrow().get(&id).cloned().ok_or(Error::UnknownTable(id))
+    }
+
+    /// All tables, in the order of their ids.
+    pub(crate) fn all_tables(&self) -> Vec<Rc<TableStore>> {
+        let mut tables: Vec<_> = self.tables.borrow().values().cloned().collect();
+        tables.sort_by_key(|table| table.id);
+        tables
+    }
+
+    /// Follows the schema: new tables are there at once (without touching the disk), dropped ones are gone at once and their
+    /// files follow in the background.
+    pub fn set_schema(self: &Rc<Self>, schema: &Schema) {
+        let mut known = self.tables.borrow_mut();
+        let mut dropped: Vec<TableId> =
+            known.keys().copied().filter(|id| schema.table_by_id(*id).is_none()).collect();
+        dropped.sort();
+        let dropped: Vec<_> = dropped.iter().filter_map(|id| known.remove(id)).collect();
+        for definition in schema.tables() {
+            let durable = schema.keyspace(&definition.keyspace).is_none_or(|keyspace| keyspace.durable_writes);
+            match known.get(&definition.id) {
+                Some(table) => {
+                    table.set_definition(definition.clone());
+                    table.durable.set(durable);
+                }
+                None => {
+                    known.insert(definition.id, self.new_table(definition.clone(), durable));
+                }
+            }
+        }
+        drop(known);
+        for table in dropped {
+            table.dropped.set(true);
+            let store = self.clone();
+            drop(runtime::spawn(Group::FLUSH, async move { store.drop_table(&table).await }));
+        }
+    }
+
+    pub(crate) fn new_table(&self, definition: Arc<Table>, durable: bool) -> Rc<TableStore> {
+        let step = u64::from(runtime::shard_count());
+        let first = self.plan.last_generation(definition.id) + 1 + u64::from(runtime::shard().0);
+        TableStore::new(&self.settings.data_dir, definition, durable, first, step)
+    }
+
+    async fn drop_table(self: Rc<Self>, table: &Rc<TableStore>) {
+        let _turn = table.turn.lock().await;
+        let bytes = table.memtable_bytes();
+        let sstables = table.version().sstables.clone();
+        let edit = Edit { forget: vec![table.id], ..Edit::default() };
+        if let Err(error) = self.manifest.lock().await.commit(&edit).await {
+            // The next start sees that the table is not in the schema and forgets it then.
+            runtime::warn!("cannot record that table {} is dropped: {error}", table.id);
+            return;
+        }
+        table.change(|_| TableVersion { active: Rc::default(), frozen: Vec::new(), sstables: Vec::new() });
+        self.dirty.set(self.dirty.get().saturating_sub(bytes));
+        self.doom(table, sstables);
+        self.flushed.notify_all();
+        self.reap().await;
+    }
+
+    /// Forgets everything a table holds now; writes that come meanwhile stay.
+    /// `at`: microseconds since the Unix epoch, kept in the manifest.
+    /// Errors: nothing was forgotten.
+    pub async fn truncate(&self, id: TableId, at: i64) -> Result<(), Error> {
+        let table = self.table(id)?;
+        let _turn = table.turn.lock().await;
+        let position = self.log.position();
+        table.freeze(position);
+        let gone: Vec<_> = table.version().frozen.iter().map(|frozen| frozen.memtable.clone()).collect();
+        let (sstables, removed) = {
+            let mut manifest = self.manifest.lock().await;
+            let sstables = table.version().sstables.clone();
+            let removed: Vec<u64> = sstables.iter().map(|sstable| sstable.generation()).collect();
+            let edit = Edit {
+                remove: removed.iter().map(|generation| (id, *generation)).collect(),
+                flushed: vec![(id, position)],
+                truncated: vec![(id, at)],
+                ..Edit::default()
+            };
+            manifest.commit(&edit).await?;
+            table.publish(Vec::new(), &removed, None);
+            (sstables, removed)
+        };
+        assert!(sstables.len() == removed.len());
+        for memtable in &gone {
+            table.publish(Vec::new(), &[], Some(memtable));
+            self.dirty.set(self.dirty.get().saturating_sub(memtable.bytes()));
+        }
+        self.doom(&table, sstables);
+        self.flushed.notify_all();
+        self.reap().await;
+        Ok(())
+    }
+
+    /// Remembers sstables that no version holds any more.
+    pub(crate) fn doom(&self, table: &Rc<TableStore>, sstables: Vec<Rc<Sstable>>) {
+        self.doomed.borrow_mut().extend(sstables.into_iter().map(|sstable| (table.clone(), sstable)));
+    }
+
+    /// Removes the files of doomed sstables that nobody reads any more. Files that cannot be removed are garbage of the next
+    /// start.
+    pub(crate) async fn reap(&self) {
+        let dead: Vec<_> = {
+            let mut doomed = self.doomed.borrow_mut();
+            let (dead, read): (Vec<_>, Vec<_>) =
+                doomed.drain(..).partition(|(_, sstable)| Rc::strong_count(sstable) == 1);
+            *doomed = read;
+            dead
+        };
+        for (table, sstable) in dead {
+            if !sstable.let_go() {
+                continue;
+            }
+            if let Err(error) = sstable.reader.remove_files().await {
+                runtime::warn!("cannot remove sstable {} of table {}: {error}", sstable.generation(), table.id);
+            }
+        }
+    }
+
+    /// Whether a table has so many frozen memtables that its writers should wait. Frozen ones are flushed in order.
+    pub(crate) fn is_behind(&self, table: &TableStore) -> bool {
+        table.with_version(|version, _| version.frozen.len() >= FROZEN_MAX)
+    }
+
+    /// Orderly stop: flushes every memtable, so that the sstables alone are complete, then empties the log.
+    /// Errors: what could not be flushed is still in the log.
+    pub async fn drain(self: &Rc<Self>) -> Result<(), Error> {
+        if self.stopping.replace(true) {
+            return Ok(());
+        }
+        self.flush_wanted.notify();
+        self.compaction_wanted.notify();
+        self.flushed.notify_all();
+        let logged = self.log.stop().await;
+        while !self.log.is_settled() {
+            // Writes that were synced last are about to be applied.
+            runtime::yield_now().await;
+        }
+        let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
+        for task in tasks {
+            task.await;
+        }
+        for table in self.all_tables() {
+            self.flush_table(&table).await?;
+        }
+        self.reap().await;
+        logged?;
+        let floor = self.log.open_segment() + 1;
+        let edit = Edit { log_floor: Some(floor), ..Edit::default() };
+        self.manifest.lock().await.commit(&edit).await?;
+        self.log.remove_all().await
+    }
+}
+
+/// Entry payload: u32 count, then per mutation u32 length and bytes.
+fn append_entry(log: &Commitlog, mutations: &[Mutation]) -> Result<crate::commitlog::Appended, Error> {
+    if let [mutation] = mutations {
+        let bytes = mutation.as_bytes();
+        let mut head = [0; 8];
+        head[..4].copy_from_slice(&1u32.to_be_bytes());
+        head[4..].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
+        return log.append(&[&head, bytes]);
+    }
+    let mut payload = (mutations.len() as u32).to_be_bytes().to_vec();
+    for mutation in mutations {
+        payload.extend_from_slice(&(mutation.as_bytes().len() as u32).to_be_bytes());
+        payload.extend_from_slice(mutation.as_bytes());
+    }
+    log.append(&[&payload])
+}
+
+/// The mutations of an entry. Errors: what is wrong with the payload, for the message that names file and offset.
+pub(crate) fn decode_entry(payload: &[u8]) -> Result<Vec<Mutation>, String> {
+    let mut input = base::ByteReader::new(payload);
+    let truncated = |error: base::Truncated| error.to_string();
+    let count = input.u32().map_err(truncated)?;
+    let mut mutations = Vec::new();
+    for _ in 0..count {
+        let len = input.u32().map_err(truncated)?;
+        let bytes = input.bytes(len as usize).map_err(truncated)?.to_vec();
+        mutations.push(Mutation::from_bytes(bytes).map_err(|error| error.to_string())?);
+    }
+    if input.is_empty() { Ok(mutations) } else { Err(format!("{} bytes too many", input.remaining())) }
+}

@@ -1,0 +1,239 @@
+//! One table on one shard: its memtables and sstables, as versions that readers can keep.
+
+use crate::Error;
+use crate::commitlog::LogPosition;
+use crate::limits::GENERATION_MAX;
+use crate::manifest::SstableEntry;
+use crate::memtable::Memtable;
+use base::Token;
+use mutation::TokenRange;
+use runtime::sync::Lock;
+use schema::{Table, TableId};
+use sstable::Reader;
+use std::cell::{Cell, RefCell};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// An open sstable of this shard.
+pub(crate) struct Sstable {
+    pub(crate) entry: SstableEntry,
+    pub(crate) reader: Rc<Reader>,
+    /// How many shards of this start hold the files; `None`: only this one.
+    holders: Option<Arc<AtomicU32>>,
+}
+
+impl Sstable {
+    pub(crate) fn new(entry: SstableEntry, reader: Rc<Reader>, holders: Option<Arc<AtomicU32>>) -> Rc<Sstable> {
+        Rc::new(Sstable { entry, reader, holders })
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.entry.meta.generation
+    }
+
+    /// Whether a token of the files counts for this shard.
+    pub(crate) fn covers(&self, token: Token) -> bool {
+        let ranges = &self.entry.ranges;
+        self.entry.meta.covers(token) && (ranges.is_empty() || ranges.iter().any(|range| range.contains(token)))
+    }
+
+    /// Whether anything in a range may count for this shard.
+    pub(crate) fn overlaps(&self, range: TokenRange) -> bool {
+        let whole = TokenRange::new(self.entry.meta.first_token, self.entry.meta.last_token);
+        range.intersect(whole).is_some()
+    }
+
+    /// Whether other shards of this start held the files when it began.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.holders.is_some() || !self.entry.ranges.is_empty()
+    }
+
+    /// Gives up this shard's hold on the files; true when it was the last.
+    pub(crate) fn let_go(&self) -> bool {
+        self.holders.as_ref().is_none_or(|holders| holders.fetch_sub(1, Ordering::AcqRel) == 1)
+    }
+}
+
+/// A memtable that is no longer written.
+#[derive(Clone)]
+pub(crate) struct Frozen {
+    pub(crate) memtable: Rc<Memtable>,
+    /// Entries of this table below this place are in it or in older ones.
+    pub(crate) position: LogPosition,
+}
+
+/// What a table consists of at one moment. Immutable but for the active memtable.
+pub(crate) struct TableVersion {
+    pub(crate) active: Rc<Memtable>,
+    /// Oldest first.
+    pub(crate) frozen: Vec<Frozen>,
+    /// Newest generation first.
+    pub(crate) sstables: Vec<Rc<Sstable>>,
+}
+
+impl TableVersion {
+    /// All memtables.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Rc<Memtable>> {
+        std::iter::once(&self.active).chain(self.frozen.iter().map(|frozen| &frozen.memtable))
+    }
+}
+
+/// A table on this shard.
+pub(crate) struct TableStore {
+    pub(crate) id: TableId,
+    pub(crate) dir: PathBuf,
+    pub(crate) durable: Cell<bool>,
+    pub(crate) dropped: Cell<bool>,
+    definition: RefCell<Arc<Table>>,
+    version: RefCell<Rc<TableVersion>>,
+    next_generation: Cell<u64>,
+    generation_step: u64,
+    dir_made: Cell<bool>,
+    /// Held by whatever flushes, truncates or drops.
+    pub(crate) turn: Lock<()>,
+    /// Held by whatever compacts.
+    pub(crate) compaction: Lock<()>,
+}
+
+impl TableStore {
+    pub(crate) fn new(
+        data_dir: &Path,
+        definition: Arc<Table>,
+        durable: bool,
+        first_generation: u64,
+        generation_step: u64,
+    ) -> Rc<TableStore> {
+        let version =
+            TableVersion { active: Rc::new(Memtable::default()), frozen: Vec::new(), sstables: Vec::new() };
+        Rc::new(TableStore {
+            id: definition.id,
+            dir: table_dir(data_dir, &definition),
+            durable: Cell::new(durable),
+            dropped: Cell::new(false),
+            definition: RefCell::new(definition),
+            version: RefCell::new(Rc::new(version)),
+            next_generation: Cell::new(first_generation),
+            generation_step,
+            dir_made: Cell::new(false),
+            turn: Lock::new(()),
+            compaction: Lock::new(()),
+        })
+    }
+
+    /// The definition now.
+    pub(crate) fn definition(&self) -> Arc<Table> {
+        self.definition.borrow().clone()
+    }
+
+    pub(crate) fn set_definition(&self, definition: Arc<Table>) {
+        assert!(definition.id == self.id, "a table keeps its identity");
+        *self.definition.borrow_mut() = definition;
+    }
+
+    /// The version now.
+    pub(crate) fn version(&self) -> Rc<TableVersion> {
+        self.version.borrow().clone()
+    }
+
+    /// Looks at the version now, within this step, without keeping it.
+    pub(crate) fn with_version<R>(&self, look: impl FnOnce(&TableVersion, &Table) -> R) -> R {
+        look(&self.version.borrow(), &self.definition.borrow())
+    }
+
+    /// Replaces the version. One step: readers see the old or the new one.
+    pub(crate) fn change(&self, change: impl FnOnce(&TableVersion) -> TableVersion) {
+        let next = Rc::new(change(&self.version.borrow()));
+        *self.version.borrow_mut() = next;
+    }
+
+    /// Starts a new memtable; the one before becomes frozen, complete up to `position`.
+    pub(crate) fn freeze(&self, position: LogPosition) {
+        if self.version.borrow().active.is_empty() {
+            return;
+        }
+        self.change(|now| {
+            let mut frozen = now.frozen.clone();
+            frozen.push(Frozen { memtable: now.active.clone(), position });
+            TableVersion { active: Rc::new(Memtable::default()), frozen, sstables: now.sstables.clone() }
+        });
+    }
+
+    /// Adds and removes sstables, and drops a frozen memtable that an added one replaces. One step.
+    pub(crate) fn publish(&self, add: Vec<Rc<Sstable>>, remove: &[u64], flushed: Option<&Rc<Memtable>>) {
+        self.change(|now| {
+            let kept = now.sstables.iter().filter(|sstable| !remove.contains(&sstable.generation()));
+            let mut sstables: Vec<Rc<Sstable>> = add.into_iter().chain(kept.cloned()).collect();
+            sstables.sort_by_key(|sstable| std::cmp::Reverse(sstable.generation()));
+            let frozen = now.frozen.iter();
+            let frozen = frozen.filter(|frozen| flushed.is_none_or(|flushed| !Rc::ptr_eq(&frozen.memtable, flushed)));
+            TableVersion { active: now.active.clone(), frozen: frozen.cloned().collect(), sstables }
+        });
+    }
+
+    /// The oldest log entry of this table that is not in an sstable, `but` one memtable's.
+    pub(crate) fn first_position(&self, but: Option<&Rc<Memtable>>) -> Option<LogPosition> {
+        let version = self.version.borrow();
+        let memtables = version.memtables().filter(|memtable| but.is_none_or(|but| !Rc::ptr_eq(memtable, but)));
+        memtables.filter_map(|memtable| memtable.first_position()).min()
+    }
+
+    /// Bytes of its memtables.
+    pub(crate) fn memtable_bytes(&self) -> usize {
+        self.version.borrow().memtables().map(|memtable| memtable.bytes()).sum()
+    }
+
+    /// A generation that no sstable of the table on any shard has.
+    pub(crate) fn take_generation(&self) -> Result<u64, Error> {
+        let generation = self.next_generation.get();
+        if generation > GENERATION_MAX {
+            return Err(Error::OutOfNumbers { what: "sstable generation", value: generation, limit: GENERATION_MAX });
+        }
+        self.next_generation.set(generation + self.generation_step);
+        Ok(generation)
+    }
+
+    /// Makes the table's folder, durably, before its first sstable.
+    pub(crate) async fn make_dir(&self, data_dir: &Path) -> Result<(), Error> {
+        if self.dir_made.get() {
+            return Ok(());
+        }
+        let io = |action| move |error| Error::io(&self.dir, action, error);
+        runtime::file::create_dir_all(&self.dir).await.map_err(io("create folder"))?;
+        let keyspace_dir = self.dir.parent().unwrap_or(data_dir);
+        for folder in [data_dir, keyspace_dir] {
+            runtime::file::sync_dir(folder).await.map_err(|error| Error::io(folder, "sync folder", error))?;
+        }
+        self.dir_made.set(true);
+        Ok(())
+    }
+}
+
+/// Where a table's sstables are: `<data>/<keyspace>/<table>-<id>`, as in Cassandra.
+pub(crate) fn table_dir(data_dir: &Path, table: &Table) -> PathBuf {
+    data_dir.join(&*table.keyspace).join(format!("{}-{:032x}", table.name, table.id.0))
+}
+
+/// The id in the name of a table's folder; `None` for other folders.
+pub(crate) fn table_of_dir(name: &str) -> Option<TableId> {
+    let (_, id) = name.rsplit_once('-')?;
+    let well_formed = id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    well_formed.then(|| u128::from_str_radix(id, 16).ok().map(TableId)).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn folders_are_named_as_in_cassandra() {
+        let table = fixture::table_with_id(0x5a1c_395e_b41f_11e5_9f22_ba0b_0483_c18c, "users");
+        let dir = table_dir(Path::new("/data"), &table);
+        assert_eq!(dir, Path::new("/data/ks/users-5a1c395eb41f11e59f22ba0b0483c18c"));
+        assert_eq!(table_of_dir("users-5a1c395eb41f11e59f22ba0b0483c18c"), Some(table.id));
+        assert_eq!(table_of_dir("users"), None);
+        assert_eq!(table_of_dir("users-5A1C395EB41F11E59F22BA0B0483C18C"), None);
+    }
+}

@@ -1,0 +1,250 @@
+//! A node of some shards whose stores a test drives from outside.
+
+use crate::{CommitlogSync, Durability, Error, Settings, StartPlan, Store, fixture, prepare};
+use base::shard_of;
+use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, Slice, TokenRange};
+use runtime::sim::{NodeId, SimConfig, Task, World, main_of};
+use runtime::{Group, ShardId};
+use schema::{Keyspace, Replication, Schema, Table};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub(super) const LIMIT: Duration = Duration::from_secs(300);
+
+pub(super) fn settings(sync: CommitlogSync) -> Settings {
+    Settings {
+        data_dir: "/node/data".into(),
+        commitlog_dir: "/node/commitlog".into(),
+        sync,
+        segment_bytes: 256 * 1024,
+        commitlog_bytes: 4 * 256 * 1024,
+        memtable_bytes: 200 * 1024,
+        ignore_replay_errors: false,
+        auto_compaction: true,
+        host_id: 7,
+    }
+}
+
+pub(super) fn schema_of(tables: &[&Table]) -> Schema {
+    let replication = Replication::Simple { factor: 1 };
+    let mut keyspace = Keyspace::new("ks", replication);
+    for table in tables {
+        keyspace.tables.insert(table.name.clone(), Arc::new((*table).clone()));
+    }
+    Schema::new(1, BTreeMap::from([(keyspace.name.clone(), Arc::new(keyspace))]))
+}
+
+/// What the shards of one boot share.
+#[derive(Default)]
+struct Shared {
+    plan: Option<Arc<StartPlan>>,
+    opened: u16,
+    error: Option<Error>,
+}
+
+/// A world with one node of stores.
+pub(super) struct Node {
+    pub(super) world: World,
+    pub(super) id: NodeId,
+    pub(super) settings: Settings,
+    pub(super) schema: Arc<Schema>,
+    pub(super) shards: u16,
+    shared: Arc<Mutex<Shared>>,
+}
+
+impl Node {
+    pub(super) fn new(seed: u64, config: SimConfig, settings: Settings, tables: &[&Table]) -> Node {
+        let mut world = World::new(seed, config);
+        let id = world.add_node([10, 0, 0, 1].into());
+        Node { world, id, settings, schema: Arc::new(schema_of(tables)), shards: 0, shared: Arc::default() }
+    }
+
+    /// Boots and waits until all stores are open; the error of the first shard that could not.
+    pub(super) fn boot(&mut self, shards: u16) -> Result<(), Error> {
+        self.start(shards);
+        let shared = self.shared.clone();
+        let done = move |world: &mut World, id: NodeId| {
+            let shared = shared.lock().expect("not poisoned");
+            shared.opened == shards || (shared.error.is_some() && !world.alive(id))
+        };
+        let id = self.id;
+        assert!(self.world.run_until(|world| done(world, id), LIMIT), "the node neither opened nor failed");
+        match self.shared.lock().expect("not poisoned").error.take() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    /// Boots without waiting.
+    pub(super) fn start(&mut self, shards: u16) {
+        self.shards = shards;
+        self.shared = Arc::default();
+        let (shared, settings, schema) = (self.shared.clone(), self.settings.clone(), self.schema.clone());
+        let main = main_of(move || serve(shared.clone(), settings.clone(), schema.clone()));
+        self.world.boot(self.id, shards, main);
+    }
+
+    /// Stops in good order.
+    pub(super) fn stop(&mut self) {
+        self.world.stop(self.id);
+        let id = self.id;
+        assert!(self.world.run_until(|world| !world.alive(id), LIMIT), "the node stops");
+        assert_eq!(self.world.exit_code(self.id), Some(0));
+    }
+
+    /// Runs a future on shard 0 to its end.
+    pub(super) fn run<T: 'static>(&mut self, future: impl Future<Output = T> + 'static) -> T {
+        let mut task: Task<T> = self.world.spawn(self.id, future);
+        assert!(self.world.run_until(|_| task.done(), LIMIT), "the task ends");
+        task.take().expect("it is done")
+    }
+}
+
+async fn serve(shared: Arc<Mutex<Shared>>, settings: Settings, schema: Arc<Schema>) -> i32 {
+    let fail = |error: Error| {
+        shared.lock().expect("not poisoned").error.get_or_insert(error);
+        1
+    };
+    if runtime::shard().0 == 0 {
+        match prepare(&settings, runtime::shard_count()).await {
+            Ok(plan) => shared.lock().expect("not poisoned").plan = Some(plan),
+            Err(error) => return fail(error),
+        }
+    }
+    let plan = loop {
+        {
+            let shared = shared.lock().expect("not poisoned");
+            if shared.error.is_some() {
+                return 1;
+            }
+            if let Some(plan) = &shared.plan {
+                break plan.clone();
+            }
+        }
+        runtime::sleep(Duration::from_micros(100)).await;
+    };
+    let store = match Store::open(settings, plan, &schema).await {
+        Ok(store) => store,
+        Err(error) => return fail(error),
+    };
+    runtime::install(store.clone());
+    shared.lock().expect("not poisoned").opened += 1;
+    runtime::shutdown_requested().await;
+    match store.drain().await {
+        Ok(()) => 0,
+        Err(_) => 3,
+    }
+}
+
+async fn on_shard<T, F, Fut>(shard: u16, work: F) -> T
+where
+    T: Send + 'static,
+    F: FnOnce(Rc<Store>) -> Fut + Send + 'static,
+    Fut: Future<Output = T> + 'static,
+{
+    runtime::submit_to(ShardId(shard), Group::MAIN, move || work(runtime::local::<Store>())).await
+}
+
+/// Applies one atomic write on the shard of its first mutation.
+pub(super) async fn apply(mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
+    let shard = shard_of(mutations[0].token(), runtime::shard_count());
+    on_shard(shard, move |store| async move { store.apply(mutations, durability).await }).await
+}
+
+/// Does something on every shard, in turn.
+pub(super) async fn everywhere<F, Fut>(work: F) -> Result<(), Error>
+where
+    F: Fn(Rc<Store>) -> Fut + Send + Clone + 'static,
+    Fut: Future<Output = Result<(), Error>> + 'static,
+{
+    for shard in 0..runtime::shard_count() {
+        on_shard(shard, work.clone()).await?;
+    }
+    Ok(())
+}
+
+pub(super) fn command(table: &Table, scope: Scope) -> ReadCommand {
+    ReadCommand {
+        table: table.id,
+        scope,
+        slices: vec![Slice::all()],
+        reversed: false,
+        static_counts: false,
+        row_limit: u32::MAX,
+        partition_row_limit: u32::MAX,
+        byte_limit: 0,
+        now_s: 1_700_000_000,
+        resume: None,
+        digest_only: false,
+    }
+}
+
+/// Reads all pages of a command on one shard.
+async fn read_on(shard: u16, mut command: ReadCommand) -> Result<Vec<ReadAnswer>, Error> {
+    let mut answers = Vec::new();
+    loop {
+        let asked = command.clone();
+        let answer = on_shard(shard, move |store| async move { store.read(&asked).await }).await?;
+        let stopped: Option<Resume> = answer.stopped.clone();
+        answers.push(answer);
+        match stopped {
+            Some(resume) => {
+                assert!(command.resume.as_ref() != Some(&resume), "a page makes progress");
+                command.resume = Some(resume);
+            }
+            None => return Ok(answers),
+        }
+    }
+}
+
+/// One row of an answer: key, clustering, packed row.
+pub(super) type FoundRow = (Key, Vec<u8>, Vec<u8>);
+
+/// The live rows of all pages, in the order of the answers.
+pub(super) fn live_rows(answers: &[ReadAnswer], now_s: u32) -> Vec<FoundRow> {
+    let mut found = Vec::new();
+    for mutation in answers.iter().flat_map(|answer| &answer.partitions) {
+        let view = mutation.view();
+        let key = Key::with_token(view.token, view.key);
+        for (clustering, body) in view.rows() {
+            // Covered rows never come: what comes is dead only by its own tombstones.
+            if mutation::row_is_live(body, mutation::Deletion::LIVE, now_s) {
+                found.push((key.clone(), clustering.to_vec(), body.to_vec()));
+            }
+        }
+    }
+    let counted: u32 = answers.iter().map(|answer| answer.live_rows).sum();
+    assert_eq!(counted as usize, found.len(), "live rows are counted right");
+    found
+}
+
+pub(super) async fn read_key(command: ReadCommand) -> Result<Vec<FoundRow>, Error> {
+    let Scope::Keys(keys) = &command.scope else { panic!("keys are asked for") };
+    let shard = shard_of(keys[0].token, runtime::shard_count());
+    let now_s = command.now_s;
+    Ok(live_rows(&read_on(shard, command).await?, now_s))
+}
+
+/// Reads the whole ring in order, shard by shard.
+pub(super) async fn read_ring(command: ReadCommand) -> Result<Vec<FoundRow>, Error> {
+    let mut found = Vec::new();
+    for shard in 0..runtime::shard_count() {
+        let asked = ReadCommand { scope: Scope::Range(TokenRange::ALL), ..command.clone() };
+        found.extend(live_rows(&read_on(shard, asked).await?, command.now_s));
+    }
+    Ok(found)
+}
+
+/// The value of column `v` in a packed row.
+pub(super) fn value(body: &[u8]) -> Option<Vec<u8>> {
+    match mutation::RowView::new(body).column(0) {
+        Some(mutation::ColumnView::Simple(cell)) => cell.value.map(<[u8]>::to_vec),
+        _ => None,
+    }
+}
+
+pub(super) fn table() -> Table {
+    fixture::table()
+}
