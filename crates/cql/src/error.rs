@@ -16,7 +16,7 @@ pub enum Error {
         text: String,
     },
     /// Valid CQL this server does not execute yet: protocol error 0x2200 naming the feature.
-    #[error("{feature} is not supported yet")]
+    #[error("not supported yet: {feature}")]
     Unsupported {
         /// What the statement would need.
         feature: &'static str,

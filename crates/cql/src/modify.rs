@@ -5,13 +5,14 @@ use crate::ast::{
 };
 use crate::ast::{Target, Update, Using};
 use crate::error::{Result, invalid, unsupported};
-use crate::restriction::{Clustering, Prefix, Values, partition_keys};
+use crate::restriction::{Clustering, Prefix, Values, for_each_key};
 use crate::term::{Env, Scope, Term};
 use crate::value::{BindContext, BindSpec, BoundValue, check_values};
 use crate::where_clause::{self, Where};
-use crate::write::{Content, Operation, Operator, Times, eval_timestamp};
+use crate::write::{Content, Operation, Operator, Times, eval_timeout, eval_timestamp};
+use base::Token;
 use core::time::Duration;
-use mutation::{Deletion, Key, Liveness, Mutation, MutationBuilder, RangeTombstone, RowWriter};
+use mutation::{Deletion, Liveness, Mutation, MutationBuilder, RangeTombstone, RowWriter};
 use schema::{Column, ColumnKind, Table};
 use std::sync::Arc;
 use types::CqlType;
@@ -57,7 +58,7 @@ impl ModifyPlan {
     pub fn bind(&self, values: &[BoundValue<'_>], context: &BindContext<'_>) -> Result<Vec<Mutation>> {
         check_values(&self.binds, values)?;
         let mut out = Vec::with_capacity(1);
-        self.bind_into(values, context, None, &mut out)?;
+        self.bind_into(values, context, None, &mut 0, &mut out)?;
         Ok(out)
     }
 
@@ -76,19 +77,20 @@ impl ModifyPlan {
         values: &[BoundValue<'_>],
         context: &BindContext<'_>,
         batch_timestamp: Option<i64>,
+        ticks: &mut i64,
         out: &mut Vec<Mutation>,
     ) -> Result<()> {
         let env = Env { values, context, table: &self.table };
         let written = self.using.eval(&env, batch_timestamp)?;
-        let statics = Content::eval(&self.statics, &env, &written)?;
-        let regulars = Content::eval(&self.regulars, &env, &written)?;
+        let statics = Content::eval(&self.statics, &env, &written, ticks)?;
+        let regulars = Content::eval(&self.regulars, &env, &written, ticks)?;
         let prefixes =
             if self.reach == Reach::Rows { self.clustering.prefixes(&self.table, &env)? } else { Vec::new() };
         let spans =
             if self.reach == Reach::Ranges { self.clustering.spans(&self.table, &env)? } else { Vec::new() };
         let deletion = Deletion { timestamp: written.timestamp, local_time: written.now_s };
-        for key in partition_keys(&self.table, &self.keys, &env)? {
-            let mut builder = MutationBuilder::new(self.table.id, Key::new(&key).token, &key);
+        for_each_key(&self.table, &self.keys, &env, |key| {
+            let mut builder = MutationBuilder::new(self.table.id, Token::of_key(key), key);
             if self.reach == Reach::Partitions {
                 builder.deletion(deletion);
             }
@@ -112,8 +114,8 @@ impl ModifyPlan {
             if !builder.is_empty() {
                 out.push(builder.finish());
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
@@ -133,6 +135,7 @@ pub struct BatchPlan {
     pub statements: Vec<ModifyPlan>,
     binds: Arc<[BindSpec]>,
     timestamp: Option<Term>,
+    timeout: Option<Term>,
 }
 
 impl BatchPlan {
@@ -140,15 +143,24 @@ impl BatchPlan {
     pub fn bind(&self, values: &[BoundValue<'_>], context: &BindContext<'_>) -> Result<Vec<Mutation>> {
         check_values(&self.binds, values)?;
         let mut out = Vec::with_capacity(self.statements.len());
+        let mut ticks = 0;
         for statement in &self.statements {
             let env = Env { values, context, table: &statement.table };
             let timestamp = match &self.timestamp {
                 Some(term) => eval_timestamp(term, &env)?,
                 None => None,
             };
-            statement.bind_into(values, context, timestamp, &mut out)?;
+            statement.bind_into(values, context, timestamp, &mut ticks, &mut out)?;
         }
         Ok(out)
+    }
+
+    /// The time the client allows, if the batch says.
+    pub fn timeout(&self, values: &[BoundValue<'_>]) -> Result<Option<Duration>> {
+        match self.statements.first() {
+            Some(statement) => eval_timeout(self.timeout.as_ref(), values, &statement.table),
+            None => Ok(None),
+        }
     }
 
     pub(crate) fn set_binds(&mut self, binds: &Arc<[BindSpec]>) {
@@ -182,6 +194,7 @@ pub(crate) fn batch(
     }
     let mut statements = Vec::with_capacity(batch.statements.len());
     let mut timestamp = None;
+    let mut timeout = None;
     for statement in &batch.statements {
         let name = match statement {
             StatementKind::Insert(s) => &s.table,
@@ -194,6 +207,9 @@ pub(crate) fn batch(
         if let (None, Some(expr)) = (&timestamp, &batch.using.timestamp) {
             timestamp = Some(scope.term(expr, "[timestamp]", &CqlType::Bigint)?);
         }
+        if let (None, Some(expr)) = (&timeout, &batch.using.timeout) {
+            timeout = Some(scope.term(expr, "[timeout]", &CqlType::Duration)?);
+        }
         let plan = match statement {
             StatementKind::Insert(s) => insert(&mut scope, s)?,
             StatementKind::Update(s) => update(&mut scope, s)?,
@@ -205,7 +221,13 @@ pub(crate) fn batch(
         }
         statements.push(plan);
     }
-    Ok(BatchPlan { logged: batch.kind == BatchKind::Logged, statements, binds: Arc::new([]), timestamp })
+    Ok(BatchPlan {
+        logged: batch.kind == BatchKind::Logged,
+        statements,
+        binds: Arc::new([]),
+        timestamp,
+        timeout,
+    })
 }
 
 fn analyse_using(scope: &mut Scope<'_>, using: &Using) -> Result<Times> {

@@ -71,7 +71,7 @@ fn apply_property(options: &mut TableOptions, name: &str, value: &PropertyValue)
         "min_index_interval" => options.min_index_interval = integer(name, value, 1)?,
         "max_index_interval" => options.max_index_interval = integer(name, value, 1)?,
         "memtable_flush_period_in_ms" => options.memtable_flush_period_in_ms = integer(name, value, 0)?,
-        "memtable" => options.memtable = Some(text(name, value)?),
+        "memtable" => options.memtable = Some(text(name, value)?).filter(|m| m != "default"),
         "speculative_retry" => options.speculative_retry = retry(name, &text(name, value)?)?,
         "additional_write_policy" => options.additional_write_policy = retry(name, &text(name, value)?)?,
         "read_repair" => {
@@ -83,7 +83,7 @@ fn apply_property(options: &mut TableOptions, name: &str, value: &PropertyValue)
             }
             options.read_repair = mode;
         }
-        "cdc" => options.cdc = Some(boolean(name, value)?),
+        "cdc" => options.cdc = boolean(name, value)?.then_some(true),
         "allow_auto_snapshot" => options.allow_auto_snapshot = boolean(name, value)?,
         "incremental_backups" => options.incremental_backups = boolean(name, value)?,
         // Cassandra 4.0 dropped these and still takes them, so that old scripts run.

@@ -80,13 +80,19 @@ fn too_long<T>(bytes: usize) -> Result<T> {
     invalid(format!("Key length of {bytes} is longer than maximum of {}", limits::KEY_BYTES))
 }
 
-/// The serialized partition keys that restrictions on every component name, in key order.
-/// Errors: null, unset, empty and oversized keys, products beyond the limit.
-pub(crate) fn partition_keys(table: &Table, parts: &[Values], env: &Env<'_, '_>) -> Result<Vec<Vec<u8>>> {
+/// Calls `each` with every serialized partition key that restrictions on every component name, in key order.
+/// Cost: a lone value is passed on without a copy. Errors: null, unset, empty and oversized keys, products beyond the limit.
+pub(crate) fn for_each_key(
+    table: &Table,
+    parts: &[Values],
+    env: &Env<'_, '_>,
+    mut each: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
     debug_assert_eq!(parts.len(), table.partition_key.len());
     if let ([Values::One(term)], [column]) = (parts, &table.partition_key[..]) {
         let value = component(column, term.eval(env)?)?;
-        return Ok(vec![checked_key(value.into_owned())?]);
+        check_key(&value)?;
+        return each(&value);
     }
     let mut choices = Vec::with_capacity(parts.len());
     for (part, column) in parts.iter().zip(&table.partition_key) {
@@ -96,28 +102,29 @@ pub(crate) fn partition_keys(table: &Table, parts: &[Values], env: &Env<'_, '_>)
     if count > limits::IN_PRODUCT {
         return invalid(format!("IN relations name {count} partitions, more than {}", limits::IN_PRODUCT));
     }
-    let mut keys = Vec::with_capacity(count);
+    let mut values: Vec<&[u8]> = vec![&[]; choices.len()];
+    let mut key = Vec::new();
     for mut index in 0..count {
-        let mut values: Vec<&[u8]> = vec![&[]; choices.len()];
         for (slot, choice) in values.iter_mut().zip(&choices).rev() {
             *slot = &choice[index % choice.len()];
             index /= choice.len();
         }
-        let mut key = Vec::with_capacity(values.iter().map(|v| v.len() + 3).sum());
+        key.clear();
         table.push_key(&values, &mut key);
-        keys.push(checked_key(key)?);
+        check_key(&key)?;
+        each(&key)?;
     }
-    Ok(keys)
+    Ok(())
 }
 
-fn checked_key(key: Vec<u8>) -> Result<Vec<u8>> {
+fn check_key(key: &[u8]) -> Result<()> {
     if key.is_empty() {
         return invalid("Key may not be empty");
     }
     if key.len() > limits::KEY_BYTES {
         return too_long(key.len());
     }
-    Ok(key)
+    Ok(())
 }
 
 /// A bound on `token(…)`.
@@ -280,7 +287,7 @@ impl Clustering {
 
     /// Every prefix in wire form.
     pub fn prefixes(&self, table: &Table, env: &Env<'_, '_>) -> Result<Vec<Vec<u8>>> {
-        let mut out = vec![Vec::with_capacity(64)];
+        let mut out = vec![Vec::with_capacity(if self.prefix.is_empty() { 0 } else { 64 })];
         let mut at = 0;
         for part in &self.prefix {
             if let (Prefix::Column(Values::One(term)), [only]) = (part, &mut out[..]) {

@@ -8,7 +8,7 @@
 
 use crate::error::{Error, Result, invalid, unsupported};
 use crate::limits;
-use crate::restriction::{BoundFilter, partition_keys, token_range};
+use crate::restriction::{BoundFilter, for_each_key, token_range};
 use crate::row::RowValues;
 use crate::select::SelectPlan;
 use crate::selector::{Running, Selector};
@@ -142,10 +142,7 @@ impl SelectPlan {
         let of_partition = if self.distinct { 1 } else { partition_limit };
         let mut run = SelectRun {
             plan: self.clone(),
-            values: values
-                .iter()
-                .map(|v| if let BoundValue::Bytes(b) = v { Some(b.to_vec()) } else { None })
-                .collect(),
+            values: if self.evaluates_terms() { kept(values) } else { Vec::new() },
             timestamp: context.timestamp,
             now_micros: context.now_micros,
             command: ReadCommand {
@@ -187,11 +184,23 @@ impl SelectPlan {
         eval_timeout(self.timeout.as_ref(), values, &self.table)
     }
 
+    /// Whether rows need more than the fetched values.
+    fn evaluates_terms(&self) -> bool {
+        let plain = |s: &Selector| matches!(s, Selector::Fetch(_) | Selector::Aggregate(_));
+        !self.selectors.iter().all(plain)
+            || !self.aggregates.iter().all(|a| a.argument.as_ref().is_none_or(plain))
+    }
+
     fn scope(&self, env: &Env<'_, '_>, paged: bool) -> Result<Option<Scope>> {
         let Some(keys) = &self.keys else {
             return Ok(token_range(&self.tokens, env)?.map(Scope::Range));
         };
-        let keys = partition_keys(&self.table, keys, env)?;
+        let mut found = Vec::with_capacity(1);
+        for_each_key(&self.table, keys, env, |key| {
+            found.push(Key::new(key));
+            Ok(())
+        })?;
+        let keys = found;
         if keys.len() > 1 && self.ordered {
             if paged {
                 return invalid(
@@ -204,8 +213,16 @@ impl SelectPlan {
         if keys.is_empty() {
             return Ok(None);
         }
-        Ok(Some(Scope::Keys(keys.iter().map(|key| Key::new(key)).collect())))
+        Ok(Some(Scope::Keys(keys)))
     }
+}
+
+/// Copies of bound values, for a run that outlives the request's buffer.
+fn kept(values: &[BoundValue<'_>]) -> Vec<Option<Vec<u8>>> {
+    values
+        .iter()
+        .map(|v| if let BoundValue::Bytes(bytes) = v { Some(bytes.to_vec()) } else { None })
+        .collect()
 }
 
 fn positive(term: Option<&Term>, env: &Env<'_, '_>, name: &str, what: &str) -> Result<u32> {
@@ -365,7 +382,7 @@ impl SelectRun {
                     break;
                 }
             }
-            if given > 0 {
+            if given > 0 && self.partition_limit != u32::MAX {
                 self.partition = Some((view.key.into(), given));
             }
         }

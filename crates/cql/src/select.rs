@@ -297,13 +297,13 @@ impl Clause {
             }
             Expr::Call { function, arguments } => self.call(scope, table, fetches, &function.name, arguments),
             Expr::Cast(inner, written) => {
-                let (inner, from) = self.selector(scope, table, fetches, inner)?;
+                let (inner, from) = self.plain_selector(scope, table, fetches, inner)?;
                 let to = names::resolve_type(written, scope.keyspace)?;
                 let function = function::cast(&from, &to)?;
                 Ok((Selector::Call(Box::new(function), vec![inner]), to))
             }
             Expr::Field(inner, field) => {
-                let (inner, ty) = self.selector(scope, table, fetches, inner)?;
+                let (inner, ty) = self.plain_selector(scope, table, fetches, inner)?;
                 let CqlType::Udt(udt) = ty.unfrozen() else {
                     return invalid(format!(
                         "Invalid field selection: {field} of type {ty} is not a user type"
@@ -318,7 +318,7 @@ impl Clause {
                 }
             }
             Expr::Element(inner, key) => {
-                let (inner, ty) = self.selector(scope, table, fetches, inner)?;
+                let (inner, ty) = self.plain_selector(scope, table, fetches, inner)?;
                 let (key_type, value_type) = match ty.unfrozen() {
                     CqlType::Map(k, v) => ((**k).clone(), (**v).clone()),
                     CqlType::Set(e) => ((**e).clone(), (**e).clone()),
@@ -357,6 +357,22 @@ impl Clause {
                 text_of(expr)
             )),
         }
+    }
+
+    /// A selector that something else is computed from, which an aggregate cannot be yet.
+    fn plain_selector(
+        &mut self,
+        scope: &mut Scope<'_>,
+        table: &Table,
+        fetches: &mut Fetches,
+        expr: &Expr,
+    ) -> Result<(Selector, CqlType)> {
+        let before = self.aggregates.len();
+        let found = self.selector(scope, table, fetches, expr)?;
+        if self.aggregates.len() != before {
+            return unsupported("functions of aggregates");
+        }
+        Ok(found)
     }
 
     fn aggregate(&mut self, kind: AggregateKind, argument: Option<Selector>, ty: CqlType) -> Selector {

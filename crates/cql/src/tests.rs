@@ -1,1 +1,544 @@
+//! Conversations with a table kept in memory: statements and what they answer, from `testdata/*.txt`.
+//!
+//! ```text
+//! [directives: keyspace ks · bind 1, 'a', null, unset · page 2 · at 1000 (microseconds)]
+//! statement
+//! ----
+//! outcome
+//! ```
+//! Blocks are separated by blank lines. `UPDATE=1` rewrites the outcomes. A file is one conversation: it starts without
+//! keyspaces, and every block sees what the blocks before it did. The clock stands at one second unless `at` says.
 
+use crate::{
+    BindContext, BoundValue, ChangeContext, ClusterFacts, Page, Plan, Prepared, apply, parse, prepare,
+};
+use mutation::{Budget, Emit, Key, Mutation, Partition, ReadAnswer, ReadCommand, Resume, Scope, emit};
+use proptest::prelude::*;
+use schema::{Schema, TableId};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use types::{CqlType, Value};
+
+/// One node's tables in memory.
+struct Node {
+    schema: Schema,
+    keyspace: Option<String>,
+    partitions: BTreeMap<(TableId, Key), Partition>,
+    now_micros: i64,
+    random: Cell<u64>,
+    versions: u128,
+}
+
+impl Node {
+    fn new() -> Node {
+        Node {
+            schema: Schema::default(),
+            keyspace: None,
+            partitions: BTreeMap::new(),
+            now_micros: 1_000_000,
+            random: Cell::new(1),
+            versions: 0,
+        }
+    }
+
+    fn write(&mut self, mutations: &[Mutation]) {
+        for mutation in mutations {
+            let table = self.schema.table_by_id(mutation.table()).expect("the table exists").clone();
+            let view = mutation.view();
+            let key = (mutation.table(), Key::new(view.key));
+            self.partitions.entry(key).or_default().apply(&table, &view).expect("applies");
+        }
+    }
+
+    /// What a replica would answer, from the memory of the test.
+    fn read(&self, command: &ReadCommand) -> ReadAnswer {
+        let mut keys: Vec<Key> = match &command.scope {
+            Scope::Keys(keys) => keys.clone(),
+            Scope::Range(range) => {
+                let of_table = self.partitions.keys().filter(|(table, _)| *table == command.table);
+                of_table.map(|(_, key)| key.clone()).filter(|k| range.contains(k.token)).collect()
+            }
+        };
+        if let Some(resume) = &command.resume {
+            let done = |k: &Key| if resume.after.is_some() { *k < resume.key } else { *k <= resume.key };
+            match &command.scope {
+                Scope::Range(_) => keys.retain(|k| !done(k)),
+                Scope::Keys(_) => {
+                    let at = keys.iter().position(|k| *k == resume.key).expect("resumes at a key asked for");
+                    keys.drain(..at + usize::from(resume.after.is_none()));
+                }
+            }
+        }
+        let mut answer = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None };
+        let nothing = Partition::new();
+        let mut keys = keys.iter().peekable();
+        while let Some(key) = keys.next() {
+            let partition = self.partitions.get(&(command.table, key.clone())).unwrap_or(&nothing);
+            let resume = command.resume.as_ref().filter(|r| r.key == *key);
+            let taken = resume.map_or(0, |r| r.rows_taken);
+            let after = resume.and_then(|r| r.after.as_ref());
+            let left = command.row_limit - answer.live_rows;
+            let budget = Budget {
+                rows: left,
+                partition_rows: command.partition_row_limit.saturating_sub(taken),
+                bytes: 1 << 20,
+            };
+            if budget.partition_rows == 0 {
+                continue;
+            }
+            let emitted = emit(
+                partition,
+                &Emit { table: command.table, key, command, after, complete_to: None },
+                budget,
+            );
+            answer.live_rows += emitted.live_rows;
+            answer.partitions.extend(emitted.mutation);
+            let rows_taken = taken + emitted.live_rows;
+            let limit_of_partition = rows_taken >= command.partition_row_limit;
+            match emitted.cut_after {
+                Some(after) if !limit_of_partition => {
+                    answer.stopped = Some(Resume { key: key.clone(), after: Some(after), rows_taken });
+                    return answer;
+                }
+                _ if answer.live_rows >= command.row_limit && keys.peek().is_some() => {
+                    answer.stopped = Some(Resume { key: key.clone(), after: None, rows_taken });
+                    return answer;
+                }
+                _ => {}
+            }
+        }
+        answer
+    }
+}
+
+/// What stands before a statement.
+#[derive(Default)]
+struct Directives {
+    binds: Vec<String>,
+    page: Option<u32>,
+}
+
+fn run(node: &mut Node, input: &str) -> String {
+    let mut directives = Directives::default();
+    let mut statement = String::new();
+    for line in input.lines() {
+        match line.split_once(' ') {
+            Some(("keyspace", name)) if statement.is_empty() => node.keyspace = Some(name.to_string()),
+            Some(("bind", values)) if statement.is_empty() => {
+                directives.binds = values.split(", ").map(str::to_string).collect();
+            }
+            Some(("page", rows)) if statement.is_empty() => directives.page = rows.parse().ok(),
+            Some(("at", micros)) if statement.is_empty() => {
+                node.now_micros = micros.parse().expect("a number")
+            }
+            _ => {
+                statement.push_str(line);
+                statement.push('\n');
+            }
+        }
+    }
+    match execute(node, statement.trim_end(), &directives) {
+        Ok(text) => text,
+        Err(error) => format!("{}: {error}\n", error_kind(&error)),
+    }
+}
+
+fn error_kind(error: &crate::Error) -> &'static str {
+    use crate::Error;
+    match error {
+        Error::Syntax { .. } => "syntax error",
+        Error::Invalid { .. } => "invalid",
+        Error::Unsupported { .. } => "unsupported",
+        Error::Configuration { .. } => "configuration error",
+        Error::AlreadyExists { .. } => "already exists",
+        Error::Unauthorized { .. } => "unauthorized",
+        Error::Protocol { .. } => "protocol error",
+        Error::Corrupt { .. } => "corrupt",
+    }
+}
+
+fn execute(node: &mut Node, statement: &str, directives: &Directives) -> crate::Result<String> {
+    let prepared = prepare(&node.schema, node.keyspace.as_deref(), parse(statement)?)?;
+    let bytes: Vec<Option<Vec<u8>>> = bind_bytes(&prepared, &directives.binds);
+    let values: Vec<BoundValue<'_>> = bytes
+        .iter()
+        .zip(&directives.binds)
+        .map(|(bytes, text)| match (bytes, text.as_str()) {
+            (Some(bytes), _) => BoundValue::Bytes(bytes),
+            (None, "unset") => BoundValue::Unset,
+            (None, _) => BoundValue::Null,
+        })
+        .collect();
+    let counter = Cell::new(node.random.get());
+    let random = || {
+        counter.set(counter.get() + 1);
+        counter.get()
+    };
+    let now_s = (node.now_micros / 1_000_000) as u32;
+    let context =
+        BindContext { timestamp: node.now_micros, now_micros: node.now_micros, now_s, random: &random };
+    let out = match &prepared.plan {
+        Plan::Select(_) => select(node, &prepared, &values, &context, directives.page)?,
+        Plan::Modify(plan) => {
+            let mutations = plan.bind(&values, &context)?;
+            node.write(&mutations);
+            String::new()
+        }
+        Plan::Batch(plan) => {
+            let mutations = plan.bind(&values, &context)?;
+            node.write(&mutations);
+            String::new()
+        }
+        Plan::SchemaChange(change) => {
+            node.versions += 1;
+            let context = ChangeContext {
+                version: node.versions,
+                table_id: node.versions,
+                now_micros: node.now_micros,
+                datacenters: vec!["dc1".to_string()],
+            };
+            match apply(&node.schema, change, &context)? {
+                Some(applied) => {
+                    node.schema = applied.schema;
+                    let event = applied.event;
+                    format!(
+                        "{} {} {} {}",
+                        event.change.name(),
+                        event.target.name(),
+                        event.keyspace,
+                        event.name
+                    )
+                    .trim_end()
+                    .to_string()
+                        + "\n"
+                }
+                None => "nothing\n".to_string(),
+            }
+        }
+        Plan::Use { keyspace } => {
+            node.keyspace = Some(keyspace.to_string());
+            String::new()
+        }
+        Plan::Truncate { table } => {
+            node.partitions.retain(|(id, _), _| *id != table.id);
+            String::new()
+        }
+        Plan::Describe(plan) => {
+            let facts = ClusterFacts {
+                name: "Test".into(),
+                partitioner: "Murmur3Partitioner".into(),
+                snitch: "SimpleSnitch".into(),
+                ranges: Vec::new(),
+            };
+            let mut out = String::new();
+            for row in plan.rows(&node.schema, &facts)? {
+                let cells: Vec<String> = row
+                    .iter()
+                    .map(|c| String::from_utf8_lossy(c.as_deref().unwrap_or(b"null")).into_owned())
+                    .collect();
+                let _ = writeln!(out, "{}", cells.join(" | "));
+            }
+            out
+        }
+    };
+    node.random.set(counter.get());
+    Ok(if out.is_empty() { "ok\n".to_string() } else { out })
+}
+
+fn bind_bytes(prepared: &Prepared, texts: &[String]) -> Vec<Option<Vec<u8>>> {
+    texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| match text.as_str() {
+            "null" | "unset" => None,
+            hex if hex.starts_with("raw:") => Some(types::text::parse_hex(&hex[4..]).expect("hex")),
+            text => {
+                let ty = prepared.binds.get(index).map_or(CqlType::Blob, |spec| spec.ty.clone());
+                Some(bound_literal(&ty, text))
+            }
+        })
+        .collect()
+}
+
+/// `a+b+c` is a list or tuple, anything else a scalar.
+fn bound_literal(ty: &CqlType, text: &str) -> Vec<u8> {
+    let parts = text.split('+').filter(|p| !p.is_empty());
+    match ty.unfrozen() {
+        CqlType::List(e) | CqlType::Set(e) => {
+            let items: Vec<Vec<u8>> = parts.map(|p| bound_literal(e, p)).collect();
+            types::collection::build(items.iter().map(|i| &i[..]))
+        }
+        CqlType::Tuple(fields) => {
+            let items: Vec<Vec<u8>> = parts.zip(fields.iter()).map(|(p, ty)| bound_literal(ty, p)).collect();
+            types::collection::build_tuple(items.iter().map(|i| Some(&i[..])))
+        }
+        ty => types::literal::from_text(ty, text.trim_matches('\'')).expect("a literal of the marker's type"),
+    }
+}
+
+fn select(
+    node: &Node,
+    prepared: &Prepared,
+    values: &[BoundValue<'_>],
+    context: &BindContext<'_>,
+    page: Option<u32>,
+) -> crate::Result<String> {
+    let Plan::Select(plan) = &prepared.plan else { unreachable!("only called for SELECT") };
+    let columns = plan.columns().clone();
+    let names: Vec<String> = columns.iter().map(|c| format!("{} {}", c.name, c.ty)).collect();
+    let mut out = format!("{}\n", names.join(" | "));
+    let mut state = None;
+    loop {
+        let mut sink = |cells: &[Option<&[u8]>]| {
+            let cells: Vec<String> =
+                cells.iter().zip(&*columns).map(|(cell, column)| show(&column.ty, *cell)).collect();
+            let _ = writeln!(out, "{}", cells.join(" | "));
+        };
+        let mut run =
+            plan.start(values, context, Page { rows: page, bytes: 1 << 20, state: state.take() })?;
+        while let Some(command) = run.next() {
+            let answer = node.read(command);
+            run.feed(&answer, &mut sink)?;
+        }
+        state = run.finish(&mut sink)?;
+        if state.is_none() {
+            return Ok(out);
+        }
+        out.push_str("-- page\n");
+    }
+}
+
+fn show(ty: &CqlType, cell: Option<&[u8]>) -> String {
+    cell.map_or("null".to_string(), |bytes| match Value::decode(ty, bytes) {
+        Ok(value) => value.to_cql(),
+        Err(error) => format!("BAD {error}"),
+    })
+}
+
+/// Runs one file; with `UPDATE=1` writes the outcomes back.
+fn converse(name: &str) {
+    let path = format!("{}/testdata/{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).expect("testdata is there");
+    let update = std::env::var_os("UPDATE").is_some();
+    let mut node = Node::new();
+    let mut rewritten = String::new();
+    for block in text.split("\n\n").map(str::trim).filter(|b| !b.is_empty()) {
+        if block.starts_with('#') {
+            let _ = write!(rewritten, "{block}\n\n");
+            continue;
+        }
+        let (input, wanted) = block.split_once("\n----").unwrap_or((block, ""));
+        let got = run(&mut node, input).replace("\n\n", "\n");
+        let _ = write!(rewritten, "{input}\n----\n{got}\n");
+        if !update {
+            assert_eq!(got.trim(), wanted.trim(), "{name}:\n{input}");
+        }
+    }
+    if update {
+        std::fs::write(&path, rewritten.trim_end().to_string() + "\n").expect("testdata is writable");
+    }
+}
+
+#[test]
+fn schema_statements() {
+    converse("schema.txt");
+}
+
+#[test]
+fn writes() {
+    converse("writes.txt");
+}
+
+#[test]
+fn reads() {
+    converse("reads.txt");
+}
+
+#[test]
+fn mistakes() {
+    converse("mistakes.txt");
+}
+
+#[test]
+fn descriptions() {
+    converse("describe.txt");
+}
+
+fn node_with(statements: &[&str]) -> Node {
+    let mut node = Node::new();
+    for statement in statements {
+        execute(&mut node, statement, &Directives::default()).expect(statement);
+    }
+    node
+}
+
+const KEYSPACE: &str =
+    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
+
+#[test]
+fn a_described_table_creates_itself() {
+    let types = "CREATE TYPE u (a int, \"B\" frozen<list<text>>)";
+    let mut node = node_with(&[KEYSPACE, "USE ks", types, "CREATE TABLE t0 (k int PRIMARY KEY)"]);
+    let texts = [
+        "CREATE TABLE t1 (a int, b text, c timeuuid, d date, s int static, \"V\" map<text, frozen<u>>, w vector<float, 3>, \
+         x frozen<tuple<int, text>>, y decimal, PRIMARY KEY ((a, b), c, d)) WITH CLUSTERING ORDER BY (c DESC, d ASC) AND \
+         comment = 'it''s' AND compaction = {'class': 'LeveledCompactionStrategy'} AND compression = {'enabled': 'false'} \
+         AND default_time_to_live = 5 AND extensions = {'e': '0xab'} AND speculative_retry = '50ms'",
+    ];
+    for text in texts {
+        execute(&mut node, text, &Directives::default()).expect(text);
+    }
+    let keyspace = node.schema.keyspace("ks").expect("exists").clone();
+    for table in keyspace.tables.values() {
+        let described = crate::create_table(table, true);
+        let mut copy = node_with(&[KEYSPACE, "USE ks", types]);
+        execute(&mut copy, &described, &Directives::default()).expect(&described);
+        let copied = copy.schema.table("ks", &table.name).expect("created");
+        assert_eq!(crate::create_table(copied, true), described);
+    }
+}
+
+#[test]
+fn markers_are_named_as_drivers_expect() {
+    let node = node_with(&[
+        KEYSPACE,
+        "CREATE TABLE ks.t (a int, b text, c int, d int, m map<text, int>, l set<int>, PRIMARY KEY ((a, b), c, d))",
+    ]);
+    let names = |text: &str| {
+        let prepared = prepare(&node.schema, Some("ks"), parse(text).expect(text)).expect(text);
+        let names: Vec<String> = prepared.binds.iter().map(|b| format!("{} {}", b.name, b.ty)).collect();
+        (names.join("; "), prepared.pk_binds)
+    };
+    for (text, binds, key) in [
+        (
+            "SELECT * FROM t WHERE b = ? AND a = ? AND c IN ? AND d > :low PER PARTITION LIMIT ? LIMIT ?",
+            "b text; a int; in(c) list<int>; low int; [per_partition_limit] int; [limit] int",
+            vec![1, 0],
+        ),
+        (
+            "INSERT INTO t (a, b, c, d, m) VALUES (?, 'x', ?, ?, {'k': ?}) USING TTL ? AND TIMESTAMP ?",
+            "a int; c int; d int; value(m) int; [ttl] int; [timestamp] bigint",
+            vec![],
+        ),
+        (
+            "SELECT * FROM t WHERE token(a, b) > ? AND token(a, b) <= ?",
+            "partition key token bigint; partition key token bigint",
+            vec![],
+        ),
+        (
+            "UPDATE t USING TIMEOUT ? SET m[?] = ?, l = l + ? WHERE a = ? AND b = ? AND (c, d) = ?",
+            "[timeout] duration; key(m) text; value(m) int; l set<int>; a int; b text; (c,d) frozen<tuple<int, int>>",
+            vec![4, 5],
+        ),
+        (
+            "SELECT * FROM t WHERE a = ? AND b IN (?, ?) AND m CONTAINS ? AND m CONTAINS KEY ? ALLOW FILTERING",
+            "a int; b text; b text; value(m) int; key(m) text",
+            vec![],
+        ),
+    ] {
+        assert_eq!(names(text), (binds.to_string(), key), "{text}");
+    }
+}
+
+#[test]
+fn dropped_ordinals_never_come_back() {
+    let mut node = node_with(&[
+        KEYSPACE,
+        "CREATE TABLE ks.t (k int PRIMARY KEY, a int, b int)",
+        "ALTER TABLE ks.t DROP a",
+        "ALTER TABLE ks.t ADD a int",
+        "ALTER TABLE ks.t ADD c int",
+    ]);
+    let ordinals = |node: &Node| {
+        let table = node.schema.table("ks", "t").expect("exists").clone();
+        table.regulars.iter().map(|c| (c.name.to_string(), c.ordinal)).collect::<Vec<_>>()
+    };
+    let want = |pairs: &[(&str, u16)]| pairs.iter().map(|(n, o)| (n.to_string(), *o)).collect::<Vec<_>>();
+    assert_eq!(ordinals(&node), want(&[("a", 2), ("b", 1), ("c", 3)]));
+    let error = execute(&mut node, "ALTER TABLE ks.t ADD a text", &Directives::default());
+    assert!(error.is_err());
+    let table = node.schema.table("ks", "t").expect("exists");
+    assert_eq!(table.dropped.iter().map(|d| d.ordinal).collect::<Vec<_>>(), [0]);
+}
+
+proptest! {
+    /// Pages put together are the unpaged answer, whatever the page size, limits and filters.
+    #[test]
+    fn pages_are_the_whole(
+        rows in prop::collection::vec((0..5i32, 0..6i32, 0..4i32), 0..40),
+        statics in prop::collection::vec(0..7i32, 0..4),
+        deleted in prop::collection::vec((0..5i32, 0..6i32), 0..10),
+        page in 1..7u32, which in 0..SELECTS.len(),
+    ) {
+        let mut node = node_with(&[
+            KEYSPACE, "USE ks", "CREATE TABLE t (k int, c int, s int static, v int, m set<int>, PRIMARY KEY (k, c))",
+        ]);
+        let mut go = |text: String| { execute(&mut node, &text, &Directives::default()).expect("runs"); };
+        for (k, c, v) in rows {
+            go(format!("INSERT INTO t (k, c, v, m) VALUES ({k}, {c}, {v}, {{{v}, {c}}})"));
+        }
+        for k in statics {
+            go(format!("INSERT INTO t (k, s) VALUES ({k}, {k})"));
+        }
+        for (k, c) in deleted {
+            go(format!("DELETE FROM t USING TIMESTAMP 2000000 WHERE k = {k} AND c = {c}"));
+        }
+        let whole = execute(&mut node, SELECTS[which], &Directives::default()).expect("runs");
+        let paged = Directives { page: Some(page), ..Directives::default() };
+        let pages = execute(&mut node, SELECTS[which], &paged).expect("runs").replace("-- page\n", "");
+        prop_assert_eq!(whole, pages);
+    }
+
+    /// A scalar's literal, read and printed, is the same value.
+    #[test]
+    fn literals_round_trip(number in any::<i64>(), text in "[ -~]{0,12}", bytes in prop::collection::vec(any::<u8>(), 0..9), real in any::<f64>()) {
+        prop_assume!(real.is_finite());
+        let cases = [
+            (CqlType::Bigint, Value::decode(&CqlType::Bigint, &number.to_be_bytes())),
+            (CqlType::Text, Value::decode(&CqlType::Text, text.as_bytes())),
+            (CqlType::Blob, Value::decode(&CqlType::Blob, &bytes)),
+            (CqlType::Double, Value::decode(&CqlType::Double, &real.to_be_bytes())),
+            (CqlType::Varint, Value::decode(&CqlType::Varint, &number.to_be_bytes())),
+        ];
+        for (ty, value) in cases {
+            let value = value.expect("decodes");
+            let mut node = node_with(&[KEYSPACE, "USE ks"]);
+            let create = format!("CREATE TABLE t (k int PRIMARY KEY, v {ty})");
+            execute(&mut node, &create, &Directives::default()).expect("creates");
+            let insert = format!("INSERT INTO t (k, v) VALUES (0, {})", value.to_cql());
+            execute(&mut node, &insert, &Directives::default()).expect("inserts");
+            let got = execute(&mut node, "SELECT v FROM t WHERE k = 0", &Directives::default()).expect("reads");
+            prop_assert_eq!(got, format!("v {ty}\n{}\n", value.to_cql()));
+        }
+    }
+
+    /// Paging states are client's bytes: any of them is refused or resumes, never panics.
+    #[test]
+    fn foreign_paging_states_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..60), format in any::<bool>()) {
+        let node = node_with(&[KEYSPACE, "USE ks", "CREATE TABLE t (k int, c int, PRIMARY KEY (k, c))"]);
+        let statement = parse("SELECT * FROM t").expect("parses");
+        let prepared = prepare(&node.schema, Some("ks"), statement).expect("prepares");
+        let Plan::Select(plan) = &prepared.plan else { panic!("a select") };
+        let mut state = bytes;
+        if format {
+            state.insert(0, 1);
+        }
+        let random = || 0;
+        let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random };
+        let _ = plan.start(&[], &context, Page { rows: Some(1), bytes: 1, state: Some(state) });
+    }
+}
+
+const SELECTS: [&str; 10] = [
+    "SELECT * FROM t",
+    "SELECT k, c FROM t WHERE k IN (4, 1, 0, 3)",
+    "SELECT * FROM t PER PARTITION LIMIT 2",
+    "SELECT * FROM t LIMIT 9",
+    "SELECT * FROM t WHERE v = 2 ALLOW FILTERING",
+    "SELECT k, c, m FROM t WHERE m CONTAINS 3 PER PARTITION LIMIT 1 ALLOW FILTERING",
+    "SELECT DISTINCT k, s FROM t",
+    "SELECT * FROM t WHERE k = 1 ORDER BY c DESC",
+    "SELECT * FROM t WHERE c > 1 AND c < 5 LIMIT 5 ALLOW FILTERING",
+    "SELECT v, s FROM t WHERE s = 1 LIMIT 4 ALLOW FILTERING",
+];

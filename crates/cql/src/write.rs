@@ -170,17 +170,18 @@ pub(crate) struct Content<'t> {
 }
 
 impl<'t> Content<'t> {
-    /// Evaluates operations, which are in order of ordinals. Unset values change nothing.
+    /// Evaluates operations, which are in order of ordinals. Unset values change nothing. `ticks` keeps the paths of
+    /// list elements growing through all statements of a request.
     pub fn eval<'v: 't>(
         operations: &'t [Operation],
         env: &Env<'v, '_>,
         written: &Written,
+        ticks: &mut i64,
     ) -> Result<Content<'t>> {
         let mut changes = Vec::with_capacity(operations.len());
-        let mut ticks = 0;
         for operation in operations {
             if operation.ty.is_multi_cell() {
-                complex(operation, env, written, &mut ticks, &mut changes)?;
+                complex(operation, env, written, ticks, &mut changes)?;
                 continue;
             }
             match &operation.operator {
@@ -346,9 +347,8 @@ fn prepended<'t>(
     let mirror_ticks = MIRROR_MS * 10_000;
     let now_ticks = env.context.now_micros.saturating_mul(10);
     let base = mirror_ticks.saturating_sub(now_ticks.saturating_sub(mirror_ticks));
-    let count = cells.len() as i64;
     for (index, cell) in cells.iter_mut().enumerate() {
-        let ticks = base.saturating_sub(count).saturating_add(index as i64);
+        let ticks = base.saturating_sub(*ticks).saturating_add(index as i64);
         let path = types::timeuuid::from_ticks(ticks, (env.context.random)());
         cell.0 = Cow::Owned(path.as_bytes().to_vec());
     }
