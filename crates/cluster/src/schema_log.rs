@@ -19,12 +19,13 @@ impl SchemaLog {
     /// Opens or creates the log and replays it.
     pub async fn open(path: &Path) -> Result<(SchemaLog, Schema), Error> {
         let (journal, records) = Journal::open(path).await?;
-        let decode = |(index, record): (usize, &Vec<u8>)| {
-            Change::decode(record).map_err(|source| Error::Record { index, source })
-        };
-        let changes = records.iter().enumerate().map(decode).collect::<Result<Vec<_>, _>>()?;
+        let mut changes = Vec::new();
+        for (index, record) in records.iter().enumerate() {
+            let decoded = Change::decode_all(record);
+            changes.extend(decoded.map_err(|source| Error::Record { index, source })?);
+        }
         let last = records.len().saturating_sub(1);
-        let schema = Schema::replay(changes).map_err(|source| Error::Record { index: last, source })?;
+        let schema = Schema::replay(changes.into_iter().flatten()).map_err(|source| Error::Record { index: last, source })?;
         Ok((SchemaLog { journal, records: records.len() }, schema))
     }
 
