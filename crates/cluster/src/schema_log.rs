@@ -25,7 +25,7 @@ impl SchemaLog {
             changes.extend(decoded.map_err(|source| Error::Record { index, source })?);
         }
         let last = records.len().saturating_sub(1);
-        let schema = Schema::replay(changes.into_iter().flatten()).map_err(|source| Error::Record { index: last, source })?;
+        let schema = Schema::replay(changes).map_err(|source| Error::Record { index: last, source })?;
         Ok((SchemaLog { journal, records: records.len() }, schema))
     }
 
