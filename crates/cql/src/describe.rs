@@ -287,7 +287,7 @@ pub fn create_table(table: &Table, internals: bool) -> String {
             "/*\nWarning: Table {name} is a virtual table and cannot be recreated with CQL.\nStructure, for reference:\nVIRTUAL TABLE {name} (\n"
         );
     } else {
-        let _ = write!(out, "CREATE TABLE {name} (\n");
+        let _ = writeln!(out, "CREATE TABLE {name} (");
     }
     let gone: Vec<&DroppedColumn> = if internals { lost_columns(table) } else { Vec::new() };
     out.push_str(&column_lines(table, &gone));

@@ -12,6 +12,7 @@ use crate::where_clause::{self, Where};
 use crate::write::{Content, Operation, Operator, Times, eval_timeout, eval_timestamp};
 use base::Token;
 use core::time::Duration;
+use mutation::limits::MUTATION_BYTES_MAX;
 use mutation::{Deletion, Liveness, Mutation, MutationBuilder, RangeTombstone, RowWriter};
 use schema::{Column, ColumnKind, Table};
 use std::sync::Arc;
@@ -110,6 +111,12 @@ impl ModifyPlan {
             for span in &spans {
                 let (start, end) = (span.start.clone(), span.end.clone());
                 builder.range(&RangeTombstone { start, end, deletion });
+            }
+            if builder.len() > MUTATION_BYTES_MAX {
+                return invalid(format!(
+                    "Mutation of {} bytes is too large for the maximum size of {MUTATION_BYTES_MAX}",
+                    builder.len()
+                ));
             }
             if !builder.is_empty() {
                 out.push(builder.finish());

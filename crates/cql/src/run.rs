@@ -256,6 +256,7 @@ impl SelectRun {
     }
 
     /// What to read next; `None` when the page is complete. Answer with [`SelectRun::feed`].
+    #[allow(clippy::should_implement_trait, reason = "it lends the command, which an iterator cannot")]
     pub fn next(&mut self) -> Option<&ReadCommand> {
         if self.done || self.page_left == 0 || self.limit_left == 0 {
             return None;
@@ -317,7 +318,7 @@ impl SelectRun {
         let mut out: Vec<Option<&[u8]>> = Vec::with_capacity(plan.selectors.len());
         let direct = plan.fetches.is_simple()
             && self.filters.is_empty()
-            && plan.selectors.iter().all(|s| matches!(s, Selector::Fetch(_)));
+            && plan.selectors.iter().all(|s| s.fetched().is_some());
         for mutation in &answer.partitions {
             let view = mutation.view();
             let resumed = self.command.resume.as_ref().filter(|r| *r.key.bytes == *view.key);
@@ -362,19 +363,15 @@ impl SelectRun {
                 if passes {
                     if direct {
                         out.clear();
-                        out.extend(plan.selectors.iter().map(|s| match s {
-                            Selector::Fetch(index) => row.borrowed(*index),
-                            _ => None,
-                        }));
+                        out.extend(
+                            plan.selectors.iter().map(|s| s.fetched().and_then(|index| row.borrowed(index))),
+                        );
                         sink(&out);
                     } else {
                         self.give_row(&plan, &row, sink)?;
                     }
                     given += 1;
-                    if !plan.is_aggregate() {
-                        self.page_left = self.page_left.saturating_sub(1);
-                        self.limit_left = self.limit_left.saturating_sub(1);
-                    }
+                    self.count_row();
                 }
                 taken = taken.saturating_add(1);
                 last = clustering;
@@ -387,6 +384,14 @@ impl SelectRun {
             }
         }
         Ok(None)
+    }
+
+    /// Counts a row given out against page and limit; an aggregate's rows are not given out.
+    fn count_row(&mut self) {
+        if !self.plan.is_aggregate() {
+            self.page_left = self.page_left.saturating_sub(1);
+            self.limit_left = self.limit_left.saturating_sub(1);
+        }
     }
 
     /// A full page with a row too many: the next one starts behind the row given out last.

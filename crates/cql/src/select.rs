@@ -302,36 +302,8 @@ impl Clause {
                 let function = function::cast(&from, &to)?;
                 Ok((Selector::Call(Box::new(function), vec![inner]), to))
             }
-            Expr::Field(inner, field) => {
-                let (inner, ty) = self.plain_selector(scope, table, fetches, inner)?;
-                let CqlType::Udt(udt) = ty.unfrozen() else {
-                    return invalid(format!(
-                        "Invalid field selection: {field} of type {ty} is not a user type"
-                    ));
-                };
-                match udt.fields.iter().position(|(name, _)| **name == **field) {
-                    Some(index) => {
-                        let field_type = udt.fields[index].1.clone();
-                        Ok((Selector::Field(Box::new(inner), index), field_type))
-                    }
-                    None => invalid(format!("{} of type {ty} has no field {field}", text_of(expr))),
-                }
-            }
-            Expr::Element(inner, key) => {
-                let (inner, ty) = self.plain_selector(scope, table, fetches, inner)?;
-                let (key_type, value_type) = match ty.unfrozen() {
-                    CqlType::Map(k, v) => ((**k).clone(), (**v).clone()),
-                    CqlType::Set(e) => ((**e).clone(), (**e).clone()),
-                    _ => {
-                        return invalid(format!(
-                            "Invalid element selection: {} is of type {ty} is not a collection",
-                            text_of(expr)
-                        ));
-                    }
-                };
-                let key = scope.term(key, "key", &key_type)?;
-                Ok((Selector::Element(Box::new(inner), ty, key), value_type))
-            }
+            Expr::Field(inner, field) => self.field(scope, table, fetches, (inner, field)),
+            Expr::Element(inner, key) => self.element(scope, table, fetches, (inner, key)),
             Expr::TypeHint(written, inner) => {
                 let ty = names::resolve_type(written, scope.keyspace)?;
                 let term = scope.term(inner, &text_of(inner), &ty)?;
@@ -357,6 +329,51 @@ impl Clause {
                 text_of(expr)
             )),
         }
+    }
+
+    fn field(
+        &mut self,
+        scope: &mut Scope<'_>,
+        table: &Table,
+        fetches: &mut Fetches,
+        (of, field): (&Expr, &str),
+    ) -> Result<(Selector, CqlType)> {
+        let (inner, ty) = self.plain_selector(scope, table, fetches, of)?;
+        let CqlType::Udt(udt) = ty.unfrozen() else {
+            return invalid(format!(
+                "Invalid field selection: {} of type {ty} is not a user type",
+                text_of(of)
+            ));
+        };
+        match udt.fields.iter().position(|(name, _)| **name == *field) {
+            Some(index) => {
+                let field_type = udt.fields[index].1.clone();
+                Ok((Selector::Field(Box::new(inner), index), field_type))
+            }
+            None => invalid(format!("{} of type {ty} has no field {field}", text_of(of))),
+        }
+    }
+
+    fn element(
+        &mut self,
+        scope: &mut Scope<'_>,
+        table: &Table,
+        fetches: &mut Fetches,
+        (of, key): (&Expr, &Expr),
+    ) -> Result<(Selector, CqlType)> {
+        let (inner, ty) = self.plain_selector(scope, table, fetches, of)?;
+        let (key_type, value_type) = match ty.unfrozen() {
+            CqlType::Map(k, v) => ((**k).clone(), (**v).clone()),
+            CqlType::Set(e) => ((**e).clone(), (**e).clone()),
+            _ => {
+                return invalid(format!(
+                    "Invalid element selection: {} is of type {ty} is not a collection",
+                    text_of(of)
+                ));
+            }
+        };
+        let key = scope.term(key, &format!("key({})", text_of(of)), &key_type)?;
+        Ok((Selector::Element(Box::new(inner), ty, key), value_type))
     }
 
     /// A selector that something else is computed from, which an aggregate cannot be yet.

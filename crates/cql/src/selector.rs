@@ -31,6 +31,14 @@ pub(crate) enum Selector {
 }
 
 impl Selector {
+    /// The place of the column, if that is all it is.
+    pub fn fetched(&self) -> Option<usize> {
+        match self {
+            Selector::Fetch(index) => Some(*index),
+            _ => None,
+        }
+    }
+
     /// The value for a row.
     pub fn eval<'r>(&'r self, row: &'r RowValues<'_>, env: &Env<'_, 'r>) -> Result<Option<Cow<'r, [u8]>>> {
         Ok(match self {

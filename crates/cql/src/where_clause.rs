@@ -167,7 +167,7 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
         ));
     }
     if column.ty == CqlType::Duration && is_range(operator) {
-        return invalid(format!("Slice restrictions are not supported on duration columns"));
+        return invalid("Slice restrictions are not supported on duration columns");
     }
     match operator {
         Operator::Equal

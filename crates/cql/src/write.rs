@@ -286,7 +286,7 @@ fn join<'t>(
     if let Some(path_type) = operation.ty.cell_path_type() {
         all.sort_by(|a, b| path_type.compare(&a.0, &b.0));
         all.dedup_by(|later, earlier| {
-            let same = later.0 == earlier.0;
+            let same = path_type.compare(&later.0, &earlier.0).is_eq();
             if same {
                 std::mem::swap(later, earlier);
             }
