@@ -1,2 +1,13 @@
 //! Prometheus metrics over HTTP.
+//!
+//! Modules, bottom to top: each uses only those listed above it.
 #![forbid(unsafe_code)]
+
+/// Request heads and answers.
+pub mod http;
+/// What bounds each thing here.
+pub mod limits;
+/// The listener and what it answers.
+mod server;
+
+pub use server::{Error, Server};
