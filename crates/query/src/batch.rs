@@ -1,0 +1,136 @@
+//! BATCH: statements bound one by one, written as one group.
+//!
+//! What one partition gets is applied all or none. On one node, what one shard gets is one commitlog entry, all or
+//! none as well; a logged batch over several shards or nodes is not yet made whole again after a crash between them.
+
+use crate::bound::{Write, with_values};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::limits;
+use crate::outcome::Answer;
+use crate::run::refuse_system;
+use crate::statement::Analysed;
+use base::HashSet;
+use coordinator::WriteKind;
+use cql::{BindContext, Plan};
+use mutation::Mutation;
+use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement};
+use schema::TableId;
+use std::rc::Rc;
+use types::Consistency;
+
+impl Engine {
+    /// Runs a BATCH.
+    pub async fn batch(&self, keyspace: Option<&str>, batch: &Batch<'_>) -> Result<Answer, Error> {
+        self.metrics.batches.inc();
+        let parameters = &batch.parameters;
+        let keyspace = parameters.keyspace.or(keyspace);
+        if batch.statements.len() > limits::BATCH_STATEMENTS_MAX {
+            return Err(Error::Invalid("too many statements in a batch".into()));
+        }
+        // One time for all, so that they cannot overwrite each other in part.
+        let context = self.context(parameters);
+        let mut mutations = Vec::with_capacity(batch.statements.len());
+        for statement in &batch.statements {
+            self.bind_statement(keyspace, statement, batch.kind, &context, &mut mutations)?;
+        }
+        let logged = batch.kind == BatchKind::Logged;
+        let write = self.batch_write(mutations, logged, parameters.consistency)?;
+        self.run_write(write).await
+    }
+
+    fn bind_statement(
+        &self,
+        keyspace: Option<&str>,
+        statement: &BatchStatement<'_>,
+        kind: BatchKind,
+        context: &BindContext<'_>,
+        mutations: &mut Vec<Mutation>,
+    ) -> Result<(), Error> {
+        let analysed = match statement.source {
+            BatchSource::Prepared(id) => self.find(id)?.analysed(&self.schema())?,
+            BatchSource::Query(text) => Rc::new(Analysed::of(&self.schema(), keyspace, text)?),
+        };
+        let Plan::Modify(plan) = &analysed.plan else {
+            return Err(Error::Invalid(
+                "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.".into(),
+            ));
+        };
+        refuse_system(&plan.table().keyspace)?;
+        match (kind, plan.table().counter) {
+            (BatchKind::Counter, false) => {
+                return Err(Error::Invalid("Cannot include non-counter statement in a counter batch".into()));
+            }
+            (BatchKind::Logged, true) => {
+                return Err(Error::Invalid("Cannot include a counter statement in a logged batch".into()));
+            }
+            _ => {}
+        }
+        with_values(&analysed.binds, &statement.values, |values| {
+            mutations.append(&mut plan.bind(values, context)?);
+            Ok(())
+        })
+    }
+
+    /// A batch's mutations as one write, with the warnings and refusals that its size calls for.
+    pub(crate) fn batch_write(
+        &self,
+        mutations: Vec<Mutation>,
+        logged: bool,
+        consistency: Consistency,
+    ) -> Result<Write, Error> {
+        let partitions = count_partitions(&mutations);
+        let mut warnings = Vec::new();
+        if partitions > 1 {
+            self.check_size(&mutations, &mut warnings)?;
+        }
+        if !logged && partitions > limits::UNLOGGED_BATCH_PARTITIONS_WARN {
+            warnings.push(format!(
+                "Unlogged batch covering {partitions} partitions detected against table {}. You should use a logged \
+                 batch for atomicity, or asynchronous writes for performance.",
+                self.table_names(&mutations)
+            ));
+        }
+        let kind = match (partitions, logged) {
+            (0 | 1, _) => WriteKind::Simple,
+            (_, true) => WriteKind::Batch,
+            (_, false) => WriteKind::UnloggedBatch,
+        };
+        let timeout = self.settings.write_timeout;
+        Ok(Write { mutations, kind, consistency, timeout, warnings })
+    }
+
+    fn check_size(&self, mutations: &[Mutation], warnings: &mut Vec<String>) -> Result<(), Error> {
+        let bytes: usize = mutations.iter().map(|m| m.as_bytes().len()).sum();
+        if bytes > self.settings.batch_fail_bytes {
+            return Err(Error::Invalid("Batch too large".into()));
+        }
+        let threshold = self.settings.batch_warn_bytes;
+        if bytes > threshold {
+            warnings.push(format!(
+                "Batch for {} is of size {bytes}, exceeding specified threshold of {threshold} by {}.",
+                self.table_names(mutations),
+                bytes - threshold
+            ));
+        }
+        Ok(())
+    }
+
+    fn table_names(&self, mutations: &[Mutation]) -> String {
+        let schema = self.schema();
+        let mut ids: Vec<TableId> = mutations.iter().map(Mutation::table).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let name = |id: &TableId| schema.table_by_id(*id).map(|table| table.qualified_name());
+        let names: Vec<String> = ids.iter().filter_map(name).collect();
+        format!("[{}]", names.join(", "))
+    }
+}
+
+fn count_partitions(mutations: &[Mutation]) -> usize {
+    if mutations.len() < 2 {
+        return mutations.len();
+    }
+    let keys: HashSet<(TableId, &[u8])> = mutations.iter().map(|m| (m.table(), m.view().key)).collect();
+    keys.len()
+}

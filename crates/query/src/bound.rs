@@ -1,0 +1,208 @@
+//! From values to work: what a statement will do, owned and ready to run.
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::outcome::{Announce, ResultMetadata};
+use crate::run::refuse_system;
+use crate::statement::{Analysed, Statement};
+use coordinator::WriteKind;
+use core::time::Duration;
+use cql::{BindContext, BindSpec, BoundValue, Page, Plan, SelectPlan, SelectRun, is_system_keyspace};
+use mutation::Mutation;
+use protocol::request::Parameters;
+use protocol::values::Values;
+use protocol::wire::RawValue;
+use std::rc::Rc;
+use std::sync::Arc;
+use types::Consistency;
+
+/// A statement with its values.
+pub struct Bound {
+    pub(crate) work: Work,
+}
+
+/// What is to be done.
+pub(crate) enum Work {
+    /// Rows to be read.
+    Select(Select),
+    /// Mutations to be written.
+    Write(Write),
+    /// Schema changes, USE, TRUNCATE, DESCRIBE.
+    Other(Rc<Analysed>),
+}
+
+/// Rows to be read.
+pub(crate) struct Select {
+    pub(crate) run: SelectRun,
+    pub(crate) plan: Arc<SelectPlan>,
+    pub(crate) metadata: Rc<ResultMetadata>,
+    pub(crate) announce: Announce,
+    pub(crate) consistency: Consistency,
+    pub(crate) timeout: Duration,
+}
+
+/// Mutations to be written.
+pub(crate) struct Write {
+    pub(crate) mutations: Vec<Mutation>,
+    pub(crate) kind: WriteKind,
+    pub(crate) consistency: Consistency,
+    pub(crate) timeout: Duration,
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Values up to this many are bound without allocating a list of them.
+const INLINE_VALUES: usize = 16;
+
+impl Engine {
+    /// Binds the values of `parameters` to an analysed statement.
+    pub(crate) fn bind_analysed(
+        &self,
+        analysed: &Rc<Analysed>,
+        announce: Announce,
+        parameters: &Parameters<'_>,
+    ) -> Result<Bound, Error> {
+        check_serial(parameters)?;
+        with_values(&analysed.binds, &parameters.values, |values| {
+            let work = match &analysed.plan {
+                Plan::Select(plan) => {
+                    Work::Select(self.bind_select(plan, analysed, values, announce, parameters)?)
+                }
+                Plan::Modify(plan) => {
+                    refuse_system(&plan.table().keyspace)?;
+                    let mutations = plan.bind(values, &self.context(parameters))?;
+                    let kind = if mutations.len() > 1 { WriteKind::UnloggedBatch } else { WriteKind::Simple };
+                    Work::Write(Write {
+                        mutations,
+                        kind,
+                        consistency: parameters.consistency,
+                        timeout: plan.timeout(values)?.unwrap_or(self.settings.write_timeout),
+                        warnings: Vec::new(),
+                    })
+                }
+                Plan::Batch(plan) => {
+                    let mutations = plan.bind(values, &self.context(parameters))?;
+                    Work::Write(self.batch_write(mutations, plan.logged, parameters.consistency)?)
+                }
+                _ => {
+                    cql::check_values(&analysed.binds, values)?;
+                    Work::Other(analysed.clone())
+                }
+            };
+            Ok(Bound { work })
+        })
+    }
+
+    fn bind_select(
+        &self,
+        plan: &Arc<SelectPlan>,
+        analysed: &Analysed,
+        values: &[BoundValue<'_>],
+        announce: Announce,
+        parameters: &Parameters<'_>,
+    ) -> Result<Select, Error> {
+        if !is_system_keyspace(&plan.table().keyspace) {
+            check_read_consistency(parameters.consistency)?;
+        }
+        let page = Page {
+            rows: parameters.page_size,
+            bytes: self.settings.page_bytes,
+            state: parameters.paging_state.map(<[u8]>::to_vec),
+        };
+        let run = plan.start(values, &self.context(parameters), page)?;
+        let standard =
+            if plan.is_by_key() { self.settings.read_timeout } else { self.settings.range_timeout };
+        Ok(Select {
+            run,
+            plan: plan.clone(),
+            metadata: analysed
+                .metadata
+                .clone()
+                .ok_or_else(|| Error::Server("a SELECT without columns".into()))?,
+            announce,
+            consistency: parameters.consistency,
+            timeout: plan.timeout(values)?.unwrap_or(standard),
+        })
+    }
+
+    /// The clock as a request sees it.
+    pub(crate) fn context(&self, parameters: &Parameters<'_>) -> BindContext<'static> {
+        let now_micros = runtime::unix_micros();
+        let timestamp = parameters.timestamp.unwrap_or_else(|| self.timestamps.next(now_micros));
+        let now_s = parameters.now_s.map_or((now_micros / 1_000_000) as u32, |s| s as u32);
+        BindContext { timestamp, now_micros, now_s, random: &runtime::random_u64 }
+    }
+}
+
+/// Calls `with` with the request's values in the order of the markers.
+pub(crate) fn with_values<T>(
+    binds: &[BindSpec],
+    values: &Values<'_>,
+    with: impl FnOnce(&[BoundValue<'_>]) -> Result<T, Error>,
+) -> Result<T, Error> {
+    if values.is_named() {
+        let named: Vec<(&str, BoundValue<'_>)> =
+            values.iter().filter_map(|(name, value)| Some((name?, bound_value(value)))).collect();
+        return with(&cql::by_name(binds, &named)?);
+    }
+    if values.len() != binds.len() {
+        return Err(Error::Invalid(format!(
+            "Invalid amount of bind variables: expected {} got {}",
+            binds.len(),
+            values.len()
+        )));
+    }
+    if values.len() <= INLINE_VALUES {
+        let mut inline = [BoundValue::Null; INLINE_VALUES];
+        for (slot, (_, value)) in inline.iter_mut().zip(values.iter()) {
+            *slot = bound_value(value);
+        }
+        return with(&inline[..values.len()]);
+    }
+    let list: Vec<BoundValue<'_>> = values.iter().map(|(_, value)| bound_value(value)).collect();
+    with(&list)
+}
+
+fn bound_value(value: RawValue<'_>) -> BoundValue<'_> {
+    match value {
+        RawValue::Null => BoundValue::Null,
+        RawValue::Unset => BoundValue::Unset,
+        RawValue::Bytes(bytes) => BoundValue::Bytes(bytes),
+    }
+}
+
+fn check_serial(parameters: &Parameters<'_>) -> Result<(), Error> {
+    match parameters.serial_consistency {
+        Some(consistency) if !consistency.is_serial() => Err(Error::Invalid(
+            "Invalid consistency level for conditional update. Must be one of SERIAL or LOCAL_SERIAL".into(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn check_read_consistency(consistency: Consistency) -> Result<(), Error> {
+    match consistency {
+        Consistency::Any => Err(Error::Invalid("ANY ConsistencyLevel is only supported for writes".into())),
+        Consistency::EachQuorum => {
+            Err(Error::Invalid("EACH_QUORUM ConsistencyLevel is only supported for writes".into()))
+        }
+        Consistency::Serial | Consistency::LocalSerial => {
+            Err(Error::Invalid("reads at a serial consistency level are not supported yet".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Statement {
+    /// How much of the result's metadata a client needs that says what it has.
+    pub(crate) fn announce(&self, analysed: &Analysed, known_id: Option<&[u8]>, skip: bool) -> Announce {
+        let current = analysed.metadata.as_ref().map(|m| &m.id[..]);
+        match (known_id, current) {
+            // v5: the id says what the client has.
+            (Some(known), Some(current)) if known != current => Announce::Changed,
+            // v4: nothing says it, so a result whose columns ever changed is always described.
+            (None, _) if self.columns_changed() => Announce::Columns,
+            _ if skip => Announce::Skip,
+            _ => Announce::Columns,
+        }
+    }
+}

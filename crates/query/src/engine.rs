@@ -1,0 +1,215 @@
+//! One shard's engine: prepared statements, the newest schema, and the way of a statement to its result.
+//!
+//! ```text
+//! EXECUTE   find ─▶ bind ───────────────┐
+//! QUERY     analyse ─▶ bind ────────────┼─▶ run ─▶ coordinator │ cluster │ system tables
+//! BATCH     find or analyse ─▶ bind all ┘
+//! PREPARE   analyse here ─▶ on every other shard ─▶ id
+//! ```
+//! Binding never waits, so values are read where the request's bytes lie; running owns what it needs.
+
+use crate::bound::{Bound, Work};
+use crate::cache::Cache;
+use crate::clock::Timestamps;
+use crate::error::Error;
+use crate::info::{ClientInfo, NodeInfo};
+use crate::limits;
+use crate::outcome::{Answer, Outcome};
+use crate::settings::Settings;
+use crate::statement::{Statement, id_of};
+use crate::system::definitions;
+use cluster::Cluster;
+use coordinator::Coordinator;
+use protocol::request::Parameters;
+use runtime::metrics::{self, Counter, Gauge};
+use runtime::{Group, ShardId};
+use schema::{Keyspace, Schema};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Counters of the engine.
+pub(crate) struct Metrics {
+    pub(crate) selects: Counter,
+    pub(crate) writes: Counter,
+    pub(crate) batches: Counter,
+    pub(crate) others: Counter,
+    pub(crate) prepares: Counter,
+    prepared: Gauge,
+    evicted: Gauge,
+}
+
+/// Tells the connections of this shard.
+type ClientsSource = Box<dyn Fn() -> Vec<ClientInfo>>;
+
+/// Runs the statements of one shard. Installed in the runtime of its shard.
+pub struct Engine {
+    pub(crate) settings: Settings,
+    pub(crate) coordinator: Rc<Coordinator>,
+    pub(crate) timestamps: Timestamps,
+    pub(crate) metrics: Metrics,
+    system: Vec<Arc<Keyspace>>,
+    schema: RefCell<Arc<Schema>>,
+    statements: RefCell<Cache<Statement>>,
+    clients: RefCell<Option<ClientsSource>>,
+}
+
+impl Engine {
+    /// The engine of the current shard; follows the schema of `cluster` from now on.
+    pub fn new(settings: Settings, coordinator: Rc<Coordinator>, cluster: &Rc<Cluster>) -> Rc<Engine> {
+        let counter = |kind: &str| {
+            metrics::counter("messina_query_statements_total", "Statements run, by kind.", &[("kind", kind)])
+        };
+        let system = definitions::keyspaces();
+        let schema = with_system(&cluster.schema(), &system);
+        let engine = Rc::new(Engine {
+            settings,
+            coordinator,
+            timestamps: Timestamps::default(),
+            metrics: Metrics {
+                selects: counter("select"),
+                writes: counter("modify"),
+                batches: counter("batch"),
+                others: counter("other"),
+                prepares: counter("prepare"),
+                prepared: metrics::gauge(
+                    "messina_query_prepared_statements",
+                    "Prepared statements kept.",
+                    &[],
+                ),
+                evicted: metrics::gauge(
+                    "messina_query_evicted_statements",
+                    "Prepared statements let go.",
+                    &[],
+                ),
+            },
+            system,
+            schema: RefCell::new(schema),
+            statements: RefCell::default(),
+            clients: RefCell::default(),
+        });
+        let follower = Rc::downgrade(&engine);
+        cluster.on_schema(move |schema| {
+            if let Some(engine) = follower.upgrade() {
+                *engine.schema.borrow_mut() = with_system(schema, &engine.system);
+            }
+        });
+        engine
+    }
+
+    /// The newest schema on this shard, system keyspaces included.
+    pub fn schema(&self) -> Arc<Schema> {
+        self.schema.borrow().clone()
+    }
+
+    /// This node and its peers.
+    pub fn info(&self) -> &NodeInfo {
+        &self.settings.info
+    }
+
+    /// Says who knows the connections of this shard, for `system_views.clients`.
+    pub fn set_clients(&self, source: impl Fn() -> Vec<ClientInfo> + 'static) {
+        *self.clients.borrow_mut() = Some(Box::new(source));
+    }
+
+    pub(crate) fn clients(&self) -> Vec<ClientInfo> {
+        self.clients.borrow().as_ref().map(|source| source()).unwrap_or_default()
+    }
+
+    pub(crate) fn prepared_statements(&self) -> Vec<(Vec<u8>, Option<String>, String)> {
+        let statements = self.statements.borrow();
+        let row = |(id, statement): (&[u8; 16], &Rc<Statement>)| {
+            (id.to_vec(), statement.keyspace.as_deref().map(str::to_string), statement.text.to_string())
+        };
+        statements.iter().map(row).collect()
+    }
+
+    /// The prepared statement of an id.
+    pub(crate) fn find(&self, id: &[u8]) -> Result<Rc<Statement>, Error> {
+        let found = self.statements.borrow().get(id);
+        found.ok_or_else(|| Error::Unprepared { id: id.to_vec() })
+    }
+
+    /// Prepares a text on every shard.
+    pub async fn prepare(&self, keyspace: Option<&str>, text: &str) -> Result<Answer, Error> {
+        self.metrics.prepares.inc();
+        let statement = self.prepare_here(keyspace, text)?;
+        let here = runtime::shard();
+        let others = (0..runtime::shard_count()).map(ShardId).filter(|shard| *shard != here);
+        let tasks: Vec<_> = others
+            .map(|shard| {
+                let (keyspace, text) = (keyspace.map(str::to_string), text.to_string());
+                let prepare = move || async move {
+                    let engine = runtime::local::<Engine>();
+                    engine.prepare_here(keyspace.as_deref(), &text).map(|_| ())
+                };
+                runtime::spawn(Group::QUERY, runtime::submit_to(shard, Group::QUERY, prepare))
+            })
+            .collect();
+        for task in tasks {
+            match runtime::timeout(limits::PREPARE_TIMEOUT, task).await {
+                Ok(prepared) => prepared?,
+                Err(_) => {
+                    return Err(Error::Overloaded("a shard did not prepare the statement in time".into()));
+                }
+            }
+        }
+        Ok(Answer::plain(Outcome::Prepared(statement.describe())))
+    }
+
+    fn prepare_here(&self, keyspace: Option<&str>, text: &str) -> Result<Rc<Statement>, Error> {
+        let id = id_of(keyspace, text);
+        let schema = self.schema();
+        let known = self.statements.borrow().get(&id);
+        if let Some(statement) = known {
+            statement.analysed(&schema)?;
+            return Ok(statement);
+        }
+        let statement = Rc::new(Statement::prepare(&schema, keyspace, text)?);
+        let mut statements = self.statements.borrow_mut();
+        statements.insert(id, statement.clone());
+        self.metrics.prepared.set(statements.len() as i64);
+        self.metrics.evicted.set(statements.evicted() as i64);
+        Ok(statement)
+    }
+
+    /// Binds an EXECUTE. Never waits; what it returns owns all it needs.
+    pub fn bind(
+        &self,
+        id: &[u8],
+        result_metadata_id: Option<&[u8]>,
+        parameters: &Parameters<'_>,
+    ) -> Result<Bound, Error> {
+        let statement = self.find(id)?;
+        let analysed = statement.analysed(&self.schema.borrow())?;
+        let announce = statement.announce(&analysed, result_metadata_id, parameters.skip_metadata);
+        self.bind_analysed(&analysed, announce, parameters)
+    }
+
+    /// Runs what was bound.
+    pub async fn run(&self, bound: Bound) -> Result<Answer, Error> {
+        match bound.work {
+            Work::Select(select) => {
+                self.metrics.selects.inc();
+                self.run_select(select).await
+            }
+            Work::Write(write) => {
+                self.metrics.writes.inc();
+                self.run_write(write).await
+            }
+            Work::Other(analysed) => {
+                self.metrics.others.inc();
+                self.run_other(&analysed).await
+            }
+        }
+    }
+}
+
+/// The schema that statements see: what users made, and the system keyspaces. Its version is that of the former.
+fn with_system(schema: &Schema, system: &[Arc<Keyspace>]) -> Arc<Schema> {
+    let mut keyspaces = schema.keyspaces.clone();
+    for keyspace in system {
+        keyspaces.insert(keyspace.name.clone(), keyspace.clone());
+    }
+    Arc::new(Schema::new(schema.version, keyspaces))
+}

@@ -1,0 +1,184 @@
+//! Running bound work: reads page by page, writes, and everything that is neither.
+
+use crate::bound::{Bound, Select, Write};
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::limits;
+use crate::outcome::{Announce, Answer, Outcome, Rows};
+use crate::statement::Analysed;
+use crate::system::read;
+use cluster::{ChangeKind, Changed, Cluster, SchemaEvent, Target};
+use cql::{ChangeContext, ClusterFacts, Plan, SchemaChange, is_system_keyspace};
+use protocol::request::Parameters;
+use protocol::wire::put_bytes;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl Engine {
+    /// Runs the text of a QUERY.
+    pub async fn query(
+        &self,
+        keyspace: Option<&str>,
+        text: &str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Answer, Error> {
+        let bound = self.bind_text(keyspace, text, parameters)?;
+        self.run(bound).await
+    }
+
+    fn bind_text(
+        &self,
+        keyspace: Option<&str>,
+        text: &str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Bound, Error> {
+        let keyspace = parameters.keyspace.or(keyspace);
+        let analysed = Rc::new(Analysed::of(&self.schema(), keyspace, text)?);
+        let announce = if parameters.skip_metadata { Announce::Skip } else { Announce::Columns };
+        self.bind_analysed(&analysed, announce, parameters)
+    }
+
+    pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
+        let mut rows = Rows::new(select.metadata.clone(), select.announce);
+        let table = select.plan.table().clone();
+        let generated =
+            if is_system_keyspace(&table.keyspace) { Some(self.generate(&table).await?) } else { None };
+        while let Some(command) = select.run.next() {
+            let answer = match &generated {
+                Some(partitions) => read::read(&table, partitions, command),
+                None => self.coordinator.read(command.clone(), select.consistency, select.timeout).await?,
+            };
+            let (count, content) = (&mut rows.count, &mut rows.content);
+            select.run.feed(&answer, &mut |values| push_row(count, content, values))?;
+            if rows.content.len() > limits::RESULT_BYTES_MAX {
+                return Err(Error::Invalid(format!(
+                    "the result is larger than {} bytes: ask for it in pages",
+                    limits::RESULT_BYTES_MAX
+                )));
+            }
+            runtime::yield_if_needed().await;
+        }
+        let (count, content) = (&mut rows.count, &mut rows.content);
+        rows.paging_state = select.run.finish(&mut |values| push_row(count, content, values))?;
+        Ok(Answer::plain(Outcome::Rows(rows)))
+    }
+
+    pub(crate) async fn run_write(&self, write: Write) -> Result<Answer, Error> {
+        if !write.mutations.is_empty() {
+            self.coordinator.write(write.mutations, write.consistency, write.kind, write.timeout).await?;
+        }
+        Ok(Answer { outcome: Outcome::Void, warnings: write.warnings })
+    }
+
+    /// Schema changes, USE, TRUNCATE and DESCRIBE.
+    pub(crate) async fn run_other(&self, analysed: &Analysed) -> Result<Answer, Error> {
+        match &analysed.plan {
+            Plan::SchemaChange(change) => self.change_schema(change.clone()).await,
+            Plan::Use { keyspace } => Ok(Answer::plain(Outcome::SetKeyspace(keyspace.clone()))),
+            Plan::Truncate { table } => {
+                refuse_system(&table.keyspace)?;
+                let patience = self.settings.truncate_timeout;
+                let truncated = self.coordinator.truncate(table.id, runtime::unix_micros(), patience).await;
+                truncated.map_err(|error| match Error::from(error) {
+                    unavailable @ (Error::Unavailable { .. } | Error::Invalid(_)) => unavailable,
+                    other => Error::Truncate(format!("Error during truncate: {other}")),
+                })?;
+                Ok(Answer::plain(Outcome::Void))
+            }
+            Plan::Describe(plan) => {
+                let described = plan.rows(&self.schema(), &self.cluster_facts())?;
+                let metadata = analysed.metadata.clone().ok_or_else(no_columns)?;
+                let mut rows = Rows::new(metadata, Announce::Columns);
+                for row in &described {
+                    let values: Vec<Option<&[u8]>> = row.iter().map(Option::as_deref).collect();
+                    push_row(&mut rows.count, &mut rows.content, &values);
+                }
+                Ok(Answer::plain(Outcome::Rows(rows)))
+            }
+            Plan::Select(_) | Plan::Modify(_) | Plan::Batch(_) => {
+                Err(Error::Server("a statement took the wrong way".into()))
+            }
+        }
+    }
+
+    async fn change_schema(&self, change: Arc<SchemaChange>) -> Result<Answer, Error> {
+        refuse_system(change.keyspace())?;
+        let info = self.info();
+        let mut datacenters: Vec<String> = info.peers.iter().map(|p| p.data_center.clone()).collect();
+        datacenters.push(info.data_center.clone());
+        let context = ChangeContext {
+            version: runtime::random_uuid(),
+            table_id: runtime::random_uuid(),
+            now_micros: self.timestamps.next(runtime::unix_micros()),
+            datacenters,
+        };
+        let decided = Cluster::change(move |schema| match cql::apply(schema, &change, &context)? {
+            Some(applied) => Ok(Some((applied.schema, vec![event_of(applied.event)]))),
+            None => Ok::<_, cql::Error>(None),
+        });
+        match decided.await {
+            Ok(Ok(Changed::Nothing)) => Ok(Answer::plain(Outcome::Void)),
+            Ok(Ok(Changed::Done(events))) => Ok(Answer::plain(match events.into_iter().next() {
+                Some(event) => Outcome::SchemaChange(event),
+                None => Outcome::Void,
+            })),
+            Ok(Err(error)) => Err(Error::from(error)),
+            Err(error) => Err(Error::Server(format!("the schema was not changed: {error}"))),
+        }
+    }
+
+    fn cluster_facts(&self) -> ClusterFacts {
+        let info = self.info();
+        let own = (info.rpc_address, info.rpc_port, &info.tokens);
+        let peers = info.peers.iter().map(|p| (p.rpc_address, p.rpc_port, &p.tokens));
+        let mut owners: BTreeMap<i64, Vec<String>> = BTreeMap::new();
+        for (address, port, tokens) in std::iter::once(own).chain(peers) {
+            for token in tokens {
+                owners.entry(*token).or_default().push(format!("/{address}:{port}"));
+            }
+        }
+        ClusterFacts {
+            name: info.cluster_name.clone(),
+            partitioner: "Murmur3Partitioner".into(),
+            snitch: "SimpleSnitch".into(),
+            ranges: owners.into_iter().map(|(token, endpoints)| (token.to_string(), endpoints)).collect(),
+        }
+    }
+}
+
+/// Users neither write to system keyspaces nor change them.
+pub(crate) fn refuse_system(keyspace: &str) -> Result<(), Error> {
+    if is_system_keyspace(keyspace) {
+        return Err(Error::Unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
+    }
+    Ok(())
+}
+
+fn event_of(event: cql::SchemaEvent) -> SchemaEvent {
+    SchemaEvent {
+        kind: match event.change {
+            cql::ChangeKind::Created => ChangeKind::Created,
+            cql::ChangeKind::Updated => ChangeKind::Updated,
+            cql::ChangeKind::Dropped => ChangeKind::Dropped,
+        },
+        target: match event.target {
+            cql::ChangeTarget::Keyspace => Target::Keyspace,
+            cql::ChangeTarget::Table => Target::Table,
+            cql::ChangeTarget::Type => Target::Type,
+        },
+        keyspace: event.keyspace,
+        name: event.name,
+    }
+}
+
+fn no_columns() -> Error {
+    Error::Server("a result without columns".into())
+}
+
+fn push_row(count: &mut u32, content: &mut Vec<u8>, values: &[Option<&[u8]>]) {
+    *count += 1;
+    for value in values {
+        put_bytes(content, *value);
+    }
+}

@@ -1,0 +1,284 @@
+//! What the system tables hold: rows made from live state each time they are read.
+
+use super::definitions::{STORED_KEYSPACES, VIRTUAL_KEYSPACES};
+use super::row::Row;
+use crate::info::{ClientInfo, NodeInfo, PeerInfo};
+use schema::{Column, ColumnKind, Keyspace, Order, Schema, Table};
+use std::collections::BTreeMap;
+
+/// The version Cassandra clients are told; tools compare it with what they know.
+pub const RELEASE_VERSION: &str = "5.0.6";
+/// The version of the language.
+pub const CQL_VERSION: &str = "3.4.7";
+/// The class name that makes drivers compute tokens.
+pub const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
+
+/// Everything rows are made from.
+pub struct Source<'a> {
+    /// This node and its peers.
+    pub node: &'a NodeInfo,
+    /// The schema, system keyspaces included.
+    pub schema: &'a Schema,
+    /// The connections of every shard; only filled when `system_views.clients` is read.
+    pub clients: &'a [ClientInfo],
+    /// Prepared statements of this shard: id, keyspace, text; only filled when that table is read.
+    pub prepared: &'a [(Vec<u8>, Option<String>, String)],
+}
+
+/// The rows of a system table, in any order; none for tables that are always empty here.
+pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
+    match (&*table.keyspace, &*table.name) {
+        ("system", "local") => vec![local(source)],
+        ("system", "peers") => source.node.peers.iter().map(|p| peer(p, source)).collect(),
+        ("system", "peers_v2") => source.node.peers.iter().map(|p| peer_v2(p, source)).collect(),
+        ("system", "prepared_statements") => source.prepared.iter().map(prepared).collect(),
+        ("system_schema", name) => schema_rows(name, source),
+        ("system_virtual_schema", name) => virtual_schema_rows(name, source),
+        ("system_views", "clients") => source.clients.iter().map(client).collect(),
+        ("system_views", "settings") => {
+            let settings = source.node.settings.iter();
+            settings.map(|(n, v)| Row::new().text("name", n).text("value", v)).collect()
+        }
+        ("system_auth", "roles") => vec![
+            Row::new().text("role", "cassandra").boolean("can_login", true).boolean("is_superuser", true),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+fn local(source: &Source<'_>) -> Row {
+    let node = source.node;
+    Row::new()
+        .text("key", "local")
+        .text("bootstrapped", "COMPLETED")
+        .inet("broadcast_address", node.broadcast_address)
+        .int("broadcast_port", i32::from(node.storage_port))
+        .text("cluster_name", &node.cluster_name)
+        .text("cql_version", CQL_VERSION)
+        .text("data_center", &node.data_center)
+        .int("gossip_generation", node.started_at_s)
+        .uuid("host_id", node.host_id)
+        .inet("listen_address", node.listen_address)
+        .int("listen_port", i32::from(node.storage_port))
+        .text("native_protocol_version", "5")
+        .text("partitioner", PARTITIONER)
+        .text("rack", &node.rack)
+        .text("release_version", RELEASE_VERSION)
+        .inet("rpc_address", node.rpc_address)
+        .int("rpc_port", i32::from(node.rpc_port))
+        .uuid("schema_version", source.schema.version)
+        .texts("tokens", &token_texts(&node.tokens))
+}
+
+fn peer(peer: &PeerInfo, source: &Source<'_>) -> Row {
+    Row::new()
+        .inet("peer", peer.address)
+        .text("data_center", &peer.data_center)
+        .uuid("host_id", peer.host_id)
+        .inet("preferred_ip", peer.address)
+        .text("rack", &peer.rack)
+        .text("release_version", RELEASE_VERSION)
+        .inet("rpc_address", peer.rpc_address)
+        .uuid("schema_version", source.schema.version)
+        .texts("tokens", &token_texts(&peer.tokens))
+}
+
+fn peer_v2(peer: &PeerInfo, source: &Source<'_>) -> Row {
+    Row::new()
+        .inet("peer", peer.address)
+        .int("peer_port", i32::from(peer.storage_port))
+        .text("data_center", &peer.data_center)
+        .uuid("host_id", peer.host_id)
+        .inet("native_address", peer.rpc_address)
+        .int("native_port", i32::from(peer.rpc_port))
+        .inet("preferred_ip", peer.address)
+        .int("preferred_port", i32::from(peer.storage_port))
+        .text("rack", &peer.rack)
+        .text("release_version", RELEASE_VERSION)
+        .uuid("schema_version", source.schema.version)
+        .texts("tokens", &token_texts(&peer.tokens))
+}
+
+/// Tokens as decimal texts in the order of a `set<text>`.
+fn token_texts(tokens: &[i64]) -> Vec<String> {
+    let mut texts: Vec<String> = tokens.iter().map(i64::to_string).collect();
+    texts.sort_unstable();
+    texts
+}
+
+fn prepared(statement: &(Vec<u8>, Option<String>, String)) -> Row {
+    let (id, keyspace, text) = statement;
+    Row::new()
+        .bytes("prepared_id", id.clone())
+        .text_if("logged_keyspace", keyspace.as_deref())
+        .text("query_string", text)
+}
+
+fn client(client: &ClientInfo) -> Row {
+    let option = |key: &str| client.options.get(key).map(String::as_str);
+    Row::new()
+        .inet("address", client.address.ip())
+        .int("port", i32::from(client.address.port()))
+        .map("client_options", &client.options)
+        .text("connection_stage", client.stage)
+        .text_if("driver_name", option("DRIVER_NAME"))
+        .text_if("driver_version", option("DRIVER_VERSION"))
+        .text("hostname", &client.address.ip().to_string())
+        .text_if("keyspace_name", client.keyspace.as_deref())
+        .int("protocol_version", i32::from(client.protocol_version))
+        .bigint("request_count", client.request_count as i64)
+        .boolean("ssl_enabled", false)
+        .text("username", "anonymous")
+}
+
+fn stored(schema: &Schema) -> impl Iterator<Item = &Keyspace> {
+    let keyspaces = schema.keyspaces.values().map(AsRef::as_ref);
+    keyspaces.filter(|k| !VIRTUAL_KEYSPACES.contains(&&*k.name))
+}
+
+fn schema_rows(name: &str, source: &Source<'_>) -> Vec<Row> {
+    let keyspaces = stored(source.schema);
+    match name {
+        "keyspaces" => keyspaces.map(keyspace).collect(),
+        "tables" => keyspaces.flat_map(|k| k.tables.values()).map(|t| table_row(t)).collect(),
+        "columns" => keyspaces.flat_map(|k| k.tables.values()).flat_map(|t| columns(t)).collect(),
+        "types" => keyspaces.flat_map(types).collect(),
+        "dropped_columns" => {
+            keyspaces.flat_map(|k| k.tables.values()).flat_map(|t| dropped_columns(t)).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn virtual_schema_rows(name: &str, source: &Source<'_>) -> Vec<Row> {
+    let keyspaces = VIRTUAL_KEYSPACES.iter().filter_map(|name| source.schema.keyspace(name));
+    let tables = keyspaces.clone().flat_map(|k| k.tables.values());
+    match name {
+        "keyspaces" => keyspaces.map(|k| Row::new().text("keyspace_name", &k.name)).collect(),
+        "tables" => tables
+            .map(|t| {
+                Row::new()
+                    .text("keyspace_name", &t.keyspace)
+                    .text("table_name", &t.name)
+                    .text("comment", &t.options.comment)
+            })
+            .collect(),
+        "columns" => tables.flat_map(|t| columns(t)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn keyspace(keyspace: &Keyspace) -> Row {
+    Row::new()
+        .text("keyspace_name", &keyspace.name)
+        .boolean("durable_writes", keyspace.durable_writes)
+        .map("replication", &keyspace.replication.to_map())
+}
+
+fn table_row(table: &Table) -> Row {
+    let flags: &[&str] = if table.counter { &["compound", "counter"] } else { &["compound"] };
+    let options = &table.options;
+    let row = Row::new()
+        .text("keyspace_name", &table.keyspace)
+        .text("table_name", &table.name)
+        .texts("flags", flags)
+        .uuid("id", table.id.0)
+        .text("additional_write_policy", &options.additional_write_policy)
+        .double("bloom_filter_fp_chance", options.bloom_filter_fp_chance)
+        .map("caching", &options.caching)
+        .text("comment", &options.comment)
+        .map("compaction", &options.compaction)
+        .map("compression", &options.compression)
+        .double("crc_check_chance", options.crc_check_chance)
+        .double("dclocal_read_repair_chance", 0.0)
+        .int("default_time_to_live", options.default_time_to_live)
+        .map("extensions", &options.extensions)
+        .int("gc_grace_seconds", options.gc_grace_seconds)
+        .int("max_index_interval", options.max_index_interval)
+        .text_if("memtable", options.memtable.as_deref())
+        .int("memtable_flush_period_in_ms", options.memtable_flush_period_in_ms)
+        .int("min_index_interval", options.min_index_interval)
+        .text("read_repair", &options.read_repair)
+        .double("read_repair_chance", 0.0)
+        .text("speculative_retry", &options.speculative_retry)
+        .boolean("allow_auto_snapshot", options.allow_auto_snapshot)
+        .boolean("incremental_backups", options.incremental_backups);
+    match options.cdc {
+        Some(cdc) => row.boolean("cdc", cdc),
+        None => row,
+    }
+}
+
+fn columns(table: &Table) -> Vec<Row> {
+    table.columns().map(|column| column_row(table, column)).collect()
+}
+
+fn column_row(table: &Table, column: &Column) -> Row {
+    let (kind, is_key) = match column.kind {
+        ColumnKind::PartitionKey => ("partition_key", true),
+        ColumnKind::Clustering => ("clustering", true),
+        ColumnKind::Static => ("static", false),
+        ColumnKind::Regular => ("regular", false),
+    };
+    let order = match (column.kind, column.order) {
+        (ColumnKind::Clustering, Order::Ascending) => "asc",
+        (ColumnKind::Clustering, Order::Descending) => "desc",
+        _ => "none",
+    };
+    Row::new()
+        .text("keyspace_name", &table.keyspace)
+        .text("table_name", &table.name)
+        .text("column_name", &column.name)
+        .text("clustering_order", order)
+        .bytes("column_name_bytes", column.name.as_bytes().to_vec())
+        .text("kind", kind)
+        .int("position", if is_key { i32::from(column.position) } else { -1 })
+        .text("type", &column.ty.to_string())
+}
+
+fn types(keyspace: &Keyspace) -> Vec<Row> {
+    let row = |(name, ty): (&std::sync::Arc<str>, &std::sync::Arc<types::UdtType>)| {
+        let names: Vec<String> = ty.fields.iter().map(|(n, _)| n.to_string()).collect();
+        let types: Vec<String> = ty.fields.iter().map(|(_, t)| t.to_string()).collect();
+        Row::new()
+            .text("keyspace_name", &keyspace.name)
+            .text("type_name", name)
+            .texts("field_names", &names)
+            .texts("field_types", &types)
+    };
+    keyspace.types.iter().map(row).collect()
+}
+
+fn dropped_columns(table: &Table) -> Vec<Row> {
+    // A column may be dropped more than once; the table shows the last time.
+    let mut latest: BTreeMap<&str, &schema::DroppedColumn> = BTreeMap::new();
+    for dropped in &table.dropped {
+        let entry = latest.entry(&dropped.name).or_insert(dropped);
+        if dropped.dropped_at > entry.dropped_at {
+            *entry = dropped;
+        }
+    }
+    let row = |dropped: &schema::DroppedColumn| {
+        let kind = if dropped.kind == ColumnKind::Static { "static" } else { "regular" };
+        Row::new()
+            .text("keyspace_name", &table.keyspace)
+            .text("table_name", &table.name)
+            .text("column_name", &dropped.name)
+            .bigint("dropped_time", dropped.dropped_at / 1000)
+            .text("kind", kind)
+            .text("type", &dropped.ty.to_string())
+    };
+    latest.into_values().map(row).collect()
+}
+
+/// Whether reading a table needs the connections of every shard.
+pub fn needs_clients(table: &Table) -> bool {
+    &*table.keyspace == "system_views" && &*table.name == "clients"
+}
+
+/// Whether reading a table needs the prepared statements.
+pub fn needs_prepared(table: &Table) -> bool {
+    &*table.keyspace == "system" && &*table.name == "prepared_statements"
+}
+
+const _: () = assert!(STORED_KEYSPACES.len() + VIRTUAL_KEYSPACES.len() == 7);
