@@ -1,0 +1,277 @@
+//! One client connection: what is being served, what waits to be sent.
+//!
+//! ```text
+//! reader task ──decode──▶ dispatch ──▶ requests (0..n in flight) ──answers──▶ out ──flush──▶ socket
+//!      ▲                                                                      │
+//!      └──────────── stops reading while too much is in flight or unsent ◀────┘
+//! ```
+//! Answers collect in `out` and leave once per turn: the reader flushes after each received piece, the shard's flusher
+//! whatever ended later. What the socket does not take goes to a writer task, which gives the client a bounded time.
+//! Owned by one shard for life.
+
+use crate::dispatch::Agreed;
+use crate::limits;
+use crate::outbound::Outbound;
+use crate::shard::Shard;
+use crate::slots::Slot;
+use core::net::SocketAddr;
+use runtime::Group;
+use runtime::net::TcpStream;
+use runtime::sync::{Event, Flag};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Where a connection is in the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Only OPTIONS and STARTUP are legal.
+    Startup,
+    /// Everything but a second STARTUP is legal.
+    Ready,
+}
+
+/// What a client said about itself.
+#[derive(Debug, Clone, Default)]
+pub struct Greeting {
+    /// The keys and values of STARTUP.
+    pub options: BTreeMap<String, String>,
+}
+
+/// Kinds of events a connection asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// TOPOLOGY_CHANGE.
+    pub topology: bool,
+    /// STATUS_CHANGE.
+    pub status: bool,
+    /// SCHEMA_CHANGE.
+    pub schema: bool,
+}
+
+/// One client connection.
+pub struct Connection {
+    /// The shard that serves it.
+    pub shard: Rc<Shard>,
+    /// The client's end.
+    pub peer: SocketAddr,
+    /// The version of its frames; 0 until the first.
+    pub version: Cell<u8>,
+    /// Where it is in the protocol.
+    pub phase: Cell<Phase>,
+    /// The keyspace in use.
+    pub keyspace: RefCell<Option<Arc<str>>>,
+    /// What it said in STARTUP.
+    pub greeting: RefCell<Greeting>,
+    /// The events it asked for.
+    pub registered: Cell<Registered>,
+    /// Requests answered.
+    pub answered: Cell<u64>,
+    agreed: Cell<Option<Agreed>>,
+    pub(crate) out: RefCell<Outbound>,
+    stream: TcpStream,
+    unsent: RefCell<Vec<u8>>,
+    spare: RefCell<Vec<u8>>,
+    sending: Cell<bool>,
+    flush_asked: Cell<bool>,
+    reading: Cell<bool>,
+    requests: Cell<u32>,
+    request_bytes: Cell<usize>,
+    freed: Event,
+    closed: Flag,
+    _slot: Slot,
+}
+
+impl Connection {
+    pub(crate) fn new(shard: Rc<Shard>, stream: TcpStream, slot: Slot) -> std::io::Result<Rc<Connection>> {
+        Ok(Rc::new(Connection {
+            shard,
+            peer: stream.peer_addr()?,
+            version: Cell::new(0),
+            phase: Cell::new(Phase::Startup),
+            keyspace: RefCell::new(None),
+            greeting: RefCell::default(),
+            registered: Cell::default(),
+            answered: Cell::new(0),
+            agreed: Cell::new(None),
+            out: RefCell::default(),
+            stream,
+            unsent: RefCell::default(),
+            spare: RefCell::default(),
+            sending: Cell::new(false),
+            flush_asked: Cell::new(false),
+            reading: Cell::new(false),
+            requests: Cell::new(0),
+            request_bytes: Cell::new(0),
+            freed: Event::new(),
+            closed: Flag::new(),
+            _slot: slot,
+        }))
+    }
+
+    /// What STARTUP agreed on, once.
+    pub(crate) fn agreed(&self) -> Option<Agreed> {
+        self.agreed.get()
+    }
+
+    pub(crate) fn agree(&self, agreed: Agreed) {
+        self.agreed.set(Some(agreed));
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Whether the connection has ended or is to end now.
+    pub fn is_closed(&self) -> bool {
+        self.closed.is_set()
+    }
+
+    /// Ends the connection: nothing more is read or sent.
+    pub fn cut(&self) {
+        if !self.closed.is_set() {
+            self.closed.set();
+            self.freed.notify();
+            self.stream.shutdown();
+        }
+    }
+
+    /// Takes note of a request until the guard is dropped.
+    pub(crate) fn enter(self: &Rc<Self>, bytes: usize) -> InFlight {
+        self.requests.set(self.requests.get() + 1);
+        self.request_bytes.set(self.request_bytes.get() + bytes);
+        self.shard.enter(bytes);
+        InFlight { connection: self.clone(), bytes }
+    }
+
+    /// Whether nothing more should be read for now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.requests.get() >= limits::REQUESTS_PER_CONNECTION
+            || self.request_bytes.get() >= limits::REQUEST_BYTES_PER_CONNECTION
+            || self.out_bytes() >= limits::OUT_BYTES_STOP
+    }
+
+    /// Waits until a request has ended, bytes were sent or the connection is closed.
+    pub(crate) async fn wait_freed(&self) {
+        self.freed.wait().await;
+    }
+
+    /// Bytes of answers that have not reached the socket.
+    fn out_bytes(&self) -> usize {
+        self.out.borrow().len() + self.unsent.borrow().len()
+    }
+
+    /// Says that the reader is at work and will flush by itself.
+    pub(crate) fn set_reading(&self, reading: bool) {
+        self.reading.set(reading);
+    }
+
+    /// Has what is in `out` sent before the shard turns to other work.
+    pub(crate) fn flush_later(self: &Rc<Self>) {
+        if !self.reading.get() && !self.sending.get() && !self.flush_asked.replace(true) {
+            self.shard.ask_flush(self.clone());
+        }
+    }
+
+    /// Sends what is in `out` as far as the socket takes it.
+    pub(crate) fn flush(self: &Rc<Self>) {
+        self.flush_asked.set(false);
+        if self.sending.get() || self.closed.is_set() || self.out.borrow().is_empty() {
+            return;
+        }
+        let mut wire = self.spare.take();
+        self.out.borrow_mut().seal(&mut wire);
+        match self.stream.try_send(&wire) {
+            Ok(sent) if sent == wire.len() => self.keep_spare(wire),
+            Ok(sent) => {
+                wire.drain(..sent);
+                self.hand_to_writer(wire);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.hand_to_writer(wire),
+            Err(_) => self.cut(),
+        }
+    }
+
+    fn keep_spare(&self, mut wire: Vec<u8>) {
+        wire.clear();
+        wire.shrink_to(limits::BUFFER_KEPT_BYTES);
+        *self.spare.borrow_mut() = wire;
+    }
+
+    fn hand_to_writer(self: &Rc<Self>, wire: Vec<u8>) {
+        *self.unsent.borrow_mut() = wire;
+        self.sending.set(true);
+        let connection = self.clone();
+        drop(runtime::spawn(Group::QUERY, async move { connection.write_unsent().await }));
+    }
+
+    /// Sends what the socket did not take at once, and what comes meanwhile.
+    async fn write_unsent(self: Rc<Self>) {
+        while !self.closed.is_set() {
+            if self.unsent.borrow().is_empty() {
+                let mut wire = Vec::new();
+                self.out.borrow_mut().seal(&mut wire);
+                if wire.is_empty() {
+                    break;
+                }
+                *self.unsent.borrow_mut() = wire;
+            }
+            let piece = self.next_piece();
+            let sent = runtime::timeout(limits::SEND_TIMEOUT, self.stream.send_all(piece)).await;
+            match sent {
+                Ok(Ok(_)) => self.freed.notify(),
+                Ok(Err(_)) => self.cut(),
+                Err(_) => {
+                    runtime::info!("transport: {} does not read its answers, closing it", self.peer);
+                    self.shard.metrics.cut_slow.inc();
+                    self.cut();
+                }
+            }
+            if self.out_bytes() > limits::OUT_BYTES_CUT {
+                runtime::warn!("transport: {} leaves too many answers unread, closing it", self.peer);
+                self.cut();
+            }
+        }
+        self.sending.set(false);
+        self.freed.notify();
+    }
+
+    fn next_piece(&self) -> Vec<u8> {
+        let mut unsent = self.unsent.borrow_mut();
+        if unsent.len() <= limits::SEND_PIECE_BYTES {
+            return std::mem::take(&mut unsent);
+        }
+        let rest = unsent.split_off(limits::SEND_PIECE_BYTES);
+        std::mem::replace(&mut unsent, rest)
+    }
+
+    /// Waits until every request has ended and every answer has reached the socket, or the connection is closed.
+    pub(crate) async fn drain(self: &Rc<Self>) {
+        loop {
+            self.flush();
+            let idle = self.requests.get() == 0 && !self.sending.get() && self.out.borrow().is_empty();
+            if idle || self.closed.is_set() {
+                return;
+            }
+            self.freed.wait().await;
+        }
+    }
+}
+
+/// A request being served; dropping it makes room for the next.
+pub(crate) struct InFlight {
+    pub(crate) connection: Rc<Connection>,
+    bytes: usize,
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let connection = &self.connection;
+        connection.requests.set(connection.requests.get() - 1);
+        connection.request_bytes.set(connection.request_bytes.get() - self.bytes);
+        connection.answered.set(connection.answered.get() + 1);
+        connection.shard.leave(self.bytes);
+        connection.freed.notify();
+    }
+}

@@ -1,0 +1,209 @@
+//! From a request to its answer: what is legal now, what is answered at once, what becomes a task.
+//!
+//! EXECUTE, the hot path, is bound here from the received bytes and only its result of binding moves into the task.
+//! Other statements are copied into their task and decoded there.
+
+use crate::connection::{Connection, InFlight, Phase, Registered};
+use crate::respond;
+use protocol::compression::Compression;
+use protocol::envelope::{Header, Opcode, Version};
+use protocol::event::EventType;
+use protocol::request::{Execute, Request, Startup};
+use protocol::response::Reply;
+use protocol::supported::{self, Sharding};
+use query::{Answer, Error};
+use runtime::Group;
+use std::rc::Rc;
+
+/// What STARTUP agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) version: Version,
+    pub(crate) compression: Compression,
+}
+
+/// Answers one request, now or later. Never waits.
+pub(crate) fn dispatch(connection: &Rc<Connection>, header: &Header, body: &[u8]) {
+    let answered = match Opcode::from_number(header.opcode) {
+        Some(Opcode::Options) => {
+            options(connection, header);
+            Ok(())
+        }
+        Some(Opcode::Startup) => startup(connection, header, body),
+        Some(opcode) if connection.phase.get() == Phase::Startup => Err(Error::Protocol(format!(
+            "Unexpected message {}, expecting STARTUP or OPTIONS",
+            opcode.name()
+        ))),
+        Some(Opcode::Execute) => execute(connection, header, body),
+        Some(Opcode::Query | Opcode::Prepare | Opcode::Batch) => statement(connection, header, body),
+        Some(Opcode::Register) => register(connection, header, body),
+        Some(Opcode::AuthResponse) => {
+            Err(Error::Protocol("Unexpected message AUTH_RESPONSE, no authentication is required".into()))
+        }
+        Some(opcode) => Err(Error::Protocol(format!("Unexpected message {} from a client", opcode.name()))),
+        None => Err(Error::Protocol(format!("Unknown opcode {}", header.opcode))),
+    };
+    if let Err(error) = answered {
+        if matches!(error, Error::Protocol(_)) {
+            connection.shard.metrics.protocol_errors.inc();
+        }
+        fail(connection, header, &error);
+    }
+}
+
+fn fail(connection: &Connection, header: &Header, error: &Error) {
+    connection.shard.metrics.errors.inc();
+    if matches!(error, Error::Server(_)) {
+        runtime::error!("transport: a request of {} failed: {error}", connection.peer);
+    }
+    respond::error(connection.out.borrow_mut().buffer(), header.version, header.stream, error);
+}
+
+fn options(connection: &Connection, header: &Header) {
+    let port = connection.shard.shard_aware_port.get();
+    let sharding = Sharding {
+        shard: runtime::shard().0,
+        shards: runtime::shard_count(),
+        shard_aware_port: (port != 0).then_some(port),
+    };
+    reply(connection, header, &Reply::Supported(&supported::options(Some(&sharding))));
+}
+
+fn reply(connection: &Connection, header: &Header, reply: &Reply<'_>) {
+    respond::reply(connection.out.borrow_mut().buffer(), header.version, header.stream, reply);
+}
+
+fn startup(connection: &Connection, header: &Header, body: &[u8]) -> Result<(), Error> {
+    if connection.phase.get() == Phase::Ready {
+        return Err(Error::Protocol("Unexpected message STARTUP, the connection is already open".into()));
+    }
+    let Request::Startup(startup) = decode(header, body)? else {
+        return Err(Error::Protocol("Unexpected message, expecting STARTUP".into()));
+    };
+    let compression = negotiate(&startup, header.version)?;
+    let mut greeting = connection.greeting.borrow_mut();
+    greeting.options = startup.options.iter().map(|(k, v)| (k.to_uppercase(), v.to_string())).collect();
+    reply(connection, header, &Reply::Ready);
+    connection.out.borrow_mut().negotiated(header.version, compression);
+    connection.phase.set(Phase::Ready);
+    connection.agree(Agreed { version: header.version, compression });
+    Ok(())
+}
+
+fn negotiate(startup: &Startup<'_>, version: Version) -> Result<Compression, Error> {
+    let option = |name: &str| {
+        let found = startup.options.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| *value)
+    };
+    let Some(cql_version) = option("CQL_VERSION") else {
+        return Err(Error::Protocol("Missing value CQL_VERSION in STARTUP message".into()));
+    };
+    if !is_spoken(cql_version) {
+        return Err(Error::Protocol(format!(
+            "CQL version {cql_version} is not supported by the binary protocol (supported version are >= 3.0.0)"
+        )));
+    }
+    match option("COMPRESSION").map(str::to_ascii_lowercase).as_deref() {
+        None => Ok(Compression::None),
+        Some("lz4") => Ok(Compression::Lz4),
+        Some("snappy") if version == Version::V5 => {
+            Err(Error::Protocol("Snappy compression is not supported in protocol V5".into()))
+        }
+        Some(other) => Err(Error::Protocol(format!("Unknown compression algorithm: {other}"))),
+    }
+}
+
+/// At least 2.99.0, as Cassandra asks.
+fn is_spoken(cql_version: &str) -> bool {
+    let mut numbers = cql_version.split('.').map(|part| part.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(major), minor) => (major, minor.unwrap_or(0)) >= (2, 99),
+        (None, _) => false,
+    }
+}
+
+fn register(connection: &Connection, header: &Header, body: &[u8]) -> Result<(), Error> {
+    let Request::Register(kinds) = decode(header, body)? else {
+        return Err(Error::Protocol("Unexpected message, expecting REGISTER".into()));
+    };
+    let before = connection.registered.get();
+    let asks = |kind| kinds.contains(&kind);
+    connection.registered.set(Registered {
+        topology: before.topology || asks(EventType::TopologyChange),
+        status: before.status || asks(EventType::StatusChange),
+        schema: before.schema || asks(EventType::SchemaChange),
+    });
+    reply(connection, header, &Reply::Ready);
+    Ok(())
+}
+
+fn decode<'a>(header: &Header, body: &'a [u8]) -> Result<Request<'a>, Error> {
+    Request::decode(header, body).map_err(|e| Error::Protocol(e.to_string()))
+}
+
+/// Refuses work the shard has no room for.
+fn admit(connection: &Connection, bytes: usize) -> Result<(), Error> {
+    if connection.shard.is_overloaded(bytes) {
+        connection.shard.metrics.shed.inc();
+        return Err(Error::Overloaded(
+            "Server is in overloaded state. Cannot accept more requests at this point".into(),
+        ));
+    }
+    Ok(())
+}
+
+fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<(), Error> {
+    admit(connection, body.len())?;
+    let Request::Execute(request) = decode(header, body)? else {
+        return Err(Error::Protocol("Unexpected message, expecting EXECUTE".into()));
+    };
+    let Execute { id, result_metadata_id, parameters } = &request;
+    let engine = &connection.shard.engine;
+    let bound = engine.bind(id, *result_metadata_id, parameters)?;
+    let (header, guard, engine) = (*header, connection.enter(body.len()), engine.clone());
+    runtime::spawn_detached_now(Group::QUERY, async move {
+        let result = engine.run(bound).await;
+        finish(&guard, &header, result);
+    });
+    Ok(())
+}
+
+fn statement(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<(), Error> {
+    admit(connection, body.len())?;
+    let (header, guard, body) = (*header, connection.enter(body.len()), body.to_vec());
+    runtime::spawn_detached_now(Group::QUERY, async move { run_statement(guard, header, body).await });
+    Ok(())
+}
+
+/// QUERY, PREPARE and BATCH.
+async fn run_statement(guard: InFlight, header: Header, body: Vec<u8>) {
+    let connection = guard.connection.clone();
+    let engine = connection.shard.engine.clone();
+    let keyspace = connection.keyspace.borrow().clone();
+    let keyspace = keyspace.as_deref();
+    let request = match decode(&header, &body) {
+        Ok(request) => request,
+        Err(error) => return finish(&guard, &header, Err(error)),
+    };
+    let result = match &request {
+        Request::Query(query) => engine.query(keyspace, query.query, &query.parameters).await,
+        Request::Batch(batch) => engine.batch(keyspace, batch).await,
+        Request::Prepare(prepare) => engine.prepare(prepare.keyspace.or(keyspace), prepare.query).await,
+        _ => Err(Error::Protocol("Unexpected message".into())),
+    };
+    finish(&guard, &header, result);
+}
+
+fn finish(guard: &InFlight, header: &Header, result: Result<Answer, Error>) {
+    let connection = &guard.connection;
+    match result {
+        Ok(answer) => {
+            if let query::Outcome::SetKeyspace(keyspace) = &answer.outcome {
+                *connection.keyspace.borrow_mut() = Some(keyspace.clone());
+            }
+            respond::answer(connection.out.borrow_mut().buffer(), header.version, header.stream, &answer);
+        }
+        Err(error) => fail(connection, header, &error),
+    }
+    connection.flush_later();
+}

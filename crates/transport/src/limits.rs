@@ -1,0 +1,35 @@
+//! Every bound of this crate, with its unit and reason.
+
+use core::time::Duration;
+
+/// Requests of one connection served at once; a driver's stream ids go further, its useful pipelining does not.
+pub const REQUESTS_PER_CONNECTION: u32 = 2048;
+/// Bytes of request bodies of one connection being served at once; above it nothing more is read from it.
+pub const REQUEST_BYTES_PER_CONNECTION: usize = 32 << 20;
+/// Requests one shard serves at once before it answers `Overloaded`, unless configured.
+pub const REQUESTS_PER_SHARD: u32 = 32_768;
+/// Part of a shard's memory that bodies of requests being served may take: one in this many.
+pub const REQUEST_MEMORY_SHARE: u64 = 8;
+/// Answers waiting to be sent, in bytes, above which nothing more is read from a connection.
+pub const OUT_BYTES_STOP: usize = 4 << 20;
+/// Answers waiting to be sent, in bytes, above which a connection is cut: requests in flight when reading stopped
+/// may still add to them, a client that never reads must not take more.
+pub const OUT_BYTES_CUT: usize = 512 << 20;
+/// How long one piece of an answer may wait for a client that does not read.
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// The size of such a piece, in bytes.
+pub const SEND_PIECE_BYTES: usize = 256 << 10;
+/// How long a client may take from connecting to its first complete request.
+pub const STARTUP_TIMEOUT: Duration = Duration::from_secs(60);
+/// Largest first frame, in bytes: OPTIONS and STARTUP are small, and nobody has introduced himself yet.
+pub const FIRST_FRAME_BYTES_MAX: usize = 100_000;
+/// Connections over all shards, unless configured; a bound on memory, not a policy.
+pub const CONNECTIONS_MAX: u32 = 65_536;
+/// A buffer that grew above this size for one large frame is given back afterwards, in bytes.
+pub const BUFFER_KEPT_BYTES: usize = 64 << 10;
+/// How long an orderly stop waits for requests being served.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the acceptor pauses when the system has no more sockets to give.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Event types one REGISTER may name.
+pub const REGISTER_MAX: usize = 64;

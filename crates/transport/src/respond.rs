@@ -1,0 +1,137 @@
+//! Responses: what the engine says, in the protocol's words. Errors become codes here and nowhere else.
+
+use cluster::{ChangeKind, SchemaEvent, Target};
+use protocol::envelope::{self, Direction, Opcode, Version};
+use protocol::event::Target as EventTarget;
+use protocol::event::{Change, SchemaChange};
+use protocol::extras::Extras;
+use protocol::failure::{Failure, FailureKind, Failures, WriteType};
+use protocol::metadata::put_rows_metadata;
+use protocol::response::Reply;
+use protocol::wire::put_int;
+use query::{Answer, Error, Outcome, Rows, WriteKind};
+
+/// The RESULT kind of rows; it must never change.
+const RESULT_ROWS: i32 = 2;
+
+/// Appends one response without warnings.
+pub(crate) fn reply(out: &mut Vec<u8>, version: Version, stream: i16, reply: &Reply<'_>) {
+    reply.encode(out, version, stream, &Extras::default());
+}
+
+/// Appends ERROR.
+pub(crate) fn error(out: &mut Vec<u8>, version: Version, stream: i16, error: &Error) {
+    reply(out, version, stream, &Reply::Error(&failure(error)));
+}
+
+/// Appends the RESULT of a statement.
+pub(crate) fn answer(out: &mut Vec<u8>, version: Version, stream: i16, answer: &Answer) {
+    let extras = Extras { trace_id: None, warnings: &answer.warnings };
+    match &answer.outcome {
+        Outcome::Void => Reply::Void.encode(out, version, stream, &extras),
+        Outcome::Rows(answered) => rows(out, version, stream, &extras, answered),
+        Outcome::SetKeyspace(keyspace) => {
+            Reply::SetKeyspace(keyspace).encode(out, version, stream, &extras);
+        }
+        Outcome::SchemaChange(event) => {
+            Reply::SchemaChange(&schema_change(event)).encode(out, version, stream, &extras);
+        }
+        Outcome::Prepared(prepared) => Reply::Prepared(prepared).encode(out, version, stream, &extras),
+    }
+}
+
+fn rows(out: &mut Vec<u8>, version: Version, stream: i16, extras: &Extras<'_>, rows: &Rows) {
+    out.reserve(64 + rows.content.len());
+    let begun = envelope::begin(out, Direction::Responses, version, stream, Opcode::Result, extras.flags());
+    extras.encode(out);
+    put_int(out, RESULT_ROWS);
+    put_rows_metadata(out, version, &rows.metadata.columns, rows.header());
+    put_int(out, rows.count as i32);
+    out.extend_from_slice(&rows.content);
+    envelope::finish(out, begun);
+}
+
+/// A schema event in the protocol's words.
+pub(crate) fn schema_change(event: &SchemaEvent) -> SchemaChange {
+    SchemaChange {
+        change: match event.kind {
+            ChangeKind::Created => Change::Created,
+            ChangeKind::Updated => Change::Updated,
+            ChangeKind::Dropped => Change::Dropped,
+        },
+        keyspace: event.keyspace.clone(),
+        target: match event.target {
+            Target::Keyspace => EventTarget::Keyspace,
+            Target::Table => EventTarget::Table(event.name.clone()),
+            Target::Type => EventTarget::Type(event.name.clone()),
+        },
+    }
+}
+
+/// The code and fields of an error.
+fn failure(error: &Error) -> Failure {
+    let kind = match error {
+        Error::Syntax(_) => FailureKind::Syntax,
+        Error::Invalid(_) => FailureKind::Invalid,
+        Error::Unauthorized(_) => FailureKind::Unauthorized,
+        Error::Config(_) => FailureKind::Config,
+        Error::AlreadyExists { keyspace, table, .. } => {
+            FailureKind::AlreadyExists { keyspace: keyspace.clone(), table: table.clone() }
+        }
+        Error::Unprepared { id } => FailureKind::Unprepared { id: id.clone() },
+        Error::Protocol(_) => FailureKind::Protocol,
+        Error::Overloaded(_) => FailureKind::Overloaded,
+        Error::Truncate(_) => FailureKind::Truncate,
+        Error::Server(_) => FailureKind::Server,
+        Error::Unavailable { consistency, required, alive } => FailureKind::Unavailable {
+            consistency: *consistency,
+            required: *required as i32,
+            alive: *alive as i32,
+        },
+        Error::ReadTimeout { consistency, received, required, data_present } => FailureKind::ReadTimeout {
+            consistency: *consistency,
+            received: *received as i32,
+            block_for: *required as i32,
+            data_present: *data_present,
+        },
+        Error::WriteTimeout { consistency, received, required, write_kind } => FailureKind::WriteTimeout {
+            consistency: *consistency,
+            received: *received as i32,
+            block_for: *required as i32,
+            write_type: write_type(*write_kind),
+            contentions: 0,
+        },
+        Error::ReadFailure { consistency, received, required, failures, data_present, .. } => {
+            FailureKind::ReadFailure {
+                consistency: *consistency,
+                received: *received as i32,
+                block_for: *required as i32,
+                failures: counted(*failures),
+                data_present: *data_present,
+            }
+        }
+        Error::WriteFailure { consistency, received, required, failures, write_kind, .. } => {
+            FailureKind::WriteFailure {
+                consistency: *consistency,
+                received: *received as i32,
+                block_for: *required as i32,
+                failures: counted(*failures),
+                write_type: write_type(*write_kind),
+            }
+        }
+    };
+    Failure::new(kind, error.to_string())
+}
+
+/// How many failed is known, who and why is not: v5 gets an empty map.
+fn counted(failures: usize) -> Failures {
+    Failures { count: failures as u32, reasons: Vec::new() }
+}
+
+fn write_type(kind: WriteKind) -> WriteType {
+    match kind {
+        WriteKind::Simple => WriteType::Simple,
+        WriteKind::Batch => WriteType::Batch,
+        WriteKind::UnloggedBatch => WriteType::UnloggedBatch,
+    }
+}

@@ -1,0 +1,196 @@
+//! What one shard's server holds: its connections, what they have in flight, who waits to be flushed.
+
+use crate::connection::{Connection, Phase};
+use crate::limits;
+use crate::respond;
+use crate::settings::Settings;
+use base::HashMap;
+use cluster::SchemaEvent;
+use protocol::envelope::Version;
+use protocol::event::Event as ProtocolEvent;
+use protocol::response::{EVENT_STREAM, Reply};
+use query::{ClientInfo, Engine};
+use runtime::Group;
+use runtime::metrics::{self, Counter, Gauge};
+use runtime::sync::{Event, Flag};
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+
+/// Counters of the native protocol, named as dashboards know them.
+pub(crate) struct Metrics {
+    pub(crate) connections: Gauge,
+    pub(crate) requests: Counter,
+    pub(crate) errors: Counter,
+    pub(crate) shed: Counter,
+    pub(crate) cut_slow: Counter,
+    pub(crate) protocol_errors: Counter,
+}
+
+/// One shard's server.
+pub struct Shard {
+    /// Runs the statements.
+    pub engine: Rc<Engine>,
+    /// What the server is told.
+    pub settings: Settings,
+    /// The port clients are told for shard-aware connections; 0 when there is none.
+    pub shard_aware_port: Cell<u16>,
+    pub(crate) metrics: Metrics,
+    pub(crate) draining: Flag,
+    request_bytes_max: u64,
+    requests: Cell<u32>,
+    request_bytes: Cell<usize>,
+    next_id: Cell<u64>,
+    connections: RefCell<HashMap<u64, Weak<Connection>>>,
+    to_flush: RefCell<Vec<Rc<Connection>>>,
+    flush_wanted: Event,
+}
+
+impl Shard {
+    /// The server of the current shard, and its flusher.
+    pub fn start(engine: Rc<Engine>, settings: Settings) -> Rc<Shard> {
+        let shard = Rc::new(Shard {
+            engine,
+            settings,
+            shard_aware_port: Cell::new(0),
+            metrics: Metrics {
+                connections: metrics::gauge(
+                    "transport_cql_connections",
+                    "client connections served now",
+                    &[],
+                ),
+                requests: metrics::counter("transport_requests_served", "requests answered", &[]),
+                errors: metrics::counter("transport_requests_failed", "requests answered with an error", &[]),
+                shed: metrics::counter("transport_requests_shed", "requests refused as overload", &[]),
+                cut_slow: metrics::counter(
+                    "transport_connections_cut",
+                    "clients cut because they did not read",
+                    &[],
+                ),
+                protocol_errors: metrics::counter(
+                    "transport_protocol_errors",
+                    "frames that were not understood",
+                    &[],
+                ),
+            },
+            draining: Flag::new(),
+            request_bytes_max: runtime::memory::budget() / limits::REQUEST_MEMORY_SHARE,
+            requests: Cell::new(0),
+            request_bytes: Cell::new(0),
+            next_id: Cell::new(0),
+            connections: RefCell::default(),
+            to_flush: RefCell::default(),
+            flush_wanted: Event::new(),
+        });
+        let flusher = shard.clone();
+        drop(runtime::spawn(Group::QUERY, async move { flusher.flush_forever().await }));
+        shard
+    }
+
+    /// Counts a request in.
+    pub(crate) fn enter(&self, bytes: usize) {
+        self.requests.set(self.requests.get() + 1);
+        self.request_bytes.set(self.request_bytes.get() + bytes);
+    }
+
+    /// Counts a request out.
+    pub(crate) fn leave(&self, bytes: usize) {
+        self.requests.set(self.requests.get() - 1);
+        self.request_bytes.set(self.request_bytes.get() - bytes);
+        self.metrics.requests.inc();
+    }
+
+    /// Whether one more request would be more than the shard takes.
+    pub(crate) fn is_overloaded(&self, bytes: usize) -> bool {
+        self.requests.get() >= self.settings.requests_per_shard_max
+            || (self.request_bytes.get() + bytes) as u64 > self.request_bytes_max
+    }
+
+    /// Lists a connection; the id takes it off again.
+    pub(crate) fn add(&self, connection: &Rc<Connection>) -> u64 {
+        let id = self.next_id.get();
+        self.next_id.set(id + 1);
+        self.connections.borrow_mut().insert(id, Rc::downgrade(connection));
+        self.metrics.connections.add(1);
+        id
+    }
+
+    /// Takes a connection off the list.
+    pub(crate) fn remove(&self, id: u64) {
+        self.connections.borrow_mut().remove(&id);
+        self.metrics.connections.add(-1);
+    }
+
+    /// The connections served now, oldest first.
+    pub(crate) fn connections(&self) -> Vec<Rc<Connection>> {
+        let connections = self.connections.borrow();
+        let mut listed: Vec<(u64, Rc<Connection>)> =
+            connections.iter().filter_map(|(id, weak)| Some((*id, weak.upgrade()?))).collect();
+        listed.sort_unstable_by_key(|(id, _)| *id);
+        listed.into_iter().map(|(_, connection)| connection).collect()
+    }
+
+    /// What `system_views.clients` shows of this shard.
+    pub fn clients(&self) -> Vec<ClientInfo> {
+        let info = |connection: Rc<Connection>| ClientInfo {
+            address: connection.peer,
+            stage: if connection.phase.get() == Phase::Ready { "ready" } else { "startup" },
+            protocol_version: connection.version.get(),
+            options: connection.greeting.borrow().options.clone(),
+            keyspace: connection.keyspace.borrow().as_deref().map(str::to_string),
+            request_count: connection.answered.get(),
+        };
+        self.connections().into_iter().map(info).collect()
+    }
+
+    /// Tells clients that asked for it what has changed in the schema.
+    pub fn tell(&self, events: &[SchemaEvent]) {
+        for connection in self.connections() {
+            let Some(version) = Version::from_number(connection.version.get()) else { continue };
+            if !connection.registered.get().schema {
+                continue;
+            }
+            for event in events {
+                let event = ProtocolEvent::Schema(respond::schema_change(event));
+                let mut out = connection.out.borrow_mut();
+                respond::reply(out.buffer(), version, EVENT_STREAM, &Reply::Event(&event));
+            }
+            connection.flush_later();
+        }
+    }
+
+    pub(crate) fn ask_flush(&self, connection: Rc<Connection>) {
+        let mut waiting = self.to_flush.borrow_mut();
+        waiting.push(connection);
+        if waiting.len() == 1 {
+            self.flush_wanted.notify();
+        }
+    }
+
+    async fn flush_forever(self: Rc<Self>) {
+        let mut batch = Vec::new();
+        loop {
+            self.flush_wanted.wait().await;
+            std::mem::swap(&mut batch, &mut *self.to_flush.borrow_mut());
+            for connection in batch.drain(..) {
+                connection.flush();
+            }
+        }
+    }
+
+    /// Lets requests end and closes every connection, within the drain limit.
+    pub async fn drain(&self) {
+        self.draining.set();
+        let connections = self.connections();
+        let all = async {
+            for connection in &connections {
+                connection.drain().await;
+            }
+        };
+        if runtime::timeout(limits::DRAIN_TIMEOUT, all).await.is_err() {
+            runtime::warn!("transport: requests were still being served after {:?}", limits::DRAIN_TIMEOUT);
+        }
+        for connection in self.connections() {
+            connection.cut();
+        }
+    }
+}
