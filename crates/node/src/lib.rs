@@ -1,2 +1,21 @@
 //! Configuration file, wiring, order of start and stop.
+//!
+//! Modules, bottom to top: each uses only those listed above it.
 #![forbid(unsafe_code)]
+// A request is one future from the frame down to the file; its type is as deep as the floors.
+#![recursion_limit = "256"]
+
+/// What a node is told.
+pub mod config;
+/// Who a node is.
+pub mod identity;
+/// What bounds each thing here.
+pub mod limits;
+/// What is started in which order, and stopped.
+mod start;
+/// Durations and sizes as text.
+pub mod units;
+/// YAML with line numbers.
+pub mod yaml;
+
+pub use start::{Ready, Reporter, StartError, main_closure};

@@ -1,0 +1,18 @@
+//! Every bound of this crate, with its unit and reason.
+
+/// Longest configuration file read, in bytes: shipped files are below 100 KiB.
+pub const CONFIG_BYTES_MAX: usize = 1 << 20;
+/// Deepest nesting of lists and maps in a configuration file.
+pub const CONFIG_DEPTH_MAX: usize = 16;
+/// Most tokens a node takes: what drivers and ring computations are used to.
+pub const NUM_TOKENS_MAX: u32 = 256;
+/// Most members of a static ring.
+pub const PEERS_MAX: usize = 64;
+/// Smallest commitlog segment, in bytes: the largest mutation is half a segment.
+pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+/// Largest commitlog segment, in bytes: positions inside a segment are 32 bits.
+pub const SEGMENT_BYTES_MAX: u64 = 2 << 30;
+/// Smallest frame limit that still carries a driver's metadata queries, in bytes.
+pub const FRAME_BYTES_MIN: u64 = 4 << 10;
+/// Largest frame the protocol allows, in bytes.
+pub const FRAME_BYTES_MAX: u64 = 256 << 20;

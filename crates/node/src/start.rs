@@ -1,0 +1,458 @@
+//! Wiring: what is started in which order, and stopped in the reverse.
+//!
+//! ```text
+//! shard 0   folder lock and storage plan → identity → schema log
+//! every     store (replay) → replica → coordinator → cluster → engine → protocol server
+//! shard 0   internode port → metrics port → native ports → "ready"
+//!           … serving …
+//! shard 0   native ports closed → every shard drained → metrics and internode closed
+//! every     engine and coordinator closed → store flushed and closed
+//! ```
+//! The same function runs on threads and in the simulated world. Shard 0 leads; the others wait to be told.
+
+use crate::config::{CommitlogSync, Config};
+use crate::identity::{self, Identity};
+use cluster::{Cluster, SchemaLog};
+use coordinator::Coordinator;
+use core::net::SocketAddr;
+use query::{Engine, NodeInfo, PeerInfo};
+use replica::Local;
+use runtime::net::TcpListener;
+use runtime::sync::Flag;
+use runtime::{Group, ShardId};
+use schema::Schema;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use storage::Store;
+use topology::{NodeIndex, Snapshot};
+
+/// What a node that has started can be reached by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Where clients connect.
+    pub native: SocketAddr,
+    /// The shard-aware port on the same address.
+    pub shard_aware_port: Option<u16>,
+    /// Where metrics are served.
+    pub metrics: Option<SocketAddr>,
+    /// How many shards run.
+    pub shards: u16,
+    /// The node's identity.
+    pub host_id: uuid::Uuid,
+}
+
+/// Who is told how the start went; called on shard 0.
+#[derive(Clone)]
+pub struct Reporter {
+    /// Clients can connect now.
+    pub ready: Arc<dyn Fn(&Ready) + Send + Sync>,
+    /// The node does not start, or did not stop in order, for this reason.
+    pub failed: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+impl Reporter {
+    /// Tells nobody.
+    pub fn silent() -> Reporter {
+        Reporter { ready: Arc::new(|_| {}), failed: Arc::new(|_| {}) }
+    }
+}
+
+/// The function a node runs on every one of its shards, real or simulated.
+pub fn main_closure(config: Config, reporter: Reporter) -> runtime::Main {
+    let config = Arc::new(config);
+    Arc::new(move || {
+        let (config, reporter) = (config.clone(), reporter.clone());
+        Box::pin(async move { run_shard(config, reporter).await })
+    })
+}
+
+/// Why a node does not start. Nothing is left behind but what an earlier start has made.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A folder cannot be made.
+    #[error("{}: {reason}", path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// What the system said.
+        reason: String,
+    },
+    /// The identity cannot be known.
+    #[error(transparent)]
+    Identity(#[from] identity::IdentityError),
+    /// The schema log cannot be read.
+    #[error(transparent)]
+    Schema(#[from] cluster::Error),
+    /// A store cannot be opened.
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    /// A port cannot be listened on.
+    #[error(transparent)]
+    Clients(#[from] transport::Error),
+    /// The metrics port cannot be listened on.
+    #[error(transparent)]
+    Metrics(#[from] admin::Error),
+    /// The port between nodes cannot be listened on.
+    #[error("cannot listen on {address} for other nodes: {source}")]
+    Internode {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Set when a shard other than 0 may end.
+struct Finish(Flag);
+
+fn finish() -> Rc<Finish> {
+    runtime::try_local::<Finish>().unwrap_or_else(|| {
+        let made = Rc::new(Finish(Flag::new()));
+        runtime::install(made.clone());
+        made
+    })
+}
+
+async fn run_shard(config: Arc<Config>, reporter: Reporter) -> i32 {
+    if runtime::shard() != ShardId(0) {
+        finish().0.wait().await;
+        return 0;
+    }
+    let outcome = lead(config, &reporter).await;
+    each_other_shard(|| async { finish().0.set() }).await;
+    match outcome {
+        Ok(()) => 0,
+        Err(error) => {
+            runtime::error!("node: {error}");
+            (reporter.failed)(&error.to_string());
+            1
+        }
+    }
+}
+
+/// Shard 0's life: start, serve until told to stop, stop.
+async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError> {
+    make_folders(&config).await?;
+    // This locks the folders: nothing in them is read before.
+    let mut settings = storage_settings(&config);
+    let plan = storage::prepare(&settings, runtime::shard_count()).await?;
+    let identity = identity::load(&config.data_directory, &config).await?;
+    settings.host_id = identity.host_id;
+    let (log, schema) = SchemaLog::open(&config.data_directory.join("schema.log")).await?;
+    let schema = Arc::new(schema);
+    let started_at_s = (runtime::unix_micros() / 1_000_000) as i32;
+    let shared = Arc::new(Shared {
+        info: node_info(&config, &identity, started_at_s),
+        snapshot: snapshot(&config, &identity),
+        config,
+        settings,
+        plan,
+        schema,
+    });
+    let opened = open_shards(&shared, log).await;
+    let result = match opened {
+        Ok(()) => serve(&shared, &identity, reporter).await,
+        Err(error) => Err(error),
+    };
+    let closed = close_shards().await;
+    result.and(closed)
+}
+
+async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Result<(), StartError> {
+    let config = &shared.config;
+    let stopping = Flag::new();
+    if !config.peers.is_empty() {
+        listen_internode(SocketAddr::new(config.listen_address, config.storage_port), &stopping).await?;
+    }
+    let metrics = match config.prometheus {
+        None => None,
+        Some((address, port)) => {
+            let address = SocketAddr::new(address.unwrap_or(config.listen_address), port);
+            match admin::Server::start(address).await {
+                Ok(server) => Some(server),
+                // Nobody asked for this port by name: a second node on the machine works without it.
+                Err(error) if !config.given.iter().any(|(key, _)| key.starts_with("prometheus")) => {
+                    runtime::warn!("node: no metrics: {error}");
+                    None
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    };
+    let clients = transport::Server::start(&transport_settings(config)).await?;
+    let ready = Ready {
+        native: clients.address(),
+        shard_aware_port: clients.shard_aware_port(),
+        metrics: metrics.as_ref().map(admin::Server::address),
+        shards: runtime::shard_count(),
+        host_id: uuid::Uuid::from_u128(identity.host_id),
+    };
+    runtime::info!("node: ready for clients on {}", ready.native);
+    (reporter.ready)(&ready);
+    runtime::shutdown_requested().await;
+    runtime::info!("node: stopping");
+    clients.stop();
+    each_shard(|| async {
+        if let Some(shard) = runtime::try_local::<transport::Shard>() {
+            shard.drain().await;
+        }
+    })
+    .await;
+    if let Some(metrics) = metrics {
+        metrics.stop();
+    }
+    stopping.set();
+    Ok(())
+}
+
+/// What every shard is opened with.
+struct Shared {
+    config: Arc<Config>,
+    settings: storage::Settings,
+    plan: Arc<storage::StartPlan>,
+    schema: Arc<Schema>,
+    snapshot: Snapshot,
+    info: NodeInfo,
+}
+
+/// A shard's store, for its end.
+struct Stored(Rc<Store>);
+
+async fn open_shards(shared: &Arc<Shared>, log: SchemaLog) -> Result<(), StartError> {
+    let others: Vec<_> = (1..runtime::shard_count())
+        .map(|shard| {
+            let shared = shared.clone();
+            let open = move || async move { open_shard(&shared, None).await };
+            runtime::spawn(Group::MAIN, runtime::submit_to(ShardId(shard), Group::MAIN, open))
+        })
+        .collect();
+    let mut outcome = open_shard(shared, Some(log)).await;
+    for other in others {
+        let opened = other.await;
+        outcome = outcome.and(opened);
+    }
+    outcome
+}
+
+async fn open_shard(shared: &Shared, log: Option<SchemaLog>) -> Result<(), StartError> {
+    let schema = shared.schema.clone();
+    let store = Store::open(shared.settings.clone(), shared.plan.clone(), &schema).await?;
+    runtime::install(Rc::new(Stored(store.clone())));
+    let replica = Rc::new(replica::Shard::new(store.clone()));
+    runtime::install(replica.clone());
+    let local = Local::new(replica);
+    let coordinator = Coordinator::new(shared.snapshot.clone(), schema.clone(), local);
+    runtime::install(coordinator.clone());
+    let cluster = Cluster::new(schema, log);
+    runtime::install(cluster.clone());
+    // The store first: nobody may plan on a table that the store does not know.
+    cluster.on_schema(move |schema| store.set_schema(schema));
+    let coordinated = coordinator.clone();
+    cluster.on_schema(move |schema| coordinated.set_schema(schema.clone()));
+    let engine = Engine::new(engine_settings(shared), coordinator, &cluster);
+    runtime::install(engine.clone());
+    let shard = transport::Shard::start(engine.clone(), transport_settings(&shared.config));
+    let listed = Rc::downgrade(&shard);
+    engine.set_clients(move || listed.upgrade().map(|shard| shard.clients()).unwrap_or_default());
+    runtime::install(shard.clone());
+    cluster.on_events(move |events| shard.tell(events));
+    Ok(())
+}
+
+/// Flushes and closes every store that was opened; the first failure is reported, the others are logged.
+async fn close_shards() -> Result<(), StartError> {
+    let mut outcome = Ok(());
+    for shard in 0..runtime::shard_count() {
+        let closed = runtime::submit_to(ShardId(shard), Group::MAIN, || async {
+            if let Some(coordinator) = runtime::try_local::<Coordinator>() {
+                coordinator.close();
+            }
+            match runtime::try_local::<Stored>() {
+                Some(store) => store.0.drain().await,
+                None => Ok(()),
+            }
+        })
+        .await;
+        if let Err(error) = &closed {
+            runtime::error!("node: shard {shard} did not stop in order: {error}");
+        }
+        outcome = outcome.and(closed.map_err(StartError::from));
+    }
+    outcome
+}
+
+async fn each_shard<F, Fut>(act: F)
+where
+    F: Fn() -> Fut + Copy + Send + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    let tasks: Vec<_> = (0..runtime::shard_count())
+        .map(|shard| runtime::spawn(Group::MAIN, runtime::submit_to(ShardId(shard), Group::MAIN, act)))
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+}
+
+async fn each_other_shard<F, Fut>(act: F)
+where
+    F: Fn() -> Fut + Copy + Send + 'static,
+    Fut: Future<Output = ()> + 'static,
+{
+    for shard in 1..runtime::shard_count() {
+        runtime::submit_to(ShardId(shard), Group::MAIN, act).await;
+    }
+}
+
+async fn make_folders(config: &Config) -> Result<(), StartError> {
+    for path in [config.data_directory.clone(), commitlog_directory(config)] {
+        let made = runtime::file::create_dir_all(&path).await;
+        made.map_err(|error| StartError::Folder { path, reason: error.to_string() })?;
+    }
+    Ok(())
+}
+
+fn commitlog_directory(config: &Config) -> PathBuf {
+    config.commitlog_directory.clone().unwrap_or_else(|| config.data_directory.join("commitlog"))
+}
+
+fn storage_settings(config: &Config) -> storage::Settings {
+    let millis = |d: core::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
+    let shards = u64::from(runtime::shard_count());
+    let budget = runtime::memory::budget();
+    // A simulated node may flush after a few rows, so that flushes and compactions happen in a short run.
+    let memtable_floor = if runtime::simulated() { 4 << 10 } else { 1 << 20 };
+    storage::Settings {
+        data_dir: config.data_directory.clone(),
+        commitlog_dir: commitlog_directory(config),
+        sync: match config.commitlog_sync {
+            CommitlogSync::Periodic(period) => storage::CommitlogSync::Periodic { period_ms: millis(period) },
+            CommitlogSync::Batch => storage::CommitlogSync::Batch,
+            CommitlogSync::Group(window) => storage::CommitlogSync::Group { window_ms: millis(window) },
+        },
+        segment_bytes: config.commitlog_segment_bytes,
+        commitlog_bytes: (config.commitlog_segment_bytes * 8).max(budget),
+        memtable_bytes: config
+            .memtable_bytes
+            .map_or(budget / 2, |bytes| (bytes / shards).max(memtable_floor)),
+        ignore_replay_errors: false,
+        auto_compaction: true,
+        host_id: config.host_id.unwrap_or(0),
+    }
+}
+
+fn transport_settings(config: &Config) -> transport::Settings {
+    transport::Settings {
+        address: SocketAddr::new(config.rpc_address, config.native_transport_port),
+        shard_aware_port: config.shard_aware_port,
+        shard_aware_port_required: config.shard_aware_port_required,
+        frame_bytes_max: config.frame_bytes_max as usize,
+        connections_max: config.connections_max.unwrap_or(transport::limits::CONNECTIONS_MAX),
+        requests_per_shard_max: config
+            .requests_per_shard_max
+            .unwrap_or(transport::limits::REQUESTS_PER_SHARD),
+    }
+}
+
+fn engine_settings(shared: &Shared) -> query::Settings {
+    let config = &shared.config;
+    query::Settings {
+        info: shared.info.clone(),
+        read_timeout: config.read_timeout,
+        range_timeout: config.range_timeout,
+        write_timeout: config.write_timeout,
+        truncate_timeout: config.truncate_timeout,
+        page_bytes: u32::try_from(config.page_bytes).unwrap_or(u32::MAX),
+        batch_warn_bytes: config.batch_warn_bytes as usize,
+        batch_fail_bytes: config.batch_fail_bytes as usize,
+    }
+}
+
+fn node_info(config: &Config, identity: &Identity, started_at_s: i32) -> NodeInfo {
+    let peer = |peer: &crate::config::Peer| PeerInfo {
+        address: peer.address.ip(),
+        storage_port: peer.address.port(),
+        host_id: peer.host_id,
+        data_center: peer.data_center.clone(),
+        rack: peer.rack.clone(),
+        rpc_address: peer.native_address.ip(),
+        rpc_port: peer.native_address.port(),
+        tokens: peer.tokens.clone(),
+    };
+    NodeInfo {
+        cluster_name: config.cluster_name.clone(),
+        host_id: identity.host_id,
+        data_center: config.data_center.clone(),
+        rack: config.rack.clone(),
+        broadcast_address: config.internode_address(),
+        listen_address: config.listen_address,
+        storage_port: config.storage_port,
+        rpc_address: config.client_address(),
+        rpc_port: config.native_transport_port,
+        tokens: identity.tokens.clone(),
+        started_at_s,
+        peers: config.peers.iter().map(peer).collect(),
+        settings: config.given.clone(),
+    }
+}
+
+/// The ring of this node and its fixed peers.
+fn snapshot(config: &Config, identity: &Identity) -> Snapshot {
+    let tokens = |tokens: &[i64]| tokens.iter().map(|t| base::Token(*t)).collect();
+    let here = topology::Node {
+        host_id: identity.host_id,
+        internode: SocketAddr::new(config.internode_address(), config.storage_port),
+        native: SocketAddr::new(config.client_address(), config.native_transport_port),
+        broadcast: config.internode_address(),
+        dc: config.data_center.clone(),
+        rack: config.rack.clone(),
+        tokens: tokens(&identity.tokens),
+        shards: runtime::shard_count(),
+    };
+    let mut nodes = vec![here];
+    nodes.extend(config.peers.iter().map(|peer| topology::Node {
+        host_id: peer.host_id,
+        internode: peer.address,
+        native: peer.native_address,
+        broadcast: peer.address.ip(),
+        dc: peer.data_center.clone(),
+        rack: peer.rack.clone(),
+        tokens: tokens(&peer.tokens),
+        shards: peer.shards,
+    }));
+    // The same order on every node, so that replicas of equal distance are asked in the same order everywhere.
+    nodes.sort_by_key(|node| node.host_id);
+    let local = nodes.iter().position(|node| node.host_id == identity.host_id).unwrap_or(0);
+    Snapshot::new(nodes, NodeIndex(local as u16))
+}
+
+/// Accepts other nodes on shard 0 and spreads their connections over the shards.
+async fn listen_internode(address: SocketAddr, stopping: &Flag) -> Result<(), StartError> {
+    let listen = |source| StartError::Internode { address, source };
+    let listener = TcpListener::bind(address).await.map_err(listen)?;
+    let stopping = stopping.clone();
+    drop(runtime::spawn(Group::RPC, async move {
+        let mut next = 0;
+        while !stopping.is_set() {
+            let Ok((stream, _)) = listener.accept().await else { return };
+            next = (next + 1) % runtime::shard_count();
+            let Ok(transfer) = stream.into_transfer() else { continue };
+            let serve = runtime::submit_to(ShardId(next), Group::RPC, move || async move {
+                serve_node(runtime::net::TcpStream::from_transfer(transfer));
+            });
+            drop(runtime::spawn(Group::RPC, serve));
+        }
+    }));
+    Ok(())
+}
+
+fn serve_node(stream: runtime::net::TcpStream) {
+    let Some(coordinator) = runtime::try_local::<Coordinator>() else { return stream.shutdown() };
+    let handler = coordinator::internode_handler(coordinator.local().clone());
+    drop(runtime::spawn(Group::RPC, async move {
+        if let Err(error) = rpc::serve(stream, handler).await {
+            runtime::warn!("node: another node's connection is broken: {error}");
+        }
+    }));
+}

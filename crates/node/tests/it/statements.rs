@@ -1,0 +1,262 @@
+//! Statements through every door: QUERY, PREPARE and EXECUTE, BATCH, pages, schema changes.
+
+use crate::harness::*;
+use client::{Connection, Options, Outcome, Pages};
+use protocol::compression::Compression;
+use protocol::envelope::Version;
+use protocol::event::{Change, Event, EventType, SchemaChange, Target};
+use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement, Parameters};
+use protocol::values::ValuesBuilder;
+use std::collections::BTreeSet;
+use types::{Consistency, Value};
+
+async fn fill(connection: &Connection, count: i32) {
+    let insert = connection.prepare("INSERT INTO ks.kv (k, v) VALUES (?, ?)").await.unwrap();
+    for k in 0..count {
+        let values = insert.bind(&[Value::Int(k), Value::Text(format!("value {k}"))]).unwrap();
+        let parameters = Parameters { values: values.values(), ..one() };
+        connection.execute(&insert, parameters).await.unwrap();
+    }
+}
+
+#[test]
+fn what_is_written_is_read_in_every_dress_and_on_any_number_of_shards() {
+    for shards in [1, 2, 3] {
+        for (version, compression) in [
+            (Version::V4, Compression::None),
+            (Version::V4, Compression::Lz4),
+            (Version::V5, Compression::None),
+            (Version::V5, Compression::Lz4),
+        ] {
+            let mut stage = stage(u64::from(shards), shards);
+            stage.play(async move {
+                let options = Options { compression, ..Options::new(version) };
+                let connection = Connection::connect(native(), &options).await.unwrap();
+                make_kv(&connection).await;
+                fill(&connection, 100).await;
+                let count = rows(&connection, "SELECT count(*) FROM ks.kv").await;
+                assert_eq!(count.value(0, 0).unwrap(), Value::Bigint(100));
+                let one_row = rows(&connection, "SELECT v FROM ks.kv WHERE k = 42").await;
+                assert_eq!(one_row.value(0, 0).unwrap(), Value::Text("value 42".into()));
+                let large = "x".repeat(300_000);
+                run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES (7, '{large}')")).await;
+                let read = rows(&connection, "SELECT v FROM ks.kv WHERE k = 7").await;
+                assert_eq!(read.value(0, 0).unwrap(), Value::Text(large));
+            });
+        }
+    }
+}
+
+#[test]
+fn pages_hold_every_row_once_whatever_their_size() {
+    let mut stage = stage(11, 2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        fill(&connection, 97).await;
+        for page_size in [1, 2, 10, 96, 97, 98, 5000] {
+            let pages = Pages::query(&connection, "SELECT k FROM ks.kv", one(), page_size);
+            let keys: Vec<Vec<u8>> =
+                pages.all().await.unwrap().into_iter().map(|mut r| r.remove(0).unwrap()).collect();
+            assert_eq!(keys.len(), 97, "page size {page_size}");
+            assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 97);
+        }
+        let limited =
+            Pages::query(&connection, "SELECT k FROM ks.kv LIMIT 30", one(), 7).all().await.unwrap();
+        assert_eq!(limited.len(), 30);
+        let state = Parameters { paging_state: Some(b"nonsense"), page_size: Some(10), ..one() };
+        let (code, text) = failure(&connection, "SELECT k FROM ks.kv", state).await;
+        assert_eq!((code, text.as_str()), (0x000A, "Invalid value for the paging state"));
+    });
+}
+
+#[test]
+fn a_prepared_statement_runs_on_every_shard() {
+    let mut stage = stage(12, 3);
+    stage.play(async {
+        let first = connect().await;
+        make_kv(&first).await;
+        let insert = first.prepare("INSERT INTO ks.kv (k, v) VALUES (:key, :value)").await.unwrap();
+        let mut shards = BTreeSet::new();
+        for n in 0..9 {
+            let other = connect().await;
+            shards.insert(other.sharding().unwrap().shard);
+            let values = insert.bind(&[Value::Int(n), Value::Text("v".into())]).unwrap();
+            other
+                .execute_raw(&insert, Parameters { values: values.values(), ..one() })
+                .await
+                .unwrap()
+                .response()
+                .unwrap();
+        }
+        assert_eq!(shards.len(), 3);
+        let mut named = ValuesBuilder::new();
+        named.push_named("value", protocol::wire::RawValue::Bytes(b"named"));
+        named.push_named("key", protocol::wire::RawValue::Bytes(&77i32.to_be_bytes()));
+        first.execute(&insert, Parameters { values: named.values(), ..one() }).await.unwrap();
+        let read = rows(&first, "SELECT v FROM ks.kv WHERE k = 77").await;
+        assert_eq!(read.value(0, 0).unwrap(), Value::Text("named".into()));
+    });
+}
+
+#[test]
+fn statements_follow_the_schema() {
+    for version in [Version::V4, Version::V5] {
+        let mut stage = stage(13, 2);
+        stage.play(async move {
+            let connection = Connection::connect(native(), &Options::new(version)).await.unwrap();
+            make_kv(&connection).await;
+            fill(&connection, 1).await;
+            let select = connection.prepare("SELECT * FROM ks.kv").await.unwrap();
+            let parameters = Parameters { skip_metadata: true, ..one() };
+            let before = connection.execute(&select, parameters).await.unwrap().rows();
+            assert_eq!(before.columns.len(), 2);
+            run(&connection, "ALTER TABLE ks.kv ADD extra int").await;
+            let after = connection.execute(&select, parameters).await.unwrap().rows();
+            assert_eq!(after.columns.len(), 3);
+            assert_eq!(after.value(0, after.column("extra").unwrap()).unwrap(), Value::Null);
+            run(&connection, "DROP TABLE ks.kv").await;
+            assert!(connection.execute(&select, parameters).await.is_err());
+        });
+    }
+}
+
+#[test]
+fn batches_are_written_whole() {
+    let mut stage = stage(14, 2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        let insert = connection.prepare("INSERT INTO ks.kv (k, v) VALUES (?, ?)").await.unwrap();
+        let bound: Vec<ValuesBuilder> =
+            (0..20).map(|k| insert.bind(&[Value::Int(k), Value::Text("b".into())]).unwrap()).collect();
+        let mut statements: Vec<BatchStatement<'_>> = bound
+            .iter()
+            .map(|values| BatchStatement { source: BatchSource::Prepared(insert.id()), values: values.values() })
+            .collect();
+        let none = ValuesBuilder::new();
+        statements.push(BatchStatement {
+            source: BatchSource::Query("DELETE FROM ks.kv WHERE k = 3"),
+            values: none.values(),
+        });
+        let batch = Batch { kind: BatchKind::Logged, statements, parameters: one() };
+        connection.batch(batch, &[&insert]).await.unwrap();
+        let count = rows(&connection, "SELECT count(*) FROM ks.kv").await;
+        assert_eq!(count.value(0, 0).unwrap(), Value::Bigint(19));
+        let text = "BEGIN UNLOGGED BATCH INSERT INTO ks.kv (k, v) VALUES (3, 'x'); UPDATE ks.kv SET v = 'y' WHERE k = 4; APPLY BATCH";
+        run(&connection, text).await;
+        let read = rows(&connection, "SELECT v FROM ks.kv WHERE k IN (3, 4)").await;
+        let values: BTreeSet<String> = read.values().unwrap().iter().map(|r| format!("{:?}", r[0])).collect();
+        assert_eq!(values.len(), 2);
+        let select = BatchStatement { source: BatchSource::Query("SELECT * FROM ks.kv"), values: none.values() };
+        let wrong = Batch { kind: BatchKind::Unlogged, statements: vec![select], parameters: one() };
+        let error = connection.batch(wrong, &[]).await.unwrap_err();
+        assert_eq!(error.failure().map(|kind| kind.code()), Some(0x2200));
+    });
+}
+
+#[test]
+fn schema_changes_are_told_to_connections_on_every_shard() {
+    let mut stage = stage(15, 3);
+    stage.play(async {
+        let mut listeners = Vec::new();
+        for _ in 0..6 {
+            let listener = connect().await;
+            listener.register(&[EventType::SchemaChange]).await.unwrap();
+            listeners.push(listener);
+        }
+        let connection = connect().await;
+        make_kv(&connection).await;
+        for listener in &listeners {
+            let keyspace =
+                SchemaChange { change: Change::Created, keyspace: "ks".into(), target: Target::Keyspace };
+            assert_eq!(listener.next_event().await, Some(Event::Schema(keyspace)));
+            let table = SchemaChange {
+                change: Change::Created,
+                keyspace: "ks".into(),
+                target: Target::Table("kv".into()),
+            };
+            assert_eq!(listener.next_event().await, Some(Event::Schema(table)));
+        }
+        let again = run(&connection, "CREATE TABLE IF NOT EXISTS ks.kv (k int PRIMARY KEY)").await;
+        assert!(matches!(again, Outcome::Void));
+    });
+}
+
+#[test]
+fn mistakes_have_the_right_codes() {
+    let mut stage = stage(16, 2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        let cases = [
+            ("SELEC * FROM ks.kv", 0x2000),
+            ("SELECT * FROM ks.nothing", 0x2200),
+            ("SELECT nothing FROM ks.kv", 0x2200),
+            ("SELECT * FROM ks.kv WHERE v = 'x'", 0x2200),
+            ("INSERT INTO ks.kv (v) VALUES ('x')", 0x2200),
+            ("INSERT INTO ks.kv (k, v) VALUES (null, 'x')", 0x2200),
+            ("INSERT INTO ks.kv (k, v) VALUES ('text', 'x')", 0x2200),
+            ("INSERT INTO ks.kv (k, v) VALUES (?, 'x')", 0x2200),
+            ("USE nowhere", 0x2200),
+            ("CREATE TABLE ks.kv (k int PRIMARY KEY)", 0x2400),
+            (
+                "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+                0x2400,
+            ),
+            ("INSERT INTO system.local (key) VALUES ('x')", 0x2100),
+            ("DROP KEYSPACE system", 0x2100),
+            ("TRUNCATE system.peers", 0x2100),
+        ];
+        for (text, code) in cases {
+            let (got, message) = failure(&connection, text, one()).await;
+            assert_eq!(got, code, "{text}: {message}");
+        }
+        let any = Parameters::at(Consistency::Any);
+        assert_eq!(failure(&connection, "SELECT * FROM ks.kv", any).await.0, 0x2200);
+    });
+}
+
+#[test]
+fn three_replicas_on_one_node_serve_one_and_refuse_quorum() {
+    let mut stage = stage(17, 2);
+    stage.play(async {
+        let connection = connect().await;
+        run(
+            &connection,
+            "CREATE KEYSPACE rf3 WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+        )
+        .await;
+        run(&connection, "CREATE TABLE rf3.t (k int PRIMARY KEY)").await;
+        run(&connection, "INSERT INTO rf3.t (k) VALUES (1)").await;
+        assert_eq!(rows(&connection, "SELECT * FROM rf3.t WHERE k = 1").await.rows.len(), 1);
+        for text in
+            ["INSERT INTO rf3.t (k) VALUES (1)", "SELECT * FROM rf3.t WHERE k = 1", "SELECT * FROM rf3.t"]
+        {
+            let error = connection.query(text, Parameters::at(Consistency::Quorum)).await.unwrap_err();
+            let expected = protocol::failure::FailureKind::Unavailable {
+                consistency: Consistency::Quorum,
+                required: 2,
+                alive: 1,
+            };
+            assert_eq!(error.failure(), Some(&expected), "{text}");
+        }
+    });
+}
+
+#[test]
+fn use_and_keyspaces_of_requests() {
+    let mut stage = stage(18, 1);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        assert_eq!(failure(&connection, "SELECT * FROM kv", one()).await.0, 0x2200);
+        let in_request = Parameters { keyspace: Some("ks"), ..one() };
+        connection.query("SELECT * FROM kv", in_request).await.unwrap();
+        assert!(matches!(run(&connection, "USE ks").await, Outcome::SetKeyspace(name) if name == "ks"));
+        run(&connection, "INSERT INTO kv (k, v) VALUES (1, 'used')").await;
+        assert_eq!(rows(&connection, "SELECT * FROM kv").await.rows.len(), 1);
+        run(&connection, "TRUNCATE kv").await;
+        assert_eq!(rows(&connection, "SELECT * FROM kv").await.rows.len(), 0);
+    });
+}
