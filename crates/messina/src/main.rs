@@ -1,4 +1,23 @@
-//! The one binary.
+//! The one binary: argument parsing and dispatch.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod arguments;
+mod load;
+mod simulate;
+mod start;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Node(node) => start::run(&node),
+        Command::Simulate(simulate) => simulate::run(&simulate),
+        Command::Load(load) => load::run(&load),
+        Command::Version => {
+            println!("messina {}", env!("CARGO_PKG_VERSION"));
+            ExitCode::SUCCESS
+        }
+    }
+}

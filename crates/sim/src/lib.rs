@@ -8,11 +8,19 @@
 pub mod limits;
 /// What one run says.
 mod outcome;
+/// One CQL connection of a scenario.
+mod session;
+/// What tables must hold, and what explains a read.
+mod model;
+/// A simulated machine that runs the shipped node.
+mod host;
+/// One node that loses power again and again.
+mod crash;
 /// A consensus group that crashes and is cut apart.
 mod consensus;
 /// Runs seeds, one or many, and reports.
 mod driver;
 
-pub use driver::{Report, Scenario, run, run_range};
+pub use driver::{Report, Scenario, run, run_range, run_verbose};
 pub use outcome::Outcome;
 pub use runtime::Bug;

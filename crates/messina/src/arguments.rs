@@ -1,0 +1,104 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+/// A wide-column database that speaks CQL, one shard per core.
+#[derive(Debug, Parser)]
+#[command(name = "messina", disable_version_flag = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What the binary can be.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a database node.
+    Node(Node),
+    /// Run the shipped node code in a simulated world.
+    Simulate(Simulate),
+    /// Send load to a node and print what it cost.
+    Load(Load),
+    /// Print the version.
+    Version,
+}
+
+/// Arguments of `messina node`.
+#[derive(Debug, Args)]
+pub struct Node {
+    /// A cassandra.yaml or scylla.yaml.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Shards to run; one per processor unless given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub smp: Option<u16>,
+    /// Memory for the whole node, such as 4G; half of the machine's less 1 GiB unless given.
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Share the processors with others: do not pin shards, do not spin.
+    #[arg(long)]
+    pub overprovisioned: bool,
+    /// The data folder; what the file says, or ./data.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// The address to listen on for clients; what the file says, or 127.0.0.1.
+    #[arg(long, value_name = "ADDRESS")]
+    pub rpc_address: Option<core::net::IpAddr>,
+    /// How shards wait for the kernel: auto, uring or epoll.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ["auto", "uring", "epoll"])]
+    pub reactor: String,
+    /// The port to listen on for clients; what the file says, or 9042.
+    #[arg(long, value_name = "PORT")]
+    pub native_transport_port: Option<u16>,
+}
+
+/// Arguments of `messina simulate`.
+#[derive(Debug, Args)]
+pub struct Simulate {
+    /// The seed that decides everything; its run is told in full.
+    #[arg(long, value_name = "N", conflicts_with = "seeds", required_unless_present = "seeds")]
+    pub seed: Option<u64>,
+    /// Every seed from A up to B, without B.
+    #[arg(long, value_name = "A..B")]
+    pub seeds: Option<String>,
+    /// The scenario to run.
+    #[arg(long, value_name = "S", default_value = "crash")]
+    pub scenario: String,
+    /// A mistake to plant, which the scenario must find.
+    #[arg(long, value_name = "BUG")]
+    pub plant: Option<String>,
+}
+
+/// Arguments of `messina load`.
+#[derive(Debug, Args)]
+pub struct Load {
+    /// The node's address and port.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9042")]
+    pub target: core::net::SocketAddr,
+    /// What to send: read, insert, mixed (half and half) or echo.
+    #[arg(long, value_name = "KIND", default_value = "read", value_parser = ["read", "insert", "mixed", "echo"])]
+    pub workload: String,
+    /// Distinct keys.
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub keys: u64,
+    /// Send each key to the shard that owns it.
+    #[arg(long)]
+    pub shard_aware: bool,
+    /// The data is there from an earlier run.
+    #[arg(long)]
+    pub keep_data: bool,
+    /// Connections.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub connections: u16,
+    /// Requests in flight on each connection.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub depth: u16,
+    /// Seconds to measure.
+    #[arg(long, value_name = "S", default_value_t = 5)]
+    pub seconds: u32,
+    /// Requests per second over all connections; as many as possible unless given.
+    #[arg(long, value_name = "N")]
+    pub rate: Option<f64>,
+}

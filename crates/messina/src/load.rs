@@ -1,0 +1,49 @@
+//! `messina load`: a loader on the node's own runtime, one shard of it.
+
+use crate::arguments::Load;
+use client::load::{LoadOptions, Pace, Workload};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sends load and prints what came back.
+pub fn run(arguments: &Load) -> ExitCode {
+    let options = options(arguments);
+    let main: runtime::Main = Arc::new(move || {
+        let options = options.clone();
+        Box::pin(async move {
+            match client::load::run(options).await {
+                Ok(report) => {
+                    println!("{report}");
+                    i32::from(report.errors > 0)
+                }
+                Err(error) => {
+                    eprintln!("messina: {error}");
+                    1
+                }
+            }
+        })
+    });
+    let config = runtime::Config { overprovisioned: true, pin: false, ..runtime::Config::new(1) };
+    let code = runtime::run(config, main);
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+fn options(arguments: &Load) -> LoadOptions {
+    LoadOptions {
+        connections: usize::from(arguments.connections),
+        depth: usize::from(arguments.depth),
+        workload: match arguments.workload.as_str() {
+            "insert" => Workload::Insert,
+            "mixed" => Workload::Mixed(0.5),
+            "echo" => Workload::Echo,
+            _ => Workload::Read,
+        },
+        pace: arguments.rate.map_or(Pace::Closed, Pace::Open),
+        keys: arguments.keys,
+        duration: Duration::from_secs(u64::from(arguments.seconds)),
+        prepare_data: !arguments.keep_data,
+        shard_aware: arguments.shard_aware,
+        ..LoadOptions::new(vec![arguments.target])
+    }
+}

@@ -1,0 +1,78 @@
+//! `messina simulate`: the shipped node code in a world made from a seed.
+
+use crate::arguments::Simulate;
+use sim::{Bug, Outcome, Scenario};
+use std::process::ExitCode;
+
+/// Runs one seed or many. The exit code is 0 when the checker found nothing wrong.
+pub fn run(arguments: &Simulate) -> ExitCode {
+    match simulate(arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(text) => {
+            eprintln!("messina: {text}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn simulate(arguments: &Simulate) -> Result<bool, String> {
+    let scenario = Scenario::of(&arguments.scenario).ok_or_else(|| {
+        let known: Vec<&str> = Scenario::ALL.iter().map(|s| s.name()).collect();
+        format!("--scenario: expected {}, got \"{}\"", known.join(" or "), arguments.scenario)
+    })?;
+    let planted = arguments.plant.as_deref().map(bug).transpose()?;
+    let seeds = match (&arguments.seeds, arguments.seed) {
+        (Some(text), _) => range(text)?,
+        (None, Some(seed)) => seed..seed.saturating_add(1),
+        (None, None) => return Err("--seed or --seeds is needed".into()),
+    };
+    let verbose = arguments.seeds.is_none();
+    let mut good = true;
+    for seed in seeds {
+        let (outcome, lines) = sim::run_verbose(scenario, seed, planted);
+        if verbose || outcome.failure.is_some() {
+            lines.iter().for_each(|line| println!("{line}"));
+        }
+        println!("{}", told(scenario, &outcome));
+        good &= outcome.failure.is_none();
+    }
+    Ok(good)
+}
+
+fn told(scenario: Scenario, outcome: &Outcome) -> String {
+    let verdict = match &outcome.failure {
+        None => "ok".to_string(),
+        Some(failure) => format!("FAILED: {failure}"),
+    };
+    format!(
+        "{} seed {} trace {:016x} {} steps {} ms {verdict}",
+        scenario.name(),
+        outcome.seed,
+        outcome.trace_hash,
+        outcome.steps,
+        outcome.virtual_millis
+    )
+}
+
+fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
+    let wrong = || format!("--seeds: expected A..B, got \"{text}\"");
+    let (first, end) = text.split_once("..").ok_or_else(wrong)?;
+    let number = |part: &str| part.parse::<u64>().map_err(|_| wrong());
+    Ok(number(first)?..number(end)?)
+}
+
+fn bug(name: &str) -> Result<Bug, String> {
+    const BUGS: [(&str, Bug); 5] = [
+        ("skip-sync", Bug::SkipSync),
+        ("ignore-crc", Bug::IgnoreCrc),
+        ("replay-stops-early", Bug::ReplayStopsEarly),
+        ("probe-before-await", Bug::ProbeBeforeAwait),
+        ("digest-stops-at-null", Bug::DigestStopsAtNull),
+    ];
+    let found = BUGS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, bug)| *bug).ok_or_else(|| {
+        let known: Vec<&str> = BUGS.iter().map(|(known, _)| *known).collect();
+        format!("--plant: expected {}, got \"{name}\"", known.join(" or "))
+    })
+}
