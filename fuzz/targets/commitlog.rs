@@ -1,0 +1,98 @@
+//! The commitlog's reader: whole segment files of arbitrary bytes, sound segments with a few bytes changed, and entries
+//! behind blocks whose checksums are right.
+#![no_main]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use runtime::sim::{SimConfig, World};
+use storage::commitlog::SegmentName;
+use storage::commitlog::block::{BLOCK, EntryReader, SegmentBuilder, SegmentHeader};
+use storage::commitlog::replay::{LogReader, OldLog};
+
+const DIR: &str = "/log";
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&mode, rest)) = data.split_first() else { return };
+    if mode & 3 == 0 {
+        return entries(rest);
+    }
+    let mut files = vec![segment(1, mode & 4 == 0, rest)];
+    if mode & 8 == 0 {
+        files.push(segment(2, mode & 16 == 0, rest));
+    }
+    read(files, mode & 32 == 0);
+});
+
+/// Entries of arbitrary bytes, without any checksum between them and the reader.
+fn entries(data: &[u8]) {
+    let mut reader = EntryReader::new(1 << 20, false);
+    let mut found = Vec::new();
+    for (seq, bytes) in data.chunks(BLOCK).enumerate() {
+        let mut block = vec![0; BLOCK];
+        block[..bytes.len()].copy_from_slice(bytes);
+        if reader.block(seq as u32 + 1, &block, &mut found).is_err() {
+            return;
+        }
+    }
+}
+
+/// A file: the bytes themselves, or a sound segment with entries made of them and some of its bits flipped.
+fn segment(number: u32, raw: bool, data: &[u8]) -> (String, Vec<u8>) {
+    let name = SegmentName { incarnation: 1, shard: 0, segment: number };
+    let file = name.file_name();
+    if raw {
+        return (file, data.to_vec());
+    }
+    let header = SegmentHeader { name, shards: 1, previous_blocks: if number == 1 { 0 } else { 2 } };
+    let mut builder = SegmentBuilder::new(header, 1 << 20);
+    let (flips, payloads) = data.split_at(data.len().min(8));
+    for payload in payloads.chunks(1 + usize::from(flips.first().copied().unwrap_or(0)) * 40) {
+        if !builder.fits(payload.len()) {
+            break;
+        }
+        builder.append(&[payload]);
+    }
+    let mut bytes = builder.seal(0).map(|sealed| sealed.bytes).unwrap_or_default();
+    for flip in flips.chunks_exact(4) {
+        let at = usize::from(u16::from_be_bytes([flip[0], flip[1]])) % bytes.len().max(1);
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte ^= flip[2];
+        }
+    }
+    (file, bytes)
+}
+
+/// Reads the log of these files in the simulator.
+fn read(files: Vec<(String, Vec<u8>)>, skip_damage: bool) {
+    let mut world = World::new(1, SimConfig::calm());
+    let node = world.add_node([10, 0, 0, 1].into());
+    let main = runtime::sim::main_of(move || read_all(files.clone(), skip_damage));
+    world.boot(node, 1, Arc::clone(&main));
+    let done = world.run_until(|world| !world.alive(node), Duration::from_secs(60));
+    assert!(done, "reading a log of this size ends");
+    assert_eq!(world.exit_code(node), Some(0));
+}
+
+async fn read_all(files: Vec<(String, Vec<u8>)>, skip_damage: bool) -> i32 {
+    let dir = PathBuf::from(DIR);
+    if runtime::file::create_dir_all(&dir).await.is_err() {
+        return 1;
+    }
+    let segments = (1..=files.len() as u32).collect();
+    for (name, bytes) in files {
+        if runtime::file::write_new_synced(&Path::new(DIR).join(name), &bytes).await.is_err() {
+            return 1;
+        }
+    }
+    let mut reader =
+        LogReader::new(&dir, OldLog { incarnation: 1, shard: 0, segments, floor: 1 }, skip_damage);
+    while let Ok(Some(entries)) = reader.next().await {
+        for entry in entries {
+            let _ = mutation::Mutation::from_bytes(entry.payload);
+        }
+    }
+    0
+}

@@ -1,0 +1,69 @@
+//! What clients and servers send: envelopes of v4, segments of v5, and the messages inside, in both directions.
+//!
+//! The first byte chooses the direction and how the rest is dressed: as it is, or as the payload of sound segments, so
+//! that the checksums do not hide the decoders behind them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use protocol::assembler::Assembler;
+use protocol::compression::Compression;
+use protocol::envelope::{Direction, Version};
+use protocol::request::Request;
+use protocol::response::Response;
+use protocol::segment;
+
+/// Bodies larger than this are refused, as the server does with its own limit.
+const BODY_MAX: usize = 1 << 20;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&mode, rest)) = data.split_first() else { return };
+    let direction = if mode & 1 == 0 { Direction::Requests } else { Direction::Responses };
+    let compression = if mode & 2 == 0 { Compression::None } else { Compression::Lz4 };
+    let mut assembler = Assembler::new(direction, BODY_MAX);
+    assembler.set_compression(compression);
+    let mut dressed = Vec::new();
+    let bytes = match mode >> 2 & 3 {
+        0 => rest,
+        1 => {
+            assembler.use_segments();
+            rest
+        }
+        _ => {
+            assembler.use_segments();
+            for payload in rest.chunks(4096) {
+                segment::write(payload, mode & 16 == 0, compression, &mut dressed);
+            }
+            &dressed
+        }
+    };
+    // Bytes come as the network likes.
+    for piece in bytes.chunks(1 + usize::from(mode >> 5) * 97) {
+        assembler.push(piece);
+        loop {
+            match assembler.next() {
+                Ok(Some(envelope)) => decode(direction, envelope.header, envelope.body),
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+    }
+});
+
+fn decode(direction: Direction, header: protocol::envelope::Header, body: &[u8]) {
+    match direction {
+        Direction::Requests => {
+            if let Ok(request) = Request::decode(&header, body) {
+                // What was understood can be said again.
+                let mut out = Vec::new();
+                request.encode(&mut out, header.version, header.stream);
+                assert!(!out.is_empty());
+                if let Request::Startup(options) = &request {
+                    let _ = options.check(Version::V5);
+                }
+            }
+        }
+        Direction::Responses => {
+            let _ = Response::decode(&header, body);
+        }
+    }
+}
