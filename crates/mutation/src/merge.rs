@@ -192,7 +192,10 @@ pub fn rewrite_row(body: &[u8], rewrite: &Rewrite, out: &mut Vec<u8>) -> bool {
         deletion = Deletion::LIVE;
     }
     let mut liveness = row.liveness();
-    let expired = rewrite.expire_at.is_some_and(|now| !liveness.is_live(now));
+    // An expired mark hides older marks elsewhere, so it stays until it may be forgotten like a tombstone.
+    let made_at = liveness.expires_at.saturating_sub(liveness.ttl);
+    let expired = rewrite.expire_at.is_some_and(|now| !liveness.is_live(now))
+        && rewrite.purge.is_some_and(|p| p.allows(liveness.timestamp, made_at));
     if shadow.deletes(liveness.timestamp) || expired {
         liveness = Liveness::NONE;
     }

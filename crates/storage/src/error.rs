@@ -111,9 +111,7 @@ impl Error {
                 sstable::Error::Corrupt { .. }
                 | sstable::Error::Unsupported { .. }
                 | sstable::Error::Invalid { .. }
-                | sstable::Error::TooLarge { .. } => {
-                    false
-                }
+                | sstable::Error::TooLarge { .. } => false,
             },
             _ => false,
         }

@@ -34,7 +34,14 @@ pub(crate) fn insert(table: &Table, key: &[u8], c: i32, timestamp: i64, value: &
 }
 
 /// As [`insert`] with a token of the test's choice.
-pub(crate) fn insert_at(table: &Table, token: Token, key: &[u8], c: i32, timestamp: i64, value: &[u8]) -> Mutation {
+pub(crate) fn insert_at(
+    table: &Table,
+    token: Token,
+    key: &[u8],
+    c: i32,
+    timestamp: i64,
+    value: &[u8],
+) -> Mutation {
     let mut builder = MutationBuilder::new(table.id, token, key);
     builder.write_row(&clustering(c), Liveness::at(timestamp), Deletion::LIVE, |row| {
         row.simple(0, Cell::live(timestamp, value));

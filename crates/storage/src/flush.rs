@@ -3,13 +3,13 @@
 //! One flush at a time on a shard, oldest memtable of a table first, so flushed positions only grow. A memtable leaves the
 //! table in the step in which its sstable enters it, after the manifest knows the sstable and the position it covers.
 
-use crate::{Error, Settings};
 use crate::limits::WRITER_PENDING_BYTES;
 use crate::manifest::{Edit, SstableEntry};
 use crate::memtable::Memtable;
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::table::{Frozen, Sstable, TableStore};
+use crate::{Error, Settings};
 use base::Token;
 use mutation::{Key, Partition, TokenRange};
 use schema::{Position, TableId};

@@ -183,7 +183,9 @@ fn parse(bytes: &[u8]) -> Result<Parsed, Bad> {
                 at += HEADER + body.len();
             }
             None if torn_tail(bytes, at) => break,
-            None => return Err(Bad { offset: at, expected: "a record with its checksum", got: "damaged bytes" }),
+            None => {
+                return Err(Bad { offset: at, expected: "a record with its checksum", got: "damaged bytes" });
+            }
         }
     }
     Ok(Parsed { records, end: at })

@@ -6,28 +6,28 @@
 //! top: each uses only those listed above it.
 #![forbid(unsafe_code)]
 
-/// Every limit, with unit and reason.
-pub mod limits;
-mod error;
-mod settings;
-mod rot;
-/// An append-only log of records that must never be lost.
-pub mod journal;
 /// The log of writes.
 pub mod commitlog;
+mod compaction;
+mod error;
+#[cfg(test)]
+mod fixture;
+mod flush;
+/// An append-only log of records that must never be lost.
+pub mod journal;
+/// Every limit, with unit and reason.
+pub mod limits;
+mod manifest;
 mod memtable;
 mod merge;
 mod metrics;
-mod manifest;
-mod table;
-mod start;
-mod store;
-mod flush;
 mod open;
 mod read;
-mod compaction;
-#[cfg(test)]
-mod fixture;
+mod rot;
+mod settings;
+mod start;
+mod store;
+mod table;
 #[cfg(test)]
 mod tests;
 

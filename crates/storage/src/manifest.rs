@@ -134,7 +134,8 @@ impl ManifestState {
     }
 
     fn from_records(path: &Path, records: &[Vec<u8>]) -> Result<ManifestState, Error> {
-        let offset = |index: usize| 8 + records[..index].iter().map(|record| 8 + record.len() as u64).sum::<u64>();
+        let offset =
+            |index: usize| 8 + records[..index].iter().map(|record| 8 + record.len() as u64).sum::<u64>();
         let bad = |index: usize, got: String| {
             Error::corrupt("manifest", path, offset(index), "a record of a manifest", got)
         };

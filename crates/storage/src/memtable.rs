@@ -169,7 +169,10 @@ mod tests {
         assert_eq!(memtable.partitions(), 43);
         assert!(memtable.contains(Token(7), b"mm"));
         assert!(!memtable.contains(Token(7), b"nn"));
-        assert_eq!(memtable.next_key(TokenRange::new(Token(7), Token(7)), None).map(|k| k.bytes), Some(b"aa"[..].into()));
+        assert_eq!(
+            memtable.next_key(TokenRange::new(Token(7), Token(7)), None).map(|k| k.bytes),
+            Some(b"aa"[..].into())
+        );
     }
 
     #[test]

@@ -29,14 +29,24 @@ impl Merged {
     }
 
     /// Merges what an sstable said.
-    pub(crate) fn add_slice(&mut self, table: &Table, slice: &SourceSlice, wanted: Wanted<'_>) -> Result<(), Error> {
+    pub(crate) fn add_slice(
+        &mut self,
+        table: &Table,
+        slice: &SourceSlice,
+        wanted: Wanted<'_>,
+    ) -> Result<(), Error> {
         self.partition.apply(table, &slice.mutation.view())?;
         self.limit(slice.complete_to.clone(), wanted.reversed);
         Ok(())
     }
 
     /// Merges what the slices hold of a partition in memory, up to the byte budget.
-    pub(crate) fn add_memory(&mut self, table: &Table, from: &Partition, wanted: Wanted<'_>) -> Result<(), Error> {
+    pub(crate) fn add_memory(
+        &mut self,
+        table: &Table,
+        from: &Partition,
+        wanted: Wanted<'_>,
+    ) -> Result<(), Error> {
         self.partition.deletion = self.partition.deletion.max(from.deletion);
         if let Some(body) = &from.static_row {
             self.partition.merge_static(table, body);
@@ -51,7 +61,12 @@ impl Merged {
         Ok(())
     }
 
-    fn add_rows(&mut self, table: &Table, from: &Partition, wanted: Wanted<'_>) -> Result<Option<Position>, Error> {
+    fn add_rows(
+        &mut self,
+        table: &Table,
+        from: &Partition,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<Position>, Error> {
         let mut bytes = 0;
         for index in 0..wanted.slices.len() {
             let slice = &wanted.slices[if wanted.reversed { wanted.slices.len() - 1 - index } else { index }];

@@ -24,12 +24,21 @@ impl Metrics {
             slowed_writes: plain("messina_storage_slowed_writes_total", "Writes delayed as memory ran low."),
             blocked_writes: plain("messina_storage_blocked_writes_total", "Waits of writes for a flush."),
             reads: plain("messina_storage_reads_total", "Read commands served by this shard."),
-            memory_reads: plain("messina_storage_memory_reads_total", "Partitions answered from memory alone."),
+            memory_reads: plain(
+                "messina_storage_memory_reads_total",
+                "Partitions answered from memory alone.",
+            ),
             sstable_reads: plain("messina_storage_sstable_reads_total", "Sstables asked for a partition."),
             flushes: plain("messina_storage_flushes_total", "Memtables written to sstables."),
-            flushed_bytes: plain("messina_storage_flushed_bytes_total", "Bytes of sstables written by flushes."),
+            flushed_bytes: plain(
+                "messina_storage_flushed_bytes_total",
+                "Bytes of sstables written by flushes.",
+            ),
             compactions: plain("messina_storage_compactions_total", "Compactions finished."),
-            compacted_bytes: plain("messina_storage_compacted_bytes_total", "Bytes of sstables written by compactions."),
+            compacted_bytes: plain(
+                "messina_storage_compacted_bytes_total",
+                "Bytes of sstables written by compactions.",
+            ),
         }
     }
 }

@@ -59,10 +59,16 @@ struct Opening {
 impl Opening {
     async fn run(mut self, schema: &Schema, shard: u16, shards: u16) -> Result<(Opening, Manifest), Error> {
         for definition in schema.tables() {
-            let durable = schema.keyspace(&definition.keyspace).is_none_or(|keyspace| keyspace.durable_writes);
+            let durable =
+                schema.keyspace(&definition.keyspace).is_none_or(|keyspace| keyspace.durable_writes);
             let first = self.plan.last_generation(definition.id) + 1 + u64::from(shard);
-            let table =
-                TableStore::new(&self.settings.data_dir, definition.clone(), durable, first, u64::from(shards));
+            let table = TableStore::new(
+                &self.settings.data_dir,
+                definition.clone(),
+                durable,
+                first,
+                u64::from(shards),
+            );
             self.tables.insert(definition.id, table);
         }
         let plan = self.plan.clone();
@@ -140,9 +146,16 @@ impl Opening {
     fn replay_entry(&mut self, planned: &PlannedLog, entry: &OldEntry) -> Result<(), Error> {
         let corrupt = |got: String| {
             let (log, position) = (&planned.log, entry.position);
-            let name = SegmentName { incarnation: log.incarnation, shard: log.shard, segment: position.segment };
+            let name =
+                SegmentName { incarnation: log.incarnation, shard: log.shard, segment: position.segment };
             let path = self.settings.commitlog_dir.join(name.file_name());
-            Error::corrupt("commitlog segment", &path, u64::from(position.offset), "an entry of mutations", got)
+            Error::corrupt(
+                "commitlog segment",
+                &path,
+                u64::from(position.offset),
+                "an entry of mutations",
+                got,
+            )
         };
         for mutation in decode_entry(&entry.payload).map_err(corrupt)? {
             let Some(table) = self.tables.get(&mutation.table()) else { continue };
@@ -150,7 +163,8 @@ impl Opening {
             if flushed || !self.interval.contains(mutation.token()) {
                 continue;
             }
-            let applied = table.with_version(|version, definition| version.active.apply(definition, &mutation.view()));
+            let applied =
+                table.with_version(|version, definition| version.active.apply(definition, &mutation.view()));
             match applied {
                 Ok(grown) => self.dirty += grown,
                 // It was checked before it was logged, so only damage makes it not fit.

@@ -6,12 +6,17 @@
 //! A partition that only one memtable knows is answered from there without a copy.
 
 use crate::Error;
-use crate::limits::{READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, SCAN_PARTITIONS_MAX};
+use crate::limits::{
+    READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, SCAN_PARTITIONS_MAX,
+};
 use crate::memtable::Memtable;
 use crate::merge::{Merged, Wanted, slices_behind};
 use crate::store::Store;
 use crate::table::{Sstable, TableVersion};
-use mutation::{Budget, DigestFault, Emit, Emitted, Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange, emit};
+use mutation::{
+    Budget, DigestFault, Emit, Emitted, Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange,
+    emit,
+};
 use runtime::Bug;
 use schema::{Position, Table};
 use sstable::{Scanner, SourceSlice};
@@ -39,7 +44,8 @@ impl Store {
             Scope::Keys(keys) => page.read_keys(keys).await?,
             Scope::Range(range) => page.read_range(*range).await?,
         };
-        let mut answer = ReadAnswer { partitions: page.partitions, live_rows: page.live_rows, stopped, digest: None };
+        let mut answer =
+            ReadAnswer { partitions: page.partitions, live_rows: page.live_rows, stopped, digest: None };
         if command.digest_only {
             let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
             answer.digest = Some(mutation::digest(&answer.partitions, fault));
@@ -119,7 +125,8 @@ impl Page<'_> {
             return self.read_memory(&version, key, left);
         }
         let h2 = base::murmur3(&key.bytes).1;
-        let holds = |sstable: &&Rc<Sstable>| sstable.covers(key.token) && sstable.reader.may_contain(key.token, h2);
+        let holds =
+            |sstable: &&Rc<Sstable>| sstable.covers(key.token) && sstable.reader.may_contain(key.token, h2);
         let sstables: Vec<&Rc<Sstable>> = version.sstables.iter().filter(holds).collect();
         if sstables.is_empty() {
             return self.read_memory(&version, key, left);
@@ -127,7 +134,12 @@ impl Page<'_> {
         self.read_merged(&version, &sstables, key, left).await
     }
 
-    fn read_memory(&mut self, version: &TableVersion, key: &Key, left: Left<'_>) -> Result<Option<Resume>, Error> {
+    fn read_memory(
+        &mut self,
+        version: &TableVersion,
+        key: &Key,
+        left: Left<'_>,
+    ) -> Result<Option<Resume>, Error> {
         self.store.metrics.memory_reads.inc();
         let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
         let Some(first) = holders.next() else { return Ok(None) };
@@ -168,19 +180,16 @@ impl Page<'_> {
         let mut bytes = READ_FRAGMENT_BYTES;
         loop {
             let wanted = Wanted { slices: &slices, reversed: self.command.reversed, bytes };
-            let mut early = Merged::new();
-            let planted = runtime::planted(Bug::ProbeBeforeAwait);
-            if planted {
-                self.add_memtables(&mut early, version, key, wanted)?;
-            }
+            let early = self.planted_probe(version, key, wanted)?;
             let fetched = self.fetch(sstables, key, wanted).await?;
             // From here on nothing awaits.
-            let mut merged = early;
+            let mut merged = Merged::new();
             for slice in &fetched {
                 merged.add_slice(&self.definition, slice, wanted)?;
             }
-            if !planted {
-                self.add_memtables(&mut merged, version, key, wanted)?;
+            match early {
+                None => self.add_memtables(&mut merged, version, key, wanted)?,
+                Some(early) => self.planted_merge(&mut merged, early, version, key, wanted)?,
             }
             let emitted = self.emit_merged(&merged, key, left);
             if self.is_enough(&emitted, &merged, left) || bytes >= READ_FRAGMENT_BYTES_MAX {
@@ -188,6 +197,38 @@ impl Page<'_> {
             }
             bytes *= 4;
         }
+    }
+
+    /// The mistake that [`Bug::ProbeBeforeAwait`] plants: the first rows of memtables, looked up before the awaits.
+    fn planted_probe(
+        &self,
+        version: &TableVersion,
+        key: &Key,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<Merged>, Error> {
+        if !runtime::planted(Bug::ProbeBeforeAwait) {
+            return Ok(None);
+        }
+        let mut early = Merged::new();
+        self.add_memtables(&mut early, version, key, Wanted { bytes: 1, ..wanted })?;
+        Ok(Some(early))
+    }
+
+    /// The other half of the mistake: rows looked up early are kept, and only those behind them are looked up now.
+    fn planted_merge(
+        &self,
+        merged: &mut Merged,
+        early: Merged,
+        version: &TableVersion,
+        key: &Key,
+        wanted: Wanted<'_>,
+    ) -> Result<(), Error> {
+        merged.partition.merge(&self.definition, &early.partition)?;
+        if let Some(first) = &early.complete_to {
+            let slices = slices_behind(wanted.slices, first, wanted.reversed);
+            self.add_memtables(merged, version, key, Wanted { slices: &slices, ..wanted })?;
+        }
+        Ok(())
     }
 
     async fn fetch(
@@ -200,8 +241,9 @@ impl Page<'_> {
         for sstable in sstables {
             self.store.metrics.sstable_reads.inc();
             let reader = &sstable.reader;
-            let slice =
-                reader.read_partition(&key.bytes, key.token, wanted.slices, wanted.reversed, wanted.bytes).await?;
+            let slice = reader
+                .read_partition(&key.bytes, key.token, wanted.slices, wanted.reversed, wanted.bytes)
+                .await?;
             fetched.extend(slice);
         }
         Ok(fetched)
@@ -293,7 +335,8 @@ impl Page<'_> {
             let Some(key) = next_key(&version, &sources, range, after.as_ref()) else { return Ok(None) };
             let heads: Vec<SourceSlice> = sources.iter_mut().filter_map(|source| source.take(&key)).collect();
             let whole = !self.command.reversed && heads.iter().all(|head| head.complete_to.is_none());
-            let stopped = match whole.then(|| self.merge_heads(&version, &heads, &key)).transpose()?.flatten() {
+            let stopped = match whole.then(|| self.merge_heads(&version, &heads, &key)).transpose()?.flatten()
+            {
                 Some(emitted) => self.put(&key, Left::default(), emitted),
                 None => self.read_partition(&key, Left::default()).await?,
             };
@@ -307,7 +350,12 @@ impl Page<'_> {
     }
 
     /// Emits a partition whose sstable parts are whole; `None` when its memtable part is too large for one piece.
-    fn merge_heads(&self, version: &TableVersion, heads: &[SourceSlice], key: &Key) -> Result<Option<Emitted>, Error> {
+    fn merge_heads(
+        &self,
+        version: &TableVersion,
+        heads: &[SourceSlice],
+        key: &Key,
+    ) -> Result<Option<Emitted>, Error> {
         let left = Left::default();
         if heads.is_empty() {
             let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
@@ -366,7 +414,12 @@ impl Source {
     }
 }
 
-fn next_key(version: &TableVersion, sources: &[Source], range: TokenRange, after: Option<&Key>) -> Option<Key> {
+fn next_key(
+    version: &TableVersion,
+    sources: &[Source],
+    range: TokenRange,
+    after: Option<&Key>,
+) -> Option<Key> {
     let heads = sources.iter().filter_map(|source| source.head.as_ref()).map(|(key, _)| key.clone());
     let next = |memtable: &Rc<Memtable>| memtable.next_key(range, after);
     heads.chain(version.memtables().filter_map(next)).min()

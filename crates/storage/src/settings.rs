@@ -54,7 +54,8 @@ pub struct Settings {
 impl Settings {
     /// Bytes of a segment: whole blocks, within the limits.
     pub(crate) fn segment_size(&self) -> u64 {
-        let size = self.segment_bytes.clamp(crate::limits::SEGMENT_BYTES_MIN, crate::limits::SEGMENT_BYTES_MAX);
+        let size =
+            self.segment_bytes.clamp(crate::limits::SEGMENT_BYTES_MIN, crate::limits::SEGMENT_BYTES_MAX);
         size / 4096 * 4096
     }
 }

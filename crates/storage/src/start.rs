@@ -99,7 +99,8 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
     }
     let mut manifests = Vec::new();
     for shard in 0..old.map_or(0, |node| node.shards) {
-        let header = ManifestHeader { incarnation: old_incarnation, shard, shards: old.map_or(1, |node| node.shards) };
+        let header =
+            ManifestHeader { incarnation: old_incarnation, shard, shards: old.map_or(1, |node| node.shards) };
         let path = settings.data_dir.join(header.file_name());
         let manifest = ManifestState::read(&path).await?;
         if manifest.header != header {
@@ -130,7 +131,7 @@ async fn lock_folders(settings: &Settings) -> Result<Vec<FolderLock>, Error> {
         folders.push(&settings.commitlog_dir);
     }
     for folder in folders {
-        file::create_dir_all(folder).await.map_err(|error| Error::io(folder, "create folder", error))?;
+        make_folder(folder).await?;
         match file::lock_exclusive(folder).await {
             Ok(lock) => locks.push(lock),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -138,11 +139,24 @@ async fn lock_folders(settings: &Settings) -> Result<Vec<FolderLock>, Error> {
             }
             Err(error) => return Err(Error::io(folder, "lock folder", error)),
         }
-        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            file::sync_dir(parent).await.map_err(|error| Error::io(parent, "sync folder", error))?;
-        }
     }
     Ok(locks)
+}
+
+/// Makes a folder and those above it that are missing, all of them durable by name.
+async fn make_folder(folder: &Path) -> Result<(), Error> {
+    let mut parents = Vec::new();
+    for missing in folder.ancestors() {
+        if file::exists(missing).await.map_err(|error| Error::io(missing, "look for", error))? {
+            break;
+        }
+        parents.extend(missing.parent().filter(|parent| !parent.as_os_str().is_empty()));
+    }
+    file::create_dir_all(folder).await.map_err(|error| Error::io(folder, "create folder", error))?;
+    for parent in parents {
+        file::sync_dir(parent).await.map_err(|error| Error::io(parent, "sync folder", error))?;
+    }
+    Ok(())
 }
 
 async fn list(folder: &Path) -> Result<Vec<DirEntry>, Error> {
@@ -155,7 +169,8 @@ async fn list(folder: &Path) -> Result<Vec<DirEntry>, Error> {
 }
 
 async fn list_segments(folder: &Path) -> Result<Vec<SegmentName>, Error> {
-    let mut segments: Vec<_> = list(folder).await?.iter().filter_map(|entry| SegmentName::parse(&entry.name)).collect();
+    let mut segments: Vec<_> =
+        list(folder).await?.iter().filter_map(|entry| SegmentName::parse(&entry.name)).collect();
     segments.sort();
     Ok(segments)
 }
@@ -194,7 +209,13 @@ async fn read_node_file(path: &Path) -> Result<Option<NodeFile>, Error> {
     let bytes = file::read(path).await.map_err(|error| Error::io(path, "read", error))?;
     match NodeFile::decode(&bytes) {
         Some(node) => Ok(Some(node)),
-        None => Err(Error::corrupt("node file", path, 0, "22 bytes with their checksum", format!("{} bytes", bytes.len()))),
+        None => Err(Error::corrupt(
+            "node file",
+            path,
+            0,
+            "22 bytes with their checksum",
+            format!("{} bytes", bytes.len()),
+        )),
     }
 }
 
@@ -330,7 +351,8 @@ fn plan_sstables(manifests: &[ManifestState], shards: u16, plans: &mut [ShardPla
         let holders = (shares.len() > 1).then(|| Arc::new(AtomicU32::new(shares.len() as u32)));
         for (shard, share) in shares {
             let all_of_it = share.iter().any(|range| range.first <= whole.first && whole.last <= range.last);
-            let entry = SstableEntry { meta: meta.clone(), ranges: if all_of_it { Vec::new() } else { share } };
+            let entry =
+                SstableEntry { meta: meta.clone(), ranges: if all_of_it { Vec::new() } else { share } };
             let planned = PlannedSstable { table, entry, holders: holders.clone() };
             plans[shard as usize].sstables.push(planned);
         }
@@ -343,7 +365,9 @@ fn union(mut ranges: Vec<TokenRange>) -> Vec<TokenRange> {
     let mut out: Vec<TokenRange> = Vec::new();
     for range in ranges {
         match out.last_mut() {
-            Some(before) if range.first.0 <= before.last.0.saturating_add(1) => before.last = before.last.max(range.last),
+            Some(before) if range.first.0 <= before.last.0.saturating_add(1) => {
+                before.last = before.last.max(range.last)
+            }
             _ => out.push(range),
         }
     }
@@ -387,7 +411,9 @@ impl StartBarrier {
     async fn switch(&self) -> Result<(), Error> {
         let node = NodeFile { incarnation: self.plan.incarnation, shards: self.plan.shards.len() as u16 };
         let path = self.settings.data_dir.join(NODE_FILE);
-        file::replace_atomic(&path, &node.encode()).await.map_err(|error| Error::io(&path, "replace", error))?;
+        file::replace_atomic(&path, &node.encode())
+            .await
+            .map_err(|error| Error::io(&path, "replace", error))?;
         let plan = self.plan.clone();
         drop(runtime::spawn(Group::FLUSH, async move {
             for path in &plan.old_files {

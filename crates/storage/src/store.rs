@@ -90,15 +90,22 @@ impl Store {
     pub(crate) fn register_gauges(self: &Rc<Self>) {
         let gauge = |name: &str, help: &str, read: fn(&Store) -> f64| {
             let store = Rc::downgrade(self);
-            runtime::metrics::gauge_fn(name, help, &[], move || store.upgrade().map_or(0.0, |store| read(&store)));
+            runtime::metrics::gauge_fn(name, help, &[], move || {
+                store.upgrade().map_or(0.0, |store| read(&store))
+            });
         };
         gauge("messina_storage_memtable_bytes", "Bytes of memtables not yet in sstables.", |store| {
             store.dirty.get() as f64
         });
-        gauge("messina_storage_commitlog_bytes", "Bytes of commitlog segments in use.", |store| store.log.size() as f64);
+        gauge("messina_storage_commitlog_bytes", "Bytes of commitlog segments in use.", |store| {
+            store.log.size() as f64
+        });
         gauge("messina_storage_sstables", "Sstables of this shard.", |store| {
             let tables = store.tables.borrow();
-            tables.values().map(|table| table.with_version(|version, _| version.sstables.len())).sum::<usize>() as f64
+            tables
+                .values()
+                .map(|table| table.with_version(|version, _| version.sstables.len()))
+                .sum::<usize>() as f64
         });
     }
 
@@ -119,7 +126,8 @@ impl Store {
         }
         self.log.room().await?;
         self.metrics.writes.inc();
-        let wait = durability == Durability::Synced || !matches!(self.settings.sync, CommitlogSync::Periodic { .. });
+        let wait =
+            durability == Durability::Synced || !matches!(self.settings.sync, CommitlogSync::Periodic { .. });
         if !self.is_durable(&mutations, durability)? {
             return self.apply_unlogged(&mutations);
         }
@@ -254,7 +262,8 @@ impl Store {
         dropped.sort();
         let dropped: Vec<_> = dropped.iter().filter_map(|id| known.remove(id)).collect();
         for definition in schema.tables() {
-            let durable = schema.keyspace(&definition.keyspace).is_none_or(|keyspace| keyspace.durable_writes);
+            let durable =
+                schema.keyspace(&definition.keyspace).is_none_or(|keyspace| keyspace.durable_writes);
             match known.get(&definition.id) {
                 Some(table) => {
                     table.set_definition(definition.clone());
@@ -350,7 +359,11 @@ impl Store {
                 continue;
             }
             if let Err(error) = sstable.reader.remove_files().await {
-                runtime::warn!("cannot remove sstable {} of table {}: {error}", sstable.generation(), table.id);
+                runtime::warn!(
+                    "cannot remove sstable {} of table {}: {error}",
+                    sstable.generation(),
+                    table.id
+                );
             }
         }
     }

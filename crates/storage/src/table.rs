@@ -25,7 +25,11 @@ pub(crate) struct Sstable {
 }
 
 impl Sstable {
-    pub(crate) fn new(entry: SstableEntry, reader: Rc<Reader>, holders: Option<Arc<AtomicU32>>) -> Rc<Sstable> {
+    pub(crate) fn new(
+        entry: SstableEntry,
+        reader: Rc<Reader>,
+        holders: Option<Arc<AtomicU32>>,
+    ) -> Rc<Sstable> {
         Rc::new(Sstable { entry, reader, holders })
     }
 
@@ -36,7 +40,8 @@ impl Sstable {
     /// Whether a token of the files counts for this shard.
     pub(crate) fn covers(&self, token: Token) -> bool {
         let ranges = &self.entry.ranges;
-        self.entry.meta.covers(token) && (ranges.is_empty() || ranges.iter().any(|range| range.contains(token)))
+        self.entry.meta.covers(token)
+            && (ranges.is_empty() || ranges.iter().any(|range| range.contains(token)))
     }
 
     /// Whether anything in a range may count for this shard.
@@ -167,7 +172,8 @@ impl TableStore {
             let mut sstables: Vec<Rc<Sstable>> = add.into_iter().chain(kept.cloned()).collect();
             sstables.sort_by_key(|sstable| std::cmp::Reverse(sstable.generation()));
             let frozen = now.frozen.iter();
-            let frozen = frozen.filter(|frozen| flushed.is_none_or(|flushed| !Rc::ptr_eq(&frozen.memtable, flushed)));
+            let frozen =
+                frozen.filter(|frozen| flushed.is_none_or(|flushed| !Rc::ptr_eq(&frozen.memtable, flushed)));
             TableVersion { active: now.active.clone(), frozen: frozen.cloned().collect(), sstables }
         });
     }
@@ -175,7 +181,8 @@ impl TableStore {
     /// The oldest log entry of this table that is not in an sstable, `but` one memtable's.
     pub(crate) fn first_position(&self, but: Option<&Rc<Memtable>>) -> Option<LogPosition> {
         let version = self.version.borrow();
-        let memtables = version.memtables().filter(|memtable| but.is_none_or(|but| !Rc::ptr_eq(memtable, but)));
+        let memtables =
+            version.memtables().filter(|memtable| but.is_none_or(|but| !Rc::ptr_eq(memtable, but)));
         memtables.filter_map(|memtable| memtable.first_position()).min()
     }
 
@@ -188,7 +195,11 @@ impl TableStore {
     pub(crate) fn take_generation(&self) -> Result<u64, Error> {
         let generation = self.next_generation.get();
         if generation > GENERATION_MAX {
-            return Err(Error::OutOfNumbers { what: "sstable generation", value: generation, limit: GENERATION_MAX });
+            return Err(Error::OutOfNumbers {
+                what: "sstable generation",
+                value: generation,
+                limit: GENERATION_MAX,
+            });
         }
         self.next_generation.set(generation + self.generation_step);
         Ok(generation)

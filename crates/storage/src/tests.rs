@@ -1,11 +1,11 @@
 //! Stores of a whole node in the simulator: a plain map says what every read must answer, over stops, kills, power cuts and
 //! other shard counts, with flushes and compactions in between.
 
-/// One node in a simulated world.
-mod harness;
-/// Random operations against a plain map.
-mod model;
 /// Damage, full disks, failed syncs, locks.
 mod faults;
+/// One node in a simulated world.
+mod harness;
 /// What a reader sees of a write while everything moves.
 mod isolation;
+/// Random operations against a plain map.
+mod model;

@@ -381,7 +381,9 @@ impl EntryReader {
             if PAYLOAD - at < ENTRY_HEADER {
                 return Ok(());
             }
-            let word = |at: usize| u32::from_be_bytes([payload[at], payload[at + 1], payload[at + 2], payload[at + 3]]);
+            let word = |at: usize| {
+                u32::from_be_bytes([payload[at], payload[at + 1], payload[at + 2], payload[at + 3]])
+            };
             let len = word(at) as usize;
             if len == 0 {
                 return Ok(());
@@ -504,7 +506,9 @@ mod tests {
     #[test]
     fn names_are_parsed_strictly() {
         assert_eq!(SegmentName::parse(&name().file_name()), Some(name()));
-        for bad in ["3-2-7", "3-2.log", "03-2-7.log", "3-2-7-1.log", "x-2-7.log", "99999999-1-1.log", "1-5000-1.log"] {
+        for bad in
+            ["3-2-7", "3-2.log", "03-2-7.log", "3-2-7-1.log", "x-2-7.log", "99999999-1-1.log", "1-5000-1.log"]
+        {
             assert_eq!(SegmentName::parse(bad), None, "{bad}");
         }
     }

@@ -131,8 +131,14 @@ impl Commitlog {
             work: Event::new(),
             progress: Event::new(),
             appends: counter("messina_commitlog_entries_total", "Entries appended to the commitlog."),
-            appended_bytes: counter("messina_commitlog_entry_bytes_total", "Bytes of entries appended to the commitlog."),
-            written_bytes: counter("messina_commitlog_written_bytes_total", "Bytes of blocks written to the commitlog."),
+            appended_bytes: counter(
+                "messina_commitlog_entry_bytes_total",
+                "Bytes of entries appended to the commitlog.",
+            ),
+            written_bytes: counter(
+                "messina_commitlog_written_bytes_total",
+                "Bytes of blocks written to the commitlog.",
+            ),
             syncs: counter("messina_commitlog_syncs_total", "Syncs of commitlog segments."),
         }));
         let writer = log.clone();
@@ -187,7 +193,8 @@ impl Commitlog {
         }
         if !state.open.fits(bytes) {
             let next = header(&inner.config, state.open.name().segment + 1, state.open.blocks());
-            let full = std::mem::replace(&mut state.open, SegmentBuilder::new(next, inner.config.segment_bytes));
+            let full =
+                std::mem::replace(&mut state.open, SegmentBuilder::new(next, inner.config.segment_bytes));
             state.closed.push_back(full);
         }
         let position = state.open.append(parts);
@@ -254,7 +261,8 @@ impl Commitlog {
     pub fn size(&self) -> u64 {
         let state = self.0.state.borrow();
         let first = state.files.keys().next().copied().unwrap_or(state.open.name().segment);
-        u64::from(state.open.name().segment + 1 - first.min(state.open.name().segment)) * self.0.config.segment_bytes
+        u64::from(state.open.name().segment + 1 - first.min(state.open.name().segment))
+            * self.0.config.segment_bytes
     }
 
     /// Number of the segment that is appended to.
@@ -601,7 +609,14 @@ async fn create_segment(config: &LogConfig, segment: u32, fill: bool) -> Result<
         let path = &path;
         move |source: io::Error| Error::io(path, action, source)
     };
-    let options = OpenOptions { read: true, write: true, create: true, truncate: true, direct: true, ..OpenOptions::READ };
+    let options = OpenOptions {
+        read: true,
+        write: true,
+        create: true,
+        truncate: true,
+        direct: true,
+        ..OpenOptions::READ
+    };
     let file = File::open(&path, options).await.map_err(io("create"))?;
     file.allocate(config.segment_bytes).await.map_err(io("allocate"))?;
     if fill {

@@ -2,10 +2,10 @@
 
 /// Blocks and entries, without I/O.
 pub mod block;
-/// Reading what an earlier start left.
-pub mod replay;
 /// Appending, writing, syncing.
 mod log;
+/// Reading what an earlier start left.
+pub mod replay;
 
 pub use block::{LogPosition, SegmentName};
 pub use log::{Appended, Commitlog, Held, LogConfig};

@@ -4,7 +4,9 @@
 //! was synced: one flipped bit in that block, a later block of the segment that says so, or a following segment. Then the
 //! log is corrupt, and the start is refused naming file and offset (or goes on with the next segment, if so configured).
 
-use super::block::{BLOCK, EntryReader, FoundEntry, LogPosition, SegmentHeader, SegmentName, Trailer, Verdict, judge, valid};
+use super::block::{
+    BLOCK, EntryReader, FoundEntry, LogPosition, SegmentHeader, SegmentName, Trailer, Verdict, judge, valid,
+};
 use crate::Error;
 use crate::limits::REPLAY_READ_BYTES;
 use runtime::Bug;
@@ -45,6 +47,8 @@ pub struct LogReader {
     open: Option<OpenSegment>,
     /// The segment before the next one.
     previous: Option<Previous>,
+    /// Damage behind entries that were given out.
+    damage: Option<Error>,
     finished: bool,
 }
 
@@ -68,7 +72,16 @@ struct OpenSegment {
 impl LogReader {
     /// Starts reading; `skip_damage` reports damage to the log of the node and goes on with the next segment.
     pub fn new(dir: &Path, log: OldLog, skip_damage: bool) -> LogReader {
-        LogReader { dir: dir.to_path_buf(), log, skip_damage, next: 0, open: None, previous: None, finished: false }
+        LogReader {
+            dir: dir.to_path_buf(),
+            log,
+            skip_damage,
+            next: 0,
+            open: None,
+            previous: None,
+            damage: None,
+            finished: false,
+        }
     }
 
     /// The next entries, in order; `None` at the end of the log. Bounded: about a MiB at a time, or one larger entry.
@@ -98,6 +111,9 @@ impl LogReader {
     }
 
     async fn step(&mut self) -> Result<Vec<OldEntry>, Error> {
+        if let Some(damage) = self.damage.take() {
+            return Err(damage);
+        }
         match self.open.take() {
             None => {
                 self.open_next().await?;
@@ -119,7 +135,8 @@ impl LogReader {
         self.next += 1;
         let name = self.name(number);
         let path = self.dir.join(name.file_name());
-        let file = File::open(&path, OpenOptions::READ).await.map_err(|error| Error::io(&path, "open", error))?;
+        let file =
+            File::open(&path, OpenOptions::READ).await.map_err(|error| Error::io(&path, "open", error))?;
         let block = read_blocks(&file, &path, 0, BLOCK).await?;
         match accept(&block, name.id(), 0) {
             Verdict::Valid { .. } => {}
@@ -130,7 +147,8 @@ impl LogReader {
             return Err(damaged(&path, 0, "a segment header with the numbers of the file name"));
         };
         self.check_chain(number, &header)?;
-        let entries = EntryReader::new(crate::limits::SEGMENT_BYTES_MAX as usize, !runtime::planted(Bug::IgnoreCrc));
+        let entries =
+            EntryReader::new(crate::limits::SEGMENT_BYTES_MAX as usize, !runtime::planted(Bug::IgnoreCrc));
         self.open = Some(OpenSegment { name, path, file, next_block: 1, entries });
         Ok(())
     }
@@ -167,7 +185,11 @@ impl LogReader {
         }
         if blocks < header.previous_blocks || in_entry {
             let path = self.dir.join(self.name(previous).file_name());
-            return Err(damaged(&path, u64::from(blocks) * BLOCK as u64, "a sound block, as the next segment is in use"));
+            return Err(damaged(
+                &path,
+                u64::from(blocks) * BLOCK as u64,
+                "a sound block, as the next segment is in use",
+            ));
         }
         Ok(())
     }
@@ -181,6 +203,33 @@ impl LogReader {
         let offset = u64::from(segment.next_block) * BLOCK as u64;
         let bytes = read_blocks(&segment.file, &segment.path, offset, REPLAY_READ_BYTES).await?;
         let mut found = Vec::new();
+        let ended = match self.read_entries(&mut segment, &bytes, &mut found).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                self.damage = Some(error);
+                return Ok(old_entries(segment.name.segment, found));
+            }
+        };
+        let entries = old_entries(segment.name.segment, found);
+        if ended || bytes.len() < REPLAY_READ_BYTES {
+            self.previous = Some(Previous {
+                segment: segment.name.segment,
+                blocks: segment.next_block,
+                in_entry: segment.entries.in_entry(),
+            });
+        } else {
+            self.open = Some(segment);
+        }
+        Ok(entries)
+    }
+
+    /// Reads the entries of consecutive blocks; true when they end there. What was found before damage stays in `found`.
+    async fn read_entries(
+        &self,
+        segment: &mut OpenSegment,
+        bytes: &[u8],
+        found: &mut Vec<FoundEntry>,
+    ) -> Result<bool, Error> {
         for block in bytes.chunks_exact(BLOCK) {
             let seq = segment.next_block;
             match accept(block, segment.name.id(), seq) {
@@ -190,29 +239,21 @@ impl LogReader {
                 }
                 Verdict::Broken => {
                     self.check_tail(&segment.path, &segment.file, segment.name, seq).await?;
-                    return Ok(self.end_segment(&segment, found));
+                    return Ok(true);
                 }
             }
-            if let Err(bad) = segment.entries.block(seq, block, &mut found) {
-                return Err(Error::corrupt(KIND, &segment.path, u64::from(bad.offset), bad.expected, bad.got));
+            if let Err(bad) = segment.entries.block(seq, block, found) {
+                return Err(Error::corrupt(
+                    KIND,
+                    &segment.path,
+                    u64::from(bad.offset),
+                    bad.expected,
+                    bad.got,
+                ));
             }
             segment.next_block += 1;
         }
-        if bytes.len() < REPLAY_READ_BYTES {
-            return Ok(self.end_segment(&segment, found));
-        }
-        let entries = old_entries(segment.name.segment, found);
-        self.open = Some(segment);
-        Ok(entries)
-    }
-
-    fn end_segment(&mut self, segment: &OpenSegment, found: Vec<FoundEntry>) -> Vec<OldEntry> {
-        self.previous = Some(Previous {
-            segment: segment.name.segment,
-            blocks: segment.next_block,
-            in_entry: segment.entries.in_entry(),
-        });
-        old_entries(segment.name.segment, found)
+        Ok(false)
     }
 
     /// Looks behind the first block that is not sound for one that says it was synced.
@@ -223,7 +264,11 @@ impl LogReader {
             for block in bytes.chunks_exact(BLOCK) {
                 if valid(block, name.id(), next).is_some_and(|synced| synced > end) {
                     let offset = u64::from(end) * BLOCK as u64;
-                    return Err(damaged(path, offset, &format!("a sound block, as block {next} knows it was synced")));
+                    return Err(damaged(
+                        path,
+                        offset,
+                        &format!("a sound block, as block {next} knows it was synced"),
+                    ));
                 }
                 next += 1;
             }
@@ -260,7 +305,11 @@ async fn read_blocks(file: &File, path: &Path, offset: u64, len: usize) -> Resul
     let read = file.read_at(offset, AlignedBuf::zeroed(len)).await;
     let (buffer, count) = read.map_err(|error| Error::io(path, "read", error))?;
     let mut bytes = buffer[..count].to_vec();
-    let whole = if offset == 0 { bytes.len().max(1).next_multiple_of(BLOCK) } else { bytes.len().next_multiple_of(BLOCK) };
+    let whole = if offset == 0 {
+        bytes.len().max(1).next_multiple_of(BLOCK)
+    } else {
+        bytes.len().next_multiple_of(BLOCK)
+    };
     bytes.resize(whole, 0);
     Ok(bytes)
 }

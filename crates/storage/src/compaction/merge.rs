@@ -35,7 +35,12 @@ struct Input {
 type Edge = (Position, Bound);
 
 impl<'a> Merge<'a> {
-    pub(crate) fn new(store: &'a Store, table: &Rc<TableStore>, sstables: &[Rc<Sstable>], now_s: u32) -> Merge<'a> {
+    pub(crate) fn new(
+        store: &'a Store,
+        table: &Rc<TableStore>,
+        sstables: &[Rc<Sstable>],
+        now_s: u32,
+    ) -> Merge<'a> {
         let definition = table.definition();
         let grace = u32::try_from(definition.options.gc_grace_seconds).unwrap_or(0);
         let input = |sstable: &Rc<Sstable>| Input {
@@ -104,7 +109,8 @@ impl<'a> Merge<'a> {
             let (reached, left): (Vec<_>, Vec<_>) = edges.into_iter().partition(|(_, at)| at.0 == edge.0);
             edges = left;
             for (index, _) in reached {
-                let continued = self.inputs[index].scanner.next(&[Slice::all()], COMPACTION_FRAGMENT_BYTES).await?;
+                let continued =
+                    self.inputs[index].scanner.next(&[Slice::all()], COMPACTION_FRAGMENT_BYTES).await?;
                 if let Some(piece) = continued {
                     self.absorb(&mut partition, &mut edges, index, &piece.slice)?;
                 }
@@ -151,7 +157,8 @@ impl<'a> Merge<'a> {
             return nothing;
         }
         let h2 = base::murmur3(&key.bytes).1;
-        let is_input = |sstable: &Rc<Sstable>| self.inputs.iter().any(|input| Rc::ptr_eq(&input.sstable, sstable));
+        let is_input =
+            |sstable: &Rc<Sstable>| self.inputs.iter().any(|input| Rc::ptr_eq(&input.sstable, sstable));
         let outside = version.sstables.iter().filter(|sstable| {
             !is_input(sstable) && sstable.covers(key.token) && sstable.reader.may_contain(key.token, h2)
         });

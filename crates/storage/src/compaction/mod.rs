@@ -3,15 +3,15 @@
 //! The result enters the manifest in the same record in which the inputs leave it. Inputs stay readable for those who already
 //! read them; their files go with the last reader.
 
-/// Which sstables.
-mod strategy;
 /// Merging them.
 mod merge;
+/// Which sstables.
+mod strategy;
 
+use crate::Error;
 use crate::manifest::{Edit, SstableEntry};
 use crate::store::Store;
 use crate::table::{Sstable, TableStore};
-use crate::Error;
 use merge::Merge;
 use schema::TableId;
 use sstable::{EncodingStats, Reader, Writer, WriterOptions};
@@ -57,7 +57,8 @@ impl Store {
             let Some(_turn) = table.compaction.try_lock() else { continue };
             let sstables = table.version().sstables.clone();
             let sizes: Vec<u64> = sstables.iter().map(|sstable| sstable.entry.meta.data_bytes).collect();
-            let mut picked: Vec<_> = tiers.pick(&sizes).into_iter().map(|index| sstables[index].clone()).collect();
+            let mut picked: Vec<_> =
+                tiers.pick(&sizes).into_iter().map(|index| sstables[index].clone()).collect();
             if picked.is_empty() {
                 // One that several shards share is rewritten, so that each shard has its own.
                 picked.extend(sstables.iter().find(|sstable| sstable.is_shared()).cloned());
@@ -84,7 +85,8 @@ impl Store {
     /// Replaces sstables by their merge. The caller holds the table's compaction turn.
     async fn merge_sstables(&self, table: &Rc<TableStore>, inputs: &[Rc<Sstable>]) -> Result<(), Error> {
         let metas = inputs.iter().map(|input| &input.entry.meta);
-        let base = metas.clone().map(|meta| meta.encoding_stats()).reduce(lower).unwrap_or(EncodingStats::EPOCH);
+        let base =
+            metas.clone().map(|meta| meta.encoding_stats()).reduce(lower).unwrap_or(EncodingStats::EPOCH);
         let generation = table.take_generation()?;
         let definition = table.definition();
         let mut writer = Writer::create(WriterOptions {

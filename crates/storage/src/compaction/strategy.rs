@@ -27,7 +27,10 @@ impl SizeTiers {
         let text = |name: &str| options.compaction.get(name).map(String::as_str);
         let count = |name: &str, default: usize| text(name).and_then(|v| v.parse().ok()).unwrap_or(default);
         let ratio = |name: &str, default: f64| {
-            text(name).and_then(|v| v.parse().ok()).filter(|v: &f64| v.is_finite() && *v > 0.0).unwrap_or(default)
+            text(name)
+                .and_then(|v| v.parse().ok())
+                .filter(|v: &f64| v.is_finite() && *v > 0.0)
+                .unwrap_or(default)
         };
         let min = count("min_threshold", 4).max(2);
         let small = text("min_sstable_size").and_then(|v| v.parse().ok()).unwrap_or(SMALL_BYTES);

@@ -26,7 +26,8 @@ fn meta(generation: u64, first: Token, last: Token) -> Meta {
 }
 
 fn holds(entry: &SstableEntry, token: Token) -> bool {
-    entry.meta.covers(token) && (entry.ranges.is_empty() || entry.ranges.iter().any(|range| range.contains(token)))
+    entry.meta.covers(token)
+        && (entry.ranges.is_empty() || entry.ranges.iter().any(|range| range.contains(token)))
 }
 
 /// The manifests that a start with a plan would write.
@@ -59,7 +60,8 @@ fn every_token_keeps_what_counted_for_it_over_many_starts() {
                 Token((own.first.0 as i128 + i128::from(prng.below(width.max(1)))) as i64)
             });
             bounds.sort();
-            let entry = SstableEntry { meta: meta(shard as u64 + 1, bounds[0], bounds[1]), ranges: Vec::new() };
+            let entry =
+                SstableEntry { meta: meta(shard as u64 + 1, bounds[0], bounds[1]), ranges: Vec::new() };
             manifest.sstables.insert((table, shard as u64 + 1), entry);
         }
         for _ in 0..4 {
@@ -85,8 +87,10 @@ fn every_token_keeps_what_counted_for_it_over_many_starts() {
             }
             for planned in plans.iter().flat_map(|plan| &plan.sstables) {
                 let generation = planned.entry.meta.generation;
-                let sharing = after.iter().filter(|state| state.sstables.contains_key(&(table, generation))).count();
-                let holders = planned.holders.as_ref().map_or(1, |h| h.load(std::sync::atomic::Ordering::Relaxed));
+                let sharing =
+                    after.iter().filter(|state| state.sstables.contains_key(&(table, generation))).count();
+                let holders =
+                    planned.holders.as_ref().map_or(1, |h| h.load(std::sync::atomic::Ordering::Relaxed));
                 assert_eq!(holders as usize, sharing);
             }
             manifests = after;

@@ -1,1 +1,240 @@
-//! x
+//! Damaged files are named with their offsets and never believed; a full disk and a failed sync refuse writes and leave reads
+//! alone; planted bugs show as lost or wrong data.
+
+use super::harness::*;
+use crate::{CommitlogSync, Durability, Error, fixture, prepare};
+use base::Prng;
+use mutation::{Key, Mutation, Scope};
+use runtime::Bug;
+use runtime::sim::SimConfig;
+use schema::Table;
+use std::time::Duration;
+
+const MIB: u64 = 1024 * 1024;
+
+fn insert(table: &Table, key: u8, timestamp: i64, bytes: usize) -> Mutation {
+    fixture::insert(table, &[key], 1, timestamp, &vec![key; bytes])
+}
+
+/// A node in batch mode with keys 0 to `keys` written and not flushed.
+fn written(seed: u64, keys: u8, bug: Option<Bug>) -> (Node, Table) {
+    let table = table();
+    let mut node = Node::new(seed, SimConfig::calm(), settings(CommitlogSync::Batch), &[&table]);
+    if let Some(bug) = bug {
+        node.world.plant(node.id, bug);
+    }
+    node.boot(1).expect("opens");
+    for key in 0..keys {
+        node.run(apply(vec![insert(&table, key, 5, 700)], Durability::Mode)).expect("accepted");
+    }
+    (node, table)
+}
+
+/// The keys that can be read, with values as they were written.
+fn keys(node: &mut Node, table: &Table) -> Vec<u8> {
+    let rows = node.run(read_ring(command(table, Scope::Keys(Vec::new())))).expect("readable");
+    let sound = |key: &Key, body: &[u8]| value(body) == Some(vec![key.bytes[0]; 700]);
+    let mut keys: Vec<u8> =
+        rows.iter().filter(|(key, _, body)| sound(key, body)).map(|(key, ..)| key.bytes[0]).collect();
+    keys.sort();
+    keys
+}
+
+fn log_file(node: &Node) -> String {
+    let files = node.world.files(node.id);
+    files.into_iter().map(|(path, _)| path).find(|path| path.ends_with(".log")).expect("a segment")
+}
+
+#[test]
+fn a_flipped_bit_in_the_log_refuses_the_start_and_names_the_place() {
+    let mut prng = Prng::new(4);
+    for seed in 0..12 {
+        let (mut node, _) = written(seed, 10, None);
+        node.world.kill(node.id);
+        let path = log_file(&node);
+        // The header block and ten entries in a block each.
+        let offset = prng.below(11 * 4096);
+        assert!(node.world.flip_bit(node.id, &path, offset, prng.below(8) as u8));
+        match node.boot(2).expect_err("damage is not skipped") {
+            Error::Corrupt { kind, file, offset: at, .. } => {
+                assert_eq!(kind, "commitlog segment");
+                assert_eq!(file.to_str(), Some(path.as_str()));
+                assert_eq!(at, offset / 4096 * 4096);
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn a_damaged_log_is_skipped_when_the_operator_says_so() {
+    let (mut node, table) = written(1, 10, None);
+    node.world.kill(node.id);
+    let path = log_file(&node);
+    assert!(node.world.flip_bit(node.id, &path, 5 * 4096 + 100, 3));
+    assert!(node.boot(1).is_err());
+    node.settings.ignore_replay_errors = true;
+    node.boot(1).expect("opens");
+    assert_eq!(keys(&mut node, &table), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_flipped_bit_in_the_manifest_refuses_the_start_and_names_the_place() {
+    let mut prng = Prng::new(5);
+    for seed in 0..12 {
+        let (mut node, _) = written(seed, 3, None);
+        node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
+        node.world.kill(node.id);
+        let path = "/node/data/manifest-1-0";
+        let size = node.world.files(node.id).iter().find(|file| file.0 == path).expect("it is there").1;
+        let offset = prng.below(size);
+        assert!(node.world.flip_bit(node.id, path, offset, prng.below(8) as u8));
+        match node.boot(1).expect_err("damage is not skipped") {
+            Error::Corrupt { file, offset: at, .. } => {
+                assert_eq!(file.to_str(), Some(path));
+                assert!(at <= offset);
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn planted_bugs_show() {
+    let (mut node, table) = written(1, 10, Some(Bug::ReplayStopsEarly));
+    node.world.kill(node.id);
+    node.boot(1).expect("opens");
+    assert!(keys(&mut node, &table).len() < 10, "a replay that stops early loses something");
+
+    let lost = (0..4).any(|seed| {
+        let (mut node, table) = written(seed, 10, Some(Bug::SkipSync));
+        node.world.power_cut(node.id);
+        node.boot(1).is_err() || keys(&mut node, &table).len() < 10
+    });
+    assert!(lost, "a skipped sync loses something");
+
+    let (mut node, table) = written(1, 10, Some(Bug::IgnoreCrc));
+    node.world.kill(node.id);
+    let path = log_file(&node);
+    assert!(node.world.flip_bit(node.id, &path, 5 * 4096 + 500, 3));
+    let believed = node.boot(1).is_ok() && keys(&mut node, &table).len() < 10;
+    assert!(believed, "an ignored checksum lets damage in");
+}
+
+#[test]
+fn a_full_disk_refuses_writes_and_recovers() {
+    for sync in [CommitlogSync::Batch, CommitlogSync::Periodic { period_ms: 20 }] {
+        let table = table();
+        let mut node = Node::new(3, SimConfig::calm(), settings(sync), &[&table]);
+        node.boot(1).expect("opens");
+        let write = |node: &mut Node, key: u8| {
+            node.run(apply(vec![insert(&table, key, i64::from(key) + 1, 700)], Durability::Mode))
+        };
+        write(&mut node, 0).expect("there is space");
+        node.world.run_for(Duration::from_millis(100));
+        let used: u64 = node.world.files(node.id).iter().map(|file| file.1).sum();
+        node.world.set_capacity(node.id, used);
+        let mut accepted = 0;
+        let refused = (0..2000).find_map(|index| {
+            let result = write(&mut node, (index % 200) as u8);
+            accepted += u64::from(result.is_ok());
+            node.world.run_for(Duration::from_millis(1));
+            result.err()
+        });
+        let error = refused.expect("a segment is full some day");
+        assert!(error.is_no_space(), "{error}");
+        assert!(accepted > 10, "what fits the segment is accepted");
+        let before = keys(&mut node, &table);
+        assert!(!before.is_empty(), "reads go on");
+        node.world.set_capacity(node.id, used + 64 * MIB);
+        node.world.run_for(Duration::from_secs(2));
+        write(&mut node, 250).expect("there is space again");
+        node.world.run_for(Duration::from_millis(100));
+        node.world.power_cut(node.id);
+        node.boot(2).expect("opens");
+        let after = keys(&mut node, &table);
+        assert!(before.iter().all(|key| after.contains(key)) && after.contains(&250));
+    }
+}
+
+#[test]
+fn a_failed_sync_ends_writes_and_not_reads() {
+    let (mut node, table) = written(2, 5, None);
+    node.world.fail_next_syncs(node.id, 1);
+    let mut write = |key: u8| node.run(apply(vec![insert(&table, key, 9, 700)], Durability::Mode));
+    assert!(matches!(write(100), Err(Error::CommitlogFailed(_))));
+    assert!(matches!(write(101), Err(Error::CommitlogFailed(_))), "it stays so");
+    assert_eq!(keys(&mut node, &table), [0, 1, 2, 3, 4]);
+    node.world.kill(node.id);
+    node.boot(1).expect("opens");
+    let after = keys(&mut node, &table);
+    assert!((0..5).all(|key| after.contains(&key)) && !after.contains(&101));
+}
+
+#[test]
+fn a_synced_write_survives_in_periodic_mode() {
+    for seed in 0..5 {
+        let table = table();
+        let sync = CommitlogSync::Periodic { period_ms: 10_000 };
+        let mut node = Node::new(seed, SimConfig::calm(), settings(sync), &[&table]);
+        node.boot(1).expect("opens");
+        node.run(apply(vec![insert(&table, 1, 9, 700)], Durability::Mode)).expect("accepted");
+        node.run(apply(vec![insert(&table, 2, 9, 700)], Durability::Synced)).expect("accepted");
+        node.world.power_cut(node.id);
+        node.boot(1).expect("opens");
+        assert_eq!(keys(&mut node, &table), [1, 2]);
+    }
+}
+
+#[test]
+fn a_second_process_is_refused() {
+    let (mut node, _) = written(1, 1, None);
+    let settings = node.settings.clone();
+    let error = node.run(async move { prepare(&settings, 1).await }).expect_err("the folder is in use");
+    assert!(matches!(error, Error::FolderInUse { .. }), "{error}");
+    assert_eq!(error.to_string(), "data folder \"/node/data\" is used by another process");
+}
+
+#[test]
+fn a_dropped_table_is_gone_and_its_files_too() {
+    let (kept, dropped) = (table(), fixture::table_with_id(2, "d"));
+    let sync = CommitlogSync::Batch;
+    let mut node = Node::new(1, SimConfig::calm(), settings(sync), &[&kept, &dropped]);
+    node.boot(2).expect("opens");
+    for key in 0..20 {
+        for table in [&kept, &dropped] {
+            node.run(apply(vec![insert(table, key, 5, 700)], Durability::Mode)).expect("accepted");
+        }
+    }
+    node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
+    node.run(apply(vec![insert(&dropped, 99, 5, 700)], Durability::Mode)).expect("accepted");
+    node.schema = std::sync::Arc::new(schema_of(&[&kept]));
+    let schema = node.schema.clone();
+    node.run(everywhere(move |store| {
+        store.set_schema(&schema);
+        async { Ok(()) }
+    }))
+    .expect("follows");
+    let refused = node.run(apply(vec![insert(&dropped, 5, 5, 700)], Durability::Mode));
+    assert!(matches!(refused, Err(Error::UnknownTable(_))));
+    node.world.run_for(Duration::from_secs(3));
+    let of_dropped =
+        |node: &Node| node.world.files(node.id).iter().filter(|file| file.0.contains("/d-")).count();
+    assert_eq!(of_dropped(&node), 0);
+    node.world.kill(node.id);
+    node.boot(3).expect("entries of the dropped table are passed over");
+    assert_eq!(keys(&mut node, &kept).len(), 20);
+}
+
+#[test]
+fn a_start_without_anything_to_do_touches_no_table() {
+    let tables: Vec<Table> = (1..=200).map(|id| fixture::table_with_id(id, &format!("t{id}"))).collect();
+    let all: Vec<&Table> = tables.iter().collect();
+    let mut node = Node::new(1, SimConfig::calm(), settings(CommitlogSync::Batch), &all);
+    for _ in 0..2 {
+        node.boot(2).expect("opens");
+        node.stop();
+    }
+    let files = node.world.files(node.id);
+    assert!(files.len() <= 3, "node file and a manifest for each shard: {files:?}");
+}
