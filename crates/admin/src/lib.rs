@@ -10,4 +10,4 @@ pub mod limits;
 /// The listener and what it answers.
 mod server;
 
-pub use server::{Error, Server};
+pub use server::{Error, Server, listen_reason};

@@ -14,13 +14,23 @@ use std::rc::Rc;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The address cannot be listened on. The node goes on without metrics, or stops, as it was told to.
-    #[error("cannot listen on {address} for metrics: {source}")]
+    #[error("cannot listen on {address} for metrics: {}", listen_reason(source))]
     Listen {
         /// The address asked for.
         address: SocketAddr,
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+/// Why an address cannot be listened on, in an operator's words.
+pub fn listen_reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => "another process listens there already".into(),
+        std::io::ErrorKind::PermissionDenied => "this user may not listen there".into(),
+        std::io::ErrorKind::AddrNotAvailable => "this machine does not have that address".into(),
+        _ => error.to_string(),
+    }
 }
 
 /// A listener that answers `GET /metrics` until it is closed.

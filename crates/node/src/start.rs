@@ -52,9 +52,9 @@ pub struct Reporter {
 }
 
 impl Reporter {
-    /// Tells nobody.
+    /// Tells nobody but the log.
     pub fn silent() -> Reporter {
-        Reporter { ready: Arc::new(|_| {}), failed: Arc::new(|_| {}) }
+        Reporter { ready: Arc::new(|_| {}), failed: Arc::new(|text| runtime::error!("node: {text}")) }
     }
 }
 
@@ -94,7 +94,7 @@ pub enum StartError {
     #[error(transparent)]
     Metrics(#[from] admin::Error),
     /// The port between nodes cannot be listened on.
-    #[error("cannot listen on {address} for other nodes: {source}")]
+    #[error("cannot listen on {address} for other nodes: {}", admin::listen_reason(source))]
     Internode {
         /// The address.
         address: SocketAddr,
@@ -124,7 +124,6 @@ async fn run_shard(config: Arc<Config>, reporter: Reporter) -> i32 {
     match outcome {
         Ok(()) => 0,
         Err(error) => {
-            runtime::error!("node: {error}");
             (reporter.failed)(&error.to_string());
             1
         }
@@ -307,8 +306,22 @@ where
 
 async fn make_folders(config: &Config) -> Result<(), StartError> {
     for path in [config.data_directory.clone(), commitlog_directory(config)] {
-        let made = runtime::file::create_dir_all(&path).await;
+        let made = make_folder(&path).await;
         made.map_err(|error| StartError::Folder { path, reason: error.to_string() })?;
+    }
+    Ok(())
+}
+
+/// Makes a folder whose name survives a power cut. Also when it is there already: a killed process may have made it
+/// and not synced it. Folders above the parent may belong to somebody else; then they are older than this node.
+async fn make_folder(path: &std::path::Path) -> std::io::Result<()> {
+    runtime::file::create_dir_all(path).await?;
+    for parent in path.ancestors().skip(1) {
+        let parent = if parent.as_os_str().is_empty() { std::path::Path::new(".") } else { parent };
+        match runtime::file::sync_dir(parent).await {
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => break,
+            result => result?,
+        }
     }
     Ok(())
 }
