@@ -70,9 +70,10 @@ impl Cardinality {
             put_leb128(&mut out, value);
         }
         for registers in self.registers.chunks(REGISTERS_PER_WORD) {
-            let word = registers.iter().enumerate().fold(0u32, |word, (index, register)| {
-                word | (u32::from(*register) & 31) << (5 * index)
-            });
+            let word = registers
+                .iter()
+                .enumerate()
+                .fold(0u32, |word, (index, register)| word | (u32::from(*register) & 31) << (5 * index));
             out.extend_from_slice(&word.to_be_bytes());
         }
         out

@@ -136,7 +136,9 @@ mod tests {
         let bytes = checksums.encode();
         let file = Path::new("Checksums.db");
         assert_eq!(Checksums::decode(file, &bytes).unwrap(), checksums);
-        assert!(checksums.agrees(Component::Filter, b"filter") && checksums.agrees(Component::Summary, b"any"));
+        assert!(
+            checksums.agrees(Component::Filter, b"filter") && checksums.agrees(Component::Summary, b"any")
+        );
         assert!(!checksums.agrees(Component::Filter, b"filtes"));
         for at in 0..bytes.len() {
             assert!(Checksums::decode(file, &bytes[..at]).is_err());

@@ -92,14 +92,6 @@ impl Prefix {
         }
     }
 
-    /// The bound at which a range that reaches to it can be cut: before a row, at a bound itself.
-    pub(crate) fn before(&self) -> Bound {
-        match self.kind {
-            Kind::Row => Bound::new(&self.wire, BoundSide::Before),
-            bound => Bound::new(&self.wire, bound.side()),
-        }
-    }
-
     /// The bound directly behind it: where a range that is open there can be cut.
     pub(crate) fn behind(&self) -> Bound {
         Bound::new(&self.wire, self.kind.side())
@@ -124,7 +116,8 @@ impl ClusteringShape {
     pub(crate) fn put_values(&self, wire: &[u8], out: &mut Vec<u8>) -> Result<usize, String> {
         let mut values = clustering_components(wire).enumerate().peekable();
         let mut count = 0;
-        let mut batch: Vec<(Option<usize>, Option<&[u8]>)> = Vec::with_capacity(self.fixed.len().min(CLUSTERING_BATCH));
+        let mut batch: Vec<(Option<usize>, Option<&[u8]>)> =
+            Vec::with_capacity(self.fixed.len().min(CLUSTERING_BATCH));
         while values.peek().is_some() {
             batch.clear();
             let mut header = 0u64;
@@ -135,7 +128,10 @@ impl ClusteringShape {
                     None => header |= 2 << (2 * batch.len()),
                     Some([]) => header |= 1 << (2 * batch.len()),
                     Some(bytes) if fixed.is_some_and(|size| size != bytes.len()) => {
-                        return Err(format!("a value of {} bytes for clustering column {index}", bytes.len()));
+                        return Err(format!(
+                            "a value of {} bytes for clustering column {index}",
+                            bytes.len()
+                        ));
                     }
                     Some(_) => {}
                 }
@@ -155,10 +151,19 @@ impl ClusteringShape {
     }
 
     /// Reads `count` values and appends their wire form.
-    pub(crate) fn take_values(&self, cursor: &mut Cursor<'_>, count: usize, wire: &mut Vec<u8>) -> Decoded<()> {
+    pub(crate) fn take_values(
+        &self,
+        cursor: &mut Cursor<'_>,
+        count: usize,
+        wire: &mut Vec<u8>,
+    ) -> Decoded<()> {
         let at = cursor.at();
         let Some(columns) = self.fixed.get(..count) else {
-            return Err(cursor.bad_at(at, format!("at most {} clustering values", self.fixed.len()), count.to_string()));
+            return Err(cursor.bad_at(
+                at,
+                format!("at most {} clustering values", self.fixed.len()),
+                count.to_string(),
+            ));
         };
         for batch in columns.chunks(CLUSTERING_BATCH) {
             let header = cursor.uvint()?;

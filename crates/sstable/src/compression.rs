@@ -62,7 +62,10 @@ impl Compressor {
             }
             Compressor::Deflate => {
                 let mut encoder = flate2::write::ZlibEncoder::new(out, flate2::Compression::default());
-                encoder.write_all(chunk).and_then(|()| encoder.try_finish()).expect("a Vec takes every write");
+                encoder
+                    .write_all(chunk)
+                    .and_then(|()| encoder.try_finish())
+                    .expect("a Vec takes every write");
             }
             Compressor::Snappy => {
                 let start = out.len();
@@ -91,7 +94,9 @@ impl Compressor {
                     return Err(format!("a chunk of {told} bytes"));
                 }
                 out.resize(start + size, 0);
-                snap::raw::Decoder::new().decompress(stored, &mut out[start..]).map_err(|error| error.to_string())?
+                snap::raw::Decoder::new()
+                    .decompress(stored, &mut out[start..])
+                    .map_err(|error| error.to_string())?
             }
             Compressor::Noop => {
                 out.extend_from_slice(stored);
@@ -172,14 +177,19 @@ impl CompressionInfo {
     }
 }
 
-fn decode_rest(cursor: &mut Cursor<'_>, compressor: Compressor, stored_bytes: u64) -> Decoded<CompressionInfo> {
+fn decode_rest(
+    cursor: &mut Cursor<'_>,
+    compressor: Compressor,
+    stored_bytes: u64,
+) -> Decoded<CompressionInfo> {
     let mut options = Vec::new();
     for _ in 0..cursor.count_i32(4)? {
         options.push((cursor.utf()?.to_string(), cursor.utf()?.to_string()));
     }
     let at = cursor.at();
     let chunk_length = cursor.i32()?;
-    if chunk_length <= 0 || !(chunk_length as u32).is_power_of_two() || chunk_length as u64 > CHUNK_BYTES_MAX {
+    if chunk_length <= 0 || !(chunk_length as u32).is_power_of_two() || chunk_length as u64 > CHUNK_BYTES_MAX
+    {
         let expected = format!("a power of two up to {CHUNK_BYTES_MAX}");
         return Err(cursor.bad_at(at, expected, chunk_length.to_string()));
     }
@@ -236,10 +246,15 @@ mod tests {
             compressor.decompress(&stored[1..], chunk.len(), &mut plain).unwrap();
             assert_eq!(plain[1..], chunk[..]);
             assert!(compressor.decompress(&stored[1..], chunk.len() - 1, &mut Vec::new()).is_err());
-            assert!(compressor.decompress(&stored[1..stored.len() / 2], chunk.len(), &mut Vec::new()).is_err());
+            assert!(
+                compressor.decompress(&stored[1..stored.len() / 2], chunk.len(), &mut Vec::new()).is_err()
+            );
             assert_eq!(Compressor::of_class(compressor.class()), Some(compressor));
         }
-        assert_eq!(Compressor::of_class("org.apache.cassandra.io.compress.LZ4Compressor"), Some(Compressor::Lz4));
+        assert_eq!(
+            Compressor::of_class("org.apache.cassandra.io.compress.LZ4Compressor"),
+            Some(Compressor::Lz4)
+        );
         assert_eq!(Compressor::of_class("ZstdCompressor"), None);
     }
 

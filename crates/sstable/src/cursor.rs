@@ -18,9 +18,12 @@ impl Fault {
     /// The error for a file whose bytes from `base` on were decoded.
     pub(crate) fn in_file(self, file: &Path, base: u64) -> Error {
         match self {
-            Fault::Short { at, wanted } => {
-                Error::corrupt(file, base + at, format!("at least {wanted} more bytes"), "the end of the data")
-            }
+            Fault::Short { at, wanted } => Error::corrupt(
+                file,
+                base + at,
+                format!("at least {wanted} more bytes"),
+                "the end of the data",
+            ),
             Fault::Bad { at, expected, got } => Error::corrupt(file, base + at, expected, got),
         }
     }
@@ -91,7 +94,11 @@ impl<'a> Cursor<'a> {
     pub(crate) fn sized(&mut self, size: u64) -> Decoded<&'a [u8]> {
         let at = self.at();
         if size > crate::limits::ROW_BYTES_MAX {
-            return Err(self.bad_at(at, format!("a length up to {}", crate::limits::ROW_BYTES_MAX), size.to_string()));
+            return Err(self.bad_at(
+                at,
+                format!("a length up to {}", crate::limits::ROW_BYTES_MAX),
+                size.to_string(),
+            ));
         }
         self.bytes(size as usize)
     }

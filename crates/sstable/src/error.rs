@@ -65,7 +65,12 @@ impl Error {
     }
 
     /// Names a broken place.
-    pub(crate) fn corrupt(file: &Path, offset: u64, expected: impl Into<String>, got: impl Into<String>) -> Error {
+    pub(crate) fn corrupt(
+        file: &Path,
+        offset: u64,
+        expected: impl Into<String>,
+        got: impl Into<String>,
+    ) -> Error {
         Error::Corrupt { file: file.to_path_buf(), offset, expected: expected.into(), got: got.into() }
     }
 }

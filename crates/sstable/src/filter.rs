@@ -21,7 +21,8 @@ pub struct Filter {
 /// Hashes per key and bits per key for a false-positive rate: the fewest bits, then the fewest hashes, that reach it.
 /// The reference rounds its table of rates, hence the half percent.
 fn shape(false_positives: f64) -> (u32, u32) {
-    let rate = |bits: u32, hashes: u32| (1.0 - (-f64::from(hashes) / f64::from(bits)).exp()).powi(hashes as i32);
+    let rate =
+        |bits: u32, hashes: u32| (1.0 - (-f64::from(hashes) / f64::from(bits)).exp()).powi(hashes as i32);
     for bits in 2..=FILTER_BITS_PER_KEY_MAX {
         if let Some(hashes) = (1..=bits).find(|hashes| rate(bits, *hashes) <= false_positives * 1.005) {
             return (hashes, bits);
@@ -97,7 +98,8 @@ fn decode(bytes: &[u8]) -> Decoded<Filter> {
         return Err(cursor.bad_at(4, expected, count.to_string()));
     }
     let words = cursor.bytes(count * 8)?;
-    let words = words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight")));
+    let words =
+        words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight")));
     Ok(Filter { hash_count: hash_count as u32, words: words.collect() })
 }
 
@@ -121,7 +123,8 @@ mod tests {
         }
         let filter = Filter::decode(Path::new("Filter.db"), &filter.encode()).unwrap();
         assert!((0..1000u32).all(|key| filter.may_contain(base::murmur3(&key.to_be_bytes()))));
-        let wrong = (1000..11_000u32).filter(|key| filter.may_contain(base::murmur3(&key.to_be_bytes()))).count();
+        let wrong =
+            (1000..11_000u32).filter(|key| filter.may_contain(base::murmur3(&key.to_be_bytes()))).count();
         assert!(wrong < 200, "{wrong} of 10000");
     }
 

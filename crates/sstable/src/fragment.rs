@@ -50,7 +50,11 @@ impl Fragment {
     }
 
     /// Adds a row whose packed form a closure appends; the closure says whether there is one.
-    pub(crate) fn row<E>(&mut self, wire: &[u8], body: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>) -> Result<(), E> {
+    pub(crate) fn row<E>(
+        &mut self,
+        wire: &[u8],
+        body: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>,
+    ) -> Result<(), E> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(wire);
         let middle = self.bytes.len();
@@ -82,7 +86,9 @@ impl Fragment {
         self.bytes.extend_from_slice(&later.bytes);
         for item in later.items {
             match item {
-                Item::Row { wire, body } => self.items.push(Item::Row { wire: shift(wire), body: shift(body) }),
+                Item::Row { wire, body } => {
+                    self.items.push(Item::Row { wire: shift(wire), body: shift(body) })
+                }
                 Item::Tombstone(tombstone) => self.tombstone(self.items.len(), tombstone),
             }
         }

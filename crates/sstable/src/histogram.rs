@@ -46,20 +46,6 @@ impl SizeHistogram {
         self.counts.iter().map(|count| (*count).max(0) as u64).fold(0, u64::saturating_add)
     }
 
-    /// The boundary of the bucket in which the given share (0 to 1) of the values is reached; 0 when empty.
-    pub fn percentile(&self, share: f64) -> u64 {
-        let wanted = (self.count() as f64 * share).ceil() as u64;
-        let mut seen = 0u64;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            seen = seen.saturating_add((*count).max(0) as u64);
-            if seen >= wanted && seen > 0 {
-                let boundary = self.boundaries.get(bucket).or(self.boundaries.last());
-                return boundary.map_or(0, |boundary| *boundary as u64);
-            }
-        }
-        0
-    }
-
     /// Appends the bytes on disk.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&(self.counts.len() as i32).to_be_bytes());
@@ -77,7 +63,8 @@ impl SizeHistogram {
         if count < 2 {
             return Err(cursor.bad_at(at, "at least two buckets", count.to_string()));
         }
-        let mut histogram = SizeHistogram { boundaries: Vec::with_capacity(count - 1), counts: Vec::with_capacity(count) };
+        let mut histogram =
+            SizeHistogram { boundaries: Vec::with_capacity(count - 1), counts: Vec::with_capacity(count) };
         for index in 0..count {
             let boundary = cursor.i64()?;
             if index > 0 {
@@ -173,7 +160,7 @@ mod tests {
         }
         assert_eq!(histogram.counts[..10], [2, 1, 0, 0, 0, 0, 0, 0, 2, 1]);
         assert_eq!(histogram.counts[SIZE_BUCKETS], 1);
-        assert_eq!(histogram.percentile(0.5), 10);
+        assert_eq!(histogram.count(), 7);
         let mut bytes = Vec::new();
         histogram.encode(&mut bytes);
         assert_eq!(SizeHistogram::decode(&mut Cursor::new(&bytes)).unwrap(), histogram);

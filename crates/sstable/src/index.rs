@@ -44,11 +44,6 @@ impl PromotedWriter {
         self.offsets.clear();
     }
 
-    /// Blocks so far.
-    pub(crate) fn count(&self) -> usize {
-        self.offsets.len()
-    }
-
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.blocks.len() + self.offsets.len() * 4
@@ -96,11 +91,9 @@ impl PromotedWriter {
     }
 }
 
-/// The head of an entry: everything but the promoted index itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The head of an entry without its key: everything but the promoted index itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EntryHead {
-    /// The partition key.
-    pub(crate) key: Vec<u8>,
     /// Where the partition starts, in uncompressed bytes of the data file.
     pub(crate) data_position: u64,
     /// Bytes of the head.
@@ -109,13 +102,13 @@ pub(crate) struct EntryHead {
     pub(crate) promoted_size: u64,
 }
 
-/// Reads the head of an entry.
-pub(crate) fn take_entry(bytes: &[u8]) -> Decoded<EntryHead> {
+/// Reads the head of an entry and its key.
+pub(crate) fn take_entry(bytes: &[u8]) -> Decoded<(&[u8], EntryHead)> {
     let mut cursor = Cursor::new(bytes);
-    let key = cursor.short_bytes()?.to_vec();
+    let key = cursor.short_bytes()?;
     let data_position = cursor.uvint()?;
     let promoted_size = cursor.uvint()?;
-    Ok(EntryHead { key, data_position, size: cursor.at(), promoted_size })
+    Ok((key, EntryHead { data_position, size: cursor.at(), promoted_size }))
 }
 
 /// One block as read.
@@ -167,7 +160,11 @@ impl Promoted {
             let first = offsets.is_empty() && offset != 0;
             if first || offset < least || offset as usize >= table_at - blocks_at {
                 let at = table_at as u64 + table.at() - 4;
-                return Err(cursor.bad_at(at, format!("the offset of a block, at least {least}"), offset.to_string()));
+                return Err(cursor.bad_at(
+                    at,
+                    format!("the offset of a block, at least {least}"),
+                    offset.to_string(),
+                ));
             }
             offsets.push(offset);
         }
@@ -190,7 +187,11 @@ impl Promoted {
         let offset = cursor.uvint()?;
         let width = cursor.svint()?.checked_add(WIDTH_BASE).unwrap_or(-1);
         if offset < self.header_length || width <= 0 || offset.checked_add(width as u64).is_none() {
-            return Err(cursor.bad_at(at, "a block behind the header", format!("offset {offset}, width {width}")));
+            return Err(cursor.bad_at(
+                at,
+                "a block behind the header",
+                format!("offset {offset}, width {width}"),
+            ));
         }
         let open = if cursor.u8()? != 0 { take_full(&mut cursor)? } else { Deletion::LIVE };
         Ok(Block { first, last, offset, width: width as u64, open })
@@ -228,8 +229,8 @@ mod tests {
         }
         let mut bytes = Vec::new();
         writer.put_entry(b"key", 1234, 20, Deletion::LIVE, &mut bytes);
-        let head = take_entry(&bytes).unwrap();
-        assert_eq!((&head.key[..], head.data_position), (&b"key"[..], 1234));
+        let (key, head) = take_entry(&bytes).unwrap();
+        assert_eq!((key, head.data_position), (&b"key"[..], 1234));
         assert_eq!(head.size + head.promoted_size, bytes.len() as u64);
         let promoted = Promoted::decode(bytes[head.size as usize..].to_vec()).unwrap();
         assert_eq!((promoted.count(), promoted.header_length), (3, 20));

@@ -6,33 +6,33 @@
 //! that opened a [`Reader`] or made a [`Writer`] owns it. Bytes: `docs/formats/sstable-nb.md`.
 #![forbid(unsafe_code)]
 
-/// Every limit, with unit and reason.
-pub mod limits;
-mod error;
-mod cursor;
+mod cardinality;
+mod checksums;
+mod clustering;
+mod collector;
 mod component;
 mod compression;
-mod checksums;
-mod filter;
-mod histogram;
-mod cardinality;
-mod summary;
-mod statistics;
+mod cursor;
 mod deletion;
-mod clustering;
-mod index;
-mod shape;
-mod collector;
-mod row;
-mod meta;
-mod sink;
-mod writer;
-mod source;
-mod unfiltered;
+mod error;
+mod filter;
 mod fragment;
-mod walk;
+mod histogram;
+mod index;
+/// Every limit, with unit and reason.
+pub mod limits;
+mod meta;
 mod reader;
+mod row;
 mod scanner;
+mod shape;
+mod sink;
+mod source;
+mod statistics;
+mod summary;
+mod unfiltered;
+mod walk;
+mod writer;
 
 pub use component::{Component, VERSION};
 pub use compression::Compressor;

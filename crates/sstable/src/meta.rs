@@ -84,7 +84,12 @@ impl Meta {
     }
 
     /// Gathers the facts from the parts of an sstable.
-    pub(crate) fn from_parts(generation: u64, keys: (&[u8], &[u8]), stats: &Stats, bytes: (u64, u64)) -> Meta {
+    pub(crate) fn from_parts(
+        generation: u64,
+        keys: (&[u8], &[u8]),
+        stats: &Stats,
+        bytes: (u64, u64),
+    ) -> Meta {
         Meta {
             generation,
             first_key: keys.0.into(),

@@ -119,7 +119,17 @@ impl Reader {
         let meta = Meta::from_parts(generation, keys, &statistics.stats, (data.length(), disk_bytes));
         let tombstones = statistics.stats.tombstones;
         let dir = dir.to_path_buf();
-        Ok(Rc::new(Reader { table, shape, data: Rc::new(data), index, summary, filter, tombstones, meta, dir }))
+        Ok(Rc::new(Reader {
+            table,
+            shape,
+            data: Rc::new(data),
+            index,
+            summary,
+            filter,
+            tombstones,
+            meta,
+            dir,
+        }))
     }
 
     /// Facts about it, from its own files.
@@ -173,10 +183,12 @@ impl Reader {
         let window = Window::point(self.data.clone(), found.data_position);
         let (mut walk, head) = Walk::start(self.table.clone(), self.shape.clone(), window).await?;
         if head.key != key {
-            let (expected, got) = (format!("the partition of token {token}"), format!("that of token {}", head.token));
+            let (expected, got) =
+                (format!("the partition of token {token}"), format!("that of token {}", head.token));
             return Err(Error::corrupt(self.data.path(), found.data_position, expected, got));
         }
-        let whole = slices.first().is_some_and(|slice| slice.start <= Position::bottom()) && slices.len() == 1;
+        let whole =
+            slices.first().is_some_and(|slice| slice.start <= Position::bottom()) && slices.len() == 1;
         if found.promoted_size > 0 && !slices.is_empty() && (reversed || !whole) {
             walk.promoted = Some(self.promoted(&found).await?);
         }
@@ -238,8 +250,8 @@ impl Reader {
         let end = self.summary.next_after(start).unwrap_or(u64::MAX);
         let mut window = Window::point(self.index.clone(), start);
         while window.position() < end && !window.is_at_end() {
-            let (entry, at) = self.entry(&mut window).await?;
-            if entry.key == key {
+            let (same, entry, at) = self.entry(&mut window, |found| found == key).await?;
+            if same {
                 return Ok(Some(Found {
                     data_position: entry.data_position,
                     promoted_at: at + entry.size,
@@ -250,10 +262,15 @@ impl Reader {
         Ok(None)
     }
 
-    /// Reads an index entry and steps over it; also returns where it was.
-    async fn entry(&self, window: &mut Window) -> Result<(EntryHead, u64), Error> {
+    /// Reads an index entry and steps over it; also returns what a closure says of its key, and where it was.
+    async fn entry<T>(
+        &self,
+        window: &mut Window,
+        look: impl Fn(&[u8]) -> T,
+    ) -> Result<(T, EntryHead, u64), Error> {
         let at = window.position();
-        let entry = window.decode(take_entry).await?;
+        let (seen, entry) =
+            window.decode(|bytes| take_entry(bytes).map(|(key, entry)| (look(key), entry))).await?;
         window.consume(entry.size);
         window.consume(entry.promoted_size);
         if entry.data_position >= self.data.length() {
@@ -264,7 +281,7 @@ impl Reader {
             let expected = format!("an entry that ends by {}", self.index.length());
             return Err(Error::corrupt(window.path(), at, expected, window.position().to_string()));
         }
-        Ok((entry, at))
+        Ok((seen, entry, at))
     }
 
     async fn promoted(&self, found: &Found) -> Result<PromotedAt, Error> {
@@ -291,8 +308,8 @@ impl Reader {
         let start = self.summary.floor(token, &[]);
         let mut window = Window::point(self.index.clone(), start);
         while !window.is_at_end() {
-            let (entry, _) = self.entry(&mut window).await?;
-            if Token::of_key(&entry.key) >= token {
+            let (found, entry, _) = self.entry(&mut window, Token::of_key).await?;
+            if found >= token {
                 return Ok(entry.data_position);
             }
         }
@@ -319,7 +336,12 @@ pub async fn remove_sstable(dir: &Path, generation: u64) -> Result<(), Error> {
 }
 
 /// Opens the data file with its chunk offsets, or with its checksums when it is not compressed.
-async fn open_data(dir: &Path, generation: u64, known: &Checksums, disk_bytes: &mut u64) -> Result<Source, Error> {
+async fn open_data(
+    dir: &Path,
+    generation: u64,
+    known: &Checksums,
+    disk_bytes: &mut u64,
+) -> Result<Source, Error> {
     let path = Component::Data.path(dir, generation);
     let file = Component::CompressionInfo.path(dir, generation);
     let listed = |component| known.wholes.iter().any(|(known, _)| *known == component);
@@ -330,7 +352,9 @@ async fn open_data(dir: &Path, generation: u64, known: &Checksums, disk_bytes: &
             Source::compressed(path, |stored| CompressionInfo::decode(&file, &bytes, stored)).await?
         }
         Some(_) => return Err(disagrees(&file)),
-        None if listed(Component::CompressionInfo) => return Err(Error::corrupt(&file, 0, "the component", "no file")),
+        None if listed(Component::CompressionInfo) => {
+            return Err(Error::corrupt(&file, 0, "the component", "no file"));
+        }
         None => {
             let file = Component::Crc.path(dir, generation);
             let crcs = match read_whole(&file).await? {
@@ -372,20 +396,21 @@ async fn rebuild_summary(index: &Rc<Source>) -> Result<Summary, Error> {
     let mut last_token = Token::MIN;
     while !window.is_at_end() {
         let at = window.position();
-        let entry = window.decode(take_entry).await?;
+        let (key, entry) =
+            window.decode(|bytes| take_entry(bytes).map(|(key, entry)| (key.to_vec(), entry))).await?;
         window.consume(entry.size);
         window.consume(entry.promoted_size);
-        let token = Token::of_key(&entry.key);
-        if window.position() > index.length() || count > 0 && (token, &entry.key) <= (last_token, &last) {
+        let token = Token::of_key(&key);
+        if window.position() > index.length() || count > 0 && (token, &key) <= (last_token, &last) {
             return Err(Error::corrupt(index.path(), at, "the next entry in ring order", "another"));
         }
         if count.is_multiple_of(u64::from(SUMMARY_INTERVAL)) {
-            summary.push(token, &entry.key, at);
+            summary.push(token, &key, at);
         }
         if count == 0 {
-            first.clone_from(&entry.key);
+            first.clone_from(&key);
         }
-        (last, last_token) = (entry.key, token);
+        (last, last_token) = (key, token);
         count += 1;
     }
     if count == 0 {

@@ -155,7 +155,8 @@ impl RowEncoder<'_> {
         if !liveness.is_none() && cell.timestamp == liveness.timestamp {
             flags |= CELL_ROW_TIMESTAMP;
         }
-        let row_ttl = (liveness.ttl, stored_time(liveness.expires_at)) == (cell.ttl, stored_time(cell.local_time));
+        let row_ttl =
+            (liveness.ttl, stored_time(liveness.expires_at)) == (cell.ttl, stored_time(cell.local_time));
         if flags & CELL_EXPIRING != 0 && !liveness.is_none() && liveness.is_expiring() && row_ttl {
             flags |= CELL_ROW_TTL;
         }

@@ -34,7 +34,8 @@ pub(crate) struct RowShape {
 
 impl RowShape {
     fn new(columns: Vec<ColumnShape>) -> RowShape {
-        let size = columns.iter().filter_map(|column| column.ordinal).max().map_or(0, |most| usize::from(most) + 1);
+        let size =
+            columns.iter().filter_map(|column| column.ordinal).max().map_or(0, |most| usize::from(most) + 1);
         let mut index_by_ordinal = vec![None; size];
         for (index, column) in columns.iter().enumerate() {
             if let Some(ordinal) = column.ordinal {
@@ -88,7 +89,10 @@ fn shape_of(columns: &[Column]) -> RowShape {
 }
 
 fn header_columns(columns: &[Column]) -> Vec<(String, String)> {
-    disk_order(columns).into_iter().map(|column| (column.name.to_string(), column_class(&column.ty))).collect()
+    disk_order(columns)
+        .into_iter()
+        .map(|column| (column.name.to_string(), column_class(&column.ty)))
+        .collect()
 }
 
 fn key_class(table: &Table) -> String {
@@ -135,13 +139,15 @@ impl Shape {
         let mut fixed = Vec::with_capacity(table.clustering.len());
         for (class, column) in header.clustering_types.iter().zip(&table.clustering) {
             let parsed = CqlType::parse_class_reversed(class);
-            let (ty, reversed) = parsed.map_err(|error| unsupported(format!("clustering type \"{class}\": {error}")))?;
+            let (ty, reversed) =
+                parsed.map_err(|error| unsupported(format!("clustering type \"{class}\": {error}")))?;
             if reversed != (column.order == Order::Descending) {
                 return Err(unsupported(format!("another clustering order of column \"{}\"", column.name)));
             }
             fixed.push(ty.fixed_len());
         }
-        let columns = |names: &[(String, String)], kind| match_columns(names, table, kind).map_err(unsupported);
+        let columns =
+            |names: &[(String, String)], kind| match_columns(names, table, kind).map_err(unsupported);
         Ok(Shape {
             base: header.base,
             clustering: ClusteringShape { fixed },
@@ -178,7 +184,10 @@ fn match_columns(names: &[(String, String)], table: &Table, kind: ColumnKind) ->
         let dropped_at = dropped.get(name.as_str()).copied();
         let ordinal = live.get(name.as_str()).filter(|column| column.is_complex() == complex);
         if ordinal.is_none() && dropped_at.is_none() {
-            return Err(format!("column \"{name}\" of type \"{class}\", which table \"{}\" has not", table.qualified_name()));
+            return Err(format!(
+                "column \"{name}\" of type \"{class}\", which table \"{}\" has not",
+                table.qualified_name()
+            ));
         }
         let shape = ColumnShape {
             ordinal: ordinal.map(|column| column.ordinal),

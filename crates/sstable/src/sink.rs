@@ -36,11 +36,6 @@ impl Sink {
         Ok(Sink { file, path, buffer: Vec::new(), written: 0 })
     }
 
-    /// Appends bytes.
-    pub(crate) fn append(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
-    }
-
     /// The buffer, to append to.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer

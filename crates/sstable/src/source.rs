@@ -29,9 +29,9 @@ pub(crate) struct Source {
     chunks: Chunks,
 }
 
-/// Opens a file for reading.
+/// Opens a file for reading, through the page cache: it is the only cache of chunks there is.
 async fn open(path: &Path) -> Result<(File, u64), Error> {
-    let file = File::open(path, OpenOptions { direct: true, ..OpenOptions::READ }).await;
+    let file = File::open(path, OpenOptions::READ).await;
     let file = file.map_err(|error| Error::io(path, "open", error))?;
     let size = file.size().await.map_err(|error| Error::io(path, "read the size of", error))?;
     Ok((file, size))
@@ -45,7 +45,12 @@ pub(crate) async fn read_whole(path: &Path) -> Result<Option<Vec<u8>>, Error> {
         Err(error) => return Err(error),
     };
     if size > WHOLE_COMPONENT_BYTES_MAX {
-        return Err(Error::corrupt(path, 0, format!("at most {WHOLE_COMPONENT_BYTES_MAX} bytes"), size.to_string()));
+        return Err(Error::corrupt(
+            path,
+            0,
+            format!("at most {WHOLE_COMPONENT_BYTES_MAX} bytes"),
+            size.to_string(),
+        ));
     }
     read_exact(&file, path, 0, size).await.map(Some)
 }
@@ -62,7 +67,10 @@ async fn read_exact(file: &File, path: &Path, offset: u64, size: u64) -> Result<
 
 impl Source {
     /// Opens a compressed data file.
-    pub(crate) async fn compressed(path: PathBuf, info: impl FnOnce(u64) -> Result<CompressionInfo, Error>) -> Result<Source, Error> {
+    pub(crate) async fn compressed(
+        path: PathBuf,
+        info: impl FnOnce(u64) -> Result<CompressionInfo, Error>,
+    ) -> Result<Source, Error> {
         let (file, stored) = open(&path).await?;
         Ok(Source { file, stored, chunks: Chunks::Compressed(info(stored)?), path })
     }
@@ -155,7 +163,12 @@ impl Source {
             let (at, size) = info.stored(index, self.stored);
             let stored = &bytes[(at - start) as usize..][..size as usize];
             let Some((stored, crc)) = stored.split_last_chunk::<4>() else {
-                return Err(Error::corrupt(&self.path, at, "a chunk with a checksum", format!("{size} bytes")));
+                return Err(Error::corrupt(
+                    &self.path,
+                    at,
+                    "a chunk with a checksum",
+                    format!("{size} bytes"),
+                ));
             };
             self.check(at, u32::from_be_bytes(*crc), base::crc32(stored))?;
             let plain = length.min(info.data_length - index as u64 * length) as usize;
@@ -264,7 +277,10 @@ impl Window {
 
     /// Decodes something at the place, reading more until it is all there. Does not move. `decode` may run several
     /// times and must fail with `Short` before it has effects.
-    pub(crate) async fn decode<T>(&mut self, mut decode: impl FnMut(&[u8]) -> Decoded<T>) -> Result<T, Error> {
+    pub(crate) async fn decode<T>(
+        &mut self,
+        mut decode: impl FnMut(&[u8]) -> Decoded<T>,
+    ) -> Result<T, Error> {
         loop {
             match decode(self.rest()) {
                 Ok(value) => return Ok(value),

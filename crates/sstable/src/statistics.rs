@@ -231,7 +231,11 @@ fn split(bytes: &[u8]) -> Decoded<[Extent; 4]> {
         let (start, end) = (offsets[index], offsets[index + 1]);
         let at = table + index as u64 * 8 + 4;
         if start < least || end > bytes.len() || end < start.saturating_add(4) {
-            return Err(cursor.bad_at(at, format!("an offset from {least} to {}", bytes.len()), start.to_string()));
+            return Err(cursor.bad_at(
+                at,
+                format!("an offset from {least} to {}", bytes.len()),
+                start.to_string(),
+            ));
         }
         let (component, stored) = bytes[start..end].split_at(end - start - 4);
         check_crc_at(stored, crc32(component), (end - 4) as u64)?;
@@ -310,10 +314,13 @@ fn decode_stats(cursor: &mut Cursor<'_>) -> Decoded<Stats> {
     cursor.bytes(12)?;
     stats.min_timestamp = cursor.i64()?;
     stats.max_timestamp = cursor.i64()?;
-    for field in [&mut stats.min_local_time, &mut stats.max_local_time, &mut stats.min_ttl, &mut stats.max_ttl] {
+    for field in
+        [&mut stats.min_local_time, &mut stats.max_local_time, &mut stats.min_ttl, &mut stats.max_ttl]
+    {
         let at = cursor.at();
         let number = cursor.i32()?;
-        *field = u32::try_from(number).map_err(|_| cursor.bad_at(at, "a time in seconds", number.to_string()))?;
+        *field =
+            u32::try_from(number).map_err(|_| cursor.bad_at(at, "a time in seconds", number.to_string()))?;
     }
     stats.compression_ratio = f64::from_bits(cursor.u64()?);
     stats.tombstones = TombstoneHistogram::decode(cursor)?;

@@ -89,7 +89,11 @@ impl Summary {
         let table = self.entries.len() * 4;
         let size = table + self.keys.len() + self.entries.len() * 8;
         if u32::try_from(size).is_err() {
-            return Err(Error::TooLarge { what: "the summary", size: size as u64, limit: u64::from(u32::MAX) });
+            return Err(Error::TooLarge {
+                what: "the summary",
+                size: size as u64,
+                limit: u64::from(u32::MAX),
+            });
         }
         let mut out = Vec::with_capacity(40 + size + self.first_key.len() + self.last_key.len());
         out.extend_from_slice(&(interval as i32).to_be_bytes());
@@ -145,7 +149,9 @@ fn decode(bytes: &[u8], index_bytes: u64) -> Decoded<Summary> {
         let position = u64::from_le_bytes(*position);
         let token = Token::of_key(key);
         let last = summary.entries.last().map(|last| (last.token, last.index_position));
-        if position >= index_bytes || last.is_some_and(|(token_before, before)| before >= position || token_before > token) {
+        if position >= index_bytes
+            || last.is_some_and(|(token_before, before)| before >= position || token_before > token)
+        {
             return Err(cursor.bad_at(at, "an ascending index position", position.to_string()));
         }
         summary.push(token, key, position);
@@ -165,8 +171,10 @@ mod tests {
     use super::*;
 
     fn sample() -> (Summary, Vec<(Token, Vec<u8>)>) {
-        let mut keys: Vec<(Token, Vec<u8>)> =
-            (0..100u32).map(|key| key.to_string().into_bytes()).map(|key| (Token::of_key(&key), key)).collect();
+        let mut keys: Vec<(Token, Vec<u8>)> = (0..100u32)
+            .map(|key| key.to_string().into_bytes())
+            .map(|key| (Token::of_key(&key), key))
+            .collect();
         keys.sort();
         let mut summary = Summary::default();
         for (index, (token, key)) in keys.iter().enumerate() {

@@ -2,8 +2,8 @@
 
 use mutation::Deletion;
 
-use crate::clustering::Prefix;
 use crate::clustering::Kind;
+use crate::clustering::Prefix;
 use crate::cursor::{Cursor, Decoded};
 use crate::deletion::{take_delta, take_full};
 use crate::limits::ROW_BYTES_MAX;
@@ -72,7 +72,11 @@ fn take_marker(shape: &Shape, cursor: &mut Cursor<'_>) -> Decoded<Head> {
         }
     };
     if cursor.at() - start != body {
-        return Err(cursor.bad_at(start, format!("a marker of {body} bytes"), (cursor.at() - start).to_string()));
+        return Err(cursor.bad_at(
+            start,
+            format!("a marker of {body} bytes"),
+            (cursor.at() - start).to_string(),
+        ));
     }
     Ok(Head::Marker { at, ends, starts })
 }

@@ -37,21 +37,37 @@ impl PromotedAt {
     /// The place directly behind a block's last row or marker.
     pub(crate) fn behind(&self, table: &Table, block: &Block) -> Result<Position, Error> {
         let position = block.last.behind().position(table);
-        position.map_err(|error| Error::corrupt(&self.path, self.offset, "a clustering prefix", error.to_string()))
+        position.map_err(|error| {
+            Error::corrupt(&self.path, self.offset, "a clustering prefix", error.to_string())
+        })
     }
 
     /// The first block with anything at or behind a position; the count of blocks if there is none.
-    pub(crate) fn first_reaching(&self, shape: &Shape, table: &Table, position: &Position) -> Result<usize, Error> {
+    pub(crate) fn first_reaching(
+        &self,
+        shape: &Shape,
+        table: &Table,
+        position: &Position,
+    ) -> Result<usize, Error> {
         self.partition_point(|block| Ok(self.behind(table, block)? <= *position), shape)
     }
 
     /// The last block with anything before a position, or the first block.
-    pub(crate) fn last_before(&self, shape: &Shape, table: &Table, position: &Position) -> Result<usize, Error> {
+    pub(crate) fn last_before(
+        &self,
+        shape: &Shape,
+        table: &Table,
+        position: &Position,
+    ) -> Result<usize, Error> {
         let next = self.partition_point(|block| Ok(self.behind(table, block)? < *position), shape)?;
         Ok(next.min(self.promoted.count() - 1))
     }
 
-    fn partition_point(&self, below: impl Fn(&Block) -> Result<bool, Error>, shape: &Shape) -> Result<usize, Error> {
+    fn partition_point(
+        &self,
+        below: impl Fn(&Block) -> Result<bool, Error>,
+        shape: &Shape,
+    ) -> Result<usize, Error> {
         let (mut low, mut high) = (0, self.promoted.count());
         while low < high {
             let middle = (low + high) / 2;
@@ -102,7 +118,11 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// Reads the head of the partition at the window's place. The static row is decoded.
-    pub(crate) async fn start(table: Arc<Table>, shape: Rc<Shape>, mut window: Window) -> Result<(Walk, PartitionHead), Error> {
+    pub(crate) async fn start(
+        table: Arc<Table>,
+        shape: Rc<Shape>,
+        mut window: Window,
+    ) -> Result<(Walk, PartitionHead), Error> {
         let start = window.position();
         let (key, deletion, size) = window.decode(take_partition).await?;
         window.consume(size);
@@ -164,7 +184,12 @@ impl Walk {
     }
 
     /// Goes forward to the first block that can hold something of a slice, if it lies ahead. False: there is none.
-    fn seek_slice(&mut self, slice: usize, wanted: Wanted<'_>, fragment: &mut Fragment) -> Result<bool, Error> {
+    fn seek_slice(
+        &mut self,
+        slice: usize,
+        wanted: Wanted<'_>,
+        fragment: &mut Fragment,
+    ) -> Result<bool, Error> {
         let Some(promoted) = &self.promoted else { return Ok(true) };
         let start = &wanted.slices[slice].start;
         let index = promoted.first_reaching(&self.shape, &self.table, start)?;
@@ -207,7 +232,7 @@ impl Walk {
             }
             let inside = slices.get(slice).is_some_and(|slice| slice.start <= position);
             if slice != passed && !inside {
-                let end = at.before();
+                let end = at.behind();
                 self.pause_at(end, slices, fragment)?;
                 if slice == slices.len() {
                     return Ok(Pause::Complete);
@@ -232,7 +257,12 @@ impl Walk {
             let end = Bound::new(&[], BoundSide::After);
             self.cut(&end, slices, fragment)?;
             let expected = "the end of a range tombstone";
-            return Err(Error::corrupt(self.window.path(), self.window.position(), expected, "the end of the partition"));
+            return Err(Error::corrupt(
+                self.window.path(),
+                self.window.position(),
+                expected,
+                "the end of the partition",
+            ));
         }
         self.ahead = None;
         self.window.consume(1);
@@ -288,7 +318,12 @@ impl Walk {
         let ends = ends.filter(|deletion| !deletion.is_live());
         if open.map(|open| open.timestamp) != ends.map(|ends| ends.timestamp) {
             let (path, at) = (self.window.path(), self.window.position());
-            return Err(Error::corrupt(path, at, format!("a marker that ends {open:?}"), format!("{ends:?}")));
+            return Err(Error::corrupt(
+                path,
+                at,
+                format!("a marker that ends {open:?}"),
+                format!("{ends:?}"),
+            ));
         }
         self.cut(bound, slices, fragment)
     }
@@ -311,7 +346,12 @@ impl Walk {
                 Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) => self.position(at)?,
                 Some((Head::End, _)) | None => {
                     let (path, at) = (self.window.path(), self.window.position());
-                    return Err(Error::corrupt(path, at, "a row inside an index block", "the end of the partition"));
+                    return Err(Error::corrupt(
+                        path,
+                        at,
+                        "a row inside an index block",
+                        "the end of the partition",
+                    ));
                 }
             };
             let slice = slices.partition_point(|slice| slice.end <= position);

@@ -211,7 +211,8 @@ impl Writer {
 
     /// Adds a row from its packed form. Errors: out of order, or a value of a wrong length.
     pub fn row(&mut self, clustering: &[u8], body: &[u8]) -> Result<(), Error> {
-        let position = self.options.table.position(clustering).map_err(|error| self.invalid(error.to_string()))?;
+        let position =
+            self.options.table.position(clustering).map_err(|error| self.invalid(error.to_string()))?;
         self.close_range_before(&position)?;
         self.check_order(&position)?;
         self.body.clear();
@@ -230,7 +231,8 @@ impl Writer {
     /// later; rows inside it come after it. Errors: out of order.
     pub fn range_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<(), Error> {
         let table = &self.options.table;
-        let place = |bound: &mutation::Bound| bound.position(table).map_err(|error| self.invalid(error.to_string()));
+        let place =
+            |bound: &mutation::Bound| bound.position(table).map_err(|error| self.invalid(error.to_string()));
         let (start_at, end_at) = (place(&tombstone.start)?, place(&tombstone.end)?);
         if start_at >= end_at || tombstone.deletion.is_live() {
             return Ok(());
@@ -369,7 +371,9 @@ impl Writer {
         let partition = self.partition.take().expect("a partition was started");
         self.collector.deletion(partition.deletion);
         self.collector.end_partition(self.data.position() - partition.start);
-        if !partition.last_at.is_empty() && self.max_clustering.as_ref().is_none_or(|max| max.0 < partition.last_at) {
+        if !partition.last_at.is_empty()
+            && self.max_clustering.as_ref().is_none_or(|max| max.0 < partition.last_at)
+        {
             self.max_clustering = Some((partition.last_at, partition.last.wire));
         }
         if self.partitions.is_multiple_of(u64::from(self.summary_interval())) {
@@ -393,7 +397,8 @@ impl Writer {
     }
 
     fn summary_interval(&self) -> u32 {
-        u32::try_from(self.options.table.options.min_index_interval).map_or(SUMMARY_INTERVAL, |interval| interval.max(1))
+        u32::try_from(self.options.table.options.min_index_interval)
+            .map_or(SUMMARY_INTERVAL, |interval| interval.max(1))
     }
 
     /// Whether no partition was written yet.
@@ -528,6 +533,9 @@ fn legacy_values(prefix: Option<&(Vec<u8>, Vec<u8>)>) -> Vec<Vec<u8>> {
 
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Writer").field("dir", &self.options.dir).field("generation", &self.options.generation).finish()
+        f.debug_struct("Writer")
+            .field("dir", &self.options.dir)
+            .field("generation", &self.options.generation)
+            .finish()
     }
 }

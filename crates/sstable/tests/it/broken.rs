@@ -1,1 +1,214 @@
+//! Files that are cut, changed or missing: named in an error or done without, never a panic, never other data.
 
+use base::{Prng, Token};
+use mutation::{Slice, TokenRange};
+use schema::{ColumnKind, Table};
+use sstable::{Component, Error, Reader};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use types::CqlType;
+
+use crate::samples::{self, Amount, SamplePartition};
+use crate::{component, on_shard, table};
+
+/// Everything in the sstable, by a scan and by lookups.
+async fn read_all(dir: &Path, table: &Arc<Table>, keys: &[SamplePartition]) -> Result<Vec<Vec<u8>>, Error> {
+    let reader = Reader::open(dir, 1, table.clone()).await?;
+    let slices = [Slice::all()];
+    let mut all = Vec::new();
+    let mut scanner = reader.scan(TokenRange::ALL);
+    while let Some(scanned) = scanner.next(&slices, 10_000).await? {
+        all.push(scanned.slice.mutation.into_bytes());
+    }
+    for (index, partition) in keys.iter().enumerate() {
+        let (key, token) = (&partition.key, partition.token);
+        let read = reader.read_partition(key, token, &slices, index % 2 == 1, 10_000).await?;
+        all.push(read.map_or(Vec::new(), |slice| slice.mutation.into_bytes()));
+    }
+    Ok(all)
+}
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let all = Component::ALL.into_iter().map(|part| component(dir, part));
+    all.filter(|path| path.exists()).collect()
+}
+
+fn break_one(bytes: &mut Vec<u8>, rng: &mut Prng) {
+    if bytes.is_empty() {
+        return bytes.push(1);
+    }
+    let at = rng.below(bytes.len() as u64) as usize;
+    match rng.below(4) {
+        0 => bytes.truncate(at),
+        1 => bytes[at] = rng.below(256) as u8,
+        2 => bytes[at] ^= 1 << rng.below(8),
+        _ => {
+            let end = (at + 8).min(bytes.len());
+            rng.fill(&mut bytes[at..end]);
+        }
+    }
+}
+
+async fn check_broken(dir: PathBuf, table: Arc<Table>, amount: Amount, checked: bool, rounds: u64) {
+    let partitions = samples::partitions(&table, 3, amount);
+    samples::write(&dir, 1, &table, &partitions).await.unwrap();
+    let whole = read_all(&dir, &table, &partitions).await.unwrap();
+    let sums = component(&dir, Component::Checksums);
+    if !checked {
+        std::fs::remove_file(&sums).unwrap();
+    }
+    let files = files(&dir);
+    let mut rng = Prng::new(11);
+    let mut refused = 0;
+    for round in 0..rounds {
+        let file = &files[rng.below(files.len() as u64) as usize];
+        let sound = std::fs::read(file).unwrap();
+        let mut broken = sound.clone();
+        break_one(&mut broken, &mut rng);
+        std::fs::write(file, &broken).unwrap();
+        match read_all(&dir, &table, &partitions).await {
+            Err(Error::Corrupt { file: named, .. }) => {
+                refused += 1;
+                // A break of the offsets shows in the data and the other way round; any other names itself.
+                assert!(named.starts_with(&dir), "round {round}: {named:?} of {file:?}");
+            }
+            Err(Error::Unsupported { .. }) => refused += 1,
+            Err(error) => panic!("round {round}, {file:?}: {error}"),
+            Ok(all) => assert!(!checked || all == whole, "round {round}: other data after breaking {file:?}"),
+        }
+        std::fs::write(file, &sound).unwrap();
+    }
+    assert!(refused > rounds / 4, "{refused} of {rounds} were refused");
+    assert_eq!(read_all(&dir, &table, &partitions).await.unwrap(), whole);
+}
+
+#[test]
+fn any_broken_byte_is_seen() {
+    for name in ["reversed", "plain", "collections"] {
+        on_shard(move |dir| {
+            let amount = Amount { partitions: 150, rows: 30, value_bytes: 60 };
+            Box::pin(check_broken(dir, table(name), amount, true, 150))
+        });
+    }
+}
+
+#[test]
+fn broken_wide_partitions_are_seen() {
+    on_shard(|dir| {
+        let amount = Amount { partitions: 2, rows: 3000, value_bytes: 300 };
+        Box::pin(check_broken(dir, table("reversed"), amount, true, 60))
+    });
+}
+
+#[test]
+fn without_our_checksums_nothing_panics() {
+    for name in ["reversed", "plain", "seventy", "snappy", "deflated"] {
+        on_shard(move |dir| {
+            let amount = Amount { partitions: 40, rows: 30, value_bytes: 60 };
+            Box::pin(check_broken(dir, table(name), amount, false, 120))
+        });
+    }
+}
+
+#[test]
+fn optional_files_can_be_missing() {
+    on_shard(|dir| {
+        Box::pin(async move {
+            let table = table("reversed");
+            let partitions =
+                samples::partitions(&table, 5, Amount { partitions: 400, rows: 5, value_bytes: 20 });
+            samples::write(&dir, 1, &table, &partitions).await.unwrap();
+            let whole = read_all(&dir, &table, &partitions).await.unwrap();
+            for part in [
+                Component::Summary,
+                Component::Filter,
+                Component::Checksums,
+                Component::Digest,
+                Component::Toc,
+            ] {
+                std::fs::remove_file(component(&dir, part)).unwrap();
+                assert_eq!(read_all(&dir, &table, &partitions).await.unwrap(), whole, "without {part:?}");
+            }
+            for part in [Component::Statistics, Component::Index, Component::Data, Component::CompressionInfo]
+            {
+                let sound = std::fs::read(component(&dir, part)).unwrap();
+                std::fs::remove_file(component(&dir, part)).unwrap();
+                assert!(read_all(&dir, &table, &partitions).await.is_err(), "without {part:?}");
+                std::fs::write(component(&dir, part), sound).unwrap();
+            }
+        })
+    });
+}
+
+#[test]
+fn an_abandoned_writer_leaves_nothing() {
+    on_shard(|dir| {
+        Box::pin(async move {
+            let options = sstable::WriterOptions {
+                dir: dir.clone(),
+                generation: 1,
+                table: table("kv"),
+                estimated_keys: 10,
+                base: sstable::EncodingStats::EPOCH,
+                host_id: 0,
+                level: 0,
+                repaired_at: 0,
+            };
+            let mut writer = sstable::Writer::create(options.clone()).await.unwrap();
+            let late = Token::of_key(b"a").max(Token::of_key(b"b"));
+            let (first, second): (&[u8], &[u8]) =
+                if late == Token::of_key(b"b") { (b"b", b"a") } else { (b"a", b"b") };
+            let gone = mutation::Deletion { timestamp: 1, local_time: 1 };
+            writer.start_partition(first, Token::of_key(first), gone, None).unwrap();
+            writer.end_partition().unwrap();
+            assert!(
+                writer.start_partition(second, Token::of_key(second), gone, None).is_err(),
+                "out of ring order"
+            );
+            writer.abandon().await.unwrap();
+            assert!(runtime::file::read_dir(&dir).await.unwrap().is_empty());
+
+            let mut writer = sstable::Writer::create(options).await.unwrap();
+            writer
+                .start_partition(b"empty", Token::of_key(b"empty"), mutation::Deletion::LIVE, None)
+                .unwrap();
+            writer.end_partition().unwrap();
+            assert!(writer.is_empty(), "a partition about which nothing is said leaves no trace");
+            writer.abandon().await.unwrap();
+        })
+    });
+}
+
+#[test]
+fn columns_are_found_by_name_and_dropped_ones_are_left_out() {
+    on_shard(|dir| {
+        Box::pin(async move {
+            let old = table("collections");
+            let partitions =
+                samples::partitions(&old, 5, Amount { partitions: 50, rows: 5, value_bytes: 20 });
+            samples::write(&dir, 1, &old, &partitions).await.unwrap();
+
+            let mut builder = old.to_builder();
+            assert!(builder.drop_column("m", i64::MAX) && builder.drop_column("v", 0));
+            builder.add("v", ColumnKind::Regular, CqlType::Int);
+            builder.add("another", ColumnKind::Regular, CqlType::Text);
+            let new = Arc::new(builder.build().unwrap());
+            let reader = Reader::open(&dir, 1, new.clone()).await.unwrap();
+            let ordinal = |table: &Table, name: &str| table.column(name).expect("it is there").ordinal;
+            let (old_m, old_v, new_v) = (ordinal(&old, "m"), ordinal(&old, "v"), ordinal(&new, "v"));
+            let mut scanner = reader.scan(TokenRange::ALL);
+            let mut moved = 0;
+            while let Some(scanned) = scanner.next(&[Slice::all()], usize::MAX).await.unwrap() {
+                for (_, body) in scanned.slice.mutation.view().rows() {
+                    let row = mutation::RowView::new(body);
+                    assert!(row.column(old_m).is_none() && row.column(old_v).is_none());
+                    moved += usize::from(row.column(new_v).is_some());
+                }
+            }
+            assert!(moved > 10, "cells newer than the drop belong to the new column");
+
+            let other = table("reversed");
+            assert!(matches!(Reader::open(&dir, 1, other).await, Err(Error::Unsupported { .. })));
+        })
+    });
+}

@@ -3,6 +3,7 @@
 mod broken;
 mod round_trip;
 mod samples;
+mod simulated;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,9 @@
 
 use base::{Prng, Token};
 use mutation::{Bound, Cell, Deletion, Liveness, RangeTombstone, RowWriter};
-use schema::{BoundSide, Column, Order, Position, Table, TableBuilder, TableId, TableOptions, push_component};
+use schema::{
+    BoundSide, Column, Order, Position, Table, TableBuilder, TableId, TableOptions, push_component,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{CqlType, UdtType};
@@ -54,15 +56,16 @@ fn compression(class: &str) -> TableOptions {
 fn scalars() -> Vec<CqlType> {
     use CqlType::*;
     vec![
-        Ascii, Bigint, Blob, Boolean, Decimal, Double, Float, Int, Text, Timestamp, Uuid, Varint, Timeuuid, Inet, Date,
-        Time, Smallint, Tinyint, Duration,
+        Ascii, Bigint, Blob, Boolean, Decimal, Double, Float, Int, Text, Timestamp, Uuid, Varint, Timeuuid,
+        Inet, Date, Time, Smallint, Tinyint, Duration,
     ]
 }
 
 fn user_type() -> CqlType {
     let fields = [("street", CqlType::Text), ("number", CqlType::Int)];
     let fields = fields.into_iter().map(|(name, ty)| (Arc::from(name), ty)).collect::<Vec<_>>();
-    CqlType::Udt(Arc::new(UdtType { keyspace: "ks".into(), name: "address".into(), fields: fields.into() })).frozen()
+    CqlType::Udt(Arc::new(UdtType { keyspace: "ks".into(), name: "address".into(), fields: fields.into() }))
+        .frozen()
 }
 
 /// The tables, by name.
@@ -191,7 +194,9 @@ pub fn value(ty: &CqlType, rng: &mut Prng, bytes: u64) -> Vec<u8> {
             out
         }
         CqlType::Counter => counter(rng),
-        CqlType::List(element) => sized((0..rng.below(4)).map(|_| value(element, rng, bytes)).collect(), true),
+        CqlType::List(element) => {
+            sized((0..rng.below(4)).map(|_| value(element, rng, bytes)).collect(), true)
+        }
         CqlType::Set(element) => {
             let mut values: Vec<Vec<u8>> = (0..rng.below(4)).map(|_| value(element, rng, bytes)).collect();
             values.sort_by(|a, b| element.compare(a, b));
@@ -207,7 +212,9 @@ pub fn value(ty: &CqlType, rng: &mut Prng, bytes: u64) -> Vec<u8> {
             [&count.to_be_bytes()[..], &sized(pairs, false)].concat()
         }
         CqlType::Tuple(fields) => sized(fields.iter().map(|field| value(field, rng, bytes)).collect(), false),
-        CqlType::Udt(udt) => sized(udt.fields.iter().map(|field| value(&field.1, rng, bytes)).collect(), false),
+        CqlType::Udt(udt) => {
+            sized(udt.fields.iter().map(|field| value(&field.1, rng, bytes)).collect(), false)
+        }
         CqlType::Vector(element, count) => (0..*count).flat_map(|_| value(element, rng, bytes)).collect(),
         CqlType::Empty | CqlType::Frozen(_) | CqlType::Custom(_) => Vec::new(),
     }
@@ -347,7 +354,8 @@ fn partition(table: &Table, rng: &mut Prng, amount: Amount, key: Vec<u8>) -> Sam
         tombstones(table, rng, count, &mut items);
     }
     items.sort_by(|a, b| a.start().cmp(b.start()));
-    let static_row = if table.statics.is_empty() { None } else { row(&table.statics, true, table.counter, rng, bytes) };
+    let static_row =
+        if table.statics.is_empty() { None } else { row(&table.statics, true, table.counter, rng, bytes) };
     let deletion = if rng.chance(0.2) { deletion(rng) } else { Deletion::LIVE };
     SamplePartition { token: Token::of_key(&key), key, deletion, static_row, items }
 }
@@ -374,7 +382,8 @@ pub fn partitions(table: &Table, seed: u64, amount: Amount) -> Vec<SamplePartiti
     let mut rng = Prng::new(seed);
     let mut made: BTreeMap<(Token, Vec<u8>), SamplePartition> = BTreeMap::new();
     for _ in 0..amount.partitions {
-        let values: Vec<Vec<u8>> = table.partition_key.iter().map(|column| value(&column.ty, &mut rng, 20)).collect();
+        let values: Vec<Vec<u8>> =
+            table.partition_key.iter().map(|column| value(&column.ty, &mut rng, 20)).collect();
         let values: Vec<&[u8]> = values.iter().map(|value| &value[..]).collect();
         let mut key = Vec::new();
         table.push_key(&values, &mut key);
@@ -398,14 +407,23 @@ pub async fn write(
         generation,
         table: table.clone(),
         estimated_keys: partitions.len() as u64,
-        base: sstable::EncodingStats { min_timestamp: BASE_MICROS, min_local_time: BASE_SECONDS, min_ttl: 100 },
+        base: sstable::EncodingStats {
+            min_timestamp: BASE_MICROS,
+            min_local_time: BASE_SECONDS,
+            min_ttl: 100,
+        },
         host_id: 0x1234_5678_1234_4321_8765_4321_1234_5678,
         level: 0,
         repaired_at: 0,
     };
     let mut writer = sstable::Writer::create(options).await?;
     for partition in partitions {
-        writer.start_partition(&partition.key, partition.token, partition.deletion, partition.static_row.as_deref())?;
+        writer.start_partition(
+            &partition.key,
+            partition.token,
+            partition.deletion,
+            partition.static_row.as_deref(),
+        )?;
         for item in &partition.items {
             match item {
                 SampleItem::Row { wire, body, .. } => writer.row(wire, body)?,
