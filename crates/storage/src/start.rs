@@ -125,13 +125,16 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
 }
 
 async fn lock_folders(settings: &Settings) -> Result<Vec<FolderLock>, Error> {
+    let node_file = settings.data_dir.join(NODE_FILE);
+    let known = file::exists(&node_file).await;
+    let first_start = !known.map_err(|error| Error::io(&node_file, "look for", error))?;
     let mut locks = Vec::new();
     let mut folders = vec![&settings.data_dir];
     if settings.commitlog_dir != settings.data_dir {
         folders.push(&settings.commitlog_dir);
     }
     for folder in folders {
-        make_folder(folder).await?;
+        make_folder(folder, first_start).await?;
         match file::lock_exclusive(folder).await {
             Ok(lock) => locks.push(lock),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
@@ -143,18 +146,18 @@ async fn lock_folders(settings: &Settings) -> Result<Vec<FolderLock>, Error> {
     Ok(locks)
 }
 
-/// Makes a folder and those above it that are missing, all of them durable by name.
-async fn make_folder(folder: &Path) -> Result<(), Error> {
-    let mut parents = Vec::new();
-    for missing in folder.ancestors() {
-        if file::exists(missing).await.map_err(|error| Error::io(missing, "look for", error))? {
-            break;
-        }
-        parents.extend(missing.parent().filter(|parent| !parent.as_os_str().is_empty()));
-    }
+/// Makes a folder and those above it, all of them durable by name. An earlier start may have made them and died before they
+/// were, so at a first start every folder above is synced, whoever made it.
+async fn make_folder(folder: &Path, first_start: bool) -> Result<(), Error> {
     file::create_dir_all(folder).await.map_err(|error| Error::io(folder, "create folder", error))?;
+    let parents = folder.ancestors().skip(1).filter(|parent| first_start && !parent.as_os_str().is_empty());
     for parent in parents {
-        file::sync_dir(parent).await.map_err(|error| Error::io(parent, "sync folder", error))?;
+        match file::sync_dir(parent).await {
+            Ok(()) => {}
+            // A folder that may not be listed was not made by a start of ours.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+            Err(error) => return Err(Error::io(parent, "sync folder", error)),
+        }
     }
     Ok(())
 }

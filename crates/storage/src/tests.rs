@@ -1,6 +1,8 @@
 //! Stores of a whole node in the simulator: a plain map says what every read must answer, over stops, kills, power cuts and
 //! other shard counts, with flushes and compactions in between.
 
+/// Power cuts at any moment.
+mod crash;
 /// Damage, full disks, failed syncs, locks.
 mod faults;
 /// One node in a simulated world.

@@ -1,0 +1,149 @@
+//! Power cuts at any moment: while writers are busy, while the node starts, while it stops. What was acknowledged in a synced
+//! mode is there afterwards, what was never written is not, and a write to one partition is whole.
+
+use super::harness::*;
+use crate::{CommitlogSync, Durability, fixture};
+use base::Prng;
+use mutation::{Cell, Deletion, Liveness, Mutation, MutationBuilder, Scope};
+use runtime::sim::SimConfig;
+use schema::Table;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const KEYS: u8 = 16;
+const WRITERS: u8 = 8;
+
+/// Versions of every key: handed to the store, and acknowledged by it.
+#[derive(Default)]
+struct Versions {
+    tried: [i64; KEYS as usize],
+    acknowledged: [i64; KEYS as usize],
+}
+
+/// Two rows and a filler of random size, all with one version.
+fn mutation(table: &Table, key: u8, version: i64, filler: usize) -> Mutation {
+    let bytes = [key];
+    let mut builder = MutationBuilder::new(table.id, base::Token::of_key(&bytes), &bytes);
+    let value = [&version.to_be_bytes()[..], &vec![key; filler]].concat();
+    for c in 0..2 {
+        builder.write_row(&fixture::clustering(c), Liveness::at(version), Deletion::LIVE, |row| {
+            row.simple(0, Cell::live(version, &value));
+        });
+    }
+    builder.finish()
+}
+
+struct Run {
+    node: Node,
+    table: Table,
+    versions: Rc<RefCell<Versions>>,
+    prng: Prng,
+    seed: u64,
+}
+
+impl Run {
+    /// Boots; now and then the power fails before that is done.
+    fn boot(&mut self) {
+        while self.prng.chance(0.4) {
+            let shards = 1 + self.prng.below(6) as u16;
+            self.node.start(shards);
+            self.node.world.run_for(Duration::from_micros(self.prng.below(8000)));
+            self.fail();
+        }
+        let shards = 1 + self.prng.below(6) as u16;
+        self.node.boot(shards).unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+    }
+
+    fn fail(&mut self) {
+        if self.prng.chance(0.7) {
+            self.node.world.power_cut(self.node.id);
+        } else {
+            self.node.world.kill(self.node.id);
+        }
+    }
+
+    fn write_for_a_while(&mut self) {
+        for writer in 0..WRITERS {
+            let (table, versions, mut prng) = (self.table.clone(), self.versions.clone(), self.prng.fork());
+            let task = self.node.world.spawn(self.node.id, async move {
+                loop {
+                    let key = writer + WRITERS * prng.below(u64::from(KEYS / WRITERS)) as u8;
+                    let version = {
+                        let mut versions = versions.borrow_mut();
+                        versions.tried[key as usize] += 1;
+                        versions.tried[key as usize]
+                    };
+                    let most = if prng.chance(0.1) { 20_000 } else { 500 };
+                    let filler = prng.below(most) as usize;
+                    let written = mutation(&table, key, version, filler);
+                    if apply(vec![written], Durability::Mode).await.is_err() {
+                        return;
+                    }
+                    versions.borrow_mut().acknowledged[key as usize] = version;
+                    if prng.chance(0.02) {
+                        // The store may be stopping.
+                        let _ = everywhere(|store| async move { store.flush(None).await }).await;
+                    }
+                    runtime::sleep(Duration::from_micros(prng.below(200))).await;
+                }
+            });
+            drop(task);
+        }
+        self.node.world.run_for(Duration::from_micros(self.prng.below(60_000)));
+    }
+
+    fn check(&mut self) {
+        let command = command(&self.table, Scope::Keys(Vec::new()));
+        let rows = self.node.run(read_ring(command)).expect("readable");
+        let mut found: [Vec<i64>; KEYS as usize] = Default::default();
+        for (key, _, body) in rows {
+            let value = value(&body).expect("a value");
+            found[key.bytes[0] as usize].push(i64::from_be_bytes(value[..8].try_into().expect("a version")));
+        }
+        let mut versions = self.versions.borrow_mut();
+        for key in 0..KEYS as usize {
+            let (tried, acknowledged) = (versions.tried[key], versions.acknowledged[key]);
+            let version = match found[key][..] {
+                [] => 0,
+                [a, b] if a == b => a,
+                ref torn => panic!("seed {}: key {key} is torn: {torn:?}", self.seed),
+            };
+            assert!(
+                acknowledged <= version && version <= tried,
+                "seed {}: key {key} is at {version}, acknowledged {acknowledged}, tried {tried}",
+                self.seed
+            );
+            // What survived once survives from now on.
+            versions.acknowledged[key] = version;
+        }
+    }
+}
+
+fn run(seed: u64, sync: CommitlogSync) {
+    let table = table();
+    let node = Node::new(seed, SimConfig::drawn(seed), settings(sync), &[&table]);
+    let mut run = Run { node, table, versions: Rc::default(), prng: Prng::new(seed), seed };
+    for _ in 0..5 {
+        run.boot();
+        run.check();
+        run.write_for_a_while();
+        if run.prng.chance(0.3) {
+            run.node.world.stop(run.node.id);
+            run.node.world.run_for(Duration::from_micros(run.prng.below(20_000)));
+        }
+        run.fail();
+    }
+    run.boot();
+    run.check();
+}
+
+#[test]
+fn acknowledged_writes_survive_power_cuts_at_any_moment() {
+    let seeds = std::env::var("STORAGE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12);
+    let first = std::env::var("STORAGE_FIRST").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    for seed in first..first + seeds {
+        let sync = if seed % 3 == 0 { CommitlogSync::Group { window_ms: 1 } } else { CommitlogSync::Batch };
+        run(seed, sync);
+    }
+}
