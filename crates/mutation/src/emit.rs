@@ -9,6 +9,7 @@ use crate::merge::{Rewrite, rewrite_row};
 use crate::partition::{Partition, Row};
 use crate::row::row_is_live;
 use schema::{Position, TableId};
+use std::borrow::Cow;
 
 /// What may still be put into an answer. A partition whose rows are used up gives none and counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,16 +58,14 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
     let mut walk =
         Walk { emit, partition, budget, live_rows: 0, last: None, cut: false, scratch: Vec::new() };
     let static_live = walk.put_static(&mut builder);
-    let mut bounds: Vec<(Position, Position)> = command.slices.iter().filter_map(|s| walk.clip(s)).collect();
-    if command.reversed {
-        bounds.reverse();
-    }
-    for (start, end) in &bounds {
-        walk.put_ranges(start, end, &mut builder);
-        if walk.cut {
-            break;
-        }
-        let rows = partition.rows_between(start, Some(end));
+    let count = command.slices.len();
+    for index in 0..count {
+        let slice = &command.slices[if command.reversed { count - 1 - index } else { index }];
+        let Some((start, end)) = walk.clip(slice) else {
+            continue;
+        };
+        walk.put_ranges(&start, &end, &mut builder);
+        let rows = partition.rows_between(&start, Some(&end));
         let done = if command.reversed {
             walk.put_rows(rows.rev(), &mut builder)
         } else {
@@ -84,7 +83,7 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
         live_rows = 1;
     }
     let cut_after = match (walk.cut, unread) {
-        (true, _) => walk.last,
+        (true, _) => walk.last.cloned(),
         (false, true) => emit.complete_to.cloned(),
         (false, false) => None,
     };
@@ -96,12 +95,12 @@ struct Walk<'e, 'a> {
     partition: &'e Partition,
     budget: Budget,
     live_rows: u32,
-    last: Option<Position>,
+    last: Option<&'e Position>,
     cut: bool,
     scratch: Vec<u8>,
 }
 
-impl Walk<'_, '_> {
+impl<'e, 'a> Walk<'e, 'a> {
     fn put_static(&mut self, builder: &mut MutationBuilder) -> bool {
         let Some(body) = &self.partition.static_row else {
             return false;
@@ -114,16 +113,16 @@ impl Walk<'_, '_> {
         row_is_live(body, self.partition.deletion, self.emit.command.now_s)
     }
 
-    /// The part of a slice that is behind `after` and known.
-    fn clip(&self, slice: &crate::Slice) -> Option<(Position, Position)> {
-        let (mut start, mut end) = (slice.start.clone(), slice.end.clone());
+    /// The part of a slice that is behind `after` and known. Copies only what it cuts.
+    fn clip(&self, slice: &'a crate::Slice) -> Option<(Cow<'a, Position>, Cow<'a, Position>)> {
+        let (mut start, mut end) = (Cow::Borrowed(&slice.start), Cow::Borrowed(&slice.end));
         let (after, complete_to) = (self.emit.after, self.emit.complete_to);
         if self.emit.command.reversed {
-            end = after.map_or(end.clone(), |a| end.min(a.clone()));
-            start = complete_to.map_or(start.clone(), |c| start.max(c.clone()));
+            end = after.map_or(end.clone(), |a| end.min(Cow::Borrowed(a)));
+            start = complete_to.map_or(start.clone(), |c| start.max(Cow::Borrowed(c)));
         } else {
-            start = after.map_or(start.clone(), |a| start.max(a.successor()));
-            end = complete_to.map_or(end.clone(), |c| end.min(c.successor()));
+            start = after.map_or(start.clone(), |a| start.max(Cow::Owned(a.successor())));
+            end = complete_to.map_or(end.clone(), |c| end.min(Cow::Owned(c.successor())));
         }
         (start < end).then_some((start, end))
     }
@@ -138,9 +137,9 @@ impl Walk<'_, '_> {
     }
 
     /// Returns false when a limit was reached with rows left.
-    fn put_rows<'p>(
+    fn put_rows(
         &mut self,
-        rows: impl Iterator<Item = (&'p Position, &'p Row)>,
+        rows: impl Iterator<Item = (&'e Position, &'e Row)>,
         builder: &mut MutationBuilder,
     ) -> bool {
         for (position, row) in rows {
@@ -158,12 +157,12 @@ impl Walk<'_, '_> {
             || (self.last.is_some() && builder.len() >= self.budget.bytes)
     }
 
-    fn put_row(&mut self, position: &Position, row: &Row, builder: &mut MutationBuilder) {
+    fn put_row(&mut self, position: &'e Position, row: &Row, builder: &mut MutationBuilder) {
         let covering = self.partition.covering(position);
         if row_is_live(row.body(), covering, self.emit.command.now_s) {
             self.live_rows += 1;
         }
-        self.last = Some(position.clone());
+        self.last = Some(position);
         if covering == Deletion::LIVE {
             return builder.row(row.clustering(), row.body());
         }

@@ -7,7 +7,7 @@
 //! Owned by one shard. Everything that changes which sstables exist goes through the manifest first, then becomes visible in
 //! one step.
 
-use crate::commitlog::Commitlog;
+use crate::commitlog::{Appended, Commitlog, LogPosition};
 use crate::limits::{ENTRY_MUTATIONS_MAX, FROZEN_MAX};
 use crate::manifest::{Edit, Manifest};
 use crate::metrics::Metrics;
@@ -134,10 +134,26 @@ impl Store {
         if wait {
             return self.apply_synced(&mutations).await;
         }
-        self.check(&mutations)?;
-        let appended = append_entry(&self.log, &mutations)?;
-        self.apply_in_memory(&mutations, Some(appended.position))?;
-        self.look_at_log(appended.position.segment);
+        self.apply_now(&mutations)
+    }
+
+    /// Logs and applies in one step, so the order of the two does not matter: nobody sees one without the other.
+    fn apply_now(&self, mutations: &[Mutation]) -> Result<(), Error> {
+        let position = if let [mutation] = mutations {
+            // One mutation is applied whole or not at all, which saves checking it before.
+            self.log.accepts(entry_bytes(mutations))?;
+            let table = self.table(mutation.table())?;
+            self.apply_one(&table, mutation, None)?;
+            let position = append_entry(&self.log, mutations)?.position;
+            table.with_version(|version, _| version.active.note(position));
+            position
+        } else {
+            self.check(mutations)?;
+            let position = append_entry(&self.log, mutations)?.position;
+            self.apply_in_memory(mutations, Some(position))?;
+            position
+        };
+        self.look_at_log(position.segment);
         Ok(())
     }
 
@@ -171,22 +187,27 @@ impl Store {
         Ok(())
     }
 
-    fn apply_in_memory(
-        &self,
-        mutations: &[Mutation],
-        position: Option<crate::commitlog::LogPosition>,
-    ) -> Result<(), Error> {
-        let tables = self.tables.borrow();
+    fn apply_in_memory(&self, mutations: &[Mutation], position: Option<LogPosition>) -> Result<(), Error> {
         for mutation in mutations {
-            let table = tables.get(&mutation.table()).ok_or(Error::UnknownTable(mutation.table()))?;
-            let grown = table.with_version(|version, definition| {
-                if let Some(position) = position {
-                    version.active.note(position);
-                }
-                version.active.apply(definition, &mutation.view())
-            })?;
-            self.dirty.set(self.dirty.get() + grown);
+            let table = self.table(mutation.table())?;
+            self.apply_one(&table, mutation, position)?;
         }
+        Ok(())
+    }
+
+    fn apply_one(
+        &self,
+        table: &TableStore,
+        mutation: &Mutation,
+        position: Option<LogPosition>,
+    ) -> Result<(), Error> {
+        let grown = table.with_version(|version, definition| {
+            if let Some(position) = position {
+                version.active.note(position);
+            }
+            version.active.apply(definition, &mutation.view())
+        })?;
+        self.dirty.set(self.dirty.get() + grown);
         if self.is_over(FLUSH_AT_PERCENT) {
             self.flush_wanted.notify();
         }
@@ -403,8 +424,13 @@ impl Store {
     }
 }
 
+/// Bytes of the payload of an entry of mutations.
+fn entry_bytes(mutations: &[Mutation]) -> usize {
+    4 + mutations.iter().map(|mutation| 4 + mutation.as_bytes().len()).sum::<usize>()
+}
+
 /// Entry payload: u32 count, then per mutation u32 length and bytes.
-fn append_entry(log: &Commitlog, mutations: &[Mutation]) -> Result<crate::commitlog::Appended, Error> {
+fn append_entry(log: &Commitlog, mutations: &[Mutation]) -> Result<Appended, Error> {
     if let [mutation] = mutations {
         let bytes = mutation.as_bytes();
         let mut head = [0; 8];

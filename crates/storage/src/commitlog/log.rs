@@ -156,6 +156,22 @@ impl Commitlog {
         self.0.state.borrow().refused.clone()
     }
 
+    /// Whether an entry of that many bytes would be appended now.
+    pub fn accepts(&self, bytes: usize) -> Result<(), Error> {
+        self.accepts_in(&self.0.state.borrow(), bytes)
+    }
+
+    fn accepts_in(&self, state: &State, bytes: usize) -> Result<(), Error> {
+        if let Some(error) = &state.refused {
+            return Err(error.clone());
+        }
+        if state.stopping {
+            return Err(Error::Stopping);
+        }
+        let (bytes, limit) = (bytes as u64, self.entry_max());
+        if bytes > limit { Err(Error::TooLarge { bytes, limit }) } else { Ok(()) }
+    }
+
     /// Waits until the bytes that are not yet synced are below their bound.
     pub async fn room(&self) -> Result<(), Error> {
         loop {
@@ -180,17 +196,9 @@ impl Commitlog {
     /// Appends one entry made of parts, in memory. Errors: nothing was appended.
     pub fn append(&self, parts: &[&[u8]]) -> Result<Appended, Error> {
         let inner = &*self.0;
-        let mut state = inner.state.borrow_mut();
-        if let Some(error) = &state.refused {
-            return Err(error.clone());
-        }
-        if state.stopping {
-            return Err(Error::Stopping);
-        }
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        if bytes as u64 > self.entry_max() {
-            return Err(Error::TooLarge { bytes: bytes as u64, limit: self.entry_max() });
-        }
+        let mut state = inner.state.borrow_mut();
+        self.accepts_in(&state, bytes)?;
         if !state.open.fits(bytes) {
             let next = header(&inner.config, state.open.name().segment + 1, state.open.blocks());
             let full =
@@ -237,6 +245,12 @@ impl Commitlog {
             }
             self.0.progress.wait().await;
         }
+    }
+
+    /// Waits until every entry appended so far is synced.
+    pub async fn synced_so_far(&self) -> Result<(), Error> {
+        let number = self.0.state.borrow().appended.entries;
+        self.synced(number).await
     }
 
     /// Marks an entry as appended and not yet applied: [`Commitlog::position`] stays at or below it.
