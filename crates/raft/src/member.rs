@@ -68,6 +68,9 @@ impl Member {
             snapshot_policy: SnapshotPolicy::LogsSinceLast(settings.snapshot_every),
             max_in_snapshot_log_to_keep: settings.snapshot_every / 2,
             enable_pre_vote: Some(true),
+            // A leader that restores itself without an election does not know what was committed before it went down,
+            // and would serve stale reads: the commit point is not saved. Found by the simulator.
+            enable_leader_restore: Some(false),
             ..Config::default()
         };
         let config = Arc::new(config.validate().map_err(|e| Error::Ended(e.to_string()))?);

@@ -11,22 +11,25 @@ use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 
 use crate::limits::FAILURES_KEPT;
-use crate::{Outcome, consensus};
+use crate::{Outcome, consensus, crash};
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
+    /// One node that loses power again and again, also while it starts.
+    Crash,
     /// A consensus group of three to five members that crash and are cut apart.
     Raft,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 1] = [Scenario::Raft];
+    pub const ALL: [Scenario; 2] = [Scenario::Crash, Scenario::Raft];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Scenario::Crash => "crash",
             Scenario::Raft => "raft",
         }
     }
@@ -39,12 +42,14 @@ impl Scenario {
     /// The mistakes its checker must find when they are planted.
     pub fn bugs(self) -> &'static [Bug] {
         match self {
+            Scenario::Crash => &[Bug::SkipSync, Bug::IgnoreCrc, Bug::ReplayStopsEarly, Bug::ProbeBeforeAwait],
             Scenario::Raft => &[Bug::SkipSync],
         }
     }
 
     fn play(self, world: &mut World, seed: u64, planted: Option<Bug>) -> Result<(), String> {
         match self {
+            Scenario::Crash => crash::play(world, seed, planted),
             Scenario::Raft => consensus::play(world, seed, planted),
         }
     }

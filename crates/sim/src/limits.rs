@@ -4,5 +4,15 @@ use std::time::Duration;
 
 /// Longest that a healed group may take to agree again, in virtual time.
 pub const CONVERGE: Duration = Duration::from_secs(60);
+/// Longest that a node may take from boot to ready, in virtual time, with slow disks.
+pub const START: Duration = Duration::from_secs(120);
+/// Longest that a node may take to stop in good order, in virtual time.
+pub const STOP: Duration = Duration::from_secs(120);
+/// Longest a client waits for an answer; longer than the server's own deadlines.
+pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest frame a client takes, in bytes.
+pub const FRAME_BYTES: usize = 64 << 20;
 /// Failing seeds that a report keeps with their text.
 pub const FAILURES_KEPT: usize = 20;
+/// Operations of one partition whose outcome is unknown; more would make the checker slow (it tries every subset).
+pub const UNKNOWN_MAX: usize = 6;
