@@ -203,7 +203,8 @@ fn decode_rest(
     let offsets_at = cursor.at();
     let count = cursor.count_i32(8)?;
     let chunks = (data_length.max(0) as u64).div_ceil(chunk_length as u64);
-    if data_length <= 0 || chunks != count as u64 {
+    // Cassandra's compaction leaves an empty chunk at the end.
+    if data_length <= 0 || chunks > count as u64 || chunks + 1 < count as u64 {
         return Err(cursor.bad_at(at, format!("the length of {count} chunks"), data_length.to_string()));
     }
     let mut offsets: Vec<u64> = Vec::with_capacity(count);

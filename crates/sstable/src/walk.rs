@@ -344,14 +344,10 @@ impl Walk {
             self.ahead = Some(self.window.decode(|bytes| take_head(&shape, bytes)).await?);
             let position = match &self.ahead {
                 Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) => self.position(at)?,
+                // Cassandra counts the end of the partition to the last block.
                 Some((Head::End, _)) | None => {
-                    let (path, at) = (self.window.path(), self.window.position());
-                    return Err(Error::corrupt(
-                        path,
-                        at,
-                        "a row inside an index block",
-                        "the end of the partition",
-                    ));
+                    self.ahead = None;
+                    return self.pause_at(block.last.behind(), slices, fragment);
                 }
             };
             let slice = slices.partition_point(|slice| slice.end <= position);
