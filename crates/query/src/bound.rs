@@ -146,7 +146,7 @@ pub(crate) fn with_values<T>(
     }
     if values.len() != binds.len() {
         return Err(Error::Invalid(format!(
-            "Invalid amount of bind variables: expected {} got {}",
+            "there were {} markers(?) in CQL but {} bound variables",
             binds.len(),
             values.len()
         )));

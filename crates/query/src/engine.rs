@@ -199,7 +199,7 @@ impl Engine {
             }
             Work::Other(analysed) => {
                 self.metrics.others.inc();
-                self.run_other(&analysed).await
+                Box::pin(self.run_other(&analysed)).await
             }
         }
     }

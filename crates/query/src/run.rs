@@ -43,13 +43,14 @@ impl Engine {
         let mut rows = Rows::new(select.metadata.clone(), select.announce);
         let table = select.plan.table().clone();
         let generated =
-            if is_system_keyspace(&table.keyspace) { Some(self.generate(&table).await?) } else { None };
+            if is_system_keyspace(&table.keyspace) { Some(Box::pin(self.generate(&table)).await?) } else { None };
         while let Some(command) = select.run.next() {
             let answer = match &generated {
                 Some(partitions) => read::read(&table, partitions, command),
-                None => self.coordinator.read(command.clone(), select.consistency, select.timeout).await?,
+                None => self.coordinator.read(command, select.consistency, select.timeout).await?,
             };
             let (count, content) = (&mut rows.count, &mut rows.content);
+            content.reserve(answer.partitions.iter().map(|p| p.as_bytes().len()).sum());
             select.run.feed(&answer, &mut |values| push_row(count, content, values))?;
             if rows.content.len() > limits::RESULT_BYTES_MAX {
                 return Err(Error::Invalid(format!(

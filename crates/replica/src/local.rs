@@ -26,7 +26,7 @@ impl Local {
     /// Answers a message.
     pub async fn handle(&self, request: Request) -> Response {
         let done = match request {
-            Request::Read(command) => match self.read(command).await {
+            Request::Read(command) => match self.read(&command).await {
                 Ok(answer) => return Response::Answer(answer),
                 Err(error) => Err(error),
             },
@@ -40,22 +40,22 @@ impl Local {
     }
 
     /// Reads from the shards that own the scope, one after the other in the order asked, within one set of limits.
-    pub async fn read(&self, command: ReadCommand) -> Result<ReadAnswer, Error> {
+    pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
         let digest_only = command.digest_only;
         let answer = match &command.scope {
             Scope::Keys(keys) if same_shard(keys) => {
                 let owner = owner(keys.first().map_or(Token(0), |k| k.token));
                 self.read_on(owner, command).await?
             }
-            Scope::Keys(_) | Scope::Range(_) => self.read_parts(command).await?,
+            Scope::Keys(_) | Scope::Range(_) => Box::pin(self.read_parts(command)).await?,
         };
         Ok(if digest_only { digest_of(answer) } else { answer })
     }
 
-    async fn read_parts(&self, command: ReadCommand) -> Result<ReadAnswer, Error> {
+    async fn read_parts(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
         let mut whole = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None };
         let mut bytes = 0usize;
-        let parts = parts(&command);
+        let parts = parts(command);
         let count = parts.len();
         for (index, (owner, scope)) in parts.into_iter().enumerate() {
             let mut part = command.clone();
@@ -64,7 +64,7 @@ impl Local {
             part.row_limit = command.row_limit - whole.live_rows;
             part.byte_limit = command.byte_limit.saturating_sub(bytes as u32).max(1);
             part.resume = command.resume.clone().filter(|r| resumes_in(r, &part.scope));
-            let answer = self.read_on(owner, part.clone()).await?;
+            let answer = self.read_on(owner, &part).await?;
             whole.live_rows += answer.live_rows;
             bytes += answer.partitions.iter().map(|p| p.as_bytes().len()).sum::<usize>();
             whole.partitions.extend(answer.partitions);
@@ -81,10 +81,11 @@ impl Local {
         Ok(whole)
     }
 
-    async fn read_on(&self, owner: ShardId, command: ReadCommand) -> Result<ReadAnswer, Error> {
+    async fn read_on(&self, owner: ShardId, command: &ReadCommand) -> Result<ReadAnswer, Error> {
         if owner == runtime::shard() {
-            return self.here.read(&command).await;
+            return self.here.read(command).await;
         }
+        let command = command.clone();
         runtime::submit_to(owner, Group::QUERY, move || async move {
             runtime::local::<Shard>().read(&command).await
         })

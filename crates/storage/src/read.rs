@@ -42,7 +42,8 @@ impl Store {
         };
         let stopped = match &command.scope {
             Scope::Keys(keys) => page.read_keys(keys).await?,
-            Scope::Range(range) => page.read_range(*range).await?,
+            // Boxed, as below: a point read from memory should not carry the room of what waits for files.
+            Scope::Range(range) => Box::pin(page.read_range(*range)).await?,
         };
         let mut answer =
             ReadAnswer { partitions: page.partitions, live_rows: page.live_rows, stopped, digest: None };
@@ -131,7 +132,7 @@ impl Page<'_> {
         if sstables.is_empty() {
             return self.read_memory(&version, key, left);
         }
-        self.read_merged(&version, &sstables, key, left).await
+        Box::pin(self.read_merged(&version, &sstables, key, left)).await
     }
 
     fn read_memory(
