@@ -3,6 +3,12 @@
 //!
 //! `calls [tasks] [seconds]`
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests and measurements look at the operating system directly"
+)]
+
 use runtime::{Config, Group, ShardId, now, shard, spawn, submit_to};
 use std::cell::Cell;
 use std::rc::Rc;

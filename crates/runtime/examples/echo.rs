@@ -3,6 +3,12 @@
 //!
 //! `echo --port 9042 --shards 1 --answer-bytes 60 [--pin]`
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests and measurements look at the operating system directly"
+)]
+
 use runtime::net::{TcpListener, TcpStream, Transfer};
 use runtime::{Config, Group, ShardId, shard, shard_count, shutdown_requested, spawn, submit_to};
 use std::future::Future;

@@ -3,6 +3,12 @@
 //!
 //! `echo_load --port 19042 --connections 64 --depth 1 --seconds 2 --answer-bytes 60 [--server <process>]`
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "tests and measurements look at the operating system directly"
+)]
+
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

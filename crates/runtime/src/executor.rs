@@ -273,3 +273,64 @@ impl Executor {
         futures
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(group: Group) -> Context {
+        Context { group, depth: 0 }
+    }
+
+    fn forever() -> LocalFuture {
+        Box::pin(std::future::pending())
+    }
+
+    #[test]
+    fn a_slot_is_reused_under_another_generation() {
+        let executor = Executor::new();
+        let first = executor.spawn(context(Group::MAIN), forever());
+        assert_eq!(executor.pop(Group::MAIN), Some(first));
+        let (_, future) = executor.start(first).expect("is queued");
+        executor.wake(first);
+        executor.polled(first, Some(future));
+        assert!(executor.has_ready(), "woken while it ran");
+        executor.pop(Group::MAIN);
+        assert!(executor.start(first).is_some());
+        executor.polled(first, None);
+        let second = executor.reserve(context(Group::MAIN));
+        assert_eq!(second.slot, first.slot);
+        executor.polled(second, Some(forever()));
+        executor.wake(first);
+        assert!(!executor.has_ready(), "an old waker wakes nobody");
+        executor.wake(second);
+        executor.wake(second);
+        assert_eq!((executor.queued(Group::MAIN), executor.live()), (1, 1));
+        assert_eq!(executor.take_all().len(), 1);
+        assert_eq!((executor.live(), executor.has_ready()), (0, false));
+    }
+
+    #[test]
+    fn groups_run_by_virtual_time_and_cannot_claim_the_past() {
+        let executor = Executor::new();
+        executor.set_shares(Group::FLUSH, 500);
+        let tasks: Vec<TaskId> =
+            [Group::QUERY, Group::FLUSH].into_iter().map(|g| executor.spawn(context(g), forever())).collect();
+        let mut ran = [0u64; 2];
+        for _ in 0..300 {
+            let group = executor.pick().expect("both have work");
+            let id = executor.pop(group).expect("the group was picked for its work");
+            let (_, future) = executor.start(id).expect("is queued");
+            executor.wake(id);
+            executor.polled(id, Some(future));
+            executor.charge(group, 1000, 1);
+            ran[usize::from(id == tasks[1])] += 1;
+        }
+        assert!(ran[0].abs_diff(200) <= 2, "{ran:?}");
+        // A group that had nothing to do all the while gets no more than its share from now on.
+        executor.spawn(context(Group::RPC), forever());
+        assert_eq!(executor.usage(Group::RPC), (0, 0));
+        let late = executor.groups[Group::RPC.index()].virtual_time.get();
+        assert!(150_000 < late, "{late}");
+    }
+}

@@ -75,7 +75,9 @@ impl File {
 
     /// Writes the whole buffer and gives it back. Direct files want multiples of 4096.
     pub async fn write_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<AlignedBuf> {
-        if self.direct && (offset % DIRECT_ALIGN as u64 != 0 || buffer.len() % DIRECT_ALIGN != 0) {
+        if self.direct
+            && (!offset.is_multiple_of(DIRECT_ALIGN as u64) || !buffer.len().is_multiple_of(DIRECT_ALIGN))
+        {
             return Err(with_path(io::ErrorKind::InvalidInput.into(), &self.path));
         }
         let result = match &self.handle {

@@ -3,54 +3,61 @@
 //! A node is [`run`] with one `main` that runs on every shard. Everything here acts on the current shard; tasks never
 //! leave theirs. In simulation the same code runs with other clocks, disks and networks.
 //!
-//! Modules, bottom to top: each uses only those listed above it.
+//! Modules, bottom to top: each uses only those listed above it, except that `log` and `metrics` look at the current
+//! shard.
 
-/// io_uring, epoll and the simulated world behind one seam.
-mod backend;
-/// Memory for direct file operations.
-mod buffer;
-/// Calls from shard to shard.
-mod channel;
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this crate is the door to the operating system"
+)]
+
+/// Every limit of this crate.
+pub mod limits;
 /// Clocks of the operating system.
 mod clock;
-/// Tasks and run queues.
-mod executor;
-/// Files.
-pub mod file;
 /// Scheduling groups.
 mod group;
 /// What other threads may touch of a shard.
 mod inbox;
-/// Every limit of this crate.
-pub mod limits;
-/// Log lines.
-pub mod log;
-/// The memory a shard may use.
-pub mod memory;
-/// Rings between the shards of a node.
-mod mesh;
-/// Counters, gauges, histograms.
-pub mod metrics;
-/// TCP.
-pub mod net;
-/// The shard a task runs on: identity, chance, values installed per shard, shutdown.
-mod node;
-/// Threads for blocking calls.
-mod offload;
-/// One shard.
-mod shard;
-/// Simulated worlds: whole nodes in one thread, from a seed.
-pub mod sim;
-/// Starting and stopping a real node.
-mod start;
-/// Waiting inside one shard.
-pub mod sync;
-/// Spawning and yielding.
-mod task;
-/// Waiting for time to pass.
-mod time;
+/// Tasks and run queues.
+mod executor;
 /// The timer heap.
 mod timer;
+/// Waiting inside one shard.
+pub mod sync;
+/// Rings between the shards of a node.
+mod mesh;
+/// Threads for blocking calls.
+mod offload;
+/// Memory for direct file operations.
+mod buffer;
+/// Log lines.
+pub mod log;
+/// Counters, gauges, histograms.
+pub mod metrics;
+/// io_uring, epoll and the simulated world behind one seam.
+mod backend;
+/// One shard.
+mod shard;
+/// Waiting for time to pass.
+mod time;
+/// Spawning and yielding.
+mod task;
+/// Calls from shard to shard.
+mod channel;
+/// Files.
+pub mod file;
+/// TCP.
+pub mod net;
+/// The memory a shard may use.
+pub mod memory;
+/// The shard a task runs on: identity, chance, values installed per shard, shutdown.
+mod node;
+/// Starting and stopping a real node.
+mod start;
+/// Simulated worlds: whole nodes in one thread, from a seed.
+pub mod sim;
 
 pub use backend::{Bug, Reactor};
 pub use channel::submit_to;

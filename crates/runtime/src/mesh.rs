@@ -89,15 +89,13 @@ pub(crate) struct Link {
 pub(crate) fn connect(shards: u16) -> Vec<Vec<Option<Link>>> {
     let count = usize::from(shards);
     let mut links: Vec<Vec<Option<Link>>> = (0..count).map(|_| (0..count).map(|_| None).collect()).collect();
-    for left in 0..count {
-        for right in left + 1..count {
-            let (left_calls, right_takes) = RingBuffer::new(CALLS_PER_PAIR);
-            let (right_calls, left_takes) = RingBuffer::new(CALLS_PER_PAIR);
-            let (right_replies, left_hears) = RingBuffer::new(CALLS_PER_PAIR);
-            let (left_replies, right_hears) = RingBuffer::new(CALLS_PER_PAIR);
-            links[left][right] = Some(Link::new(left_calls, left_takes, left_replies, left_hears));
-            links[right][left] = Some(Link::new(right_calls, right_takes, right_replies, right_hears));
-        }
+    for (left, right) in (0..count).flat_map(|left| (left + 1..count).map(move |right| (left, right))) {
+        let (left_calls, right_takes) = RingBuffer::new(CALLS_PER_PAIR);
+        let (right_calls, left_takes) = RingBuffer::new(CALLS_PER_PAIR);
+        let (right_replies, left_hears) = RingBuffer::new(CALLS_PER_PAIR);
+        let (left_replies, right_hears) = RingBuffer::new(CALLS_PER_PAIR);
+        links[left][right] = Some(Link::new(left_calls, left_takes, left_replies, left_hears));
+        links[right][left] = Some(Link::new(right_calls, right_takes, right_replies, right_hears));
     }
     links
 }
@@ -117,6 +115,23 @@ impl Link {
         !self.calls_in.is_empty() || !self.replies_in.is_empty()
     }
 
+    fn send_call(&mut self, request: Request) {
+        if !self.calls_late.is_empty() {
+            self.calls_late.push_back(request);
+        } else if let Err(rtrb::PushError::Full(request)) = self.calls_out.push(request) {
+            self.calls_late.push_back(request);
+        }
+    }
+
+    fn send_reply(&mut self, reply: Reply) {
+        if !self.replies_late.is_empty() {
+            self.replies_late.push_back(reply);
+        } else if let Err(rtrb::PushError::Full(reply)) = self.replies_out.push(reply) {
+            self.replies_late.push_back(reply);
+        }
+    }
+
+    /// Sends what waits behind a full ring, as far as there is room.
     fn send_late(&mut self) {
         while let Some(request) = self.calls_late.pop_front() {
             if let Err(rtrb::PushError::Full(request)) = self.calls_out.push(request) {
@@ -196,8 +211,7 @@ impl Mesh {
         let key = self.insert(Pending::Waiting { waker: None, permit });
         let peer = self.peer(shard);
         let mut link = peer.link.borrow_mut();
-        link.calls_late.push_back(Request { key, group, depth, work });
-        link.send_late();
+        link.send_call(Request { key, group, depth, work });
         peer.dirty.set(true);
         key
     }
@@ -205,8 +219,7 @@ impl Mesh {
     pub(crate) fn reply(&self, to: ReplyTo, answer: Answer) {
         let peer = self.peer(to.shard);
         let mut link = peer.link.borrow_mut();
-        link.replies_late.push_back(Reply { key: to.key, answer });
-        link.send_late();
+        link.send_reply(Reply { key: to.key, answer });
         peer.dirty.set(true);
     }
 
@@ -330,5 +343,78 @@ impl Mesh {
                 wake(index as u16);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Numbers = Call<fn() -> std::future::Ready<u32>, std::future::Ready<u32>, u32>;
+
+    fn two() -> (Mesh, Mesh) {
+        let mut links = connect(2).into_iter().map(Mesh::new);
+        (links.next().expect("the first of two"), links.next().expect("the second of two"))
+    }
+
+    fn call(mesh: &Mesh, permit: Option<Permit>) -> u32 {
+        let ask: fn() -> std::future::Ready<u32> = || std::future::ready(7);
+        mesh.call(1, Group::RPC, 1, Box::new(Numbers::new(ask)), permit)
+    }
+
+    /// Serves every call at once, without an executor.
+    fn serve(mesh: &Mesh) -> usize {
+        let mut served = 0;
+        let mut calls = Vec::new();
+        mesh.receive(|from, request| calls.push((from, request)));
+        for (from, request) in calls {
+            served += 1;
+            assert_eq!((from, request.group, request.depth), (0, Group::RPC, 1));
+            let answer: Box<Numbers> = Box::new(Call { ask: None, answer: Some(7), future: PhantomData });
+            mesh.reply(ReplyTo { shard: from, key: request.key }, answer);
+        }
+        served
+    }
+
+    #[test]
+    fn more_calls_than_the_ring_holds_are_all_answered() {
+        let (caller, server) = two();
+        let count = 3 * CALLS_PER_PAIR;
+        let keys: Vec<u32> = (0..count).map(|_| call(&caller, None)).collect();
+        assert!(caller.has_late() && server.has_news());
+        let mut served = 0;
+        while served < count {
+            let mut woken = Vec::new();
+            caller.flush(|peer| woken.push(peer));
+            served += serve(&server);
+            server.flush(|peer| assert_eq!(peer, 0));
+            caller.receive(|_, _| panic!("nobody calls the caller"));
+            assert!(served == count || woken == [1] || !caller.has_late());
+        }
+        server.flush(|_| {});
+        caller.receive(|_, _| {});
+        for key in keys {
+            let answer = caller.poll_answer(key, Waker::noop()).expect("all are answered");
+            assert_eq!(answer.downcast::<Numbers>().expect("the call comes back").answer, Some(7));
+        }
+        assert_eq!(caller.in_flight(), 0);
+    }
+
+    #[test]
+    fn an_abandoned_call_gives_its_permit_back_with_the_answer() {
+        let (caller, server) = two();
+        let permits = caller.permits(1);
+        let key = call(&caller, permits.try_acquire(1));
+        assert!(caller.poll_answer(key, Waker::noop()).is_none());
+        caller.abandon(key);
+        assert_eq!(permits.available(), CALLS_PER_PAIR - 1);
+        assert_eq!(serve(&server), 1);
+        caller.receive(|_, _| {});
+        assert_eq!((permits.available(), caller.in_flight()), (CALLS_PER_PAIR, 0));
+        let answered = call(&caller, None);
+        serve(&server);
+        caller.receive(|_, _| {});
+        caller.abandon(answered);
+        assert_eq!(caller.in_flight(), 0);
     }
 }

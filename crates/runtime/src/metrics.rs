@@ -58,7 +58,7 @@ const STEPS: u64 = 4;
 const BUCKETS: usize = 160;
 
 /// Counts of values by size, each bucket 1/4 of a doubling wide. The unit is the caller's, usually microseconds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     buckets: Vec<u64>,
     /// How many values.
@@ -67,12 +67,6 @@ pub struct Distribution {
     pub sum: u64,
     /// The largest.
     pub max: u64,
-}
-
-impl Default for Distribution {
-    fn default() -> Self {
-        Distribution { buckets: Vec::new(), count: 0, sum: 0, max: 0 }
-    }
 }
 
 fn bucket_of(value: u64) -> usize {

@@ -79,6 +79,7 @@ struct Plan {
 fn start(config: &Config, main: Main) -> io::Result<i32> {
     let shards = config.shards.clamp(1, SHARDS_MAX);
     let signals = Signals::block()?;
+    raise_file_limit();
     let inboxes = (0..shards).map(|_| Inbox::real()).collect::<io::Result<Vec<_>>>()?;
     let memory = match config.memory_per_shard {
         0 => machine_memory() / 2 / u64::from(shards),
@@ -331,6 +332,18 @@ fn pin_thread(processor: usize) {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(processor, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+/// Takes as many descriptors as the administrator allows: connections and sstables each need one.
+fn raise_file_limit() {
+    // SAFETY: the limit is plain data that the calls read and write; a failure leaves it as it was.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
     }
 }
 

@@ -3,18 +3,18 @@
 //! Every operation takes owned buffers. A backend keeps them until the operation is over, even when the future that
 //! asked is dropped.
 
-/// Files by helper thread.
-mod blocking_file;
-/// epoll and helper threads.
-pub(crate) mod epoll;
-/// Names and folders by helper thread.
-mod folders;
-/// Disk, network and clock of a simulated world.
-pub(crate) mod sim;
 /// Socket addresses and options.
 mod socket;
+/// Names and folders by helper thread.
+mod folders;
+/// Files by helper thread.
+mod blocking_file;
 /// Linux io_uring, with a few plain system calls.
 pub(crate) mod uring;
+/// epoll and helper threads.
+pub(crate) mod epoll;
+/// Disk, network and clock of a simulated world.
+pub(crate) mod sim;
 
 use crate::inbox::Inbox;
 use crate::log::Level;

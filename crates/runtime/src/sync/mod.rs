@@ -2,22 +2,22 @@
 //!
 //! All types here are handles: cloning one gives another handle to the same thing.
 
+/// The list of waiting tasks that the others share.
+mod waiters;
 /// Something happened: edge triggered.
 mod event;
 /// Something has become true: level triggered.
 mod flag;
 /// Counting what is inside, and closing.
 mod gate;
+/// Counting permits.
+mod semaphore;
 /// Exclusive use across awaits.
 mod lock;
 /// One value, once.
 pub mod oneshot;
 /// A bounded queue.
 mod queue;
-/// Counting permits.
-mod semaphore;
-/// The list of waiting tasks that the others share.
-mod waiters;
 /// The newest value, and the wish to hear of the next.
 mod watch;
 

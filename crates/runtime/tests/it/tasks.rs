@@ -1,6 +1,6 @@
 //! Tasks, timers and groups on one shard.
 
-use crate::on_shard;
+use crate::{everywhere, on_shard};
 use runtime::{Group, now, sleep, spawn, spawn_now, timeout, yield_if_needed, yield_now};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 #[test]
 fn spawn_now_runs_at_once_and_spawn_later() {
-    on_shard(|| async {
+    everywhere(1, || async {
         let log = Rc::new(RefCell::new(Vec::new()));
         let write = |text: &'static str| {
             let log = log.clone();
@@ -31,7 +31,7 @@ fn spawn_now_runs_at_once_and_spawn_later() {
 
 #[test]
 fn timers_fire_in_order() {
-    on_shard(|| async {
+    everywhere(1, || async {
         let order = Rc::new(RefCell::new(Vec::new()));
         let mut tasks = Vec::new();
         for ms in [30u64, 5, 20, 5, 1] {
@@ -52,7 +52,7 @@ fn timers_fire_in_order() {
 
 #[test]
 fn timeouts_drop_the_future_and_leave_no_timer() {
-    on_shard(|| async {
+    everywhere(1, || async {
         let dropped = Rc::new(Cell::new(false));
         struct SetOnDrop(Rc<Cell<bool>>);
         impl Drop for SetOnDrop {

@@ -8,12 +8,12 @@
 //! where that helps). `user_data` is slot and sequence number, so a late cancellation never hits a slot's next op.
 //! The ring is created and used by the shard's thread only (SINGLE_ISSUER).
 
-/// Files and folders.
-mod files;
 /// The op slab.
 mod ops;
 /// Receive buffers shared by the shard's connections.
 mod recv_buffers;
+/// Files and folders.
+mod files;
 /// Sockets.
 mod sockets;
 
