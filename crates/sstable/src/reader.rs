@@ -35,7 +35,8 @@ pub struct SourceSlice {
     /// the slices asked for; it is never longer than the truth.
     pub mutation: Mutation,
     /// `None`: all that was asked for is in. Otherwise the budget was reached: forward, everything before the position
-    /// is in; reversed, everything at or behind it. Ask again for the rest.
+    /// is in; reversed, everything at or behind it. Ask again for the rest. Forward it is the bound directly behind the
+    /// last row or tombstone of the mutation.
     pub complete_to: Option<Position>,
 }
 

@@ -245,8 +245,10 @@ impl Walk {
                     continue;
                 }
             }
+            let size = fragment.size();
             self.step(inside, slices, fragment).await?;
-            if inside && fragment.size() >= wanted.byte_budget {
+            // Only behind something that went into the fragment, so that a piece ends where one of its items does.
+            if inside && fragment.size() > size && fragment.size() >= wanted.byte_budget {
                 return self.stop(slices, fragment);
             }
         }

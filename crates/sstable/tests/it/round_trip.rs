@@ -2,10 +2,10 @@
 
 use base::{Prng, Token};
 use mutation::{
-    ColumnView, Deletion, Item, Mutation, RangeTombstone, RangeTombstones, RowView, Slice, TokenRange,
+    Bound, ColumnView, Deletion, Item, Mutation, RangeTombstone, RangeTombstones, RowView, Slice, TokenRange,
 };
 use proptest::prelude::*;
-use schema::{Position, Table};
+use schema::{BoundSide, Position, Table};
 use sstable::{Reader, SourceSlice};
 use std::path::Path;
 use std::rc::Rc;
@@ -130,6 +130,17 @@ fn check_head(partition: &SamplePartition, mutation: &Mutation) {
     assert_eq!(view.static_row, partition.static_row.as_deref());
 }
 
+/// Whether the last row or tombstone ends at a position.
+fn ends_at(table: &Table, mutation: &Mutation, position: &Position) -> bool {
+    mutation.view().items().any(|item| {
+        let end = match item {
+            Item::Row { clustering, .. } => Bound::new(clustering, BoundSide::After),
+            Item::Range { end, .. } => end.to_bound(),
+        };
+        end.position(table).unwrap() == *position
+    })
+}
+
 /// What is left of slices from a position on, or before it.
 fn crop(slices: &[Slice], position: &Position, reversed: bool) -> Vec<Slice> {
     let cropped = slices.iter().map(|slice| {
@@ -161,6 +172,10 @@ async fn check_read(
         check_head(partition, &mutation);
         got.add(reader.table(), &mutation);
         let Some(position) = complete_to else { return got.check(partition, &expected, slices) };
+        assert!(
+            reversed || ends_at(reader.table(), &mutation, &position),
+            "a piece ends where one of its items does"
+        );
         let rest = crop(&left, &position, reversed);
         assert!(rest != left, "every piece makes progress");
         left = rest;
