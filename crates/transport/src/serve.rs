@@ -77,9 +77,12 @@ enum Next {
 
 /// Serves the requests whose bytes have arrived.
 fn serve_buffered(connection: &Rc<Connection>, inbound: &mut Assembler) -> Next {
-    for _ in 0..BURST {
+    for served in 0..BURST {
         if connection.is_full() {
             return Next::Room;
+        }
+        if served > 0 && runtime::need_preempt() {
+            return Next::Turn;
         }
         let was_ready = connection.phase.get() == Phase::Ready;
         match inbound.next() {
