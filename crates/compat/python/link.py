@@ -11,7 +11,7 @@ import os
 import sys
 import unittest
 
-from cassandra import ConsistencyLevel
+from cassandra import ConsistencyLevel, InvalidRequest
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.policies import FallthroughRetryPolicy, RoundRobinPolicy
 
@@ -77,6 +77,16 @@ class NodeCase(unittest.TestCase):
         rows = self.rows(statement, values)
         self.assertEqual(len(rows), 1, statement)
         return rows[0]
+
+    def not_yet(self, statement, feature):
+        """Executes it; true when the node refuses with Invalid, saying that this feature is not there yet."""
+        try:
+            self.session.execute(statement)
+        except InvalidRequest as error:
+            self.assertIn("not supported yet", str(error))
+            self.assertIn(feature, str(error))
+            return True
+        return False
 
 
 def main(*cases):

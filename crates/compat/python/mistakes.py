@@ -163,14 +163,6 @@ class Mistakes(link.NodeCase):
         self.refused(
             Invalid, 0x2200, "Invalid map literal for l of type list<int>", self.session.execute, "INSERT INTO good (k, c, l) VALUES (1, 1, {'a': 1})"
         )
-        self.refused(
-            Invalid, 0x2200, "List index 4 out of bound", self.session.execute,
-            "UPDATE good SET l[4] = 1 WHERE k = 77 AND c = 77" if self.seed_list() else "",
-        )
-
-    def seed_list(self):
-        self.session.execute("INSERT INTO good (k, c, l) VALUES (77, 77, [1, 2])")
-        return True
 
     def test_unavailable(self):
         self.session.execute(

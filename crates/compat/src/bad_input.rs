@@ -236,12 +236,21 @@ fn oversized_frame(address: SocketAddr) -> Result<String, String> {
 }
 
 fn unknown_versions(address: SocketAddr) -> Result<String, String> {
-    for version in [0u8, 1, 2, 7, 9, 0x42, 0x7F] {
+    for version in [0u8, 7, 9, 0x42, 0x7F] {
         let mut raw = Raw::connect(address, version)?;
         raw.send(&wire::request(version, wire::OPTIONS, 0, &[]));
         match raw.envelope()? {
             Reaction::Error(PROTOCOL_ERROR, text) if text.contains("protocol version") => {}
             other => return Err(format!("version {version}: {other:?}")),
+        }
+    }
+    // Versions 1 and 2 had a header of 8 bytes, with a stream of one byte, and are answered in it.
+    for version in [1u8, 2] {
+        let mut raw = Raw::connect(address, version)?;
+        raw.send(&[version, 0, 3, wire::OPTIONS, 0, 0, 0, 0]);
+        let mut header = [0; 8];
+        if !raw.fill(&mut header)? || header[3] != wire::ERROR {
+            return Err(format!("version {version} is answered with {header:?}"));
         }
     }
     let mut raw = Raw::connect(address, 4)?;
@@ -555,7 +564,7 @@ fn folder_in_use(options: &Options, server: &Server, shards: u16) -> Result<Stri
         None => return Err("the second process runs on the same folder".into()),
     }
     let log = second.last_words();
-    if !log.contains("in use") && !log.contains("lock") {
+    if !log.contains("is used by another process") {
         return Err(format!("the second process does not say why it ended:\n{log}"));
     }
     still_serves(server.address).map(|()| String::new())
