@@ -272,13 +272,26 @@ pub fn judge(block: &[u8], id: u64, seq: u32) -> Verdict {
 }
 
 fn is_rotten(block: &[u8], difference: u32) -> bool {
+    flipped_back(block, difference).is_some()
+}
+
+fn flipped_back(block: &[u8], difference: u32) -> Option<Vec<u8>> {
     let mut repaired = block.to_vec();
-    match one_bit_off(difference, BLOCK - 4) {
-        None => return false,
-        Some(Flipped::Checksum) => {}
-        Some(Flipped::Message { byte, bit }) => repaired[byte] ^= 1 << bit,
+    match one_bit_off(difference, BLOCK - 4)? {
+        Flipped::Checksum => {
+            let crc = crc32(&block[..BLOCK - 4]);
+            repaired[BLOCK - 4..].copy_from_slice(&crc.to_be_bytes());
+        }
+        Flipped::Message { byte, bit } => repaired[byte] ^= 1 << bit,
     }
-    sum(&repaired) == Trailer::read(&repaired).sum
+    (sum(&repaired) == Trailer::read(&repaired).sum).then_some(repaired)
+}
+
+/// The block as it was written, when one bit of it is not as written: rotten, or torn where only that bit was lost.
+pub fn mended(block: &[u8], id: u64, seq: u32) -> Option<Vec<u8>> {
+    let difference = crc32(&block[..BLOCK - 4]) ^ Trailer::read(block).crc;
+    let mended = flipped_back(block, difference)?;
+    valid(&mended, id, seq).is_some().then_some(mended)
 }
 
 /// The `synced` mark of a block that is sound and in its place.

@@ -5,7 +5,8 @@
 //! log is corrupt, and the start is refused naming file and offset (or goes on with the next segment, if so configured).
 
 use super::block::{
-    BLOCK, EntryReader, FoundEntry, LogPosition, SegmentHeader, SegmentName, Trailer, Verdict, judge, valid,
+    BLOCK, EntryReader, FoundEntry, LogPosition, SegmentHeader, SegmentName, Trailer, Verdict, judge, mended,
+    valid,
 };
 use crate::Error;
 use crate::limits::REPLAY_READ_BYTES;
@@ -137,10 +138,13 @@ impl LogReader {
         let path = self.dir.join(name.file_name());
         let file =
             File::open(&path, OpenOptions::READ).await.map_err(|error| Error::io(&path, "open", error))?;
-        let block = read_blocks(&file, &path, 0, BLOCK).await?;
+        let mut block = read_blocks(&file, &path, 0, BLOCK).await?;
         match accept(&block, name.id(), 0) {
             Verdict::Valid { .. } => {}
-            Verdict::Rotten => return Err(damaged(&path, 0, "a sound header block")),
+            Verdict::Rotten => match self.mend(&path, &file, name, 0, &block).await? {
+                Some(mended) => block = mended,
+                None => return Err(damaged(&path, 0, "a sound header block")),
+            },
             Verdict::Broken => return self.end_at_header(&path, &file, name).await,
         }
         let Some(header) = SegmentHeader::decode(&block).filter(|header| header.name == name) else {
@@ -157,6 +161,15 @@ impl LogReader {
     async fn end_at_header(&mut self, path: &Path, file: &File, name: SegmentName) -> Result<(), Error> {
         self.finished = true;
         self.check_tail(path, file, name, 0).await?;
+        if self.later_in_use().await? {
+            self.finished = false;
+            return Err(damaged(path, 0, "a header block, as later segments are in use"));
+        }
+        Ok(())
+    }
+
+    /// Whether a segment after the one that is read has a sound header.
+    async fn later_in_use(&self) -> Result<bool, Error> {
         for &later in &self.log.segments[self.next..] {
             let name = self.name(later);
             let later_path = self.dir.join(name.file_name());
@@ -165,11 +178,36 @@ impl LogReader {
                 .map_err(|error| Error::io(&later_path, "open", error))?;
             let block = read_blocks(&file, &later_path, 0, BLOCK).await?;
             if valid(&block, name.id(), 0).is_some() {
-                self.finished = false;
-                return Err(damaged(path, 0, "a header block, as later segments are in use"));
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
+    }
+
+    /// The last block of the log with one bit amiss, set right. A power cut can tear a block so that only one bit is
+    /// missing, so this is no reason not to start; a rotten block that was synced must not be lost either. A block that
+    /// something later knows to have been synced is damage, and named.
+    async fn mend(
+        &self,
+        path: &Path,
+        file: &File,
+        name: SegmentName,
+        seq: u32,
+        block: &[u8],
+    ) -> Result<Option<Vec<u8>>, Error> {
+        self.check_tail(path, file, name, seq).await?;
+        if self.later_in_use().await? {
+            return Ok(None);
+        }
+        let mended = mended(block, name.id(), seq);
+        if mended.is_some() {
+            let offset = u64::from(seq) * BLOCK as u64;
+            runtime::warn!(
+                "commitlog: one bit set right in the last block of \"{}\" at offset {offset}",
+                path.display()
+            );
+        }
+        Ok(mended)
     }
 
     /// A segment that is in use proves that the one before it was synced to its end, and that none is missing between.
@@ -230,12 +268,16 @@ impl LogReader {
         bytes: &[u8],
         found: &mut Vec<FoundEntry>,
     ) -> Result<bool, Error> {
-        for block in bytes.chunks_exact(BLOCK) {
+        for mut block in bytes.chunks_exact(BLOCK) {
             let seq = segment.next_block;
+            let block_mended;
             match accept(block, segment.name.id(), seq) {
                 Verdict::Valid { .. } => {}
                 Verdict::Rotten => {
-                    return Err(damaged(&segment.path, u64::from(seq) * BLOCK as u64, "a sound block"));
+                    let mended = self.mend(&segment.path, &segment.file, segment.name, seq, block).await?;
+                    let offset = u64::from(seq) * BLOCK as u64;
+                    block_mended = mended.ok_or_else(|| damaged(&segment.path, offset, "a sound block"))?;
+                    block = &block_mended;
                 }
                 Verdict::Broken => {
                     self.check_tail(&segment.path, &segment.file, segment.name, seq).await?;
