@@ -23,6 +23,8 @@ pub enum Compressor {
     Deflate,
     /// A raw Snappy block.
     Snappy,
+    /// One Zstandard frame.
+    Zstd,
     /// The bytes themselves, with a checksum.
     Noop,
 }
@@ -34,6 +36,7 @@ impl Compressor {
             "LZ4Compressor" => Some(Compressor::Lz4),
             "DeflateCompressor" => Some(Compressor::Deflate),
             "SnappyCompressor" => Some(Compressor::Snappy),
+            "ZstdCompressor" => Some(Compressor::Zstd),
             "NoopCompressor" => Some(Compressor::Noop),
             _ => None,
         }
@@ -45,6 +48,7 @@ impl Compressor {
             Compressor::Lz4 => "LZ4Compressor",
             Compressor::Deflate => "DeflateCompressor",
             Compressor::Snappy => "SnappyCompressor",
+            Compressor::Zstd => "ZstdCompressor",
             Compressor::Noop => "NoopCompressor",
         }
     }
@@ -75,6 +79,9 @@ impl Compressor {
                     .expect("the buffer has the size the library asks for");
                 out.truncate(start + size);
             }
+            Compressor::Zstd => {
+                ruzstd::encoding::compress(chunk, out, ruzstd::encoding::CompressionLevel::Fastest);
+            }
             Compressor::Noop => out.extend_from_slice(chunk),
         }
     }
@@ -97,6 +104,11 @@ impl Compressor {
                 snap::raw::Decoder::new()
                     .decompress(stored, &mut out[start..])
                     .map_err(|error| error.to_string())?
+            }
+            Compressor::Zstd => {
+                out.resize(start + size, 0);
+                let mut decoder = ruzstd::decoding::FrameDecoder::new();
+                decoder.decode_all(stored, &mut out[start..]).map_err(|error| error.to_string())?
             }
             Compressor::Noop => {
                 out.extend_from_slice(stored);
@@ -235,7 +247,8 @@ fn decode_rest(
 mod tests {
     use super::*;
 
-    const ALL: [Compressor; 4] = [Compressor::Lz4, Compressor::Deflate, Compressor::Snappy, Compressor::Noop];
+    const ALL: [Compressor; 5] =
+        [Compressor::Lz4, Compressor::Deflate, Compressor::Snappy, Compressor::Zstd, Compressor::Noop];
 
     #[test]
     fn every_compressor_gives_the_chunk_back() {
@@ -256,7 +269,7 @@ mod tests {
             Compressor::of_class("org.apache.cassandra.io.compress.LZ4Compressor"),
             Some(Compressor::Lz4)
         );
-        assert_eq!(Compressor::of_class("ZstdCompressor"), None);
+        assert_eq!(Compressor::of_class("BrotliCompressor"), None);
     }
 
     #[test]

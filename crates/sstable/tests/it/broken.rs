@@ -102,7 +102,7 @@ fn broken_wide_partitions_are_seen() {
 
 #[test]
 fn without_our_checksums_nothing_panics() {
-    for name in ["reversed", "plain", "seventy", "snappy", "deflated"] {
+    for name in ["reversed", "plain", "seventy", "snappy", "deflated", "zstd"] {
         on_shard(move |dir| {
             let amount = Amount { partitions: 40, rows: 30, value_bytes: 60 };
             Box::pin(check_broken(dir, table(name), amount, false, 120))

@@ -143,6 +143,11 @@ pub fn tables() -> Vec<Arc<Table>> {
             .clustering("ck", Text, Ascending)
             .regular("v", Blob)
             .options(compression("SnappyCompressor")),
+        builder("zstd")
+            .partition_key("pk", Int)
+            .clustering("ck", Text, Ascending)
+            .regular("v", Text)
+            .options(compression("ZstdCompressor")),
         nested,
         keys,
         builder("no_filter").partition_key("pk", Uuid).regular("v", Timestamp).options(no_filter),
