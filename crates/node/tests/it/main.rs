@@ -5,3 +5,4 @@ mod harness;
 mod operations;
 mod statements;
 mod system_tables;
+mod three;

@@ -86,3 +86,53 @@ fn metrics_of_every_shard_are_served() {
         assert!(line.is_some(), "shard {shard}: {text}");
     }
 }
+
+#[test]
+fn connections_above_the_limit_are_refused_until_others_leave() {
+    let mut stage = Stage::new(45);
+    stage.config.connections_max = Some(2);
+    stage.boot(2);
+    stage.play(async {
+        let first = connect().await;
+        let second = connect().await;
+        let options = client::Options::new(protocol::envelope::Version::V5);
+        assert!(client::Connection::connect(native(), &options).await.is_err());
+        drop(first);
+        runtime::sleep(Duration::from_secs(1)).await;
+        let third = connect().await;
+        rows(&third, "SELECT key FROM system.local").await;
+        rows(&second, "SELECT key FROM system.local").await;
+    });
+}
+
+#[test]
+fn a_shard_with_too_much_to_do_says_so() {
+    let mut stage = Stage::new(46);
+    stage.config.requests_per_shard_max = Some(4);
+    stage.config.commitlog_sync = node::config::CommitlogSync::Batch;
+    stage.boot(1);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        let requests: Vec<_> = (0..50)
+            .map(|k| {
+                let connection = connection.clone();
+                runtime::spawn(runtime::Group::MAIN, async move {
+                    connection.query(&format!("INSERT INTO ks.kv (k, v) VALUES ({k}, 'v')"), one()).await
+                })
+            })
+            .collect();
+        let (mut done, mut shed) = (0, 0);
+        for request in requests {
+            match request.await {
+                Ok(_) => done += 1,
+                Err(error) => {
+                    assert_eq!(error.failure().map(|kind| kind.code()), Some(0x1001), "{error}");
+                    shed += 1;
+                }
+            }
+        }
+        assert!(done >= 4 && shed > 0, "{done} done, {shed} shed");
+        rows(&connection, "SELECT * FROM ks.kv").await;
+    });
+}
