@@ -5,12 +5,15 @@
 //! record   len u32 | crc u32 | body          crc over len and body; len is never 0
 //! ```
 //! Big endian; must never change. Every append is synced before the next begins, so only the last record can be torn: it is
-//! cut off when the file is opened. A broken record with a sound one behind it, or with one flipped bit, is corruption.
-//! A journal is rewritten by replacing its file atomically.
+//! cut off when the file is opened. A broken record with a sound one behind it is corruption. A last record with one bit amiss,
+//! whether torn or rotten, is set right. A journal is rewritten by replacing its file atomically.
+//!
+//! What is read is made durable before anybody acts on it: a process may have been killed between writing a record and syncing
+//! it, and what was done because of that record must not outlive it in a power cut.
 
 use crate::Error;
 use crate::limits::JOURNAL_RECORD_BYTES_MAX;
-use crate::rot::one_bit_off;
+use crate::rot::{Flipped, one_bit_off};
 use base::Crc32;
 use runtime::file::{self, AlignedBuf, File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -41,20 +44,22 @@ impl Journal {
             Err(error) => return Err(Error::io(path, "look for", error)),
         };
         let parsed = parse(&bytes).map_err(|bad| bad.in_file(path))?;
-        if parsed.end < MAGIC.len() {
-            file::replace_atomic(path, MAGIC).await.map_err(io("create"))?;
+        if parsed.end < MAGIC.len() || parsed.mended {
+            parsed.report(path);
+            let journal = Journal::create(path, &parsed.records).await?;
+            return Ok((journal, parsed.records));
         }
         let file = open_for_append(path).await?;
-        let end = parsed.end.max(MAGIC.len()) as u64;
-        if (parsed.end..bytes.len()).len() > 0 && parsed.end >= MAGIC.len() {
+        let end = parsed.end as u64;
+        if parsed.end < bytes.len() {
             file.truncate(end).await.map_err(io("truncate"))?;
-            file.sync_data().await.map_err(io("sync"))?;
         }
+        make_durable(path, &file).await?;
         let journal = Journal { path: path.to_path_buf(), file, end, rewritten_end: end, failed: false };
         Ok((journal, parsed.records))
     }
 
-    /// Reads the records of a journal without opening it for writing; `None` if there is no such file.
+    /// Reads the records of a journal that nobody appends to any more; `None` if there is no such file.
     pub async fn read(path: &Path) -> Result<Option<Vec<Vec<u8>>>, Error> {
         match file::exists(path).await {
             Ok(true) => {}
@@ -62,7 +67,10 @@ impl Journal {
             Err(error) => return Err(Error::io(path, "look for", error)),
         }
         let bytes = file::read(path).await.map_err(|error| Error::io(path, "read", error))?;
-        Ok(Some(parse(&bytes).map_err(|bad| bad.in_file(path))?.records))
+        let parsed = parse(&bytes).map_err(|bad| bad.in_file(path))?;
+        parsed.report(path);
+        make_durable(path, &open_for_append(path).await?).await?;
+        Ok(Some(parsed.records))
     }
 
     /// Makes a new journal that holds `records`, replacing a file of that name; synced, its name as well.
@@ -122,6 +130,14 @@ impl Journal {
     }
 }
 
+async fn make_durable(path: &Path, file: &File) -> Result<(), Error> {
+    file.sync_data().await.map_err(|error| Error::io(path, "sync", error))?;
+    match path.parent() {
+        Some(folder) => file::sync_dir(folder).await.map_err(|error| Error::io(folder, "sync folder", error)),
+        None => Ok(()),
+    }
+}
+
 async fn open_for_append(path: &Path) -> Result<File, Error> {
     let options = OpenOptions { read: true, write: true, ..OpenOptions::READ };
     File::open(path, options).await.map_err(|error| Error::io(path, "open", error))
@@ -152,6 +168,16 @@ struct Parsed {
     records: Vec<Vec<u8>>,
     /// End of the last sound record; 0 when not even the magic is there.
     end: usize,
+    /// The last record was set right.
+    mended: bool,
+}
+
+impl Parsed {
+    fn report(&self, path: &Path) {
+        if self.mended {
+            runtime::warn!("journal: one bit set right in the last record of \"{}\"", path.display());
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -168,27 +194,28 @@ impl Bad {
 }
 
 fn parse(bytes: &[u8]) -> Result<Parsed, Bad> {
+    let mut parsed = Parsed { records: Vec::new(), end: 0, mended: false };
     if bytes.len() < MAGIC.len() {
-        return Ok(Parsed { records: Vec::new(), end: 0 });
+        return Ok(parsed);
     }
     if &bytes[..MAGIC.len()] != MAGIC {
         return Err(Bad { offset: 0, expected: "the magic of a journal", got: "other bytes" });
     }
-    let mut records = Vec::new();
-    let mut at = MAGIC.len();
-    while at < bytes.len() {
-        match record_at(bytes, at) {
-            Some(body) => {
-                records.push(body.to_vec());
-                at += HEADER + body.len();
-            }
-            None if torn_tail(bytes, at) => break,
-            None => {
-                return Err(Bad { offset: at, expected: "a record with its checksum", got: "damaged bytes" });
-            }
-        }
+    parsed.end = MAGIC.len();
+    while let Some(body) = record_at(bytes, parsed.end) {
+        parsed.records.push(body.to_vec());
+        parsed.end += HEADER + body.len();
     }
-    Ok(Parsed { records, end: at })
+    let tail = &bytes[parsed.end..];
+    if (parsed.end + 1..bytes.len()).any(|later| record_at(bytes, later).is_some()) {
+        return Err(Bad { offset: parsed.end, expected: "a record with its checksum", got: "damaged bytes" });
+    }
+    if let Some(body) = mended(tail) {
+        parsed.records.push(body);
+        parsed.end = bytes.len();
+        parsed.mended = true;
+    }
+    Ok(parsed)
 }
 
 /// The sound record at an offset.
@@ -204,24 +231,21 @@ fn record_at(bytes: &[u8], at: usize) -> Option<&[u8]> {
     (record_crc(len_bytes, body) == crc).then_some(body)
 }
 
-/// Whether the broken bytes from `at` to the end can be one append that a crash cut short.
-fn torn_tail(bytes: &[u8], at: usize) -> bool {
-    let tail = &bytes[at..];
-    if tail.iter().all(|&b| b == 0) {
-        return true;
-    }
-    if (at + 1..bytes.len()).any(|later| record_at(bytes, later).is_some()) {
-        return false;
-    }
-    let Some(body) = tail.get(HEADER..) else { return true };
+/// The body of the record that fills the tail of a file but for one bit; `None` when more than that is amiss.
+fn mended(tail: &[u8]) -> Option<Vec<u8>> {
+    let mut body = tail.get(HEADER..).filter(|body| !body.is_empty())?.to_vec();
     let len = (body.len() as u32).to_be_bytes();
     let stored = u32::from_be_bytes([tail[4], tail[5], tail[6], tail[7]]);
-    let difference = record_crc(len, body) ^ stored;
-    if len == tail[..4] {
-        return one_bit_off(difference, body.len() + 4).is_none();
+    let difference = record_crc(len, &body) ^ stored;
+    if len != tail[..4] {
+        let flipped: u32 = len.iter().zip(&tail[..4]).map(|(a, b)| (a ^ b).count_ones()).sum();
+        return (difference == 0 && flipped == 1).then_some(body);
     }
-    let flipped: u32 = len.iter().zip(&tail[..4]).map(|(a, b)| (a ^ b).count_ones()).sum();
-    !(difference == 0 && flipped == 1)
+    match one_bit_off(difference, len.len() + body.len())? {
+        Flipped::Checksum => {}
+        Flipped::Message { byte, bit } => *body.get_mut(byte.checked_sub(len.len())?)? ^= 1 << bit,
+    }
+    Some(body)
 }
 
 #[cfg(test)]
@@ -245,7 +269,10 @@ mod tests {
     fn a_cut_file_gives_a_prefix() {
         let records = records();
         let bytes = encode(&records);
-        assert_eq!(parse(&bytes).expect("sound"), Parsed { records: records.clone(), end: bytes.len() });
+        assert_eq!(
+            parse(&bytes).expect("sound"),
+            Parsed { records: records.clone(), end: bytes.len(), mended: false }
+        );
         for cut in 0..bytes.len() {
             let parsed = parse(&bytes[..cut]).expect("torn, not corrupt");
             assert_eq!(parsed.records, records[..parsed.records.len()]);
@@ -255,12 +282,19 @@ mod tests {
 
     #[test]
     fn any_flipped_bit_is_found() {
-        let bytes = encode(&records());
+        let records = records();
+        let bytes = encode(&records);
+        let last = bytes.len() - HEADER - records[records.len() - 1].len();
         for bit in 0..bytes.len() * 8 {
             let mut damaged = bytes.clone();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            let bad = parse(&damaged).expect_err("damage is not a torn append");
-            assert!(bad.offset <= bit / 8, "bit {bit} was reported at {}", bad.offset);
+            match parse(&damaged) {
+                Ok(parsed) => {
+                    assert!(bit / 8 >= last && parsed.mended, "bit {bit} goes unnoticed");
+                    assert_eq!(parsed.records, records, "bit {bit} is set right");
+                }
+                Err(bad) => assert!(bad.offset <= bit / 8 && bit / 8 < last, "bit {bit} at {}", bad.offset),
+            }
         }
     }
 

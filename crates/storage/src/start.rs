@@ -84,6 +84,9 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
         return Err(Error::OutOfNumbers { what: "number of shards", value, limit });
     }
     let locks = lock_folders(settings).await?;
+    // What a killed process renamed may be visible and not durable yet; nothing is removed because of such a name.
+    let data_dir = &settings.data_dir;
+    file::sync_dir(data_dir).await.map_err(|error| Error::io(data_dir, "sync folder", error))?;
     let entries = list(&settings.data_dir).await?;
     let segments = list_segments(&settings.commitlog_dir).await?;
     let old = read_node_file(&settings.data_dir.join(NODE_FILE)).await?;
