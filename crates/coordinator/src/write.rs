@@ -49,6 +49,17 @@ impl Coordinator {
         if self.topology().is_single() {
             return self.write_alone(mutations, consistency, kind, patience).await;
         }
+        // Boxed, so that a write to this node alone does not carry the room of counting replicas.
+        Box::pin(self.write_parts(mutations, consistency, kind, patience)).await
+    }
+
+    async fn write_parts(
+        self: &Rc<Self>,
+        mutations: Vec<Mutation>,
+        consistency: Consistency,
+        kind: WriteKind,
+        patience: Duration,
+    ) -> Result<(), Error> {
         let (mut parts, mut progress) = self.divide(mutations, consistency)?;
         let waiting = parts.len();
         let arrived = Queue::new(waiting.max(1));
@@ -133,9 +144,15 @@ impl Coordinator {
                 })?;
             }
         }
-        let request = Request::Write { mutations, durability: Durability::Mode };
-        let answer = self.clone().ask(here[0], request, patience).await;
-        judge_one(answer.map(|_| ()), 1, consistency, kind)
+        // In a task of its own: once begun, a write is never dropped half way.
+        let local = self.local().clone();
+        let write =
+            runtime::spawn_now(Group::QUERY, async move { local.write(mutations, Durability::Mode).await });
+        let answer = match runtime::timeout(patience, write).await {
+            Ok(done) => done.map_err(Silence::Failed),
+            Err(_) => Err(Silence::Unheard),
+        };
+        judge_one(answer, 1, consistency, kind)
     }
 
     /// Forgets a table's data on every node. Errors unless all are alive and answer.

@@ -86,9 +86,9 @@ impl Local {
             return self.here.read(command).await;
         }
         let command = command.clone();
-        runtime::submit_to(owner, Group::QUERY, move || async move {
+        Box::pin(runtime::submit_to(owner, Group::QUERY, move || async move {
             runtime::local::<Shard>().read(&command).await
-        })
+        }))
         .await
     }
 
@@ -119,9 +119,9 @@ impl Local {
         if owner == runtime::shard() {
             return self.here.write(mutations, durability).await;
         }
-        runtime::submit_to(owner, Group::QUERY, move || async move {
+        Box::pin(runtime::submit_to(owner, Group::QUERY, move || async move {
             runtime::local::<Shard>().write(mutations, durability).await
-        })
+        }))
         .await
     }
 
