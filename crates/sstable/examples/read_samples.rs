@@ -51,7 +51,7 @@ async fn read_all(folder: PathBuf) -> Result<u64, sstable::Error> {
     Ok(count)
 }
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let folder = PathBuf::from(std::env::args().nth(1).expect("the folder to read from"));
     let config = runtime::Config { pin: false, overprovisioned: true, ..runtime::Config::new(1) };
     let main: runtime::Main = Arc::new(move || {
@@ -70,5 +70,5 @@ fn main() {
             }
         })
     });
-    std::process::exit(runtime::run(config, main));
+    std::process::ExitCode::from(u8::from(runtime::run(config, main) != 0))
 }

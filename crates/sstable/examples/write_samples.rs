@@ -32,7 +32,7 @@ async fn write_all(folder: PathBuf) -> Result<(), sstable::Error> {
     Ok(())
 }
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let folder = PathBuf::from(std::env::args().nth(1).expect("the folder to write to"));
     let config = runtime::Config { pin: false, overprovisioned: true, ..runtime::Config::new(1) };
     let main: runtime::Main = Arc::new(move || {
@@ -47,5 +47,5 @@ fn main() {
             }
         })
     });
-    std::process::exit(runtime::run(config, main));
+    std::process::ExitCode::from(u8::from(runtime::run(config, main) != 0))
 }

@@ -213,13 +213,13 @@ fn split(bytes: &[u8]) -> Decoded<[Extent; 4]> {
     let table = cursor.at();
     let mut offsets = [0usize; 5];
     offsets[4] = bytes.len();
-    for index in 0..4 {
+    for (index, slot) in offsets.iter_mut().take(4).enumerate() {
         let at = cursor.at();
         let (kind, offset) = (cursor.i32()?, cursor.i32()?);
         if kind != index as i32 {
             return Err(cursor.bad_at(at, format!("component type {index}"), kind.to_string()));
         }
-        offsets[index] = usize::try_from(offset).unwrap_or(usize::MAX);
+        *slot = usize::try_from(offset).unwrap_or(usize::MAX);
     }
     let mut crc = base::Crc32::new();
     crc.update(&bytes[..4]);
@@ -227,7 +227,7 @@ fn split(bytes: &[u8]) -> Decoded<[Extent; 4]> {
     check_crc(&mut cursor, crc.finalize())?;
     let mut extents = [(0, 0); 4];
     let mut least = cursor.at() as usize;
-    for index in 0..4 {
+    for (index, extent) in extents.iter_mut().enumerate() {
         let (start, end) = (offsets[index], offsets[index + 1]);
         let at = table + index as u64 * 8 + 4;
         if start < least || end > bytes.len() || end < start.saturating_add(4) {
@@ -239,7 +239,7 @@ fn split(bytes: &[u8]) -> Decoded<[Extent; 4]> {
         }
         let (component, stored) = bytes[start..end].split_at(end - start - 4);
         check_crc_at(stored, crc32(component), (end - 4) as u64)?;
-        extents[index] = (start, end - 4);
+        *extent = (start, end - 4);
         least = end;
     }
     Ok(extents)

@@ -64,8 +64,7 @@ fn scalars() -> Vec<CqlType> {
 fn user_type() -> CqlType {
     let fields = [("street", CqlType::Text), ("number", CqlType::Int)];
     let fields = fields.into_iter().map(|(name, ty)| (Arc::from(name), ty)).collect::<Vec<_>>();
-    CqlType::Udt(Arc::new(UdtType { keyspace: "ks".into(), name: "address".into(), fields: fields.into() }))
-        .frozen()
+    CqlType::Udt(Arc::new(UdtType { keyspace: "ks".into(), name: "address".into(), fields })).frozen()
 }
 
 /// The tables, by name.

@@ -130,3 +130,62 @@ fn a_reader_that_ignores_checksums_is_found_out() {
     }
     assert!(refused == 19 && accepted > 0, "{refused} refused, {accepted} accepted");
 }
+
+/// Reads all that can be read; errors are fine, as long as it ends.
+async fn read_what_is_there(table: Arc<schema::Table>, keys: Vec<(Vec<u8>, base::Token)>) {
+    let Ok(reader) = Reader::open(Path::new(DIR), 1, table).await else { return };
+    let mut scanner = reader.scan(TokenRange::ALL);
+    while let Ok(Some(_)) = scanner.next(&[Slice::all()], 5_000).await {}
+    for (key, token) in keys {
+        for reversed in [false, true] {
+            let _ = reader.read_partition(&key, token, &[Slice::all()], reversed, 5_000).await;
+        }
+    }
+}
+
+#[test]
+fn nothing_panics_even_when_checksums_are_ignored() {
+    let mut rng = base::Prng::new(23);
+    for table in samples::tables() {
+        let (mut world, node) = world(1);
+        boot(&mut world, node);
+        world.plant(node, Bug::IgnoreCrc);
+        let partitions =
+            samples::partitions(&table, 4, Amount { partitions: 12, rows: 60, value_bytes: 400 });
+        let keys: Vec<_> =
+            partitions.iter().map(|partition| (partition.key.clone(), partition.token)).collect();
+        let inside = table.clone();
+        let mut task = world.spawn(node, async move {
+            let dir = Path::new(DIR);
+            runtime::file::create_dir_all(DIR).await.unwrap();
+            samples::write(dir, 1, &inside, &partitions).await.unwrap();
+            runtime::file::remove(Component::Checksums.path(dir, 1)).await.unwrap();
+            let parts = [Component::Data, Component::Index, Component::Summary, Component::CompressionInfo];
+            let mut files = Vec::new();
+            for part in parts {
+                let path = part.path(dir, 1);
+                if let Ok(bytes) = runtime::file::read(&path).await {
+                    files.push((path, bytes));
+                }
+            }
+            files
+        });
+        assert!(world.run_until(|_| task.done(), LIMIT));
+        let files = task.take().expect("it is done");
+        for _ in 0..40 {
+            let (path, sound) = &files[rng.below(files.len() as u64) as usize];
+            let mut broken = sound.clone();
+            for _ in 0..1 + rng.below(3) {
+                let at = rng.below(broken.len() as u64) as usize;
+                broken[at] = rng.below(256) as u8;
+            }
+            let (path, sound, table, keys) = (path.clone(), sound.clone(), table.clone(), keys.clone());
+            let task = world.spawn(node, async move {
+                runtime::file::replace_atomic(&path, &broken).await.unwrap();
+                read_what_is_there(table, keys).await;
+                runtime::file::replace_atomic(&path, &sound).await.unwrap();
+            });
+            assert!(world.run_until(|_| task.done(), Duration::from_secs(3600)), "a read that does not end");
+        }
+    }
+}
