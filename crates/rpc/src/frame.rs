@@ -37,14 +37,9 @@ impl FrameKind {
     }
 
     fn from_code(code: u8) -> Option<FrameKind> {
-        [
-            FrameKind::Request,
-            FrameKind::Response,
-            FrameKind::Ping,
-            FrameKind::Pong,
-        ]
-        .into_iter()
-        .find(|k| k.code() == code)
+        [FrameKind::Request, FrameKind::Response, FrameKind::Ping, FrameKind::Pong]
+            .into_iter()
+            .find(|k| k.code() == code)
     }
 }
 
@@ -67,10 +62,7 @@ pub struct Frame<'a> {
 
 /// Appends a frame.
 pub fn encode_frame(frame: &Frame<'_>, out: &mut Vec<u8>) {
-    assert!(
-        frame.body.len() <= BODY_BYTES_MAX,
-        "callers bound their messages"
-    );
+    assert!(frame.body.len() <= BODY_BYTES_MAX, "callers bound their messages");
     let start = out.len();
     out.extend_from_slice(&MAGIC.to_be_bytes());
     out.extend_from_slice(&[frame.kind.code(), frame.verb, 0, 0]);
@@ -90,45 +82,27 @@ pub fn decode_frame(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, Error> {
     let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Ok(None);
     };
-    let u32_at = |at: usize| {
-        u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
-    };
+    let u32_at = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
     let u64_at = |at: usize| u64::from(u32_at(at)) << 32 | u64::from(u32_at(at + 4));
     if u32_at(0) != MAGIC {
-        return Err(Error::Malformed {
-            reason: "wrong magic",
-        });
+        return Err(Error::Malformed { reason: "wrong magic" });
     }
     if u32_at(36) != crc32(&header[..36]) {
-        return Err(Error::Malformed {
-            reason: "header checksum differs",
-        });
+        return Err(Error::Malformed { reason: "header checksum differs" });
     }
-    let kind = FrameKind::from_code(header[4]).ok_or(Error::Malformed {
-        reason: "unknown kind",
-    })?;
+    let kind = FrameKind::from_code(header[4]).ok_or(Error::Malformed { reason: "unknown kind" })?;
     let len = u32_at(28) as usize;
     if len > BODY_BYTES_MAX {
-        return Err(Error::Malformed {
-            reason: "body is too long",
-        });
+        return Err(Error::Malformed { reason: "body is too long" });
     }
     let Some(body) = rest.get(..len) else {
         return Ok(None);
     };
     if u32_at(32) != crc32(body) {
-        return Err(Error::Malformed {
-            reason: "body checksum differs",
-        });
+        return Err(Error::Malformed { reason: "body checksum differs" });
     }
-    let frame = Frame {
-        kind,
-        verb: header[5],
-        call: u64_at(8),
-        epoch: u64_at(16),
-        time_left_ms: u32_at(24),
-        body,
-    };
+    let frame =
+        Frame { kind, verb: header[5], call: u64_at(8), epoch: u64_at(16), time_left_ms: u32_at(24), body };
     Ok(Some((frame, HEADER_BYTES + len)))
 }
 

@@ -6,8 +6,7 @@
 use crate::error::Error;
 use crate::frame::{Frame, FrameKind, decode_frame, encode_frame};
 use crate::limits::{
-    CALLS_IN_FLIGHT_MAX, CONNECT_TIMEOUT, OUTBOX_BYTES_MAX, PING_PAUSE, RECONNECT_PAUSE,
-    SILENCE_MAX,
+    CALLS_IN_FLIGHT_MAX, CONNECT_TIMEOUT, OUTBOX_BYTES_MAX, PING_PAUSE, RECONNECT_PAUSE, SILENCE_MAX,
 };
 use crate::outbox::Outbox;
 use base::{HashMap, Instant};
@@ -51,9 +50,7 @@ impl Peer {
             closed: Cell::new(false),
         });
         let task = inner.clone();
-        drop(runtime::spawn(Group::RPC, async move {
-            task.keep_connected().await
-        }));
+        drop(runtime::spawn(Group::RPC, async move { task.keep_connected().await }));
         Peer(inner)
     }
 
@@ -77,42 +74,27 @@ impl Peer {
     ) -> Result<Vec<u8>, Error> {
         let inner = &self.0;
         if inner.closed.get() || !inner.reachable.get() {
-            return Err(Error::Unreachable {
-                peer: inner.address,
-            });
+            return Err(Error::Unreachable { peer: inner.address });
         }
-        let busy = inner.pending.borrow().len() >= CALLS_IN_FLIGHT_MAX
-            || inner.outbox.len() >= OUTBOX_BYTES_MAX;
+        let busy =
+            inner.pending.borrow().len() >= CALLS_IN_FLIGHT_MAX || inner.outbox.len() >= OUTBOX_BYTES_MAX;
         if busy {
-            return Err(Error::Overloaded {
-                peer: inner.address,
-            });
+            return Err(Error::Overloaded { peer: inner.address });
         }
         let call = inner.next_call.get();
         inner.next_call.set(call + 1);
         let (sender, receiver) = oneshot::channel();
         inner.pending.borrow_mut().insert(call, sender);
         let time_left_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
-        let frame = Frame {
-            kind: FrameKind::Request,
-            verb,
-            call,
-            epoch,
-            time_left_ms,
-            body,
-        };
+        let frame = Frame { kind: FrameKind::Request, verb, call, epoch, time_left_ms, body };
         inner.outbox.append(|out| encode_frame(&frame, out));
         inner.wanted.notify();
         match runtime::timeout(patience, receiver).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(Error::Unreachable {
-                peer: inner.address,
-            }),
+            Ok(Err(_)) => Err(Error::Unreachable { peer: inner.address }),
             Err(_) => {
                 inner.pending.borrow_mut().remove(&call);
-                Err(Error::TimedOut {
-                    peer: inner.address,
-                })
+                Err(Error::TimedOut { peer: inner.address })
             }
         }
     }
@@ -147,10 +129,7 @@ impl Inner {
         self.reachable.set(true);
         let (reader, pinger) = (self.clone(), self.clone());
         let reading = stream.clone();
-        let reading = runtime::spawn(
-            Group::RPC,
-            async move { reader.read_answers(&reading).await },
-        );
+        let reading = runtime::spawn(Group::RPC, async move { reader.read_answers(&reading).await });
         let pinging = runtime::spawn(Group::RPC, async move { pinger.ping().await });
         self.outbox.send_all(&stream).await;
         self.connected.set(false);
@@ -202,14 +181,8 @@ impl Inner {
 
     async fn ping(&self) {
         while self.connected.get() && !self.closed.get() {
-            let frame = Frame {
-                kind: FrameKind::Ping,
-                verb: 0,
-                call: 0,
-                epoch: 0,
-                time_left_ms: 0,
-                body: &[],
-            };
+            let frame =
+                Frame { kind: FrameKind::Ping, verb: 0, call: 0, epoch: 0, time_left_ms: 0, body: &[] };
             self.outbox.append(|out| encode_frame(&frame, out));
             runtime::sleep(PING_PAUSE).await;
             if runtime::now() - self.heard_at.get() > SILENCE_MAX {

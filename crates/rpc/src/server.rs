@@ -43,11 +43,7 @@ pub async fn serve(stream: TcpStream, handler: Handler) -> Result<(), Error> {
     served
 }
 
-async fn read_requests(
-    stream: &TcpStream,
-    outbox: &Rc<Outbox>,
-    handler: &Handler,
-) -> Result<(), Error> {
+async fn read_requests(stream: &TcpStream, outbox: &Rc<Outbox>, handler: &Handler) -> Result<(), Error> {
     let permits = Semaphore::new(CALLS_IN_FLIGHT_MAX);
     let mut bytes: Vec<u8> = Vec::new();
     loop {
@@ -59,15 +55,9 @@ async fn read_requests(
         while let Some((frame, size)) = decode_frame(&bytes[taken..])? {
             taken += size;
             match frame.kind {
-                FrameKind::Ping => outbox.append(|out| {
-                    encode_frame(
-                        &Frame {
-                            kind: FrameKind::Pong,
-                            ..frame
-                        },
-                        out,
-                    )
-                }),
+                FrameKind::Ping => {
+                    outbox.append(|out| encode_frame(&Frame { kind: FrameKind::Pong, ..frame }, out))
+                }
                 FrameKind::Request => {
                     let permit = permits.acquire(1).await;
                     let answer = answer(&frame, handler, outbox.clone());
@@ -83,11 +73,7 @@ async fn read_requests(
     }
 }
 
-fn answer(
-    frame: &Frame<'_>,
-    handler: &Handler,
-    outbox: Rc<Outbox>,
-) -> impl Future<Output = ()> + use<> {
+fn answer(frame: &Frame<'_>, handler: &Handler, outbox: Rc<Outbox>) -> impl Future<Output = ()> + use<> {
     let incoming = Incoming {
         verb: frame.verb,
         epoch: frame.epoch,
@@ -98,14 +84,7 @@ fn answer(
     let answer = handler(incoming);
     async move {
         let body = answer.await;
-        let frame = Frame {
-            kind: FrameKind::Response,
-            verb,
-            call,
-            epoch,
-            time_left_ms: 0,
-            body: &body,
-        };
+        let frame = Frame { kind: FrameKind::Response, verb, call, epoch, time_left_ms: 0, body: &body };
         outbox.append(|out| encode_frame(&frame, out));
     }
 }

@@ -32,11 +32,7 @@ impl Change {
     /// What leads from one schema to another. O(tables).
     pub fn between(from: &Schema, to: &Schema) -> Vec<Change> {
         let mut changes = Vec::new();
-        for name in from
-            .keyspaces
-            .keys()
-            .filter(|n| !to.keyspaces.contains_key(*n))
-        {
+        for name in from.keyspaces.keys().filter(|n| !to.keyspaces.contains_key(*n)) {
             changes.push(Change::DropKeyspace(name.clone()));
         }
         for (name, keyspace) in &to.keyspaces {
@@ -61,9 +57,7 @@ impl Change {
 
     /// Reads what [`Change::encode_all`] wrote.
     pub fn decode_all(record: &[u8]) -> Result<Vec<Change>, Error> {
-        let mut input = Input {
-            reader: ByteReader::new(record),
-        };
+        let mut input = Input { reader: ByteReader::new(record) };
         let mut changes = Vec::new();
         while !input.reader.is_empty() {
             changes.push(Change::decode(&input.blob("a change")?)?);
@@ -106,24 +100,17 @@ impl Change {
         if let [1, rest @ ..] = bytes {
             return Ok(Change::All(Arc::new(Schema::decode(rest)?)));
         }
-        let mut input = Input {
-            reader: ByteReader::new(bytes),
-        };
+        let mut input = Input { reader: ByteReader::new(bytes) };
         match input.u8("kind of change")? {
             2 => Ok(Change::PutKeyspace(Arc::new(input.keyspace()?))),
-            3 => Ok(Change::DropKeyspace(
-                input.string("a keyspace name")?.into(),
-            )),
+            3 => Ok(Change::DropKeyspace(input.string("a keyspace name")?.into())),
             4 => {
                 let keyspace = input.string("a keyspace name")?;
                 Ok(Change::PutTable(Arc::new(input.table(&keyspace)?)))
             }
             5 => {
                 let keyspace = input.string("a keyspace name")?.into();
-                Ok(Change::DropTable(
-                    keyspace,
-                    input.string("a table name")?.into(),
-                ))
+                Ok(Change::DropTable(keyspace, input.string("a table name")?.into()))
             }
             _ => Err(input.malformed("a known kind of change")),
         }
@@ -145,10 +132,7 @@ fn keyspace_changes(before: Option<&Keyspace>, after: &Arc<Keyspace>, changes: &
         changes.push(Change::DropTable(after.name.clone(), name.clone()));
     }
     for (name, table) in &after.tables {
-        if !tables
-            .get(name)
-            .is_some_and(|t| Arc::ptr_eq(t, table) || t == table)
-        {
+        if !tables.get(name).is_some_and(|t| Arc::ptr_eq(t, table) || t == table) {
             changes.push(Change::PutTable(table.clone()));
         }
     }
@@ -170,19 +154,14 @@ impl Schema {
                     keyspaces.remove(&name);
                 }
                 Change::PutTable(table) => {
-                    find(&mut keyspaces, &table.keyspace)?
-                        .tables
-                        .insert(table.name.clone(), table);
+                    find(&mut keyspaces, &table.keyspace)?.tables.insert(table.name.clone(), table);
                 }
                 Change::DropTable(keyspace, name) => {
                     find(&mut keyspaces, &keyspace)?.tables.remove(&name);
                 }
             }
         }
-        let keyspaces = keyspaces
-            .into_iter()
-            .map(|(name, k)| (name, Arc::new(k)))
-            .collect();
+        let keyspaces = keyspaces.into_iter().map(|(name, k)| (name, Arc::new(k))).collect();
         Ok(Schema::new(0, keyspaces).with_content_version())
     }
 
@@ -201,27 +180,11 @@ impl Schema {
 }
 
 fn put_over(keyspaces: &mut BTreeMap<Arc<str>, Keyspace>, keyspace: &Keyspace) {
-    let tables = keyspaces
-        .remove(&keyspace.name)
-        .map(|k| k.tables)
-        .unwrap_or_default();
-    keyspaces.insert(
-        keyspace.name.clone(),
-        Keyspace {
-            tables,
-            ..keyspace.clone()
-        },
-    );
+    let tables = keyspaces.remove(&keyspace.name).map(|k| k.tables).unwrap_or_default();
+    keyspaces.insert(keyspace.name.clone(), Keyspace { tables, ..keyspace.clone() });
 }
 
-fn find<'k>(
-    keyspaces: &'k mut BTreeMap<Arc<str>, Keyspace>,
-    name: &str,
-) -> Result<&'k mut Keyspace, Error> {
-    let missing = || {
-        Error::Definition(format!(
-            "the schema log names a missing keyspace \"{name}\""
-        ))
-    };
+fn find<'k>(keyspaces: &'k mut BTreeMap<Arc<str>, Keyspace>, name: &str) -> Result<&'k mut Keyspace, Error> {
+    let missing = || Error::Definition(format!("the schema log names a missing keyspace \"{name}\""));
     keyspaces.get_mut(name).ok_or_else(missing)
 }

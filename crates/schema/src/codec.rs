@@ -7,8 +7,8 @@
 //! The format byte must change with the layout; old formats stay readable.
 
 use crate::{
-    Column, ColumnKind, DroppedColumn, Error, Keyspace, Order, Replication, Schema, Table,
-    TableBuilder, TableId, TableOptions,
+    Column, ColumnKind, DroppedColumn, Error, Keyspace, Order, Replication, Schema, Table, TableBuilder,
+    TableId, TableOptions,
 };
 use base::ByteReader;
 use std::collections::BTreeMap;
@@ -31,9 +31,7 @@ impl Schema {
 
     /// Reads what [`Schema::encode`] wrote. Errors name the offset.
     pub fn decode(bytes: &[u8]) -> Result<Schema, Error> {
-        let mut input = Input {
-            reader: ByteReader::new(bytes),
-        };
+        let mut input = Input { reader: ByteReader::new(bytes) };
         if input.u8("format")? != FORMAT {
             return Err(input.malformed("format 1"));
         }
@@ -162,10 +160,7 @@ pub(crate) struct Input<'a> {
 
 impl Input<'_> {
     pub(crate) fn malformed(&self, expected: &'static str) -> Error {
-        Error::Malformed {
-            offset: self.reader.position(),
-            expected,
-        }
+        Error::Malformed { offset: self.reader.position(), expected }
     }
 
     fn array<const N: usize>(&mut self, expected: &'static str) -> Result<[u8; N], Error> {
@@ -197,10 +192,7 @@ impl Input<'_> {
     pub(crate) fn blob(&mut self, expected: &'static str) -> Result<Vec<u8>, Error> {
         let len = self.count(expected)? as usize;
         let error = self.malformed(expected);
-        self.reader
-            .bytes(len)
-            .map(<[u8]>::to_vec)
-            .map_err(|_| error)
+        self.reader.bytes(len).map(<[u8]>::to_vec).map_err(|_| error)
     }
 
     pub(crate) fn string(&mut self, expected: &'static str) -> Result<String, Error> {
@@ -238,15 +230,12 @@ impl Input<'_> {
         let factor = |text: &String| text.parse::<u32>().ok();
         let replication = match class.rsplit('.').next() {
             Some("LocalStrategy") => Some(Replication::Local),
-            Some("SimpleStrategy") => map
-                .get("replication_factor")
-                .and_then(factor)
-                .map(|factor| Replication::Simple { factor }),
+            Some("SimpleStrategy") => {
+                map.get("replication_factor").and_then(factor).map(|factor| Replication::Simple { factor })
+            }
             Some("NetworkTopologyStrategy") => {
-                let factors: Option<BTreeMap<_, _>> = map
-                    .iter()
-                    .map(|(dc, text)| Some((dc.clone(), factor(text)?)))
-                    .collect();
+                let factors: Option<BTreeMap<_, _>> =
+                    map.iter().map(|(dc, text)| Some((dc.clone(), factor(text)?))).collect();
                 factors.map(|factors| Replication::NetworkTopology { factors })
             }
             _ => None,
@@ -282,20 +271,9 @@ impl Input<'_> {
             let position = self.u16("a position")?;
             let ordinal = self.u16("an ordinal")?;
             let descending = self.u8("an order")? != 0;
-            let order = if descending {
-                Order::Descending
-            } else {
-                Order::Ascending
-            };
+            let order = if descending { Order::Descending } else { Order::Ascending };
             let ty = self.column_type()?;
-            builder.restore(Column {
-                name,
-                kind,
-                position,
-                ordinal,
-                ty,
-                order,
-            });
+            builder.restore(Column { name, kind, position, ordinal, ty, order });
         }
         for _ in 0..self.count("dropped columns")? {
             let name = self.string("a column name")?.into();
@@ -303,13 +281,7 @@ impl Input<'_> {
             let ordinal = self.u16("an ordinal")?;
             let ty = self.column_type()?;
             let dropped_at = i64::from_be_bytes(self.array("a drop time")?);
-            builder.restore_dropped(DroppedColumn {
-                name,
-                kind,
-                ordinal,
-                ty,
-                dropped_at,
-            });
+            builder.restore_dropped(DroppedColumn { name, kind, ordinal, ty, dropped_at });
         }
         let next_static = self.u16("next static ordinal")?;
         let next_regular = self.u16("next regular ordinal")?;

@@ -49,21 +49,14 @@ pub struct TableOptions {
 impl TableOptions {
     /// What a table has when its CREATE TABLE says nothing: Cassandra 5.0's defaults.
     pub fn cassandra() -> TableOptions {
-        let map = |pairs: &[(&str, &str)]| {
-            pairs
-                .iter()
-                .map(|(k, v)| (k.to_string(), v.to_string()))
-                .collect()
-        };
+        let map =
+            |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         TableOptions {
             comment: String::new(),
             bloom_filter_fp_chance: 0.01,
             caching: map(&[("keys", "ALL"), ("rows_per_partition", "NONE")]),
             compaction: map(&[
-                (
-                    "class",
-                    "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy",
-                ),
+                ("class", "org.apache.cassandra.db.compaction.SizeTieredCompactionStrategy"),
                 ("max_threshold", "32"),
                 ("min_threshold", "4"),
             ]),
@@ -90,27 +83,18 @@ impl TableOptions {
 
     /// The compressor's simple class name (`LZ4Compressor`), or `None` when the table is not compressed.
     pub fn compressor(&self) -> Option<&str> {
-        if self
-            .compression
-            .get("enabled")
-            .is_some_and(|v| v == "false")
-        {
+        if self.compression.get("enabled").is_some_and(|v| v == "false") {
             return None;
         }
-        let class = self
-            .compression
-            .get("class")
-            .or_else(|| self.compression.get("sstable_compression"))?;
+        let class = self.compression.get("class").or_else(|| self.compression.get("sstable_compression"))?;
         let simple = class.rsplit('.').next().unwrap_or(class);
         (!simple.is_empty()).then_some(simple)
     }
 
     /// Bytes of one compression chunk: a power of two, 16 KiB unless the table says otherwise.
     pub fn chunk_bytes(&self) -> usize {
-        let kib = self
-            .compression
-            .get("chunk_length_in_kb")
-            .or_else(|| self.compression.get("chunk_length_kb"));
+        let kib =
+            self.compression.get("chunk_length_in_kb").or_else(|| self.compression.get("chunk_length_kb"));
         kib.and_then(|v| v.parse::<usize>().ok())
             .filter(|k| k.is_power_of_two() && *k <= 1024)
             .map_or(16 << 10, |k| k << 10)

@@ -10,58 +10,128 @@
 
 use crate::{Column, Error, Order};
 use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::hash::{Hash, Hasher};
 use types::order::{AFTER, BEFORE, END, encode_component};
 
+/// Positions up to this many bytes are kept in the value itself: bounds without a prefix, the only row of a table
+/// without clustering columns, and clusterings of a number or two. With it a position is 24 bytes.
+const INLINE_BYTES: usize = 22;
+
+#[derive(Clone)]
+enum Bytes {
+    Inline { len: u8, bytes: [u8; INLINE_BYTES] },
+    Heap(Box<[u8]>),
+}
+
+const _: () = assert!(size_of::<Position>() == 24);
+
 /// A place in the clustering order of one table; compares as bytes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Position(Box<[u8]>);
+#[derive(Clone)]
+pub struct Position(Bytes);
 
 impl Position {
     /// Before every row of any partition.
     pub fn bottom() -> Position {
-        Position(Box::new([BEFORE]))
+        Position::from_bytes([BEFORE])
     }
 
     /// After every row of any partition.
     pub fn top() -> Position {
-        Position(Box::new([AFTER]))
+        Position::from_bytes([AFTER])
+    }
+
+    /// The only row of a partition without clustering columns.
+    pub(crate) fn only_row() -> Position {
+        Position::from_bytes([END])
     }
 
     /// Takes bytes that another node or file says are a position. Any bytes are a valid place in the order.
-    pub fn from_bytes(bytes: impl Into<Box<[u8]>>) -> Position {
-        Position(bytes.into())
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Position {
+        let bytes = bytes.as_ref();
+        Position(match Bytes::inline(bytes) {
+            Some(inline) => inline,
+            None => Bytes::Heap(bytes.into()),
+        })
     }
 
     /// The comparable bytes.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Bytes::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Bytes::Heap(bytes) => bytes,
+        }
     }
 
     /// The smallest position greater than this one.
     pub fn successor(&self) -> Position {
-        let mut bytes = Vec::with_capacity(self.0.len() + 1);
-        bytes.extend_from_slice(&self.0);
+        let mut bytes = Vec::with_capacity(self.len() + 1);
+        bytes.extend_from_slice(self);
         bytes.push(0);
-        Position(bytes.into())
+        bytes.into()
+    }
+}
+
+impl Bytes {
+    fn inline(bytes: &[u8]) -> Option<Bytes> {
+        let mut inline = [0; INLINE_BYTES];
+        inline.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        Some(Bytes::Inline { len: bytes.len() as u8, bytes: inline })
     }
 }
 
 impl Borrow<[u8]> for Position {
     fn borrow(&self) -> &[u8] {
-        &self.0
+        self.as_bytes()
     }
 }
 
 impl std::ops::Deref for Position {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.0
+        self.as_bytes()
     }
 }
 
 impl From<Vec<u8>> for Position {
     fn from(bytes: Vec<u8>) -> Position {
-        Position(bytes.into())
+        Position(match Bytes::inline(&bytes) {
+            Some(inline) => inline,
+            None => Bytes::Heap(bytes.into()),
+        })
+    }
+}
+
+impl std::fmt::Debug for Position {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Position").field(&self.as_bytes()).finish()
+    }
+}
+
+impl PartialEq for Position {
+    fn eq(&self, other: &Position) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Position {}
+
+impl PartialOrd for Position {
+    fn partial_cmp(&self, other: &Position) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Position {
+    fn cmp(&self, other: &Position) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
+/// As the bytes, which a position can be looked up by.
+impl Hash for Position {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
     }
 }
 
@@ -84,9 +154,7 @@ pub fn clustering_components(wire: &[u8]) -> impl Iterator<Item = Result<Option<
         }
         let Some((len, tail)) = rest.split_first_chunk::<4>() else {
             rest = &[];
-            return Some(Err(Error::Clustering {
-                reason: "cut inside a length",
-            }));
+            return Some(Err(Error::Clustering { reason: "cut inside a length" }));
         };
         let len = i32::from_be_bytes(*len);
         if len < 0 {
@@ -95,9 +163,7 @@ pub fn clustering_components(wire: &[u8]) -> impl Iterator<Item = Result<Option<
         }
         let Some((value, tail)) = tail.split_at_checked(len as usize) else {
             rest = &[];
-            return Some(Err(Error::Clustering {
-                reason: "cut inside a value",
-            }));
+            return Some(Err(Error::Clustering { reason: "cut inside a value" }));
         };
         rest = tail;
         Some(Ok(Some(value)))
@@ -119,41 +185,24 @@ fn push_prefix(columns: &[Column], wire: &[u8], out: &mut Vec<u8>) -> Result<usi
     let mut count = 0;
     for component in clustering_components(wire) {
         let Some(column) = columns.get(count) else {
-            return Err(Error::Clustering {
-                reason: "more components than clustering columns",
-            });
+            return Err(Error::Clustering { reason: "more components than clustering columns" });
         };
-        encode_component(
-            &column.ty,
-            component?,
-            column.order == Order::Descending,
-            out,
-        );
+        encode_component(&column.ty, component?, column.order == Order::Descending, out);
         count += 1;
     }
     Ok(count)
 }
 
-pub(crate) fn row_position(
-    columns: &[Column],
-    wire: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), Error> {
+pub(crate) fn row_position(columns: &[Column], wire: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
     let count = push_prefix(columns, wire, out)?;
     if count != columns.len() {
-        return Err(Error::Clustering {
-            reason: "fewer components than clustering columns",
-        });
+        return Err(Error::Clustering { reason: "fewer components than clustering columns" });
     }
     out.push(END);
     Ok(())
 }
 
-pub(crate) fn bound_position(
-    columns: &[Column],
-    wire: &[u8],
-    side: BoundSide,
-) -> Result<Position, Error> {
+pub(crate) fn bound_position(columns: &[Column], wire: &[u8], side: BoundSide) -> Result<Position, Error> {
     let mut out = Vec::with_capacity(wire.len() + 8);
     push_prefix(columns, wire, &mut out)?;
     out.push(match side {

@@ -20,11 +20,7 @@ impl Schema {
     pub fn new(version: u128, keyspaces: BTreeMap<Arc<str>, Arc<Keyspace>>) -> Schema {
         let tables = keyspaces.values().flat_map(|k| k.tables.values());
         let by_id = tables.map(|t| (t.id, t.clone())).collect();
-        Schema {
-            version,
-            keyspaces,
-            by_id,
-        }
+        Schema { version, keyspaces, by_id }
     }
 
     /// The keyspace of that name.

@@ -62,11 +62,7 @@ impl Table {
 
     /// All columns in the order of `SELECT *`: partition key, clustering, static, regular.
     pub fn columns(&self) -> impl Iterator<Item = &Column> {
-        self.partition_key
-            .iter()
-            .chain(&self.clustering)
-            .chain(&self.statics)
-            .chain(&self.regulars)
+        self.partition_key.iter().chain(&self.clustering).chain(&self.statics).chain(&self.regulars)
     }
 
     /// The live static (`is_static`) or regular column with an ordinal; `None` if dropped or never given. O(1).
@@ -95,11 +91,7 @@ impl Table {
     }
 
     fn slot(&self, is_static: bool, ordinal: u16) -> Slot {
-        let slots = if is_static {
-            &self.static_by_ordinal
-        } else {
-            &self.regular_by_ordinal
-        };
+        let slots = if is_static { &self.static_by_ordinal } else { &self.regular_by_ordinal };
         slots.get(ordinal as usize).copied().unwrap_or(Slot::Never)
     }
 
@@ -107,15 +99,15 @@ impl Table {
     pub fn cell_path_type(&self, is_static: bool, ordinal: u16) -> Option<CqlType> {
         match self.column_by_ordinal(is_static, ordinal) {
             Some(column) => column.ty.cell_path_type(),
-            None => self
-                .dropped_by_ordinal(is_static, ordinal)?
-                .ty
-                .cell_path_type(),
+            None => self.dropped_by_ordinal(is_static, ordinal)?.ty.cell_path_type(),
         }
     }
 
     /// Where a whole clustering key (wire form) sorts. Errors when the components are not exactly the table's.
     pub fn position(&self, clustering: &[u8]) -> Result<Position, Error> {
+        if self.clustering.is_empty() && clustering.is_empty() {
+            return Ok(Position::only_row());
+        }
         let mut out = Vec::with_capacity(clustering.len() + 4);
         position::row_position(&self.clustering, clustering, &mut out)?;
         Ok(out.into())
@@ -147,9 +139,7 @@ impl Table {
         if self.partition_key.len() == 1 {
             return Ok(vec![key]);
         }
-        let cut = Error::Clustering {
-            reason: "composite partition key does not divide into its components",
-        };
+        let cut = Error::Clustering { reason: "composite partition key does not divide into its components" };
         let mut rest = key;
         let mut values = Vec::with_capacity(self.partition_key.len());
         for _ in &self.partition_key {
@@ -160,11 +150,7 @@ impl Table {
             values.push(value);
             rest = tail;
         }
-        if rest.is_empty() {
-            Ok(values)
-        } else {
-            Err(cut)
-        }
+        if rest.is_empty() { Ok(values) } else { Err(cut) }
     }
 
     /// Serializes a partition key from its components' values into `out`. See [`Table::split_key`] for the shape.
@@ -183,9 +169,7 @@ impl Table {
 
     /// A builder that starts from this definition, for ALTER TABLE.
     pub fn to_builder(&self) -> TableBuilder {
-        TableBuilder {
-            table: self.clone(),
-        }
+        TableBuilder { table: self.clone() }
     }
 }
 
@@ -234,13 +218,7 @@ impl TableBuilder {
     /// Adds the next component of the clustering key.
     pub fn clustering(mut self, name: &str, ty: CqlType, order: Order) -> TableBuilder {
         let position = self.table.clustering.len() as u16;
-        self.table.clustering.push(key_column(
-            name,
-            ColumnKind::Clustering,
-            position,
-            ty,
-            order,
-        ));
+        self.table.clustering.push(key_column(name, ColumnKind::Clustering, position, ty, order));
         self
     }
 
@@ -264,10 +242,7 @@ impl TableBuilder {
 
     /// Adds a static or regular column with the next ordinal of its kind.
     pub fn add(&mut self, name: &str, kind: ColumnKind, ty: CqlType) {
-        assert!(
-            matches!(kind, ColumnKind::Static | ColumnKind::Regular),
-            "key columns have no ordinal"
-        );
+        assert!(matches!(kind, ColumnKind::Static | ColumnKind::Regular), "key columns have no ordinal");
         let is_static = kind == ColumnKind::Static;
         let next = if is_static {
             &mut self.table.next_static_ordinal
@@ -276,19 +251,8 @@ impl TableBuilder {
         };
         let ordinal = *next;
         *next += 1;
-        let column = Column {
-            name: name.into(),
-            kind,
-            position: 0,
-            ordinal,
-            ty,
-            order: Order::Ascending,
-        };
-        let columns = if is_static {
-            &mut self.table.statics
-        } else {
-            &mut self.table.regulars
-        };
+        let column = Column { name: name.into(), kind, position: 0, ordinal, ty, order: Order::Ascending };
+        let columns = if is_static { &mut self.table.statics } else { &mut self.table.regulars };
         columns.push(column);
     }
 
@@ -297,20 +261,8 @@ impl TableBuilder {
     pub fn drop_column(&mut self, name: &str, dropped_at: i64) -> bool {
         for columns in [&mut self.table.statics, &mut self.table.regulars] {
             if let Some(index) = columns.iter().position(|c| &*c.name == name) {
-                let Column {
-                    name,
-                    kind,
-                    ordinal,
-                    ty,
-                    ..
-                } = columns.remove(index);
-                self.table.dropped.push(DroppedColumn {
-                    name,
-                    kind,
-                    ordinal,
-                    ty,
-                    dropped_at,
-                });
+                let Column { name, kind, ordinal, ty, .. } = columns.remove(index);
+                self.table.dropped.push(DroppedColumn { name, kind, ordinal, ty, dropped_at });
                 return true;
             }
         }
@@ -319,11 +271,7 @@ impl TableBuilder {
 
     /// Renames a key column. Returns whether it was there.
     pub fn rename_key(&mut self, from: &str, to: &str) -> bool {
-        let keys = self
-            .table
-            .partition_key
-            .iter_mut()
-            .chain(&mut self.table.clustering);
+        let keys = self.table.partition_key.iter_mut().chain(&mut self.table.clustering);
         for column in keys {
             if &*column.name == from {
                 column.name = to.into();
@@ -360,23 +308,12 @@ impl TableBuilder {
     /// As [`TableBuilder::build`], for decoded definitions: every ordinal must lie below the next one.
     pub(crate) fn build_checked(self, statics: u16, regulars: u16) -> Result<Table, Error> {
         let limit = |kind| {
-            if kind == ColumnKind::Static {
-                statics
-            } else {
-                regulars
-            }
+            if kind == ColumnKind::Static { statics } else { regulars }
         };
-        let live = self
-            .table
-            .statics
-            .iter()
-            .chain(&self.table.regulars)
-            .all(|c| c.ordinal < limit(c.kind));
+        let live = self.table.statics.iter().chain(&self.table.regulars).all(|c| c.ordinal < limit(c.kind));
         let dropped = self.table.dropped.iter().all(|c| c.ordinal < limit(c.kind));
         if !(live && dropped) {
-            return Err(Error::Definition(
-                "an ordinal lies beyond those given".to_string(),
-            ));
+            return Err(Error::Definition("an ordinal lies beyond those given".to_string()));
         }
         self.build()
     }
@@ -402,12 +339,8 @@ impl TableBuilder {
         if !table.statics.is_empty() && table.clustering.is_empty() {
             return Err(Error::Definition("Static columns are only useful (and thus allowed) if the table has at least one clustering column".to_string()));
         }
-        let counters = table
-            .regulars
-            .iter()
-            .chain(&table.statics)
-            .filter(|c| c.ty == CqlType::Counter)
-            .count();
+        let counters =
+            table.regulars.iter().chain(&table.statics).filter(|c| c.ty == CqlType::Counter).count();
         if counters > 0 && counters != table.regulars.len() + table.statics.len() {
             return Err(Error::Definition(
                 "Cannot mix counter and non counter columns in the same table".to_string(),
@@ -416,31 +349,16 @@ impl TableBuilder {
         table.counter = counters > 0;
         table.statics.sort_by(|a, b| a.name.cmp(&b.name));
         table.regulars.sort_by(|a, b| a.name.cmp(&b.name));
-        table.static_by_ordinal = slots(
-            &table.statics,
-            &table.dropped,
-            ColumnKind::Static,
-            table.next_static_ordinal,
-        );
-        table.regular_by_ordinal = slots(
-            &table.regulars,
-            &table.dropped,
-            ColumnKind::Regular,
-            table.next_regular_ordinal,
-        );
+        table.static_by_ordinal =
+            slots(&table.statics, &table.dropped, ColumnKind::Static, table.next_static_ordinal);
+        table.regular_by_ordinal =
+            slots(&table.regulars, &table.dropped, ColumnKind::Regular, table.next_regular_ordinal);
         Ok(table)
     }
 }
 
 fn key_column(name: &str, kind: ColumnKind, position: u16, ty: CqlType, order: Order) -> Column {
-    Column {
-        name: name.into(),
-        kind,
-        position,
-        ordinal: 0,
-        ty,
-        order,
-    }
+    Column { name: name.into(), kind, position, ordinal: 0, ty, order }
 }
 
 fn slots(live: &[Column], dropped: &[DroppedColumn], kind: ColumnKind, count: u16) -> Vec<Slot> {

@@ -34,16 +34,9 @@ pub fn required(
     let requirement = requirement(snapshot, replication, consistency);
     let local_dc = &snapshot.local().dc;
     let counts = |n: &&NodeIndex| !requirement.local_dc || snapshot.node(**n).dc == *local_dc;
-    let alive = replicas
-        .iter()
-        .filter(counts)
-        .filter(|n| snapshot.is_alive(**n))
-        .count();
+    let alive = replicas.iter().filter(counts).filter(|n| snapshot.is_alive(**n)).count();
     if alive < requirement.count {
-        return Err(Shortfall {
-            required: requirement.count,
-            alive,
-        });
+        return Err(Shortfall { required: requirement.count, alive });
     }
     if consistency == Consistency::EachQuorum {
         each_quorum(snapshot, replication, replicas)?;
@@ -51,21 +44,12 @@ pub fn required(
     Ok(requirement)
 }
 
-fn requirement(
-    snapshot: &Snapshot,
-    replication: &Replication,
-    consistency: Consistency,
-) -> Requirement {
+fn requirement(snapshot: &Snapshot, replication: &Replication, consistency: Consistency) -> Requirement {
     let total = total_factor(replication);
     let local = local_factor(snapshot, replication);
-    let all_dcs = |count| Requirement {
-        count,
-        local_dc: false,
-    };
-    let one_dc = |count| Requirement {
-        count,
-        local_dc: matches!(replication, Replication::NetworkTopology { .. }),
-    };
+    let all_dcs = |count| Requirement { count, local_dc: false };
+    let one_dc =
+        |count| Requirement { count, local_dc: matches!(replication, Replication::NetworkTopology { .. }) };
     match consistency {
         Consistency::Any | Consistency::One => all_dcs(1),
         Consistency::Two => all_dcs(2),
@@ -147,70 +131,33 @@ mod tests {
         let replicas = snapshot.replicas(&replication, Token(7));
         let ask = |level| required(&snapshot, &replication, level, &replicas);
         assert_eq!(ask(Consistency::One).map(|r| r.count), Ok(1));
-        assert_eq!(
-            ask(Consistency::Quorum),
-            Err(Shortfall {
-                required: 2,
-                alive: 1
-            })
-        );
-        assert_eq!(
-            ask(Consistency::All),
-            Err(Shortfall {
-                required: 3,
-                alive: 1
-            })
-        );
+        assert_eq!(ask(Consistency::Quorum), Err(Shortfall { required: 2, alive: 1 }));
+        assert_eq!(ask(Consistency::All), Err(Shortfall { required: 3, alive: 1 }));
     }
 
     #[test]
     fn replicas_follow_clockwise_and_wrap() {
-        let nodes = vec![
-            node(1, "a", "r1", &[-100, 50]),
-            node(2, "a", "r1", &[0]),
-            node(3, "a", "r2", &[100]),
-        ];
+        let nodes =
+            vec![node(1, "a", "r1", &[-100, 50]), node(2, "a", "r1", &[0]), node(3, "a", "r2", &[100])];
         let snapshot = Snapshot::new(nodes, NodeIndex(0));
         let simple = Replication::Simple { factor: 2 };
-        let at = |token| {
-            snapshot
-                .replicas(&simple, Token(token))
-                .iter()
-                .map(|n| n.0)
-                .collect::<Vec<_>>()
-        };
+        let at = |token| snapshot.replicas(&simple, Token(token)).iter().map(|n| n.0).collect::<Vec<_>>();
         assert_eq!(at(-100), [0, 1]);
         assert_eq!(at(1), [0, 2]);
         assert_eq!(at(101), [0, 1]);
-        let network = Replication::NetworkTopology {
-            factors: [("a".to_string(), 2)].into(),
-        };
+        let network = Replication::NetworkTopology { factors: [("a".to_string(), 2)].into() };
         let racks = snapshot.replicas(&network, Token(-100));
-        assert_eq!(
-            racks,
-            [NodeIndex(0), NodeIndex(2)],
-            "the second rack comes before the second node"
-        );
+        assert_eq!(racks, [NodeIndex(0), NodeIndex(2)], "the second rack comes before the second node");
     }
 
     #[test]
     fn a_dead_node_does_not_count() {
-        let nodes = vec![
-            node(1, "a", "r", &[0]),
-            node(2, "a", "r", &[10]),
-            node(3, "a", "r", &[20]),
-        ];
+        let nodes = vec![node(1, "a", "r", &[0]), node(2, "a", "r", &[10]), node(3, "a", "r", &[20])];
         let snapshot = Snapshot::new(nodes, NodeIndex(0)).with_alive(NodeIndex(1), false);
         let replication = Replication::Simple { factor: 3 };
         let replicas = snapshot.replicas(&replication, Token(5));
         assert!(required(&snapshot, &replication, Consistency::Quorum, &replicas).is_ok());
         let all = required(&snapshot, &replication, Consistency::All, &replicas);
-        assert_eq!(
-            all,
-            Err(Shortfall {
-                required: 3,
-                alive: 2
-            })
-        );
+        assert_eq!(all, Err(Shortfall { required: 3, alive: 2 }));
     }
 }

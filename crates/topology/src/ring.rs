@@ -34,10 +34,7 @@ impl Ring {
     /// Owners clockwise from a token, each entry of the ring once.
     fn clockwise(&self, token: Token) -> impl Iterator<Item = NodeIndex> + '_ {
         let first = self.tokens.partition_point(|t| t.0 < token);
-        self.tokens[first..]
-            .iter()
-            .chain(&self.tokens[..first])
-            .map(|t| t.1)
+        self.tokens[first..].iter().chain(&self.tokens[..first]).map(|t| t.1)
     }
 
     /// The nodes that hold a token, primary first. Fewer than the factor when there are fewer nodes.
@@ -69,12 +66,7 @@ impl Ring {
     }
 
     /// Per datacenter: racks not yet used come first, skipped nodes fill up when racks run out.
-    fn network(
-        &self,
-        nodes: &[Node],
-        factors: &BTreeMap<String, u32>,
-        token: Token,
-    ) -> Vec<NodeIndex> {
+    fn network(&self, nodes: &[Node], factors: &BTreeMap<String, u32>, token: Token) -> Vec<NodeIndex> {
         let mut dcs: BTreeMap<&str, DcState> = BTreeMap::new();
         for (dc, factor) in factors {
             dcs.insert(dc, DcState::new(nodes, dc, *factor as usize));
@@ -103,11 +95,7 @@ struct DcState {
 
 impl DcState {
     fn new(nodes: &[Node], dc: &str, factor: usize) -> DcState {
-        let mut racks: Vec<&str> = nodes
-            .iter()
-            .filter(|n| n.dc == dc)
-            .map(|n| n.rack.as_str())
-            .collect();
+        let mut racks: Vec<&str> = nodes.iter().filter(|n| n.dc == dc).map(|n| n.rack.as_str()).collect();
         let members = racks.len();
         racks.sort_unstable();
         racks.dedup();

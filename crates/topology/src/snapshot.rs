@@ -25,17 +25,10 @@ struct Members {
 impl Snapshot {
     /// A snapshot in which every node is alive. Panics when `local` is not an index of `nodes`.
     pub fn new(nodes: Vec<Node>, local: NodeIndex) -> Snapshot {
-        assert!(
-            (local.0 as usize) < nodes.len(),
-            "the local node is a member"
-        );
+        assert!((local.0 as usize) < nodes.len(), "the local node is a member");
         let ring = Ring::new(&nodes);
         let alive = vec![true; nodes.len()];
-        Snapshot {
-            members: Arc::new(Members { nodes, local, ring }),
-            alive,
-            epoch: 0,
-        }
+        Snapshot { members: Arc::new(Members { nodes, local, ring }), alive, epoch: 0 }
     }
 
     /// The same members with one node's liveness changed.
@@ -86,8 +79,6 @@ impl Snapshot {
         if self.is_single() {
             return vec![self.members.local];
         }
-        self.members
-            .ring
-            .replicas(&self.members.nodes, replication, self.members.local, token)
+        self.members.ring.replicas(&self.members.nodes, replication, self.members.local, token)
     }
 }
