@@ -3,6 +3,7 @@
 use base::Token;
 use mutation::{Cell, Deletion, Liveness, Mutation, MutationBuilder};
 use schema::{Order, Table, TableBuilder, TableId};
+use sstable::Meta;
 use types::CqlType;
 
 /// `CREATE TABLE ks.t (k blob, c int, v blob, s blob static, PRIMARY KEY (k, c))`.
@@ -47,4 +48,28 @@ pub(crate) fn insert_at(
         row.simple(0, Cell::live(timestamp, value));
     });
     builder.finish()
+}
+
+/// Facts of an sstable with a token range.
+pub(crate) fn meta(generation: u64, first: Token, last: Token) -> Meta {
+    Meta {
+        generation,
+        first_key: Box::new([1]),
+        first_token: first,
+        last_key: Box::new([2]),
+        last_token: last,
+        min_timestamp: 1,
+        max_timestamp: 2,
+        min_local_time: u32::MAX,
+        max_local_time: u32::MAX,
+        min_ttl: 0,
+        max_ttl: 0,
+        partitions: 2,
+        rows: 2,
+        data_bytes: 100,
+        disk_bytes: 200,
+        level: 0,
+        repaired_at: 0,
+        tombstones: 0,
+    }
 }

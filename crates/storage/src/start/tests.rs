@@ -1,29 +1,7 @@
 //! Dividing what an earlier start left among another number of shards: each token keeps exactly what counted for it.
 use super::*;
+use crate::fixture::meta;
 use base::{Prng, shard_of};
-
-fn meta(generation: u64, first: Token, last: Token) -> Meta {
-    Meta {
-        generation,
-        first_key: Box::new([1]),
-        first_token: first,
-        last_key: Box::new([2]),
-        last_token: last,
-        min_timestamp: 1,
-        max_timestamp: 2,
-        min_local_time: u32::MAX,
-        max_local_time: u32::MAX,
-        min_ttl: 0,
-        max_ttl: 0,
-        partitions: 2,
-        rows: 2,
-        data_bytes: 100,
-        disk_bytes: 200,
-        level: 0,
-        repaired_at: 0,
-        tombstones: 0,
-    }
-}
 
 fn holds(entry: &SstableEntry, token: Token) -> bool {
     entry.meta.covers(token)
