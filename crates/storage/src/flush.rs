@@ -220,7 +220,8 @@ fn write_some(
             writer.range_tombstone(&range)?;
         }
         writer.row(row.clustering(), row.body())?;
-        if writer.pending_bytes() >= WRITER_PENDING_BYTES || runtime::need_preempt() {
+        let rare = runtime::rare("flush_pauses_in_a_partition");
+        if writer.pending_bytes() >= WRITER_PENDING_BYTES || runtime::need_preempt() || rare {
             return Ok(Cursor::Row(position.clone()));
         }
     }

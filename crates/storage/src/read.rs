@@ -157,7 +157,7 @@ impl Page<'_> {
     /// Merges memtables alone, with a budget that grows until the limits are met. One step.
     fn merge_growing(&self, version: &TableVersion, key: &Key, left: Left<'_>) -> Result<Emitted, Error> {
         let slices = self.slices(left);
-        let mut bytes = READ_FRAGMENT_BYTES;
+        let mut bytes = fragment_bytes();
         loop {
             let wanted = Wanted { slices: &slices, reversed: self.command.reversed, bytes };
             let mut merged = Merged::new();
@@ -178,7 +178,7 @@ impl Page<'_> {
         left: Left<'_>,
     ) -> Result<Option<Resume>, Error> {
         let slices = self.slices(left);
-        let mut bytes = READ_FRAGMENT_BYTES;
+        let mut bytes = fragment_bytes();
         loop {
             let wanted = Wanted { slices: &slices, reversed: self.command.reversed, bytes };
             let early = self.planted_probe(version, key, wanted)?;
@@ -367,7 +367,7 @@ impl Page<'_> {
                 return Ok(only.with(key.token, &key.bytes, |partition| emit(partition, &what, budget)));
             }
         }
-        let wanted = Wanted { slices: &self.command.slices, reversed: false, bytes: READ_FRAGMENT_BYTES };
+        let wanted = Wanted { slices: &self.command.slices, reversed: false, bytes: fragment_bytes() };
         let mut merged = Merged::new();
         for head in heads {
             merged.add_slice(&self.definition, head, wanted)?;
@@ -376,6 +376,11 @@ impl Page<'_> {
         let emitted = self.emit_merged(&merged, key, left);
         Ok(self.is_enough(&emitted, &merged, left).then_some(emitted))
     }
+}
+
+/// Bytes asked of each source in the first round.
+fn fragment_bytes() -> usize {
+    if runtime::rare("small_read_fragments") { 100 } else { READ_FRAGMENT_BYTES }
 }
 
 /// A scan of one sstable, one partition ahead.
@@ -397,7 +402,7 @@ impl Source {
             if self.scanner.inside().is_some() {
                 self.scanner.skip_partition().await?;
             }
-            let Some(scanned) = self.scanner.next(&command.slices, READ_FRAGMENT_BYTES).await? else {
+            let Some(scanned) = self.scanner.next(&command.slices, fragment_bytes()).await? else {
                 self.done = true;
                 break;
             };

@@ -109,8 +109,7 @@ impl<'a> Merge<'a> {
             let (reached, left): (Vec<_>, Vec<_>) = edges.into_iter().partition(|(_, at)| at.0 == edge.0);
             edges = left;
             for (index, _) in reached {
-                let continued =
-                    self.inputs[index].scanner.next(&[Slice::all()], COMPACTION_FRAGMENT_BYTES).await?;
+                let continued = self.inputs[index].scanner.next(&[Slice::all()], piece_bytes()).await?;
                 if let Some(piece) = continued {
                     self.absorb(&mut partition, &mut edges, index, &piece.slice)?;
                 }
@@ -204,6 +203,11 @@ impl<'a> Merge<'a> {
     }
 }
 
+/// Bytes asked of an input in one step.
+fn piece_bytes() -> usize {
+    if runtime::rare("small_compaction_pieces") { 100 } else { COMPACTION_FRAGMENT_BYTES }
+}
+
 /// What of a partition lies at or behind an edge.
 fn remainder(table: &Table, partition: &Partition, edge: &Edge) -> Result<Partition, Error> {
     let mut rest = Partition::new();
@@ -223,7 +227,7 @@ impl Input {
     async fn fill(&mut self) -> Result<(), Error> {
         while self.piece.is_none() && !self.done {
             self.scanner.skip_partition().await?;
-            let Some(scanned) = self.scanner.next(&[Slice::all()], COMPACTION_FRAGMENT_BYTES).await? else {
+            let Some(scanned) = self.scanner.next(&[Slice::all()], piece_bytes()).await? else {
                 self.done = true;
                 break;
             };

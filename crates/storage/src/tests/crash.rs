@@ -140,9 +140,7 @@ fn run(seed: u64, sync: CommitlogSync) {
 
 #[test]
 fn acknowledged_writes_survive_power_cuts_at_any_moment() {
-    let seeds = std::env::var("STORAGE_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(12);
-    let first = std::env::var("STORAGE_FIRST").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
-    for seed in first..first + seeds {
+    for seed in seeds(0, 12) {
         let sync = if seed % 3 == 0 { CommitlogSync::Group { window_ms: 1 } } else { CommitlogSync::Batch };
         run(seed, sync);
     }

@@ -44,6 +44,13 @@ struct Shared {
     error: Option<Error>,
 }
 
+/// Seeds of a test: `count` from `first`, or as many as STORAGE_SEEDS says, from STORAGE_FIRST on.
+pub(super) fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
+    let given = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = first + given("STORAGE_FIRST").unwrap_or(0);
+    first..first + given("STORAGE_SEEDS").unwrap_or(count)
+}
+
 /// A world with one node of stores.
 pub(super) struct Node {
     pub(super) world: World,

@@ -267,7 +267,7 @@ fn run(plan: &Plan) {
 
 #[test]
 fn reads_agree_with_a_map_over_orderly_restarts_with_other_shard_counts() {
-    for seed in 0..6 {
+    for seed in seeds(0, 6) {
         let sync = CommitlogSync::Periodic { period_ms: 1000 };
         run(&Plan { seed, sync, purge: false, crashes: false, rounds: 3, operations: 250 });
     }
@@ -275,7 +275,7 @@ fn reads_agree_with_a_map_over_orderly_restarts_with_other_shard_counts() {
 
 #[test]
 fn nothing_acknowledged_is_lost_over_power_cuts_in_batch_mode() {
-    for seed in 100..108 {
+    for seed in seeds(100_000, 8) {
         run(&Plan {
             seed,
             sync: CommitlogSync::Batch,
@@ -289,7 +289,7 @@ fn nothing_acknowledged_is_lost_over_power_cuts_in_batch_mode() {
 
 #[test]
 fn purged_tombstones_bring_nothing_back() {
-    for seed in 200..206 {
+    for seed in seeds(200_000, 6) {
         let sync = CommitlogSync::Group { window_ms: 1 };
         run(&Plan { seed, sync, purge: true, crashes: true, rounds: 4, operations: 150 });
     }
