@@ -11,25 +11,28 @@ use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 
 use crate::limits::FAILURES_KEPT;
-use crate::{Outcome, consensus, crash};
+use crate::{Outcome, consensus, crash, three};
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
     /// One node that loses power again and again, also while it starts.
     Crash,
+    /// Three nodes that hold the same rows, slow, cut apart and down one at a time.
+    Three,
     /// A consensus group of three to five members that crash and are cut apart.
     Raft,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 2] = [Scenario::Crash, Scenario::Raft];
+    pub const ALL: [Scenario; 3] = [Scenario::Crash, Scenario::Three, Scenario::Raft];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Scenario::Crash => "crash",
+            Scenario::Three => "three",
             Scenario::Raft => "raft",
         }
     }
@@ -43,6 +46,7 @@ impl Scenario {
     pub fn bugs(self) -> &'static [Bug] {
         match self {
             Scenario::Crash => &[Bug::SkipSync, Bug::IgnoreCrc, Bug::ReplayStopsEarly, Bug::ProbeBeforeAwait],
+            Scenario::Three => &[Bug::DigestStopsAtNull],
             Scenario::Raft => &[Bug::SkipSync],
         }
     }
@@ -50,6 +54,7 @@ impl Scenario {
     fn play(self, world: &mut World, seed: u64, planted: Option<Bug>) -> Result<(), String> {
         match self {
             Scenario::Crash => crash::play(world, seed, planted),
+            Scenario::Three => three::play(world, seed, planted),
             Scenario::Raft => consensus::play(world, seed, planted),
         }
     }

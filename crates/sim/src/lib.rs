@@ -16,6 +16,10 @@ mod model;
 mod host;
 /// One node that loses power again and again.
 mod crash;
+/// Registers that the last writer wins.
+mod register;
+/// Three nodes that hold the same rows.
+mod three;
 /// A consensus group that crashes and is cut apart.
 mod consensus;
 /// Runs seeds, one or many, and reports.
