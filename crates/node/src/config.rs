@@ -282,9 +282,7 @@ impl Config {
                     key.size(1 << 20, limits::FRAME_BYTES_MIN..=limits::FRAME_BYTES_MAX)?;
             }
             "native_transport_max_concurrent_connections" => self.connections_max = key.bound()?,
-            "max_concurrent_requests_per_shard" | "native_transport_max_threads" => {
-                self.requests_per_shard_max = key.bound()?;
-            }
+            "max_concurrent_requests_per_shard" => self.requests_per_shard_max = key.bound()?,
             "read_request_timeout" | "read_request_timeout_in_ms" => {
                 self.read_timeout = key.duration()?;
             }
@@ -425,8 +423,13 @@ impl Key<'_> {
         })
     }
 
+    /// A text, or the `class_name` of a map, as newer files name classes.
     fn text(&self) -> Result<String, ConfigError> {
-        match scalar(&self.entry.value) {
+        let value = match &self.entry.value.value {
+            yaml::Value::Map(entries) => entries.iter().find(|e| e.key == "class_name").map(|e| &e.value),
+            _ => Some(&self.entry.value),
+        };
+        match value.and_then(scalar) {
             Some(text) if !text.is_empty() => Ok(text.into()),
             _ => self.wrong("text"),
         }
@@ -557,6 +560,22 @@ mod tests {
         assert_eq!(c.data_directory, PathBuf::from("/d"));
         assert_eq!(c.frame_bytes_max, 32 << 20);
         assert_eq!(c.connections_max, None);
+    }
+
+    #[test]
+    fn what_cassandra_ships_is_taken() {
+        let (c, warnings) = read(
+            "cluster_name: 'Test Cluster'\nnum_tokens: 16\nauthenticator:\n  class_name : AllowAllAuthenticator\n\
+             authorizer:\n  class_name : AllowAllAuthorizer\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
+             commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\ncommitlog_segment_size: 32MiB\n\
+             seed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    parameters:\n      - seeds: \"127.0.0.1:7000\"\n\
+             storage_port: 7000\nlisten_address: localhost\nstart_native_transport: true\nnative_transport_port: 9042\n\
+             rpc_address: localhost\nendpoint_snitch: SimpleSnitch\ninitial_token:\n",
+        )
+        .unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        assert_eq!(c.listen_address, IpAddr::V4(Ipv4Addr::LOCALHOST));
+        assert!(read("authenticator:\n  class_name: PasswordAuthenticator\n").is_err());
     }
 
     #[test]
