@@ -23,6 +23,14 @@ pub enum Error {
         /// Its address.
         peer: SocketAddr,
     },
+    /// The message is larger than a frame may be; it was not sent. Fail the request.
+    #[error("a message of {bytes} bytes is too large for node {peer}")]
+    TooLarge {
+        /// Its address.
+        peer: SocketAddr,
+        /// Its size.
+        bytes: usize,
+    },
     /// Bytes on a connection are not frames. The connection is closed; nothing of it was acted on.
     #[error("malformed frame: {reason}")]
     Malformed {

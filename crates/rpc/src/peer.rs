@@ -6,7 +6,8 @@
 use crate::error::Error;
 use crate::frame::{Frame, FrameKind, decode_frame, encode_frame};
 use crate::limits::{
-    CALLS_IN_FLIGHT_MAX, CONNECT_TIMEOUT, OUTBOX_BYTES_MAX, PING_PAUSE, RECONNECT_PAUSE, SILENCE_MAX,
+    BODY_BYTES_MAX, CALLS_IN_FLIGHT_MAX, CONNECT_TIMEOUT, OUTBOX_BYTES_MAX, PING_PAUSE, RECONNECT_PAUSE,
+    SILENCE_MAX,
 };
 use crate::outbox::Outbox;
 use base::{HashMap, Instant};
@@ -75,6 +76,9 @@ impl Peer {
         let inner = &self.0;
         if inner.closed.get() || !inner.reachable.get() {
             return Err(Error::Unreachable { peer: inner.address });
+        }
+        if body.len() > BODY_BYTES_MAX {
+            return Err(Error::TooLarge { peer: inner.address, bytes: body.len() });
         }
         let busy =
             inner.pending.borrow().len() >= CALLS_IN_FLIGHT_MAX || inner.outbox.len() >= OUTBOX_BYTES_MAX;

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::frame::{Frame, FrameKind, decode_frame, encode_frame};
-use crate::limits::CALLS_IN_FLIGHT_MAX;
+use crate::limits::{BODY_BYTES_MAX, CALLS_IN_FLIGHT_MAX};
 use crate::outbox::Outbox;
 use runtime::Group;
 use runtime::net::TcpStream;
@@ -84,6 +84,10 @@ fn answer(frame: &Frame<'_>, handler: &Handler, outbox: Rc<Outbox>) -> impl Futu
     let answer = handler(incoming);
     async move {
         let body = answer.await;
+        if body.len() > BODY_BYTES_MAX {
+            // The other side's deadline ends the call.
+            return runtime::warn!("an answer of {} bytes is too large to be sent", body.len());
+        }
         let frame = Frame { kind: FrameKind::Response, verb, call, epoch, time_left_ms: 0, body: &body };
         outbox.append(|out| encode_frame(&frame, out));
     }
