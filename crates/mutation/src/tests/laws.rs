@@ -137,3 +137,13 @@ fn encoded_forms_read_back_and_damage_is_an_error() {
         assert_eq!(ReadAnswer::decode(&bytes), Ok(answer));
     }
 }
+
+#[test]
+fn a_row_that_does_not_fit_is_refused_before_it_is_logged() {
+    let table = table();
+    let mut builder = crate::MutationBuilder::new(TableId(7), Key::new(KEY).token, KEY);
+    builder.write_row(b"junk", crate::Liveness::at(1), crate::Deletion::LIVE, |_| {});
+    let mutation = builder.finish();
+    assert!(crate::check_positions(&table, &mutation.view()).is_err());
+    assert!(Partition::new().apply(&table, &mutation.view()).is_err());
+}
