@@ -5,6 +5,7 @@
 //! merged page short, and the next round reads on from where it ended. Replicas are asked without the limit on rows of
 //! one partition ([`for_replicas`]): what such a limit cuts off would be covered by nobody.
 
+use base::HashMap;
 use mutation::{
     Budget, Emit, Error, Key, Mutation, MutationView, Partition, ReadAnswer, ReadCommand, Resume, Scope, emit,
 };
@@ -25,8 +26,7 @@ pub(crate) fn merge_answers(
     command: &ReadCommand,
     answers: &[ReadAnswer],
 ) -> Result<Merged, Error> {
-    let covered =
-        answers.iter().filter_map(|a| a.stopped.as_ref()).min_by(|a, b| compare_stops(command, a, b));
+    let covered = first_stop(command, answers);
     let mut merged = Merged {
         answer: ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: covered.cloned(), digest: None },
         repairs: vec![Vec::new(); answers.len()],
@@ -36,8 +36,10 @@ pub(crate) fn merge_answers(
         partition_rows: command.partition_row_limit,
         bytes: command.byte_limit as usize,
     };
+    let indexes: Vec<Index<'_>> = answers.iter().map(index).collect();
     for key in keys_in_order(command, answers) {
-        let versions: Vec<Option<MutationView<'_>>> = answers.iter().map(|a| find(a, &key)).collect();
+        let versions: Vec<Option<MutationView<'_>>> =
+            indexes.iter().map(|index| index.get(&*key.bytes).copied()).collect();
         let place = covered.map(|stop| (compare_keys(command, &key, &stop.key), stop.after.as_ref()));
         let complete_to = match place {
             Some((Ordering::Greater, _)) => break,
@@ -56,6 +58,18 @@ pub(crate) fn merge_answers(
         budget.bytes = budget.bytes.saturating_sub(emitted.bytes);
     }
     Ok(merged)
+}
+
+/// The answer of replicas whose digests are equal: the first one has the data, the others may know more behind a limit
+/// that it just met.
+pub(crate) fn agreed(command: &ReadCommand, mut answers: Vec<ReadAnswer>) -> ReadAnswer {
+    let stopped = first_stop(command, &answers).cloned();
+    ReadAnswer { stopped, ..answers.swap_remove(0) }
+}
+
+/// Up to where all answers reach; `None`: all of them cover everything.
+fn first_stop<'a>(command: &ReadCommand, answers: &'a [ReadAnswer]) -> Option<&'a Resume> {
+    answers.iter().filter_map(|a| a.stopped.as_ref()).min_by(|a, b| compare_stops(command, a, b))
 }
 
 /// The command as several replicas are asked it.
@@ -142,15 +156,24 @@ fn behind(mutation: &Mutation) -> Resume {
     Resume { key: Key::with_token(view.token, view.key), after: None, rows_taken: 0 }
 }
 
-fn find<'a>(answer: &'a ReadAnswer, key: &Key) -> Option<MutationView<'a>> {
-    answer.partitions.iter().map(Mutation::view).find(|v| v.token == key.token && v.key == &*key.bytes)
+/// The partitions of an answer by key.
+type Index<'a> = HashMap<&'a [u8], MutationView<'a>>;
+
+fn index(answer: &ReadAnswer) -> Index<'_> {
+    answer.partitions.iter().map(Mutation::view).map(|view| (view.key, view)).collect()
 }
 
 /// Every partition that any answer mentions, once, in the order of reading.
 fn keys_in_order(command: &ReadCommand, answers: &[ReadAnswer]) -> Vec<Key> {
     let views = answers.iter().flat_map(|a| &a.partitions).map(Mutation::view);
     let mut keys: Vec<Key> = views.map(|v| Key::with_token(v.token, v.key)).collect();
-    keys.sort_by(|a, b| compare_keys(command, a, b));
+    match &command.scope {
+        Scope::Range(_) => keys.sort(),
+        Scope::Keys(asked) => {
+            let places: HashMap<&Key, usize> = asked.iter().enumerate().map(|(at, key)| (key, at)).collect();
+            keys.sort_by_key(|key| places.get(key).copied().unwrap_or(usize::MAX));
+        }
+    }
     keys.dedup();
     keys
 }

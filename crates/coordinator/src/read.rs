@@ -3,7 +3,7 @@
 use crate::coordinator::Coordinator;
 use crate::error::Error;
 use crate::limits::{READ_REPAIR_PATIENCE, SHORT_READ_ROUNDS_MAX};
-use crate::merge::{Merged, for_replicas, merge_answers};
+use crate::merge::{Merged, agreed, for_replicas, merge_answers};
 use crate::replicas::Silence;
 use crate::scan::{Piece, pieces};
 use base::Instant;
@@ -188,16 +188,16 @@ impl Read<'_> {
         let asked = for_replicas(command);
         let requests = targets.iter().enumerate();
         let requests = requests.map(|(i, node)| (*node, ReadCommand { digest_only: i > 0, ..asked.clone() }));
-        let mut answers = self.gather(requests.collect()).await?;
+        let answers = self.gather(requests.collect()).await?;
         let fault = runtime::planted(runtime::Bug::DigestStopsAtNull);
         let fault = fault.then_some(mutation::DigestFault::StopsAtNull);
         let digest = mutation::digest(&answers[0].partitions, fault);
         if answers[1..].iter().all(|a| a.digest == Some(digest)) {
-            answers.truncate(1);
+            let answer = agreed(command, answers);
             if command.partition_row_limit == u32::MAX {
-                return Ok(answers.remove(0));
+                return Ok(answer);
             }
-            return Ok(self.merge(command, &answers)?.answer);
+            return Ok(self.merge(command, &[answer])?.answer);
         }
         self.coordinator.metrics.digest_mismatches.inc();
         let requests = targets.iter().map(|node| (*node, asked.clone()));

@@ -33,7 +33,10 @@ impl Coordinator {
             };
             let body = request.encode();
             let answer = peer.call(VERB_REPLICA, snapshot.epoch, &body, patience).await;
-            let bytes = answer.map_err(|_| Silence::Unheard)?;
+            let bytes = answer.map_err(|error| match error {
+                rpc::Error::TooLarge { .. } => Silence::Failed(replica::Error::TooLarge(error.to_string())),
+                _ => Silence::Unheard,
+            })?;
             Response::decode(&bytes).map_err(Silence::Failed)?
         };
         match response {

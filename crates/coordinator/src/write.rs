@@ -7,11 +7,11 @@ use mutation::Mutation;
 use replica::Request;
 use runtime::Group;
 use runtime::sync::Queue;
-use schema::TableId;
+use schema::{Replication, TableId};
 use std::rc::Rc;
 use std::time::Duration;
 use storage::Durability;
-use topology::{NodeIndex, required};
+use topology::{NodeIndex, Requirement, Snapshot, required};
 use types::Consistency;
 
 /// One replica's part of a write.
@@ -24,6 +24,14 @@ struct Part {
 
 /// How far one mutation is.
 struct Progress {
+    /// All must be met: one for the level, or one for each datacenter.
+    needs: Vec<Need>,
+}
+
+/// Answers that must arrive from replicas that count.
+struct Need {
+    /// Only replicas in this node's datacenter count; `None`: all.
+    with: Option<NodeIndex>,
     required: usize,
     received: usize,
     failures: usize,
@@ -60,14 +68,15 @@ impl Coordinator {
         kind: WriteKind,
         patience: Duration,
     ) -> Result<(), Error> {
-        let (mut parts, mut progress) = self.divide(mutations, consistency)?;
+        let snapshot = self.topology();
+        let (mut parts, mut progress) = self.divide(&snapshot, mutations, consistency)?;
         let waiting = parts.len();
         let arrived = Queue::new(waiting.max(1));
         if let [_] = &*parts {
             let part = parts.pop().expect("there is one");
             let request = Request::Write { mutations: part.mutations, durability: Durability::Mode };
             let answer = self.clone().ask(part.node, request, patience).await;
-            let required = progress.iter().map(|p| p.required).max().unwrap_or(1);
+            let required = progress.iter().map(Progress::required).max().unwrap_or(1);
             return judge_one(answer.map(|_| ()), required, consistency, kind);
         }
         for part in parts {
@@ -75,17 +84,19 @@ impl Coordinator {
             drop(runtime::spawn(Group::QUERY, async move {
                 let request = Request::Write { mutations: part.mutations, durability: Durability::Mode };
                 let answer = coordinator.ask(part.node, request, patience).await;
-                let _unwanted = arrived.try_push((part.indexes, answer.map(|_| ())));
+                let _unwanted = arrived.try_push((part.node, part.indexes, answer.map(|_| ())));
             }));
         }
         let mut reason = String::new();
         for _ in 0..waiting {
-            let (indexes, answer) = arrived.pop().await.expect("the queue is not closed");
-            note(&mut progress, &indexes, &answer, &mut reason);
-            if let Some(lost) = progress.iter().find(|p| p.received + p.open < p.required) {
+            let (node, indexes, answer) = arrived.pop().await.expect("the queue is not closed");
+            for index in indexes {
+                progress[index].note(&snapshot, node, &answer, &mut reason);
+            }
+            if let Some(lost) = progress.iter().find(|p| p.is_lost()) {
                 return Err(lost.error(consistency, kind, &reason));
             }
-            if progress.iter().all(|p| p.received >= p.required) {
+            if progress.iter().all(Progress::is_done) {
                 return Ok(());
             }
         }
@@ -95,10 +106,11 @@ impl Coordinator {
     /// Which replica gets which mutations. Errors when a level cannot be met, before anything is sent.
     fn divide(
         &self,
+        snapshot: &Snapshot,
         mutations: Vec<Mutation>,
         consistency: Consistency,
     ) -> Result<(Vec<Part>, Vec<Progress>), Error> {
-        let (schema, snapshot) = (self.schema(), self.topology());
+        let schema = self.schema();
         let mut parts: Vec<Part> = Vec::with_capacity(1);
         let mut progress = Vec::with_capacity(mutations.len());
         for (index, mutation) in mutations.into_iter().enumerate() {
@@ -106,13 +118,12 @@ impl Coordinator {
             let keyspace = schema.keyspace(&table.keyspace).ok_or(Error::UnknownTable)?;
             let replicas = snapshot.replicas(&keyspace.replication, mutation.token());
             let requirement =
-                required(&snapshot, &keyspace.replication, consistency, &replicas).map_err(|s| {
+                required(snapshot, &keyspace.replication, consistency, &replicas).map_err(|s| {
                     self.metrics.unavailables.inc();
                     Error::Unavailable { consistency, required: s.required, alive: s.alive }
                 })?;
             let alive: Vec<NodeIndex> = replicas.into_iter().filter(|n| snapshot.is_alive(*n)).collect();
-            let required = requirement.count;
-            progress.push(Progress { required, received: 0, failures: 0, open: alive.len() });
+            progress.push(Progress::new(snapshot, &keyspace.replication, consistency, requirement, &alive));
             let mut mutation = Some(mutation);
             for (place, node) in alive.iter().enumerate() {
                 let last = place + 1 == alive.len();
@@ -209,37 +220,141 @@ fn put(parts: &mut Vec<Part>, node: NodeIndex, index: usize, mutation: Mutation)
     }
 }
 
-fn note(progress: &mut [Progress], indexes: &[usize], answer: &Result<(), Silence>, reason: &mut String) {
-    for index in indexes {
-        let one = &mut progress[*index];
-        one.open -= 1;
-        match answer {
-            Ok(()) => one.received += 1,
-            Err(Silence::Unheard) => {}
-            Err(Silence::Failed(error)) => {
-                one.failures += 1;
-                if reason.is_empty() {
-                    *reason = error.to_string();
+impl Progress {
+    fn new(
+        snapshot: &Snapshot,
+        replication: &Replication,
+        consistency: Consistency,
+        requirement: Requirement,
+        alive: &[NodeIndex],
+    ) -> Progress {
+        let need = |with: Option<NodeIndex>, required: usize| {
+            let open = alive.iter().filter(|node| counts(snapshot, with, **node)).count();
+            Need { with, required, received: 0, failures: 0, open }
+        };
+        let needs = match (consistency, replication) {
+            (Consistency::EachQuorum, Replication::NetworkTopology { factors }) => {
+                let one = |(dc, factor): (&String, &u32)| {
+                    let with = alive.iter().copied().find(|node| snapshot.node(*node).dc == *dc);
+                    need(with, *factor as usize / 2 + 1)
+                };
+                factors.iter().map(one).collect()
+            }
+            _ => {
+                let with = requirement.local_dc.then(|| snapshot.local_index());
+                vec![need(with, requirement.count)]
+            }
+        };
+        Progress { needs }
+    }
+
+    fn note(
+        &mut self,
+        snapshot: &Snapshot,
+        node: NodeIndex,
+        answer: &Result<(), Silence>,
+        reason: &mut String,
+    ) {
+        for need in self.needs.iter_mut().filter(|need| counts(snapshot, need.with, node)) {
+            need.open -= 1;
+            match answer {
+                Ok(()) => need.received += 1,
+                Err(Silence::Unheard) => {}
+                Err(Silence::Failed(error)) => {
+                    need.failures += 1;
+                    if reason.is_empty() {
+                        *reason = error.to_string();
+                    }
                 }
             }
         }
     }
-}
 
-impl Progress {
+    fn is_lost(&self) -> bool {
+        self.needs.iter().any(|need| need.received + need.open < need.required)
+    }
+
+    fn is_done(&self) -> bool {
+        self.needs.iter().all(|need| need.received >= need.required)
+    }
+
+    fn required(&self) -> usize {
+        self.needs.iter().map(|need| need.required).sum()
+    }
+
     fn error(&self, consistency: Consistency, kind: WriteKind, reason: &str) -> Error {
-        let (received, required, write) = (self.received, self.required, Some(kind));
-        if self.failures == 0 {
+        let received = self.needs.iter().map(|need| need.received).sum();
+        let failures = self.needs.iter().map(|need| need.failures).sum();
+        let (required, write) = (self.required(), Some(kind));
+        if failures == 0 {
             return Error::Timeout { consistency, received, required, data_present: false, write };
         }
         Error::Failure {
             consistency,
             received,
             required,
-            failures: self.failures,
+            failures,
             data_present: false,
             write,
             reason: reason.to_string(),
         }
+    }
+}
+
+/// Whether a replica's answer counts where only those in the datacenter of `with` do.
+fn counts(snapshot: &Snapshot, with: Option<NodeIndex>, node: NodeIndex) -> bool {
+    with.is_none_or(|with| snapshot.node(with).dc == snapshot.node(node).dc)
+}
+
+#[cfg(test)]
+mod tests {
+    //! A level that names datacenters is not met by answers from elsewhere.
+    use super::*;
+    use base::Token;
+    use topology::Node;
+
+    fn snapshot() -> Snapshot {
+        let node = |octet: u8, dc: &str| {
+            let ip = std::net::IpAddr::from([127, 0, 0, octet]);
+            Node {
+                host_id: u128::from(octet),
+                internode: (ip, 7000).into(),
+                native: (ip, 9042).into(),
+                broadcast: ip,
+                dc: dc.to_string(),
+                rack: "r".to_string(),
+                tokens: vec![Token(i64::from(octet))],
+                shards: 1,
+            }
+        };
+        let here = ["here"; 3].into_iter().enumerate();
+        let all = here.chain(["there"; 3].into_iter().enumerate().map(|(i, dc)| (i + 3, dc)));
+        Snapshot::new(all.map(|(i, dc)| node(i as u8 + 1, dc)).collect(), NodeIndex(0))
+    }
+
+    fn done_after(consistency: Consistency, nodes: &[u16]) -> bool {
+        let snapshot = snapshot();
+        let factors = [("here".to_string(), 3), ("there".to_string(), 3)].into();
+        let replication = Replication::NetworkTopology { factors };
+        let replicas = snapshot.replicas(&replication, Token(0));
+        let requirement = required(&snapshot, &replication, consistency, &replicas).expect("all are alive");
+        let mut progress = Progress::new(&snapshot, &replication, consistency, requirement, &replicas);
+        for node in nodes {
+            progress.note(&snapshot, NodeIndex(*node), &Ok(()), &mut String::new());
+        }
+        progress.is_done()
+    }
+
+    #[test]
+    fn answers_of_other_datacenters_do_not_count_for_local_levels() {
+        assert!(!done_after(Consistency::LocalQuorum, &[3, 4, 5, 0]));
+        assert!(done_after(Consistency::LocalQuorum, &[0, 2]));
+        assert!(done_after(Consistency::Quorum, &[3, 4, 5, 0]));
+    }
+
+    #[test]
+    fn each_quorum_wants_one_in_every_datacenter() {
+        assert!(!done_after(Consistency::EachQuorum, &[0, 1, 2, 3]));
+        assert!(done_after(Consistency::EachQuorum, &[0, 1, 4, 3]));
     }
 }

@@ -1,7 +1,7 @@
 //! Replicas that each saw some of the writes, read through merging page after page, answer what one replica that saw
 //! all of them would; and the repairs leave every replica with the merged content.
 
-use super::{for_replicas, merge_answers};
+use super::{agreed, for_replicas, merge_answers};
 use base::{Prng, Token};
 use mutation::{
     Budget, Cell, Deletion, Emit, Key, Liveness, Mutation, MutationBuilder, Partition, ReadAnswer,
@@ -176,4 +176,44 @@ fn pages_over_disagreeing_replicas_equal_one_that_saw_everything() {
         }
         assert_eq!(expected, seen, "seed {seed}");
     }
+}
+
+#[test]
+fn equal_digests_hide_no_rows_behind_a_limit() {
+    let table = table();
+    let key = Key::new(b"a");
+    let (mut fewer, mut more) = (Replica::new(), Replica::new());
+    for c in 0..3i32 {
+        let mut builder = MutationBuilder::new(TableId(3), key.token, &key.bytes);
+        let mut clustering = Vec::new();
+        push_component(&mut clustering, Some(&c.to_be_bytes()));
+        builder.write_row(&clustering, Liveness::at(1), Deletion::LIVE, |_| {});
+        let mutation = builder.finish();
+        apply(&table, &mut more, &mutation);
+        if c < 2 {
+            apply(&table, &mut fewer, &mutation);
+        }
+    }
+    let command = ReadCommand {
+        table: TableId(3),
+        scope: Scope::Range(TokenRange::ALL),
+        slices: vec![Slice::all()],
+        reversed: false,
+        static_counts: false,
+        row_limit: 2,
+        partition_row_limit: u32::MAX,
+        byte_limit: u32::MAX,
+        now_s: 10,
+        resume: None,
+        digest_only: false,
+    };
+    let answers = vec![read(&fewer, &command), read(&more, &command)];
+    assert_eq!(
+        mutation::digest(&answers[0].partitions, None),
+        mutation::digest(&answers[1].partitions, None)
+    );
+    assert_eq!(answers[0].stopped, None);
+    let expected = answers[1].stopped.clone();
+    assert!(expected.is_some());
+    assert_eq!(agreed(&command, answers).stopped, expected);
 }
