@@ -75,6 +75,7 @@ impl Store {
 
     pub(crate) async fn flush_table(&self, table: &Rc<TableStore>) -> Result<(), Error> {
         let _turn = table.turn.lock().await;
+        self.adopt();
         table.freeze(self.log.position());
         let frozen = table.version().frozen.clone();
         for frozen in frozen {

@@ -30,6 +30,7 @@ impl Store {
     /// Errors: an sstable that cannot be read; nothing was changed.
     pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
         self.metrics.reads.inc();
+        self.adopt();
         let table = self.table(command.table)?;
         let mut page = Page {
             store: self,

@@ -7,7 +7,7 @@
 //! Owned by one shard. Everything that changes which sstables exist goes through the manifest first, then becomes visible in
 //! one step.
 
-use crate::commitlog::{Appended, Commitlog, LogPosition};
+use crate::commitlog::{Appended, Commitlog, Held, LogPosition};
 use crate::limits::{ENTRY_MUTATIONS_MAX, FROZEN_MAX};
 use crate::manifest::{Edit, Manifest};
 use crate::metrics::Metrics;
@@ -51,6 +51,8 @@ pub struct Store {
     pub(crate) compaction_wanted: Event,
     /// Sstables that do not count any more, kept until their last reader is gone.
     pub(crate) doomed: RefCell<Vec<(Rc<TableStore>, Rc<Sstable>)>>,
+    /// Writes whose callers went away before they were synced.
+    pub(crate) given_up: RefCell<Vec<LoggedWrite>>,
     pub(crate) stopping: Cell<bool>,
     pub(crate) tasks: RefCell<Vec<JoinHandle<()>>>,
     pub(crate) metrics: Metrics,
@@ -78,6 +80,7 @@ impl Store {
             flush_error: RefCell::new(None),
             compaction_wanted: Event::new(),
             doomed: RefCell::default(),
+            given_up: RefCell::default(),
             stopping: Cell::new(false),
             tasks: RefCell::default(),
             metrics: Metrics::new(),
@@ -132,7 +135,7 @@ impl Store {
             return self.apply_unlogged(&mutations);
         }
         if wait {
-            return self.apply_synced(&mutations).await;
+            return self.apply_synced(mutations).await;
         }
         self.apply_now(&mutations)
     }
@@ -157,19 +160,41 @@ impl Store {
         Ok(())
     }
 
-    async fn apply_synced(&self, mutations: &[Mutation]) -> Result<(), Error> {
-        self.check(mutations)?;
-        let appended = append_entry(&self.log, mutations)?;
+    async fn apply_synced(&self, mutations: Vec<Mutation>) -> Result<(), Error> {
+        self.check(&mutations)?;
+        let Appended { position, number } = append_entry(&self.log, &mutations)?;
         // Until it is applied the flush positions of all tables stay below it.
-        let held = self.log.hold(appended.position);
-        self.log.synced(appended.number).await?;
-        let applied = self.apply_in_memory(mutations, Some(appended.position));
-        drop(held);
-        self.look_at_log(appended.position.segment);
+        let held = self.log.hold(position);
+        let mut waiting =
+            Waiting { store: self, write: Some(LoggedWrite { mutations, position, number, _held: held }) };
+        let synced = self.log.synced(number).await;
+        let write = waiting.write.take().expect("only a drop takes it before");
+        self.adopt();
+        synced?;
+        let applied = self.apply_in_memory(&write.mutations, Some(position));
+        drop(write);
+        self.look_at_log(position.segment);
         match applied {
             // The table was dropped while the write waited: there is nothing to be visible in.
             Err(Error::UnknownTable(_)) => Ok(()),
             other => other,
+        }
+    }
+
+    /// Applies writes whose callers gave up waiting once their entries are synced: what is in the log becomes visible before a
+    /// restart, too.
+    pub(crate) fn adopt(&self) {
+        if self.given_up.borrow().is_empty() {
+            return;
+        }
+        let (synced, left): (Vec<_>, Vec<_>) =
+            self.given_up.borrow_mut().drain(..).partition(|write| self.log.is_synced(write.number));
+        *self.given_up.borrow_mut() = left;
+        for write in synced {
+            // Its table may be gone by now; everything else was checked before it was logged.
+            if let Err(error) = self.apply_in_memory(&write.mutations, Some(write.position)) {
+                runtime::debug!("a write without a caller was not applied: {error}");
+            }
         }
     }
 
@@ -404,9 +429,11 @@ impl Store {
         self.compaction_wanted.notify();
         self.flushed.notify_all();
         let logged = self.log.stop().await;
-        while !self.log.is_settled() {
+        self.adopt();
+        while logged.is_ok() && !self.log.is_settled() {
             // Writes that were synced last are about to be applied.
             runtime::yield_now().await;
+            self.adopt();
         }
         let tasks = std::mem::take(&mut *self.tasks.borrow_mut());
         for task in tasks {
@@ -421,6 +448,26 @@ impl Store {
         let edit = Edit { log_floor: Some(floor), ..Edit::default() };
         self.manifest.lock().await.commit(&edit).await?;
         self.log.remove_all().await
+    }
+}
+
+/// A write that is in the log and not yet in memory.
+pub(crate) struct LoggedWrite {
+    mutations: Vec<Mutation>,
+    position: LogPosition,
+    number: u64,
+    _held: Held,
+}
+
+/// A caller waiting for its write; when it goes away, the write stays with the store.
+struct Waiting<'a> {
+    store: &'a Store,
+    write: Option<LoggedWrite>,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.store.given_up.borrow_mut().extend(self.write.take());
     }
 }
 

@@ -253,6 +253,11 @@ impl Commitlog {
         self.synced(number).await
     }
 
+    /// Whether an entry is synced.
+    pub fn is_synced(&self, number: u64) -> bool {
+        self.0.state.borrow().synced.entries >= number
+    }
+
     /// Marks an entry as appended and not yet applied: [`Commitlog::position`] stays at or below it.
     pub fn hold(&self, position: LogPosition) -> Held {
         *self.0.state.borrow_mut().in_flight.entry(position).or_default() += 1;

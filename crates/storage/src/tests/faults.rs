@@ -248,3 +248,20 @@ fn a_start_without_anything_to_do_touches_no_table() {
     let files = node.world.files(node.id);
     assert!(files.len() <= 3, "node file and a manifest for each shard: {files:?}");
 }
+
+#[test]
+fn a_write_whose_caller_gave_up_becomes_visible() {
+    let (mut node, table) = written(1, 3, None);
+    let mutation = insert(&table, 9, 5, 700);
+    let gave_up = node.run(async move {
+        let store = runtime::local::<crate::Store>();
+        let write = store.apply(vec![mutation], Durability::Mode);
+        runtime::timeout(Duration::from_micros(1), write).await.is_err()
+    });
+    assert!(gave_up, "a sync takes longer");
+    node.world.run_for(Duration::from_millis(100));
+    assert_eq!(keys(&mut node, &table), [0, 1, 2, 9]);
+    node.stop();
+    node.boot(1).expect("opens");
+    assert_eq!(keys(&mut node, &table), [0, 1, 2, 9]);
+}
