@@ -22,3 +22,5 @@ pub const COLUMNS: usize = 16_384;
 pub const SNIPPET_CHARS: usize = 40;
 /// Rows an aggregate or a filter may look at before it yields an answer page to its caller.
 pub const ROWS_PER_STEP: u32 = 10_000;
+/// Bytes after which one answer of the lists read before a write stops; the rest is asked for again.
+pub const PRIOR_BYTES_PER_STEP: u32 = 1 << 20;

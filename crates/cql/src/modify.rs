@@ -5,6 +5,8 @@ use crate::ast::{
 };
 use crate::ast::{Target, Update, Using};
 use crate::error::{Result, invalid, unsupported};
+use crate::limits;
+use crate::prior::{Prior, PriorRow};
 use crate::restriction::{Clustering, Prefix, Values, for_each_key};
 use crate::term::{Env, Scope, Term};
 use crate::value::{BindContext, BindSpec, BoundValue, check_values};
@@ -13,7 +15,9 @@ use crate::write::{Content, Operation, Operator, Times, eval_timeout, eval_times
 use base::Token;
 use core::time::Duration;
 use mutation::limits::MUTATION_BYTES_MAX;
-use mutation::{Deletion, Liveness, Mutation, MutationBuilder, RangeTombstone, RowWriter};
+use mutation::{
+    Deletion, Key, Liveness, Mutation, MutationBuilder, RangeTombstone, ReadCommand, Scope as Keys,
+};
 use schema::{Column, ColumnKind, Table};
 use std::sync::Arc;
 use types::CqlType;
@@ -54,13 +58,65 @@ impl ModifyPlan {
         &self.table
     }
 
-    /// The mutations with these values: one per partition named.
+    /// The mutations with these values: one per partition named. For writes without [`ModifyPlan::needs_prior`].
     /// Errors: values that are none of their type, null or oversized keys, bad ttl or timestamp. Nothing happens then.
     pub fn bind(&self, values: &[BoundValue<'_>], context: &BindContext<'_>) -> Result<Vec<Mutation>> {
-        check_values(&self.binds, values)?;
         let mut out = Vec::with_capacity(1);
-        self.bind_into(values, context, None, &mut 0, &mut out)?;
+        self.bind_into(values, context, &Prior::default(), &mut 0, &mut out)?;
         Ok(out)
+    }
+
+    /// As [`ModifyPlan::bind`], knowing what [`ModifyPlan::prior_read`] found. `ticks` starts at 0 and goes through all
+    /// statements of a batch: it keeps what they add to lists in their order.
+    pub fn bind_into(
+        &self,
+        values: &[BoundValue<'_>],
+        context: &BindContext<'_>,
+        prior: &Prior,
+        ticks: &mut i64,
+        out: &mut Vec<Mutation>,
+    ) -> Result<()> {
+        check_values(&self.binds, values)?;
+        let env = Env { values, context, table: &self.table };
+        self.write_into(&env, prior, None, ticks, out)
+    }
+
+    /// Whether lists must be read before elements of theirs can be written.
+    pub fn needs_prior(&self) -> bool {
+        self.statics.iter().chain(&self.regulars).any(|o| o.operator.needs_prior())
+    }
+
+    /// What to read before the write; `None` when nothing.
+    pub fn prior_read(
+        &self,
+        values: &[BoundValue<'_>],
+        context: &BindContext<'_>,
+    ) -> Result<Option<ReadCommand>> {
+        if !self.needs_prior() {
+            return Ok(None);
+        }
+        check_values(&self.binds, values)?;
+        let env = Env { values, context, table: &self.table };
+        let mut keys = Vec::with_capacity(1);
+        for_each_key(&self.table, &self.keys, &env, |key| {
+            keys.push(Key::new(key));
+            Ok(())
+        })?;
+        let slices =
+            if self.reach == Reach::Rows { self.clustering.slices(&self.table, &env)? } else { Vec::new() };
+        Ok((!keys.is_empty()).then(|| ReadCommand {
+            table: self.table.id,
+            scope: Keys::Keys(keys),
+            slices,
+            reversed: false,
+            static_counts: true,
+            row_limit: limits::ROWS_PER_STEP,
+            partition_row_limit: u32::MAX,
+            byte_limit: limits::PRIOR_BYTES_PER_STEP,
+            now_s: context.now_s,
+            resume: None,
+            digest_only: false,
+        }))
     }
 
     /// The time the client allows, if the statement says.
@@ -73,40 +129,50 @@ impl ModifyPlan {
         key_markers(&self.keys)
     }
 
-    fn bind_into(
+    fn write_into(
         &self,
-        values: &[BoundValue<'_>],
-        context: &BindContext<'_>,
+        env: &Env<'_, '_>,
+        prior: &Prior,
         batch_timestamp: Option<i64>,
         ticks: &mut i64,
         out: &mut Vec<Mutation>,
     ) -> Result<()> {
-        let env = Env { values, context, table: &self.table };
-        let written = self.using.eval(&env, batch_timestamp)?;
-        let statics = Content::eval(&self.statics, &env, &written, ticks)?;
-        let regulars = Content::eval(&self.regulars, &env, &written, ticks)?;
+        let written = self.using.eval(env, batch_timestamp)?;
+        // The same for every row, unless it depends on what the row holds.
+        let common = match self.needs_prior() {
+            true => None,
+            false => Some((
+                Content::eval(&self.statics, env, &written, ticks, PriorRow::NONE)?,
+                Content::eval(&self.regulars, env, &written, ticks, PriorRow::NONE)?,
+            )),
+        };
+        let table = self.table.id;
         let prefixes =
-            if self.reach == Reach::Rows { self.clustering.prefixes(&self.table, &env)? } else { Vec::new() };
+            if self.reach == Reach::Rows { self.clustering.prefixes(&self.table, env)? } else { Vec::new() };
         let spans =
-            if self.reach == Reach::Ranges { self.clustering.spans(&self.table, &env)? } else { Vec::new() };
+            if self.reach == Reach::Ranges { self.clustering.spans(&self.table, env)? } else { Vec::new() };
         let deletion = Deletion { timestamp: written.timestamp, local_time: written.now_s };
-        for_each_key(&self.table, &self.keys, &env, |key| {
-            let mut builder = MutationBuilder::new(self.table.id, Token::of_key(key), key);
+        for_each_key(&self.table, &self.keys, env, |key| {
+            let mut builder = MutationBuilder::new(table, Token::of_key(key), key);
             if self.reach == Reach::Partitions {
                 builder.deletion(deletion);
             }
-            if !statics.is_empty() {
-                builder.static_row_with(|bytes| {
-                    statics.write(&mut RowWriter::new(bytes, Liveness::NONE, Deletion::LIVE));
-                });
+            match &common {
+                Some((statics, _)) => statics.write_static(&mut builder),
+                None => {
+                    let row = prior.static_row(table, key);
+                    Content::eval(&self.statics, env, &written, ticks, row)?.write_static(&mut builder);
+                }
             }
             for clustering in &prefixes {
-                let row_deletion = if self.delete_rows { deletion } else { Deletion::LIVE };
-                let liveness = if self.insert { written.liveness() } else { Liveness::NONE };
-                if liveness.is_none() && row_deletion.is_live() && regulars.is_empty() {
-                    continue;
+                match &common {
+                    Some((_, regulars)) => self.write_row(clustering, regulars, deletion, &mut builder),
+                    None => {
+                        let row = prior.row(table, key, clustering);
+                        let regulars = Content::eval(&self.regulars, env, &written, ticks, row)?;
+                        self.write_row(clustering, &regulars, deletion, &mut builder);
+                    }
                 }
-                builder.write_row(clustering, liveness, row_deletion, |row| regulars.write(row));
             }
             for span in &spans {
                 let (start, end) = (span.start.clone(), span.end.clone());
@@ -123,6 +189,21 @@ impl ModifyPlan {
             }
             Ok(())
         })
+    }
+
+    fn write_row(
+        &self,
+        clustering: &[u8],
+        regulars: &Content<'_>,
+        deletion: Deletion,
+        builder: &mut MutationBuilder,
+    ) {
+        let row_deletion = if self.delete_rows { deletion } else { Deletion::LIVE };
+        let liveness = if self.insert { regulars.written().liveness() } else { Liveness::NONE };
+        if liveness.is_none() && row_deletion.is_live() && regulars.is_empty() {
+            return;
+        }
+        builder.write_row(clustering, liveness, row_deletion, |row| regulars.write(row));
     }
 }
 
@@ -146,8 +227,28 @@ pub struct BatchPlan {
 }
 
 impl BatchPlan {
+    /// Whether lists must be read before elements of theirs can be written.
+    pub fn needs_prior(&self) -> bool {
+        self.statements.iter().any(ModifyPlan::needs_prior)
+    }
+
+    /// What to read before the write: everything as it stands before the batch.
+    pub fn prior_reads(
+        &self,
+        values: &[BoundValue<'_>],
+        context: &BindContext<'_>,
+    ) -> Result<Vec<ReadCommand>> {
+        let reads = self.statements.iter().map(|s| s.prior_read(values, context).transpose());
+        reads.flatten().collect()
+    }
+
     /// The mutations of all statements, in their order. All carry the same timestamp unless a statement has its own.
-    pub fn bind(&self, values: &[BoundValue<'_>], context: &BindContext<'_>) -> Result<Vec<Mutation>> {
+    pub fn bind(
+        &self,
+        values: &[BoundValue<'_>],
+        context: &BindContext<'_>,
+        prior: &Prior,
+    ) -> Result<Vec<Mutation>> {
         check_values(&self.binds, values)?;
         let mut out = Vec::with_capacity(self.statements.len());
         let mut ticks = 0;
@@ -157,7 +258,7 @@ impl BatchPlan {
                 Some(term) => eval_timestamp(term, &env)?,
                 None => None,
             };
-            statement.bind_into(values, context, timestamp, &mut ticks, &mut out)?;
+            statement.write_into(&env, prior, timestamp, &mut ticks, &mut out)?;
         }
         Ok(out)
     }
@@ -474,7 +575,9 @@ fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr) -> Result<Oper
     let ty = match &column.ty {
         CqlType::Set(_) => column.ty.clone(),
         CqlType::Map(key, _) => CqlType::Set(key.clone()),
-        _ => return unsupported("removing list elements by value"),
+        _ => {
+            return Ok(Operator::RemoveEqual(scope.term(value, &column.name, &column.ty)?));
+        }
     };
     Ok(Operator::Remove(scope.term(value, &column.name, &ty)?))
 }
@@ -487,7 +590,10 @@ fn put_element(scope: &mut Scope<'_>, column: &Column, key: &Expr, value: &Expr)
             let key = scope.term(key, &format!("key({name})"), key_type)?;
             Ok(Operator::Put(key, scope.term(value, &format!("value({name})"), value_type)?))
         }
-        CqlType::List(_) => unsupported("setting list elements by index"),
+        CqlType::List(element) => {
+            let index = scope.term(key, &format!("idx({name})"), &CqlType::Int)?;
+            Ok(Operator::PutAt(index, scope.term(value, &format!("value({name})"), element)?))
+        }
         _ => invalid(format!("Invalid operation for set column {name}")),
     }
 }
@@ -547,6 +653,9 @@ fn deleted(scope: &mut Scope<'_>, column: &Column, target: &Target) -> Result<Op
     match target {
         Target::Column(_) => Ok(Operator::Delete),
         Target::Field(..) => unsupported("deleting single fields of user types"),
+        Target::Element(..) if column.ty.is_collection() && !column.is_complex() => {
+            invalid(format!("Invalid deletion operation for frozen collection column {name}"))
+        }
         Target::Element(_, key) => match &column.ty {
             CqlType::Map(key_type, _) => {
                 Ok(Operator::DeleteElement(scope.term(key, &format!("key({name})"), key_type)?))
@@ -554,7 +663,9 @@ fn deleted(scope: &mut Scope<'_>, column: &Column, target: &Target) -> Result<Op
             CqlType::Set(element) => {
                 Ok(Operator::DeleteElement(scope.term(key, &format!("value({name})"), element)?))
             }
-            CqlType::List(_) => unsupported("deleting list elements by index"),
+            CqlType::List(_) => {
+                Ok(Operator::DeleteAt(scope.term(key, &format!("idx({name})"), &CqlType::Int)?))
+            }
             _ => invalid(format!("Invalid deletion operation for non collection column {name}")),
         },
     }

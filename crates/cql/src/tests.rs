@@ -10,7 +10,7 @@
 //! keyspaces, and every block sees what the blocks before it did. The clock stands at one second unless `at` says.
 
 use crate::{
-    BindContext, BoundValue, ChangeContext, ClusterFacts, Page, Plan, Prepared, apply, parse, prepare,
+    BindContext, BoundValue, ChangeContext, ClusterFacts, Page, Plan, Prepared, Prior, apply, parse, prepare,
 };
 use mutation::{Budget, Emit, Key, Mutation, Partition, ReadAnswer, ReadCommand, Resume, Scope, emit};
 use proptest::prelude::*;
@@ -181,12 +181,15 @@ fn execute(node: &mut Node, statement: &str, directives: &Directives) -> crate::
     let out = match &prepared.plan {
         Plan::Select(_) => select(node, &prepared, &values, &context, directives.page)?,
         Plan::Modify(plan) => {
-            let mutations = plan.bind(&values, &context)?;
+            let prior = prior(node, plan.prior_read(&values, &context)?);
+            let mut mutations = Vec::new();
+            plan.bind_into(&values, &context, &prior, &mut 0, &mut mutations)?;
             node.write(&mutations);
             String::new()
         }
         Plan::Batch(plan) => {
-            let mutations = plan.bind(&values, &context)?;
+            let prior = prior(node, plan.prior_reads(&values, &context)?);
+            let mutations = plan.bind(&values, &context, &prior)?;
             node.write(&mutations);
             String::new()
         }
@@ -244,6 +247,21 @@ fn execute(node: &mut Node, statement: &str, directives: &Directives) -> crate::
     };
     node.random.set(counter.get());
     Ok(if out.is_empty() { "ok\n".to_string() } else { out })
+}
+
+fn prior(node: &Node, commands: impl IntoIterator<Item = ReadCommand>) -> Prior {
+    let mut prior = Prior::default();
+    for mut command in commands {
+        // Two rows at a time, so that reads go on behind where they stopped.
+        command.row_limit = 2;
+        loop {
+            command.resume = prior.add(node.read(&command));
+            if command.resume.is_none() {
+                break;
+            }
+        }
+    }
+    prior
 }
 
 fn bind_bytes(prepared: &Prepared, texts: &[String]) -> Vec<Option<Vec<u8>>> {

@@ -3,10 +3,11 @@
 use crate::error::{Error, Result, invalid};
 use crate::function::new_timeuuid;
 use crate::limits;
+use crate::prior::PriorRow;
 use crate::term::{Env, Term, eval_int};
 use crate::value::{BindContext, BoundValue, Val};
 use core::time::Duration;
-use mutation::{Cell, Deletion, Liveness, NO_TIME, RowWriter};
+use mutation::{Cell, Deletion, Liveness, MutationBuilder, NO_TIME, RowWriter};
 use schema::Table;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -154,6 +155,19 @@ pub(crate) enum Operator {
     Put(Term, Term),
     /// Removes one element of a set or key of a map.
     DeleteElement(Term),
+    /// Overwrites the list element at a place.
+    PutAt(Term, Term),
+    /// Removes the list element at a place.
+    DeleteAt(Term),
+    /// Removes the list elements equal to any of these.
+    RemoveEqual(Term),
+}
+
+impl Operator {
+    /// Whether it must know the list as it stands.
+    pub fn needs_prior(&self) -> bool {
+        matches!(self, Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_))
+    }
 }
 
 type ElementCell<'t> = (Cow<'t, [u8]>, Option<Cow<'t, [u8]>>);
@@ -171,17 +185,18 @@ pub(crate) struct Content<'t> {
 
 impl<'t> Content<'t> {
     /// Evaluates operations, which are in order of ordinals. Unset values change nothing. `ticks` keeps the paths of
-    /// list elements growing through all statements of a request.
+    /// list elements growing through all statements of a request; `prior` is the row as it stands.
     pub fn eval<'v: 't>(
         operations: &'t [Operation],
         env: &Env<'v, '_>,
         written: &Written,
         ticks: &mut i64,
+        prior: PriorRow<'_>,
     ) -> Result<Content<'t>> {
         let mut changes = Vec::with_capacity(operations.len());
         for operation in operations {
             if operation.ty.is_multi_cell() {
-                complex(operation, env, written, ticks, &mut changes)?;
+                complex(operation, env, written, (ticks, prior), &mut changes)?;
                 continue;
             }
             match &operation.operator {
@@ -199,6 +214,20 @@ impl<'t> Content<'t> {
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
+    }
+
+    /// When and for how long it is written.
+    pub fn written(&self) -> &Written {
+        &self.written
+    }
+
+    /// Writes a partition's static row, if anything changes.
+    pub fn write_static(&self, builder: &mut MutationBuilder) {
+        if !self.is_empty() {
+            builder.static_row_with(|bytes| {
+                self.write(&mut RowWriter::new(bytes, Liveness::NONE, Deletion::LIVE));
+            });
+        }
     }
 
     /// Writes the columns of one row.
@@ -223,7 +252,7 @@ fn complex<'t, 'v: 't>(
     operation: &'t Operation,
     env: &Env<'v, '_>,
     written: &Written,
-    ticks: &mut i64,
+    (ticks, prior): (&mut i64, PriorRow<'_>),
     changes: &mut Vec<(u16, Change<'t>)>,
 ) -> Result<()> {
     let deletion_at = |timestamp| Deletion { timestamp, local_time: written.now_s };
@@ -264,9 +293,69 @@ fn complex<'t, 'v: 't>(
             }
         }
         Operator::DeleteElement(key) => cells.push((path(operation, key.eval(env)?)?, None)),
+        Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_) => {
+            cells = list_cells(operation, env, prior)?;
+        }
     }
     join(operation, deletion, cells, changes);
     Ok(())
+}
+
+/// The cells that an operation on the list as it stands writes.
+fn list_cells<'t, 'v: 't>(
+    operation: &'t Operation,
+    env: &Env<'v, '_>,
+    prior: PriorRow<'_>,
+) -> Result<Vec<ElementCell<'t>>> {
+    let list = prior.list(operation.ordinal, env.context.now_s);
+    match &operation.operator {
+        Operator::PutAt(index, value) => {
+            let (index, value) = (index.eval(env)?, value.eval(env)?);
+            let path = list_path(&index, &list, "Attempted to set an element on a list which is null")?;
+            Ok(match value {
+                Val::Bytes(bytes) => vec![(path, Some(bytes))],
+                Val::Null => vec![(path, None)],
+                Val::Unset => Vec::new(),
+            })
+        }
+        Operator::DeleteAt(index) => match index.eval(env)? {
+            Val::Unset => Ok(Vec::new()),
+            index => {
+                let empty = "Attempted to delete an element from a list which is null";
+                Ok(vec![(list_path(&index, &list, empty)?, None)])
+            }
+        },
+        Operator::RemoveEqual(term) => {
+            let Val::Bytes(unwanted) = term.eval(env)? else { return Ok(Vec::new()) };
+            let mut cells = Vec::new();
+            for item in collection::elements(&unwanted) {
+                let item = item?.unwrap_or(&[]);
+                let equal = list.iter().filter(|(_, value)| *value == item);
+                cells.extend(equal.map(|(path, _)| (Cow::Owned(path.to_vec()), None)));
+            }
+            Ok(cells)
+        }
+        _ => Ok(Vec::new()),
+    }
+}
+
+/// The path of the element at an index.
+fn list_path<'t>(index: &Val<'_>, list: &[(&[u8], &[u8])], empty: &str) -> Result<Cow<'t, [u8]>> {
+    let bytes = match index {
+        Val::Bytes(bytes) => bytes,
+        Val::Null => return invalid("Invalid null value for list index"),
+        Val::Unset => return invalid("Invalid unset value for list index"),
+    };
+    let Ok(index) = <[u8; 4]>::try_from(&**bytes).map(i32::from_be_bytes) else {
+        return invalid("Invalid list index: 4 bytes expected");
+    };
+    if list.is_empty() {
+        return invalid(empty);
+    }
+    match usize::try_from(index).ok().and_then(|i| list.get(i)) {
+        Some((path, _)) => Ok(Cow::Owned(path.to_vec())),
+        None => invalid(format!("List index {index} out of bound, list has size {}", list.len())),
+    }
 }
 
 fn join<'t>(

@@ -12,11 +12,12 @@ use crate::run::refuse_system;
 use crate::statement::Analysed;
 use base::HashSet;
 use coordinator::WriteKind;
-use cql::{BindContext, Plan};
+use cql::{ModifyPlan, Plan};
 use mutation::Mutation;
 use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement};
 use schema::TableId;
 use std::rc::Rc;
+use std::sync::Arc;
 use types::Consistency;
 
 impl Engine {
@@ -30,23 +31,39 @@ impl Engine {
         }
         // One time for all, so that they cannot overwrite each other in part.
         let context = self.context(parameters);
-        let mut mutations = Vec::with_capacity(batch.statements.len());
-        for statement in &batch.statements {
-            self.bind_statement(keyspace, statement, batch.kind, &context, &mut mutations)?;
+        let bound = batch
+            .statements
+            .iter()
+            .map(|statement| Ok((self.analysed_part(keyspace, statement, batch.kind)?, statement)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let mut reads = Vec::new();
+        for ((analysed, plan), statement) in bound.iter().filter(|((_, plan), _)| plan.needs_prior()) {
+            with_values(&analysed.binds, &statement.values, |values| {
+                reads.extend(plan.prior_read(values, &context)?);
+                Ok(())
+            })?;
+        }
+        // What every statement sees is what stood before the batch.
+        let prior = Box::pin(self.read_prior(reads, parameters.consistency)).await?;
+        let mut mutations = Vec::with_capacity(bound.len());
+        let mut ticks = 0;
+        for ((analysed, plan), statement) in &bound {
+            with_values(&analysed.binds, &statement.values, |values| {
+                Ok(plan.bind_into(values, &context, &prior, &mut ticks, &mut mutations)?)
+            })?;
         }
         let logged = batch.kind == BatchKind::Logged;
         let write = self.batch_write(mutations, logged, parameters.consistency)?;
         self.run_write(write).await
     }
 
-    fn bind_statement(
+    /// One statement of a batch, found or analysed, and allowed in it.
+    fn analysed_part(
         &self,
         keyspace: Option<&str>,
         statement: &BatchStatement<'_>,
         kind: BatchKind,
-        context: &BindContext<'_>,
-        mutations: &mut Vec<Mutation>,
-    ) -> Result<(), Error> {
+    ) -> Result<(Rc<Analysed>, Arc<ModifyPlan>), Error> {
         let analysed = match statement.source {
             BatchSource::Prepared(id) => self.find(id)?.analysed(&self.schema())?,
             BatchSource::Query(text) => Rc::new(Analysed::of(&self.schema(), keyspace, text)?),
@@ -56,20 +73,17 @@ impl Engine {
                 "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are allowed.".into(),
             ));
         };
+        let plan = plan.clone();
         refuse_system(&plan.table().keyspace)?;
         match (kind, plan.table().counter) {
             (BatchKind::Counter, false) => {
-                return Err(Error::Invalid("Cannot include non-counter statement in a counter batch".into()));
+                Err(Error::Invalid("Cannot include non-counter statement in a counter batch".into()))
             }
             (BatchKind::Logged, true) => {
-                return Err(Error::Invalid("Cannot include a counter statement in a logged batch".into()));
+                Err(Error::Invalid("Cannot include a counter statement in a logged batch".into()))
             }
-            _ => {}
+            _ => Ok((analysed, plan)),
         }
-        with_values(&analysed.binds, &statement.values, |values| {
-            mutations.append(&mut plan.bind(values, context)?);
-            Ok(())
-        })
     }
 
     /// A batch's mutations as one write, with the warnings and refusals that its size calls for.

@@ -7,7 +7,7 @@ use crate::run::refuse_system;
 use crate::statement::{Analysed, Statement};
 use coordinator::WriteKind;
 use core::time::Duration;
-use cql::{BindContext, BindSpec, BoundValue, Page, Plan, SelectPlan, SelectRun, is_system_keyspace};
+use cql::{BindContext, BindSpec, BoundValue, Page, Plan, Prior, SelectPlan, SelectRun, is_system_keyspace};
 use mutation::Mutation;
 use protocol::request::Parameters;
 use protocol::values::Values;
@@ -27,6 +27,8 @@ pub(crate) enum Work {
     Select(Select),
     /// Mutations to be written.
     Write(Write),
+    /// A write that depends on what is there.
+    ReadThenWrite(Box<ReadThenWrite>),
     /// Schema changes, USE, TRUNCATE, DESCRIBE.
     Other(Rc<Analysed>),
 }
@@ -50,6 +52,50 @@ pub(crate) struct Write {
     pub(crate) warnings: Vec<String>,
 }
 
+/// A write to lists by place or value: they are read before it can be bound.
+pub(crate) struct ReadThenWrite {
+    pub(crate) analysed: Rc<Analysed>,
+    pub(crate) values: Vec<OwnedValue>,
+    pub(crate) context: BindContext<'static>,
+    pub(crate) consistency: Consistency,
+    pub(crate) timeout: Duration,
+}
+
+/// A value kept beyond the request's bytes.
+pub(crate) enum OwnedValue {
+    /// Null.
+    Null,
+    /// Not set.
+    Unset,
+    /// The wire form.
+    Bytes(Vec<u8>),
+}
+
+impl OwnedValue {
+    fn of(value: &BoundValue<'_>) -> OwnedValue {
+        match value {
+            BoundValue::Null => OwnedValue::Null,
+            BoundValue::Unset => OwnedValue::Unset,
+            BoundValue::Bytes(bytes) => OwnedValue::Bytes(bytes.to_vec()),
+        }
+    }
+
+    /// The value again as it was bound.
+    pub(crate) fn lent(&self) -> BoundValue<'_> {
+        match self {
+            OwnedValue::Null => BoundValue::Null,
+            OwnedValue::Unset => BoundValue::Unset,
+            OwnedValue::Bytes(bytes) => BoundValue::Bytes(bytes),
+        }
+    }
+}
+
+/// The mutations of one INSERT, UPDATE or DELETE as a write.
+pub(crate) fn modification(mutations: Vec<Mutation>, consistency: Consistency, timeout: Duration) -> Write {
+    let kind = if mutations.len() > 1 { WriteKind::UnloggedBatch } else { WriteKind::Simple };
+    Write { mutations, kind, consistency, timeout, warnings: Vec::new() }
+}
+
 /// Values up to this many are bound without allocating a list of them.
 const INLINE_VALUES: usize = 16;
 
@@ -69,18 +115,19 @@ impl Engine {
                 }
                 Plan::Modify(plan) => {
                     refuse_system(&plan.table().keyspace)?;
-                    let mutations = plan.bind(values, &self.context(parameters))?;
-                    let kind = if mutations.len() > 1 { WriteKind::UnloggedBatch } else { WriteKind::Simple };
-                    Work::Write(Write {
-                        mutations,
-                        kind,
-                        consistency: parameters.consistency,
-                        timeout: plan.timeout(values)?.unwrap_or(self.settings.write_timeout),
-                        warnings: Vec::new(),
-                    })
+                    let timeout = plan.timeout(values)?.unwrap_or(self.settings.write_timeout);
+                    if plan.needs_prior() {
+                        Work::ReadThenWrite(self.later(analysed, values, parameters, timeout))
+                    } else {
+                        let mutations = plan.bind(values, &self.context(parameters))?;
+                        Work::Write(modification(mutations, parameters.consistency, timeout))
+                    }
+                }
+                Plan::Batch(plan) if plan.needs_prior() => {
+                    Work::ReadThenWrite(self.later(analysed, values, parameters, self.settings.write_timeout))
                 }
                 Plan::Batch(plan) => {
-                    let mutations = plan.bind(values, &self.context(parameters))?;
+                    let mutations = plan.bind(values, &self.context(parameters), &Prior::default())?;
                     Work::Write(self.batch_write(mutations, plan.logged, parameters.consistency)?)
                 }
                 _ => {
@@ -89,6 +136,23 @@ impl Engine {
                 }
             };
             Ok(Bound { work })
+        })
+    }
+
+    /// Keeps the values of a write that has to read first.
+    fn later(
+        &self,
+        analysed: &Rc<Analysed>,
+        values: &[BoundValue<'_>],
+        parameters: &Parameters<'_>,
+        timeout: Duration,
+    ) -> Box<ReadThenWrite> {
+        Box::new(ReadThenWrite {
+            analysed: analysed.clone(),
+            values: values.iter().map(OwnedValue::of).collect(),
+            context: self.context(parameters),
+            consistency: parameters.consistency,
+            timeout,
         })
     }
 
@@ -179,7 +243,7 @@ fn check_serial(parameters: &Parameters<'_>) -> Result<(), Error> {
     }
 }
 
-fn check_read_consistency(consistency: Consistency) -> Result<(), Error> {
+pub(crate) fn check_read_consistency(consistency: Consistency) -> Result<(), Error> {
     match consistency {
         Consistency::Any => Err(Error::Invalid("ANY ConsistencyLevel is only supported for writes".into())),
         Consistency::EachQuorum => {

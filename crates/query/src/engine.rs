@@ -197,6 +197,10 @@ impl Engine {
                 self.metrics.writes.inc();
                 self.run_write(write).await
             }
+            Work::ReadThenWrite(work) => {
+                self.metrics.writes.inc();
+                Box::pin(self.run_read_then_write(&work)).await
+            }
             Work::Other(analysed) => {
                 self.metrics.others.inc();
                 Box::pin(self.run_other(&analysed)).await

@@ -3,34 +3,50 @@
 //! Modules, bottom to top.
 #![forbid(unsafe_code)]
 
-/// BATCH.
-mod batch;
-/// From values to work.
-mod bound;
-/// Prepared statements by id.
-mod cache;
-/// Timestamps for writes that bring none.
-mod clock;
-/// One shard's engine.
-mod engine;
-/// What a statement can end in, other than a result.
-mod error;
-/// What the engine is told about the node and its clients.
-mod info;
 /// What bounds each thing here.
 pub mod limits;
-/// What a statement gives.
-mod outcome;
-/// Running bound work.
-mod run;
+
+/// What a statement can end in, other than a result.
+mod error;
+
+/// What the engine is told about the node and its clients.
+mod info;
+
 /// What the engine is told.
 mod settings;
-/// A statement and its analysis.
-mod statement;
+
+/// Timestamps for writes that bring none.
+mod clock;
+
+/// Prepared statements by id.
+mod cache;
+
 /// System tables.
 mod system;
+
+/// What a statement gives.
+mod outcome;
+
+/// A statement and its analysis.
+mod statement;
+
+/// From values to work.
+mod bound;
+
+/// One shard's engine.
+mod engine;
+
 /// Reads of system tables.
 mod virtual_table;
+
+/// Running bound work.
+mod run;
+
+/// Writes that must read first.
+mod prior;
+
+/// BATCH.
+mod batch;
 
 pub use bound::Bound;
 pub use coordinator::WriteKind;
