@@ -260,3 +260,30 @@ fn use_and_keyspaces_of_requests() {
         assert_eq!(rows(&connection, "SELECT * FROM kv").await.rows.len(), 0);
     });
 }
+
+#[test]
+fn list_elements_are_written_by_place_and_by_value() {
+    let mut stage = stage(19, 2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "CREATE TABLE ks.lists (k int PRIMARY KEY, l list<int>)").await;
+        run(&connection, "INSERT INTO ks.lists (k, l) VALUES (1, [10, 20, 30, 20])").await;
+        run(&connection, "UPDATE ks.lists SET l[1] = 21 WHERE k = 1").await;
+        run(&connection, "UPDATE ks.lists SET l = l - [20] WHERE k = 1").await;
+        let prepared = connection.prepare("DELETE l[?] FROM ks.lists WHERE k = ?").await.unwrap();
+        let values = prepared.bind(&[Value::Int(0), Value::Int(1)]).unwrap();
+        connection.execute(&prepared, Parameters { values: values.values(), ..one() }).await.unwrap();
+        let read = rows(&connection, "SELECT l FROM ks.lists WHERE k = 1").await;
+        assert_eq!(read.value(0, 0).unwrap(), Value::List(vec![Value::Int(21), Value::Int(30)]));
+        run(&connection, "BEGIN BATCH UPDATE ks.lists SET l[0] = 1 WHERE k = 1; UPDATE ks.lists SET l = l + [5] WHERE k = 1; APPLY BATCH").await;
+        let none = ValuesBuilder::new();
+        let texts = ["UPDATE ks.lists SET l[1] = 2 WHERE k = 1", "UPDATE ks.lists SET l = l + [6] WHERE k = 1"];
+        let statements =
+            texts.map(|text| BatchStatement { source: BatchSource::Query(text), values: none.values() }).to_vec();
+        connection.batch(Batch { kind: BatchKind::Logged, statements, parameters: one() }, &[]).await.unwrap();
+        let read = rows(&connection, "SELECT l FROM ks.lists WHERE k = 1").await;
+        assert_eq!(read.value(0, 0).unwrap(), Value::List([1, 2, 5, 6].map(Value::Int).to_vec()));
+        assert_eq!(failure(&connection, "UPDATE ks.lists SET l[9] = 1 WHERE k = 1", one()).await.0, 0x2200);
+    });
+}
