@@ -3,10 +3,10 @@
 //! Modules, bottom to top: each uses only those listed above it.
 #![forbid(unsafe_code)]
 
-/// Request heads and answers.
-pub mod http;
 /// What bounds each thing here.
 pub mod limits;
+/// Request heads and answers.
+pub mod http;
 /// The listener and what it answers.
 mod server;
 

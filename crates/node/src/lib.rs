@@ -5,17 +5,17 @@
 // A request is one future from the frame down to the file; its type is as deep as the floors.
 #![recursion_limit = "256"]
 
-/// What a node is told.
-pub mod config;
-/// Who a node is.
-pub mod identity;
 /// What bounds each thing here.
 pub mod limits;
-/// What is started in which order, and stopped.
-mod start;
 /// Durations and sizes as text.
 pub mod units;
 /// YAML with line numbers.
 pub mod yaml;
+/// What a node is told.
+pub mod config;
+/// Who a node is.
+pub mod identity;
+/// What is started in which order, and stopped.
+mod start;
 
 pub use start::{Ready, Reporter, StartError, main_closure};

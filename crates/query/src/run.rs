@@ -42,8 +42,11 @@ impl Engine {
     pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
         let mut rows = Rows::new(select.metadata.clone(), select.announce);
         let table = select.plan.table().clone();
-        let generated =
-            if is_system_keyspace(&table.keyspace) { Some(Box::pin(self.generate(&table)).await?) } else { None };
+        let generated = if is_system_keyspace(&table.keyspace) {
+            Some(Box::pin(self.generate(&table)).await?)
+        } else {
+            None
+        };
         while let Some(command) = select.run.next() {
             let answer = match &generated {
                 Some(partitions) => read::read(&table, partitions, command),

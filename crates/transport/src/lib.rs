@@ -5,26 +5,26 @@
 // A request is one future from the frame down to the file; its type is as deep as the floors.
 #![recursion_limit = "256"]
 
-/// One client connection.
-mod connection;
-/// From a request to its answer.
-mod dispatch;
 /// What bounds each thing here.
 pub mod limits;
-/// Accepting.
-mod listener;
+/// What the server is told.
+mod settings;
+/// How many connections the node serves.
+mod slots;
 /// Answers on their way out.
 mod outbound;
 /// Responses and error codes.
 mod respond;
+/// One client connection.
+mod connection;
+/// From a request to its answer.
+mod dispatch;
 /// A connection's reader.
 mod serve;
-/// What the server is told.
-mod settings;
 /// What one shard's server holds.
 mod shard;
-/// How many connections the node serves.
-mod slots;
+/// Accepting.
+mod listener;
 
 pub use listener::{Error, Server};
 pub use settings::Settings;

@@ -1,12 +1,12 @@
 //! System tables: their shapes, what they hold, and their rows as partitions.
 
-/// The rows of the tables.
-pub mod contents;
+/// One generated row.
+pub mod row;
 /// The shapes of the tables.
 pub mod definitions;
+/// The rows of the tables.
+pub mod contents;
 /// Rows as partitions.
 pub mod partitions;
 /// Reads of those partitions.
 pub mod read;
-/// One generated row.
-pub mod row;
