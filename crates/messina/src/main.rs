@@ -1,5 +1,6 @@
 //! The one binary: argument parsing and dispatch.
 #![forbid(unsafe_code)]
+#![allow(clippy::disallowed_methods, reason = "the configuration is read before the runtime exists")]
 
 mod arguments;
 mod load;

@@ -22,6 +22,7 @@ pub struct Bound {
 }
 
 /// What is to be done.
+#[allow(clippy::large_enum_variant, reason = "reads are the common case and must not be boxed")]
 pub(crate) enum Work {
     /// Rows to be read.
     Select(Select),
