@@ -442,13 +442,14 @@ impl SimShard {
         address: SocketAddr,
         local: Option<SocketAddr>,
     ) -> io::Result<SimStream> {
-        let mut core = self.core.borrow_mut();
-        if !self.is_current(&core) {
-            return Err(dead());
-        }
-        let now = self.time(&core);
-        let id = core.net.connect(now, self.ip, local, address)?;
-        drop(core);
+        let id = {
+            let mut core = self.core.borrow_mut();
+            if !self.is_current(&core) {
+                return Err(dead());
+            }
+            let now = self.time(&core);
+            core.net.connect(now, self.ip, local, address)?
+        };
         let stream = SimStream(Rc::new(SocketInner::new(self, id)));
         poll_fn(|cx| {
             let mut core = self.core.borrow_mut();

@@ -272,6 +272,7 @@ impl Uring {
 }
 
 impl Drop for Uring {
+    #[allow(clippy::mem_forget, reason = "memory that the kernel may still write into must outlive the ring")]
     fn drop(&mut self) {
         let ops = self.ops.take();
         if ops.in_flight() > 0 {
