@@ -82,6 +82,14 @@ pub fn messina(profile: &str) -> Result<PathBuf, String> {
     Ok(target().join(folder).join("messina"))
 }
 
+/// The binary a bench measures: the one given by `--binary`, to compare with an earlier build, or a fresh release build.
+pub fn measured_binary(words: &[String]) -> Result<PathBuf, String> {
+    match option(words, "--binary") {
+        Some(path) => Ok(path.into()),
+        None => messina("release"),
+    }
+}
+
 /// The command as one would type it.
 pub fn shown(command: &Command) -> String {
     let mut text = command.get_program().to_string_lossy().into_owned();

@@ -13,7 +13,7 @@ pub fn shape() -> String {
     let cpu = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or(": unknown processor");
     let model = model.trim_start_matches(['\t', ' ', ':']);
-    let count = std::thread::available_parallelism().map_or(1, usize::from);
+    let count = cpu.lines().filter(|line| line.starts_with("processor")).count();
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = memory.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap_or("0 kB");
     let kib: u64 = kib.trim().trim_end_matches(" kB").trim().parse().unwrap_or(0);
