@@ -106,7 +106,7 @@ struct Mark {
 impl Commitlog {
     /// Makes a log without files and starts its writer; nothing touches the disk before the first append.
     pub fn start(config: LogConfig) -> Commitlog {
-        assert!(config.segment_bytes % BLOCK as u64 == 0);
+        assert!(config.segment_bytes.is_multiple_of(BLOCK as u64), "segments are whole blocks");
         let counter = |name: &str, help: &str| runtime::metrics::counter(name, help, &[]);
         let state = State {
             open: SegmentBuilder::new(header(&config, 1, 0), config.segment_bytes),

@@ -102,9 +102,9 @@ impl Run {
             found[key.bytes[0] as usize].push(i64::from_be_bytes(value[..8].try_into().expect("a version")));
         }
         let mut versions = self.versions.borrow_mut();
-        for key in 0..KEYS as usize {
+        for (key, found) in found.iter().enumerate() {
             let (tried, acknowledged) = (versions.tried[key], versions.acknowledged[key]);
-            let version = match found[key][..] {
+            let version = match found[..] {
                 [] => 0,
                 [a, b] if a == b => a,
                 ref torn => panic!("seed {}: key {key} is torn: {torn:?}", self.seed),

@@ -45,6 +45,7 @@ struct Shared {
 }
 
 /// Seeds of a test: `count` from `first`, or as many as STORAGE_SEEDS says, from STORAGE_FIRST on.
+#[allow(clippy::disallowed_methods, reason = "the number of seeds is no setting of a node")]
 pub(super) fn seeds(first: u64, count: u64) -> std::ops::Range<u64> {
     let given = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = first + given("STORAGE_FIRST").unwrap_or(0);

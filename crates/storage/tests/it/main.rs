@@ -1,5 +1,10 @@
 //! Stores on real files, over restarts with other shard counts.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test makes and removes its folders outside of the runtime"
+)]
+
 use base::Token;
 use mutation::{
     Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadCommand, Scope, Slice, TokenRange,
