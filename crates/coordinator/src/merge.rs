@@ -7,7 +7,8 @@
 
 use base::HashMap;
 use mutation::{
-    Budget, Emit, Error, Key, Mutation, MutationView, Partition, ReadAnswer, ReadCommand, Resume, Scope, emit,
+    Budget, Emit, Error, Item, Key, Mutation, MutationBuilder, MutationView, Partition, RangeTombstone,
+    ReadAnswer, ReadCommand, Resume, Scope, emit,
 };
 use schema::{Position, Table};
 use std::cmp::Ordering;
@@ -65,6 +66,39 @@ pub(crate) fn merge_answers(
 pub(crate) fn agreed(command: &ReadCommand, mut answers: Vec<ReadAnswer>) -> ReadAnswer {
     let stopped = first_stop(command, &answers).cloned();
     ReadAnswer { stopped, ..answers.swap_remove(0) }
+}
+
+/// Adds the partitions of a further round. One that goes on where the round before stopped in it stays one partition:
+/// whoever reads the answer must not take its end for a partition of only a static row.
+pub(crate) fn append(whole: &mut Vec<Mutation>, more: Vec<Mutation>) {
+    let mut more = more.into_iter();
+    if let (Some(last), Some(first)) = (whole.last_mut(), more.as_slice().first())
+        && last.view().key == first.view().key
+    {
+        *last = joined(last, first);
+        more.next();
+    }
+    whole.extend(more);
+}
+
+/// Two parts of one partition, one behind the other in the order of reading.
+fn joined(first: &Mutation, second: &Mutation) -> Mutation {
+    let (first, second) = (first.view(), second.view());
+    let mut builder = MutationBuilder::new(first.table, first.token, first.key);
+    builder.deletion(first.deletion);
+    if let Some(body) = first.static_row.or(second.static_row) {
+        builder.static_row(body);
+    }
+    for item in first.items().chain(second.items()) {
+        match item {
+            Item::Row { clustering, body } => builder.row(clustering, body),
+            Item::Range { start, end, deletion } => {
+                let (start, end) = (start.to_bound(), end.to_bound());
+                builder.range(&RangeTombstone { start, end, deletion });
+            }
+        }
+    }
+    builder.finish()
 }
 
 /// Up to where all answers reach; `None`: all of them cover everything.

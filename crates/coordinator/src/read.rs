@@ -3,7 +3,7 @@
 use crate::coordinator::Coordinator;
 use crate::error::Error;
 use crate::limits::{READ_REPAIR_PATIENCE, SHORT_READ_ROUNDS_MAX};
-use crate::merge::{Merged, agreed, for_replicas, merge_answers};
+use crate::merge::{Merged, agreed, append, for_replicas, merge_answers};
 use crate::replicas::Silence;
 use crate::scan::{Piece, pieces};
 use base::Instant;
@@ -168,7 +168,7 @@ impl Read<'_> {
             let answer = self.round(targets, &command).await?;
             whole.live_rows += answer.live_rows;
             let bytes: usize = answer.partitions.iter().map(|p| p.as_bytes().len()).sum();
-            whole.partitions.extend(answer.partitions);
+            append(&mut whole.partitions, answer.partitions);
             whole.stopped = answer.stopped;
             let full = answer.live_rows >= command.row_limit || bytes >= command.byte_limit as usize;
             if whole.stopped.is_none() || full {
