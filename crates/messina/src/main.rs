@@ -1,5 +1,6 @@
 //! The one binary: argument parsing and dispatch.
 #![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command speaks to its terminal")]
 #![allow(clippy::disallowed_methods, reason = "the configuration is read before the runtime exists")]
 
 mod arguments;
