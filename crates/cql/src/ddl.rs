@@ -155,7 +155,12 @@ pub(crate) fn schema_change(statement: StatementKind, in_use: Option<&str>) -> R
         _ => return unsupported("roles and permissions"),
     };
     if is_system_keyspace(&keyspace) {
-        return Err(Error::Unauthorized { text: format!("{keyspace} keyspace is not user-modifiable.") });
+        return match &statement {
+            StatementKind::CreateKeyspace(_) => {
+                invalid(format!("System keyspace '{keyspace}' is not user-modifiable"))
+            }
+            _ => Err(Error::Unauthorized { text: format!("{keyspace} keyspace is not user-modifiable.") }),
+        };
     }
     Ok(SchemaChange { statement, keyspace })
 }
@@ -166,7 +171,7 @@ pub fn apply(schema: &Schema, change: &SchemaChange, context: &ChangeContext) ->
     match &change.statement {
         StatementKind::CreateKeyspace(create) => {
             let (name, if_not_exists) = (&create.name, create.if_not_exists);
-            check_name("Keyspace", name)?;
+            check_keyspace_name(name)?;
             if schema.keyspace(name).is_some() {
                 let error = Error::AlreadyExists { keyspace: name.clone(), table: String::new() };
                 return if if_not_exists { Ok(None) } else { Err(error) };
@@ -218,16 +223,38 @@ fn keyspace_event(change: ChangeKind, keyspace: &str) -> SchemaEvent {
     }
 }
 
-fn check_name(what: &str, name: &str) -> Result<()> {
-    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    if name.is_empty() || name.chars().count() > limits::NAME_CHARS || !plain {
+fn is_plain(name: &str) -> bool {
+    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// The limit on the length of names and its text.
+fn check_length(what: &str, name: &str) -> Result<()> {
+    let (count, most) = (name.chars().count(), limits::NAME_CHARS);
+    if count > most {
         return invalid(format!(
-            "{what} name must not be empty, more than {} characters long, or contain non-alphanumeric-underscore \
-             characters (got \"{name}\")",
-            limits::NAME_CHARS
+            "{what} name must not be more than {most} characters long (got {count} characters for \"{name}\")"
         ));
     }
     Ok(())
+}
+
+fn check_keyspace_name(name: &str) -> Result<()> {
+    if !is_plain(name) {
+        return invalid(format!(
+            "Keyspace name must not be empty and must contain alphanumeric or underscore characters only (got \"{name}\")"
+        ));
+    }
+    check_length("Keyspace", name)
+}
+
+fn check_table_name(keyspace: &str, name: &str) -> Result<()> {
+    if !is_plain(name) {
+        return configuration(format!(
+            "{keyspace}.{name}: Table name must not be empty or not contain non-alphanumeric-underscore characters \
+             (got \"{name}\")"
+        ));
+    }
+    check_length("Table", name)
 }
 
 fn existing_keyspace<'s>(
@@ -275,7 +302,7 @@ fn create_table(
     let Some(keyspace) = schema.keyspace(&change.keyspace) else {
         return invalid(format!("Keyspace '{}' doesn't exist", change.keyspace));
     };
-    check_name("Table", name)?;
+    check_table_name(&change.keyspace, name)?;
     if keyspace.tables.contains_key(name.as_str()) {
         let error = Error::AlreadyExists { keyspace: change.keyspace.clone(), table: name.clone() };
         return if create.if_not_exists { Ok(None) } else { Err(error) };
@@ -313,7 +340,7 @@ fn build_table(keyspace: &Keyspace, create: &CreateTable, id: TableId) -> Result
                 invalid(format!("Static column '{key}' cannot be part of the PRIMARY KEY"))
             }
             Some(column) => key_column_type(key, names::resolve_type(&column.ty, keyspace)?),
-            None => invalid(format!("Unknown column '{key}' referenced in PRIMARY KEY for table '{full}'")),
+            None => invalid(format!("Unknown column '{key}' referenced in PRIMARY KEY for table '{name}'")),
         }
     };
     let mut builder = TableBuilder::new(&keyspace.name, name, id);
@@ -342,13 +369,13 @@ fn primary_key(create: &CreateTable, full: &str) -> Result<(Vec<String>, Vec<Str
     let inline: Vec<&ColumnDefinition> = create.columns.iter().filter(|c| c.primary_key).collect();
     let (partition, clustering) = match (&inline[..], &create.primary_keys[..]) {
         ([], []) => {
-            return invalid(format!("No PRIMARY KEY specified for table '{full}' (exactly one required)"));
+            return invalid(format!("No PRIMARY KEY specifed for table '{full}' (exactly one required)"));
         }
         ([only], []) => (vec![only.name.clone()], Vec::new()),
         ([], [(partition, clustering)]) => (partition.clone(), clustering.clone()),
         _ => {
             return invalid(format!(
-                "Multiple PRIMARY KEYs specified for table '{full}' (exactly one required)"
+                "Multiple PRIMARY KEY specified for table '{full}' (exactly one required)"
             ));
         }
     };
@@ -363,17 +390,30 @@ fn clustering_orders(clustering: &[String], with: &TableProperties) -> Result<Ve
     if with.clustering_order.is_empty() {
         return Ok(vec![Order::Ascending; clustering.len()]);
     }
-    if with.clustering_order.len() != clustering.len() {
-        return invalid("Clustering key columns must exactly match columns in CLUSTERING ORDER BY directive");
+    let strangers: Vec<&str> = with
+        .clustering_order
+        .iter()
+        .map(|(name, _)| &**name)
+        .filter(|n| !clustering.iter().any(|c| c == n))
+        .collect();
+    if !strangers.is_empty() {
+        return invalid(format!(
+            "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are not clustering columns",
+            strangers.join(", ")
+        ));
     }
-    let mut out = Vec::with_capacity(clustering.len());
-    for (key, (name, descending)) in clustering.iter().zip(&with.clustering_order) {
-        if key != name {
-            return invalid(
-                "Clustering key columns must exactly match columns in CLUSTERING ORDER BY directive",
-            );
+    let mut out = vec![Order::Ascending; clustering.len()];
+    for (index, (name, descending)) in with.clustering_order.iter().enumerate() {
+        let expected = &clustering[index.min(clustering.len() - 1)];
+        if name != expected {
+            return invalid(format!(
+                "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns \
+                 ({expected} must appear before {name})"
+            ));
         }
-        out.push(if *descending { Order::Descending } else { Order::Ascending });
+        if *descending {
+            out[index] = Order::Descending;
+        }
     }
     Ok(out)
 }
@@ -482,7 +522,10 @@ fn add_column(
     }
     let ty = column_type(column, keyspace)?;
     if ty == CqlType::Counter && !table.counter {
-        return invalid(format!("Cannot add a counter column ({name}) in a non counter column family"));
+        return configuration(format!(
+            "{}: Cannot have a counter column (\"{name}\") in a non counter table",
+            table.qualified_name()
+        ));
     }
     let earlier = table.dropped.iter().rev().find(|d| *d.name == **name);
     if let Some(earlier) = earlier
@@ -540,9 +583,9 @@ fn rename_column(
 ) -> Result<()> {
     match table.column(from) {
         None if if_exists => return Ok(()),
-        None => return invalid(format!("Column {from} was not found in table '{}'", table.qualified_name())),
+        None => return invalid(format!("Undefined column name {from} in table {}", table.qualified_name())),
         Some(column) if !column.is_key() => {
-            return invalid(format!("Cannot rename non-primary key column {from}"));
+            return invalid(format!("Cannot rename non PRIMARY KEY column {from}"));
         }
         Some(_) => {}
     }

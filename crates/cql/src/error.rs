@@ -71,6 +71,11 @@ pub(crate) fn invalid<T>(text: impl Into<String>) -> Result<T> {
     Err(Error::Invalid { text: text.into() })
 }
 
+/// Fails with an [`Error::Syntax`] that has no place in the text.
+pub(crate) fn syntax<T>(text: impl Into<String>) -> Result<T> {
+    Err(Error::Syntax { text: text.into() })
+}
+
 /// Fails with an [`Error::Unsupported`].
 pub(crate) fn unsupported<T>(feature: &'static str) -> Result<T> {
     Err(Error::Unsupported { feature })

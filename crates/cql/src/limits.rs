@@ -18,8 +18,8 @@ pub const TTL_SECONDS: i64 = 20 * 365 * 24 * 60 * 60;
 pub const NAME_CHARS: usize = 48;
 /// Columns in a table; ordinals are 16 bits.
 pub const COLUMNS: usize = 16_384;
-/// Bytes of query text quoted in a syntax error on each side of the offending word.
-pub const SNIPPET_CHARS: usize = 40;
+/// Tokens of query text quoted in a syntax error before the offending one, as Cassandra's tools expect.
+pub const SNIPPET_TOKENS: usize = 10;
 /// Rows an aggregate or a filter may look at before it yields an answer page to its caller.
 pub const ROWS_PER_STEP: u32 = 10_000;
 /// Bytes after which one answer of the lists read before a write stops; the rest is asked for again.

@@ -4,7 +4,7 @@ use crate::ast::{
     Arithmetic, Assign, Assignment, Batch, BatchKind, Condition, Delete, Expr, Insert, StatementKind,
 };
 use crate::ast::{Target, Update, Using};
-use crate::error::{Result, invalid, unsupported};
+use crate::error::{Result, invalid, syntax, unsupported};
 use crate::limits;
 use crate::prior::{Prior, PriorRow};
 use crate::restriction::{Clustering, Prefix, Values, for_each_key};
@@ -439,9 +439,10 @@ fn modification_key(table: &Table, clause: &Where, statement: &str) -> Result<Ve
     }
     let key_filter = clause.filters.iter().any(|f| f.column.kind == ColumnKind::PartitionKey);
     if key_filter {
-        return invalid(
-            "Only EQ and IN relation are supported on the partition key (unless you use the token() function)",
-        );
+        return invalid(format!(
+            "Only EQ and IN relation are supported on the partition key (unless you use the token() function) for \
+             {statement} statements"
+        ));
     }
     let others: Vec<&str> =
         clause.filters.iter().filter(|f| !f.column.is_key()).map(|f| &*f.column.name).collect();
@@ -477,6 +478,9 @@ fn columns_reach(table: &Table, clause: &Where, operations: &Operations, stateme
     }
     let fixed = clause.clustering.prefix_columns();
     if fixed < table.clustering.len() {
+        if statement == "DELETE" {
+            return invalid("Range deletions are not supported for specific columns");
+        }
         let missing: Vec<&str> = table.clustering[fixed..].iter().map(|c| &*c.name).collect();
         return invalid(format!("Some clustering keys are missing: {}", missing.join(", ")));
     }
@@ -686,7 +690,7 @@ impl Operations {
             o.ordinal == column.ordinal && (!column.is_complex() || (whole(&o.operator) || whole(&operator)))
         });
         if clash {
-            return invalid(format!("Multiple incompatible setting of column {}", column.name));
+            return syntax(format!("Multiple incompatible setting of column {}", column.name));
         }
         list.push(Operation {
             ordinal: column.ordinal,

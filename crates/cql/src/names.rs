@@ -80,7 +80,17 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
         }
         TypeName::Frozen(inner) => {
             let inner = resolve_type_inside(inner, keyspace)?;
-            return Ok(inner.frozen());
+            if matches!(
+                inner.frozen(),
+                CqlType::Frozen(_) | CqlType::Tuple(_) | CqlType::Udt(_) | CqlType::Vector(..)
+            ) {
+                return Ok(inner.frozen());
+            }
+            return Err(crate::error::Error::Syntax {
+                text: format!(
+                    "frozen<> is only allowed on collections, tuples, and user-defined types (got {inner})"
+                ),
+            });
         }
         TypeName::List(element) => CqlType::list(element_type(element, keyspace, written)?),
         TypeName::Set(element) => {

@@ -1,21 +1,17 @@
 //! Table options and replication: from `name = value` to checked settings, kept in Cassandra's spelling.
 
 use crate::ast::{Property, PropertyValue};
-use crate::error::{Error, Result, configuration};
+use crate::error::{Result, configuration, syntax};
 use crate::limits;
 use schema::{Replication, TableOptions};
 use std::collections::BTreeMap;
-
-fn syntax<T>(text: String) -> Result<T> {
-    Err(Error::Syntax { text })
-}
 
 /// Applies WITH properties on top of options. Unknown names and values out of range are errors.
 pub(crate) fn apply_properties(options: &mut TableOptions, properties: &[Property]) -> Result<()> {
     for (index, property) in properties.iter().enumerate() {
         let name = property.name.as_str();
         if properties[..index].iter().any(|p| p.name == name) {
-            return syntax(format!("Multiple definition for property '{name}'"));
+            return syntax(format!("Multiple definitions for property '{name}'"));
         }
         apply_property(options, name, &property.value)?;
     }
@@ -44,7 +40,7 @@ fn apply_property(options: &mut TableOptions, name: &str, value: &PropertyValue)
             let chance = float(name, value)?;
             if !(0.0..=1.0).contains(&chance) {
                 return configuration(format!(
-                    "crc_check_chance must be in the range [0.0, 1.0] (got {chance:?})"
+                    "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 (got {chance:?})"
                 ));
             }
             options.crc_check_chance = chance;
@@ -166,7 +162,9 @@ fn caching(given: BTreeMap<String, String>) -> Result<BTreeMap<String, String>> 
             }
         };
         if !known {
-            return configuration(format!("Invalid value for caching sub-option '{key}': {value}"));
+            return configuration(format!(
+                "Invalid value '{value}' for caching sub-option '{key}': only 'ALL' and 'NONE' are allowed"
+            ));
         }
         out.insert(key, upper);
     }
@@ -254,7 +252,7 @@ fn compression(mut given: BTreeMap<String, String>) -> Result<BTreeMap<String, S
 /// Speculative retry policies in their short spelling: `99p`, `50ms`, `ALWAYS`, `NEVER`, `MIN(…)`, `MAX(…)`.
 fn retry(name: &str, given: &str) -> Result<String> {
     let upper = given.trim().to_uppercase();
-    let bad = || configuration(format!("Specified {name} [{given}] is not supported"));
+    let bad = || configuration(format!("Invalid value {given} for option '{name}'"));
     if matches!(upper.as_str(), "ALWAYS" | "NEVER" | "NONE") {
         return Ok(if upper == "NONE" { "NEVER".to_string() } else { upper });
     }
@@ -314,9 +312,8 @@ fn replication(
     };
     match simple(&class) {
         "SimpleStrategy" => {
-            let Some(factor) = given.remove("replication_factor") else {
-                return configuration("SimpleStrategy requires a replication_factor strategy option.");
-            };
+            // Cassandra's default_keyspace_rf.
+            let factor = given.remove("replication_factor").unwrap_or_else(|| "1".to_string());
             if let Some(other) = given.keys().next() {
                 return configuration(format!(
                     "Unrecognized strategy option {{{other}}} passed to SimpleStrategy for keyspace {keyspace}"
@@ -358,7 +355,7 @@ fn replication(
 fn replication_factor(text: &str) -> Result<u32> {
     match text.parse::<i64>() {
         Ok(factor) if factor < 0 => {
-            configuration(format!("Replication factor must be non-negative; found {factor}"))
+            configuration(format!("Replication factor must be non-negative, found {factor}"))
         }
         Ok(factor) => match u32::try_from(factor) {
             Ok(factor) if factor <= 1_000 => Ok(factor),

@@ -336,6 +336,22 @@ impl Clustering {
         Ok(spans.into_iter().map(|s| Slice { start: s.start_at, end: s.end_at }).collect())
     }
 
+    /// Whether a column can have one value only.
+    pub fn fixes_one(&self, column: usize) -> bool {
+        let mut at = 0;
+        for part in &self.prefix {
+            at += part.columns();
+            if column < at {
+                return match part {
+                    Prefix::Column(values) => matches!(values, Values::One(_)),
+                    Prefix::Columns(_, rows) => rows.len() == 1,
+                    Prefix::WholeColumns(..) => false,
+                };
+            }
+        }
+        false
+    }
+
     /// As [`Clustering::slices`], with the prefixes and sides that make the bounds.
     pub fn spans(&self, table: &Table, env: &Env<'_, '_>) -> Result<Vec<Span>> {
         let first = self.prefix_columns();

@@ -129,8 +129,7 @@ impl SelectPlan {
         check_values(&self.binds, values)?;
         let env = Env { values, context, table: &self.table };
         let limit = positive(self.limit.as_ref(), &env, "LIMIT", "limit")?;
-        let partition_limit =
-            positive(self.partition_limit.as_ref(), &env, "PER PARTITION LIMIT", "per partition limit")?;
+        let partition_limit = positive(self.partition_limit.as_ref(), &env, "LIMIT", "per partition limit")?;
         let aggregate = self.is_aggregate();
         let scope = self.scope(&env, page.rows.is_some())?;
         let slices =

@@ -96,7 +96,7 @@ pub(crate) fn select(scope: &mut Scope<'_>, select: &Select) -> Result<SelectPla
     let clause = where_clause::analyse(scope, &select.relations)?;
     let restricted = clause.restricts_clustering;
     let by_key = clause.keys.iter().all(Option::is_some);
-    let (reversed, ordered) = ordering(&table, select, by_key)?;
+    let (reversed, ordered) = ordering(&table, select, by_key, &clause.clustering)?;
     if select.distinct {
         check_distinct(&table, &clause_of, &clause)?;
     }
@@ -172,9 +172,10 @@ fn split_filters(table: &Table, clause: &Where, by_key: bool) -> (Option<Vec<Val
 }
 
 /// Whether rows come in reverse, and whether an order was asked for.
-fn ordering(table: &Table, select: &Select, by_key: bool) -> Result<(bool, bool)> {
+fn ordering(table: &Table, select: &Select, by_key: bool, clustering: &Clustering) -> Result<(bool, bool)> {
     let mut reversed = None;
-    for (index, (target, descending)) in select.order_by.iter().enumerate() {
+    let mut next = 0;
+    for (target, descending) in &select.order_by {
         let name = match target {
             OrderTarget::Column(name) => name,
             OrderTarget::Nearest(..) => return unsupported("ORDER BY … ANN OF"),
@@ -190,7 +191,11 @@ fn ordering(table: &Table, select: &Select, by_key: bool) -> Result<(bool, bool)
                 "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {name}"
             ));
         }
-        if column.position as usize != index {
+        // Columns that can have one value only may be left out.
+        while next < column.position as usize && clustering.fixes_one(next) {
+            next += 1;
+        }
+        if column.position as usize != next {
             return invalid(
                 "Order by currently only supports the ordering of columns following their declared order in the PRIMARY KEY",
             );
@@ -200,6 +205,7 @@ fn ordering(table: &Table, select: &Select, by_key: bool) -> Result<(bool, bool)
             return invalid("Unsupported order by relation");
         }
         reversed = Some(against);
+        next += 1;
     }
     if select.distinct && reversed.is_some() {
         return invalid("ORDER BY is not allowed with SELECT DISTINCT queries");

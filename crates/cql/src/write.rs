@@ -41,7 +41,7 @@ impl Times {
         };
         let timestamp = own.or(batch_timestamp).unwrap_or(env.context.timestamp);
         if timestamp == i64::MIN {
-            return invalid("Out of bound timestamp, must be bigger than -9223372036854775808");
+            return invalid("Out of bound timestamp, must be in [-9223372036854775807, 9223372036854775807]");
         }
         Ok(Written { timestamp, ttl: eval_ttl(self.ttl.as_ref(), env)?, now_s: env.context.now_s })
     }
@@ -81,7 +81,9 @@ pub(crate) fn eval_timestamp(term: &Term, env: &Env<'_, '_>) -> Result<Option<i6
         Val::Unset => Ok(None),
         Val::Null => invalid("Invalid null value of timestamp"),
         Val::Bytes(bytes) => match <[u8; 8]>::try_from(&*bytes).map(i64::from_be_bytes) {
-            Ok(i64::MIN) => invalid("Out of bound timestamp, must be bigger than -9223372036854775808"),
+            Ok(i64::MIN) => {
+                invalid("Out of bound timestamp, must be in [-9223372036854775807, 9223372036854775807]")
+            }
             Ok(timestamp) => Ok(Some(timestamp)),
             Err(_) => invalid("Invalid timestamp value"),
         },

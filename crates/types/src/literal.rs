@@ -9,13 +9,13 @@ use crate::text;
 
 /// The wire bytes of a scalar's text, without quotes. Blobs take hexadecimal digits, with or without `0x`.
 pub fn from_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
-    let bad = |what: &str| TypeError::Literal(format!("unable to make {what} from '{text}'"));
+    let bad = |what: &str| TypeError::Literal(format!("Unable to make {what} from '{text}'"));
     let bytes = match ty {
         CqlType::Ascii | CqlType::Text => text.as_bytes().to_vec(),
         CqlType::Blob | CqlType::Custom(_) => {
             let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
             text::parse_hex(digits)
-                .ok_or_else(|| TypeError::Literal(format!("cannot parse '{text}' as hex bytes")))?
+                .ok_or_else(|| TypeError::Literal(format!("cannot parse '{digits}' as hex bytes")))?
         }
         CqlType::Boolean => match text.to_ascii_lowercase().as_str() {
             "true" => vec![1],
@@ -45,7 +45,7 @@ pub fn from_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
             .to_vec(),
         CqlType::Inet => {
             let address = text::parse_inet(text)
-                .ok_or_else(|| TypeError::Literal(format!("unable to make inet address from '{text}'")))?;
+                .ok_or_else(|| TypeError::Literal(format!("Unable to make inet address from '{text}'")))?;
             text::inet_bytes(&address)
         }
         CqlType::Empty => Vec::new(),

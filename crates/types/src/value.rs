@@ -167,8 +167,8 @@ impl Value {
             Value::Blob(v) => format!("0x{}", text::format_hex(v)),
             Value::Boolean(v) => v.to_string(),
             Value::Decimal(scale, unscaled) => number::format_decimal(*scale, unscaled),
-            Value::Double(v) => float_text(*v, format!("{v:?}")),
-            Value::Float(v) => float_text(f64::from(*v), format!("{v:?}")),
+            Value::Double(v) => float_text(*v, &format!("{v:?}"), &format!("{v:E}")),
+            Value::Float(v) => float_text(f64::from(*v), &format!("{v:?}"), &format!("{v:E}")),
             Value::Int(v) => v.to_string(),
             Value::Timestamp(v) => format!("'{}'", datetime::format_timestamp(*v)),
             Value::Uuid(v) => v.to_string(),
@@ -201,13 +201,20 @@ fn joined(items: &[Value]) -> String {
     texts.join(", ")
 }
 
-fn float_text(value: f64, text: String) -> String {
+/// A float as Cassandra writes it: with an exponent outside of 0.001 to 10,000,000.
+fn float_text(value: f64, plain: &str, scientific: &str) -> String {
     if value.is_nan() {
-        "NaN".into()
-    } else if value.is_infinite() {
-        if value > 0.0 { "Infinity" } else { "-Infinity" }.into()
-    } else {
-        text
+        return "NaN".into();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "Infinity" } else { "-Infinity" }.into();
+    }
+    if value == 0.0 || (1e-3..1e7).contains(&value.abs()) {
+        return plain.into();
+    }
+    match scientific.split_once('E') {
+        Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0E{exponent}"),
+        _ => scientific.into(),
     }
 }
 

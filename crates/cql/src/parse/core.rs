@@ -1,6 +1,6 @@
 //! The cursor over the tokens: peeking, expecting, names, nesting, error texts.
 
-use crate::ast::TableName;
+use crate::ast::{Expr, TableName};
 use crate::error::{Error, Result};
 use crate::lexer::{self, Kind, Token};
 use crate::limits;
@@ -307,6 +307,27 @@ impl<'a> Parser<'a> {
         Ok(Some(self.markers.len() - 1))
     }
 
+    /// Takes a keyword that `second` must follow.
+    pub fn keyword_then(&mut self, first: &str, second: &str) -> Result<bool> {
+        if !self.keyword(first) {
+            return Ok(false);
+        }
+        self.expect_keyword(second)?;
+        Ok(true)
+    }
+
+    /// An integer literal or a marker, such as after LIMIT.
+    pub fn integer_or_marker(&mut self) -> Result<Expr> {
+        let start = self.at;
+        match self.expr()? {
+            expr @ (Expr::Integer(_) | Expr::Marker(_)) => Ok(expr),
+            _ => {
+                self.at = start;
+                self.no_alternative()
+            }
+        }
+    }
+
     /// Fails where no rule fits the next token.
     pub fn no_alternative<T>(&self) -> Result<T> {
         self.fail(&format!("no viable alternative at input '{}'", self.token_text()))
@@ -322,18 +343,37 @@ impl<'a> Parser<'a> {
         if token.kind == Kind::End { "<EOF>" } else { &self.text[token.start..token.end] }
     }
 
+    /// Where the quoted piece of the query begins: so many tokens before the next one, blanks counted as tokens.
+    fn snippet_start(&self) -> usize {
+        let mut from = self.tokens[self.at].start;
+        let mut left = limits::SNIPPET_TOKENS;
+        for token in self.tokens[..self.at].iter().rev() {
+            if token.end < from {
+                from = token.end;
+                left -= 1;
+            }
+            if left == 0 {
+                break;
+            }
+            from = token.start;
+            left -= 1;
+            if left == 0 {
+                break;
+            }
+        }
+        from
+    }
+
     /// Fails at the next token with a text, position and a piece of the query.
     pub fn fail<T>(&self, what: &str) -> Result<T> {
         let token = &self.tokens[self.at];
         let (line, column) = lexer::position(self.text, token.start);
-        let mut from = token.start.saturating_sub(limits::SNIPPET_CHARS);
-        while !self.text.is_char_boundary(from) {
-            from += 1;
-        }
+        let from = self.snippet_start();
         let lead = if from > 0 { "..." } else { "" };
         let before = &self.text[from..token.start];
         let shown = if token.kind == Kind::End { "EOF" } else { self.token_text() };
-        let tail = if token.kind == Kind::End { "" } else { "..." };
+        let last = self.tokens.get(self.at + 1).is_none_or(|next| next.kind == Kind::End);
+        let tail = if token.kind == Kind::End || last { "" } else { "..." };
         Err(Error::Syntax { text: format!("line {line}:{column} {what} ({lead}{before}[{shown}]{tail})") })
     }
 }

@@ -23,13 +23,16 @@ impl Parser<'_> {
         self.expect_keyword("from")?;
         let table = self.table_name()?;
         let relations = if self.keyword("where") { self.relations()? } else { Vec::new() };
-        let group_by = if self.keywords(&["group", "by"]) { self.list_of(Self::expr)? } else { Vec::new() };
+        let group_by = if self.keyword_then("group", "by")? { self.list_of(Self::expr)? } else { Vec::new() };
         let order_by =
-            if self.keywords(&["order", "by"]) { self.list_of(Self::ordering)? } else { Vec::new() };
-        let per_partition_limit =
-            if self.keywords(&["per", "partition", "limit"]) { Some(self.expr()?) } else { None };
-        let limit = if self.keyword("limit") { Some(self.expr()?) } else { None };
-        let allow_filtering = self.keywords(&["allow", "filtering"]);
+            if self.keyword_then("order", "by")? { self.list_of(Self::ordering)? } else { Vec::new() };
+        let per_partition_limit = if self.keywords(&["per", "partition", "limit"]) {
+            Some(self.integer_or_marker()?)
+        } else {
+            None
+        };
+        let limit = if self.keyword("limit") { Some(self.integer_or_marker()?) } else { None };
+        let allow_filtering = self.keyword_then("allow", "filtering")?;
         self.keywords(&["bypass", "cache"]);
         let using = self.using()?;
         Ok(Select {
@@ -198,6 +201,7 @@ impl Parser<'_> {
             return Ok(using);
         }
         loop {
+            let duration = self.is_keyword("timeout");
             let slot = if self.keyword("timestamp") {
                 &mut using.timestamp
             } else if self.keyword("ttl") {
@@ -210,7 +214,7 @@ impl Parser<'_> {
             if slot.is_some() {
                 return self.fail("option given twice after USING");
             }
-            *slot = Some(self.expr()?);
+            *slot = Some(if duration { self.expr()? } else { self.integer_or_marker()? });
             if !self.keyword("and") {
                 return Ok(using);
             }

@@ -103,7 +103,7 @@ fn a_rewound_type_hint_does_not_count_its_markers_twice() {
 #[test]
 fn errors_are_worded_as_cassandra_words_them() {
     let text = |input: &str| parse(input).expect_err(input).to_string();
-    assert_eq!(text("foo"), "line 1:0 no viable alternative at input 'foo' ([foo]...)");
+    assert_eq!(text("foo"), "line 1:0 no viable alternative at input 'foo' ([foo])");
     assert_eq!(
         text("SELECT * form t"),
         "line 1:9 mismatched input 'form' expecting K_FROM (SELECT * [form]...)"
