@@ -63,9 +63,12 @@ impl Engine {
             }
             runtime::yield_if_needed().await;
         }
+        let everywhere = select.run.is_aggregate() && !select.plan.is_by_key();
+        let warning = || "Aggregation query used without partition key".to_string();
+        let warnings = everywhere.then(warning).into_iter().collect();
         let (count, content) = (&mut rows.count, &mut rows.content);
         rows.paging_state = select.run.finish(&mut |values| push_row(count, content, values))?;
-        Ok(Answer::plain(Outcome::Rows(rows)))
+        Ok(Answer { outcome: Outcome::Rows(rows), warnings })
     }
 
     pub(crate) async fn run_write(&self, write: Write) -> Result<Answer, Error> {
