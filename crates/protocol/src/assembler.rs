@@ -9,7 +9,7 @@
 use crate::compression::{Compression, decompress_body};
 use crate::envelope::{Direction, Header, Version, flag};
 use crate::error::Error;
-use crate::limits::HEADER_BYTES;
+use crate::limits::{BUFFER_KEPT_BYTES, HEADER_BYTES};
 use crate::segment;
 
 /// One whole envelope; its body is decompressed and lives in the assembler until the next call.
@@ -45,6 +45,14 @@ impl Buffer {
             self.bytes.truncate(left);
             self.start = 0;
         }
+        shrink(&mut self.bytes);
+    }
+}
+
+/// Gives back what a large message needed, once it is gone.
+fn shrink(bytes: &mut Vec<u8>) {
+    if bytes.len() < BUFFER_KEPT_BYTES && bytes.capacity() > 4 * BUFFER_KEPT_BYTES {
+        bytes.shrink_to(BUFFER_KEPT_BYTES);
     }
 }
 
@@ -101,6 +109,11 @@ impl Assembler {
         self.version
     }
 
+    /// Bytes of memory held, used or not.
+    pub fn capacity(&self) -> usize {
+        self.wire.bytes.capacity() + self.inner.bytes.capacity() + self.scratch.capacity()
+    }
+
     /// Bytes held that are no whole envelope yet (or were not asked for).
     pub fn buffered(&self) -> usize {
         self.wire.pending().len() + self.inner.pending().len()
@@ -109,6 +122,8 @@ impl Assembler {
     /// Adds bytes from the connection.
     pub fn push(&mut self, bytes: &[u8]) {
         self.wire.compact();
+        self.scratch.clear();
+        shrink(&mut self.scratch);
         self.wire.bytes.extend_from_slice(bytes);
     }
 
@@ -120,9 +135,13 @@ impl Assembler {
             self.inner.compact();
             while !self.inner_has_envelope()? {
                 if !self.take_segment()? {
+                    self.wire.compact();
                     return Ok(None);
                 }
             }
+        }
+        if !self.segmented && self.wire.pending().is_empty() {
+            self.wire.compact();
         }
         let source = if self.segmented { &self.inner } else { &self.wire };
         let Some(header) = Header::parse(source.pending(), self.direction)? else {

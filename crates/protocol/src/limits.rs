@@ -12,3 +12,5 @@ pub const SEGMENT_PAYLOAD_MAX: usize = (1 << 17) - 1;
 pub const TYPE_DEPTH_MAX: usize = types::limits::TYPE_DEPTH_MAX;
 /// Smallest body that is worth compressing.
 pub const COMPRESS_BYTES_MIN: usize = 64;
+/// Bytes a connection's buffers keep when no large message is under way; ten thousand idle connections must stay small.
+pub const BUFFER_KEPT_BYTES: usize = 64 << 10;

@@ -129,3 +129,22 @@ fn segments_must_hold_whole_envelopes() {
     segment::write(&envelope[15..], false, Compression::None, &mut wire);
     assert_eq!(collect(&mut dressed(outgoing), &wire, 3), Ok(vec![vec![1; 20]]));
 }
+
+/// Ten thousand clients that each sent one large request must not hold its memory for ever.
+#[test]
+fn memory_of_a_large_message_is_given_back() {
+    for (version, segmented) in [(Version::V4, false), (Version::V5, true)] {
+        for compression in [Compression::None, Compression::Lz4] {
+            let outgoing = Outgoing { version, compression, segmented };
+            let mut wire = Vec::new();
+            outgoing.write(&envelopes(version, &[vec![7; 900_000]]), &mut wire);
+            let mut assembler = dressed(outgoing);
+            assert_eq!(collect(&mut assembler, &wire, 16_384).expect("reads").len(), 1);
+            let mut small = Vec::new();
+            outgoing.write(&envelopes(version, &[vec![1; 10]]), &mut small);
+            assert_eq!(collect(&mut assembler, &small, 100).expect("reads").len(), 1);
+            let held = assembler.capacity();
+            assert!(held <= 8 * BUFFER_KEPT_BYTES, "{version:?} {compression:?}: {held} bytes");
+        }
+    }
+}
