@@ -172,7 +172,8 @@ pub fn drive(connections: &mut [Connection], plan: &Plan, server: u32) -> Result
         let now = Instant::now();
         if !warm && now - start >= plan.warm {
             warm = true;
-            (latencies.clear(), errors = 0);
+            latencies.clear();
+            errors = 0;
             measured_from = (now, cpu_ns(server));
         }
         if !stopping && plan.count.is_none() && warm && now - measured_from.0 >= plan.measure {
