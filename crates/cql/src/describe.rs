@@ -342,7 +342,16 @@ fn column_lines(table: &Table, gone: &[&DroppedColumn]) -> String {
     let names = |columns: &[Column]| columns.iter().map(|c| quoted(&c.name)).collect::<Vec<_>>().join(", ");
     let single = table.partition_key.len() == 1 && table.clustering.is_empty();
     let mut lines = Vec::new();
-    for column in table.columns() {
+    // As Cassandra has them: of each kind, columns of many cells come last.
+    let mut columns: Vec<&Column> = table.columns().collect();
+    let many = |c: &Column| c.is_complex() || matches!(c.ty, CqlType::Udt(_));
+    columns.sort_by_key(|c| match c.kind {
+        ColumnKind::PartitionKey => (0, false),
+        ColumnKind::Clustering => (1, false),
+        ColumnKind::Static => (2, many(c)),
+        ColumnKind::Regular => (3, many(c)),
+    });
+    for column in columns {
         let suffix = match column.kind {
             ColumnKind::Static => " static",
             ColumnKind::PartitionKey if single => " PRIMARY KEY",

@@ -68,6 +68,11 @@ impl SelectPlan {
         self.keys.is_some()
     }
 
+    /// Whether IN stands on a component of the partition key.
+    pub fn is_by_several_keys(&self) -> bool {
+        self.keys.iter().flatten().any(|values| !matches!(values, Values::One(_)))
+    }
+
     /// Whether the answer is one row over all rows read.
     pub fn is_aggregate(&self) -> bool {
         !self.aggregates.is_empty()

@@ -8,7 +8,7 @@ use crate::outcome::{Announce, Answer, Outcome, Rows};
 use crate::statement::Analysed;
 use crate::system::read;
 use cluster::{ChangeKind, Changed, Cluster, SchemaEvent, Target};
-use cql::{ChangeContext, ClusterFacts, Plan, SchemaChange, is_system_keyspace};
+use cql::{ChangeContext, ClusterFacts, Plan, SchemaChange, SelectPlan, is_system_keyspace};
 use protocol::request::Parameters;
 use protocol::wire::put_bytes;
 use std::collections::BTreeMap;
@@ -63,9 +63,7 @@ impl Engine {
             }
             runtime::yield_if_needed().await;
         }
-        let everywhere = select.run.is_aggregate() && !select.plan.is_by_key();
-        let warning = || "Aggregation query used without partition key".to_string();
-        let warnings = everywhere.then(warning).into_iter().collect();
+        let warnings = wide_aggregate(&select.plan).map(str::to_string).into_iter().collect();
         let (count, content) = (&mut rows.count, &mut rows.content);
         rows.paging_state = select.run.finish(&mut |values| push_row(count, content, values))?;
         Ok(Answer { outcome: Outcome::Rows(rows), warnings })
@@ -176,6 +174,15 @@ fn event_of(event: cql::SchemaEvent) -> SchemaEvent {
         },
         keyspace: event.keyspace,
         name: event.name,
+    }
+}
+
+/// The warning that an aggregate over more than one partition calls for.
+fn wide_aggregate(plan: &SelectPlan) -> Option<&'static str> {
+    match (plan.is_aggregate(), plan.is_by_key(), plan.is_by_several_keys()) {
+        (true, false, _) => Some("Aggregation query used without partition key"),
+        (true, true, true) => Some("Aggregation query used on multiple partition keys (IN restriction)"),
+        _ => None,
     }
 }
 
