@@ -164,7 +164,11 @@ async fn read(to: SocketAddr, history: &Rc<RefCell<History>>) -> bool {
 impl History {
     fn check(&self, start: Instant, before: &[u64], list: &[u64]) -> Result<(), String> {
         if !list.starts_with(before) {
-            return Err(format!("a read of {} commands does not extend an earlier one of {}", list.len(), before.len()));
+            return Err(format!(
+                "a read of {} commands does not extend an earlier one of {}",
+                list.len(),
+                before.len()
+            ));
         }
         let mut seen = std::collections::BTreeSet::new();
         for command in list {
@@ -175,9 +179,12 @@ impl History {
                 return Err(format!("command {command} was applied twice"));
             }
         }
-        let missing = self.written.iter().find(|(c, at)| at.is_some_and(|at| at < start) && !seen.contains(c));
+        let missing =
+            self.written.iter().find(|(c, at)| at.is_some_and(|at| at < start) && !seen.contains(c));
         match missing {
-            Some((command, _)) => Err(format!("command {command} was acknowledged and is not in a later read")),
+            Some((command, _)) => {
+                Err(format!("command {command} was acknowledged and is not in a later read"))
+            }
             None => Ok(()),
         }
     }
@@ -191,8 +198,7 @@ fn start_clients(world: &mut World, group: &Group) -> Vec<Task<()>> {
             let mut to = addresses[0];
             loop {
                 let choice = runtime::random_u64();
-                let done =
-                    if choice % 4 == 0 { read(to, &history).await } else { write(to, &history).await };
+                let done = if choice % 4 == 0 { read(to, &history).await } else { write(to, &history).await };
                 if !done {
                     to = addresses[(choice >> 8) as usize % addresses.len()];
                 }

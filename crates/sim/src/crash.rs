@@ -125,7 +125,8 @@ async fn create_schema(to: std::net::SocketAddr, gc_grace: u32) -> Result<(), Tr
     let mut session = insist(to, START).await?;
     let options = format!("WITH gc_grace_seconds = {gc_grace}");
     let statements = [
-        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}".to_string(),
+        "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+            .to_string(),
         format!(
             "CREATE TABLE ks.t (pk int, ck int, s int static, v text, w int, m map<int, text>, z set<int>, \
              PRIMARY KEY (pk, ck)) {options}"
@@ -235,7 +236,10 @@ fn check_live(book: &Shared, pk: i32, from: usize, seen: Seen<'_>) {
     let partition = &book.partitions[&pk];
     if partition.explain(seen, from, partition.issued()).is_none() {
         let rows = shown(seen.t.or(seen.u).unwrap_or_default());
-        let text = format!("a live read of partition {pk} shows {rows}, after {from} operations of\n{}", partition.story());
+        let text = format!(
+            "a live read of partition {pk} shows {rows}, after {from} operations of\n{}",
+            partition.story()
+        );
         book.blame(text);
     }
 }
@@ -247,8 +251,12 @@ async fn designer(to: std::net::SocketAddr, book: Shared, mut rng: Prng) {
         runtime::sleep(Duration::from_micros(rng.below(60_000))).await;
         let stamp = book.borrow_mut().stamp();
         let name = format!("d{stamp}");
-        let existing: Option<String> =
-            book.borrow().tables.iter().find(|(_, exists)| **exists == Exists::Yes).map(|(name, _)| name.clone());
+        let existing: Option<String> = book
+            .borrow()
+            .tables
+            .iter()
+            .find(|(_, exists)| **exists == Exists::Yes)
+            .map(|(name, _)| name.clone());
         let (cql, name, column, then) = match (rng.below(3), existing) {
             (0, Some(table)) => (format!("DROP TABLE ks.{table}"), table, false, Exists::No),
             (1, _) => (format!("ALTER TABLE ks.t ADD {name} int"), name, true, Exists::Yes),
@@ -329,7 +337,8 @@ fn by_partition(rows: Vec<Row>) -> BTreeMap<i32, Vec<Row>> {
 }
 
 fn names(rows: Vec<Row>) -> Vec<String> {
-    let name = |row: Row| row.into_iter().next().flatten().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let name =
+        |row: Row| row.into_iter().next().flatten().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     rows.into_iter().filter_map(name).collect()
 }
 
@@ -344,7 +353,8 @@ async fn dump(to: std::net::SocketAddr, partitions: Vec<i32>, page: u32) -> Resu
     let scan_t = session.all(&format!("SELECT pk, {T_COLUMNS} FROM ks.t"), paged).await?;
     let scan_u = session.all(&format!("SELECT pk, {U_COLUMNS} FROM ks.u"), paged).await?;
     let tables = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'ks'";
-    let columns = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'ks' AND table_name = 't'";
+    let columns =
+        "SELECT column_name FROM system_schema.columns WHERE keyspace_name = 'ks' AND table_name = 't'";
     Ok(Dump {
         t,
         u,
@@ -399,7 +409,11 @@ fn verify(world: &mut World, run: &mut Run, end: End, at: Instant) -> Result<(),
     check_names("column", &mut book.columns, &dump.columns, settle)
 }
 
-fn same_scan(table: &str, read: &BTreeMap<i32, Vec<Row>>, scan: &BTreeMap<i32, Vec<Row>>) -> Result<(), String> {
+fn same_scan(
+    table: &str,
+    read: &BTreeMap<i32, Vec<Row>>,
+    scan: &BTreeMap<i32, Vec<Row>>,
+) -> Result<(), String> {
     let read: BTreeMap<_, _> = read.iter().filter(|(_, rows)| !rows.is_empty()).collect();
     let scanned: BTreeMap<_, _> = scan.iter().collect();
     if read == scanned {

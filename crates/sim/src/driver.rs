@@ -119,6 +119,7 @@ pub fn run_verbose(scenario: Scenario, seed: u64, planted: Option<Bug>) -> (Outc
     let lines = world.log_lines().into_iter().map(|(_, line)| line).collect();
     if result.is_err() {
         // A task panicked in the middle of its step: its destructors cannot be trusted any more.
+        #[allow(clippy::mem_forget, reason = "see above")]
         std::mem::forget(world);
     }
     (outcome, lines)
@@ -139,7 +140,10 @@ pub struct Report {
 
 /// Runs every seed of a range on `threads` threads; `stop_at_first` ends early once a seed has failed.
 /// `progress` hears of each outcome, in no order.
-#[allow(clippy::disallowed_methods, reason = "each thread drives worlds of its own; nothing simulated sees it")]
+#[allow(
+    clippy::disallowed_methods,
+    reason = "each thread drives worlds of its own; nothing simulated sees it"
+)]
 pub fn run_range(
     scenario: Scenario,
     seeds: Range<u64>,
@@ -164,7 +168,8 @@ pub fn run_range(
                     let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
                     report.ran += 1;
                     // Order does not matter to a sum of mixed hashes.
-                    let mixed = (outcome.trace_hash ^ seed.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                    let mixed =
+                        (outcome.trace_hash ^ seed.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                     report.trace_hash = report.trace_hash.wrapping_add(mixed);
                     if outcome.failure.is_some() {
                         report.failed += 1;

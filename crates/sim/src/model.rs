@@ -83,13 +83,17 @@ impl Change {
                 let w = w.map_or("null".to_string(), |w| w.to_string());
                 format!("INSERT INTO ks.t (pk, ck, v, w) VALUES ({pk}, {ck}, {v}, {w})")
             }
-            Change::InsertU { ck, v } => format!("INSERT INTO ks.u (pk, ck, v) VALUES ({pk}, {ck}, {})", text(v)),
+            Change::InsertU { ck, v } => {
+                format!("INSERT INTO ks.u (pk, ck, v) VALUES ({pk}, {ck}, {})", text(v))
+            }
             Change::SetV { ck, v } => format!("UPDATE ks.t SET v = {} {}", text(v), at(ck)),
             Change::SetW { ck, w } => {
                 format!("UPDATE ks.t SET w = {} {}", w.map_or("null".to_string(), |w| w.to_string()), at(ck))
             }
             Change::SetStatic { s } => format!("UPDATE ks.t SET s = {s} WHERE pk = {pk}"),
-            Change::PutMap { ck, key, value } => format!("UPDATE ks.t SET m[{key}] = {} {}", text(value), at(ck)),
+            Change::PutMap { ck, key, value } => {
+                format!("UPDATE ks.t SET m[{key}] = {} {}", text(value), at(ck))
+            }
             Change::ReplaceMap { ck, map } => format!("UPDATE ks.t SET m = {} {}", map_literal(map), at(ck)),
             Change::DropKey { ck, key } => format!("DELETE m[{key}] FROM ks.t {}", at(ck)),
             Change::AddToSet { ck, item } => format!("UPDATE ks.t SET z = z + {{{item}}} {}", at(ck)),
@@ -235,7 +239,9 @@ impl State {
     /// The rows a read of [`U_COLUMNS`] must give.
     pub(crate) fn rows_u(&self) -> Vec<Row> {
         let visible = self.u.iter().filter(|(_, row)| row.visible());
-        visible.map(|(ck, row)| vec![Some(ck.to_be_bytes().to_vec()), row.v.clone().map(String::into_bytes)]).collect()
+        visible
+            .map(|(ck, row)| vec![Some(ck.to_be_bytes().to_vec()), row.v.clone().map(String::into_bytes)])
+            .collect()
     }
 }
 
@@ -327,7 +333,8 @@ impl Partition {
     pub(crate) fn explain(&self, seen: Seen<'_>, from: usize, to: usize) -> Option<State> {
         for end in (from..=to.min(self.ops.len())).rev() {
             let ops = &self.ops[..end];
-            let uncertain: Vec<usize> = (0..end).filter(|at| !matches!(ops[*at].1, Known::Acked(_))).collect();
+            let uncertain: Vec<usize> =
+                (0..end).filter(|at| !matches!(ops[*at].1, Known::Acked(_))).collect();
             for mask in 0..1u32 << uncertain.len().min(16) {
                 let mut state = self.base.clone();
                 for (at, (changes, _)) in ops.iter().enumerate() {
@@ -367,8 +374,12 @@ impl Partition {
 pub(crate) fn shown(rows: &[Row]) -> String {
     let value = |value: &Option<Vec<u8>>| match value {
         None => "null".to_string(),
-        Some(bytes) if bytes.len() == 4 => i32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]).to_string(),
-        Some(bytes) if bytes.iter().all(|b| b.is_ascii_graphic()) => String::from_utf8_lossy(bytes).into_owned(),
+        Some(bytes) if bytes.len() == 4 => {
+            i32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]).to_string()
+        }
+        Some(bytes) if bytes.iter().all(|b| b.is_ascii_graphic()) => {
+            String::from_utf8_lossy(bytes).into_owned()
+        }
         Some(bytes) => bytes.iter().map(|b| format!("{b:02x}")).collect(),
     };
     let rows = rows.iter().map(|row| row.iter().map(value).collect::<Vec<_>>().join(" "));
@@ -390,7 +401,8 @@ mod tests {
         partition.end(first, Known::Acked(Instant(5)));
         let batch = partition.issue([insert(2, 11), insert(3, 12)].concat());
         partition.end(batch, Known::Unknown);
-        let full = partition.explain(Seen::default(), 2, 2).expect("anything is explained when nothing is seen");
+        let full =
+            partition.explain(Seen::default(), 2, 2).expect("anything is explained when nothing is seen");
         let mut rows = full.rows_t();
         let before = partition.explain(Seen { t: Some(&rows[..1]), u: None }, 1, 2);
         assert!(before.is_some() || rows.len() == 1);
@@ -399,7 +411,10 @@ mod tests {
         rows = full.rows_t();
         assert_eq!(rows.len(), 3);
         assert!(partition.explain(Seen { t: Some(&rows[..2]), u: None }, 1, 2).is_none(), "half a batch");
-        assert!(partition.explain(Seen { t: Some(&rows[..1]), u: None }, 2, 2).is_none(), "a lost acknowledged batch");
+        assert!(
+            partition.explain(Seen { t: Some(&rows[..1]), u: None }, 2, 2).is_none(),
+            "a lost acknowledged batch"
+        );
         assert!(partition.explain(Seen { t: Some(&rows[..1]), u: None }, 1, 2).is_some());
         assert_eq!((partition.acked(), partition.acked_before(Instant(6))), (2, 1));
     }
@@ -415,9 +430,17 @@ mod tests {
         };
         assert_eq!(run(vec![Change::SetStatic { s: 4 }]), 1, "a static alone is a row");
         assert_eq!(run(vec![Change::SetW { ck: 1, w: Some(1) }]), 1);
-        assert_eq!(run(vec![Change::SetW { ck: 1, w: None }]), 1, "an update leaves no empty row, the static shows again");
+        assert_eq!(
+            run(vec![Change::SetW { ck: 1, w: None }]),
+            1,
+            "an update leaves no empty row, the static shows again"
+        );
         assert_eq!(run(vec![Change::Insert { ck: 1, v: None, w: None }]), 1);
-        assert_eq!(run(vec![Change::Insert { ck: 2, v: None, w: None }]), 2, "an insert without values is a row");
+        assert_eq!(
+            run(vec![Change::Insert { ck: 2, v: None, w: None }]),
+            2,
+            "an insert without values is a row"
+        );
         assert_eq!(run(vec![Change::DeleteRange { from: 0, to: 2 }]), 1);
         assert_eq!(run(vec![Change::DeletePartition]), 0);
     }

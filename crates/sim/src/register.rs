@@ -53,7 +53,8 @@ impl Register {
         let met = |write: &Write| {
             write.acked.is_some_and(|at| at < start) && waits_for(write.level) + asked > REPLICAS
         };
-        let written = self.writes.iter().rev().find(|(_, write)| met(write)).map_or(0, |(timestamp, _)| *timestamp);
+        let written =
+            self.writes.iter().rev().find(|(_, write)| met(write)).map_or(0, |(timestamp, _)| *timestamp);
         let majority = |(end, _): &&(Instant, i64)| *end < start && asked + 2 > REPLICAS;
         let read = self.shown.iter().filter(majority).map(|(_, timestamp)| *timestamp).max().unwrap_or(0);
         written.max(read)
@@ -69,7 +70,8 @@ impl Register {
         let floor = self.floor(start, level);
         let explains = |write: &Write| write.value.as_deref() == seen;
         // The newest write that explains it; the empty register explains nothing seen.
-        let newest = self.writes.iter().rev().find(|(_, write)| explains(write)).map(|(timestamp, _)| *timestamp);
+        let newest =
+            self.writes.iter().rev().find(|(_, write)| explains(write)).map(|(timestamp, _)| *timestamp);
         let shown = match (newest, seen) {
             (Some(timestamp), _) => timestamp,
             (None, None) => 0,

@@ -130,11 +130,17 @@ impl Session {
         self.stream.send_all(wire).await.map(|_| ()).map_err(lost)
     }
 
-    async fn receive<T>(&mut self, take: impl FnOnce(Response<'_>) -> Result<T, Trouble>) -> Result<T, Trouble> {
+    async fn receive<T>(
+        &mut self,
+        take: impl FnOnce(Response<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
         loop {
             if let Some(envelope) = self.assembler.next().map_err(lost)? {
                 if envelope.header.stream != self.stream_id {
-                    return Err(lost(format!("answer on stream {}, asked on {}", envelope.header.stream, self.stream_id)));
+                    return Err(lost(format!(
+                        "answer on stream {}, asked on {}",
+                        envelope.header.stream, self.stream_id
+                    )));
                 }
                 let response = Response::decode(&envelope.header, envelope.body).map_err(lost)?;
                 return match response {
@@ -156,9 +162,14 @@ impl Session {
             self.receive(|response| match response {
                 Response::Rows(rows) => Ok(Answer {
                     next_page: rows.metadata.paging_state.map(<[u8]>::to_vec),
-                    rows: rows.iter().map(|row| row.into_iter().map(|v| v.map(<[u8]>::to_vec)).collect()).collect(),
+                    rows: rows
+                        .iter()
+                        .map(|row| row.into_iter().map(|v| v.map(<[u8]>::to_vec)).collect())
+                        .collect(),
                 }),
-                Response::Void | Response::SchemaChange(_) | Response::SetKeyspace(_) => Ok(Answer::default()),
+                Response::Void | Response::SchemaChange(_) | Response::SetKeyspace(_) => {
+                    Ok(Answer::default())
+                }
                 other => Err(lost(format!("unexpected answer {other:?}"))),
             })
             .await
@@ -193,13 +204,20 @@ impl Session {
     }
 
     /// Runs several modifications as one batch.
-    pub(crate) async fn batch(&mut self, statements: &[String], ask: Ask, logged: bool) -> Result<(), Trouble> {
+    pub(crate) async fn batch(
+        &mut self,
+        statements: &[String],
+        ask: Ask,
+        logged: bool,
+    ) -> Result<(), Trouble> {
         let statements = statements
             .iter()
             .map(|text| BatchStatement { source: BatchSource::Query(text), values: Default::default() })
             .collect();
         let kind = if logged { BatchKind::Logged } else { BatchKind::Unlogged };
-        self.ask(&Request::Batch(Batch { kind, statements, parameters: ask.parameters(None) })).await.map(|_| ())
+        self.ask(&Request::Batch(Batch { kind, statements, parameters: ask.parameters(None) }))
+            .await
+            .map(|_| ())
     }
 }
 

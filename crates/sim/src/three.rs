@@ -149,8 +149,11 @@ async fn write(session: &mut Session, book: &Shared, rng: &mut Prng) -> Result<(
     };
     let (k, c) = key;
     let cql = match &value {
-        // The null before the value is what a digest that stops at nulls falls for.
-        Some(v) => format!("INSERT INTO ks.r (k, c, a, v) VALUES ({k}, {c}, null, '{v}')"),
+        // A null before the value, and later updates behind it: what a digest that stops at nulls falls for.
+        Some(v) if rng.chance(0.4) => {
+            format!("INSERT INTO ks.r (k, c, a, v) VALUES ({k}, {c}, null, '{v}')")
+        }
+        Some(v) => format!("UPDATE ks.r SET v = '{v}' WHERE k = {k} AND c = {c}"),
         None => format!("DELETE FROM ks.r WHERE k = {k} AND c = {c}"),
     };
     let ask = Ask { timestamp: Some(timestamp), ..Ask::at(level) };
@@ -303,7 +306,8 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
     }
     let nodes: Vec<SocketAddr> = run.hosts.iter().map(Host::native).collect();
     let mut schema = world.spawn(run.client, create_schema(nodes.clone()));
-    finished(world, &mut schema, 2 * START, "making the schema")?.map_err(|t| format!("the schema is not made: {t}"))?;
+    finished(world, &mut schema, 2 * START, "making the schema")?
+        .map_err(|t| format!("the schema is not made: {t}"))?;
     let clients: Vec<Task<()>> = (0..2 + run.rng.below(3))
         .map(|_| {
             let rng = run.rng.fork();

@@ -30,7 +30,8 @@ fn clean(scenario: Scenario, usual: u64) {
 /// Some seed of a modest range finds the planted mistake, and is clean without it.
 fn caught(scenario: Scenario, bug: Bug) {
     let report = run_range(scenario, 0..400, 2, Some(bug), true, |_| {});
-    let outcome = report.failures.first().unwrap_or_else(|| panic!("no seed of {} finds {bug:?}", report.ran));
+    let outcome =
+        report.failures.first().unwrap_or_else(|| panic!("no seed of {} finds {bug:?}", report.ran));
     eprintln!("{bug:?} caught by {} at seed {}: {:?}", scenario.name(), outcome.seed, outcome.failure);
     assert_eq!(run(scenario, outcome.seed, None).failure, None, "the mistake is what it found");
 }
