@@ -151,9 +151,9 @@ impl Store {
             table.with_version(|version, _| version.active.note(position));
             position
         } else {
-            self.check(mutations)?;
+            let tables = self.check(mutations)?;
             let position = append_entry(&self.log, mutations)?.position;
-            self.apply_in_memory(mutations, Some(position))?;
+            self.apply_in_memory(mutations, &tables, Some(position))?;
             position
         };
         self.look_at_log(position.segment);
@@ -161,24 +161,20 @@ impl Store {
     }
 
     async fn apply_synced(&self, mutations: Vec<Mutation>) -> Result<(), Error> {
-        self.check(&mutations)?;
+        let tables = self.check(&mutations)?;
         let Appended { position, number } = append_entry(&self.log, &mutations)?;
         // Until it is applied the flush positions of all tables stay below it.
         let held = self.log.hold(position);
-        let mut waiting =
-            Waiting { store: self, write: Some(LoggedWrite { mutations, position, number, _held: held }) };
+        let write = LoggedWrite { mutations, tables, position, number, _held: held };
+        let mut waiting = Waiting { store: self, write: Some(write) };
         let synced = self.log.synced(number).await;
         let write = waiting.write.take().expect("only a drop takes it before");
         self.adopt();
         synced?;
-        let applied = self.apply_in_memory(&write.mutations, Some(position));
+        let applied = self.apply_in_memory(&write.mutations, &write.tables, Some(position));
         drop(write);
         self.look_at_log(position.segment);
-        match applied {
-            // The table was dropped while the write waited: there is nothing to be visible in.
-            Err(Error::UnknownTable(_)) => Ok(()),
-            other => other,
-        }
+        applied
     }
 
     /// Applies writes whose callers gave up waiting once their entries are synced: what is in the log becomes visible before a
@@ -191,33 +187,44 @@ impl Store {
             self.given_up.borrow_mut().drain(..).partition(|write| self.log.is_synced(write.number));
         *self.given_up.borrow_mut() = left;
         for write in synced {
-            // Its table may be gone by now; everything else was checked before it was logged.
-            if let Err(error) = self.apply_in_memory(&write.mutations, Some(write.position)) {
-                runtime::debug!("a write without a caller was not applied: {error}");
+            if let Err(error) = self.apply_in_memory(&write.mutations, &write.tables, Some(write.position)) {
+                runtime::error!("a write without a caller was not applied whole: {error}");
             }
         }
     }
 
     fn apply_unlogged(&self, mutations: &[Mutation]) -> Result<(), Error> {
-        self.check(mutations)?;
-        self.apply_in_memory(mutations, None)
+        let tables = self.check(mutations)?;
+        self.apply_in_memory(mutations, &tables, None)
     }
 
-    /// Refuses what cannot be applied, before any of it is logged.
-    fn check(&self, mutations: &[Mutation]) -> Result<(), Error> {
-        for mutation in mutations {
+    /// Refuses what cannot be applied, before any of it is logged; returns the table of each mutation.
+    fn check(&self, mutations: &[Mutation]) -> Result<Vec<Rc<TableStore>>, Error> {
+        let check = |mutation: &Mutation| {
             let table = self.table(mutation.table())?;
             table.with_version(|_, definition| mutation::check_positions(definition, &mutation.view()))?;
-        }
-        Ok(())
+            Ok(table)
+        };
+        mutations.iter().map(check).collect()
     }
 
-    fn apply_in_memory(&self, mutations: &[Mutation], position: Option<LogPosition>) -> Result<(), Error> {
-        for mutation in mutations {
-            let table = self.table(mutation.table())?;
-            self.apply_one(&table, mutation, position)?;
+    /// Applies each mutation to its table, but for tables that were dropped while the write waited: there is nothing to be
+    /// visible in. What is in the log is applied as far as it can be.
+    /// Errors: the first; everything else was applied.
+    fn apply_in_memory(
+        &self,
+        mutations: &[Mutation],
+        tables: &[Rc<TableStore>],
+        position: Option<LogPosition>,
+    ) -> Result<(), Error> {
+        assert!(mutations.len() == tables.len(), "every mutation has its table");
+        let mut result = Ok(());
+        for (mutation, table) in mutations.iter().zip(tables) {
+            if !table.dropped.get() {
+                result = result.and(self.apply_one(table, mutation, position));
+            }
         }
-        Ok(())
+        result
     }
 
     fn apply_one(
@@ -227,10 +234,11 @@ impl Store {
         position: Option<LogPosition>,
     ) -> Result<(), Error> {
         let grown = table.with_version(|version, definition| {
+            let grown = version.active.apply(definition, &mutation.view())?;
             if let Some(position) = position {
                 version.active.note(position);
             }
-            version.active.apply(definition, &mutation.view())
+            Ok::<usize, Error>(grown)
         })?;
         self.dirty.set(self.dirty.get() + grown);
         if self.is_over(FLUSH_AT_PERCENT) {
@@ -454,6 +462,8 @@ impl Store {
 /// A write that is in the log and not yet in memory.
 pub(crate) struct LoggedWrite {
     mutations: Vec<Mutation>,
+    /// The table of each mutation, as it was when the write was logged.
+    tables: Vec<Rc<TableStore>>,
     position: LogPosition,
     number: u64,
     _held: Held,

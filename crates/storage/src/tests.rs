@@ -11,3 +11,5 @@ mod harness;
 mod isolation;
 /// Random operations against a plain map.
 mod model;
+/// Drops and truncations while writes wait.
+mod review;
