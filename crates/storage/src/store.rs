@@ -30,6 +30,8 @@ const FLUSH_AT_PERCENT: usize = 50;
 const SLOW_AT_PERCENT: usize = 80;
 /// Longest delay of one write below the budget.
 const SLOW_MAX: Duration = Duration::from_millis(10);
+/// Time between two looks at writes that are about to be applied.
+const SETTLE_LOOK: Duration = Duration::from_millis(50);
 
 /// One shard's tables. Clone the `Rc`; lives as long as the shard serves.
 pub struct Store {
@@ -161,11 +163,15 @@ impl Store {
     }
 
     async fn apply_synced(&self, mutations: Vec<Mutation>) -> Result<(), Error> {
-        let tables = self.check(&mutations)?;
+        let tables = loop {
+            let tables = self.check(&mutations)?;
+            let Some(paused) = tables.iter().find(|table| table.is_paused()) else { break tables };
+            paused.settled.wait().await;
+        };
         let Appended { position, number } = append_entry(&self.log, &mutations)?;
         // Until it is applied the flush positions of all tables stay below it.
         let held = self.log.hold(position);
-        let write = LoggedWrite { mutations, tables, position, number, _held: held };
+        let write = LoggedWrite::new(mutations, tables, position, number, held);
         let mut waiting = Waiting { store: self, write: Some(write) };
         let synced = self.log.synced(number).await;
         let write = waiting.write.take().expect("only a drop takes it before");
@@ -359,14 +365,46 @@ impl Store {
         self.reap().await;
     }
 
+    /// Freezes everything that was written to a table so far and returns the place in the log behind all of it.
+    /// Writes that wait for their sync are waited for, and new ones that would have to wait are held up as long.
+    async fn freeze_settled(&self, table: &TableStore) -> LogPosition {
+        let paused = table.pause();
+        loop {
+            self.adopt();
+            if table.unsettled.get() == 0 {
+                break;
+            }
+            if self.log.synced_so_far().await.is_err() {
+                // Those who still wait are told so; the others nobody asks for, and they came before what freezes here.
+                self.give_up(table);
+            }
+            self.adopt();
+            if table.unsettled.get() > 0 {
+                // Looked at again when all are applied, or soon, should a caller go away meanwhile.
+                let _ = runtime::timeout(SETTLE_LOOK, table.settled.wait()).await;
+            }
+        }
+        let position = self.log.end();
+        table.freeze(position);
+        drop(paused);
+        position
+    }
+
+    /// Takes a table out of the writes whose callers went away.
+    fn give_up(&self, table: &TableStore) {
+        let mut given_up = self.given_up.borrow_mut();
+        given_up.iter_mut().for_each(|write| write.leave(table));
+        given_up.retain(|write| !write.mutations.is_empty());
+    }
+
     /// Forgets everything a table holds now; writes that come meanwhile stay.
     /// `at`: microseconds since the Unix epoch, kept in the manifest.
     /// Errors: nothing was forgotten.
+    /// Yields: until the writes that wait for their sync now are applied, and for the manifest.
     pub async fn truncate(&self, id: TableId, at: i64) -> Result<(), Error> {
         let table = self.table(id)?;
         let _turn = table.turn.lock().await;
-        let position = self.log.position();
-        table.freeze(position);
+        let position = self.freeze_settled(&table).await;
         let gone: Vec<_> = table.version().frozen.iter().map(|frozen| frozen.memtable.clone()).collect();
         let (sstables, removed) = {
             let mut manifest = self.manifest.lock().await;
@@ -469,6 +507,36 @@ pub(crate) struct LoggedWrite {
     _held: Held,
 }
 
+impl LoggedWrite {
+    fn new(
+        mutations: Vec<Mutation>,
+        tables: Vec<Rc<TableStore>>,
+        position: LogPosition,
+        number: u64,
+        held: Held,
+    ) -> LoggedWrite {
+        assert!(mutations.len() == tables.len(), "every mutation has its table");
+        tables.iter().for_each(|table| table.unsettled.set(table.unsettled.get() + 1));
+        LoggedWrite { mutations, tables, position, number, _held: held }
+    }
+
+    /// Leaves out what it would write to a table.
+    fn leave(&mut self, table: &TableStore) {
+        for index in (0..self.tables.len()).rev() {
+            if std::ptr::eq(&*self.tables[index], table) {
+                self.mutations.remove(index);
+                self.tables.remove(index).settle_one();
+            }
+        }
+    }
+}
+
+impl Drop for LoggedWrite {
+    fn drop(&mut self) {
+        self.tables.iter().for_each(|table| table.settle_one());
+    }
+}
+
 /// A caller waiting for its write; when it goes away, the write stays with the store.
 struct Waiting<'a> {
     store: &'a Store,
@@ -477,7 +545,10 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.store.given_up.borrow_mut().extend(self.write.take());
+        if let Some(write) = self.write.take() {
+            self.store.given_up.borrow_mut().push(write);
+            self.store.adopt();
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::manifest::SstableEntry;
 use crate::memtable::Memtable;
 use base::Token;
 use mutation::TokenRange;
-use runtime::sync::Lock;
+use runtime::sync::{Event, Lock};
 use schema::{Table, TableId};
 use sstable::Reader;
 use std::cell::{Cell, RefCell};
@@ -96,6 +96,12 @@ pub(crate) struct TableStore {
     next_generation: Cell<u64>,
     generation_step: u64,
     dir_made: Cell<bool>,
+    /// Mutations that are in the log and wait for their sync before they are applied.
+    pub(crate) unsettled: Cell<usize>,
+    /// Whether writes that would have to wait for a sync are held up.
+    paused: Cell<bool>,
+    /// Nothing is unsettled any more, or a pause has ended.
+    pub(crate) settled: Event,
     /// Held by whatever flushes, truncates or drops.
     pub(crate) turn: Lock<()>,
     /// Held by whatever compacts.
@@ -122,6 +128,9 @@ impl TableStore {
             next_generation: Cell::new(first_generation),
             generation_step,
             dir_made: Cell::new(false),
+            unsettled: Cell::new(0),
+            paused: Cell::new(false),
+            settled: Event::new(),
             turn: Lock::new(()),
             compaction: Lock::new(()),
         })
@@ -163,6 +172,26 @@ impl TableStore {
             frozen.push(Frozen { memtable: now.active.clone(), position });
             TableVersion { active: Rc::new(Memtable::default()), frozen, sstables: now.sstables.clone() }
         });
+    }
+
+    /// Holds up writes that would have to wait for a sync, until the pause is dropped. One at a time: by the holder of the turn.
+    pub(crate) fn pause(&self) -> Pause<'_> {
+        assert!(!self.paused.replace(true), "the holder of the turn pauses once");
+        Pause(self)
+    }
+
+    /// Whether such writes must wait for [`TableStore::settled`].
+    pub(crate) fn is_paused(&self) -> bool {
+        self.paused.get()
+    }
+
+    /// A mutation that was unsettled is applied, or never will be.
+    pub(crate) fn settle_one(&self) {
+        assert!(self.unsettled.get() > 0, "what is settled was counted");
+        self.unsettled.set(self.unsettled.get() - 1);
+        if self.unsettled.get() == 0 {
+            self.settled.notify_all();
+        }
     }
 
     /// Adds and removes sstables, and drops a frozen memtable that an added one replaces. One step.
@@ -218,6 +247,16 @@ impl TableStore {
         }
         self.dir_made.set(true);
         Ok(())
+    }
+}
+
+/// Holds up writes to a table; ends on drop.
+pub(crate) struct Pause<'a>(&'a TableStore);
+
+impl Drop for Pause<'_> {
+    fn drop(&mut self) {
+        self.0.paused.set(false);
+        self.0.settled.notify_all();
     }
 }
 

@@ -271,6 +271,11 @@ impl Commitlog {
         state.in_flight.keys().next().map_or(open, |held| open.min(*held))
     }
 
+    /// Behind every entry appended so far, applied or not.
+    pub fn end(&self) -> LogPosition {
+        self.0.state.borrow().open.position()
+    }
+
     /// Whether every entry that was held is applied or given up.
     pub fn is_settled(&self) -> bool {
         self.0.state.borrow().in_flight.is_empty()

@@ -1,7 +1,7 @@
 //! Drops, truncations and tables made again, at moments when writes wait for their sync or somebody still reads.
 
 use super::harness::*;
-use crate::{CommitlogSync, Durability, Store, fixture};
+use crate::{CommitlogSync, Durability, Error, Store, fixture};
 use mutation::{Key, Scope};
 use runtime::Group;
 use runtime::sim::SimConfig;
@@ -47,4 +47,31 @@ fn a_refused_write_does_not_refuse_the_next_start() {
     assert!(node.run(apply(vec![m], Durability::Mode)).is_err());
     node.world.kill(node.id);
     node.boot(1).expect("opens");
+}
+
+#[test]
+fn truncated_rows_stay_away_when_a_write_waits_below_them() {
+    let (t, u) = two();
+    let sync = CommitlogSync::Periodic { period_ms: 10_000 };
+    let mut node = Node::new(1, SimConfig::calm(), settings(sync), &[&t, &u]);
+    node.boot(1).expect("opens");
+    let (a, b) = (fixture::insert(&t, b"k", 1, 5, b"v"), fixture::insert(&u, b"k", 1, 5, b"v"));
+    let id = t.id;
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        let writer = store.clone();
+        let write =
+            runtime::spawn_now(Group::QUERY, async move { writer.apply(vec![b], Durability::Synced).await });
+        store.apply(vec![a], Durability::Mode).await.expect("accepted");
+        assert!(!write.is_finished());
+        store.truncate(id, 9).await.expect("truncated");
+        write.await.expect("acknowledged");
+    });
+    assert_eq!(rows(&mut node, &t, b"k"), 0);
+    node.run(async { Ok::<(), Error>(runtime::sleep(std::time::Duration::from_secs(30)).await) })
+        .expect("ok");
+    node.world.kill(node.id);
+    node.boot(1).expect("opens");
+    assert_eq!(rows(&mut node, &u, b"k"), 1);
+    assert_eq!(rows(&mut node, &t, b"k"), 0, "truncated rows came back");
 }
