@@ -54,7 +54,7 @@ pub fn serve(rest: &[String]) -> Outcome {
     };
     let options =
         Options { smoke, measure: Duration::from_secs_f64(seconds), rounds: if smoke { 1 } else { 3 } };
-    let binary = house::measured_binary(rest)?;
+    let binary = house::binary(rest, "release")?;
     house::run(house::cargo().args(["build", "--release", "--package", "runtime", "--example", "echo"]))?;
     machine::pin_self(1);
     let mut text = format!(

@@ -13,6 +13,7 @@ const STEPS: &[Step] = &[
     ("test", || check::test(&[])),
     ("sim crash", || simulate::sim(&words(&["crash", "--seeds", "0..200"]))),
     ("sim three", || simulate::sim(&words(&["three", "--seeds", "0..50"]))),
+    ("sim raft", || simulate::sim(&words(&["raft", "--seeds", "0..100"]))),
     ("sim prove", || simulate::sim(&words(&["prove"]))),
     ("sim planted", || simulate::sim(&words(&["planted"]))),
     ("fuzz", || fuzz::fuzz(&words(&["--seconds", "15"]))),

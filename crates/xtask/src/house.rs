@@ -82,11 +82,11 @@ pub fn messina(profile: &str) -> Result<PathBuf, String> {
     Ok(target().join(folder).join("messina"))
 }
 
-/// The binary a bench measures: the one given by `--binary`, to compare with an earlier build, or a fresh release build.
-pub fn measured_binary(words: &[String]) -> Result<PathBuf, String> {
+/// The binary to use: the one given by `--binary`, to compare with an earlier build, or a fresh build.
+pub fn binary(words: &[String], profile: &str) -> Result<PathBuf, String> {
     match option(words, "--binary") {
         Some(path) => Ok(path.into()),
-        None => messina("release"),
+        None => messina(profile),
     }
 }
 

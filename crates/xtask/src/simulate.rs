@@ -30,7 +30,7 @@ const PLANTED: &[(&str, &str)] = &[
 pub fn sim(rest: &[String]) -> Outcome {
     let scenario =
         rest.first().map(String::as_str).ok_or("sim SCENARIO --seeds A..B, sim prove, or sim planted")?;
-    let binary = house::messina("sim")?;
+    let binary = house::binary(rest, "sim")?;
     match scenario {
         "prove" => prove(&binary),
         "planted" => planted(&binary),
@@ -116,7 +116,7 @@ fn chunk(
 /// The trace hash of a run is a function of its seed alone.
 fn prove(binary: &std::path::Path) -> Outcome {
     let mut shown = Vec::new();
-    for scenario in ["crash", "three"] {
+    for scenario in ["crash", "three", "raft"] {
         let mut hashes_seen = Vec::new();
         for seed in [1, 7, 1234] {
             let first = hashes(&chunk(binary, scenario, seed..seed + 1, &[])?);
@@ -159,9 +159,13 @@ fn planted(binary: &std::path::Path) -> Outcome {
     for (bug, scenario) in PLANTED {
         let mut caught = None;
         for first in (0..SEEDS).step_by(CHUNK as usize) {
-            if chunk(binary, scenario, first..first + CHUNK, &["--plant", bug]).is_err() {
-                caught = Some(first);
-                break;
+            match chunk(binary, scenario, first..first + CHUNK, &["--plant", bug]) {
+                Ok(_) => {}
+                Err(text) if text.contains("FAILED: ") => {
+                    caught = Some(first);
+                    break;
+                }
+                Err(text) => return Err(format!("planted {bug}: no verdict of the checker:\n{text}")),
             }
         }
         match caught {
