@@ -65,7 +65,7 @@ pub struct Edit {
     pub flushed: Vec<(TableId, LogPosition)>,
     /// Truncations: microseconds since the Unix epoch.
     pub truncated: Vec<(TableId, i64)>,
-    /// Tables that were dropped.
+    /// Tables that were dropped: their sstables no longer count.
     pub forget: Vec<TableId>,
     /// No segment of the log below this number is needed.
     pub log_floor: Option<u32>,
@@ -113,7 +113,7 @@ impl ManifestState {
         self.truncated.extend(edit.truncated.iter().copied());
         for table in &edit.forget {
             self.sstables.retain(|(of, _), _| of != table);
-            self.flushed.remove(table);
+            // The flushed position stays: a table made again with the id must not get what was written to this one.
             self.truncated.remove(table);
         }
         if let Some(floor) = edit.log_floor {

@@ -15,6 +15,7 @@ use mutation::TokenRange;
 use runtime::Group;
 use schema::{Schema, TableId};
 use sstable::Reader;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ impl Opening {
                 &self.settings.data_dir,
                 definition.clone(),
                 durable,
-                first,
+                Rc::new(Cell::new(first)),
                 u64::from(shards),
             );
             self.tables.insert(definition.id, table);

@@ -31,6 +31,7 @@ impl Store {
     pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
         self.metrics.reads.inc();
         self.adopt();
+        self.opened(command.table).await?;
         let table = self.table(command.table)?;
         let mut page = Page {
             store: self,

@@ -32,6 +32,8 @@ const SLOW_AT_PERCENT: usize = 80;
 const SLOW_MAX: Duration = Duration::from_millis(10);
 /// Time between two looks at writes that are about to be applied.
 const SETTLE_LOOK: Duration = Duration::from_millis(50);
+/// Pause before a drop that could not be recorded is tried again.
+const DROP_RETRY: Duration = Duration::from_millis(500);
 
 /// One shard's tables. Clone the `Rc`; lives as long as the shard serves.
 pub struct Store {
@@ -58,6 +60,12 @@ pub struct Store {
     pub(crate) stopping: Cell<bool>,
     pub(crate) tasks: RefCell<Vec<JoinHandle<()>>>,
     pub(crate) metrics: Metrics,
+    /// Tables whose drop is not in the manifest yet, with what to open under the same id afterwards.
+    dropping: RefCell<HashMap<TableId, Option<(Arc<Table>, bool)>>>,
+    /// A drop is in the manifest.
+    drop_ended: Event,
+    /// Where the generations of dropped tables ended: a table made again with the id of one goes on from there.
+    generations: RefCell<HashMap<TableId, Rc<Cell<u64>>>>,
     plan: Arc<StartPlan>,
     last_segment: Cell<u32>,
 }
@@ -86,6 +94,9 @@ impl Store {
             stopping: Cell::new(false),
             tasks: RefCell::default(),
             metrics: Metrics::new(),
+            dropping: RefCell::default(),
+            drop_ended: Event::new(),
+            generations: RefCell::default(),
             plan,
             last_segment: Cell::new(0),
         }
@@ -125,6 +136,9 @@ impl Store {
         if mutations.len() > ENTRY_MUTATIONS_MAX {
             let (value, limit) = (mutations.len() as u64, ENTRY_MUTATIONS_MAX as u64);
             return Err(Error::OutOfNumbers { what: "mutations of one write", value, limit });
+        }
+        for mutation in &mutations {
+            self.opened(mutation.table()).await?;
         }
         if self.is_over(SLOW_AT_PERCENT) {
             self.slow_down().await?;
@@ -302,6 +316,18 @@ impl Store {
         }
     }
 
+    /// Waits until a table that was dropped and made again with its id is open.
+    pub(crate) async fn opened(&self, id: TableId) -> Result<(), Error> {
+        let waits = || matches!(self.dropping.borrow().get(&id), Some(Some(_)));
+        while waits() {
+            if self.stopping.get() {
+                return Err(Error::Stopping);
+            }
+            self.drop_ended.wait().await;
+        }
+        Ok(())
+    }
+
     pub(crate) fn table(&self, id: TableId) -> Result<Rc<TableStore>, Error> {
         self.tables.borrow().get(&id).cloned().ok_or(Error::UnknownTable(id))
     }
@@ -314,54 +340,95 @@ impl Store {
     }
 
     /// Follows the schema: new tables are there at once (without touching the disk), dropped ones are gone at once and their
-    /// files follow in the background.
+    /// files follow in the background. A table with the id of a dropped one opens when the manifest knows of the drop; until
+    /// then reads and writes of it wait.
     pub fn set_schema(self: &Rc<Self>, schema: &Schema) {
         let mut known = self.tables.borrow_mut();
         let mut dropped: Vec<TableId> =
             known.keys().copied().filter(|id| schema.table_by_id(*id).is_none()).collect();
         dropped.sort();
         let dropped: Vec<_> = dropped.iter().filter_map(|id| known.remove(id)).collect();
+        let mut dropping = self.dropping.borrow_mut();
+        dropping.values_mut().for_each(|next| *next = None);
+        dropping.extend(dropped.iter().map(|table| (table.id, None)));
         for definition in schema.tables() {
             let durable =
                 schema.keyspace(&definition.keyspace).is_none_or(|keyspace| keyspace.durable_writes);
-            match known.get(&definition.id) {
-                Some(table) => {
-                    table.set_definition(definition.clone());
-                    table.durable.set(durable);
-                }
-                None => {
-                    known.insert(definition.id, self.new_table(definition.clone(), durable));
-                }
+            if let Some(table) = known.get(&definition.id) {
+                table.set_definition(definition.clone());
+                table.durable.set(durable);
+            } else if let Some(next) = dropping.get_mut(&definition.id) {
+                *next = Some((definition.clone(), durable));
+            } else {
+                known.insert(definition.id, self.new_table(definition.clone(), durable));
             }
         }
         drop(known);
+        drop(dropping);
+        // Those who wait for a table that is dropped once more go on and do not find it.
+        self.drop_ended.notify_all();
         for table in dropped {
             table.dropped.set(true);
+            self.generations.borrow_mut().insert(table.id, table.generations());
             let store = self.clone();
             drop(runtime::spawn(Group::FLUSH, async move { store.drop_table(&table).await }));
         }
     }
 
-    pub(crate) fn new_table(&self, definition: Arc<Table>, durable: bool) -> Rc<TableStore> {
+    fn new_table(&self, definition: Arc<Table>, durable: bool) -> Rc<TableStore> {
         let step = u64::from(runtime::shard_count());
         let first = self.plan.last_generation(definition.id) + 1 + u64::from(runtime::shard().0);
-        TableStore::new(&self.settings.data_dir, definition, durable, first, step)
+        let before = self.generations.borrow().get(&definition.id).cloned();
+        let generations = before.unwrap_or_else(|| Rc::new(Cell::new(first)));
+        TableStore::new(&self.settings.data_dir, definition, durable, generations, step)
     }
 
+    /// Lets go of a dropped table: its memory at once, its sstables when the manifest knows of the drop, which is tried until
+    /// the store stops.
     async fn drop_table(self: Rc<Self>, table: &Rc<TableStore>) {
         let _turn = table.turn.lock().await;
         let bytes = table.memtable_bytes();
-        let sstables = table.version().sstables.clone();
-        let edit = Edit { forget: vec![table.id], ..Edit::default() };
-        if let Err(error) = self.manifest.lock().await.commit(&edit).await {
-            // The next start sees that the table is not in the schema and forgets it then.
-            runtime::warn!("cannot record that table {} is dropped: {error}", table.id);
-            return;
-        }
-        table.change(|_| TableVersion { active: Rc::default(), frozen: Vec::new(), sstables: Vec::new() });
+        table.change(|now| TableVersion {
+            active: Rc::default(),
+            frozen: Vec::new(),
+            sstables: now.sstables.clone(),
+        });
         self.dirty.set(self.dirty.get().saturating_sub(bytes));
-        self.doom(table, sstables);
         self.flushed.notify_all();
+        // Behind every entry of the table: none is appended until it is made again.
+        let edit =
+            Edit { forget: vec![table.id], flushed: vec![(table.id, self.log.end())], ..Edit::default() };
+        loop {
+            {
+                let mut manifest = self.manifest.lock().await;
+                match manifest.commit(&edit).await {
+                    Ok(()) => {
+                        let sstables = table.version().sstables.clone();
+                        let empty = |now: &TableVersion| TableVersion {
+                            active: now.active.clone(),
+                            frozen: Vec::new(),
+                            sstables: Vec::new(),
+                        };
+                        table.change(empty);
+                        self.doom(table, sstables);
+                        break;
+                    }
+                    Err(error) => {
+                        runtime::error!("cannot record that table {} is dropped: {error}", table.id);
+                    }
+                }
+            }
+            if self.stopping.get() {
+                return;
+            }
+            runtime::sleep(DROP_RETRY).await;
+        }
+        let next = self.dropping.borrow_mut().remove(&table.id).flatten();
+        if let Some((definition, durable)) = next {
+            let again = self.new_table(definition, durable);
+            self.tables.borrow_mut().insert(table.id, again);
+        }
+        self.drop_ended.notify_all();
         self.reap().await;
     }
 
@@ -474,6 +541,7 @@ impl Store {
         self.flush_wanted.notify();
         self.compaction_wanted.notify();
         self.flushed.notify_all();
+        self.drop_ended.notify_all();
         let logged = self.log.stop().await;
         self.adopt();
         while logged.is_ok() && !self.log.is_settled() {
@@ -491,7 +559,10 @@ impl Store {
         self.reap().await;
         logged?;
         let floor = self.log.open_segment() + 1;
-        let edit = Edit { log_floor: Some(floor), ..Edit::default() };
+        // Drops that are not recorded yet must be: their ids may be in the schema again.
+        let mut forget: Vec<TableId> = self.dropping.borrow().keys().copied().collect();
+        forget.sort();
+        let edit = Edit { log_floor: Some(floor), forget, ..Edit::default() };
         self.manifest.lock().await.commit(&edit).await?;
         self.log.remove_all().await
     }

@@ -93,7 +93,8 @@ pub(crate) struct TableStore {
     pub(crate) dropped: Cell<bool>,
     definition: RefCell<Arc<Table>>,
     version: RefCell<Rc<TableVersion>>,
-    next_generation: Cell<u64>,
+    /// Shared by all tables that ever had the id: no two files of them have one generation.
+    next_generation: Rc<Cell<u64>>,
     generation_step: u64,
     dir_made: Cell<bool>,
     /// Mutations that are in the log and wait for their sync before they are applied.
@@ -113,7 +114,7 @@ impl TableStore {
         data_dir: &Path,
         definition: Arc<Table>,
         durable: bool,
-        first_generation: u64,
+        next_generation: Rc<Cell<u64>>,
         generation_step: u64,
     ) -> Rc<TableStore> {
         let version =
@@ -125,7 +126,7 @@ impl TableStore {
             dropped: Cell::new(false),
             definition: RefCell::new(definition),
             version: RefCell::new(Rc::new(version)),
-            next_generation: Cell::new(first_generation),
+            next_generation,
             generation_step,
             dir_made: Cell::new(false),
             unsettled: Cell::new(0),
@@ -232,6 +233,11 @@ impl TableStore {
         }
         self.next_generation.set(generation + self.generation_step);
         Ok(generation)
+    }
+
+    /// Where its generations go on.
+    pub(crate) fn generations(&self) -> Rc<Cell<u64>> {
+        self.next_generation.clone()
     }
 
     /// Makes the table's folder, durably, before its first sstable.

@@ -75,3 +75,79 @@ fn truncated_rows_stay_away_when_a_write_waits_below_them() {
     assert_eq!(rows(&mut node, &u, b"k"), 1);
     assert_eq!(rows(&mut node, &t, b"k"), 0, "truncated rows came back");
 }
+
+#[test]
+fn a_table_made_again_with_its_id_is_empty() {
+    let (t, u) = two();
+    let sync = CommitlogSync::Batch;
+    let mut node = Node::new(1, SimConfig::calm(), settings(sync), &[&t, &u]);
+    node.boot(1).expect("opens");
+    let a = fixture::insert(&t, b"k", 1, 5, b"v");
+    let (without, with) = (schema_of(&[&u]), schema_of(&[&t, &u]));
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        store.apply(vec![a], Durability::Mode).await.expect("accepted");
+        store.set_schema(&without);
+        runtime::sleep(std::time::Duration::from_secs(5)).await;
+        store.set_schema(&with);
+    });
+    assert_eq!(rows(&mut node, &t, b"k"), 0);
+    node.world.kill(node.id);
+    node.boot(1).expect("opens");
+    assert_eq!(rows(&mut node, &t, b"k"), 0, "rows of the dropped table came back");
+}
+
+#[test]
+fn a_table_made_again_with_its_id_while_the_old_one_is_read_keeps_its_files() {
+    let (t, u) = two();
+    let sync = CommitlogSync::Batch;
+    let mut node = Node::new(1, SimConfig::calm(), settings(sync), &[&t, &u]);
+    node.boot(1).expect("opens");
+    let (a, b) = (fixture::insert(&t, b"k", 1, 5, b"v"), fixture::insert(&t, b"new", 1, 5, b"v"));
+    let (without, with) = (schema_of(&[&u]), schema_of(&[&t, &u]));
+    let id = t.id;
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        store.apply(vec![a], Durability::Mode).await.expect("accepted");
+        store.flush(Some(id)).await.expect("flushed");
+        let reader = store.table(id).expect("there").version();
+        store.set_schema(&without);
+        runtime::sleep(std::time::Duration::from_secs(1)).await;
+        store.set_schema(&with);
+        store.apply(vec![b], Durability::Mode).await.expect("accepted");
+        store.flush(Some(id)).await.expect("flushed");
+        drop(reader);
+        runtime::sleep(std::time::Duration::from_secs(5)).await;
+    });
+    node.world.kill(node.id);
+    node.boot(1).expect("opens");
+    assert_eq!(rows(&mut node, &t, b"new"), 1);
+}
+
+#[test]
+fn a_table_made_again_at_once_takes_writes_and_nothing_of_the_old_one() {
+    let (t, u) = two();
+    for sync in [CommitlogSync::Batch, CommitlogSync::Periodic { period_ms: 10_000 }] {
+        let mut node = Node::new(1, SimConfig::calm(), settings(sync), &[&t, &u]);
+        node.boot(1).expect("opens");
+        let a = fixture::insert(&t, b"k", 1, 5, b"v");
+        let b = fixture::insert(&t, b"new", 1, 5, b"v");
+        let (without, with) = (schema_of(&[&u]), schema_of(&[&t, &u]));
+        let id = t.id;
+        node.run(async move {
+            let store = runtime::local::<Store>();
+            store.apply(vec![a.clone()], Durability::Mode).await.expect("accepted");
+            store.flush(Some(id)).await.expect("flushed");
+            store.apply(vec![a], Durability::Mode).await.expect("accepted");
+            store.set_schema(&without);
+            store.set_schema(&with);
+            store.apply(vec![b], Durability::Synced).await.expect("accepted");
+        });
+        for _ in 0..2 {
+            assert_eq!(rows(&mut node, &t, b"k"), 0);
+            assert_eq!(rows(&mut node, &t, b"new"), 1);
+            node.world.kill(node.id);
+            node.boot(1).expect("opens");
+        }
+    }
+}
