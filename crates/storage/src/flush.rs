@@ -38,9 +38,12 @@ impl Store {
                 // A stop wakes it early.
                 let _ = runtime::timeout(RETRY, self.flush_wanted.wait()).await;
             }
+            // A flush that found nothing to do has not waited for anything.
+            runtime::yield_now().await;
         }
     }
 
+    /// The table whose flush helps most; `None` when none is due or nothing a flush could free is in memory.
     fn table_to_flush(&self) -> Option<Rc<TableStore>> {
         let tables = self.all_tables();
         if let Some(behind) = tables.iter().find(|table| self.is_behind(table)) {
@@ -58,7 +61,9 @@ impl Store {
         if self.dirty.get() < self.settings.memtable_bytes as usize / 2 {
             return None;
         }
-        tables.into_iter().max_by_key(|table| (table.memtable_bytes(), std::cmp::Reverse(table.id)))
+        // Memory can be held by tables that are dropped just now: they let go of it without a flush.
+        let held = tables.into_iter().filter(|table| table.memtable_bytes() > 0);
+        held.max_by_key(|table| (table.memtable_bytes(), std::cmp::Reverse(table.id)))
     }
 
     /// Flushes what a table has in memory now, or all tables of a shard when none is named.

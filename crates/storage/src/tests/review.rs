@@ -151,3 +151,19 @@ fn a_table_made_again_at_once_takes_writes_and_nothing_of_the_old_one() {
         }
     }
 }
+
+#[test]
+fn the_drop_of_the_table_that_fills_memory_stops_no_shard() {
+    let (t, u) = two();
+    let sync = CommitlogSync::Periodic { period_ms: 1000 };
+    let mut node = Node::new(1, SimConfig::calm(), settings(sync), &[&t, &u]);
+    node.boot(1).expect("opens");
+    let a = fixture::insert(&t, b"k", 1, 5, &vec![1; 120 * 1024]);
+    let schema = schema_of(&[&u]);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        store.apply(vec![a], Durability::Mode).await.expect("accepted");
+        store.set_schema(&schema);
+    });
+    node.run(async { runtime::sleep(std::time::Duration::from_secs(1)).await });
+}
