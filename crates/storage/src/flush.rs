@@ -80,8 +80,15 @@ impl Store {
 
     pub(crate) async fn flush_table(&self, table: &Rc<TableStore>) -> Result<(), Error> {
         let _turn = table.turn.lock().await;
+        // Those that a failed flush left come first: while flushes fail, one after the other freezes nothing more.
+        self.flush_frozen(table).await?;
         self.adopt();
         table.freeze(self.log.position());
+        self.flush_frozen(table).await
+    }
+
+    /// Flushes the frozen memtables of a table, oldest first. The caller holds the table's turn.
+    pub(crate) async fn flush_frozen(&self, table: &Rc<TableStore>) -> Result<(), Error> {
         let frozen = table.version().frozen.clone();
         for frozen in frozen {
             if table.dropped.get() {
@@ -99,7 +106,12 @@ impl Store {
         if let Err(error) = self.log.synced_so_far().await {
             runtime::debug!("flushing ahead of a log that is not synced: {error}");
         }
-        let add = write_memtable(&self.settings, &self.metrics, table, memtable).await?;
+        let kept = frozen.written.borrow().clone();
+        let add = match kept {
+            Some(kept) => Some(kept),
+            None => write_memtable(&self.settings, &self.metrics, table, memtable).await?,
+        };
+        frozen.written.borrow_mut().clone_from(&add);
         let entry = add.as_ref().map(|sstable| (table.id, sstable.entry.clone()));
         let edit = Edit {
             add: entry.into_iter().collect(),
@@ -111,6 +123,7 @@ impl Store {
             let mut manifest = self.manifest.lock().await;
             manifest.commit(&edit).await?;
             table.publish(add.into_iter().collect(), &[], Some(memtable));
+            frozen.written.take();
         }
         self.dirty.set(self.dirty.get().saturating_sub(memtable.bytes()));
         self.log.release(edit.log_floor.unwrap_or(0));

@@ -29,7 +29,7 @@ pub struct Journal {
     end: u64,
     /// Bytes right after the last rewrite.
     rewritten_end: u64,
-    /// Set by a failed sync: what the file holds is unknown until it is rewritten.
+    /// Set by a failed sync or rewrite: what the file holds is unknown until it is rewritten.
     failed: bool,
 }
 
@@ -109,9 +109,37 @@ impl Journal {
     }
 
     /// Replaces everything by `records`, atomically and synced.
+    /// Errors: the old or the new content is there; when that is not known, every append fails until a rewrite succeeds.
     pub async fn rewrite(&mut self, records: &[Vec<u8>]) -> Result<(), Error> {
-        *self = Journal::create(&self.path, records).await?;
-        Ok(())
+        self.try_rewrite(records).await.map_err(|unwritten| unwritten.error)
+    }
+
+    pub(crate) async fn try_rewrite(&mut self, records: &[Vec<u8>]) -> Result<(), Unwritten> {
+        let bytes = encode(records);
+        let temporary = self.path.with_added_extension("tmp");
+        if let Err(error) = write_beside(&temporary, &bytes).await {
+            let error = Error::io(&temporary, "write", error);
+            return Err(Unwritten { error, absent: true });
+        }
+        // From here on the new content may be the one that counts, and this handle be that of the old file.
+        self.failed = true;
+        match self.put_in_place(&temporary).await {
+            Ok(file) => {
+                let end = bytes.len() as u64;
+                *self = Journal { path: self.path.clone(), file, end, rewritten_end: end, failed: false };
+                Ok(())
+            }
+            Err(error) => Err(Unwritten { error, absent: false }),
+        }
+    }
+
+    async fn put_in_place(&self, temporary: &Path) -> Result<File, Error> {
+        let path = &self.path;
+        file::rename(temporary, path).await.map_err(|error| Error::io(path, "replace", error))?;
+        if let Some(folder) = path.parent() {
+            file::sync_dir(folder).await.map_err(|error| Error::io(folder, "sync folder", error))?;
+        }
+        open_for_append(path).await
     }
 
     /// Bytes appended since the journal was opened or rewritten.
@@ -119,7 +147,7 @@ impl Journal {
         self.end - self.rewritten_end
     }
 
-    /// Whether a failed sync asks for a rewrite.
+    /// Whether a failed sync or rewrite asks for a rewrite.
     pub fn failed(&self) -> bool {
         self.failed
     }
@@ -128,6 +156,27 @@ impl Journal {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// A change of a journal that failed.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub(crate) error: Error,
+    /// Whether it is certain that the file holds nothing of the change.
+    pub(crate) absent: bool,
+}
+
+impl From<Unwritten> for Error {
+    fn from(unwritten: Unwritten) -> Error {
+        unwritten.error
+    }
+}
+
+async fn write_beside(temporary: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if file::exists(temporary).await? {
+        file::remove(temporary).await?;
+    }
+    file::write_new_synced(temporary, bytes).await
 }
 
 async fn make_durable(path: &Path, file: &File) -> Result<(), Error> {

@@ -40,7 +40,8 @@ pub const SCAN_PARTITIONS_MAX: u64 = 20_000;
 pub const COMPACTION_FRAGMENT_BYTES: usize = 256 * 1024;
 /// Bytes a flush or a compaction lets the writer hold before it drains to disk.
 pub const WRITER_PENDING_BYTES: usize = 256 * 1024;
-/// Frozen memtables of one table; above it a writer of the table waits for a flush.
+/// Frozen memtables of one table; with that many nothing is frozen before one is flushed. While flushes fail the active
+/// memtable grows instead, until memory runs out and writes are refused.
 pub const FROZEN_MAX: usize = 8;
 /// Sstables opened at the same time at start.
 pub const OPENS_MAX: usize = 32;

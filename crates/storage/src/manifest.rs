@@ -5,7 +5,7 @@
 
 use crate::Error;
 use crate::commitlog::LogPosition;
-use crate::journal::Journal;
+use crate::journal::{Journal, Unwritten};
 use crate::limits::MANIFEST_REWRITE_BYTES;
 use base::{ByteReader, Token, Truncated};
 use mutation::TokenRange;
@@ -173,15 +173,17 @@ impl Manifest {
         Ok(Manifest { state, journal })
     }
 
-    /// Makes an edit durable. Errors: it may or may not be; the next commit writes a snapshot and settles it.
-    pub async fn commit(&mut self, edit: &Edit) -> Result<(), Error> {
+    /// Makes an edit durable.
+    /// Errors: it is absent, or it may or may not be there; then the next commit writes a snapshot and settles it.
+    pub async fn commit(&mut self, edit: &Edit) -> Result<(), Unwritten> {
         if self.journal.failed() || self.journal.grown() > MANIFEST_REWRITE_BYTES {
             let mut next = self.state.clone();
             next.apply(edit);
-            self.journal.rewrite(&next.records()).await?;
+            self.journal.try_rewrite(&next.records()).await?;
             self.state = next;
         } else {
-            self.journal.append(&encode_edit(edit)).await?;
+            let appended = self.journal.append(&encode_edit(edit)).await;
+            appended.map_err(|error| Unwritten { error, absent: !self.journal.failed() })?;
             self.state.apply(edit);
         }
         Ok(())

@@ -388,6 +388,8 @@ impl Store {
     async fn drop_table(self: Rc<Self>, table: &Rc<TableStore>) {
         let _turn = table.turn.lock().await;
         let bytes = table.memtable_bytes();
+        let mut written: Vec<_> =
+            table.version().frozen.iter().filter_map(|frozen| frozen.written.take()).collect();
         table.change(|now| TableVersion {
             active: Rc::default(),
             frozen: Vec::new(),
@@ -403,17 +405,20 @@ impl Store {
                 let mut manifest = self.manifest.lock().await;
                 match manifest.commit(&edit).await {
                     Ok(()) => {
-                        let sstables = table.version().sstables.clone();
+                        written.extend(table.version().sstables.iter().cloned());
+                        let unrecorded = table.unrecorded.take();
+                        written.extend(unrecorded.and_then(|replacement| replacement.output));
                         let empty = |now: &TableVersion| TableVersion {
                             active: now.active.clone(),
                             frozen: Vec::new(),
                             sstables: Vec::new(),
                         };
                         table.change(empty);
-                        self.doom(table, sstables);
+                        self.doom(table, written);
                         break;
                     }
-                    Err(error) => {
+                    Err(refused) => {
+                        let error = refused.error;
                         runtime::error!("cannot record that table {} is dropped: {error}", table.id);
                     }
                 }
@@ -471,9 +476,12 @@ impl Store {
     pub async fn truncate(&self, id: TableId, at: i64) -> Result<(), Error> {
         let table = self.table(id)?;
         let _turn = table.turn.lock().await;
+        if self.is_behind(&table) {
+            self.flush_frozen(&table).await?;
+        }
         let position = self.freeze_settled(&table).await;
-        let gone: Vec<_> = table.version().frozen.iter().map(|frozen| frozen.memtable.clone()).collect();
-        let (sstables, removed) = {
+        let gone = table.version().frozen.clone();
+        let (mut sstables, removed) = {
             let mut manifest = self.manifest.lock().await;
             let sstables = table.version().sstables.clone();
             let removed: Vec<u64> = sstables.iter().map(|sstable| sstable.generation()).collect();
@@ -488,9 +496,10 @@ impl Store {
             (sstables, removed)
         };
         assert!(sstables.len() == removed.len());
-        for memtable in &gone {
-            table.publish(Vec::new(), &[], Some(memtable));
-            self.dirty.set(self.dirty.get().saturating_sub(memtable.bytes()));
+        for frozen in &gone {
+            table.publish(Vec::new(), &[], Some(&frozen.memtable));
+            self.dirty.set(self.dirty.get().saturating_sub(frozen.memtable.bytes()));
+            sstables.extend(frozen.written.take());
         }
         self.doom(&table, sstables);
         self.flushed.notify_all();
@@ -527,7 +536,7 @@ impl Store {
         }
     }
 
-    /// Whether a table has so many frozen memtables that its writers should wait. Frozen ones are flushed in order.
+    /// Whether a table has so many frozen memtables that no more may be frozen before one is flushed.
     pub(crate) fn is_behind(&self, table: &TableStore) -> bool {
         table.with_version(|version, _| version.frozen.len() >= FROZEN_MAX)
     }

@@ -67,6 +67,15 @@ pub(crate) struct Frozen {
     pub(crate) memtable: Rc<Memtable>,
     /// Entries of this table below this place are in it or in older ones.
     pub(crate) position: LogPosition,
+    /// Its sstable, when that is finished and the manifest may not know it: kept for the next attempt.
+    pub(crate) written: Rc<RefCell<Option<Rc<Sstable>>>>,
+}
+
+/// The result of a compaction, and what it replaces.
+pub(crate) struct Replacement {
+    pub(crate) inputs: Vec<Rc<Sstable>>,
+    /// `None`: nothing was left.
+    pub(crate) output: Option<Rc<Sstable>>,
 }
 
 /// What a table consists of at one moment. Immutable but for the active memtable.
@@ -105,6 +114,8 @@ pub(crate) struct TableStore {
     pub(crate) settled: Event,
     /// Held by whatever flushes, truncates or drops.
     pub(crate) turn: Lock<()>,
+    /// A compaction that the manifest may or may not know: the next one begins by recording it.
+    pub(crate) unrecorded: RefCell<Option<Replacement>>,
     /// Held by whatever compacts.
     pub(crate) compaction: Lock<()>,
 }
@@ -133,6 +144,7 @@ impl TableStore {
             paused: Cell::new(false),
             settled: Event::new(),
             turn: Lock::new(()),
+            unrecorded: RefCell::new(None),
             compaction: Lock::new(()),
         })
     }
@@ -170,7 +182,7 @@ impl TableStore {
         }
         self.change(|now| {
             let mut frozen = now.frozen.clone();
-            frozen.push(Frozen { memtable: now.active.clone(), position });
+            frozen.push(Frozen { memtable: now.active.clone(), position, written: Rc::default() });
             TableVersion { active: Rc::new(Memtable::default()), frozen, sstables: now.sstables.clone() }
         });
     }

@@ -11,7 +11,7 @@ mod strategy;
 use crate::Error;
 use crate::manifest::{Edit, SstableEntry};
 use crate::store::Store;
-use crate::table::{Sstable, TableStore};
+use crate::table::{Replacement, Sstable, TableStore};
 use merge::Merge;
 use schema::TableId;
 use sstable::{EncodingStats, Reader, Writer, WriterOptions};
@@ -55,6 +55,9 @@ impl Store {
                 continue;
             }
             let Some(_turn) = table.compaction.try_lock() else { continue };
+            if self.record_unrecorded(&table).await? {
+                return Ok(true);
+            }
             let sstables = table.version().sstables.clone();
             let sizes: Vec<u64> = sstables.iter().map(|sstable| sstable.entry.meta.data_bytes).collect();
             let mut picked: Vec<_> =
@@ -75,6 +78,7 @@ impl Store {
     pub async fn compact(&self, table: TableId) -> Result<(), Error> {
         let table = self.table(table)?;
         let _turn = table.compaction.lock().await;
+        self.record_unrecorded(&table).await?;
         let sstables = table.version().sstables.clone();
         if sstables.is_empty() {
             return Ok(());
@@ -119,40 +123,64 @@ impl Store {
             let reader = Reader::open(&table.dir, generation, definition).await?;
             Some(Sstable::new(SstableEntry { meta, ranges: Vec::new() }, reader, None))
         };
-        self.replace(table, inputs, output).await
+        self.replace(table, Replacement { inputs: inputs.to_vec(), output }).await
     }
 
-    async fn replace(
-        &self,
-        table: &Rc<TableStore>,
-        inputs: &[Rc<Sstable>],
-        output: Option<Rc<Sstable>>,
-    ) -> Result<(), Error> {
+    /// Records the compaction of a table whose record may or may not have been written, if there is one.
+    async fn record_unrecorded(&self, table: &Rc<TableStore>) -> Result<bool, Error> {
+        let unrecorded = table.unrecorded.take();
+        match unrecorded {
+            Some(replacement) => self.replace(table, replacement).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Makes the result of a compaction count instead of its inputs.
+    /// Errors: the inputs count; the result is removed, or kept for the next attempt when its record may have been written.
+    async fn replace(&self, table: &Rc<TableStore>, replacement: Replacement) -> Result<(), Error> {
+        let Replacement { inputs, output } = &replacement;
         let removed: Vec<u64> = inputs.iter().map(|input| input.generation()).collect();
-        let replaced = {
+        let committed = {
             let mut manifest = self.manifest.lock().await;
             let known = &manifest.state().sstables;
             // A truncation or drop meanwhile has taken the inputs away: then the output is of no use.
-            let current = removed.iter().all(|generation| known.contains_key(&(table.id, *generation)));
-            if current {
+            if removed.iter().all(|generation| known.contains_key(&(table.id, *generation))) {
                 let edit = Edit {
                     add: output.iter().map(|output| (table.id, output.entry.clone())).collect(),
                     remove: removed.iter().map(|generation| (table.id, *generation)).collect(),
                     ..Edit::default()
                 };
-                manifest.commit(&edit).await?;
-                table.publish(output.iter().cloned().collect(), &removed, None);
+                let committed = manifest.commit(&edit).await;
+                if committed.is_ok() {
+                    table.publish(output.iter().cloned().collect(), &removed, None);
+                }
+                committed.map(|()| true)
+            } else {
+                Ok(false)
             }
-            current
         };
-        if replaced {
-            self.metrics.compactions.inc();
-            self.metrics.compacted_bytes.add(output.map_or(0, |output| output.entry.meta.disk_bytes));
-            self.doom(table, inputs.to_vec());
-        } else if let Some(output) = output {
-            self.doom(table, vec![output]);
+        match committed {
+            Ok(true) => {
+                self.metrics.compactions.inc();
+                let bytes = output.as_ref().map_or(0, |output| output.entry.meta.disk_bytes);
+                self.metrics.compacted_bytes.add(bytes);
+                self.doom(table, replacement.inputs);
+                Ok(())
+            }
+            Ok(false) => {
+                self.doom(table, replacement.output.into_iter().collect());
+                Ok(())
+            }
+            Err(refused) => {
+                if refused.absent {
+                    self.doom(table, replacement.output.into_iter().collect());
+                    self.reap().await;
+                } else {
+                    *table.unrecorded.borrow_mut() = Some(replacement);
+                }
+                Err(refused.error)
+            }
         }
-        Ok(())
     }
 }
 

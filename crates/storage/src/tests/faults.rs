@@ -2,12 +2,13 @@
 //! alone; planted bugs show as lost or wrong data.
 
 use super::harness::*;
-use crate::{CommitlogSync, Durability, Error, fixture, prepare};
+use crate::{CommitlogSync, Durability, Error, Store, fixture, prepare};
 use base::Prng;
 use mutation::{Key, Mutation, Scope};
 use runtime::Bug;
 use runtime::sim::SimConfig;
 use schema::Table;
+use std::rc::Rc;
 use std::time::Duration;
 
 const MIB: u64 = 1024 * 1024;
@@ -264,4 +265,107 @@ fn a_write_whose_caller_gave_up_becomes_visible() {
     node.stop();
     node.boot(1).expect("opens");
     assert_eq!(keys(&mut node, &table), [0, 1, 2, 9]);
+}
+
+fn data_files(node: &Node) -> usize {
+    node.world.files(node.id).iter().filter(|file| file.0.ends_with("-Data.db")).count()
+}
+
+/// Runs something whose manifest edit fails to be synced; what it says.
+fn with_failing_manifest<Fut>(
+    node: &mut Node,
+    work: impl FnOnce(Rc<Store>) -> Fut + 'static,
+) -> Result<(), Error>
+where
+    Fut: Future<Output = Result<(), Error>> + 'static,
+{
+    let mut task = node.world.spawn(node.id, async move {
+        let store = runtime::local::<Store>();
+        let other = store.clone();
+        let turn = store.manifest.lock().await;
+        let work = runtime::spawn(runtime::Group::MAIN, work(other));
+        runtime::sleep(Duration::from_secs(1)).await;
+        drop(turn);
+        work.await
+    });
+    node.world.run_for(Duration::from_millis(900));
+    node.world.fail_next_syncs(node.id, 1);
+    node.world.run_for(Duration::from_secs(1));
+    task.take().expect("it is done")
+}
+
+#[test]
+fn an_sstable_whose_record_failed_is_used_by_the_next_attempt() {
+    for seed in 0..4 {
+        let table = table();
+        let mut settings = settings(CommitlogSync::Batch);
+        settings.auto_compaction = false;
+        let mut node = Node::new(seed, SimConfig::calm(), settings, &[&table]);
+        node.boot(1).expect("opens");
+        let id = table.id;
+        for key in 0..2 {
+            node.run(apply(vec![insert(&table, key, 5, 700)], Durability::Mode)).expect("accepted");
+            let failed =
+                with_failing_manifest(&mut node, move |store| async move { store.flush(Some(id)).await });
+            failed.expect_err("the manifest was not synced");
+            assert_eq!(data_files(&node), 1 + usize::from(key));
+            node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
+            assert_eq!(data_files(&node), 1 + usize::from(key));
+        }
+        let failed = with_failing_manifest(&mut node, move |store| async move { store.compact(id).await });
+        failed.expect_err("the manifest was not synced");
+        assert_eq!(data_files(&node), 3);
+        if seed % 2 == 0 {
+            node.run(everywhere(move |store| async move {
+                store.compact(id).await?;
+                store.reap().await;
+                Ok(())
+            }))
+            .expect("compacts");
+            assert_eq!(data_files(&node), 1);
+        }
+        node.world.power_cut(node.id);
+        node.boot(1).expect("opens");
+        assert_eq!(keys(&mut node, &table), [0, 1], "seed {seed}");
+    }
+}
+
+#[test]
+fn frozen_memtables_are_few_while_flushes_fail() {
+    let table = table();
+    let mut node = Node::new(1, SimConfig::calm(), settings(CommitlogSync::Batch), &[&table]);
+    let schema = without_durable_writes(&table);
+    node.schema = schema.into();
+    node.boot(1).expect("opens");
+    node.world.fail_next_syncs(node.id, u32::MAX);
+    let mut refused = 0;
+    for index in 0..600 {
+        let write = insert(&table, (index % 200) as u8, 5 + index, 700);
+        refused += u32::from(node.run(apply(vec![write], Durability::Mode)).is_err());
+        node.world.run_for(Duration::from_millis(100));
+    }
+    assert!(refused > 0, "memory ends");
+    let id = table.id;
+    let (frozen, dirty) = node.run(async move {
+        let store = runtime::local::<Store>();
+        for at in 0..20 {
+            let _ = store.truncate(id, at).await;
+            let _ = store.flush(None).await;
+        }
+        let table = store.table(id).expect("there");
+        (table.version().frozen.len(), store.dirty.get())
+    });
+    assert!(frozen <= crate::limits::FROZEN_MAX, "{frozen} frozen memtables");
+    assert!(dirty <= 220 * 1024, "{dirty} bytes");
+    node.world.fail_next_syncs(node.id, 0);
+    node.world.run_for(Duration::from_secs(5));
+    node.run(apply(vec![insert(&table, 250, 5, 700)], Durability::Mode)).expect("accepted again");
+    assert!(keys(&mut node, &table).contains(&250));
+}
+
+fn without_durable_writes(table: &Table) -> schema::Schema {
+    let mut keyspace = schema::Keyspace::new("ks", schema::Replication::Simple { factor: 1 });
+    keyspace.durable_writes = false;
+    keyspace.tables.insert(table.name.clone(), std::sync::Arc::new(table.clone()));
+    schema::Schema::new(1, [(keyspace.name.clone(), std::sync::Arc::new(keyspace))].into())
 }
