@@ -40,7 +40,7 @@ pub struct Emit<'a> {
     pub table: TableId,
     /// Its key.
     pub key: &'a Key,
-    /// What was asked.
+    /// What was asked; where it resumes says how many live rows of this partition earlier pages took.
     pub command: &'a ReadCommand,
     /// Only rows behind this position in reading order.
     pub after: Option<&'a Position>,
@@ -77,7 +77,10 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
         }
     }
     let unread = emit.complete_to.is_some();
-    let only_static = static_live && command.static_counts && walk.live_rows == 0 && emit.after.is_none();
+    // Earlier pages may have ended among rows of the partition that are all dead: those do not stand for it.
+    let taken = command.resume.as_ref().filter(|resume| emit.after.is_some() && resume.key == *emit.key);
+    let first = walk.live_rows == 0 && taken.is_none_or(|resume| resume.rows_taken == 0);
+    let only_static = static_live && command.static_counts && first;
     let mut live_rows = walk.live_rows;
     if only_static && !walk.cut && !unread {
         live_rows = 1;
