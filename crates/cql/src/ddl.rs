@@ -135,23 +135,20 @@ pub(crate) fn schema_change(statement: StatementKind, in_use: Option<&str>) -> R
         StatementKind::AlterTable(alter) => of(&alter.table)?,
         StatementKind::DropTable { table, .. } => of(table)?,
         StatementKind::CreateType(create) => of(&create.name)?,
-        StatementKind::DropObject { object: Object::Type, name, .. } => of(name)?,
-        StatementKind::DropObject { object: Object::Index, .. } | StatementKind::CreateIndex(_) => {
-            return unsupported("secondary indexes");
+        StatementKind::DropObject {
+            object: Object::Type | Object::Index | Object::View | Object::Trigger,
+            name,
+            ..
         }
-        StatementKind::DropObject { object: Object::View, .. }
-        | StatementKind::CreateView(_)
-        | StatementKind::AlterView { .. } => return unsupported("materialized views"),
-        StatementKind::DropObject { object: Object::Trigger, .. } | StatementKind::CreateTrigger { .. } => {
-            return unsupported("triggers");
+        | StatementKind::DropRoutine { name, .. } => of(name)?,
+        StatementKind::CreateIndex(_) => return unsupported("secondary indexes"),
+        StatementKind::CreateView(_) | StatementKind::AlterView { .. } => {
+            return unsupported("materialized views");
         }
+        StatementKind::CreateTrigger { .. } => return unsupported("triggers"),
         StatementKind::AlterType(_) => return unsupported("ALTER TYPE"),
-        StatementKind::CreateFunction(_) | StatementKind::DropRoutine { aggregate: false, .. } => {
-            return unsupported("user-defined functions");
-        }
-        StatementKind::CreateAggregate(_) | StatementKind::DropRoutine { aggregate: true, .. } => {
-            return unsupported("user-defined aggregates");
-        }
+        StatementKind::CreateFunction(_) => return unsupported("user-defined functions"),
+        StatementKind::CreateAggregate(_) => return unsupported("user-defined aggregates"),
         _ => return unsupported("roles and permissions"),
     };
     if is_system_keyspace(&keyspace) {
@@ -207,8 +204,35 @@ pub fn apply(schema: &Schema, change: &SchemaChange, context: &ChangeContext) ->
             drop_table(schema, change, &table.name, *if_exists, context)
         }
         StatementKind::CreateType(create) => create_type(schema, change, create, context),
-        StatementKind::DropObject { name, if_exists, .. } => {
+        StatementKind::DropObject { object: Object::Type, name, if_exists, .. } => {
             drop_type(schema, change, &name.name, *if_exists, context)
+        }
+        StatementKind::DropObject { if_exists: true, .. }
+        | StatementKind::DropRoutine { if_exists: true, .. } => Ok(None),
+        StatementKind::DropObject { object, name, on, .. } => {
+            nothing_to_drop(change, *object, name, on.as_ref())
+        }
+        StatementKind::DropRoutine { aggregate, name, .. } => {
+            let what = if *aggregate { "Aggregate" } else { "Function" };
+            invalid(format!("{what} '{}.{}' doesn't exist", change.keyspace, name.name))
+        }
+        _ => unsupported("this schema change"),
+    }
+}
+
+/// Nothing of these kinds can be made yet, so nothing is there.
+fn nothing_to_drop(
+    change: &SchemaChange,
+    object: Object,
+    name: &TableName,
+    on: Option<&TableName>,
+) -> Result<Option<Applied>> {
+    let full = format!("{}.{}", change.keyspace, name.name);
+    match (object, on) {
+        (Object::Index, _) => invalid(format!("Index '{full}' doesn't exist")),
+        (Object::View, _) => invalid(format!("Materialized view '{full}' doesn't exist")),
+        (Object::Trigger, Some(table)) => {
+            invalid(format!("Trigger '{}' on '{}.{}' doesn't exist", name.name, change.keyspace, table.name))
         }
         _ => unsupported("this schema change"),
     }
@@ -228,8 +252,8 @@ fn is_plain(name: &str) -> bool {
 }
 
 /// The limit on the length of names and its text.
-fn check_length(what: &str, name: &str) -> Result<()> {
-    let (count, most) = (name.chars().count(), limits::NAME_CHARS);
+fn check_length(what: &str, name: &str, most: usize) -> Result<()> {
+    let count = name.chars().count();
     if count > most {
         return invalid(format!(
             "{what} name must not be more than {most} characters long (got {count} characters for \"{name}\")"
@@ -244,7 +268,7 @@ fn check_keyspace_name(name: &str) -> Result<()> {
             "Keyspace name must not be empty and must contain alphanumeric or underscore characters only (got \"{name}\")"
         ));
     }
-    check_length("Keyspace", name)
+    check_length("Keyspace", name, limits::KEYSPACE_NAME_CHARS)
 }
 
 fn check_table_name(keyspace: &str, name: &str) -> Result<()> {
@@ -254,7 +278,7 @@ fn check_table_name(keyspace: &str, name: &str) -> Result<()> {
              (got \"{name}\")"
         ));
     }
-    check_length("Table", name)
+    check_length("Table", name, limits::TABLE_NAME_CHARS)
 }
 
 fn existing_keyspace<'s>(

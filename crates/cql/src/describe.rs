@@ -18,7 +18,7 @@ pub struct ClusterFacts {
     pub name: String,
     /// `Murmur3Partitioner`.
     pub partitioner: String,
-    /// Such as `SimpleSnitch`.
+    /// Such as `DynamicEndpointSnitch`.
     pub snitch: String,
     /// End token of each range and the endpoints that own it.
     pub ranges: Vec<(String, Vec<String>)>,

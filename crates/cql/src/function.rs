@@ -199,7 +199,7 @@ impl Function {
         }
         let millis = context.now_micros.div_euclid(1000);
         let bytes = match self.kind {
-            FunctionKind::Now => new_timeuuid(context, 0).to_vec(),
+            FunctionKind::Now => new_timeuuid(context).to_vec(),
             FunctionKind::Uuid => {
                 let high = (context.random)() & 0xffff_ffff_ffff_0fff | 0x4000;
                 let low = (context.random)() & 0x3fff_ffff_ffff_ffff | 1 << 63;
@@ -245,9 +245,9 @@ impl Function {
     }
 }
 
-/// A timeuuid of now plus some ticks, with random node bits.
-pub(crate) fn new_timeuuid(context: &BindContext<'_>, ticks: i64) -> [u8; 16] {
-    let ticks = context.now_micros.saturating_mul(10).saturating_add(ticks);
+/// A timeuuid of now with random node bits.
+fn new_timeuuid(context: &BindContext<'_>) -> [u8; 16] {
+    let ticks = context.now_micros.saturating_mul(10);
     *timeuuid::from_ticks(ticks, (context.random)()).as_bytes()
 }
 
@@ -396,6 +396,7 @@ mod tests {
             now_micros: 1_600_000_000_123_456,
             now_s: 1_600_000_000,
             random: &random,
+            ticks: &crate::value::no_ticks,
         };
         let arguments = if value.is_empty() { vec![] } else { vec![Val::Bytes(Cow::Owned(value.to_vec()))] };
         let known: Vec<_> = arguments.iter().map(|_| Some(ty.clone())).collect();

@@ -14,8 +14,10 @@ pub const KEY_BYTES: usize = 65_535;
 pub const IN_PRODUCT: usize = 10_000;
 /// Seconds of the longest time to live: twenty years, Cassandra's `MAX_TTL`.
 pub const TTL_SECONDS: i64 = 20 * 365 * 24 * 60 * 60;
-/// Characters of a keyspace or table name, Cassandra's limit (they become folder names).
-pub const NAME_CHARS: usize = 48;
+/// Characters of a keyspace name, Cassandra's limit.
+pub const KEYSPACE_NAME_CHARS: usize = 48;
+/// Characters of a table name, Cassandra's limit: with a dash and 32 digits of the id it is a folder name of 255 bytes.
+pub const TABLE_NAME_CHARS: usize = 222;
 /// Columns in a table; ordinals are 16 bits.
 pub const COLUMNS: usize = 16_384;
 /// Tokens of query text quoted in a syntax error before the offending one, as Cassandra's tools expect.

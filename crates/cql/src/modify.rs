@@ -62,23 +62,21 @@ impl ModifyPlan {
     /// Errors: values that are none of their type, null or oversized keys, bad ttl or timestamp. Nothing happens then.
     pub fn bind(&self, values: &[BoundValue<'_>], context: &BindContext<'_>) -> Result<Vec<Mutation>> {
         let mut out = Vec::with_capacity(1);
-        self.bind_into(values, context, &Prior::default(), &mut 0, &mut out)?;
+        self.bind_into(values, context, &Prior::default(), &mut out)?;
         Ok(out)
     }
 
-    /// As [`ModifyPlan::bind`], knowing what [`ModifyPlan::prior_read`] found. `ticks` starts at 0 and goes through all
-    /// statements of a batch: it keeps what they add to lists in their order.
+    /// As [`ModifyPlan::bind`], knowing what [`ModifyPlan::prior_read`] found.
     pub fn bind_into(
         &self,
         values: &[BoundValue<'_>],
         context: &BindContext<'_>,
         prior: &Prior,
-        ticks: &mut i64,
         out: &mut Vec<Mutation>,
     ) -> Result<()> {
         check_values(&self.binds, values)?;
         let env = Env { values, context, table: &self.table };
-        self.write_into(&env, prior, None, ticks, out)
+        self.write_into(&env, prior, None, out)
     }
 
     /// Whether lists must be read before elements of theirs can be written.
@@ -134,7 +132,6 @@ impl ModifyPlan {
         env: &Env<'_, '_>,
         prior: &Prior,
         batch_timestamp: Option<i64>,
-        ticks: &mut i64,
         out: &mut Vec<Mutation>,
     ) -> Result<()> {
         let written = self.using.eval(env, batch_timestamp)?;
@@ -142,8 +139,8 @@ impl ModifyPlan {
         let common = match self.needs_prior() {
             true => None,
             false => Some((
-                Content::eval(&self.statics, env, &written, ticks, PriorRow::NONE)?,
-                Content::eval(&self.regulars, env, &written, ticks, PriorRow::NONE)?,
+                Content::eval(&self.statics, env, &written, PriorRow::NONE)?,
+                Content::eval(&self.regulars, env, &written, PriorRow::NONE)?,
             )),
         };
         let table = self.table.id;
@@ -161,7 +158,7 @@ impl ModifyPlan {
                 Some((statics, _)) => statics.write_static(&mut builder),
                 None => {
                     let row = prior.static_row(table, key);
-                    Content::eval(&self.statics, env, &written, ticks, row)?.write_static(&mut builder);
+                    Content::eval(&self.statics, env, &written, row)?.write_static(&mut builder);
                 }
             }
             for clustering in &prefixes {
@@ -169,7 +166,7 @@ impl ModifyPlan {
                     Some((_, regulars)) => self.write_row(clustering, regulars, deletion, &mut builder),
                     None => {
                         let row = prior.row(table, key, clustering);
-                        let regulars = Content::eval(&self.regulars, env, &written, ticks, row)?;
+                        let regulars = Content::eval(&self.regulars, env, &written, row)?;
                         self.write_row(clustering, &regulars, deletion, &mut builder);
                     }
                 }
@@ -251,14 +248,13 @@ impl BatchPlan {
     ) -> Result<Vec<Mutation>> {
         check_values(&self.binds, values)?;
         let mut out = Vec::with_capacity(self.statements.len());
-        let mut ticks = 0;
         for statement in &self.statements {
             let env = Env { values, context, table: &statement.table };
             let timestamp = match &self.timestamp {
                 Some(term) => eval_timestamp(term, &env)?,
                 None => None,
             };
-            statement.write_into(&env, prior, timestamp, &mut ticks, &mut out)?;
+            statement.write_into(&env, prior, timestamp, &mut out)?;
         }
         Ok(out)
     }

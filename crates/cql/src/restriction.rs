@@ -58,12 +58,31 @@ fn whole_list<'t>(column: &Column, value: Val<'t>) -> Result<Vec<Cow<'t, [u8]>>>
     };
     let mut out = Vec::new();
     for item in collection::elements(&bytes) {
-        let Some(item) = item? else {
+        let item = item?.filter(|item| !item.is_empty() || has_empty_value(&column.ty));
+        let Some(item) = item else {
             return invalid(format!("Invalid null value in condition for column {}", column.name));
         };
         out.push(Cow::Owned(item.to_vec()));
     }
     Ok(out)
+}
+
+/// Whether no bytes are a value of the type like others, and not another way to say null.
+fn has_empty_value(ty: &CqlType) -> bool {
+    !matches!(
+        ty.unfrozen(),
+        CqlType::Bigint
+            | CqlType::Boolean
+            | CqlType::Decimal
+            | CqlType::Double
+            | CqlType::Float
+            | CqlType::Inet
+            | CqlType::Int
+            | CqlType::Timestamp
+            | CqlType::Timeuuid
+            | CqlType::Uuid
+            | CqlType::Varint
+    )
 }
 
 /// A key component's bytes; null and unset are refused with Cassandra's texts.

@@ -13,7 +13,7 @@ use crate::row::RowValues;
 use crate::select::SelectPlan;
 use crate::selector::{Running, Selector};
 use crate::term::{Env, Term, eval_int};
-use crate::value::{BindContext, BoundValue, check_values};
+use crate::value::{BindContext, BoundValue, check_values, no_ticks};
 use crate::write::eval_timeout;
 use base::ByteReader;
 use core::time::Duration;
@@ -322,7 +322,7 @@ impl SelectRun {
             let view = mutation.view();
             let resumed = self.command.resume.as_ref().filter(|r| *r.key.bytes == *view.key);
             let mut taken = resumed.map_or(0, |r| r.rows_taken);
-            let resumed_inside = resumed.is_some_and(|r| r.after.is_some());
+            let taken_before = taken;
             let cut_here =
                 answer.stopped.as_ref().is_some_and(|s| s.after.is_some() && *s.key.bytes == *view.key);
             let mut given = match &self.partition {
@@ -339,7 +339,13 @@ impl SelectRun {
                 let (clustering, body) = match items.next() {
                     Some(Item::Row { clustering, body }) => (Some(clustering), body),
                     Some(Item::Range { .. }) => continue,
-                    None if only_static(&plan, static_live, live_rows, resumed_inside, cut_here) => {
+                    None if only_static(
+                        &plan,
+                        static_live,
+                        taken_before.saturating_add(live_rows),
+                        cut_here,
+                    ) =>
+                    {
                         (None, &[][..])
                     }
                     None => break,
@@ -430,6 +436,7 @@ impl SelectRun {
             now_micros: self.now_micros,
             now_s: self.command.now_s,
             random: &random,
+            ticks: &no_ticks,
         };
         let values: Vec<BoundValue<'_>> =
             self.values.iter().map(|v| v.as_deref().map_or(BoundValue::Null, BoundValue::Bytes)).collect();
@@ -469,8 +476,9 @@ impl SelectRun {
 }
 
 /// Whether a partition's static row stands as a row of its own; the same rule by which replicas count it.
-fn only_static(plan: &SelectPlan, live: bool, live_rows: u32, resumed_inside: bool, cut_here: bool) -> bool {
-    plan.static_counts && live && live_rows == 0 && !resumed_inside && !cut_here
+/// `live_rows`: of this partition, on earlier pages too.
+fn only_static(plan: &SelectPlan, live: bool, live_rows: u32, cut_here: bool) -> bool {
+    plan.static_counts && live && live_rows == 0 && !cut_here
 }
 
 /// A step of splitmix64: fresh bits per row from one draw per request.

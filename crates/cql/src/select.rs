@@ -315,6 +315,9 @@ impl Clause {
             }
             Expr::Field(inner, field) => self.field(scope, table, fetches, (inner, field)),
             Expr::Element(inner, key) => self.element(scope, table, fetches, (inner, key)),
+            Expr::TypeHint(_, inner) if matches!(**inner, Expr::Column(_)) => {
+                unsupported("a type in front of a column in SELECT")
+            }
             Expr::TypeHint(written, inner) => {
                 let ty = names::resolve_type(written, scope.keyspace)?;
                 let term = scope.term(inner, &text_of(inner), &ty)?;

@@ -4,7 +4,7 @@ use crate::ast::Expr;
 use crate::error::{Error, Result, invalid, unsupported};
 use crate::function::{self, Function};
 use crate::names;
-use crate::value::{BindContext, BindSpec, BoundValue, Val, normalize, sort_elements, sort_pairs};
+use crate::value::{BindContext, BindSpec, BoundValue, Val, no_ticks, normalize, sort_elements, sort_pairs};
 use schema::{Keyspace, Table};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -264,7 +264,25 @@ fn scalar(expr: &Expr, name: &str, ty: &CqlType) -> Result<Vec<u8>> {
     if !fits {
         return invalid(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {ty}"));
     }
-    Ok(literal::from_text(bare, &text)?)
+    let wire = literal::from_text(bare, &text)?;
+    if matches!(expr, Expr::Integer(_) | Expr::Float(_)) && is_infinite(bare, &wire) && names_a_number(&text)
+    {
+        return invalid(format!("{text} is out of range for \"{name}\" of type {ty}"));
+    }
+    Ok(wire)
+}
+
+fn is_infinite(ty: &CqlType, wire: &[u8]) -> bool {
+    match ty {
+        CqlType::Float => wire.try_into().is_ok_and(|b| f32::from_be_bytes(b).is_infinite()),
+        CqlType::Double => wire.try_into().is_ok_and(|b| f64::from_be_bytes(b).is_infinite()),
+        _ => false,
+    }
+}
+
+/// Not `Infinity`.
+fn names_a_number(text: &str) -> bool {
+    text.bytes().any(|b| b.is_ascii_digit())
 }
 
 /// Computes what holds no marker and no volatile function.
@@ -273,7 +291,7 @@ fn fold(term: Term, table: &Table) -> Result<Term> {
         return Ok(term);
     }
     let random = || 0;
-    let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random };
+    let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random, ticks: &no_ticks };
     let value = term.eval(&Env { values: &[], context: &context, table })?;
     Ok(match value {
         Val::Bytes(bytes) => Term::Value(bytes.into_owned().into()),

@@ -18,6 +18,7 @@ use schema::{Schema, TableId};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::rc::Rc;
 use types::{CqlType, Value};
 
 /// One node's tables in memory.
@@ -27,6 +28,7 @@ struct Node {
     partitions: BTreeMap<(TableId, Key), Partition>,
     now_micros: i64,
     random: Cell<u64>,
+    last_tick: Rc<Cell<i64>>,
     versions: u128,
 }
 
@@ -38,6 +40,7 @@ impl Node {
             partitions: BTreeMap::new(),
             now_micros: 1_000_000,
             random: Cell::new(1),
+            last_tick: Rc::default(),
             versions: 0,
         }
     }
@@ -176,14 +179,25 @@ fn execute(node: &mut Node, statement: &str, directives: &Directives) -> crate::
         counter.get()
     };
     let now_s = (node.now_micros / 1_000_000) as u32;
-    let context =
-        BindContext { timestamp: node.now_micros, now_micros: node.now_micros, now_s, random: &random };
+    let last = node.last_tick.clone();
+    let now = node.now_micros * 10;
+    let ticks = || {
+        last.set(now.max(last.get() + 1));
+        last.get()
+    };
+    let context = BindContext {
+        timestamp: node.now_micros,
+        now_micros: node.now_micros,
+        now_s,
+        random: &random,
+        ticks: &ticks,
+    };
     let out = match &prepared.plan {
         Plan::Select(_) => select(node, &prepared, &values, &context, directives.page)?,
         Plan::Modify(plan) => {
             let prior = prior(node, plan.prior_read(&values, &context)?);
             let mut mutations = Vec::new();
-            plan.bind_into(&values, &context, &prior, &mut 0, &mut mutations)?;
+            plan.bind_into(&values, &context, &prior, &mut mutations)?;
             node.write(&mutations);
             String::new()
         }
@@ -543,7 +557,7 @@ proptest! {
             state.insert(0, 1);
         }
         let random = || 0;
-        let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random };
+        let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random, ticks: &|| 0 };
         let _ = plan.start(&[], &context, Page { rows: Some(1), bytes: 1, state: Some(state) });
     }
 }

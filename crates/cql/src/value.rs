@@ -39,6 +39,14 @@ pub struct BindContext<'a> {
     pub now_s: u32,
     /// Random bits for `uuid()`, `now()` and the paths of list elements.
     pub random: &'a dyn Fn() -> u64,
+    /// Units of 100 ns since the Unix epoch, each later than the one before, for the paths of list elements: what is
+    /// bound first stands first.
+    pub ticks: &'a dyn Fn() -> i64,
+}
+
+/// The ticks of a context in which nothing is written.
+pub(crate) fn no_ticks() -> i64 {
+    0
 }
 
 /// A value within a statement being run.

@@ -1,11 +1,10 @@
 //! What a modification puts into a row: operations on columns, evaluated once and written into any number of rows.
 
 use crate::error::{Error, Result, invalid};
-use crate::function::new_timeuuid;
 use crate::limits;
 use crate::prior::PriorRow;
 use crate::term::{Env, Term, eval_int};
-use crate::value::{BindContext, BoundValue, Val};
+use crate::value::{BindContext, BoundValue, Val, no_ticks};
 use core::time::Duration;
 use mutation::{Cell, Deletion, Liveness, MutationBuilder, NO_TIME, RowWriter};
 use schema::Table;
@@ -115,7 +114,7 @@ pub(crate) fn eval_timeout(
 ) -> Result<Option<Duration>> {
     let Some(term) = term else { return Ok(None) };
     let random = || 0;
-    let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random };
+    let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random, ticks: &no_ticks };
     let value = term.eval(&Env { values, context: &context, table })?;
     let Some(bytes) = value.bytes() else {
         return Ok(None);
@@ -186,19 +185,18 @@ pub(crate) struct Content<'t> {
 }
 
 impl<'t> Content<'t> {
-    /// Evaluates operations, which are in order of ordinals. Unset values change nothing. `ticks` keeps the paths of
-    /// list elements growing through all statements of a request; `prior` is the row as it stands.
+    /// Evaluates operations, which are in order of ordinals. Unset values change nothing. `prior` is
+    /// the row as it stands.
     pub fn eval<'v: 't>(
         operations: &'t [Operation],
         env: &Env<'v, '_>,
         written: &Written,
-        ticks: &mut i64,
         prior: PriorRow<'_>,
     ) -> Result<Content<'t>> {
         let mut changes = Vec::with_capacity(operations.len());
         for operation in operations {
             if operation.ty.is_multi_cell() {
-                complex(operation, env, written, (ticks, prior), &mut changes)?;
+                complex(operation, env, written, prior, &mut changes)?;
                 continue;
             }
             match &operation.operator {
@@ -254,7 +252,7 @@ fn complex<'t, 'v: 't>(
     operation: &'t Operation,
     env: &Env<'v, '_>,
     written: &Written,
-    (ticks, prior): (&mut i64, PriorRow<'_>),
+    prior: PriorRow<'_>,
     changes: &mut Vec<(u16, Change<'t>)>,
 ) -> Result<()> {
     let deletion_at = |timestamp| Deletion { timestamp, local_time: written.now_s };
@@ -267,15 +265,15 @@ fn complex<'t, 'v: 't>(
             Val::Null => deletion = deletion_at(written.timestamp.saturating_sub(1)),
             Val::Bytes(bytes) => {
                 deletion = deletion_at(written.timestamp.saturating_sub(1));
-                cells = element_cells(operation, &bytes, env, ticks)?;
+                cells = element_cells(operation, &bytes, env)?;
             }
         },
         Operator::Append(term) => match term.eval(env)? {
-            Val::Bytes(bytes) => cells = element_cells(operation, &bytes, env, ticks)?,
+            Val::Bytes(bytes) => cells = element_cells(operation, &bytes, env)?,
             Val::Null | Val::Unset => return Ok(()),
         },
         Operator::Prepend(term) => match term.eval(env)? {
-            Val::Bytes(bytes) => cells = prepended(operation, &bytes, env, ticks)?,
+            Val::Bytes(bytes) => cells = prepended(operation, &bytes, env)?,
             Val::Null | Val::Unset => return Ok(()),
         },
         Operator::Remove(term) => match term.eval(env)? {
@@ -391,12 +389,7 @@ fn join<'t>(
 }
 
 /// The cells of a whole collection value. List elements get paths that grow within the statement.
-fn element_cells<'t>(
-    operation: &Operation,
-    bytes: &[u8],
-    env: &Env<'_, '_>,
-    ticks: &mut i64,
-) -> Result<Vec<ElementCell<'t>>> {
+fn element_cells<'t>(operation: &Operation, bytes: &[u8], env: &Env<'_, '_>) -> Result<Vec<ElementCell<'t>>> {
     let mut cells = Vec::with_capacity(collection::count(bytes)?.min(bytes.len() / 4));
     match &operation.ty {
         CqlType::Map(..) => {
@@ -415,9 +408,8 @@ fn element_cells<'t>(
                 let Some(item) = item? else {
                     return invalid("null is not supported inside collections");
                 };
-                let path = new_timeuuid(env.context, *ticks).to_vec();
-                *ticks += 1;
-                cells.push((Cow::Owned(path), Some(Cow::Owned(item.to_vec()))));
+                let path = list_element_path((env.context.ticks)(), env);
+                cells.push((path, Some(Cow::Owned(item.to_vec()))));
             }
         }
     }
@@ -428,22 +420,21 @@ fn element_cells<'t>(
 /// It must never change: paths on disk were made with it. Source: Cassandra 5.0, `Lists.PrecisionTime`.
 const MIRROR_MS: i64 = 1_262_304_000_000;
 
-fn prepended<'t>(
-    operation: &Operation,
-    bytes: &[u8],
-    env: &Env<'_, '_>,
-    ticks: &mut i64,
-) -> Result<Vec<ElementCell<'t>>> {
-    let mut cells = element_cells(operation, bytes, env, ticks)?;
+fn prepended<'t>(operation: &Operation, bytes: &[u8], env: &Env<'_, '_>) -> Result<Vec<ElementCell<'t>>> {
+    let mut cells = element_cells(operation, bytes, env)?;
     let mirror_ticks = MIRROR_MS * 10_000;
-    let now_ticks = env.context.now_micros.saturating_mul(10);
+    // Behind the ticks that the elements took just now: mirrored, they come before all that was put in front earlier.
+    let now_ticks = (env.context.ticks)();
     let base = mirror_ticks.saturating_sub(now_ticks.saturating_sub(mirror_ticks));
     for (index, cell) in cells.iter_mut().enumerate() {
-        let ticks = base.saturating_sub(*ticks).saturating_add(index as i64);
-        let path = types::timeuuid::from_ticks(ticks, (env.context.random)());
-        cell.0 = Cow::Owned(path.as_bytes().to_vec());
+        cell.0 = list_element_path(base.saturating_add(index as i64), env);
     }
     Ok(cells)
+}
+
+/// A timeuuid with random node bits, so that two coordinators do not make the same.
+fn list_element_path<'t>(ticks: i64, env: &Env<'_, '_>) -> Cow<'t, [u8]> {
+    Cow::Owned(types::timeuuid::from_ticks(ticks, (env.context.random)()).as_bytes().to_vec())
 }
 
 fn path<'t>(operation: &Operation, key: Val<'t>) -> Result<Cow<'t, [u8]>> {

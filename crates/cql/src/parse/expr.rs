@@ -1,6 +1,6 @@
 //! Values, selectors and types.
 
-use super::core::Parser;
+use super::core::{Parser, is_reserved};
 use crate::ast::{Arithmetic, Expr, TypeName};
 use crate::error::Result;
 use crate::lexer::Kind;
@@ -255,6 +255,7 @@ impl Parser<'_> {
                 let word = word.to_ascii_lowercase();
                 matches!(word.as_str(), "null" | "true" | "false" | "nan" | "infinity")
                     || self.is_symbol_at(1, "(")
+                    || (word != "as" && !is_reserved(&word))
             }
             Kind::End => false,
             Kind::Quoted(_)
