@@ -11,7 +11,8 @@ use mutation::{Mutation, ReadAnswer, ReadCommand};
 use replica::{Request, Response};
 use runtime::Group;
 use runtime::sync::Queue;
-use schema::{Keyspace, Table};
+use schema::{Keyspace, Replication, Table};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +109,11 @@ impl Read<'_> {
         let mut nodes = self.coordinator.nearest_first(&self.snapshot, &piece.replicas);
         if requirement.local_dc {
             nodes.retain(|n| self.snapshot.node(*n).dc == self.snapshot.local().dc);
+        }
+        if self.consistency == Consistency::EachQuorum
+            && let Replication::NetworkTopology { factors } = &self.keyspace.replication
+        {
+            return Ok(quorum_of_each(&self.snapshot, factors, nodes));
         }
         nodes.truncate(requirement.count);
         Ok(nodes)
@@ -274,4 +280,57 @@ fn behind(mutation: &Mutation) -> mutation::Resume {
     let view = mutation.view();
     let key = mutation::Key::with_token(view.token, view.key);
     mutation::Resume { key, after: None, rows_taken: 0 }
+}
+
+/// Of replicas that are alive, nearest first, the quorum of each datacenter; those of the first come first.
+fn quorum_of_each(
+    snapshot: &Snapshot,
+    factors: &BTreeMap<String, u32>,
+    mut nodes: Vec<NodeIndex>,
+) -> Vec<NodeIndex> {
+    let mut wanted: BTreeMap<&str, u32> = factors.iter().map(|(dc, f)| (&**dc, f / 2 + 1)).collect();
+    nodes.retain(|node| match wanted.get_mut(&*snapshot.node(*node).dc) {
+        Some(left) if *left > 0 => {
+            *left -= 1;
+            true
+        }
+        _ => false,
+    });
+    nodes
+}
+
+#[cfg(test)]
+mod tests {
+    //! EACH_QUORUM asks a quorum of every datacenter and nobody else.
+    use super::*;
+    use topology::Node;
+
+    fn node(octet: u8, dc: &str) -> Node {
+        let ip = std::net::IpAddr::from([127, 0, 0, octet]);
+        Node {
+            host_id: u128::from(octet),
+            internode: (ip, 7000).into(),
+            native: (ip, 9042).into(),
+            broadcast: ip,
+            dc: dc.to_string(),
+            rack: "r".to_string(),
+            tokens: vec![base::Token(i64::from(octet))],
+            shards: 1,
+        }
+    }
+
+    #[test]
+    fn each_quorum_takes_a_quorum_of_each_datacenter() {
+        let nodes = vec![node(1, "a"), node(2, "a"), node(3, "a"), node(4, "b"), node(5, "b")];
+        let snapshot = Snapshot::new(nodes, NodeIndex(0));
+        let all: Vec<NodeIndex> = (0..5).map(NodeIndex).collect();
+        let pick = |a: u32, b: u32| {
+            let factors = [("a".to_string(), a), ("b".to_string(), b)].into();
+            quorum_of_each(&snapshot, &factors, all.clone()).iter().map(|n| n.0).collect::<Vec<_>>()
+        };
+        assert_eq!(pick(3, 2), [0, 1, 3, 4]);
+        assert_eq!(pick(1, 1), [0, 3]);
+        let only = [("a".to_string(), 3)].into();
+        assert_eq!(quorum_of_each(&snapshot, &only, all.clone()), [NodeIndex(0), NodeIndex(1)]);
+    }
 }

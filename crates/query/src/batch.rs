@@ -3,7 +3,7 @@
 //! What one partition gets is applied all or none. On one node, what one shard gets is one commitlog entry, all or
 //! none as well; a logged batch over several shards or nodes is not yet made whole again after a crash between them.
 
-use crate::bound::{Write, with_values};
+use crate::bound::{Write, miscount_of_batch, with_values};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
@@ -38,7 +38,7 @@ impl Engine {
             .collect::<Result<Vec<_>, Error>>()?;
         let mut reads = Vec::new();
         for ((analysed, plan), statement) in bound.iter().filter(|((_, plan), _)| plan.needs_prior()) {
-            with_values(&analysed.binds, &statement.values, |values| {
+            with_values(&analysed.binds, &statement.values, miscount_of_batch, |values| {
                 reads.extend(plan.prior_read(values, &context)?);
                 Ok(())
             })?;
@@ -46,10 +46,9 @@ impl Engine {
         // What every statement sees is what stood before the batch.
         let prior = Box::pin(self.read_prior(reads, parameters.consistency)).await?;
         let mut mutations = Vec::with_capacity(bound.len());
-        let mut ticks = 0;
         for ((analysed, plan), statement) in &bound {
-            with_values(&analysed.binds, &statement.values, |values| {
-                Ok(plan.bind_into(values, &context, &prior, &mut ticks, &mut mutations)?)
+            with_values(&analysed.binds, &statement.values, miscount_of_batch, |values| {
+                Ok(plan.bind_into(values, &context, &prior, &mut mutations)?)
             })?;
         }
         let logged = batch.kind == BatchKind::Logged;

@@ -107,9 +107,10 @@ impl Engine {
         analysed: &Rc<Analysed>,
         announce: Announce,
         parameters: &Parameters<'_>,
+        miscount: Miscount,
     ) -> Result<Bound, Error> {
         check_serial(parameters)?;
-        with_values(&analysed.binds, &parameters.values, |values| {
+        with_values(&analysed.binds, &parameters.values, miscount, |values| {
             let work = match &analysed.plan {
                 Plan::Select(plan) => {
                     Work::Select(self.bind_select(plan, analysed, values, announce, parameters)?)
@@ -194,14 +195,38 @@ impl Engine {
         let now_micros = runtime::unix_micros();
         let timestamp = parameters.timestamp.unwrap_or_else(|| self.timestamps.next(now_micros));
         let now_s = parameters.now_s.map_or((now_micros / 1_000_000) as u32, |s| s as u32);
-        BindContext { timestamp, now_micros, now_s, random: &runtime::random_u64 }
+        BindContext { timestamp, now_micros, now_s, random: &runtime::random_u64, ticks: &next_tick }
     }
+}
+
+/// The next tick of this shard, for list elements.
+fn next_tick() -> i64 {
+    runtime::local::<Engine>().ticks.next(runtime::unix_micros().saturating_mul(10))
+}
+
+/// Says that there are so many markers but so many values: each kind of request has its own words.
+pub(crate) type Miscount = fn(usize, usize) -> String;
+
+/// The words of QUERY.
+pub(crate) fn miscount_of_query(_markers: usize, _values: usize) -> String {
+    "Invalid amount of bind variables".into()
+}
+
+/// The words of EXECUTE.
+pub(crate) fn miscount_of_execute(markers: usize, values: usize) -> String {
+    format!("there were {markers} markers(?) in CQL but {values} bound variables")
+}
+
+/// The words of BATCH.
+pub(crate) fn miscount_of_batch(markers: usize, values: usize) -> String {
+    format!("There were {markers} markers(?) in CQL but {values} bound variables")
 }
 
 /// Calls `with` with the request's values in the order of the markers.
 pub(crate) fn with_values<T>(
     binds: &[BindSpec],
     values: &Values<'_>,
+    miscount: Miscount,
     with: impl FnOnce(&[BoundValue<'_>]) -> Result<T, Error>,
 ) -> Result<T, Error> {
     if values.is_named() {
@@ -210,11 +235,7 @@ pub(crate) fn with_values<T>(
         return with(&cql::by_name(binds, &named)?);
     }
     if values.len() != binds.len() {
-        return Err(Error::Invalid(format!(
-            "there were {} markers(?) in CQL but {} bound variables",
-            binds.len(),
-            values.len()
-        )));
+        return Err(Error::Invalid(miscount(binds.len(), values.len())));
     }
     if values.len() <= INLINE_VALUES {
         let mut inline = [BoundValue::Null; INLINE_VALUES];
@@ -247,12 +268,6 @@ fn check_serial(parameters: &Parameters<'_>) -> Result<(), Error> {
 pub(crate) fn check_read_consistency(consistency: Consistency) -> Result<(), Error> {
     match consistency {
         Consistency::Any => Err(Error::Invalid("ANY ConsistencyLevel is only supported for writes".into())),
-        Consistency::EachQuorum => {
-            Err(Error::Invalid("EACH_QUORUM ConsistencyLevel is only supported for writes".into()))
-        }
-        Consistency::Serial | Consistency::LocalSerial => {
-            Err(Error::Invalid("reads at a serial consistency level are not supported yet".into()))
-        }
         _ => Ok(()),
     }
 }

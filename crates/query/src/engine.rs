@@ -8,9 +8,9 @@
 //! ```
 //! Binding never waits, so values are read where the request's bytes lie; running owns what it needs.
 
-use crate::bound::{Bound, Work};
+use crate::bound::{Bound, Work, miscount_of_execute};
 use crate::cache::Cache;
-use crate::clock::Timestamps;
+use crate::clock::Ascending;
 use crate::error::Error;
 use crate::info::{ClientInfo, NodeInfo};
 use crate::limits;
@@ -46,7 +46,9 @@ type ClientsSource = Box<dyn Fn() -> Vec<ClientInfo>>;
 pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) coordinator: Rc<Coordinator>,
-    pub(crate) timestamps: Timestamps,
+    pub(crate) timestamps: Ascending,
+    /// Units of 100 ns.
+    pub(crate) ticks: Ascending,
     pub(crate) metrics: Metrics,
     system: Vec<Arc<Keyspace>>,
     schema: RefCell<Arc<Schema>>,
@@ -65,7 +67,8 @@ impl Engine {
         let engine = Rc::new(Engine {
             settings,
             coordinator,
-            timestamps: Timestamps::default(),
+            timestamps: Ascending::default(),
+            ticks: Ascending::default(),
             metrics: Metrics {
                 selects: counter("select"),
                 writes: counter("modify"),
@@ -183,7 +186,7 @@ impl Engine {
         let statement = self.find(id)?;
         let analysed = statement.analysed(&self.schema.borrow())?;
         let announce = statement.announce(&analysed, result_metadata_id, parameters.skip_metadata);
-        self.bind_analysed(&analysed, announce, parameters)
+        self.bind_analysed(&analysed, announce, parameters, miscount_of_execute)
     }
 
     /// Runs what was bound.

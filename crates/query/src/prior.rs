@@ -17,7 +17,7 @@ impl Engine {
                 let reads = plan.prior_read(&values, context)?.into_iter().collect();
                 let prior = self.read_prior(reads, work.consistency).await?;
                 let mut mutations = Vec::with_capacity(1);
-                plan.bind_into(&values, context, &prior, &mut 0, &mut mutations)?;
+                plan.bind_into(&values, context, &prior, &mut mutations)?;
                 modification(mutations, work.consistency, work.timeout)
             }
             Plan::Batch(plan) => {

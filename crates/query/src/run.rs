@@ -1,6 +1,6 @@
 //! Running bound work: reads page by page, writes, and everything that is neither.
 
-use crate::bound::{Bound, Select, Write};
+use crate::bound::{Bound, Select, Write, miscount_of_query};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
@@ -11,6 +11,7 @@ use cluster::{ChangeKind, Changed, Cluster, SchemaEvent, Target};
 use cql::{ChangeContext, ClusterFacts, Plan, SchemaChange, SelectPlan, is_system_keyspace};
 use protocol::request::Parameters;
 use protocol::wire::put_bytes;
+use schema::Replication;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ impl Engine {
         let keyspace = parameters.keyspace.or(keyspace);
         let analysed = Rc::new(Analysed::of(&self.schema(), keyspace, text)?);
         let announce = if parameters.skip_metadata { Announce::Skip } else { Announce::Columns };
-        self.bind_analysed(&analysed, announce, parameters)
+        self.bind_analysed(&analysed, announce, parameters, miscount_of_query)
     }
 
     pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
@@ -124,19 +125,50 @@ impl Engine {
         });
         match decided.await {
             Ok(Ok(Changed::Nothing)) => Ok(Answer::plain(Outcome::Void)),
-            Ok(Ok(Changed::Done(events))) => Ok(Answer::plain(match events.into_iter().next() {
-                Some(event) => Outcome::SchemaChange(event),
-                None => Outcome::Void,
-            })),
+            Ok(Ok(Changed::Done(events))) => Ok(match events.into_iter().next() {
+                Some(event) => {
+                    let warnings = self.too_few_nodes(&event);
+                    Answer { outcome: Outcome::SchemaChange(event), warnings }
+                }
+                None => Answer::plain(Outcome::Void),
+            }),
             Ok(Err(error)) => Err(Error::from(error)),
             Err(error) => Err(Error::Server(format!("the schema was not changed: {error}"))),
         }
     }
 
+    /// Warns of a keyspace that was just made or changed and asks for more replicas than there are nodes.
+    fn too_few_nodes(&self, event: &SchemaEvent) -> Vec<String> {
+        let schema = self.schema();
+        let (Target::Keyspace, Some(keyspace)) = (&event.target, schema.keyspace(&event.keyspace)) else {
+            return Vec::new();
+        };
+        let snapshot = self.coordinator.topology();
+        let nodes = snapshot.nodes();
+        let warning = |factor: u32, count: usize| {
+            let text = format!(
+                "Your replication factor {factor} for keyspace {} is higher than the number of nodes {count}",
+                keyspace.name
+            );
+            (count > 0 && factor as usize > count).then_some(text)
+        };
+        match &keyspace.replication {
+            Replication::Local => Vec::new(),
+            Replication::Simple { factor } => warning(*factor, nodes.len()).into_iter().collect(),
+            Replication::NetworkTopology { factors } => {
+                let of_dc = |(dc, factor): (&String, &u32)| {
+                    let count = nodes.iter().filter(|node| node.dc == *dc).count();
+                    Some(format!("{} for datacenter {dc}", warning(*factor, count)?))
+                };
+                factors.iter().filter_map(of_dc).collect()
+            }
+        }
+    }
+
     fn cluster_facts(&self) -> ClusterFacts {
         let info = self.info();
-        let own = (info.rpc_address, info.rpc_port, &info.tokens);
-        let peers = info.peers.iter().map(|p| (p.rpc_address, p.rpc_port, &p.tokens));
+        let own = (info.broadcast_address, info.storage_port, &info.tokens);
+        let peers = info.peers.iter().map(|p| (p.address, p.storage_port, &p.tokens));
         let mut owners: BTreeMap<i64, Vec<String>> = BTreeMap::new();
         for (address, port, tokens) in std::iter::once(own).chain(peers) {
             for token in tokens {
@@ -146,7 +178,7 @@ impl Engine {
         ClusterFacts {
             name: info.cluster_name.clone(),
             partitioner: "Murmur3Partitioner".into(),
-            snitch: "SimpleSnitch".into(),
+            snitch: "DynamicEndpointSnitch".into(),
             ranges: owners.into_iter().map(|(token, endpoints)| (token.to_string(), endpoints)).collect(),
         }
     }
