@@ -43,7 +43,7 @@ pub fn clippy() -> Outcome {
 
 /// Unit and integration tests of all crates.
 pub fn test(rest: &[String]) -> Outcome {
-    let text = house::teed(house::cargo().args(["test", "--workspace"]).args(rest))?;
+    let text = house::teed(house::cargo().args(["test", "--workspace", "--no-fail-fast"]).args(rest))?;
     Ok(test_summary(&text))
 }
 
