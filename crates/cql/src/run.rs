@@ -13,7 +13,7 @@ use crate::row::RowValues;
 use crate::select::SelectPlan;
 use crate::selector::{Running, Selector};
 use crate::term::{Env, Term, eval_int};
-use crate::value::{BindContext, BoundValue, check_values, no_ticks};
+use crate::value::{BindContext, BoundValue, check_values};
 use crate::write::eval_timeout;
 use base::ByteReader;
 use core::time::Duration;
@@ -322,7 +322,6 @@ impl SelectRun {
             let view = mutation.view();
             let resumed = self.command.resume.as_ref().filter(|r| *r.key.bytes == *view.key);
             let mut taken = resumed.map_or(0, |r| r.rows_taken);
-            let taken_before = taken;
             let cut_here =
                 answer.stopped.as_ref().is_some_and(|s| s.after.is_some() && *s.key.bytes == *view.key);
             let mut given = match &self.partition {
@@ -332,22 +331,13 @@ impl SelectRun {
             let static_live = row
                 .start_partition(&plan.fetches, &plan.table, view.key, view.static_row, view.deletion)
                 .map_err(corrupt)?;
-            let mut live_rows = 0u32;
             let mut last: Option<&[u8]> = None;
             let mut items = view.items();
             loop {
                 let (clustering, body) = match items.next() {
                     Some(Item::Row { clustering, body }) => (Some(clustering), body),
                     Some(Item::Range { .. }) => continue,
-                    None if only_static(
-                        &plan,
-                        static_live,
-                        taken_before.saturating_add(live_rows),
-                        cut_here,
-                    ) =>
-                    {
-                        (None, &[][..])
-                    }
+                    None if only_static(&plan, static_live, taken, cut_here) => (None, &[][..]),
                     None => break,
                 };
                 match clustering {
@@ -359,7 +349,6 @@ impl SelectRun {
                     }
                     None => row.clear_row(&plan.fetches),
                 }
-                live_rows += 1;
                 let passes =
                     given < self.partition_limit && self.filters.iter().all(|f| f.passes(row.value(f.fetch)));
                 if passes && (self.page_left == 0 || self.limit_left == 0) {
@@ -436,7 +425,6 @@ impl SelectRun {
             now_micros: self.now_micros,
             now_s: self.command.now_s,
             random: &random,
-            ticks: &no_ticks,
         };
         let values: Vec<BoundValue<'_>> =
             self.values.iter().map(|v| v.as_deref().map_or(BoundValue::Null, BoundValue::Bytes)).collect();
@@ -476,9 +464,9 @@ impl SelectRun {
 }
 
 /// Whether a partition's static row stands as a row of its own; the same rule by which replicas count it.
-/// `live_rows`: of this partition, on earlier pages too.
-fn only_static(plan: &SelectPlan, live: bool, live_rows: u32, cut_here: bool) -> bool {
-    plan.static_counts && live && live_rows == 0 && !cut_here
+/// `taken`: live rows of this partition so far, on earlier pages too.
+fn only_static(plan: &SelectPlan, live: bool, taken: u32, cut_here: bool) -> bool {
+    plan.static_counts && live && taken == 0 && !cut_here
 }
 
 /// A step of splitmix64: fresh bits per row from one draw per request.
@@ -492,4 +480,125 @@ fn next_random(state: &std::cell::Cell<u64>) -> u64 {
 
 fn corrupt(error: schema::Error) -> Error {
     Error::Corrupt { text: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Plan, parse, prepare};
+    use mutation::{Cell, Deletion, Liveness, Mutation, MutationBuilder, RowWriter};
+    use schema::{Keyspace, Order, Replication, Schema, Table, TableBuilder, TableId};
+    use std::collections::BTreeMap;
+    use types::CqlType;
+
+    fn table() -> Table {
+        TableBuilder::new("ks", "t", TableId(1))
+            .partition_key("k", CqlType::Int)
+            .clustering("c", CqlType::Int, Order::Ascending)
+            .static_column("s", CqlType::Int)
+            .regular("v", CqlType::Int)
+            .build()
+            .expect("a valid table")
+    }
+
+    fn plan_of(table: &Table) -> Arc<SelectPlan> {
+        let mut keyspace = Keyspace::new("ks", Replication::Simple { factor: 1 });
+        keyspace.tables.insert(table.name.clone(), Arc::new(table.clone()));
+        let schema = Schema::new(1, BTreeMap::from([(keyspace.name.clone(), Arc::new(keyspace))]));
+        let statement = parse("SELECT * FROM t WHERE k = 1").expect("parses");
+        match prepare(&schema, Some("ks"), statement).expect("prepares").plan {
+            Plan::Select(plan) => plan,
+            _ => panic!("a SELECT"),
+        }
+    }
+
+    fn key() -> Key {
+        Key::new(&1i32.to_be_bytes())
+    }
+
+    /// A run that continues where `state` says, at the last read of its page.
+    fn run_of(plan: &Arc<SelectPlan>, state: Option<Vec<u8>>) -> SelectRun {
+        let command = ReadCommand {
+            table: TableId(1),
+            scope: Scope::Keys(vec![key()]),
+            slices: vec![Slice::all()],
+            reversed: false,
+            static_counts: true,
+            row_limit: u32::MAX,
+            partition_row_limit: u32::MAX,
+            byte_limit: 1,
+            now_s: 60,
+            resume: None,
+            digest_only: false,
+        };
+        let mut run = SelectRun {
+            plan: plan.clone(),
+            values: Vec::new(),
+            timestamp: 0,
+            now_micros: 0,
+            command,
+            filters: Vec::new(),
+            running: Vec::new(),
+            first_row: None,
+            page_rows: Some(10),
+            page_left: 10,
+            limit_left: u32::MAX,
+            partition_limit: u32::MAX,
+            partition: None,
+            random_state: 0,
+            steps: STEPS_PER_PAGE - 1,
+            done: false,
+            stopped: None,
+        };
+        if let Some(state) = state {
+            run.resume(PagingState::decode(&state).expect("ours")).expect("fits");
+        }
+        run
+    }
+
+    /// The partition's static row, and one row, live or dead.
+    fn part(row: Option<(&[u8], bool)>) -> Mutation {
+        let key = key();
+        let mut builder = MutationBuilder::new(TableId(1), key.token, &key.bytes);
+        builder.static_row_with(|out| {
+            let mut row = RowWriter::new(out, Liveness::NONE, Deletion::LIVE);
+            row.simple(0, Cell::live(1, &7i32.to_be_bytes()));
+        });
+        if let Some((clustering, live)) = row {
+            let (liveness, deletion) = match live {
+                true => (Liveness::at(1), Deletion::LIVE),
+                false => (Liveness::NONE, Deletion { timestamp: 1, local_time: 1 }),
+            };
+            builder.write_row(clustering, liveness, deletion, |_| {});
+        }
+        builder.finish()
+    }
+
+    #[test]
+    fn a_static_row_stands_for_its_partition_behind_pages_of_dead_rows_only() {
+        let table = table();
+        let plan = plan_of(&table);
+        let mut clustering = Vec::new();
+        schema::push_component(&mut clustering, Some(&5i32.to_be_bytes()));
+        let after = table.position(&clustering).expect("a position");
+        for live in [false, true] {
+            let rows_taken = u32::from(live);
+            let mut run = run_of(&plan, None);
+            assert!(run.next().is_some());
+            let stopped = Some(Resume { key: key(), after: Some(after.clone()), rows_taken });
+            let partitions = vec![part(Some((&clustering, live)))];
+            let answer = ReadAnswer { partitions, live_rows: rows_taken, stopped, digest: None };
+            let mut rows = 0;
+            run.feed(&answer, &mut |_| rows += 1).expect("fits");
+            assert_eq!(rows, rows_taken, "the page ends inside the partition");
+            let state = run.finish(&mut |_| {}).expect("ends").expect("there is more");
+
+            let mut run = run_of(&plan, Some(state));
+            assert!(run.next().is_some());
+            let partitions = vec![part(None)];
+            let answer = ReadAnswer { partitions, live_rows: 1 - rows_taken, stopped: None, digest: None };
+            run.feed(&answer, &mut |_| rows += 1).expect("fits");
+            assert_eq!(rows, 1, "live: {live}");
+        }
+    }
 }
