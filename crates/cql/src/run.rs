@@ -13,7 +13,7 @@ use crate::row::RowValues;
 use crate::select::SelectPlan;
 use crate::selector::{Running, Selector};
 use crate::term::{Env, Term, eval_int};
-use crate::value::{BindContext, BoundValue, check_values};
+use crate::value::{BindContext, BoundValue, check_values, no_ticks};
 use crate::write::eval_timeout;
 use base::ByteReader;
 use core::time::Duration;
@@ -425,6 +425,7 @@ impl SelectRun {
             now_micros: self.now_micros,
             now_s: self.command.now_s,
             random: &random,
+            ticks: &no_ticks,
         };
         let values: Vec<BoundValue<'_>> =
             self.values.iter().map(|v| v.as_deref().map_or(BoundValue::Null, BoundValue::Bytes)).collect();
