@@ -56,6 +56,9 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
                 return Err(named(line));
             }
             check.finish(Duration::from_secs(60)).map_err(named)?;
+            if full && cycle + 1 < options.cycles {
+                println!("  {} cycles, {acked} acknowledged writes, none lost", cycle + 1);
+            }
             // Every second cycle the node is killed again right after its recovery, else stopped in order.
             if cycle % 2 == 0 {
                 server.kill();
