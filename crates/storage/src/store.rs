@@ -61,7 +61,7 @@ pub struct Store {
     pub(crate) tasks: RefCell<Vec<JoinHandle<()>>>,
     pub(crate) metrics: Metrics,
     /// Tables whose drop is not in the manifest yet, with what to open under the same id afterwards.
-    dropping: RefCell<HashMap<TableId, Option<(Arc<Table>, bool)>>>,
+    dropping: RefCell<HashMap<TableId, Option<Successor>>>,
     /// A drop is in the manifest.
     drop_ended: Event,
     /// Where the generations of dropped tables ended: a table made again with the id of one goes on from there.
@@ -358,7 +358,7 @@ impl Store {
                 table.set_definition(definition.clone());
                 table.durable.set(durable);
             } else if let Some(next) = dropping.get_mut(&definition.id) {
-                *next = Some((definition.clone(), durable));
+                *next = Some(Successor { definition: definition.clone(), durable });
             } else {
                 known.insert(definition.id, self.new_table(definition.clone(), durable));
             }
@@ -429,7 +429,7 @@ impl Store {
             runtime::sleep(DROP_RETRY).await;
         }
         let next = self.dropping.borrow_mut().remove(&table.id).flatten();
-        if let Some((definition, durable)) = next {
+        if let Some(Successor { definition, durable }) = next {
             let again = self.new_table(definition, durable);
             self.tables.borrow_mut().insert(table.id, again);
         }
@@ -575,6 +575,12 @@ impl Store {
         self.manifest.lock().await.commit(&edit).await?;
         self.log.remove_all().await
     }
+}
+
+/// A table that was made with the id of one whose drop is not in the manifest yet.
+struct Successor {
+    definition: Arc<Table>,
+    durable: bool,
 }
 
 /// A write that is in the log and not yet in memory.
