@@ -12,6 +12,9 @@ pub const OUTBOX_BYTES_MAX: usize = 32 << 20;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(1000);
 /// Pause between attempts while a peer is unreachable.
 pub const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
+/// How long after its making a peer that was never reached counts as starting rather than as down: calls to it wait.
+/// Nodes that start together need it; not longer than callers usually wait.
+pub const START_GRACE: Duration = Duration::from_millis(2000);
 /// Pause between pings on a connection.
 pub const PING_PAUSE: Duration = Duration::from_millis(500);
 /// Without a byte from the peer for this long, with a ping under way, the connection is given up.

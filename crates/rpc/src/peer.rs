@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::frame::{Frame, FrameKind, decode_frame, encode_frame};
 use crate::limits::{
     BODY_BYTES_MAX, CALLS_IN_FLIGHT_MAX, CONNECT_TIMEOUT, OUTBOX_BYTES_MAX, PING_PAUSE, RECONNECT_PAUSE,
-    SILENCE_MAX,
+    SILENCE_MAX, START_GRACE,
 };
 use crate::outbox::Outbox;
 use base::{HashMap, Instant};
@@ -29,15 +29,18 @@ struct Inner {
     pending: RefCell<HashMap<u64, oneshot::Sender<Result<Vec<u8>, Error>>>>,
     next_call: Cell<u64>,
     connected: Cell<bool>,
-    /// False after a failure until a connection stands again; true before the first attempt.
+    /// False after a failure until a connection stands again; true while it is starting.
     reachable: Cell<bool>,
+    /// Until when it counts as starting; `None` once it was reached or given up.
+    starting_until: Cell<Option<Instant>>,
     heard_at: Cell<Instant>,
     wanted: Event,
     closed: Cell<bool>,
 }
 
 impl Peer {
-    /// Starts the background task; connects at the first call or ping.
+    /// Starts the background task, which connects at once. Until the first connection stands, calls wait for it, at most
+    /// for [`START_GRACE`]; later, calls to a peer that is not connected fail at once.
     pub fn new(address: SocketAddr) -> Peer {
         let inner = Rc::new(Inner {
             address,
@@ -46,6 +49,7 @@ impl Peer {
             next_call: Cell::new(1),
             connected: Cell::new(false),
             reachable: Cell::new(true),
+            starting_until: Cell::new(Some(runtime::now() + START_GRACE)),
             heard_at: Cell::new(runtime::now()),
             wanted: Event::new(),
             closed: Cell::new(false),
@@ -117,13 +121,26 @@ impl Inner {
         while !self.closed.get() {
             match runtime::timeout(CONNECT_TIMEOUT, TcpStream::connect(self.address, None)).await {
                 Ok(Ok(stream)) => self.clone().use_connection(stream).await,
-                Ok(Err(_)) | Err(_) => self.fail_pending(),
+                Ok(Err(_)) | Err(_) if self.is_starting() => {}
+                Ok(Err(_)) | Err(_) => self.give_up(),
             }
-            self.reachable.set(false);
             if !self.closed.get() {
                 runtime::sleep(RECONNECT_PAUSE).await;
             }
         }
+    }
+
+    /// Whether it was never reached and is not expected to be by now.
+    fn is_starting(&self) -> bool {
+        self.starting_until.get().is_some_and(|until| runtime::now() < until)
+    }
+
+    /// Fails the calls in flight and all to come until a connection stands again.
+    fn give_up(&self) {
+        self.starting_until.set(None);
+        self.reachable.set(false);
+        self.fail_pending();
+        self.outbox.clear();
     }
 
     async fn use_connection(self: Rc<Inner>, stream: TcpStream) {
@@ -131,17 +148,16 @@ impl Inner {
         self.heard_at.set(runtime::now());
         self.connected.set(true);
         self.reachable.set(true);
+        self.starting_until.set(None);
         let (reader, pinger) = (self.clone(), self.clone());
         let reading = stream.clone();
         let reading = runtime::spawn(Group::RPC, async move { reader.read_answers(&reading).await });
         let pinging = runtime::spawn(Group::RPC, async move { pinger.ping().await });
         self.outbox.send_all(&stream).await;
         self.connected.set(false);
-        self.reachable.set(false);
         self.outbox.close();
         stream.shutdown();
-        self.fail_pending();
-        self.outbox.clear();
+        self.give_up();
         reading.await;
         pinging.await;
     }

@@ -80,8 +80,7 @@ fn at(consistency: Consistency) -> Parameters<'static> {
 fn data_is_shared_and_one_node_may_be_missing() {
     let (mut world, nodes, client) = three(51);
     play(&mut world, client, async {
-        // Nodes that start together first find each other absent.
-        runtime::sleep(Duration::from_secs(5)).await;
+        // Nodes that start together wait for each other.
         for n in 1..=3 {
             let connection = connect_to(n).await;
             run(
