@@ -199,8 +199,8 @@ impl Engine {
     }
 }
 
-/// The next tick of this shard, for list elements.
-fn next_tick() -> i64 {
+/// The next tick of this shard, for list elements and traces.
+pub(crate) fn next_tick() -> i64 {
     runtime::local::<Engine>().ticks.next(runtime::unix_micros().saturating_mul(10))
 }
 

@@ -8,7 +8,7 @@
 //! ```
 //! Binding never waits, so values are read where the request's bytes lie; running owns what it needs.
 
-use crate::bound::{Bound, Work, miscount_of_execute};
+use crate::bound::{Bound, Work, miscount_of_execute, next_tick};
 use crate::cache::Cache;
 use crate::clock::Ascending;
 use crate::error::Error;
@@ -18,15 +18,19 @@ use crate::outcome::{Answer, Outcome};
 use crate::settings::Settings;
 use crate::statement::{Statement, id_of};
 use crate::system::definitions;
+use crate::trace::{Trace, Traces};
 use cluster::Cluster;
 use coordinator::Coordinator;
+use core::net::IpAddr;
 use protocol::request::Parameters;
 use runtime::metrics::{self, Counter, Gauge};
 use runtime::{Group, ShardId};
 use schema::{Keyspace, Schema};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use types::Consistency;
 
 /// Counters of the engine.
 pub(crate) struct Metrics {
@@ -50,6 +54,7 @@ pub struct Engine {
     /// Units of 100 ns.
     pub(crate) ticks: Ascending,
     pub(crate) metrics: Metrics,
+    pub(crate) traces: Traces,
     system: Vec<Arc<Keyspace>>,
     schema: RefCell<Arc<Schema>>,
     statements: RefCell<Cache<Statement>>,
@@ -86,6 +91,7 @@ impl Engine {
                     &[],
                 ),
             },
+            traces: Traces::default(),
             system,
             schema: RefCell::new(schema),
             statements: RefCell::default(),
@@ -187,6 +193,43 @@ impl Engine {
         let analysed = statement.analysed(&self.schema.borrow())?;
         let announce = statement.announce(&analysed, result_metadata_id, parameters.skip_metadata);
         self.bind_analysed(&analysed, announce, parameters, miscount_of_execute)
+    }
+
+    /// Begins to trace a request of `client`. `text` is its statement, if it has one only.
+    pub fn begin_trace(
+        &self,
+        request: &'static str,
+        client: IpAddr,
+        text: Option<&str>,
+        parameters: Option<&Parameters<'_>>,
+    ) -> Trace {
+        let mut shown = BTreeMap::new();
+        if let Some(text) = text {
+            let end = text.floor_char_boundary(limits::TRACE_TEXT_BYTES_MAX);
+            shown.insert("query".to_string(), text[..end].to_string());
+        }
+        if let Some(parameters) = parameters {
+            shown.insert("consistency_level".into(), parameters.consistency.to_string());
+            let serial = parameters.serial_consistency.unwrap_or(Consistency::Serial);
+            shown.insert("serial_consistency_level".into(), serial.to_string());
+            if let Some(rows) = parameters.page_size {
+                shown.insert("page_size".into(), rows.to_string());
+            }
+        }
+        Trace::begin(request, client, shown, next_tick)
+    }
+
+    /// Ends a trace and keeps it for who asks for it; `answer` is missing when the request failed.
+    pub fn end_trace(&self, mut trace: Trace, answer: Option<&Answer>) -> [u8; 16] {
+        trace.end(answer, next_tick());
+        let id = trace.id.to_be_bytes();
+        self.traces.keep(trace);
+        id
+    }
+
+    /// The text of a prepared statement, if it is known.
+    pub fn text_of(&self, id: &[u8]) -> Option<Rc<str>> {
+        self.statements.borrow().get(id).map(|statement| statement.text.clone())
     }
 
     /// Runs what was bound.

@@ -11,14 +11,16 @@ mod error;
 mod info;
 /// What the engine is told.
 mod settings;
-/// Timestamps for writes that bring none.
+/// Ascending times: timestamps for writes that bring none, ticks for list elements.
 mod clock;
 /// Prepared statements by id.
 mod cache;
-/// System tables.
-mod system;
 /// What a statement gives.
 mod outcome;
+/// Traced requests.
+mod trace;
+/// System tables.
+mod system;
 /// A statement and its analysis.
 mod statement;
 /// From values to work.
@@ -41,3 +43,4 @@ pub use error::Error;
 pub use info::{ClientInfo, NodeInfo, PeerInfo};
 pub use outcome::{Announce, Answer, Outcome, ResultMetadata, Rows};
 pub use settings::Settings;
+pub use trace::{Trace, TraceEvent};

@@ -20,5 +20,9 @@ pub const RESULT_BYTES_MAX: usize = 240 << 20;
 pub const RANGE_ROUNDS_MAX: u32 = u32::MAX;
 /// How long making a statement known to every shard may take.
 pub const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Traced requests one shard remembers: enough to look at, at most a few megabytes.
+pub const TRACES_MAX: usize = 500;
+/// Bytes of a statement's text kept with its trace.
+pub const TRACE_TEXT_BYTES_MAX: usize = 4096;
 /// Client connections of one shard listed in `system_views.clients`.
 pub const CLIENTS_MAX: usize = 100_000;

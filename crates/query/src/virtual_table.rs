@@ -6,6 +6,7 @@ use crate::info::ClientInfo;
 use crate::limits;
 use crate::system::contents::{self, Source};
 use crate::system::partitions::{Partitions, partitions};
+use crate::trace::Trace;
 use runtime::{Group, ShardId};
 use schema::Table;
 
@@ -14,8 +15,15 @@ impl Engine {
     pub(crate) async fn generate(&self, table: &Table) -> Result<Partitions, Error> {
         let clients = if contents::needs_clients(table) { clients_of_all_shards().await } else { Vec::new() };
         let prepared = if contents::needs_prepared(table) { self.prepared_statements() } else { Vec::new() };
+        let traces = if contents::needs_traces(table) { traces_of_all_shards().await } else { Vec::new() };
         let schema = self.schema();
-        let source = Source { node: self.info(), schema: &schema, clients: &clients, prepared: &prepared };
+        let source = Source {
+            node: self.info(),
+            schema: &schema,
+            clients: &clients,
+            prepared: &prepared,
+            traces: &traces,
+        };
         partitions(table, &contents::rows(table, &source))
     }
 }
@@ -30,4 +38,15 @@ async fn clients_of_all_shards() -> Vec<ClientInfo> {
         clients.truncate(limits::CLIENTS_MAX);
     }
     clients
+}
+
+async fn traces_of_all_shards() -> Vec<Trace> {
+    let mut traces = Vec::new();
+    for shard in 0..runtime::shard_count() {
+        let of_shard = runtime::submit_to(ShardId(shard), Group::QUERY, || async {
+            runtime::try_local::<Engine>().map(|engine| engine.traces.all()).unwrap_or_default()
+        });
+        traces.extend(of_shard.await);
+    }
+    traces
 }

@@ -6,12 +6,12 @@
 use crate::connection::{Connection, InFlight, Phase, Registered};
 use crate::respond;
 use protocol::compression::Compression;
-use protocol::envelope::{Header, Opcode, Version};
+use protocol::envelope::{Header, Opcode, Version, flag};
 use protocol::event::EventType;
 use protocol::request::{Execute, Request, Startup};
 use protocol::response::Reply;
 use protocol::supported::{self, Sharding};
-use query::{Answer, Error};
+use query::{Answer, Error, Trace};
 use runtime::Group;
 use std::rc::Rc;
 
@@ -159,11 +159,20 @@ fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<
     };
     let Execute { id, result_metadata_id, parameters } = &request;
     let engine = &connection.shard.engine;
+    let trace = is_traced(header).then(|| {
+        let text = engine.text_of(id);
+        engine.begin_trace(
+            "Execute CQL3 prepared query",
+            connection.peer.ip(),
+            text.as_deref(),
+            Some(parameters),
+        )
+    });
     let bound = engine.bind(id, *result_metadata_id, parameters)?;
     let (header, guard, engine) = (*header, connection.enter(body.len()), engine.clone());
     runtime::spawn_detached_now(Group::QUERY, async move {
         let result = engine.run(bound).await;
-        finish(&guard, &header, result);
+        finish(&guard, &header, result, trace);
     });
     Ok(())
 }
@@ -183,25 +192,54 @@ async fn run_statement(guard: InFlight, header: Header, body: Vec<u8>) {
     let keyspace = keyspace.as_deref();
     let request = match decode(&header, &body) {
         Ok(request) => request,
-        Err(error) => return finish(&guard, &header, Err(error)),
+        Err(error) => return finish(&guard, &header, Err(error), None),
     };
+    let trace = is_traced(&header).then(|| begin_trace(&connection, &request)).flatten();
     let result = match &request {
         Request::Query(query) => engine.query(keyspace, query.query, &query.parameters).await,
         Request::Batch(batch) => engine.batch(keyspace, batch).await,
         Request::Prepare(prepare) => engine.prepare(prepare.keyspace.or(keyspace), prepare.query).await,
         _ => Err(Error::Protocol("Unexpected message".into())),
     };
-    finish(&guard, &header, result);
+    finish(&guard, &header, result, trace);
 }
 
-fn finish(guard: &InFlight, header: &Header, result: Result<Answer, Error>) {
+fn is_traced(header: &Header) -> bool {
+    header.flags & flag::TRACING != 0
+}
+
+/// Begins the trace of a QUERY, PREPARE or BATCH.
+fn begin_trace(connection: &Connection, request: &Request<'_>) -> Option<Trace> {
+    let (engine, client) = (&connection.shard.engine, connection.peer.ip());
+    match request {
+        Request::Query(query) => {
+            Some(engine.begin_trace("Execute CQL3 query", client, Some(query.query), Some(&query.parameters)))
+        }
+        Request::Prepare(prepare) => {
+            Some(engine.begin_trace("Preparing CQL3 query", client, Some(prepare.query), None))
+        }
+        Request::Batch(batch) => {
+            Some(engine.begin_trace("Execute batch of CQL3 queries", client, None, Some(&batch.parameters)))
+        }
+        _ => None,
+    }
+}
+
+fn finish(guard: &InFlight, header: &Header, result: Result<Answer, Error>, trace: Option<Trace>) {
     let connection = &guard.connection;
+    let traced = trace.map(|trace| connection.shard.engine.end_trace(trace, result.as_ref().ok()));
     match result {
         Ok(answer) => {
             if let query::Outcome::SetKeyspace(keyspace) = &answer.outcome {
                 *connection.keyspace.borrow_mut() = Some(keyspace.clone());
             }
-            respond::answer(connection.out.borrow_mut().buffer(), header.version, header.stream, &answer);
+            respond::answer(
+                connection.out.borrow_mut().buffer(),
+                header.version,
+                header.stream,
+                &answer,
+                traced,
+            );
         }
         Err(error) => fail(connection, header, &error),
     }

@@ -24,9 +24,15 @@ pub(crate) fn error(out: &mut Vec<u8>, version: Version, stream: i16, error: &Er
     reply(out, version, stream, &Reply::Error(&failure(error)));
 }
 
-/// Appends the RESULT of a statement.
-pub(crate) fn answer(out: &mut Vec<u8>, version: Version, stream: i16, answer: &Answer) {
-    let extras = Extras { trace_id: None, warnings: &answer.warnings };
+/// Appends the RESULT of a statement; `trace_id` if it was asked to be traced.
+pub(crate) fn answer(
+    out: &mut Vec<u8>,
+    version: Version,
+    stream: i16,
+    answer: &Answer,
+    trace_id: Option<[u8; 16]>,
+) {
+    let extras = Extras { trace_id, warnings: &answer.warnings };
     match &answer.outcome {
         Outcome::Void => Reply::Void.encode(out, version, stream, &extras),
         Outcome::Rows(answered) => rows(out, version, stream, &extras, answered),

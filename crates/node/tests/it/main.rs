@@ -6,3 +6,4 @@ mod operations;
 mod statements;
 mod system_tables;
 mod three;
+mod tracing;

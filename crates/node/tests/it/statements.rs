@@ -3,9 +3,9 @@
 use crate::harness::*;
 use client::{Connection, Options, Outcome, Pages};
 use protocol::compression::Compression;
-use protocol::envelope::Version;
+use protocol::envelope::{Version, flag};
 use protocol::event::{Change, Event, EventType, SchemaChange, Target};
-use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement, Parameters};
+use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement, Parameters, Query, Request};
 use protocol::values::ValuesBuilder;
 use std::collections::BTreeSet;
 use types::{Consistency, Value};
@@ -241,6 +241,114 @@ fn three_replicas_on_one_node_serve_one_and_refuse_quorum() {
             };
             assert_eq!(error.failure(), Some(&expected), "{text}");
         }
+    });
+}
+
+/// The warnings that come with a statement's answer.
+async fn warnings(connection: &Connection, text: &str) -> Vec<String> {
+    let request = Request::Query(Query { query: text, parameters: one() });
+    let answer = connection.request(&request).await.unwrap();
+    answer.response().unwrap();
+    if answer.header.flags & flag::WARNING == 0 {
+        return Vec::new();
+    }
+    let mut body = base::ByteReader::new(&answer.body);
+    let count = body.u16().unwrap();
+    let text = |_| {
+        let length = usize::from(body.u16().unwrap());
+        String::from_utf8(body.bytes(length).unwrap().to_vec()).unwrap()
+    };
+    (0..count).map(text).collect()
+}
+
+#[test]
+fn a_keyspace_with_more_replicas_than_nodes_warns() {
+    let mut stage = stage(31, 2);
+    stage.play(async {
+        let connection = connect().await;
+        let simple = |factor: u32| format!("{{'class': 'SimpleStrategy', 'replication_factor': {factor}}}");
+        let warned = |number: u32| {
+            vec![format!(
+                "Your replication factor {number} for keyspace d2 is higher than the number of nodes 1"
+            )]
+        };
+        let create = format!("CREATE KEYSPACE d2 WITH replication = {}", simple(3));
+        assert_eq!(warnings(&connection, &create).await, warned(3));
+        let alter = |factor| format!("ALTER KEYSPACE d2 WITH replication = {}", simple(factor));
+        assert_eq!(warnings(&connection, &alter(1)).await, Vec::<String>::new());
+        assert_eq!(warnings(&connection, &alter(2)).await, warned(2));
+        assert_eq!(warnings(&connection, "CREATE TABLE d2.t (k int PRIMARY KEY)").await, Vec::<String>::new());
+        let network =
+            "ALTER KEYSPACE d2 WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 2}";
+        assert_eq!(
+            warnings(&connection, network).await,
+            [
+                "Your replication factor 2 for keyspace d2 is higher than the number of nodes 1 for datacenter \
+              datacenter1"
+            ]
+        );
+    });
+}
+
+#[test]
+fn a_wrong_number_of_values_is_told_in_the_words_of_the_request() {
+    let mut stage = stage(32, 1);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        let mut one_value = ValuesBuilder::new();
+        one_value.bytes(&1i32.to_be_bytes());
+        let parameters = || Parameters { values: one_value.values(), ..one() };
+        let (code, text) = failure(&connection, "INSERT INTO ks.kv (k, v) VALUES (?, ?)", parameters()).await;
+        assert_eq!((code, &*text), (0x2200, "Invalid amount of bind variables"));
+        let insert = connection.prepare("INSERT INTO ks.kv (k, v) VALUES (?, ?)").await.unwrap();
+        let error = connection.execute(&insert, parameters()).await.unwrap_err();
+        assert!(
+            error.to_string().contains("there were 2 markers(?) in CQL but 1 bound variables"),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+fn every_level_of_reads_is_served_where_it_can_be() {
+    let mut stage = stage(33, 2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "INSERT INTO ks.kv (k, v) VALUES (1, 'a')").await;
+        for network in [false, true] {
+            if network {
+                let text =
+                    "ALTER KEYSPACE ks WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}";
+                run(&connection, text).await;
+            }
+            for level in [Consistency::EachQuorum, Consistency::Serial, Consistency::LocalSerial] {
+                for text in ["SELECT * FROM ks.kv WHERE k = 1", "SELECT * FROM ks.kv"] {
+                    let read = connection.query(text, Parameters::at(level)).await.unwrap().rows();
+                    assert_eq!(read.rows.len(), 1, "{text} at {level}");
+                }
+            }
+        }
+        let serial = Parameters::at(Consistency::Serial);
+        let (code, _) = failure(&connection, "INSERT INTO ks.kv (k, v) VALUES (2, 'b')", serial).await;
+        assert_eq!(code, 0x2200);
+    });
+}
+
+#[test]
+fn a_list_keeps_the_order_in_which_requests_came() {
+    let mut stage = stage(34, 1);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "CREATE TABLE ks.l (k int PRIMARY KEY, l list<int>)").await;
+        for n in 0..40 {
+            run(&connection, &format!("UPDATE ks.l SET l = l + [{n}] WHERE k = 1")).await;
+        }
+        let read = rows(&connection, "SELECT l FROM ks.l WHERE k = 1").await;
+        let expected: Vec<Value> = (0..40).map(Value::Int).collect();
+        assert_eq!(read.value(0, 0).unwrap(), Value::List(expected));
     });
 }
 

@@ -159,6 +159,8 @@ fn describe_gives_statements_that_make_the_schema_again() {
         for text in ["DESCRIBE KEYSPACES", "DESCRIBE TABLES", "DESCRIBE CLUSTER", "DESCRIBE FULL SCHEMA", "DESC TABLE ks.kv"] {
             assert!(!rows(&connection, text).await.rows.is_empty(), "{text}");
         }
+        let cluster = rows(&connection, "DESCRIBE CLUSTER").await;
+        assert_eq!(cluster.value(0, 2).unwrap(), Value::Text("DynamicEndpointSnitch".into()));
         assert_eq!(failure(&connection, "DESCRIBE TABLE ks.nothing", one()).await.0, 0x2200);
     });
 }

@@ -3,6 +3,7 @@
 use super::definitions::{STORED_KEYSPACES, VIRTUAL_KEYSPACES};
 use super::row::Row;
 use crate::info::{ClientInfo, NodeInfo, PeerInfo};
+use crate::trace::Trace;
 use schema::{Column, ColumnKind, Keyspace, Order, Schema, Table};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,8 @@ pub struct Source<'a> {
     pub clients: &'a [ClientInfo],
     /// Prepared statements of this shard: id, keyspace, text; only filled when that table is read.
     pub prepared: &'a [(Vec<u8>, Option<String>, String)],
+    /// The traces of every shard; only filled when `system_traces` is read.
+    pub traces: &'a [Trace],
 }
 
 /// The rows of a system table, in any order; none for tables that are always empty here.
@@ -39,6 +42,8 @@ pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
             let settings = source.node.settings.iter();
             settings.map(|(n, v)| Row::new().text("name", n).text("value", v)).collect()
         }
+        ("system_traces", "sessions") => source.traces.iter().map(|t| trace_session(t, source)).collect(),
+        ("system_traces", "events") => source.traces.iter().flat_map(|t| trace_events(t, source)).collect(),
         ("system_auth", "roles") => vec![
             Row::new().text("role", "cassandra").boolean("can_login", true).boolean("is_superuser", true),
         ],
@@ -129,6 +134,32 @@ fn client(client: &ClientInfo) -> Row {
         .bigint("request_count", client.request_count as i64)
         .boolean("ssl_enabled", false)
         .text("username", "anonymous")
+}
+
+fn trace_session(trace: &Trace, source: &Source<'_>) -> Row {
+    Row::new()
+        .uuid("session_id", trace.id)
+        .inet("client", trace.client)
+        .text("command", "QUERY")
+        .inet("coordinator", source.node.broadcast_address)
+        .int("coordinator_port", i32::from(source.node.storage_port))
+        .int("duration", trace.duration_us)
+        .map("parameters", &trace.parameters)
+        .text("request", trace.request)
+        .bigint("started_at", trace.started_at_ms)
+}
+
+fn trace_events(trace: &Trace, source: &Source<'_>) -> impl Iterator<Item = Row> {
+    trace.events.iter().map(|event| {
+        Row::new()
+            .uuid("session_id", trace.id)
+            .uuid("event_id", event.id)
+            .text("activity", &event.activity)
+            .inet("source", source.node.broadcast_address)
+            .int("source_elapsed", event.elapsed_us)
+            .int("source_port", i32::from(source.node.storage_port))
+            .text("thread", &event.thread)
+    })
 }
 
 fn stored(schema: &Schema) -> impl Iterator<Item = &Keyspace> {
@@ -279,6 +310,11 @@ pub fn needs_clients(table: &Table) -> bool {
 /// Whether reading a table needs the prepared statements.
 pub fn needs_prepared(table: &Table) -> bool {
     &*table.keyspace == "system" && &*table.name == "prepared_statements"
+}
+
+/// Whether reading a table needs the traces of every shard.
+pub fn needs_traces(table: &Table) -> bool {
+    &*table.keyspace == "system_traces"
 }
 
 const _: () = assert!(STORED_KEYSPACES.len() + VIRTUAL_KEYSPACES.len() == 7);
