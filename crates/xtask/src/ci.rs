@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{Outcome, bench_serve, check, fuzz, house, simulate, tidy};
+use crate::{Outcome, bench_serve, bench_start, check, fuzz, house, simulate, tidy};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Outcome);
@@ -18,7 +18,8 @@ const STEPS: &[Step] = &[
     ("sim planted", || simulate::sim(&words(&["planted"]))),
     ("fuzz", || fuzz::fuzz(&words(&["--seconds", "15"]))),
     ("compat", || check::compat(&words(COMPAT))),
-    ("bench serve", || bench_serve::serve(&words(&["--smoke"]))),
+    ("bench serve", bench_serve_smoke),
+    ("bench start", || bench_start::start(&words(&["--smoke"]))),
 ];
 
 const COMPAT: &[&str] =
@@ -52,6 +53,14 @@ pub fn ci(rest: &[String]) -> Outcome {
         println!("{line}");
     }
     if failed.is_empty() { Ok("ci result: ok".into()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// The bench pins server and loader to processors of their own.
+fn bench_serve_smoke() -> Outcome {
+    if std::thread::available_parallelism().is_ok_and(|count| count.get() < 2) {
+        return Ok("left out: one processor".into());
+    }
+    bench_serve::serve(&words(&["--smoke"]))
 }
 
 fn words(text: &[&str]) -> Vec<String> {
