@@ -198,7 +198,11 @@ fn start_clients(world: &mut World, group: &Group) -> Vec<Task<()>> {
             let mut to = addresses[0];
             loop {
                 let choice = runtime::random_u64();
-                let done = if choice.is_multiple_of(4) { read(to, &history).await } else { write(to, &history).await };
+                let done = if choice.is_multiple_of(4) {
+                    read(to, &history).await
+                } else {
+                    write(to, &history).await
+                };
                 if !done {
                     to = addresses[(choice >> 8) as usize % addresses.len()];
                 }
