@@ -26,8 +26,9 @@ fn a_request_reaches_every_shard_and_tasks_are_dropped() {
                 let _guard = guard;
                 sleep(Duration::from_secs(3600)).await;
             });
-            assert!(!runtime::shutdown_is_requested());
             if shard().0 == 1 {
+                // Only the shard that asks knows that nobody has asked before: the others may begin late.
+                assert!(!runtime::shutdown_is_requested());
                 sleep(Duration::from_millis(20)).await;
                 request_shutdown();
             }
