@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-/// The folder of this crate, with the scripts and projects of the clients.
+/// The folder of this crate, with the scripts and projects of the clients. Cargo says at run time where it is: a
+/// binary in a target folder that several checkouts share may have been compiled in another of them.
 pub fn resources() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+    std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into()).into()
 }
 
 /// The repository.

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The repository.
+/// The repository. Cargo says at run time where it is: a binary in a target folder that several checkouts share may
+/// have been compiled in another of them.
 pub fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).expect("this crate lies two folders deep").to_path_buf()
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here).ancestors().nth(2).expect("this crate lies two folders deep").to_path_buf()
 }
 
 /// The user's cache folder for builds and client packages.
