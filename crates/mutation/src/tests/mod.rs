@@ -3,4 +3,4 @@
 
 mod laws;
 mod ranges;
-mod sample;
+pub(crate) mod sample;

@@ -97,7 +97,7 @@ pub(super) fn range(prng: &mut Prng) -> RangeTombstone {
 }
 
 /// A random mutation of the one partition.
-pub(super) fn mutation(prng: &mut Prng) -> Mutation {
+pub(crate) fn mutation(prng: &mut Prng) -> Mutation {
     let mut builder = MutationBuilder::new(TableId(7), Token::of_key(KEY), KEY);
     if prng.below(8) == 0 {
         builder.deletion(deletion(prng));
