@@ -5,10 +5,16 @@ use crate::event::SchemaEvent;
 use crate::schema_log::SchemaLog;
 use runtime::sync::Lock;
 use runtime::{Group, ShardId};
-use schema::Schema;
+use schema::{Schema, TableId};
 use std::cell::RefCell;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Longest that a table waits to be made until every shard has forgotten an earlier one of its id: a sync takes far less, and
+/// a client waits no longer.
+const FORGET_PATIENCE: Duration = Duration::from_secs(5);
 
 /// What a change function decided on shard 0.
 pub type Decision<E> = Result<Option<(Schema, Vec<SchemaEvent>)>, E>;
@@ -24,12 +30,15 @@ pub enum Changed {
 
 type SchemaHook = Box<dyn Fn(&Arc<Schema>)>;
 type EventHook = Box<dyn Fn(&[SchemaEvent])>;
+type Forgotten = Pin<Box<dyn Future<Output = Result<(), storage::Error>>>>;
+type ForgottenHook = Box<dyn Fn(Vec<TableId>) -> Forgotten>;
 
 /// The schema as this shard knows it. Installed once per shard.
 pub struct Cluster {
     schema: RefCell<Arc<Schema>>,
     schema_hooks: RefCell<Vec<SchemaHook>>,
     event_hooks: RefCell<Vec<EventHook>>,
+    forgotten_hook: RefCell<Option<ForgottenHook>>,
     /// Only on shard 0; held for the whole of a change, so that changes happen one after the other.
     log: Option<Lock<SchemaLog>>,
 }
@@ -42,6 +51,7 @@ impl Cluster {
             schema: RefCell::new(schema),
             schema_hooks: RefCell::default(),
             event_hooks: RefCell::default(),
+            forgotten_hook: RefCell::default(),
             log: log.map(Lock::new),
         })
     }
@@ -59,6 +69,15 @@ impl Cluster {
     /// Calls a function with the events of every change, after all shards have the new schema.
     pub fn on_events(&self, hook: impl Fn(&[SchemaEvent]) + 'static) {
         self.event_hooks.borrow_mut().push(Box::new(hook));
+    }
+
+    /// Names the function that waits until this shard has durably forgotten what tables of these ids held before. It is
+    /// called on every shard before a change that makes tables: a crash right behind it must not bring old rows back.
+    pub fn before_tables<Fut>(&self, hook: impl Fn(Vec<TableId>) -> Fut + 'static)
+    where
+        Fut: Future<Output = Result<(), storage::Error>> + 'static,
+    {
+        *self.forgotten_hook.borrow_mut() = Some(Box::new(move |ids| Box::pin(hook(ids))));
     }
 
     /// Changes the schema: `decide` runs on shard 0 and sees the schema it changes.
@@ -87,6 +106,7 @@ impl Cluster {
             Err(error) => return Ok(Err(error)),
         };
         let next = Arc::new(next.with_content_version());
+        await_forgotten(&before, &next).await?;
         log.append(&before, &next).await?;
         for shard in (0..runtime::shard_count()).map(ShardId) {
             let next = next.clone();
@@ -105,6 +125,10 @@ impl Cluster {
         Ok(Ok(Changed::Done(events)))
     }
 
+    fn forgotten(&self, ids: Vec<TableId>) -> Option<Forgotten> {
+        self.forgotten_hook.borrow().as_ref().map(|hook| hook(ids))
+    }
+
     fn take(&self, schema: Arc<Schema>) {
         *self.schema.borrow_mut() = schema.clone();
         self.schema_hooks.borrow().iter().for_each(|hook| hook(&schema));
@@ -113,4 +137,27 @@ impl Cluster {
     fn tell(&self, events: &[SchemaEvent]) {
         self.event_hooks.borrow().iter().for_each(|hook| hook(events));
     }
+}
+
+/// Waits until no shard holds anything durable of earlier tables with the ids of those that are about to be made.
+async fn await_forgotten(before: &Schema, next: &Schema) -> Result<(), Error> {
+    let made: Vec<TableId> =
+        next.tables().map(|table| table.id).filter(|id| before.table_by_id(*id).is_none()).collect();
+    if made.is_empty() {
+        return Ok(());
+    }
+    for shard in (0..runtime::shard_count()).map(ShardId) {
+        let made = made.clone();
+        let forgotten = runtime::submit_to(shard, Group::ADMIN, move || async move {
+            match runtime::local::<Cluster>().forgotten(made) {
+                Some(forgotten) => runtime::timeout(FORGET_PATIENCE, forgotten).await,
+                None => Ok(Ok(())),
+            }
+        });
+        match forgotten.await {
+            Ok(forgotten) => forgotten?,
+            Err(_) => return Err(Error::StillDropping { shard: shard.0 }),
+        }
+    }
+    Ok(())
 }

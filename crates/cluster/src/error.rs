@@ -15,4 +15,10 @@ pub enum Error {
         /// What is wrong with it.
         source: schema::Error,
     },
+    /// A shard could not yet make it durable that an earlier table of the same id is gone. Nothing has changed; try again.
+    #[error("shard {shard} has not recorded yet that the table of this id was dropped")]
+    StillDropping {
+        /// The shard.
+        shard: u16,
+    },
 }

@@ -30,18 +30,35 @@ impl SchemaLog {
     }
 
     /// Makes the step from one schema to the next durable.
+    /// Errors: it did not happen. What a failed sync may have left of it is written over at once: a table must not take writes
+    /// while a record of its drop may be on the disk. Should that fail, too, the next step begins with it.
     pub async fn append(&mut self, from: &Schema, to: &Schema) -> Result<(), Error> {
+        let result = self.try_append(from, to).await;
+        if result.is_err()
+            && self.journal.failed()
+            && let Err(error) = self.rewrite(from).await
+        {
+            runtime::error!("the schema log is unsettled until a schema change succeeds: {error}");
+        }
+        result
+    }
+
+    async fn try_append(&mut self, from: &Schema, to: &Schema) -> Result<(), Error> {
         if self.records >= RECORDS_MAX || self.journal.failed() {
-            let all = [Change::All(Arc::new(to.clone()))];
-            self.journal.rewrite(&[Change::encode_all(&all)]).await?;
-            self.records = 1;
-            return Ok(());
+            return self.rewrite(to).await;
         }
         let changes = Change::between(from, to);
         if !changes.is_empty() {
             self.journal.append(&Change::encode_all(&changes)).await?;
             self.records += 1;
         }
+        Ok(())
+    }
+
+    async fn rewrite(&mut self, to: &Schema) -> Result<(), Error> {
+        let all = [Change::All(Arc::new(to.clone()))];
+        self.journal.rewrite(&[Change::encode_all(&all)]).await?;
+        self.records = 1;
         Ok(())
     }
 }

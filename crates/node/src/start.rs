@@ -246,6 +246,11 @@ async fn open_shard(shared: &Shared, log: Option<SchemaLog>) -> Result<(), Start
     let cluster = Cluster::new(schema, log);
     runtime::install(cluster.clone());
     // The store first: nobody may plan on a table that the store does not know.
+    let forgetful = store.clone();
+    cluster.before_tables(move |ids| {
+        let store = forgetful.clone();
+        async move { store.drops_recorded(&ids).await }
+    });
     cluster.on_schema(move |schema| store.set_schema(schema));
     let coordinated = coordinator.clone();
     cluster.on_schema(move |schema| coordinated.set_schema(schema.clone()));

@@ -530,3 +530,6 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
     let at = world.now();
     verify(world, &mut run, End::Orderly, at)
 }
+
+#[cfg(test)]
+mod tests;

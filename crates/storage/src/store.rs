@@ -328,6 +328,18 @@ impl Store {
         Ok(())
     }
 
+    /// Waits until the manifest knows of every drop of these tables. Before that a table must not be made with such an id: after
+    /// a crash the new one would have the old one's rows.
+    pub async fn drops_recorded(&self, ids: &[TableId]) -> Result<(), Error> {
+        while ids.iter().any(|id| self.dropping.borrow().contains_key(id)) {
+            if self.stopping.get() {
+                return Err(Error::Stopping);
+            }
+            self.drop_ended.wait().await;
+        }
+        Ok(())
+    }
+
     pub(crate) fn table(&self, id: TableId) -> Result<Rc<TableStore>, Error> {
         self.tables.borrow().get(&id).cloned().ok_or(Error::UnknownTable(id))
     }
@@ -476,6 +488,10 @@ impl Store {
     pub async fn truncate(&self, id: TableId, at: i64) -> Result<(), Error> {
         let table = self.table(id)?;
         let _turn = table.turn.lock().await;
+        if table.dropped.get() {
+            // A table made again with the id must not lose what is written to it meanwhile.
+            return Err(Error::UnknownTable(id));
+        }
         if self.is_behind(&table) {
             self.flush_frozen(&table).await?;
         }

@@ -1,0 +1,108 @@
+//! Drops and truncations that a power cut follows at once: what was acknowledged as gone stays gone.
+
+use super::*;
+use runtime::sim::SimConfig;
+use std::cell::Cell;
+
+const ID: &str = "5a1c395e-b41f-11e5-9f22-ba0b0483c18c";
+const KEYS: usize = 12;
+
+fn world(seed: u64) -> (World, Host, NodeId) {
+    let mut world = World::new(seed, SimConfig::drawn(seed));
+    let mut host = Host::new(&mut world, IpAddr::from([10, 0, 0, 1]));
+    host.config.commitlog_sync = CommitlogSync::Batch;
+    host.config.commitlog_segment_bytes = 256 << 10;
+    host.config.memtable_bytes = Some(1 << 12);
+    let client = world.add_client(IpAddr::from([10, 0, 1, 1]));
+    (world, host, client)
+}
+
+fn create() -> String {
+    format!("CREATE TABLE ks.a (k int PRIMARY KEY, v text) WITH ID = {ID}")
+}
+
+fn keyspace() -> String {
+    "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}".to_string()
+}
+
+async fn fill(to: std::net::SocketAddr) -> Result<(), Trouble> {
+    let mut session = insist(to, START).await?;
+    session.query(&keyspace(), ask()).await?;
+    session.query(&create(), ask()).await?;
+    for key in 0..KEYS {
+        let text = "x".repeat(300);
+        session.query(&format!("INSERT INTO ks.a (k, v) VALUES ({key}, '{text}')"), ask()).await?;
+    }
+    Ok(())
+}
+
+/// The number of rows; None when there is no such table.
+async fn count(to: std::net::SocketAddr) -> Result<Option<usize>, Trouble> {
+    let mut session = insist(to, START).await?;
+    match session.all("SELECT k FROM ks.a", ask()).await {
+        Ok(rows) => Ok(Some(rows.len())),
+        Err(Trouble::Refused(_)) => Ok(None),
+        Err(lost) => Err(lost),
+    }
+}
+
+/// Runs statements one after the other, cuts the power at some moment of that, and boots again.
+/// Returns how many were sent, how many answered, and how many rows are there afterwards.
+fn cut_short(seed: u64, statements: Vec<String>) -> (usize, usize, Option<usize>) {
+    let (mut world, mut host, client) = world(seed);
+    let mut rng = Prng::new(seed);
+    host.boot(&mut world, 1 + rng.below(4) as u16);
+    host.await_ready(&mut world).expect("starts");
+    let to = host.native();
+    run_task(&mut world, client, 2 * START, fill(to)).expect("in time").expect("filled");
+    let (sent, answered) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
+    let (send, answer) = (sent.clone(), answered.clone());
+    let task = world.spawn(client, async move {
+        let Ok(mut session) = Session::connect(to).await else { return };
+        for statement in statements {
+            send.set(send.get() + 1);
+            if session.query(&statement, ask()).await.is_err() {
+                return;
+            }
+            answer.set(answer.get() + 1);
+        }
+    });
+    let stage = 1 + rng.below(3) as usize;
+    world.run_until(|_| sent.get() >= stage || task.done(), START);
+    world.run_for(Duration::from_micros(rng.below(3_000)));
+    world.power_cut(host.node);
+    host.boot(&mut world, 1 + rng.below(4) as u16);
+    host.await_ready(&mut world).expect("starts again");
+    let rows = run_task(&mut world, client, 2 * START, count(to)).expect("in time").expect("readable");
+    (sent.get(), answered.get(), rows)
+}
+
+#[test]
+fn a_table_made_again_with_its_id_has_no_row_of_the_old_one_after_a_power_cut() {
+    for seed in 0..60 {
+        let drop = if seed % 2 == 0 { "DROP TABLE ks.a" } else { "DROP KEYSPACE ks" };
+        let mut statements = vec![drop.to_string()];
+        if seed % 2 == 1 {
+            statements.push(keyspace());
+        }
+        statements.push(create());
+        let (sent, answered, rows) = cut_short(seed, statements);
+        match rows {
+            None => {}
+            Some(0) => assert!(sent > 1, "seed {seed}: empty before it was made again"),
+            Some(rows) => {
+                assert_eq!(answered, 0, "seed {seed}: {rows} rows came back after the drop was answered");
+                assert_eq!(rows, KEYS, "seed {seed}: some shards forgot and others did not");
+            }
+        }
+    }
+}
+
+#[test]
+fn truncated_rows_stay_away_after_a_power_cut() {
+    for seed in 0..30 {
+        let (_, answered, rows) = cut_short(seed, vec!["TRUNCATE ks.a".to_string()]);
+        let rows = rows.expect("the table is there");
+        assert!(answered == 0 || rows == 0, "seed {seed}: {rows} rows came back after the answer");
+    }
+}
