@@ -1,6 +1,6 @@
 //! From frozen memtables to sstables.
 //!
-//! One flush at a time on a shard, oldest memtable of a table first, so flushed positions only grow. A memtable leaves the
+//! One flush at a time on a shard; a table whose flush fails rests while others have their turn. Oldest memtable of a table first, so flushed positions only grow. A memtable leaves the
 //! table in the step in which its sstable enters it, after the manifest knows the sstable and the position it covers.
 
 use crate::limits::WRITER_PENDING_BYTES;
@@ -15,37 +15,44 @@ use mutation::{Key, Partition, TokenRange};
 use schema::{Position, TableId};
 use sstable::{EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
-use std::time::Duration;
-
-/// Pause after a flush that failed, before the next attempt.
-const RETRY: Duration = Duration::from_millis(500);
 
 impl Store {
     /// The task that flushes when memory or the log run low. Ends when the store stops.
     pub(crate) async fn run_flusher(self: Rc<Self>) {
         while !self.stopping.get() {
             let Some(table) = self.table_to_flush() else {
-                self.flush_wanted.wait().await;
+                let resting = self.all_tables().into_iter();
+                match resting.filter_map(|table| table.flush_backoff.rests_until()).min() {
+                    // Elapsed is what it waits for; a wish for a flush or a stop wakes it early.
+                    Some(due) => {
+                        let rest = due.saturating_duration_since(runtime::now());
+                        let _ = runtime::timeout(rest, self.flush_wanted.wait()).await;
+                    }
+                    None => self.flush_wanted.wait().await,
+                }
                 continue;
             };
-            let result = self.flush_table(&table).await;
-            if let Err(error) = &result {
-                runtime::error!("flush of table {} failed, it will be tried again: {error}", table.id);
+            match self.flush_table(&table).await {
+                Ok(()) => table.flush_backoff.succeeded(),
+                Err(error) => {
+                    if table.flush_backoff.failed(error.clone()) {
+                        runtime::error!(
+                            "flush of table {} failed, it will be tried again: {error}",
+                            table.id
+                        );
+                    }
+                }
             }
-            *self.flush_error.borrow_mut() = result.err();
             self.flushed.notify_all();
-            if self.flush_error.borrow().is_some() && !self.stopping.get() {
-                // A stop wakes it early.
-                let _ = runtime::timeout(RETRY, self.flush_wanted.wait()).await;
-            }
             // A flush that found nothing to do has not waited for anything.
             runtime::yield_now().await;
         }
     }
 
-    /// The table whose flush helps most; `None` when none is due or nothing a flush could free is in memory.
-    fn table_to_flush(&self) -> Option<Rc<TableStore>> {
-        let tables = self.all_tables();
+    /// The table whose flush helps most, of those that do not rest; `None` when none is due or nothing a flush could free is in memory.
+    pub(crate) fn table_to_flush(&self) -> Option<Rc<TableStore>> {
+        let mut tables = self.all_tables();
+        tables.retain(|table| table.flush_backoff.is_due());
         if let Some(behind) = tables.iter().find(|table| self.is_behind(table)) {
             return Some(behind.clone());
         }
@@ -64,6 +71,17 @@ impl Store {
         // Memory can be held by tables that are dropped just now: they let go of it without a flush.
         let held = tables.into_iter().filter(|table| table.memtable_bytes() > 0);
         held.max_by_key(|table| (table.memtable_bytes(), std::cmp::Reverse(table.id)))
+    }
+
+    /// Why no flush frees memory, when every table that holds some rests after a failure.
+    pub(crate) fn flush_refusal(&self) -> Option<Error> {
+        if self.table_to_flush().is_some() {
+            return None;
+        }
+        let mut resting = self.all_tables();
+        resting.retain(|table| !table.flush_backoff.is_due());
+        let largest = resting.into_iter().max_by_key(|table| (table.memtable_bytes(), table.id))?;
+        largest.flush_backoff.error()
     }
 
     /// Flushes what a table has in memory now, or all tables of a shard when none is named.
@@ -128,6 +146,7 @@ impl Store {
         self.dirty.set(self.dirty.get().saturating_sub(memtable.bytes()));
         self.log.release(edit.log_floor.unwrap_or(0));
         self.metrics.flushes.inc();
+        table.flush_backoff.succeeded();
         self.flushed.notify_all();
         self.compaction_wanted.notify();
         Ok(())

@@ -9,7 +9,8 @@
 //! whether torn or rotten, is set right. A journal is rewritten by replacing its file atomically.
 //!
 //! What is read is made durable before anybody acts on it: a process may have been killed between writing a record and syncing
-//! it, and what was done because of that record must not outlive it in a power cut.
+//! it, and what was done because of that record must not outlive it in a power cut. It is written to a new file: where a sync
+//! failed, the page cache shows bytes that the disk may not have, and another sync of the same file would not write them.
 
 use crate::Error;
 use crate::limits::JOURNAL_RECORD_BYTES_MAX;
@@ -44,18 +45,8 @@ impl Journal {
             Err(error) => return Err(Error::io(path, "look for", error)),
         };
         let parsed = parse(&bytes).map_err(|bad| bad.in_file(path))?;
-        if parsed.end < MAGIC.len() || parsed.mended {
-            parsed.report(path);
-            let journal = Journal::create(path, &parsed.records).await?;
-            return Ok((journal, parsed.records));
-        }
-        let file = open_for_append(path).await?;
-        let end = parsed.end as u64;
-        if parsed.end < bytes.len() {
-            file.truncate(end).await.map_err(io("truncate"))?;
-        }
-        make_durable(path, &file).await?;
-        let journal = Journal { path: path.to_path_buf(), file, end, rewritten_end: end, failed: false };
+        parsed.report(path);
+        let journal = Journal::create(path, &parsed.records).await?;
         Ok((journal, parsed.records))
     }
 
@@ -69,7 +60,8 @@ impl Journal {
         let bytes = file::read(path).await.map_err(|error| Error::io(path, "read", error))?;
         let parsed = parse(&bytes).map_err(|bad| bad.in_file(path))?;
         parsed.report(path);
-        make_durable(path, &open_for_append(path).await?).await?;
+        let again = encode(&parsed.records);
+        file::replace_atomic(path, &again).await.map_err(|error| Error::io(path, "rewrite", error))?;
         Ok(Some(parsed.records))
     }
 
@@ -177,14 +169,6 @@ async fn write_beside(temporary: &Path, bytes: &[u8]) -> std::io::Result<()> {
         file::remove(temporary).await?;
     }
     file::write_new_synced(temporary, bytes).await
-}
-
-async fn make_durable(path: &Path, file: &File) -> Result<(), Error> {
-    file.sync_data().await.map_err(|error| Error::io(path, "sync", error))?;
-    match path.parent() {
-        Some(folder) => file::sync_dir(folder).await.map_err(|error| Error::io(folder, "sync folder", error)),
-        None => Ok(()),
-    }
 }
 
 async fn open_for_append(path: &Path) -> Result<File, Error> {

@@ -10,6 +10,7 @@
 pub mod commitlog;
 mod compaction;
 mod error;
+mod backoff;
 #[cfg(test)]
 mod fixture;
 mod flush;

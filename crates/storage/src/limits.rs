@@ -43,6 +43,14 @@ pub const WRITER_PENDING_BYTES: usize = 256 * 1024;
 /// Frozen memtables of one table; with that many nothing is frozen before one is flushed. While flushes fail the active
 /// memtable grows instead, until memory runs out and writes are refused.
 pub const FROZEN_MAX: usize = 8;
+/// Rest after a flush of a table that failed, milliseconds: space on the disk may return at any moment.
+pub const FLUSH_RETRY_MS: u64 = 500;
+/// Longest rest after flushes of a table that failed, milliseconds.
+pub const FLUSH_RETRY_MS_MAX: u64 = 4_000;
+/// Rest after a compaction of a table that failed, milliseconds.
+pub const COMPACTION_RETRY_MS: u64 = 10_000;
+/// Longest rest after compactions of a table that failed, milliseconds: a damaged sstable stays damaged.
+pub const COMPACTION_RETRY_MS_MAX: u64 = 300_000;
 /// Sstables opened at the same time at start.
 pub const OPENS_MAX: usize = 32;
 /// Names read from one directory at start.
@@ -54,3 +62,5 @@ const _: () = assert!(
     "several writes must fit the unsynced budget"
 );
 const _: () = assert!(READ_FRAGMENT_BYTES <= READ_FRAGMENT_BYTES_MAX);
+/// At most one failed flush and one failed compaction of a table is written to the log in this time, while they last.
+pub const FAILURE_LOG_EVERY: core::time::Duration = core::time::Duration::from_secs(10);

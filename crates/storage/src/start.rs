@@ -87,7 +87,6 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
     // What a killed process renamed may be visible and not durable yet; nothing is removed because of such a name.
     let data_dir = &settings.data_dir;
     file::sync_dir(data_dir).await.map_err(|error| Error::io(data_dir, "sync folder", error))?;
-    let entries = list(&settings.data_dir).await?;
     let segments = list_segments(&settings.commitlog_dir).await?;
     let old = read_node_file(&settings.data_dir.join(NODE_FILE)).await?;
     if let (None, Some(segment)) = (&old, segments.first()) {
@@ -112,6 +111,8 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
         }
         manifests.push(manifest);
     }
+    // Reading a manifest writes it again, so the names are taken afterwards.
+    let entries = list(&settings.data_dir).await?;
     remove_stale(settings, &entries, &segments, old_incarnation).await?;
     let last_generations = collect_garbage(settings, &entries, &manifests, old.is_some()).await?;
     let plan = plan(settings, shards, old_incarnation + 1, &manifests, &segments, last_generations);

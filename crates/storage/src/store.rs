@@ -49,8 +49,6 @@ pub struct Store {
     pub(crate) flush_wanted: Event,
     /// A flush has ended, well or not.
     pub(crate) flushed: Event,
-    /// Why the last flush failed, until one succeeds.
-    pub(crate) flush_error: RefCell<Option<Error>>,
     /// The compactor has something to look at.
     pub(crate) compaction_wanted: Event,
     /// Sstables that do not count any more, kept until their last reader is gone.
@@ -87,7 +85,6 @@ impl Store {
             dirty: Cell::new(0),
             flush_wanted: Event::new(),
             flushed: Event::new(),
-            flush_error: RefCell::new(None),
             compaction_wanted: Event::new(),
             doomed: RefCell::default(),
             given_up: RefCell::default(),
@@ -301,8 +298,8 @@ impl Store {
                 runtime::sleep(SLOW_MAX.mul_f64(excess * excess)).await;
                 return Ok(());
             }
-            if let Some(error) = &*self.flush_error.borrow() {
-                return Err(error.clone());
+            if let Some(error) = self.flush_refusal() {
+                return Err(error);
             }
             self.metrics.blocked_writes.inc();
             self.flushed.wait().await;

@@ -1,8 +1,11 @@
 //! One table on one shard: its memtables and sstables, as versions that readers can keep.
 
 use crate::Error;
+use crate::backoff::Backoff;
 use crate::commitlog::LogPosition;
-use crate::limits::GENERATION_MAX;
+use crate::limits::{
+    COMPACTION_RETRY_MS, COMPACTION_RETRY_MS_MAX, FLUSH_RETRY_MS, FLUSH_RETRY_MS_MAX, GENERATION_MAX,
+};
 use crate::manifest::SstableEntry;
 use crate::memtable::Memtable;
 use base::Token;
@@ -15,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// An open sstable of this shard.
 pub(crate) struct Sstable {
@@ -118,6 +122,8 @@ pub(crate) struct TableStore {
     pub(crate) unrecorded: RefCell<Option<Replacement>>,
     /// Held by whatever compacts.
     pub(crate) compaction: Lock<()>,
+    pub(crate) flush_backoff: Backoff,
+    pub(crate) compaction_backoff: Backoff,
 }
 
 impl TableStore {
@@ -146,6 +152,8 @@ impl TableStore {
             turn: Lock::new(()),
             unrecorded: RefCell::new(None),
             compaction: Lock::new(()),
+            flush_backoff: backoff(FLUSH_RETRY_MS, FLUSH_RETRY_MS_MAX),
+            compaction_backoff: backoff(COMPACTION_RETRY_MS, COMPACTION_RETRY_MS_MAX),
         })
     }
 
@@ -266,6 +274,10 @@ impl TableStore {
         self.dir_made.set(true);
         Ok(())
     }
+}
+
+fn backoff(first_ms: u64, longest_ms: u64) -> Backoff {
+    Backoff::new(Duration::from_millis(first_ms), Duration::from_millis(longest_ms))
 }
 
 /// Holds up writes to a table; ends on drop.

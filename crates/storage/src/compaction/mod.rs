@@ -19,8 +19,6 @@ use std::rc::Rc;
 use std::time::Duration;
 use strategy::SizeTiers;
 
-/// Pause after a compaction that failed.
-const RETRY: Duration = Duration::from_secs(10);
 /// Time between two looks at files that somebody still reads.
 const REAP: Duration = Duration::from_secs(1);
 
@@ -29,17 +27,14 @@ impl Store {
     pub(crate) async fn run_compactor(self: Rc<Self>) {
         while !self.stopping.get() {
             self.reap().await;
-            let pause = match self.compact_one().await {
-                Ok(true) => continue,
-                Ok(false) if self.doomed.borrow().is_empty() => None,
-                Ok(false) => Some(REAP),
-                Err(Error::Stopping) => continue,
-                Err(error) => {
-                    runtime::error!("compaction failed, it will be tried again: {error}");
-                    Some(RETRY)
-                }
-            };
-            match pause {
+            if self.compact_some().await {
+                continue;
+            }
+            let resting = self.all_tables().into_iter();
+            let due = resting.filter_map(|table| table.compaction_backoff.rests_until()).min();
+            let rest = due.map(|due| due.saturating_duration_since(runtime::now()));
+            let read = (!self.doomed.borrow().is_empty()).then_some(REAP);
+            match rest.into_iter().chain(read).min() {
                 None => self.compaction_wanted.wait().await,
                 // Elapsed is what it waits for; a wish for compaction wakes it early.
                 Some(pause) => drop(runtime::timeout(pause, self.compaction_wanted.wait()).await),
@@ -47,31 +42,51 @@ impl Store {
         }
     }
 
-    /// Does one compaction if one is due.
-    async fn compact_one(&self) -> Result<bool, Error> {
+    /// Does one compaction for every table where one is due; a table where it fails rests. Whether any was done.
+    async fn compact_some(&self) -> bool {
+        let mut any = false;
         for table in self.all_tables() {
-            let tiers = SizeTiers::of(&table.definition().options);
-            if !tiers.enabled {
+            if self.stopping.get() || !table.compaction_backoff.is_due() {
                 continue;
             }
-            let Some(_turn) = table.compaction.try_lock() else { continue };
-            if self.record_unrecorded(&table).await? {
-                return Ok(true);
-            }
-            let sstables = table.version().sstables.clone();
-            let sizes: Vec<u64> = sstables.iter().map(|sstable| sstable.entry.meta.data_bytes).collect();
-            let mut picked: Vec<_> =
-                tiers.pick(&sizes).into_iter().map(|index| sstables[index].clone()).collect();
-            if picked.is_empty() {
-                // One that several shards share is rewritten, so that each shard has its own.
-                picked.extend(sstables.iter().find(|sstable| sstable.is_shared()).cloned());
-            }
-            if !picked.is_empty() {
-                self.merge_sstables(&table, &picked).await?;
-                return Ok(true);
+            match self.compact_one(&table).await {
+                Ok(done) => {
+                    table.compaction_backoff.succeeded();
+                    any |= done;
+                }
+                Err(Error::Stopping) => {}
+                Err(error) => {
+                    if table.compaction_backoff.failed(error.clone()) {
+                        let id = table.id;
+                        runtime::error!("compaction of table {id} failed, it will be tried again: {error}");
+                    }
+                }
             }
         }
-        Ok(false)
+        any
+    }
+
+    async fn compact_one(&self, table: &Rc<TableStore>) -> Result<bool, Error> {
+        let tiers = SizeTiers::of(&table.definition().options);
+        if !tiers.enabled {
+            return Ok(false);
+        }
+        let Some(_turn) = table.compaction.try_lock() else { return Ok(false) };
+        if self.record_unrecorded(table).await? {
+            return Ok(true);
+        }
+        let sstables = table.version().sstables.clone();
+        let sizes: Vec<u64> = sstables.iter().map(|sstable| sstable.entry.meta.data_bytes).collect();
+        let mut picked: Vec<_> =
+            tiers.pick(&sizes).into_iter().map(|index| sstables[index].clone()).collect();
+        if picked.is_empty() {
+            // One that several shards share is rewritten, so that each shard has its own.
+            picked.extend(sstables.iter().find(|sstable| sstable.is_shared()).cloned());
+        }
+        if picked.is_empty() {
+            return Ok(false);
+        }
+        self.merge_sstables(table, &picked).await.map(|()| true)
     }
 
     /// Merges all sstables of a table into one.

@@ -369,3 +369,92 @@ fn without_durable_writes(table: &Table) -> schema::Schema {
     keyspace.tables.insert(table.name.clone(), std::sync::Arc::new(table.clone()));
     schema::Schema::new(1, [(keyspace.name.clone(), std::sync::Arc::new(keyspace))].into())
 }
+
+#[test]
+fn what_a_failed_sync_left_in_the_page_cache_is_not_believed() {
+    for seed in 0..24 {
+        let table = table();
+        let mut settings = settings(CommitlogSync::Batch);
+        settings.auto_compaction = false;
+        let mut node = Node::new(seed, SimConfig::calm(), settings, &[&table]);
+        node.boot(1).expect("opens");
+        let id = table.id;
+        for key in 0..2 {
+            node.run(apply(vec![insert(&table, key, 5, 700)], Durability::Mode)).expect("accepted");
+            node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
+        }
+        let failed = with_failing_manifest(&mut node, move |store| async move { store.compact(id).await });
+        failed.expect_err("the manifest was not synced");
+        // The next process sees the record, removes what the compaction replaced, and loses power.
+        node.world.kill(node.id);
+        node.start(1);
+        node.world.run_for(Duration::from_micros(500 + 300 * seed));
+        node.world.power_cut(node.id);
+        node.boot(1).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(keys(&mut node, &table), [0, 1], "seed {seed}");
+    }
+}
+
+/// Two tables with small values, one shard, and no compaction unless asked for.
+fn two_tables(auto_compaction: bool) -> (Node, Table, Table) {
+    let (a, b) = (fixture::table_with_id(1, "a"), fixture::table_with_id(2, "b"));
+    let mut settings = settings(CommitlogSync::Periodic { period_ms: 20 });
+    settings.auto_compaction = auto_compaction;
+    let mut node = Node::new(1, SimConfig::calm(), settings, &[&a, &b]);
+    node.boot(1).expect("opens");
+    (node, a, b)
+}
+
+#[test]
+fn a_table_that_cannot_be_flushed_does_not_hold_up_the_others() {
+    let (mut node, a, b) = two_tables(false);
+    let dir = crate::table::table_dir("/node/data".as_ref(), &a);
+    node.run(async move {
+        let keyspace = dir.parent().expect("a folder above");
+        runtime::file::create_dir_all(keyspace).await.expect("made");
+        // A file where the table's folder should be.
+        runtime::file::write_new_synced(&dir, b"in the way").await.expect("written");
+    });
+    for key in 0..11 {
+        node.run(apply(vec![insert(&a, key, 5, 10_000)], Durability::Mode)).expect("accepted");
+    }
+    for key in 0..200 {
+        node.world.run_for(Duration::from_millis(20));
+        let written = node.run(apply(vec![insert(&b, key, 5, 10_000)], Durability::Mode));
+        written.unwrap_or_else(|error| panic!("write {key} is refused: {error}"));
+    }
+    assert!(data_files(&node) > 5, "the other table is flushed again and again");
+    let told = node.world.log_lines().iter().filter(|(_, line)| line.contains("flush of table")).count();
+    assert_eq!(told, 1, "lines in four seconds");
+    let rows = node.run(read_ring(command(&a, Scope::Keys(Vec::new())))).expect("readable");
+    assert_eq!(rows.len(), 11);
+}
+
+#[test]
+fn a_damaged_sstable_does_not_hold_up_the_compaction_of_other_tables() {
+    let (mut node, a, b) = two_tables(false);
+    let write_and_flush = |node: &mut Node, table: &Table, key: u8| {
+        node.run(apply(vec![insert(table, key, 5, 700)], Durability::Mode)).expect("accepted");
+        node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
+    };
+    for key in 0..4 {
+        write_and_flush(&mut node, &a, key);
+    }
+    node.stop();
+    let damaged = node.world.files(node.id).into_iter().map(|(path, _)| path);
+    let damaged = damaged.into_iter().find(|path| path.ends_with("-Data.db")).expect("an sstable");
+    assert!(node.world.flip_bit(node.id, &damaged, 40, 3));
+    node.settings.auto_compaction = true;
+    node.boot(1).expect("opens");
+    for key in 0..8 {
+        write_and_flush(&mut node, &b, key);
+    }
+    node.world.run_for(Duration::from_secs(600));
+    let of_b =
+        node.world.files(node.id).iter().filter(|f| f.0.contains("/b-") && f.0.ends_with("-Data.db")).count();
+    assert!(of_b < 4, "{of_b} sstables of the other table");
+    let failed: Vec<String> =
+        node.world.log_lines().into_iter().map(|(_, l)| l).filter(|l| l.contains("compaction")).collect();
+    assert!((2..10).contains(&failed.len()), "{} attempts in ten minutes", failed.len());
+    assert!(failed[0].contains(&damaged), "the file is named: {}", failed[0]);
+}

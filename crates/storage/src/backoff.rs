@@ -1,0 +1,68 @@
+//! When work that failed is tried again: a while later, and later each time, so that work that can be done comes first.
+
+use crate::Error;
+use crate::limits::FAILURE_LOG_EVERY;
+use base::Instant;
+use std::cell::{Cell, RefCell};
+use std::time::Duration;
+
+/// How one kind of work on one table fares.
+pub(crate) struct Backoff {
+    first: Duration,
+    longest: Duration,
+    failures: Cell<u32>,
+    not_before: Cell<Instant>,
+    /// When a failure was last worth a line in the log.
+    told: Cell<Option<Instant>>,
+    /// Why it failed last; `None`: it did not.
+    error: RefCell<Option<Error>>,
+}
+
+impl Backoff {
+    /// Work that has not failed. After a failure it rests for `first`, twice as long after each further one, at most `longest`.
+    pub(crate) fn new(first: Duration, longest: Duration) -> Backoff {
+        assert!(Duration::ZERO < first && first <= longest, "a rest is a time");
+        Backoff {
+            first,
+            longest,
+            failures: Cell::new(0),
+            not_before: Cell::new(Instant(0)),
+            told: Cell::new(None),
+            error: RefCell::new(None),
+        }
+    }
+
+    /// Whether the work may be tried.
+    pub(crate) fn is_due(&self) -> bool {
+        self.failures.get() == 0 || self.not_before.get() <= runtime::now()
+    }
+
+    /// When it may be tried again; `None`: now.
+    pub(crate) fn rests_until(&self) -> Option<Instant> {
+        (!self.is_due()).then(|| self.not_before.get())
+    }
+
+    /// Why it rests.
+    pub(crate) fn error(&self) -> Option<Error> {
+        self.error.borrow().clone()
+    }
+
+    /// Begins a rest. True when the failure is worth a line in the log: the first one, and now and then one while they last.
+    pub(crate) fn failed(&self, error: Error) -> bool {
+        let rest = self.first.saturating_mul(1 << self.failures.get().min(16)).min(self.longest);
+        self.failures.set(self.failures.get() + 1);
+        self.not_before.set(runtime::now() + rest);
+        *self.error.borrow_mut() = Some(error);
+        let tell = self.told.get().is_none_or(|at| FAILURE_LOG_EVERY <= runtime::now() - at);
+        if tell {
+            self.told.set(Some(runtime::now()));
+        }
+        tell
+    }
+
+    pub(crate) fn succeeded(&self) {
+        self.failures.set(0);
+        self.error.take();
+        self.told.set(None);
+    }
+}
