@@ -10,6 +10,8 @@ pub mod limits;
 mod outbox;
 mod peer;
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub use error::Error;
 pub use frame::{Frame, FrameKind, decode_frame, encode_frame};

@@ -1,13 +1,16 @@
 //! Bytes waiting to be sent on one connection: appended by many tasks, sent by one.
 
 use runtime::net::TcpStream;
-use runtime::sync::Event;
+use runtime::sync::{Event, Permit};
 use std::cell::{Cell, RefCell};
+use std::time::Duration;
 
 /// A growing buffer and the wish to have it sent.
 #[derive(Default)]
 pub(crate) struct Outbox {
     bytes: RefCell<Vec<u8>>,
+    /// Given back once the socket has taken the bytes above.
+    permits: RefCell<Vec<Permit>>,
     ready: Event,
     closed: Cell<bool>,
 }
@@ -22,9 +25,19 @@ impl Outbox {
         self.ready.notify();
     }
 
+    /// As [`Outbox::append`]; the permits are kept until the bytes are sent or thrown away.
+    /// A closed outbox throws both away.
+    pub(crate) fn append_with<const N: usize>(&self, permits: [Permit; N], write: impl FnOnce(&mut Vec<u8>)) {
+        if !self.closed.get() {
+            self.permits.borrow_mut().extend(permits);
+            self.append(write);
+        }
+    }
+
     /// Throws away what was not sent: the connection it was meant for is gone.
     pub(crate) fn clear(&self) {
         self.bytes.borrow_mut().clear();
+        drop(self.permits.take());
     }
 
     /// Makes [`Outbox::send_all`] return.
@@ -37,8 +50,9 @@ impl Outbox {
         self.closed.set(false);
     }
 
-    /// Sends what is appended until closed or the connection breaks. One buffer travels while the other fills.
-    pub(crate) async fn send_all(&self, stream: &TcpStream) {
+    /// Sends what is appended until closed, the connection breaks, or the socket takes longer than `stall` for a batch.
+    /// One buffer travels while the other fills.
+    pub(crate) async fn send_all(&self, stream: &TcpStream, stall: Duration) {
         let mut spare = Vec::new();
         while !self.closed.get() {
             if self.len() == 0 {
@@ -46,13 +60,15 @@ impl Outbox {
                 continue;
             }
             let batch = self.bytes.replace(std::mem::take(&mut spare));
-            match stream.send_all(batch).await {
-                Ok(mut sent) => {
+            let permits = self.permits.take();
+            match runtime::timeout(stall, stream.send_all(batch)).await {
+                Ok(Ok(mut sent)) => {
                     sent.clear();
                     spare = sent;
                 }
-                Err(_) => return,
+                Ok(Err(_)) | Err(_) => return,
             }
+            drop(permits);
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::frame::{Frame, FrameKind, decode_frame, encode_frame};
 use crate::limits::{
     BODY_BYTES_MAX, CALLS_IN_FLIGHT_MAX, CONNECT_TIMEOUT, OUTBOX_BYTES_MAX, PING_PAUSE, RECONNECT_PAUSE,
-    SILENCE_MAX, START_GRACE,
+    SEND_STALL_MAX, SILENCE_MAX, START_GRACE,
 };
 use crate::outbox::Outbox;
 use base::{HashMap, Instant};
@@ -19,6 +19,9 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+/// Calls in flight by number, each with the way to its caller.
+type Pending = HashMap<u64, oneshot::Sender<Result<Vec<u8>, Error>>>;
+
 /// A connection to another node that keeps itself.
 #[derive(Clone)]
 pub struct Peer(Rc<Inner>);
@@ -26,7 +29,7 @@ pub struct Peer(Rc<Inner>);
 struct Inner {
     address: SocketAddr,
     outbox: Outbox,
-    pending: RefCell<HashMap<u64, oneshot::Sender<Result<Vec<u8>, Error>>>>,
+    pending: RefCell<Pending>,
     next_call: Cell<u64>,
     connected: Cell<bool>,
     /// False after a failure until a connection stands again; true while it is starting.
@@ -93,18 +96,23 @@ impl Peer {
         inner.next_call.set(call + 1);
         let (sender, receiver) = oneshot::channel();
         inner.pending.borrow_mut().insert(call, sender);
-        let time_left_ms = u32::try_from(patience.as_millis()).unwrap_or(u32::MAX);
+        // Whoever stops waiting takes the call with it: its answer may never come.
+        let _in_flight = InFlight { inner, call };
+        // Rounded up: nothing is late for the other side before it is late here.
+        let time_left_ms = u32::try_from(patience.as_micros().div_ceil(1000)).unwrap_or(u32::MAX);
         let frame = Frame { kind: FrameKind::Request, verb, call, epoch, time_left_ms, body };
         inner.outbox.append(|out| encode_frame(&frame, out));
         inner.wanted.notify();
         match runtime::timeout(patience, receiver).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(Error::Unreachable { peer: inner.address }),
-            Err(_) => {
-                inner.pending.borrow_mut().remove(&call);
-                Err(Error::TimedOut { peer: inner.address })
-            }
+            Err(_) => Err(Error::TimedOut { peer: inner.address }),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.0.pending.borrow().len()
     }
 
     /// Ends the background task and fails what is in flight.
@@ -113,6 +121,18 @@ impl Peer {
         self.0.fail_pending();
         self.0.outbox.close();
         self.0.wanted.notify();
+    }
+}
+
+/// A call that somebody waits for.
+struct InFlight<'a> {
+    inner: &'a Inner,
+    call: u64,
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.inner.pending.borrow_mut().remove(&self.call);
     }
 }
 
@@ -153,7 +173,7 @@ impl Inner {
         let reading = stream.clone();
         let reading = runtime::spawn(Group::RPC, async move { reader.read_answers(&reading).await });
         let pinging = runtime::spawn(Group::RPC, async move { pinger.ping().await });
-        self.outbox.send_all(&stream).await;
+        self.outbox.send_all(&stream, SEND_STALL_MAX).await;
         self.connected.set(false);
         self.outbox.close();
         stream.shutdown();

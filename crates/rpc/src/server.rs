@@ -2,11 +2,13 @@
 
 use crate::error::Error;
 use crate::frame::{Frame, FrameKind, decode_frame, encode_frame};
-use crate::limits::{BODY_BYTES_MAX, CALLS_IN_FLIGHT_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, BODY_BYTES_MAX, CALLS_IN_FLIGHT_MAX, SEND_STALL_MAX};
 use crate::outbox::Outbox;
+use base::Instant;
 use runtime::Group;
+use runtime::metrics::Counter;
 use runtime::net::TcpStream;
-use runtime::sync::Semaphore;
+use runtime::sync::{Permit, Semaphore};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -28,67 +30,106 @@ pub struct Incoming {
 /// Turns a request into the bytes of its answer; failures are part of those bytes.
 pub type Handler = Rc<dyn Fn(Incoming) -> Pin<Box<dyn Future<Output = Vec<u8>>>>>;
 
-/// Serves one connection until it ends. At most [`CALLS_IN_FLIGHT_MAX`] calls run at once; then reading stops.
-/// Errors: the bytes were no frames. A connection that merely ends is no error.
+/// Serves one connection until it ends.
+/// Bounds:  at most [`CALLS_IN_FLIGHT_MAX`] calls run or wait for the socket to take their answers, of which at most
+///          [`ANSWER_BYTES_MAX`] wait; then reading stops. A connection that takes nothing for long is closed.
+/// Late:    a call whose caller has stopped waiting is not begun, and one that ends too late is not answered.
+/// Errors:  the bytes were no frames. A connection that merely ends is no error.
 pub async fn serve(stream: TcpStream, handler: Handler) -> Result<(), Error> {
-    let outbox = Rc::new(Outbox::default());
-    let (sender, sending) = (outbox.clone(), stream.clone());
+    let connection = Rc::new(Connection::new(handler));
+    let (sender, sending) = (connection.clone(), stream.clone());
     let sending = runtime::spawn(Group::RPC, async move {
-        sender.send_all(&sending).await;
+        sender.outbox.send_all(&sending, SEND_STALL_MAX).await;
+        // Whoever waits for room must see that there will be none, or that it is not needed any more.
+        sender.outbox.close();
+        sender.outbox.clear();
         sending.shutdown();
     });
-    let served = read_requests(&stream, &outbox, &handler).await;
-    outbox.close();
+    let served = connection.read_requests(&stream).await;
+    connection.outbox.close();
     sending.await;
     served
 }
 
-async fn read_requests(stream: &TcpStream, outbox: &Rc<Outbox>, handler: &Handler) -> Result<(), Error> {
-    let permits = Semaphore::new(CALLS_IN_FLIGHT_MAX);
-    let mut bytes: Vec<u8> = Vec::new();
-    loop {
-        match stream.recv().await {
-            Ok(part) if !part.is_empty() => bytes.extend_from_slice(&part),
-            Ok(_) | Err(_) => return Ok(()),
-        }
-        let mut taken = 0;
-        while let Some((frame, size)) = decode_frame(&bytes[taken..])? {
-            taken += size;
-            match frame.kind {
-                FrameKind::Ping => {
-                    outbox.append(|out| encode_frame(&Frame { kind: FrameKind::Pong, ..frame }, out))
-                }
-                FrameKind::Request => {
-                    let permit = permits.acquire(1).await;
-                    let answer = answer(&frame, handler, outbox.clone());
-                    drop(runtime::spawn(Group::RPC, async move {
-                        answer.await;
-                        drop(permit);
-                    }));
-                }
-                FrameKind::Response | FrameKind::Pong => {}
-            }
-        }
-        bytes.drain(..taken);
-    }
+struct Connection {
+    handler: Handler,
+    outbox: Outbox,
+    /// Calls until the socket has taken their answers.
+    calls: Semaphore,
+    /// Bytes of answers until the socket has taken them.
+    bytes: Semaphore,
+    /// Calls not begun or not answered because nobody waited any more.
+    expired: Counter,
 }
 
-fn answer(frame: &Frame<'_>, handler: &Handler, outbox: Rc<Outbox>) -> impl Future<Output = ()> + use<> {
-    let incoming = Incoming {
-        verb: frame.verb,
-        epoch: frame.epoch,
-        patience: Duration::from_millis(u64::from(frame.time_left_ms)),
-        body: frame.body.to_vec(),
-    };
-    let (verb, call, epoch) = (frame.verb, frame.call, frame.epoch);
-    let answer = handler(incoming);
-    async move {
-        let body = answer.await;
-        if body.len() > BODY_BYTES_MAX {
-            // The other side's deadline ends the call.
-            return runtime::warn!("an answer of {} bytes is too large to be sent", body.len());
+impl Connection {
+    fn new(handler: Handler) -> Connection {
+        let help = "Calls of other nodes not begun or not answered because nobody waited any more.";
+        Connection {
+            handler,
+            outbox: Outbox::default(),
+            calls: Semaphore::new(CALLS_IN_FLIGHT_MAX),
+            bytes: Semaphore::new(ANSWER_BYTES_MAX),
+            expired: runtime::metrics::counter("messina_rpc_expired_calls_total", help, &[]),
         }
-        let frame = Frame { kind: FrameKind::Response, verb, call, epoch, time_left_ms: 0, body: &body };
-        outbox.append(|out| encode_frame(&frame, out));
+    }
+
+    async fn read_requests(self: &Rc<Self>, stream: &TcpStream) -> Result<(), Error> {
+        let mut bytes: Vec<u8> = Vec::new();
+        loop {
+            match stream.recv().await {
+                Ok(part) if !part.is_empty() => bytes.extend_from_slice(&part),
+                Ok(_) | Err(_) => return Ok(()),
+            }
+            let arrived = runtime::now();
+            let mut taken = 0;
+            while let Some((frame, size)) = decode_frame(&bytes[taken..])? {
+                taken += size;
+                match frame.kind {
+                    FrameKind::Ping => {
+                        let room = self.bytes.acquire(size).await;
+                        let pong = Frame { kind: FrameKind::Pong, ..frame };
+                        self.outbox.append_with([room], |out| encode_frame(&pong, out));
+                    }
+                    FrameKind::Request => {
+                        let permit = self.calls.acquire(1).await;
+                        let until = arrived + Duration::from_millis(u64::from(frame.time_left_ms));
+                        self.begin(&frame, until, permit);
+                    }
+                    FrameKind::Response | FrameKind::Pong => {}
+                }
+            }
+            bytes.drain(..taken);
+        }
+    }
+
+    fn begin(self: &Rc<Self>, frame: &Frame<'_>, until: Instant, permit: Permit) {
+        let patience = until.saturating_duration_since(runtime::now());
+        if patience.is_zero() {
+            return self.expired.inc();
+        }
+        let (verb, call, epoch) = (frame.verb, frame.call, frame.epoch);
+        let answer = (self.handler)(Incoming { verb, epoch, patience, body: frame.body.to_vec() });
+        let connection = self.clone();
+        drop(runtime::spawn(Group::RPC, async move {
+            let body = answer.await;
+            let frame = Frame { kind: FrameKind::Response, verb, call, epoch, time_left_ms: 0, body: &body };
+            connection.answer(&frame, until, permit).await;
+        }));
+    }
+
+    async fn answer(&self, frame: &Frame<'_>, until: Instant, permit: Permit) {
+        let size = frame.body.len();
+        if size > BODY_BYTES_MAX {
+            // The other side's deadline ends the call.
+            return runtime::warn!("an answer of {size} bytes is too large to be sent");
+        }
+        if until <= runtime::now() {
+            return self.expired.inc();
+        }
+        match runtime::timeout_at(until, self.bytes.acquire(size)).await {
+            Ok(room) => self.outbox.append_with([permit, room], |out| encode_frame(frame, out)),
+            Err(_) => self.expired.inc(),
+        }
     }
 }
