@@ -18,7 +18,7 @@ const PROTOCOL_ERROR: u32 = 0x000A;
 
 /// What the node did with a connection.
 #[derive(Debug)]
-enum Reaction {
+pub enum Reaction {
     /// An ERROR with its code and text.
     Error(u32, String),
     /// Any other answer.
@@ -88,7 +88,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
 }
 
 /// One connection by hand.
-struct Raw {
+pub struct Raw {
     stream: TcpStream,
     version: u8,
 }
@@ -103,7 +103,8 @@ impl Raw {
         Ok(Raw { stream, version })
     }
 
-    fn started(address: SocketAddr, version: u8) -> Result<Raw, String> {
+    /// Connects and says STARTUP.
+    pub fn started(address: SocketAddr, version: u8) -> Result<Raw, String> {
         let mut raw = Raw::connect(address, version)?;
         raw.send(&wire::request(version, wire::STARTUP, 0, &wire::startup_body()));
         match raw.envelope()? {
@@ -125,6 +126,12 @@ impl Raw {
         } else {
             self.send(&envelope);
         }
+    }
+
+    /// What the node makes of one statement.
+    pub fn query(&mut self, text: &str) -> Result<Reaction, String> {
+        self.request(wire::QUERY, 1, &wire::query_body(self.version, text.as_bytes()));
+        self.answer()
     }
 
     /// Reads one answer outside of segments.

@@ -15,6 +15,7 @@ mod bad_input;
 mod cassandra;
 mod command;
 mod cqlsh;
+mod damage;
 mod kill_loop;
 mod messina;
 mod packages;

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::messina::Start;
 use crate::server::Server;
-use crate::{bad_input, cassandra, cqlsh, kill_loop, paths, python, scylla, sstables, ycsb};
+use crate::{bad_input, cassandra, cqlsh, damage, kill_loop, paths, python, scylla, sstables, ycsb};
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -19,6 +19,7 @@ suites:
   ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f
   kill        kill -9 under load in batch mode, again and again
   bad-input   raw sockets: broken frames, silent clients, taken ports, a folder in use
+  damage      files damaged or lost between two starts; a closed terminal
   sstables    files written by us, read by Cassandra's own tools
 
 options:
@@ -62,7 +63,8 @@ pub struct Options {
     pub with_cassandra: bool,
 }
 
-const ALL: &[&str] = &["bad-input", "python", "restart", "cqlsh", "scylla", "ycsb", "kill", "sstables"];
+const ALL: &[&str] =
+    &["bad-input", "damage", "python", "restart", "cqlsh", "scylla", "ycsb", "kill", "sstables"];
 const ALL_CASSANDRA: &[&str] = &["python", "restart", "cqlsh", "ycsb"];
 
 impl Options {
@@ -192,6 +194,7 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
                 "scylla" => scylla::run(options, shards, &mut report),
                 "ycsb" => ycsb::run(options, shards, &mut report),
                 "kill" => kill_loop::run(options, shards, &mut report),
+                "damage" => damage::run(options, shards, &mut report),
                 "bad-input" => bad_input::run(options, shards, &mut report),
                 _ => {}
             }

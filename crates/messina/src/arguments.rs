@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// A wide-column database that speaks CQL, one shard per core.
 #[derive(Debug, Parser)]
-#[command(name = "messina", disable_version_flag = true)]
+#[command(name = "messina", version)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]

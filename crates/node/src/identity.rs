@@ -27,7 +27,7 @@ pub struct Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// The file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {}", path.display(), runtime::file::reason(source, path))]
     Io {
         /// The file.
         path: PathBuf,
@@ -80,6 +80,11 @@ pub async fn load(folder: &Path, config: &Config) -> Result<Identity, IdentityEr
     let identity = draw(host_id, config);
     runtime::file::replace_atomic(&path, format(&identity).as_bytes()).await.map_err(io)?;
     Ok(identity)
+}
+
+/// Whether a node has run here before.
+pub async fn exists(folder: &Path) -> std::io::Result<bool> {
+    runtime::file::exists(folder.join(FILE)).await
 }
 
 /// The identity of a host id: tokens as configured, or spread by the host id.

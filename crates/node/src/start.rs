@@ -1,7 +1,7 @@
 //! Wiring: what is started in which order, and stopped in the reverse.
 //!
 //! ```text
-//! shard 0   folder lock and storage plan → identity → schema log
+//! shard 0   folder lock and storage plan → schema log → identity
 //! every     store (replay) → replica → coordinator → cluster → engine → protocol server
 //! shard 0   internode port → metrics port → native ports → "ready"
 //!           … serving …
@@ -78,6 +78,16 @@ pub enum StartError {
         /// What the system said.
         reason: String,
     },
+    /// The folder was in use and its schema is gone. Put the file back.
+    #[error(
+        "{}: lost from a folder that was in use; without it all data in the folder would be taken for that of dropped \
+         tables: put the file back, or remove the folder to begin anew",
+        path.display()
+    )]
+    SchemaLost {
+        /// The schema log.
+        path: PathBuf,
+    },
     /// The identity cannot be known.
     #[error(transparent)]
     Identity(#[from] identity::IdentityError),
@@ -136,9 +146,11 @@ async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError
     // This locks the folders: nothing in them is read before.
     let mut settings = storage_settings(&config);
     let plan = storage::prepare(&settings, runtime::shard_count()).await?;
+    let schema_log = config.data_directory.join("schema.log");
+    refuse_lost_schema(&config.data_directory, &schema_log).await?;
+    let (log, schema) = SchemaLog::open(&schema_log).await?;
     let identity = identity::load(&config.data_directory, &config).await?;
     settings.host_id = identity.host_id;
-    let (log, schema) = SchemaLog::open(&config.data_directory.join("schema.log")).await?;
     let schema = Arc::new(schema);
     let started_at_s = (runtime::unix_micros() / 1_000_000) as i32;
     let shared = Arc::new(Shared {
@@ -213,6 +225,26 @@ struct Shared {
     schema: Arc<Schema>,
     snapshot: Snapshot,
     info: NodeInfo,
+}
+
+/// The schema log is made before the identity. A folder that has the one and not the other has lost its schema, and every
+/// table in it would be taken for a dropped one.
+async fn refuse_lost_schema(
+    folder: &std::path::Path,
+    schema_log: &std::path::Path,
+) -> Result<(), StartError> {
+    let told = |error: std::io::Error| StartError::Folder {
+        reason: runtime::file::reason(&error, schema_log),
+        path: schema_log.to_path_buf(),
+    };
+    if !identity::exists(folder).await.map_err(told)? {
+        return Ok(());
+    }
+    let exists = runtime::file::exists(schema_log).await.map_err(told)?;
+    if exists && !runtime::file::read(schema_log).await.map_err(told)?.is_empty() {
+        return Ok(());
+    }
+    Err(StartError::SchemaLost { path: schema_log.to_path_buf() })
 }
 
 /// A shard's store, for its end.
@@ -312,7 +344,7 @@ where
 async fn make_folders(config: &Config) -> Result<(), StartError> {
     for path in [config.data_directory.clone(), commitlog_directory(config)] {
         let made = make_folder(&path).await;
-        made.map_err(|error| StartError::Folder { path, reason: error.to_string() })?;
+        made.map_err(|error| StartError::Folder { reason: runtime::file::reason(&error, &path), path })?;
     }
     Ok(())
 }

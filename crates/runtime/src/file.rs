@@ -133,6 +133,14 @@ fn with_path(error: io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
+/// What the system said, without the name of `path` that errors of this module begin with: for messages that name the
+/// file themselves.
+pub fn reason(error: &io::Error, path: &Path) -> String {
+    let text = error.to_string();
+    let plain = text.strip_prefix(&*path.to_string_lossy()).and_then(|rest| rest.strip_prefix(": "));
+    plain.map(str::to_owned).unwrap_or(text)
+}
+
 /// Renames a file or folder, replacing what was there. Durable after [`sync_dir`] of the folder.
 pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
     let (from, to) = (from.as_ref(), to.as_ref());

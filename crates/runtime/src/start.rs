@@ -56,7 +56,8 @@ impl Config {
 pub type Main = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = i32>>> + Send + Sync>;
 
 /// Runs `main` on every shard until all have returned; the first shard's result that is not 0, or 0.
-/// SIGTERM and SIGINT ask for shutdown; a second one ends the process at once.
+/// SIGTERM and SIGINT ask for shutdown; a second one ends the process at once. SIGHUP, which a closed terminal sends more
+/// than once, asks for shutdown unless it is ignored.
 pub fn run(config: Config, main: Main) -> i32 {
     match start(&config, main) {
         Ok(code) => code,
@@ -250,7 +251,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// Blocks SIGTERM and SIGINT in this thread and those it starts, and reads them from a descriptor instead.
+    /// Blocks SIGTERM, SIGINT and SIGHUP in this thread and those it starts, and reads them from a descriptor instead.
     fn block() -> io::Result<Signals> {
         use std::os::fd::FromRawFd;
         // SAFETY: signal sets are plain data, initialised by sigemptyset before use.
@@ -260,6 +261,12 @@ impl Signals {
             libc::sigemptyset(&mut set);
             libc::sigaddset(&mut set, libc::SIGTERM);
             libc::sigaddset(&mut set, libc::SIGINT);
+            // A descriptor reads what is blocked even if it is ignored, as under `nohup`.
+            let mut hang_up: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(libc::SIGHUP, std::ptr::null(), &mut hang_up);
+            if hang_up.sa_sigaction != libc::SIG_IGN {
+                libc::sigaddset(&mut set, libc::SIGHUP);
+            }
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut old_mask);
             (libc::signalfd(-1, &set, libc::SFD_CLOEXEC), old_mask)
         };
@@ -289,13 +296,29 @@ impl Signals {
             if polled[1].revents != 0 {
                 drain(bell, 8);
             }
-            if polled[0].revents != 0 && drain(self.fd.as_raw_fd(), size_of::<libc::signalfd_siginfo>()) {
-                if std::mem::replace(&mut asked, true) {
+            if polled[0].revents != 0
+                && let Some(signal) = self.next()
+            {
+                if signal != libc::SIGHUP && std::mem::replace(&mut asked, true) {
                     crate::error!("second signal, leaving at once");
                     std::process::exit(130);
                 }
                 node.request_shutdown();
             }
+        }
+    }
+}
+
+impl Signals {
+    /// The number of a signal that came.
+    fn next(&self) -> Option<i32> {
+        use std::os::fd::AsRawFd;
+        let mut info = std::mem::MaybeUninit::<libc::signalfd_siginfo>::uninit();
+        let len = size_of::<libc::signalfd_siginfo>();
+        // SAFETY: the buffer has room for one record, which the kernel writes whole or not at all.
+        unsafe {
+            let read = libc::read(self.fd.as_raw_fd(), info.as_mut_ptr().cast(), len);
+            (read == len as isize).then(|| info.assume_init().ssi_signo as i32)
         }
     }
 }

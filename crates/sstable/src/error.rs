@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file system refused. A writer must be abandoned; a reader may be asked again.
-    #[error("cannot {action} \"{}\": {source}", file.display())]
+    #[error("cannot {action} \"{}\": {}", file.display(), runtime::file::reason(source, file))]
     Io {
         /// The file.
         file: PathBuf,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The file system refused. At start: stop the node. Otherwise fail the request; state is as before.
-    #[error("cannot {action} \"{}\": {source}", file.display())]
+    #[error("cannot {action} \"{}\": {}", file.display(), runtime::file::reason(source, file))]
     Io {
         /// The file.
         file: PathBuf,
@@ -121,5 +121,20 @@ impl Error {
 impl From<sstable::Error> for Error {
     fn from(error: sstable::Error) -> Error {
         Error::Sstable(Arc::new(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_once() {
+        let file = Path::new("/data/nb-1-big-Data.db");
+        let source = io::Error::new(io::ErrorKind::StorageFull, "/data/nb-1-big-Data.db: no space left");
+        let told = Error::io(file, "write", source).to_string();
+        assert_eq!(told, "cannot write \"/data/nb-1-big-Data.db\": no space left");
+        let told = Error::io(file, "sync", io::Error::other("an earlier sync failed")).to_string();
+        assert_eq!(told, "cannot sync \"/data/nb-1-big-Data.db\": an earlier sync failed");
     }
 }

@@ -101,6 +101,10 @@ impl Opening {
 
     /// Opens the sstables of tables that are still in the schema; the files of others are garbage of the next start.
     async fn open_sstables(&mut self, planned: &[PlannedSstable]) -> Result<(), Error> {
+        let unknown = planned.iter().filter(|planned| !self.tables.contains_key(&planned.table)).count();
+        if unknown > 0 {
+            runtime::warn!("{unknown} sstables of tables that the schema does not know are left out");
+        }
         for some in planned.chunks(OPENS_MAX) {
             let mut opening = Vec::new();
             for planned in some {

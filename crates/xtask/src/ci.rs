@@ -23,7 +23,7 @@ const STEPS: &[Step] = &[
 ];
 
 const COMPAT: &[&str] =
-    &["--quick", "--smp", "2", "bad-input", "python", "restart", "cqlsh", "scylla", "ycsb", "kill"];
+    &["--quick", "--smp", "2", "bad-input", "damage", "python", "restart", "cqlsh", "scylla", "ycsb", "kill"];
 
 /// Runs all steps, or those named; a failed step does not keep the later ones from running.
 pub fn ci(rest: &[String]) -> Outcome {
