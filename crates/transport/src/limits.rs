@@ -31,5 +31,7 @@ pub const BUFFER_KEPT_BYTES: usize = 64 << 10;
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the acceptor pauses when the system has no more sockets to give.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// At most one connection that was not taken is written to the log in this time.
+pub const REFUSAL_LOG_EVERY: Duration = Duration::from_secs(10);
 /// Event types one REGISTER may name.
 pub const REGISTER_MAX: usize = 64;

@@ -97,8 +97,14 @@ impl Server {
     }
 
     fn accept(&self, listener: TcpListener, placement: Placement) {
-        let acceptor =
-            Acceptor { listener, placement, slots: self.slots.clone(), next: 0, stop: self.stop.clone() };
+        let acceptor = Acceptor {
+            listener,
+            placement,
+            slots: self.slots.clone(),
+            next: 0,
+            stop: self.stop.clone(),
+            told: None,
+        };
         drop(runtime::spawn(Group::MAIN, acceptor.run()));
     }
 }
@@ -131,6 +137,8 @@ struct Acceptor {
     slots: Slots,
     next: u16,
     stop: Flag,
+    /// When a connection that was not taken was last written to the log.
+    told: Option<base::Instant>,
 }
 
 impl Acceptor {
@@ -139,10 +147,19 @@ impl Acceptor {
             match accepted {
                 Ok((stream, peer)) => self.place(stream, peer),
                 Err(error) => {
-                    runtime::warn!("transport: cannot accept a connection: {error}");
+                    self.tell(&format!("cannot accept a connection: {error}"));
                     runtime::sleep(limits::ACCEPT_PAUSE).await;
                 }
             }
+        }
+    }
+
+    /// Says now and then what goes wrong: clients that are refused try again at once.
+    fn tell(&mut self, text: &str) {
+        let now = runtime::now();
+        if self.told.is_none_or(|at| limits::REFUSAL_LOG_EVERY <= now - at) {
+            self.told = Some(now);
+            runtime::warn!("transport: {text}");
         }
     }
 
@@ -159,7 +176,9 @@ impl Acceptor {
 
     fn place(&mut self, stream: TcpStream, peer: SocketAddr) {
         let Some(slot) = self.slots.take() else {
-            runtime::debug!("transport: too many connections, refusing {peer}");
+            self.tell(&format!(
+                "refusing {peer}: as many connections as allowed, see native_transport_max_concurrent_connections"
+            ));
             return stream.shutdown();
         };
         let shards = runtime::shard_count();
