@@ -108,6 +108,8 @@ pub(crate) struct Epoll {
     inbox: Arc<Inbox>,
     /// Receives go here first, so that a waiting connection holds no memory.
     scratch: RefCell<Vec<u8>>,
+    /// What happened goes here: clearing it at every wait would cost more than the wait.
+    events: RefCell<Box<[libc::epoll_event; EVENTS]>>,
     /// The kernel takes waiting times in nanoseconds.
     precise: Cell<bool>,
 }
@@ -128,6 +130,7 @@ impl Epoll {
             ticks: Ticks::new(),
             inbox,
             scratch: RefCell::default(),
+            events: RefCell::new(Box::new([libc::epoll_event { events: 0, u64: 0 }; EVENTS])),
             precise: Cell::new(true),
         };
         if let Some(bell) = epoll.inbox.event_fd() {
@@ -190,7 +193,7 @@ impl Epoll {
 
     /// Sleeps until something is ready or the time is over.
     pub(crate) fn wait(&self, limit: Option<Duration>) {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        let mut events = self.events.borrow_mut();
         let count = self.wait_for(&mut events, limit);
         for event in &events[..usize::try_from(count).unwrap_or(0)] {
             let (token, events) = (event.u64, event.events);
