@@ -120,12 +120,20 @@ impl<'e, 'a> Walk<'e, 'a> {
     fn clip(&self, slice: &'a crate::Slice) -> Option<(Cow<'a, Position>, Cow<'a, Position>)> {
         let (mut start, mut end) = (Cow::Borrowed(&slice.start), Cow::Borrowed(&slice.end));
         let (after, complete_to) = (self.emit.after, self.emit.complete_to);
-        if self.emit.command.reversed {
-            end = after.map_or(end.clone(), |a| end.min(Cow::Borrowed(a)));
-            start = complete_to.map_or(start.clone(), |c| start.max(Cow::Borrowed(c)));
-        } else {
-            start = after.map_or(start.clone(), |a| start.max(Cow::Owned(a.successor())));
-            end = complete_to.map_or(end.clone(), |c| end.min(Cow::Owned(c.successor())));
+        let reversed = self.emit.command.reversed;
+        if let Some(after) = after {
+            if reversed {
+                end = end.min(Cow::Borrowed(after));
+            } else {
+                start = start.max(Cow::Owned(after.successor()));
+            }
+        }
+        if let Some(last) = complete_to {
+            if reversed {
+                start = start.max(Cow::Borrowed(last));
+            } else {
+                end = end.min(Cow::Owned(last.successor()));
+            }
         }
         (start < end).then_some((start, end))
     }

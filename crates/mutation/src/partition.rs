@@ -125,7 +125,12 @@ impl Partition {
             merged.extend_from_slice(clustering);
             merge_rows(table, false, old.body(), body, &mut merged);
             let grown = merged.len().saturating_sub(old.size());
-            *old = Row { bytes: merged.into(), clustering_len: clustering.len() as u32 };
+            if old.bytes.len() == merged.len() {
+                // Overwritten by its like, as most rows are: there is room for it already.
+                old.bytes.copy_from_slice(&merged);
+            } else {
+                old.bytes = merged.into();
+            }
             grown
         };
         let fresh = position.len() + clustering.len() + body.len() + ENTRY_BYTES;
