@@ -2,26 +2,46 @@
 
 use crate::Error;
 use mutation::{DigestFault, Mutation, ReadAnswer, ReadCommand, digest};
+use core::time::Duration;
 use runtime::Bug;
 use schema::TableId;
+use std::cell::Cell;
 use std::rc::Rc;
 use storage::{Durability, Store};
 
 /// The store of this shard, as replicas are spoken to. Installed once per shard.
 pub struct Shard {
     store: Rc<Store>,
+    /// When damage was last written to the log.
+    told: Cell<Option<base::Instant>>,
 }
+
+/// At most one failed read of a shard is written to the log in this time: an application repeats its reads.
+const DAMAGE_LOG_EVERY: Duration = Duration::from_secs(10);
 
 impl Shard {
     /// Wraps a shard's store.
     pub fn new(store: Rc<Store>) -> Shard {
-        Shard { store }
+        Shard { store, told: Cell::new(None) }
     }
 
     /// Reads this shard's part of what is asked.
     pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
-        let answer = self.store.read(command).await?;
+        let answer = self.store.read(command).await.inspect_err(|error| self.tell_damage(error))?;
         Ok(answer)
+    }
+
+    /// The client is told by the coordinator; whoever looks after the machine must learn of damaged files, too.
+    fn tell_damage(&self, error: &storage::Error) {
+        let damage = matches!(
+            error,
+            storage::Error::Io { .. } | storage::Error::Corrupt { .. } | storage::Error::Sstable(_)
+        );
+        let now = runtime::now();
+        if damage && self.told.get().is_none_or(|at| DAMAGE_LOG_EVERY <= now - at) {
+            self.told.set(Some(now));
+            runtime::error!("a read failed: {error}");
+        }
     }
 
     /// Applies mutations whose tokens this shard owns, all or none.
