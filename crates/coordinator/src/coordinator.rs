@@ -6,11 +6,12 @@ use replica::Local;
 use rpc::Peer;
 use runtime::Group;
 use runtime::metrics::Counter;
-use schema::Schema;
+use schema::{Schema, TableId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use topology::{NodeIndex, Snapshot};
+use topology::{NodeIndex, Snapshot, required};
+use types::Consistency;
 
 /// Coordinates requests on one shard.
 pub struct Coordinator {
@@ -19,6 +20,8 @@ pub struct Coordinator {
     local: Local,
     peers: HashMap<NodeIndex, Peer>,
     closed: Cell<bool>,
+    /// The table and level that this node alone was last found to suffice for, under the newest snapshots.
+    sufficed: Cell<Option<(TableId, Consistency)>>,
     pub(crate) metrics: Metrics,
 }
 
@@ -28,6 +31,7 @@ pub(crate) struct Metrics {
     pub(crate) digest_mismatches: Counter,
     pub(crate) read_repairs: Counter,
     pub(crate) short_reads: Counter,
+    pub(crate) read_stand_ins: Counter,
     pub(crate) unavailables: Counter,
 }
 
@@ -45,6 +49,7 @@ impl Coordinator {
             local,
             peers,
             closed: Cell::new(false),
+            sufficed: Cell::new(None),
             metrics: Metrics::register(),
         });
         if watched {
@@ -64,8 +69,25 @@ impl Coordinator {
         self.schema.borrow().clone()
     }
 
+    /// Whether this node alone is the cluster and meets a level for a table; what is asked again is not counted again.
+    pub(crate) fn suffices(&self, table: TableId, consistency: Consistency) -> bool {
+        if self.sufficed.get() == Some((table, consistency)) {
+            return true;
+        }
+        let (snapshot, schema) = (self.topology(), self.schema());
+        let keyspace = schema.table_by_id(table).and_then(|table| schema.keyspace(&table.keyspace));
+        let here = [snapshot.local_index()];
+        let met = snapshot.is_single()
+            && keyspace.is_some_and(|k| required(&snapshot, &k.replication, consistency, &here).is_ok());
+        if met {
+            self.sufficed.set(Some((table, consistency)));
+        }
+        met
+    }
+
     /// Takes a new schema.
     pub fn set_schema(&self, schema: Arc<Schema>) {
+        self.sufficed.set(None);
         *self.schema.borrow_mut() = schema;
     }
 
@@ -90,6 +112,7 @@ impl Coordinator {
                 let snapshot = self.topology();
                 if snapshot.is_alive(*node) != peer.is_reachable() {
                     let next = snapshot.with_alive(*node, peer.is_reachable());
+                    self.sufficed.set(None);
                     *self.topology.borrow_mut() = Rc::new(next);
                 }
             }
@@ -112,6 +135,10 @@ impl Metrics {
             short_reads: counter(
                 "messina_coordinator_short_reads_total",
                 "Further rounds of reads whose merged page came out short.",
+            ),
+            read_stand_ins: counter(
+                "messina_coordinator_read_stand_ins_total",
+                "Replicas asked to stand in for one that failed or was slow to answer a read.",
             ),
             unavailables: counter(
                 "messina_coordinator_unavailables_total",

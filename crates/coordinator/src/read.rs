@@ -2,7 +2,7 @@
 
 use crate::coordinator::Coordinator;
 use crate::error::Error;
-use crate::limits::{READ_REPAIR_PATIENCE, SHORT_READ_ROUNDS_MAX};
+use crate::limits::{READ_REPAIR_PATIENCE, SHORT_READ_ROUNDS_MAX, SPECULATE_AFTER};
 use crate::merge::{Merged, agreed, append, for_replicas, merge_answers};
 use crate::replicas::Silence;
 use crate::scan::{Piece, pieces};
@@ -28,6 +28,67 @@ struct Read<'r> {
     table: Arc<Table>,
     consistency: Consistency,
     deadline: Instant,
+}
+
+/// Answers of replicas, as they come.
+type Arrivals = Queue<(NodeIndex, Result<ReadAnswer, Silence>)>;
+
+/// The replicas of one piece of a read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Asked {
+    /// Who is asked first.
+    targets: Vec<NodeIndex>,
+    /// Who could be asked instead, nearest first.
+    spares: Vec<NodeIndex>,
+    /// The targets the level began with: as many answers are needed.
+    shape: Vec<NodeIndex>,
+    /// Whether as many are needed from each datacenter.
+    each_dc: bool,
+}
+
+impl Asked {
+    fn new(targets: Vec<NodeIndex>, spares: Vec<NodeIndex>, each_dc: bool) -> Asked {
+        Asked { shape: targets.clone(), targets, spares, each_dc }
+    }
+
+    fn is_one(&self) -> bool {
+        self.shape.len() == 1
+    }
+
+    /// Whether answers of these replicas meet the level.
+    fn is_met(&self, snapshot: &Snapshot, have: &[NodeIndex]) -> bool {
+        let count = |nodes: &[NodeIndex], like: NodeIndex| {
+            nodes.iter().filter(|node| snapshot.node(**node).dc == snapshot.node(like).dc).count()
+        };
+        match self.each_dc {
+            false => have.len() >= self.shape.len(),
+            true => self.shape.iter().all(|node| count(have, *node) >= count(&self.shape, *node)),
+        }
+    }
+
+    /// A replica that can stand in for another.
+    fn take_spare(&mut self, snapshot: &Snapshot, missing: NodeIndex) -> Option<NodeIndex> {
+        let fits = |spare: &NodeIndex| !self.each_dc || snapshot.node(*spare).dc == snapshot.node(missing).dc;
+        let at = self.spares.iter().position(fits)?;
+        Some(self.spares.remove(at))
+    }
+}
+
+/// Replicas that gave no answer.
+#[derive(Debug, Default)]
+struct Tally {
+    failures: usize,
+    /// What the first of them said.
+    reason: Option<replica::Error>,
+}
+
+impl Tally {
+    fn note(&mut self, silence: Silence) {
+        if let Silence::Failed(error) = silence {
+            self.failures += 1;
+            self.reason.get_or_insert(error);
+        }
+    }
 }
 
 impl Coordinator {
@@ -63,22 +124,22 @@ impl Read<'_> {
 
     async fn run_pieces(&self, command: ReadCommand) -> Result<ReadAnswer, Error> {
         let pieces = pieces(&self.snapshot, &self.keyspace.replication, &command);
-        let targets = pieces.iter().map(|p| self.targets(p)).collect::<Result<Vec<_>, _>>()?;
-        if let ([_], [targets]) = (&*pieces, &*targets)
-            && let [only] = **targets
+        let mut asked = pieces.iter().map(|p| self.asked(p)).collect::<Result<Vec<_>, _>>()?;
+        if let ([_], [asked]) = (&*pieces, &mut *asked)
+            && asked.is_one()
         {
-            return self.ask_one(only, command).await;
+            return self.ask_one(asked, command).await;
         }
         let mut whole = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None };
         let mut command = command;
         let mut bytes = 0usize;
         let (row_limit, byte_limit) = (command.row_limit, command.byte_limit as usize);
         let count = pieces.len();
-        for (index, (piece, targets)) in pieces.into_iter().zip(targets).enumerate() {
+        for (index, (piece, mut asked)) in pieces.into_iter().zip(asked).enumerate() {
             let mut part = ReadCommand { scope: piece.scope, ..command.clone() };
             part.row_limit = row_limit - whole.live_rows;
             part.byte_limit = byte_limit.saturating_sub(bytes).max(1) as u32;
-            let answer = self.read_piece(&targets, part).await?;
+            let answer = self.read_piece(&mut asked, part).await?;
             // Only the first piece can lie across the resume point.
             command.resume = None;
             whole.live_rows += answer.live_rows;
@@ -103,8 +164,8 @@ impl Read<'_> {
         })
     }
 
-    /// The replicas of a piece to ask, as many as the level needs.
-    fn targets(&self, piece: &Piece) -> Result<Vec<NodeIndex>, Error> {
+    /// The replicas of a piece: as many as the level needs, and the others that could stand in for them.
+    fn asked(&self, piece: &Piece) -> Result<Asked, Error> {
         let requirement = self.requirement(&piece.replicas)?;
         let mut nodes = self.coordinator.nearest_first(&self.snapshot, &piece.replicas);
         if requirement.local_dc {
@@ -113,10 +174,12 @@ impl Read<'_> {
         if self.consistency == Consistency::EachQuorum
             && let Replication::NetworkTopology { factors } = &self.keyspace.replication
         {
-            return Ok(quorum_of_each(&self.snapshot, factors, nodes));
+            let targets = quorum_of_each(&self.snapshot, factors, nodes.clone());
+            nodes.retain(|node| !targets.contains(node));
+            return Ok(Asked::new(targets, nodes, true));
         }
-        nodes.truncate(requirement.count);
-        Ok(nodes)
+        let spares = nodes.split_off(requirement.count.min(nodes.len()));
+        Ok(Asked::new(nodes, spares, false))
     }
 
     fn patience(&self) -> Duration {
@@ -129,49 +192,75 @@ impl Read<'_> {
         match runtime::timeout(self.patience(), self.coordinator.local().read(command)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(replica::Error::UnknownTable(_))) => Err(Error::UnknownTable),
-            Ok(Err(error)) => Err(self.failure(0, 1, 1, &error.to_string())),
+            Ok(Err(error)) => Err(self.failure((0, 1), false, 1, error.to_string())),
             Err(_) => Err(self.timeout(0, 1, false)),
         }
     }
 
-    async fn ask_one(&self, node: NodeIndex, command: ReadCommand) -> Result<ReadAnswer, Error> {
-        let request = Request::Read(command);
-        match self.coordinator.clone().ask(node, request, self.patience()).await {
-            Ok(Response::Answer(answer)) => Ok(answer),
-            Ok(Response::Done | Response::Failed(_)) => {
-                Err(self.failure(0, 1, 1, "answered with something else"))
-            }
-            Err(Silence::Unheard) => Err(self.timeout(0, 1, false)),
-            Err(Silence::Failed(replica::Error::UnknownTable(_))) => Err(Error::UnknownTable),
-            Err(Silence::Failed(error)) => Err(self.failure(0, 1, 1, &error.to_string())),
+    /// The nearest replica's answer; without one in time, that of another. Not more tasks than needed for the first.
+    async fn ask_one(&self, asked: &mut Asked, command: ReadCommand) -> Result<ReadAnswer, Error> {
+        let first = asked.targets[0];
+        let patience = if asked.spares.is_empty() { self.patience() } else { self.speculation() };
+        let request = Request::Read(command.clone());
+        let answer = self.coordinator.clone().ask(first, request, patience).await.and_then(answer_of);
+        let silence = match answer {
+            Ok(answer) => return Ok(answer),
+            Err(silence) => silence,
+        };
+        let mut tally = Tally::default();
+        if silence == Silence::Unheard && !asked.spares.is_empty() {
+            asked.spares.push(first);
         }
+        tally.note(silence);
+        if asked.spares.is_empty() {
+            return Err(self.lost(tally, 0, 1, false));
+        }
+        self.coordinator.metrics.read_stand_ins.inc();
+        asked.targets = vec![asked.spares.remove(0)];
+        let answers = self.gather(asked, tally, &command, false).await?;
+        Ok(answers.into_iter().next().expect("one was needed").1)
+    }
+
+    /// How long a replica may take before another is asked, too.
+    fn speculation(&self) -> Duration {
+        SPECULATE_AFTER.min(self.patience() / 2)
     }
 
     fn timeout(&self, received: usize, required: usize, data_present: bool) -> Error {
         Error::Timeout { consistency: self.consistency, received, required, data_present, write: None }
     }
 
-    fn failure(&self, received: usize, required: usize, failures: usize, reason: &str) -> Error {
-        Error::Failure {
-            consistency: self.consistency,
-            received,
-            required,
-            failures,
-            data_present: false,
-            write: None,
-            reason: reason.to_string(),
+    fn failure(
+        &self,
+        (received, required): (usize, usize),
+        data_present: bool,
+        failures: usize,
+        reason: String,
+    ) -> Error {
+        let (consistency, write) = (self.consistency, None);
+        Error::Failure { consistency, received, required, failures, data_present, write, reason }
+    }
+
+    /// Why a level cannot be met any more.
+    fn lost(&self, tally: Tally, received: usize, required: usize, data_present: bool) -> Error {
+        match tally.reason {
+            None => self.timeout(received, required, data_present),
+            Some(replica::Error::UnknownTable(_)) if received == 0 => Error::UnknownTable,
+            Some(reason) => {
+                self.failure((received, required), data_present, tally.failures, reason.to_string())
+            }
         }
     }
 
     /// Reads one piece, round after round until its limits are met or it ends.
-    async fn read_piece(&self, targets: &[NodeIndex], command: ReadCommand) -> Result<ReadAnswer, Error> {
-        if let [only] = *targets {
-            return self.ask_one(only, command).await;
+    async fn read_piece(&self, asked: &mut Asked, command: ReadCommand) -> Result<ReadAnswer, Error> {
+        if asked.is_one() {
+            return self.ask_one(asked, command).await;
         }
         let mut whole = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None };
         let mut command = command;
         for _ in 0..SHORT_READ_ROUNDS_MAX {
-            let answer = self.round(targets, &command).await?;
+            let answer = self.round(asked, &command).await?;
             whole.live_rows += answer.live_rows;
             let bytes: usize = answer.partitions.iter().map(|p| p.as_bytes().len()).sum();
             append(&mut whole.partitions, answer.partitions);
@@ -190,90 +279,159 @@ impl Read<'_> {
     }
 
     /// One data answer and digests of it; when they differ, everybody's data.
-    async fn round(&self, targets: &[NodeIndex], command: &ReadCommand) -> Result<ReadAnswer, Error> {
-        let asked = for_replicas(command);
-        let requests = targets.iter().enumerate();
-        let requests = requests.map(|(i, node)| (*node, ReadCommand { digest_only: i > 0, ..asked.clone() }));
-        let answers = self.gather(requests.collect()).await?;
-        let fault = runtime::planted(runtime::Bug::DigestStopsAtNull);
-        let fault = fault.then_some(mutation::DigestFault::StopsAtNull);
-        let digest = mutation::digest(&answers[0].partitions, fault);
-        if answers[1..].iter().all(|a| a.digest == Some(digest)) {
-            let answer = agreed(command, answers);
+    async fn round(&self, asked: &mut Asked, command: &ReadCommand) -> Result<ReadAnswer, Error> {
+        let whole = for_replicas(command);
+        let answers = self.gather(asked, Tally::default(), &whole, true).await?;
+        let digests: Vec<[u8; 16]> = answers.iter().map(|(_, answer)| digest_of(answer)).collect();
+        if digests.windows(2).all(|pair| pair[0] == pair[1]) {
+            let answer = agreed(command, answers.into_iter().map(|(_, answer)| answer).collect());
             if command.partition_row_limit == u32::MAX {
                 return Ok(answer);
             }
             return Ok(self.merge(command, &[answer])?.answer);
         }
         self.coordinator.metrics.digest_mismatches.inc();
-        let requests = targets.iter().map(|node| (*node, asked.clone()));
-        let answers = self.gather(requests.collect()).await?;
-        let merged = self.merge(command, &answers)?;
-        self.repair(targets, merged.repairs).await?;
-        Ok(merged.answer)
+        let answers = self.gather(asked, Tally::default(), &whole, false).await?;
+        let (nodes, answers): (Vec<NodeIndex>, Vec<ReadAnswer>) = answers.into_iter().unzip();
+        let Merged { answer, repairs } = self.merge(command, &answers)?;
+        self.repair(asked, &nodes, repairs, &answer.partitions).await?;
+        Ok(answer)
     }
 
     fn merge(&self, command: &ReadCommand, answers: &[ReadAnswer]) -> Result<Merged, Error> {
+        let count = answers.len();
         merge_answers(&self.table, command, answers)
-            .map_err(|e| self.failure(answers.len(), answers.len(), 1, &e.to_string()))
+            .map_err(|e| self.failure((count, count), true, 1, e.to_string()))
     }
 
-    /// Asks all at once and waits for all; answers come in the order of the requests.
-    async fn gather(&self, requests: Vec<(NodeIndex, ReadCommand)>) -> Result<Vec<ReadAnswer>, Error> {
-        let count = requests.len();
-        let arrived = Queue::new(count);
-        for (index, (node, command)) in requests.into_iter().enumerate() {
-            let (coordinator, arrived, patience) =
-                (self.coordinator.clone(), arrived.clone(), self.patience());
-            drop(runtime::spawn(Group::QUERY, async move {
-                let answer = coordinator.ask(node, Request::Read(command), patience).await;
-                // The queue has room for every answer; it is closed only when nobody listens.
-                let _unwanted = arrived.try_push((index, answer));
-            }));
+    /// Asks the targets at once and gives the answers that the level needs, one with data first; with `digests` only that
+    /// one. A spare replica stands in for one that fails, and is asked besides those that are slow.
+    /// Leaves who answered as the targets of the next round.
+    /// Errors: the level cannot be met any more, or not in time.
+    async fn gather(
+        &self,
+        asked: &mut Asked,
+        mut tally: Tally,
+        command: &ReadCommand,
+        digests: bool,
+    ) -> Result<Vec<(NodeIndex, ReadAnswer)>, Error> {
+        let arrived = Queue::new(asked.targets.len() + asked.spares.len());
+        let mut open = std::mem::take(&mut asked.targets);
+        for (index, node) in open.iter().enumerate() {
+            self.send(*node, ReadCommand { digest_only: digests && index > 0, ..command.clone() }, &arrived);
         }
-        let mut answers: Vec<Option<ReadAnswer>> = vec![None; count];
-        for received in 0..count {
-            let (index, answer) = arrived.pop().await.expect("the queue is not closed");
-            match answer {
-                Ok(Response::Answer(answer)) => answers[index] = Some(answer),
-                Ok(_) => {
-                    return Err(self.failure(received, count, 1, "answered with something else"));
+        let mut answers: Vec<(NodeIndex, ReadAnswer)> = Vec::with_capacity(open.len());
+        let mut speculate_at = runtime::now() + self.speculation();
+        loop {
+            let data_present = answers.iter().any(|(_, answer)| answer.digest.is_none());
+            let have: Vec<NodeIndex> = answers.iter().map(|(node, _)| *node).collect();
+            if data_present && asked.is_met(&self.snapshot, &have) {
+                answers.sort_by_key(|(_, answer)| answer.digest.is_some());
+                asked.targets = answers.iter().map(|(node, _)| *node).collect();
+                asked.spares.extend(open);
+                return Ok(answers);
+            }
+            let reachable = [&have[..], &open, &asked.spares].concat();
+            if open.is_empty() || !asked.is_met(&self.snapshot, &reachable) {
+                return Err(self.lost(tally, have.len(), asked.shape.len(), data_present));
+            }
+            // Those that a spare is to be asked for.
+            let missing = match runtime::timeout_at(speculate_at, arrived.pop()).await {
+                Err(_) => {
+                    speculate_at = self.deadline + SPECULATE_AFTER;
+                    open.clone()
                 }
-                Err(Silence::Unheard) => {
-                    return Err(self.timeout(received, count, answers[0].is_some()));
+                Ok(arrival) => {
+                    let (node, answer) = arrival.expect("the queue is not closed");
+                    open.retain(|other| *other != node);
+                    match answer {
+                        Ok(answer) => {
+                            answers.push((node, answer));
+                            continue;
+                        }
+                        Err(silence) => tally.note(silence),
+                    }
+                    vec![node]
                 }
-                Err(Silence::Failed(error)) => {
-                    return Err(self.failure(received, count, 1, &error.to_string()));
+            };
+            if self.patience().is_zero() {
+                asked.spares.clear();
+            }
+            for node in missing {
+                if let Some(spare) = asked.take_spare(&self.snapshot, node) {
+                    self.coordinator.metrics.read_stand_ins.inc();
+                    // Without data so far, whoever was asked for it may be the one that is missing.
+                    let digest_only = digests && data_present;
+                    self.send(spare, ReadCommand { digest_only, ..command.clone() }, &arrived);
+                    open.push(spare);
                 }
             }
         }
-        Ok(answers.into_iter().flatten().collect())
+    }
+
+    fn send(&self, node: NodeIndex, command: ReadCommand, arrived: &Arrivals) {
+        let (coordinator, arrived, patience) = (self.coordinator.clone(), arrived.clone(), self.patience());
+        drop(runtime::spawn(Group::QUERY, async move {
+            let answer = coordinator.ask(node, Request::Read(command), patience).await;
+            // The queue has room for every answer; it is closed only when nobody listens.
+            let _unwanted = arrived.try_push((node, answer.and_then(answer_of)));
+        }));
     }
 
     /// Brings replicas that lacked something up to date before the read is answered, so that a later read at the same
-    /// level cannot see less.
-    async fn repair(&self, targets: &[NodeIndex], repairs: Vec<Vec<Mutation>>) -> Result<(), Error> {
-        let count = targets.len();
-        let pending: Vec<_> = targets.iter().zip(repairs).filter(|(_, r)| !r.is_empty()).collect();
-        let arrived = Queue::new(pending.len().max(1));
-        let waiting = pending.len();
-        for (node, mutations) in pending {
-            self.coordinator.metrics.read_repairs.inc();
-            let (coordinator, arrived, node) = (self.coordinator.clone(), arrived.clone(), *node);
-            let patience = self.patience().min(READ_REPAIR_PATIENCE);
-            drop(runtime::spawn(Group::QUERY, async move {
-                let request = Request::Write { mutations, durability: Durability::Mode };
-                let _unwanted = arrived.try_push(coordinator.ask(node, request, patience).await);
-            }));
+    /// level cannot see less. For one that cannot be written, a spare one gets the whole answer.
+    async fn repair(
+        &self,
+        asked: &mut Asked,
+        nodes: &[NodeIndex],
+        repairs: Vec<Vec<Mutation>>,
+        whole: &[Mutation],
+    ) -> Result<(), Error> {
+        let arrived = Queue::new(nodes.len() + asked.spares.len());
+        let mut waiting = 0;
+        for (node, mutations) in nodes.iter().zip(repairs).filter(|(_, r)| !r.is_empty()) {
+            self.send_repair(*node, mutations, &arrived);
+            waiting += 1;
         }
-        for repaired in 0..waiting {
-            let answer = arrived.pop().await.expect("the queue is not closed");
-            if answer.is_err() {
-                return Err(self.timeout(count - waiting + repaired, count, true));
+        while waiting > 0 {
+            let (node, done) = arrived.pop().await.expect("the queue is not closed");
+            if done {
+                waiting -= 1;
+            } else if let Some(spare) = asked.take_spare(&self.snapshot, node) {
+                self.send_repair(spare, whole.to_vec(), &arrived);
+            } else {
+                return Err(self.timeout(nodes.len() - waiting, asked.shape.len(), true));
             }
         }
         Ok(())
     }
+
+    fn send_repair(&self, node: NodeIndex, mutations: Vec<Mutation>, arrived: &Queue<(NodeIndex, bool)>) {
+        self.coordinator.metrics.read_repairs.inc();
+        let (coordinator, arrived) = (self.coordinator.clone(), arrived.clone());
+        let patience = self.patience().min(READ_REPAIR_PATIENCE);
+        drop(runtime::spawn(Group::QUERY, async move {
+            let request = Request::Write { mutations, durability: Durability::Mode };
+            let done = coordinator.ask(node, request, patience).await.is_ok();
+            let _unwanted = arrived.try_push((node, done));
+        }));
+    }
+}
+
+fn answer_of(response: Response) -> Result<ReadAnswer, Silence> {
+    match response {
+        Response::Answer(answer) => Ok(answer),
+        Response::Done | Response::Failed(_) => {
+            Err(Silence::Failed(replica::Error::Malformed("answered with something else".to_string())))
+        }
+    }
+}
+
+/// The digest of an answer, whichever form it came in.
+fn digest_of(answer: &ReadAnswer) -> [u8; 16] {
+    let fault = runtime::planted(runtime::Bug::DigestStopsAtNull);
+    let fault = fault.then_some(mutation::DigestFault::StopsAtNull);
+    answer.digest.unwrap_or_else(|| mutation::digest(&answer.partitions, fault))
 }
 
 fn behind(mutation: &Mutation) -> mutation::Resume {
@@ -300,37 +458,4 @@ fn quorum_of_each(
 }
 
 #[cfg(test)]
-mod tests {
-    //! EACH_QUORUM asks a quorum of every datacenter and nobody else.
-    use super::*;
-    use topology::Node;
-
-    fn node(octet: u8, dc: &str) -> Node {
-        let ip = std::net::IpAddr::from([127, 0, 0, octet]);
-        Node {
-            host_id: u128::from(octet),
-            internode: (ip, 7000).into(),
-            native: (ip, 9042).into(),
-            broadcast: ip,
-            dc: dc.to_string(),
-            rack: "r".to_string(),
-            tokens: vec![base::Token(i64::from(octet))],
-            shards: 1,
-        }
-    }
-
-    #[test]
-    fn each_quorum_takes_a_quorum_of_each_datacenter() {
-        let nodes = vec![node(1, "a"), node(2, "a"), node(3, "a"), node(4, "b"), node(5, "b")];
-        let snapshot = Snapshot::new(nodes, NodeIndex(0));
-        let all: Vec<NodeIndex> = (0..5).map(NodeIndex).collect();
-        let pick = |a: u32, b: u32| {
-            let factors = [("a".to_string(), a), ("b".to_string(), b)].into();
-            quorum_of_each(&snapshot, &factors, all.clone()).iter().map(|n| n.0).collect::<Vec<_>>()
-        };
-        assert_eq!(pick(3, 2), [0, 1, 3, 4]);
-        assert_eq!(pick(1, 1), [0, 3]);
-        let only = [("a".to_string(), 3)].into();
-        assert_eq!(quorum_of_each(&snapshot, &only, all.clone()), [NodeIndex(0), NodeIndex(1)]);
-    }
-}
+mod tests;

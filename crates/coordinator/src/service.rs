@@ -18,6 +18,13 @@ async fn answer(local: &Local, incoming: &Incoming) -> Response {
         return Response::Failed(Error::Malformed(format!("unknown verb {}", incoming.verb)));
     }
     match Request::decode(&incoming.body) {
+        // A read ends with its caller's patience: nobody hears its answer, and it would only hold back others.
+        Ok(request @ Request::Read(_)) => {
+            match runtime::timeout(incoming.patience, local.handle(request)).await {
+                Ok(response) => response,
+                Err(late) => Response::Failed(Error::Failed(late.to_string())),
+            }
+        }
         Ok(request) => local.handle(request).await,
         Err(error) => Response::Failed(error),
     }

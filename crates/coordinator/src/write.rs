@@ -184,7 +184,7 @@ impl Coordinator {
 }
 
 /// What one replica's answer means when nobody else was asked.
-fn judge_one(
+pub(crate) fn judge_one(
     answer: Result<(), Silence>,
     required: usize,
     consistency: Consistency,
@@ -356,5 +356,40 @@ mod tests {
     fn each_quorum_wants_one_in_every_datacenter() {
         assert!(!done_after(Consistency::EachQuorum, &[0, 1, 2, 3]));
         assert!(done_after(Consistency::EachQuorum, &[0, 1, 4, 3]));
+    }
+
+    /// What the client of a write at QUORUM is told after these answers; `None`: it is still open.
+    fn told(answers: &[(u16, Result<(), Silence>)]) -> Option<Result<(), Error>> {
+        let snapshot = snapshot();
+        let replication = Replication::Simple { factor: 3 };
+        let replicas = [0, 1, 2].map(NodeIndex);
+        let level = Consistency::Quorum;
+        let requirement = required(&snapshot, &replication, level, &replicas).expect("all are alive");
+        let mut progress = Progress::new(&snapshot, &replication, level, requirement, &replicas);
+        let mut reason = String::new();
+        for (node, answer) in answers {
+            progress.note(&snapshot, NodeIndex(*node), answer, &mut reason);
+        }
+        match (progress.is_lost(), progress.is_done()) {
+            (true, _) => Some(Err(progress.error(level, WriteKind::Simple, &reason))),
+            (false, done) => done.then_some(Ok(())),
+        }
+    }
+
+    #[test]
+    fn a_lost_level_names_what_was_received_and_what_failed() {
+        let failed = || Err(Silence::Failed(replica::Error::Refused("full".to_string())));
+        let late = || Err(Silence::Unheard);
+        assert_eq!(told(&[(0, failed()), (1, Ok(()))]), None, "the third may still do");
+        assert_eq!(told(&[(0, failed()), (1, Ok(())), (2, Ok(()))]), Some(Ok(())));
+        let (consistency, data_present, write) = (Consistency::Quorum, false, Some(WriteKind::Simple));
+        let timeout = Error::Timeout { consistency, received: 1, required: 2, data_present, write };
+        assert_eq!(told(&[(0, Ok(())), (1, late()), (2, late())]), Some(Err(timeout)));
+        let failure = |received, failures| {
+            let reason = "full".to_string();
+            Error::Failure { consistency, received, required: 2, failures, data_present, write, reason }
+        };
+        assert_eq!(told(&[(0, Ok(())), (1, late()), (2, failed())]), Some(Err(failure(1, 1))));
+        assert_eq!(told(&[(0, failed()), (2, failed())]), Some(Err(failure(0, 2))));
     }
 }

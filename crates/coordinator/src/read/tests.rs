@@ -1,0 +1,62 @@
+//! Who is asked, who stands in for whom, and when a level is met. How nodes behave that fail: the `sim` crate.
+use super::*;
+use topology::Node;
+
+fn node(octet: u8, dc: &str) -> Node {
+    let ip = std::net::IpAddr::from([127, 0, 0, octet]);
+    Node {
+        host_id: u128::from(octet),
+        internode: (ip, 7000).into(),
+        native: (ip, 9042).into(),
+        broadcast: ip,
+        dc: dc.to_string(),
+        rack: "r".to_string(),
+        tokens: vec![base::Token(i64::from(octet))],
+        shards: 1,
+    }
+}
+
+#[test]
+fn each_quorum_takes_a_quorum_of_each_datacenter() {
+    let nodes = vec![node(1, "a"), node(2, "a"), node(3, "a"), node(4, "b"), node(5, "b")];
+    let snapshot = Snapshot::new(nodes, NodeIndex(0));
+    let all: Vec<NodeIndex> = (0..5).map(NodeIndex).collect();
+    let pick = |a: u32, b: u32| {
+        let factors = [("a".to_string(), a), ("b".to_string(), b)].into();
+        quorum_of_each(&snapshot, &factors, all.clone()).iter().map(|n| n.0).collect::<Vec<_>>()
+    };
+    assert_eq!(pick(3, 2), [0, 1, 3, 4]);
+    assert_eq!(pick(1, 1), [0, 3]);
+    let only = [("a".to_string(), 3)].into();
+    assert_eq!(quorum_of_each(&snapshot, &only, all.clone()), [NodeIndex(0), NodeIndex(1)]);
+}
+
+fn five() -> Snapshot {
+    let nodes = vec![node(1, "a"), node(2, "a"), node(3, "a"), node(4, "b"), node(5, "b")];
+    Snapshot::new(nodes, NodeIndex(0))
+}
+
+fn indexes(nodes: &[u16]) -> Vec<NodeIndex> {
+    nodes.iter().copied().map(NodeIndex).collect()
+}
+
+#[test]
+fn spares_stand_in_nearest_first() {
+    let snapshot = five();
+    let mut asked = Asked::new(indexes(&[0, 1]), indexes(&[2, 3]), false);
+    assert!(asked.is_met(&snapshot, &indexes(&[1, 3])));
+    assert!(!asked.is_met(&snapshot, &indexes(&[1])));
+    assert_eq!(asked.take_spare(&snapshot, NodeIndex(0)), Some(NodeIndex(2)));
+    assert_eq!(asked.take_spare(&snapshot, NodeIndex(0)), Some(NodeIndex(3)));
+    assert_eq!(asked.take_spare(&snapshot, NodeIndex(1)), None);
+}
+
+#[test]
+fn each_quorum_takes_spares_of_the_same_datacenter() {
+    let snapshot = five();
+    let mut asked = Asked::new(indexes(&[0, 1, 3]), indexes(&[2, 4]), true);
+    assert_eq!(asked.take_spare(&snapshot, NodeIndex(3)), Some(NodeIndex(4)));
+    assert_eq!(asked.take_spare(&snapshot, NodeIndex(3)), None);
+    assert!(asked.is_met(&snapshot, &indexes(&[0, 4, 1])));
+    assert!(!asked.is_met(&snapshot, &indexes(&[0, 1, 2])), "nobody of b");
+}
