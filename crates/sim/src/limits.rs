@@ -10,6 +10,8 @@ pub const START: Duration = Duration::from_secs(120);
 pub const STOP: Duration = Duration::from_secs(120);
 /// Longest a client waits for an answer; longer than the server's own deadlines.
 pub const CLIENT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Longest a client of the three-node scenario tries one node before it turns to another.
+pub const CONNECT_PATIENCE: Duration = Duration::from_millis(500);
 /// Longest frame a client takes, in bytes.
 pub const FRAME_BYTES: usize = 64 << 20;
 /// Failing seeds that a report keeps with their text.

@@ -20,43 +20,48 @@ pub(crate) fn waits_for(level: Consistency) -> u32 {
     }
 }
 
+/// What decides which of two writes wins: the later timestamp; of the same, the deletion; of two values, the larger.
+type Version = (i64, bool, String);
+
+fn version(timestamp: i64, value: Option<&str>) -> Version {
+    (timestamp, value.is_none(), value.unwrap_or_default().to_string())
+}
+
 #[derive(Clone, Debug)]
 struct Write {
-    /// None is a deletion.
-    value: Option<String>,
     level: Consistency,
     acked: Option<Instant>,
 }
 
-/// One register: every write by its timestamp, and the newest that reads have shown.
+/// One register: every write by what decides, and the newest that reads have shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Register {
-    writes: BTreeMap<i64, Write>,
-    /// End of a majority read and the timestamp it showed.
-    shown: Vec<(Instant, i64)>,
+    writes: BTreeMap<Version, Write>,
+    /// End of a majority read and the version it showed.
+    shown: Vec<(Instant, Version)>,
 }
 
 impl Register {
-    pub(crate) fn issue(&mut self, timestamp: i64, value: Option<String>, level: Consistency) {
-        self.writes.insert(timestamp, Write { value, level, acked: None });
+    /// Notes a write that is about to be sent; None is a deletion. Values are written once.
+    pub(crate) fn issue(&mut self, timestamp: i64, value: Option<&str>, level: Consistency) {
+        self.writes.insert(version(timestamp, value), Write { level, acked: None });
     }
 
-    pub(crate) fn ack(&mut self, timestamp: i64, at: Instant) {
-        if let Some(write) = self.writes.get_mut(&timestamp) {
+    pub(crate) fn ack(&mut self, timestamp: i64, value: Option<&str>, at: Instant) {
+        if let Some(write) = self.writes.get_mut(&version(timestamp, value)) {
             write.acked = Some(at);
         }
     }
 
-    /// The oldest timestamp that a read from `start` at `level` may show; 0 is the empty register.
-    fn floor(&self, start: Instant, level: Consistency) -> i64 {
+    /// The oldest version that a read from `start` at `level` may show; None is the empty register.
+    fn floor(&self, start: Instant, level: Consistency) -> Option<&Version> {
         let asked = waits_for(level);
         let met = |write: &Write| {
             write.acked.is_some_and(|at| at < start) && waits_for(write.level) + asked > REPLICAS
         };
-        let written =
-            self.writes.iter().rev().find(|(_, write)| met(write)).map_or(0, |(timestamp, _)| *timestamp);
-        let majority = |(end, _): &&(Instant, i64)| *end < start && asked + 2 > REPLICAS;
-        let read = self.shown.iter().filter(majority).map(|(_, timestamp)| *timestamp).max().unwrap_or(0);
+        let written = self.writes.iter().rev().find(|(_, write)| met(write)).map(|(version, _)| version);
+        let majority = |(end, _): &&(Instant, Version)| *end < start && asked + 2 > REPLICAS;
+        let read = self.shown.iter().filter(majority).map(|(_, version)| version).max();
         written.max(read)
     }
 
@@ -68,30 +73,32 @@ impl Register {
         seen: Option<&str>,
     ) -> Result<(), String> {
         let floor = self.floor(start, level);
-        let explains = |write: &Write| write.value.as_deref() == seen;
+        let explains =
+            |(_, deleted, value): &Version| seen.map_or(*deleted, |seen| !deleted && seen == value);
         // The newest write that explains it; the empty register explains nothing seen.
-        let newest =
-            self.writes.iter().rev().find(|(_, write)| explains(write)).map(|(timestamp, _)| *timestamp);
-        let shown = match (newest, seen) {
-            (Some(timestamp), _) => timestamp,
-            (None, None) => 0,
-            (None, Some(value)) => return Err(format!("shows {value:?}, which was never written")),
-        };
+        let shown = self.writes.keys().rev().find(|version| explains(version));
+        if let (None, Some(value)) = (shown, seen) {
+            return Err(format!("shows {value:?}, which was never written"));
+        }
         if shown < floor {
             return Err(format!(
-                "a read at {level} shows {seen:?} of {shown}, but must show {floor} or newer:\n{}",
+                "a read at {level} from {start:?} to {end:?} shows {seen:?}, {shown:?}, but must show {floor:?} or \
+                 newer:\n{}",
                 self.story()
             ));
         }
         // A value is written once, so it names its write; nothing seen may be any deletion.
-        if waits_for(level) >= 2 && seen.is_some() {
-            self.shown.push((end, shown));
+        if let Some(shown) = shown.filter(|_| waits_for(level) >= 2 && seen.is_some()) {
+            self.shown.push((end, shown.clone()));
         }
         Ok(())
     }
 
     fn story(&self) -> String {
-        self.writes.iter().map(|(timestamp, write)| format!("  {timestamp}: {write:?}\n")).collect()
+        let writes = self.writes.iter().map(|(version, write)| format!("  {version:?}: {write:?}\n"));
+        writes
+            .chain(self.shown.iter().map(|(end, version)| format!("  shown {end:?}: {version:?}\n")))
+            .collect()
     }
 }
 
@@ -105,19 +112,35 @@ mod tests {
     #[test]
     fn majorities_meet_and_single_replicas_do_not() {
         let mut register = Register::default();
-        register.issue(10, Some("a".into()), Q);
-        register.ack(10, Instant(5));
+        register.issue(10, Some("a"), Q);
+        register.ack(10, Some("a"), Instant(5));
         let times = (Instant(6), Instant(7));
         assert!(register.check(times, Q, None).is_err());
         assert!(register.check(times, ONE, None).is_ok());
         assert!(register.check(times, Q, Some("a")).is_ok());
         assert!(register.check(times, Q, Some("b")).is_err(), "a phantom");
-        register.issue(20, Some("b".into()), ONE);
+        register.issue(20, Some("b"), ONE);
         assert!(register.check(times, Q, Some("b")).is_ok(), "unknown writes may show");
         assert!(register.check((Instant(8), Instant(9)), Q, Some("a")).is_err(), "and then stay");
         register.issue(30, None, Consistency::All);
-        register.ack(30, Instant(10));
+        register.ack(30, None, Instant(10));
         assert!(register.check((Instant(11), Instant(12)), ONE, Some("b")).is_err());
         assert!(register.check((Instant(11), Instant(12)), ONE, None).is_ok());
+    }
+
+    #[test]
+    fn of_one_timestamp_the_larger_value_wins_and_a_deletion_over_both() {
+        let mut register = Register::default();
+        for value in ["b", "a"] {
+            register.issue(10, Some(value), Q);
+            register.ack(10, Some(value), Instant(5));
+        }
+        let times = (Instant(6), Instant(7));
+        assert!(register.check(times, Q, Some("a")).is_err());
+        assert!(register.check(times, Q, Some("b")).is_ok());
+        register.issue(10, None, Q);
+        assert!(register.check(times, Q, None).is_ok(), "it may have happened");
+        register.ack(10, None, Instant(8));
+        assert!(register.check((Instant(9), Instant(9)), Q, Some("b")).is_err());
     }
 }

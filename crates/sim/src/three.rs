@@ -1,6 +1,9 @@
 //! Three nodes of one to four shards, every row on all of them: reads and writes at ONE, QUORUM and ALL while links are
 //! slow, cut or reset and one node at a time is down.
 //!
+//! Writes race for few rows, some with one timestamp, and deletions take several rows at once. Any number of nodes may lose
+//! power: what a node has confirmed is on its disk.
+//!
 //! Checked: each register as [`crate::register`] says, live and after all faults ended; then the pages of every
 //! partition and of a full scan, asked from every node, equal the unpaged answer.
 
@@ -17,7 +20,7 @@ use runtime::sim::{NodeId, Task, World};
 use types::Consistency;
 
 use crate::host::Host;
-use crate::limits::{CONVERGE, START};
+use crate::limits::{CONNECT_PATIENCE, CONVERGE, START};
 use crate::register::Register;
 use crate::session::{Ask, Row, Session, Trouble, insist};
 
@@ -27,10 +30,10 @@ const LEVELS: [Consistency; 3] = [Consistency::One, Consistency::Quorum, Consist
 struct Book {
     registers: BTreeMap<(i32, i32), Register>,
     next_time: i64,
+    next_value: u64,
     partitions: i32,
     rows: i32,
     violation: Option<String>,
-    reads: u64,
     writes: u64,
 }
 
@@ -69,10 +72,10 @@ fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
     let book = Book {
         registers: BTreeMap::new(),
         next_time: 1_600_000_000_000_000,
-        partitions: 2 + rng.below(4) as i32,
-        rows: 2 + rng.below(6) as i32,
+        next_value: 0,
+        partitions: 1 + rng.below(4) as i32,
+        rows: 1 + rng.below(7) as i32,
         violation: None,
-        reads: 0,
         writes: 0,
     };
     Run { hosts, shards, client, book: Rc::new(RefCell::new(book)), rng }
@@ -114,52 +117,126 @@ fn level(rng: &mut Prng) -> Consistency {
     if rng.chance(0.6) { Consistency::Quorum } else { LEVELS[rng.below(3) as usize] }
 }
 
+/// Sessions with each node, made when they are wanted.
+struct Sessions {
+    nodes: Vec<SocketAddr>,
+    open: Vec<Option<Session>>,
+    at: usize,
+}
+
+impl Sessions {
+    fn move_on(&mut self, rng: &mut Prng) {
+        self.at = rng.below(self.nodes.len() as u64) as usize;
+    }
+
+    /// The session with the node at hand; None when it does not answer.
+    async fn get(&mut self) -> Option<&mut Session> {
+        let open = &mut self.open[self.at];
+        if open.is_none() {
+            let connecting = Session::connect(self.nodes[self.at]);
+            *open = runtime::timeout(CONNECT_PATIENCE, connecting).await.ok().and_then(Result::ok);
+        }
+        open.as_mut()
+    }
+}
+
 async fn client(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) {
-    let mut session: Option<Session> = None;
+    let mut sessions = Sessions { open: nodes.iter().map(|_| None).collect(), nodes, at: 0 };
+    // Some clients hurry, so that writes race and reads follow reads at once.
+    let pause = [20_000, 2_000, 200][rng.below(3) as usize];
     while book.borrow().violation.is_none() {
-        if session.is_none() || rng.chance(0.05) {
-            let to = nodes[rng.below(nodes.len() as u64) as usize];
-            session = Session::connect(to).await.ok();
+        if rng.chance(0.1) {
+            sessions.move_on(&mut rng);
         }
-        if let Some(open) = &mut session {
-            let done = match rng.below(10) {
-                0..=4 => write(open, &book, &mut rng).await,
-                5..=7 => read_row(open, &book, &mut rng).await,
-                _ => read_partition(open, &book, &mut rng).await,
+        if let Err(Trouble::Lost(_)) = act(&mut sessions, &book, &mut rng).await {
+            sessions.open[sessions.at] = None;
+            sessions.move_on(&mut rng);
+        }
+        runtime::sleep(Duration::from_micros(rng.below(pause))).await;
+    }
+}
+
+async fn act(sessions: &mut Sessions, book: &Shared, rng: &mut Prng) -> Result<(), Trouble> {
+    let unreachable = || Trouble::Lost("no session".to_string());
+    let what = rng.below(20);
+    if what < 9 {
+        return write(sessions.get().await.ok_or_else(unreachable)?, book, rng).await;
+    }
+    if what < 14 {
+        let (key, level) = (pick(book, rng), level(rng));
+        read_row(sessions.get().await.ok_or_else(unreachable)?, book, key, level).await?;
+        // What one coordinator has shown, the others must show from now on.
+        for _ in 0..rng.below(3) {
+            sessions.move_on(rng);
+            let session = sessions.get().await.ok_or_else(unreachable)?;
+            read_row(session, book, key, Consistency::Quorum).await?;
+        }
+        return Ok(());
+    }
+    read_rows(sessions.get().await.ok_or_else(unreachable)?, book, rng).await
+}
+
+/// A row; half of the time the one that everybody fights for.
+fn pick(book: &Shared, rng: &mut Prng) -> (i32, i32) {
+    let (partitions, rows) = (book.borrow().partitions, book.borrow().rows);
+    if rng.chance(0.4) {
+        return (0, 0);
+    }
+    (rng.below(partitions as u64) as i32, rng.below(rows as u64) as i32)
+}
+
+/// What a write does: the statement, the rows it is about, and what they hold afterwards.
+struct Change {
+    cql: String,
+    keys: Vec<(i32, i32)>,
+    value: Option<String>,
+}
+
+fn change(book: &mut Book, (k, c): (i32, i32), timestamp: i64, rng: &mut Prng) -> Change {
+    let rows = book.rows;
+    let deletes = |cql: String, from: i32, to: i32| {
+        let keys = (from..to).map(|c| (k, c)).collect();
+        Change { cql, keys, value: None }
+    };
+    match rng.below(20) {
+        0 => deletes(format!("DELETE FROM ks.r WHERE k = {k} AND c = {c}"), c, c + 1),
+        1 => deletes(format!("DELETE FROM ks.r WHERE k = {k} AND c >= {c}"), c, rows),
+        2 if rng.chance(0.5) => deletes(format!("DELETE FROM ks.r WHERE k = {k}"), 0, rows),
+        kind => {
+            book.next_value += 1;
+            let v = format!("v{timestamp}.{}", book.next_value);
+            let cql = match kind {
+                // A null before the value, and later updates behind it: what a digest that stops at nulls falls for.
+                3..=8 => format!("INSERT INTO ks.r (k, c, a, v) VALUES ({k}, {c}, null, '{v}')"),
+                _ => format!("UPDATE ks.r SET v = '{v}' WHERE k = {k} AND c = {c}"),
             };
-            if let Err(Trouble::Lost(_)) = done {
-                session = None;
-            }
+            Change { cql, keys: vec![(k, c)], value: Some(v) }
         }
-        runtime::sleep(Duration::from_micros(rng.below(20_000))).await;
     }
 }
 
 async fn write(session: &mut Session, book: &Shared, rng: &mut Prng) -> Result<(), Trouble> {
     let level = level(rng);
-    let (key, timestamp, value) = {
+    let key = pick(book, rng);
+    let (timestamp, change) = {
         let mut book = book.borrow_mut();
-        let key = (rng.below(book.partitions as u64) as i32, rng.below(book.rows as u64) as i32);
-        book.next_time += 10;
+        // Now and then with the timestamp of the write before.
+        book.next_time += if rng.chance(0.15) { 0 } else { 10 };
         book.writes += 1;
         let timestamp = book.next_time;
-        let value = rng.chance(0.9).then(|| format!("v{timestamp}"));
-        book.registers.entry(key).or_default().issue(timestamp, value.clone(), level);
-        (key, timestamp, value)
-    };
-    let (k, c) = key;
-    let cql = match &value {
-        // A null before the value, and later updates behind it: what a digest that stops at nulls falls for.
-        Some(v) if rng.chance(0.4) => {
-            format!("INSERT INTO ks.r (k, c, a, v) VALUES ({k}, {c}, null, '{v}')")
+        let change = change(&mut book, key, timestamp, rng);
+        for key in &change.keys {
+            book.registers.entry(*key).or_default().issue(timestamp, change.value.as_deref(), level);
         }
-        Some(v) => format!("UPDATE ks.r SET v = '{v}' WHERE k = {k} AND c = {c}"),
-        None => format!("DELETE FROM ks.r WHERE k = {k} AND c = {c}"),
+        (timestamp, change)
     };
     let ask = Ask { timestamp: Some(timestamp), ..Ask::at(level) };
-    session.query(&cql, ask).await?;
-    if let Some(register) = book.borrow_mut().registers.get_mut(&key) {
-        register.ack(timestamp, runtime::now());
+    session.query(&change.cql, ask).await?;
+    let mut book = book.borrow_mut();
+    for key in &change.keys {
+        if let Some(register) = book.registers.get_mut(key) {
+            register.ack(timestamp, change.value.as_deref(), runtime::now());
+        }
     }
     Ok(())
 }
@@ -168,10 +245,16 @@ fn text(value: &Option<Vec<u8>>) -> Option<String> {
     value.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-async fn read_row(session: &mut Session, book: &Shared, rng: &mut Prng) -> Result<(), Trouble> {
-    let (partitions, rows) = (book.borrow().partitions, book.borrow().rows);
-    let (k, c) = (rng.below(partitions as u64) as i32, rng.below(rows as u64) as i32);
-    let level = level(rng);
+fn number(value: &Option<Vec<u8>>) -> i32 {
+    value.as_deref().and_then(|bytes| bytes.try_into().ok()).map_or(-1, i32::from_be_bytes)
+}
+
+async fn read_row(
+    session: &mut Session,
+    book: &Shared,
+    (k, c): (i32, i32),
+    level: Consistency,
+) -> Result<(), Trouble> {
     let start = runtime::now();
     let found = session.all(&format!("SELECT v FROM ks.r WHERE k = {k} AND c = {c}"), Ask::at(level)).await?;
     let seen = found.first().and_then(|row| text(&row[0]));
@@ -179,30 +262,37 @@ async fn read_row(session: &mut Session, book: &Shared, rng: &mut Prng) -> Resul
     Ok(())
 }
 
-async fn read_partition(session: &mut Session, book: &Shared, rng: &mut Prng) -> Result<(), Trouble> {
+/// A partition either way round, some partitions, or all, by pages or not.
+async fn read_rows(session: &mut Session, book: &Shared, rng: &mut Prng) -> Result<(), Trouble> {
     let (partitions, rows) = (book.borrow().partitions, book.borrow().rows);
     let k = rng.below(partitions as u64) as i32;
     let level = level(rng);
-    let page_size = rng.chance(0.5).then(|| 1 + rng.below(4) as u32);
+    let page_size = rng.chance(0.7).then(|| 1 + rng.below(rows as u64 + 2) as u32);
     let start = runtime::now();
+    let (restriction, keys) = match rng.below(6) {
+        0 => (String::new(), 0..partitions),
+        1 => (format!("WHERE k IN ({k}, {})", (k + 1) % partitions), 0..0),
+        2 => (format!("WHERE k = {k} ORDER BY c DESC"), k..k + 1),
+        _ => (format!("WHERE k = {k}"), k..k + 1),
+    };
+    let keys = if keys.is_empty() { vec![k, (k + 1) % partitions] } else { keys.collect() };
     let ask = Ask { page_size, ..Ask::at(level) };
-    let found = session.all(&format!("SELECT c, v FROM ks.r WHERE k = {k}"), ask).await?;
-    let mut seen: BTreeMap<i32, Option<String>> = BTreeMap::new();
+    let found = session.all(&format!("SELECT k, c, v FROM ks.r {restriction}"), ask).await?;
+    let mut seen: BTreeMap<(i32, i32), Option<String>> = BTreeMap::new();
     for row in &found {
-        let c = row[0].as_deref().and_then(|b| b.try_into().ok()).map_or(-1, i32::from_be_bytes);
-        if seen.insert(c, text(&row[1])).is_some() {
-            book.borrow_mut().violation.get_or_insert(format!("partition {k} shows row {c} twice"));
+        let key = (number(&row[0]), number(&row[1]));
+        if seen.insert(key, text(&row[2])).is_some() {
+            book.borrow_mut().violation.get_or_insert(format!("row {key:?} shows twice"));
         }
     }
-    for c in 0..rows {
-        judge(book, (k, c), start, level, seen.remove(&c).flatten().as_deref());
+    for key in keys.into_iter().flat_map(|k| (0..rows).map(move |c| (k, c))) {
+        judge(book, key, start, level, seen.get(&key).cloned().flatten().as_deref());
     }
     Ok(())
 }
 
 fn judge(book: &Shared, key: (i32, i32), start: base::Instant, level: Consistency, seen: Option<&str>) {
     let mut book = book.borrow_mut();
-    book.reads += 1;
     let verdict = book.registers.entry(key).or_default().check((start, runtime::now()), level, seen);
     if let Err(text) = verdict {
         book.violation.get_or_insert(format!("register {key:?}: {text}"));
@@ -226,8 +316,7 @@ async fn settled(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) -> Result<
                 same(&format!("partition {k} at {level}"), &whole, &pages)?;
                 let mut seen: BTreeMap<i32, Option<String>> = BTreeMap::new();
                 for row in &whole {
-                    let c = row[0].as_deref().and_then(|b| b.try_into().ok()).map_or(-1, i32::from_be_bytes);
-                    seen.insert(c, text(&row[1]));
+                    seen.insert(number(&row[0]), text(&row[1]));
                 }
                 for c in 0..rows {
                     judge(&book, (k, c), start, level, seen.remove(&c).flatten().as_deref());
@@ -266,7 +355,7 @@ fn fault(world: &mut World, run: &mut Run) {
     let (node_a, node_b) = (run.hosts[a].node, run.hosts[b].node);
     let all_up = run.hosts.iter().all(|host| world.alive(host.node));
     match run.rng.below(9) {
-        0 | 1 if all_up => world.power_cut(node_a),
+        0 | 1 if all_up || run.rng.chance(0.3) => world.power_cut(node_a),
         2 if all_up => world.kill(node_a),
         3 if a != b => world.cut(node_a, node_b),
         4 if a != b => world.cut_one_way(node_a, node_b),
@@ -308,12 +397,16 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
     let mut schema = world.spawn(run.client, create_schema(nodes.clone()));
     finished(world, &mut schema, 2 * START, "making the schema")?
         .map_err(|t| format!("the schema is not made: {t}"))?;
-    let clients: Vec<Task<()>> = (0..2 + run.rng.below(3))
+    let clients: Vec<Task<()>> = (0..2 + run.rng.below(4))
         .map(|_| {
             let rng = run.rng.fork();
             world.spawn(run.client, client(nodes.clone(), run.book.clone(), rng))
         })
         .collect();
+    let book = run.book.clone();
+    if !world.run_until(|_| book.borrow().writes > 0, START) {
+        return Err("no client writes anything".to_string());
+    }
     for _ in 0..4 + run.rng.below(6) {
         let spell = Duration::from_micros(run.rng.below(600_000));
         world.run_for(spell);
@@ -338,8 +431,8 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
     let mut end = world.spawn(judge, settled(nodes, run.book.clone(), rng));
     finished(world, &mut end, 2 * CONVERGE, "reading everything after the faults")??;
     violation(&run)?;
-    if run.book.borrow().reads == 0 || run.book.borrow().writes == 0 {
-        return Err("the run did nothing".to_string());
-    }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

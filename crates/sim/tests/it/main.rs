@@ -6,6 +6,7 @@ mod three;
 
 use sim::{Bug, Scenario, run, run_range};
 
+#[allow(clippy::disallowed_methods, reason = "which seeds to run is no setting of a node")]
 fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
@@ -38,6 +39,7 @@ fn caught(scenario: Scenario, bug: Bug) {
 
 /// `SCENARIO=crash SEED=7 cargo test -p sim one -- --nocapture` tells one run with its log.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "which seeds to run is no setting of a node")]
 fn one() {
     let (Some(seed), Ok(name)) = (from_environment("SEED"), std::env::var("SCENARIO")) else { return };
     let scenario = Scenario::of(&name).expect("a scenario of that name");

@@ -1,0 +1,96 @@
+//! One replica that fails or is slow does not fail a read that others can answer.
+
+use super::*;
+use protocol::failure::{Failure, FailureKind};
+use runtime::sim::SimConfig;
+
+const LONG: Duration = Duration::from_secs(60);
+
+/// Three calm nodes with one row on all of them.
+fn trio() -> (World, Run) {
+    let mut world = World::new(11, SimConfig::calm());
+    let mut run = prepare(&mut world, 11, None);
+    boot_dead(&mut world, &mut run, 1.0);
+    for host in &run.hosts {
+        host.await_ready(&mut world).expect("starts");
+    }
+    let nodes: Vec<SocketAddr> = run.hosts.iter().map(Host::native).collect();
+    let first = nodes[0];
+    let mut filled = world.spawn(run.client, async move {
+        create_schema(nodes).await?;
+        let mut session = insist(first, START).await?;
+        session.query("UPDATE ks.r SET v = 'x' WHERE k = 1 AND c = 1", Ask::at(Consistency::All)).await
+    });
+    finished(&mut world, &mut filled, LONG, "filling").expect("in time").expect("filled");
+    (world, run)
+}
+
+/// Reads the row at a level through a node: the number of rows, and how long it took.
+fn read_through(
+    world: &mut World,
+    run: &Run,
+    at: usize,
+    level: Consistency,
+) -> (Result<usize, Trouble>, Duration) {
+    let to = run.hosts[at].native();
+    let mut read = world.spawn(run.client, async move {
+        let mut session = insist(to, START).await?;
+        let start = runtime::now();
+        let found = session.all("SELECT v FROM ks.r WHERE k = 1", Ask::at(level)).await;
+        Ok::<_, Trouble>((found.map(|rows| rows.len()), runtime::now() - start))
+    });
+    finished(world, &mut read, LONG, "reading").expect("in time").expect("connected")
+}
+
+#[test]
+fn a_slow_replica_does_not_hold_up_a_quorum() {
+    let (mut world, run) = trio();
+    for (a, b) in [(0, 1), (1, 2), (0, 2)] {
+        // Nobody knows yet that the two do not hear each other.
+        world.cut(run.hosts[a].node, run.hosts[b].node);
+        let (found, took) = read_through(&mut world, &run, a, Consistency::Quorum);
+        assert_eq!(found, Ok(1), "through {a}, cut from {b}");
+        assert!(took < Duration::from_millis(500), "{took:?}");
+        world.heal_all();
+        world.run_for(Duration::from_secs(10));
+    }
+}
+
+/// Stops a node so that its rows are in a file, damages every such file, and starts it again.
+fn damage(world: &mut World, run: &mut Run, at: usize) {
+    run.hosts[at].stop(world).expect("stops");
+    let node = run.hosts[at].node;
+    let files = world.files(node);
+    let data = files.iter().filter(|(path, _)| path.contains("/ks/") && path.ends_with("-Data.db"));
+    let mut damaged = 0;
+    for (path, bytes) in data {
+        damaged += usize::from(world.flip_bit(node, path, bytes / 2, 3));
+    }
+    assert!(damaged > 0, "{files:?}");
+    boot_dead(world, run, 1.0);
+    run.hosts[at].await_ready(world).expect("starts");
+    world.run_for(Duration::from_secs(5));
+}
+
+#[test]
+fn a_failing_replica_is_replaced_and_counted_when_it_cannot_be() {
+    let (mut world, mut run) = trio();
+    damage(&mut world, &mut run, 1);
+    for at in 0..NODES {
+        for level in [Consistency::One, Consistency::Quorum] {
+            let (found, took) = read_through(&mut world, &run, at, level);
+            assert_eq!(found, Ok(1), "through {at} at {level}");
+            assert!(took < Duration::from_millis(100), "{took:?}: at once, not after a timeout");
+        }
+        let (found, _) = read_through(&mut world, &run, at, Consistency::All);
+        let Err(Trouble::Refused(Failure {
+            kind: FailureKind::ReadFailure { received, block_for, .. },
+            message,
+        })) = found
+        else {
+            panic!("through {at} at ALL: {found:?}");
+        };
+        assert!(received < 3 && block_for == 3, "{received} of {block_for}");
+        assert!(message.contains(" 1 failures: "), "{message}");
+    }
+}
