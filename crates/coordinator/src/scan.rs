@@ -36,7 +36,7 @@ fn key_pieces(snapshot: &Snapshot, replication: &Replication, keys: &[Key]) -> V
             Some(Piece { scope: Scope::Keys(keys), replicas: same }) if *same == replicas => {
                 keys.push(key.clone())
             }
-            _ => pieces.push(Piece { scope: Scope::Keys(vec![key.clone()]), replicas }),
+            _ => pieces.push(Piece { scope: Scope::Keys(vec![key.clone()].into()), replicas }),
         }
     }
     pieces

@@ -7,7 +7,7 @@ use crate::ast::{Target, Update, Using};
 use crate::error::{Result, invalid, syntax, unsupported};
 use crate::limits;
 use crate::prior::{Prior, PriorRow};
-use crate::restriction::{Clustering, Prefix, Values, for_each_key};
+use crate::restriction::{Clustering, Prefix, Prefixes, Values, for_each_key};
 use crate::term::{Env, Scope, Term};
 use crate::value::{BindContext, BindSpec, BoundValue, check_values};
 use crate::where_clause::{self, Where};
@@ -16,7 +16,7 @@ use base::Token;
 use core::time::Duration;
 use mutation::limits::MUTATION_BYTES_MAX;
 use mutation::{
-    Deletion, Key, Liveness, Mutation, MutationBuilder, RangeTombstone, ReadCommand, Scope as Keys,
+    Deletion, Key, Keys, Liveness, Mutation, MutationBuilder, RangeTombstone, ReadCommand, Slices,
 };
 use schema::{Column, ColumnKind, Table};
 use std::sync::Arc;
@@ -95,16 +95,19 @@ impl ModifyPlan {
         }
         check_values(&self.binds, values)?;
         let env = Env { values, context, table: &self.table };
-        let mut keys = Vec::with_capacity(1);
+        let mut keys = Keys::new();
         for_each_key(&self.table, &self.keys, &env, |key| {
             keys.push(Key::new(key));
             Ok(())
         })?;
-        let slices =
-            if self.reach == Reach::Rows { self.clustering.slices(&self.table, &env)? } else { Vec::new() };
+        let slices = if self.reach == Reach::Rows {
+            self.clustering.slices(&self.table, &env)?
+        } else {
+            Slices::new()
+        };
         Ok((!keys.is_empty()).then(|| ReadCommand {
             table: self.table.id,
-            scope: Keys::Keys(keys),
+            scope: mutation::Scope::Keys(keys),
             slices,
             reversed: false,
             static_counts: true,
@@ -144,8 +147,11 @@ impl ModifyPlan {
             )),
         };
         let table = self.table.id;
-        let prefixes =
-            if self.reach == Reach::Rows { self.clustering.prefixes(&self.table, env)? } else { Vec::new() };
+        let prefixes = if self.reach == Reach::Rows {
+            self.clustering.prefixes(&self.table, env)?
+        } else {
+            Prefixes::new()
+        };
         let spans =
             if self.reach == Reach::Ranges { self.clustering.spans(&self.table, env)? } else { Vec::new() };
         let deletion = Deletion { timestamp: written.timestamp, local_time: written.now_s };

@@ -9,8 +9,9 @@ use crate::error::{Error, Result, invalid};
 use crate::limits;
 use crate::term::{Env, Term};
 use crate::value::Val;
-use mutation::{Slice, TokenRange};
+use mutation::{Slice, Slices, TokenRange};
 use schema::{BoundSide, Column, Order, Position, Table, push_component};
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use types::{CqlType, collection};
 
@@ -284,6 +285,9 @@ pub(crate) struct Bound {
     pub row: Row,
 }
 
+/// Clustering prefixes in wire form; nearly always one.
+pub(crate) type Prefixes = SmallVec<[Vec<u8>; 1]>;
+
 /// Restrictions on clustering columns that are an interval of positions per prefix.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Clustering {
@@ -305,8 +309,8 @@ impl Clustering {
     }
 
     /// Every prefix in wire form.
-    pub fn prefixes(&self, table: &Table, env: &Env<'_, '_>) -> Result<Vec<Vec<u8>>> {
-        let mut out = vec![Vec::with_capacity(if self.prefix.is_empty() { 0 } else { 64 })];
+    pub fn prefixes(&self, table: &Table, env: &Env<'_, '_>) -> Result<Prefixes> {
+        let mut out: Prefixes = smallvec![Vec::with_capacity(if self.prefix.is_empty() { 0 } else { 64 })];
         let mut at = 0;
         for part in &self.prefix {
             if let (Prefix::Column(Values::One(term)), [only]) = (part, &mut out[..]) {
@@ -327,7 +331,7 @@ impl Clustering {
                     limits::IN_PRODUCT
                 ));
             }
-            let mut longer = Vec::with_capacity(out.len() * choices.len());
+            let mut longer = Prefixes::with_capacity(out.len() * choices.len());
             for prefix in &out {
                 for choice in &choices {
                     let mut prefix: Vec<u8> = prefix.clone();
@@ -341,15 +345,15 @@ impl Clustering {
     }
 
     /// The slices that all restrictions allow: disjoint and ascending. Empty when they contradict each other.
-    pub fn slices(&self, table: &Table, env: &Env<'_, '_>) -> Result<Vec<Slice>> {
+    pub fn slices(&self, table: &Table, env: &Env<'_, '_>) -> Result<Slices> {
         if self.is_empty() {
-            return Ok(vec![Slice::all()]);
+            return Ok(smallvec![Slice::all()]);
         }
         if self.bounds.is_empty()
             && let [only] = &self.prefixes(table, env)?[..]
         {
             let start = position(table, only, BoundSide::Before)?;
-            return Ok(vec![Slice { start, end: position(table, only, BoundSide::After)? }]);
+            return Ok(smallvec![Slice { start, end: position(table, only, BoundSide::After)? }]);
         }
         let spans = self.spans(table, env)?;
         Ok(spans.into_iter().map(|s| Slice { start: s.start_at, end: s.end_at }).collect())

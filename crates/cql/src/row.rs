@@ -5,6 +5,7 @@
 
 use mutation::{Cell, ColumnView, Deletion, NO_TIME, RowView};
 use schema::{Column, ColumnKind, Table, clustering_components};
+use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use types::{CqlType, collection};
 
@@ -16,6 +17,9 @@ enum Source {
     Static(u16),
     Regular(u16),
 }
+
+/// Rows of up to this many columns are decoded without an allocation.
+pub(crate) const COLUMNS_INLINE: usize = 8;
 
 const NOT_FETCHED: u16 = u16::MAX;
 
@@ -93,8 +97,8 @@ enum Got<'a> {
 
 /// The fetched values of the current row.
 pub(crate) struct RowValues<'a> {
-    values: Vec<Got<'a>>,
-    times: Vec<Option<CellTimes>>,
+    values: SmallVec<[Got<'a>; COLUMNS_INLINE]>,
+    times: SmallVec<[Option<CellTimes>; COLUMNS_INLINE]>,
     built: Vec<u8>,
     /// Bytes of `built` that belong to the partition's static columns.
     static_built: usize,
@@ -105,8 +109,8 @@ impl<'a> RowValues<'a> {
     /// All null.
     pub fn new(fetches: &Fetches, now_s: u32) -> RowValues<'a> {
         RowValues {
-            values: vec![Got::Null; fetches.len()],
-            times: vec![None; fetches.len()],
+            values: smallvec![Got::Null; fetches.len()],
+            times: smallvec![None; fetches.len()],
             built: Vec::new(),
             static_built: 0,
             now_s,

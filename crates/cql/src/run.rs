@@ -9,7 +9,7 @@
 use crate::error::{Error, Result, invalid, unsupported};
 use crate::limits;
 use crate::restriction::{BoundFilter, for_each_key, token_range};
-use crate::row::RowValues;
+use crate::row::{COLUMNS_INLINE, RowValues};
 use crate::select::SelectPlan;
 use crate::selector::{Running, Selector};
 use crate::term::{Env, Term, eval_int};
@@ -17,8 +17,9 @@ use crate::value::{BindContext, BoundValue, check_values, no_ticks};
 use crate::write::eval_timeout;
 use base::ByteReader;
 use core::time::Duration;
-use mutation::{Item, Key, MutationView, ReadAnswer, ReadCommand, Resume, Scope, Slice};
+use mutation::{Item, Key, Keys, MutationView, ReadAnswer, ReadCommand, Resume, Scope, Slice};
 use schema::Position;
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -132,8 +133,11 @@ impl SelectPlan {
         let partition_limit = positive(self.partition_limit.as_ref(), &env, "LIMIT", "per partition limit")?;
         let aggregate = self.is_aggregate();
         let scope = self.scope(&env, page.rows.is_some())?;
-        let slices =
-            if self.distinct { vec![Slice::all()] } else { self.clustering.slices(&self.table, &env)? };
+        let slices = if self.distinct {
+            smallvec![Slice::all()]
+        } else {
+            self.clustering.slices(&self.table, &env)?
+        };
         let filters: Result<Vec<_>> = self.filters.iter().map(|(place, f)| f.bind(*place, &env)).collect();
         let filters = filters?;
         let nothing = scope.is_none() || slices.is_empty();
@@ -146,7 +150,7 @@ impl SelectPlan {
             now_micros: context.now_micros,
             command: ReadCommand {
                 table: self.table.id,
-                scope: scope.unwrap_or(Scope::Keys(Vec::new())),
+                scope: scope.unwrap_or(Scope::Keys(Keys::new())),
                 slices,
                 reversed: self.reversed,
                 static_counts: self.static_counts,
@@ -194,7 +198,7 @@ impl SelectPlan {
         let Some(keys) = &self.keys else {
             return Ok(token_range(&self.tokens, env)?.map(Scope::Range));
         };
-        let mut found = Vec::with_capacity(1);
+        let mut found = Keys::new();
         for_each_key(&self.table, keys, env, |key| {
             found.push(Key::new(key));
             Ok(())
@@ -254,7 +258,13 @@ impl SelectRun {
         Ok(())
     }
 
-    /// What to read next; `None` when the page is complete. Answer with [`SelectRun::feed`].
+    /// What is run.
+    pub fn plan(&self) -> &Arc<SelectPlan> {
+        &self.plan
+    }
+
+    /// What to read next; `None` when the page is complete. Answer with [`SelectRun::feed`]; asked again before that, it
+    /// says the same.
     #[allow(clippy::should_implement_trait, reason = "it lends the command, which an iterator cannot")]
     pub fn next(&mut self) -> Option<&ReadCommand> {
         if self.done || self.page_left == 0 || self.limit_left == 0 {
@@ -266,13 +276,13 @@ impl SelectRun {
         if let Some(stopped) = self.stopped.take() {
             self.command.resume = Some(stopped);
         }
-        self.steps += 1;
         Some(&self.command)
     }
 
     /// Takes the answer to the last read and gives out its rows.
     /// Errors: an answer that does not fit the table. Rows given out before it stay given out.
     pub fn feed(&mut self, answer: &ReadAnswer, sink: &mut RowSink<'_>) -> Result<()> {
+        self.steps += 1;
         let before = self.page_left;
         let overflow = self.give_rows(answer, sink)?;
         self.stopped = overflow.or_else(|| answer.stopped.clone());
@@ -290,7 +300,7 @@ impl SelectRun {
     }
 
     /// Ends the page: gives out an aggregate's row; returns the state with which the next page starts, if there is one.
-    pub fn finish(mut self, sink: &mut RowSink<'_>) -> Result<Option<Vec<u8>>> {
+    pub fn finish(&mut self, sink: &mut RowSink<'_>) -> Result<Option<Vec<u8>>> {
         if self.plan.is_aggregate() {
             self.give_aggregate(sink);
             return Ok(None);
@@ -314,7 +324,8 @@ impl SelectRun {
     fn give_rows(&mut self, answer: &ReadAnswer, sink: &mut RowSink<'_>) -> Result<Option<Resume>> {
         let plan = self.plan.clone();
         let mut row = RowValues::new(&plan.fetches, self.command.now_s);
-        let mut out: Vec<Option<&[u8]>> = Vec::with_capacity(plan.selectors.len());
+        let mut out: SmallVec<[Option<&[u8]>; COLUMNS_INLINE]> =
+            SmallVec::with_capacity(plan.selectors.len());
         let direct = plan.fetches.is_simple()
             && self.filters.is_empty()
             && plan.selectors.iter().all(|s| s.fetched().is_some());
@@ -521,8 +532,8 @@ mod tests {
     fn run_of(plan: &Arc<SelectPlan>, state: Option<Vec<u8>>) -> SelectRun {
         let command = ReadCommand {
             table: TableId(1),
-            scope: Scope::Keys(vec![key()]),
-            slices: vec![Slice::all()],
+            scope: Scope::Keys(smallvec![key()]),
+            slices: smallvec![Slice::all()],
             reversed: false,
             static_counts: true,
             row_limit: u32::MAX,

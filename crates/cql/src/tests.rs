@@ -57,7 +57,7 @@ impl Node {
     /// What a replica would answer, from the memory of the test.
     fn read(&self, command: &ReadCommand) -> ReadAnswer {
         let mut keys: Vec<Key> = match &command.scope {
-            Scope::Keys(keys) => keys.clone(),
+            Scope::Keys(keys) => keys.to_vec(),
             Scope::Range(range) => {
                 let of_table = self.partitions.keys().filter(|(table, _)| *table == command.table);
                 of_table.map(|(_, key)| key.clone()).filter(|k| range.contains(k.token)).collect()

@@ -5,6 +5,7 @@ use crate::input::{Input, put_sized};
 use crate::limits::{KEYS_MAX, SLICES_MAX};
 use base::Token;
 use schema::{Position, TableId};
+use smallvec::SmallVec;
 
 /// A partition key with its token, computed once per request and carried.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,11 +63,14 @@ impl TokenRange {
     }
 }
 
+/// Distinct keys; one costs no list.
+pub type Keys = SmallVec<[Key; 1]>;
+
 /// Which partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
-    /// These, answered in this order. Distinct.
-    Keys(Vec<Key>),
+    /// These, answered in this order.
+    Keys(Keys),
     /// All whose token lies in the range, in ring order.
     Range(TokenRange),
 }
@@ -87,6 +91,9 @@ impl Slice {
     }
 }
 
+/// Disjoint and ascending; one costs no allocation.
+pub type Slices = SmallVec<[Slice; 1]>;
+
 /// Where a read stopped and its next page begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resume {
@@ -106,7 +113,7 @@ pub struct ReadCommand {
     /// Which partitions.
     pub scope: Scope,
     /// Which rows of each: disjoint, ascending. Empty: static rows only.
-    pub slices: Vec<Slice>,
+    pub slices: Slices,
     /// Rows of each partition largest position first.
     pub reversed: bool,
     /// Whether a partition with a live static row but no live row asked for counts as one row.
@@ -170,7 +177,7 @@ impl ReadCommand {
             _ => return Err(input.malformed("scope 0 or 1")),
         };
         let count = bounded(&mut input, SLICES_MAX, "a bounded count of slices")?;
-        let mut slices = Vec::new();
+        let mut slices = Slices::new();
         for _ in 0..count {
             let start = Position::from_bytes(input.sized("slice start")?);
             slices.push(Slice { start, end: Position::from_bytes(input.sized("slice end")?) });

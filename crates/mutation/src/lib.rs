@@ -28,7 +28,7 @@ mod tests;
 
 pub use answer::ReadAnswer;
 pub use cell::{Cell, NO_TIME};
-pub use command::{Key, ReadCommand, Resume, Scope, Slice, TokenRange};
+pub use command::{Key, Keys, ReadCommand, Resume, Scope, Slice, Slices, TokenRange};
 pub use deletion::{Deletion, Liveness};
 pub use digest::{DigestFault, digest};
 pub use emit::{Budget, Emit, Emitted, emit};

@@ -153,7 +153,7 @@ fn parts(command: &ReadCommand) -> Vec<(ShardId, Scope)> {
                 Some(resume) => keys.iter().position(|k| *k == resume.key).unwrap_or(0),
                 None => 0,
             };
-            let one = |key: &Key| (owner(key.token), Scope::Keys(vec![key.clone()]));
+            let one = |key: &Key| (owner(key.token), Scope::Keys(vec![key.clone()].into()));
             keys[from..].iter().map(one).collect()
         }
         Scope::Range(range) => {

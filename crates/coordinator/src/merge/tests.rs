@@ -101,7 +101,7 @@ fn command(row_limit: u32, partition_row_limit: u32, reversed: bool) -> ReadComm
     ReadCommand {
         table: TableId(3),
         scope: Scope::Range(TokenRange::new(Token(i64::MIN), Token(i64::MAX))),
-        slices: vec![Slice::all()],
+        slices: vec![Slice::all()].into(),
         reversed,
         static_counts: false,
         row_limit,
@@ -197,7 +197,7 @@ fn equal_digests_hide_no_rows_behind_a_limit() {
     let command = ReadCommand {
         table: TableId(3),
         scope: Scope::Range(TokenRange::ALL),
-        slices: vec![Slice::all()],
+        slices: vec![Slice::all()].into(),
         reversed: false,
         static_counts: false,
         row_limit: 2,

@@ -19,8 +19,8 @@ fn partition(table: &Table, mutations: &[&Mutation]) -> Partition {
 fn command(row_limit: u32, reversed: bool) -> ReadCommand {
     ReadCommand {
         table: TableId(7),
-        scope: Scope::Keys(vec![Key::new(KEY)]),
-        slices: vec![Slice::all()],
+        scope: Scope::Keys(vec![Key::new(KEY)].into()),
+        slices: vec![Slice::all()].into(),
         reversed,
         static_counts: true,
         row_limit,

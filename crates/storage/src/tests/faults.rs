@@ -33,7 +33,7 @@ fn written(seed: u64, keys: u8, bug: Option<Bug>) -> (Node, Table) {
 
 /// The keys that can be read, with values as they were written.
 fn keys(node: &mut Node, table: &Table) -> Vec<u8> {
-    let rows = node.run(read_ring(command(table, Scope::Keys(Vec::new())))).expect("readable");
+    let rows = node.run(read_ring(command(table, Scope::Keys(Vec::new().into())))).expect("readable");
     let sound = |key: &Key, body: &[u8]| value(body) == Some(vec![key.bytes[0]; 700]);
     let mut keys: Vec<u8> =
         rows.iter().filter(|(key, _, body)| sound(key, body)).map(|(key, ..)| key.bytes[0]).collect();
@@ -426,7 +426,7 @@ fn a_table_that_cannot_be_flushed_does_not_hold_up_the_others() {
     assert!(data_files(&node) > 5, "the other table is flushed again and again");
     let told = node.world.log_lines().iter().filter(|(_, line)| line.contains("flush of table")).count();
     assert_eq!(told, 1, "lines in four seconds");
-    let rows = node.run(read_ring(command(&a, Scope::Keys(Vec::new())))).expect("readable");
+    let rows = node.run(read_ring(command(&a, Scope::Keys(Vec::new().into())))).expect("readable");
     assert_eq!(rows.len(), 11);
 }
 

@@ -177,7 +177,7 @@ pub(super) fn command(table: &Table, scope: Scope) -> ReadCommand {
     ReadCommand {
         table: table.id,
         scope,
-        slices: vec![Slice::all()],
+        slices: vec![Slice::all()].into(),
         reversed: false,
         static_counts: false,
         row_limit: u32::MAX,

@@ -49,7 +49,7 @@ fn torn_reads(seed: u64, bug: Option<Bug>) -> u64 {
         tasks.push(node.world.spawn(node.id, async move {
             let mut newest = Vec::new();
             for _ in 0..150 {
-                let command = command(&read, Scope::Keys(vec![Key::new(&[key])]));
+                let command = command(&read, Scope::Keys(vec![Key::new(&[key])].into()));
                 let rows = read_key(command).await.expect("readable");
                 let values: Vec<_> = rows.iter().map(|(_, _, body)| value(body).expect("a value")).collect();
                 let whole = values.is_empty()

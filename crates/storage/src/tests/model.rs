@@ -186,14 +186,14 @@ impl Run {
 
     fn check_key(&mut self) {
         let key = self.prng.below(12) as u8;
-        let mut command = self.command(Scope::Keys(vec![Key::new(&key_bytes(key))]));
+        let mut command = self.command(Scope::Keys(vec![Key::new(&key_bytes(key))].into()));
         command.reversed = self.prng.chance(0.4);
         let mut expected = self.model.partition(key);
         if self.prng.chance(0.6) {
             let from = self.prng.below(60) as i32;
             let to = from + self.prng.below(30) as i32;
             let at = |c: i32| self.table.position(&clustering(c)).expect("a position");
-            command.slices = vec![Slice { start: at(from), end: at(to) }];
+            command.slices = vec![Slice { start: at(from), end: at(to) }].into();
             if self.prng.chance(0.5) {
                 command.slices.push(Slice { start: at(to + 3), end: at(to + 8) });
                 expected.retain(|(c, _)| (from..to).contains(c) || (to + 3..to + 8).contains(c));
@@ -217,7 +217,7 @@ impl Run {
     }
 
     fn check_ring(&mut self) {
-        let command = self.command(Scope::Keys(Vec::new()));
+        let command = self.command(Scope::Keys(Vec::new().into()));
         let mut keys: Vec<(Key, u8)> = (0..12).map(|key| (Key::new(&key_bytes(key)), key)).collect();
         keys.sort();
         let mut expected = Vec::new();

@@ -12,7 +12,7 @@ fn two() -> (Table, Table) {
 }
 
 fn rows(node: &mut Node, table: &Table, key: &[u8]) -> usize {
-    let command = command(table, Scope::Keys(vec![Key::new(key)]));
+    let command = command(table, Scope::Keys(vec![Key::new(key)].into()));
     node.run(read_key(command)).expect("readable").len()
 }
 

@@ -114,7 +114,7 @@ async fn serve(store: &Rc<Store>, round: i64) {
         tasks.push(runtime::spawn(Group::QUERY, async move {
             store.apply(vec![mutation], Durability::Mode).await.expect("accepted");
             let keys = vec![Key::new(&key.to_be_bytes())];
-            let answer = store.read(&ReadCommand { scope: Scope::Keys(keys), ..everything() }).await;
+            let answer = store.read(&ReadCommand { scope: Scope::Keys(keys.into()), ..everything() }).await;
             assert_eq!(answer.expect("readable").live_rows, 1);
         }));
     }
@@ -127,7 +127,7 @@ fn everything() -> ReadCommand {
     ReadCommand {
         table: TableId(1),
         scope: Scope::Range(TokenRange::ALL),
-        slices: vec![Slice::all()],
+        slices: vec![Slice::all()].into(),
         reversed: false,
         static_counts: false,
         row_limit: u32::MAX,
