@@ -13,6 +13,7 @@ mod replicas;
 mod scan;
 mod service;
 mod write;
+mod now;
 
 pub use coordinator::Coordinator;
 pub use error::{Error, WriteKind};

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::outcome::{Announce, ResultMetadata};
+use crate::outcome::{Announce, Answer, Rows};
 use crate::run::refuse_system;
 use crate::statement::{Analysed, Statement};
 use coordinator::WriteKind;
@@ -21,11 +21,18 @@ pub struct Bound {
     pub(crate) work: Work,
 }
 
+/// How far an EXECUTE came within one step.
+pub enum Executed {
+    /// To its end.
+    Done(Result<Answer, Error>),
+    /// It has to wait for something: [`Engine::run`] goes on.
+    Waits(Bound),
+}
+
 /// What is to be done.
-#[allow(clippy::large_enum_variant, reason = "reads are the common case and must not be boxed")]
 pub(crate) enum Work {
-    /// Rows to be read.
-    Select(Select),
+    /// Rows to be read. Boxed, because it is large to move about.
+    Select(Box<Select>),
     /// Mutations to be written.
     Write(Write),
     /// A write that depends on what is there.
@@ -37,9 +44,8 @@ pub(crate) enum Work {
 /// Rows to be read.
 pub(crate) struct Select {
     pub(crate) run: SelectRun,
-    pub(crate) plan: Arc<SelectPlan>,
-    pub(crate) metadata: Rc<ResultMetadata>,
-    pub(crate) announce: Announce,
+    /// The rows so far.
+    pub(crate) rows: Rows,
     pub(crate) consistency: Consistency,
     pub(crate) timeout: Duration,
 }
@@ -111,34 +117,75 @@ impl Engine {
     ) -> Result<Bound, Error> {
         check_serial(parameters)?;
         with_values(&analysed.binds, &parameters.values, miscount, |values| {
-            let work = match &analysed.plan {
-                Plan::Select(plan) => {
-                    Work::Select(self.bind_select(plan, analysed, values, announce, parameters)?)
-                }
-                Plan::Modify(plan) => {
-                    refuse_system(&plan.table().keyspace)?;
-                    let timeout = plan.timeout(values)?.unwrap_or(self.settings.write_timeout);
-                    if plan.needs_prior() {
-                        Work::ReadThenWrite(self.later(analysed, values, parameters, timeout))
-                    } else {
-                        let mutations = plan.bind(values, &self.context(parameters))?;
-                        Work::Write(modification(mutations, parameters.consistency, timeout))
-                    }
-                }
-                Plan::Batch(plan) if plan.needs_prior() => {
-                    Work::ReadThenWrite(self.later(analysed, values, parameters, self.settings.write_timeout))
-                }
-                Plan::Batch(plan) => {
-                    let mutations = plan.bind(values, &self.context(parameters), &Prior::default())?;
-                    Work::Write(self.batch_write(mutations, plan.logged, parameters.consistency)?)
-                }
-                _ => {
-                    cql::check_values(&analysed.binds, values)?;
-                    Work::Other(analysed.clone())
-                }
-            };
-            Ok(Bound { work })
+            self.bind_values(analysed, announce, parameters, values)
         })
+    }
+
+    /// As [`Engine::bind_analysed`], and runs it as far as that goes without waiting.
+    pub(crate) fn begin_analysed(
+        &self,
+        analysed: &Rc<Analysed>,
+        announce: Announce,
+        parameters: &Parameters<'_>,
+    ) -> Result<Executed, Error> {
+        check_serial(parameters)?;
+        with_values(&analysed.binds, &parameters.values, miscount_of_execute, |values| {
+            if let Plan::Select(plan) = &analysed.plan {
+                // It runs where it was bound: moving it about would cost as much as reading a row.
+                let mut select = self.bind_select(plan, analysed, values, announce, parameters)?;
+                return Ok(match self.select_now(&mut select) {
+                    Some(result) => {
+                        self.metrics.selects.inc();
+                        Executed::Done(result)
+                    }
+                    None => Executed::Waits(Bound { work: Work::Select(Box::new(select)) }),
+                });
+            }
+            let mut bound = self.bind_values(analysed, announce, parameters, values)?;
+            if let Work::Write(write) = &mut bound.work
+                && let Some(result) = self.write_now(write)
+            {
+                self.metrics.writes.inc();
+                return Ok(Executed::Done(result));
+            }
+            Ok(Executed::Waits(bound))
+        })
+    }
+
+    fn bind_values(
+        &self,
+        analysed: &Rc<Analysed>,
+        announce: Announce,
+        parameters: &Parameters<'_>,
+        values: &[BoundValue<'_>],
+    ) -> Result<Bound, Error> {
+        let work = match &analysed.plan {
+            Plan::Select(plan) => {
+                Work::Select(Box::new(self.bind_select(plan, analysed, values, announce, parameters)?))
+            }
+            Plan::Modify(plan) => {
+                refuse_system(&plan.table().keyspace)?;
+                let timeout = plan.timeout(values)?.unwrap_or(self.settings.write_timeout);
+                if plan.needs_prior() {
+                    Work::ReadThenWrite(self.later(analysed, values, parameters, timeout))
+                } else {
+                    let mutations = plan.bind(values, &self.context(parameters))?;
+                    Work::Write(modification(mutations, parameters.consistency, timeout))
+                }
+            }
+            Plan::Batch(plan) if plan.needs_prior() => {
+                Work::ReadThenWrite(self.later(analysed, values, parameters, self.settings.write_timeout))
+            }
+            Plan::Batch(plan) => {
+                let mutations = plan.bind(values, &self.context(parameters), &Prior::default())?;
+                Work::Write(self.batch_write(mutations, plan.logged, parameters.consistency)?)
+            }
+            _ => {
+                cql::check_values(&analysed.binds, values)?;
+                Work::Other(analysed.clone())
+            }
+        };
+        Ok(Bound { work })
     }
 
     /// Keeps the values of a write that has to read first.
@@ -177,14 +224,11 @@ impl Engine {
         let run = plan.start(values, &self.context(parameters), page)?;
         let standard =
             if plan.is_by_key() { self.settings.read_timeout } else { self.settings.range_timeout };
+        let metadata = analysed.metadata.clone();
+        let metadata = metadata.ok_or_else(|| Error::Server("a SELECT without columns".into()))?;
         Ok(Select {
             run,
-            plan: plan.clone(),
-            metadata: analysed
-                .metadata
-                .clone()
-                .ok_or_else(|| Error::Server("a SELECT without columns".into()))?,
-            announce,
+            rows: Rows { content: self.room(), ..Rows::new(metadata, announce) },
             consistency: parameters.consistency,
             timeout: plan.timeout(values)?.unwrap_or(standard),
         })

@@ -8,7 +8,7 @@
 //! ```
 //! Binding never waits, so values are read where the request's bytes lie; running owns what it needs.
 
-use crate::bound::{Bound, Work, miscount_of_execute, next_tick};
+use crate::bound::{Bound, Executed, Work, next_tick};
 use crate::cache::Cache;
 use crate::clock::Ascending;
 use crate::error::Error;
@@ -26,7 +26,7 @@ use protocol::request::Parameters;
 use runtime::metrics::{self, Counter, Gauge};
 use runtime::{Group, ShardId};
 use schema::{Keyspace, Schema};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,6 +58,8 @@ pub struct Engine {
     system: Vec<Arc<Keyspace>>,
     schema: RefCell<Arc<Schema>>,
     statements: RefCell<Cache<Statement>>,
+    /// Room for the next rows.
+    room: Cell<Vec<u8>>,
     clients: RefCell<Option<ClientsSource>>,
 }
 
@@ -95,6 +97,7 @@ impl Engine {
             system,
             schema: RefCell::new(schema),
             statements: RefCell::default(),
+            room: Cell::default(),
             clients: RefCell::default(),
         });
         let follower = Rc::downgrade(&engine);
@@ -163,7 +166,7 @@ impl Engine {
                 }
             }
         }
-        Ok(Answer::plain(Outcome::Prepared(statement.describe())))
+        Ok(Answer::plain(Outcome::Prepared(Box::new(statement.describe()))))
     }
 
     fn prepare_here(&self, keyspace: Option<&str>, text: &str) -> Result<Rc<Statement>, Error> {
@@ -182,17 +185,31 @@ impl Engine {
         Ok(statement)
     }
 
-    /// Binds an EXECUTE. Never waits; what it returns owns all it needs.
-    pub fn bind(
+    /// Binds an EXECUTE and runs it as far as that goes without waiting.
+    /// Errors: the request cannot be bound.
+    pub fn execute(
         &self,
         id: &[u8],
         result_metadata_id: Option<&[u8]>,
         parameters: &Parameters<'_>,
-    ) -> Result<Bound, Error> {
+    ) -> Result<Executed, Error> {
         let statement = self.find(id)?;
         let analysed = statement.analysed(&self.schema.borrow())?;
         let announce = statement.announce(&analysed, result_metadata_id, parameters.skip_metadata);
-        self.bind_analysed(&analysed, announce, parameters, miscount_of_execute)
+        self.begin_analysed(&analysed, announce, parameters)
+    }
+
+    /// Room for rows, that of earlier ones if it was given back.
+    pub(crate) fn room(&self) -> Vec<u8> {
+        self.room.take()
+    }
+
+    /// Takes back the room of rows that were sent.
+    pub fn give_back(&self, mut room: Vec<u8>) {
+        if room.capacity() <= limits::ROOM_BYTES_KEPT {
+            room.clear();
+            self.room.set(room);
+        }
     }
 
     /// Begins to trace a request of `client`. `text` is its statement, if it has one only.
@@ -237,7 +254,7 @@ impl Engine {
         match bound.work {
             Work::Select(select) => {
                 self.metrics.selects.inc();
-                self.run_select(select).await
+                self.run_select(*select).await
             }
             Work::Write(write) => {
                 self.metrics.writes.inc();

@@ -36,7 +36,7 @@ mod prior;
 /// BATCH.
 mod batch;
 
-pub use bound::Bound;
+pub use bound::{Bound, Executed};
 pub use coordinator::WriteKind;
 pub use engine::Engine;
 pub use error::Error;

@@ -26,3 +26,6 @@ pub const TRACES_MAX: usize = 500;
 pub const TRACE_TEXT_BYTES_MAX: usize = 4096;
 /// Client connections of one shard listed in `system_views.clients`.
 pub const CLIENTS_MAX: usize = 100_000;
+
+/// Room of rows that were sent is kept for the next rows up to this size: one buffer of a shard.
+pub const ROOM_BYTES_KEPT: usize = 64 * 1024;

@@ -33,8 +33,8 @@ pub enum Outcome {
     SetKeyspace(Arc<str>),
     /// The schema has changed.
     SchemaChange(SchemaEvent),
-    /// A statement is ready to be executed on every shard.
-    Prepared(Prepared),
+    /// A statement is ready to be executed on every shard. Boxed: the largest by far and the rarest.
+    Prepared(Box<Prepared>),
 }
 
 /// The columns of a result; shared by all results of a statement.

@@ -9,6 +9,7 @@ use crate::statement::Analysed;
 use crate::system::read;
 use cluster::{ChangeKind, Changed, Cluster, SchemaEvent, Target};
 use cql::{ChangeContext, ClusterFacts, Plan, SchemaChange, SelectPlan, is_system_keyspace};
+use mutation::ReadAnswer;
 use protocol::request::Parameters;
 use protocol::wire::put_bytes;
 use schema::Replication;
@@ -40,9 +41,27 @@ impl Engine {
         self.bind_analysed(&analysed, announce, parameters, miscount_of_query)
     }
 
+    /// The whole of a SELECT, if this shard's memory alone gives it; `None`: [`Engine::run_select`] goes on from here.
+    pub(crate) fn select_now(&self, select: &mut Select) -> Option<Result<Answer, Error>> {
+        if is_system_keyspace(&select.run.plan().table().keyspace) {
+            return None;
+        }
+        let mut reads = 0;
+        while let Some(command) = select.run.next() {
+            if reads > 0 && runtime::need_preempt() {
+                return None;
+            }
+            reads += 1;
+            let answer = self.coordinator.read_now(command, select.consistency)?;
+            if let Err(error) = select.take(&answer) {
+                return Some(Err(error));
+            }
+        }
+        Some(select.answer())
+    }
+
     pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
-        let mut rows = Rows::new(select.metadata.clone(), select.announce);
-        let table = select.plan.table().clone();
+        let table = select.run.plan().table().clone();
         let generated = if is_system_keyspace(&table.keyspace) {
             Some(Box::pin(self.generate(&table)).await?)
         } else {
@@ -53,21 +72,22 @@ impl Engine {
                 Some(partitions) => read::read(&table, partitions, command),
                 None => self.coordinator.read(command, select.consistency, select.timeout).await?,
             };
-            let (count, content) = (&mut rows.count, &mut rows.content);
-            content.reserve(answer.partitions.iter().map(|p| p.as_bytes().len()).sum());
-            select.run.feed(&answer, &mut |values| push_row(count, content, values))?;
-            if rows.content.len() > limits::RESULT_BYTES_MAX {
-                return Err(Error::Invalid(format!(
-                    "the result is larger than {} bytes: ask for it in pages",
-                    limits::RESULT_BYTES_MAX
-                )));
-            }
+            select.take(&answer)?;
             runtime::yield_if_needed().await;
         }
-        let warnings = wide_aggregate(&select.plan).map(str::to_string).into_iter().collect();
-        let (count, content) = (&mut rows.count, &mut rows.content);
-        rows.paging_state = select.run.finish(&mut |values| push_row(count, content, values))?;
-        Ok(Answer { outcome: Outcome::Rows(rows), warnings })
+        select.answer()
+    }
+
+    /// The whole of a write, if nothing has to be waited for; `None`: nothing has happened, and
+    /// [`Engine::run_write`] does it.
+    pub(crate) fn write_now(&self, write: &mut Write) -> Option<Result<Answer, Error>> {
+        if !write.mutations.is_empty() {
+            let written = self.coordinator.write_now(&write.mutations, write.consistency, write.kind)?;
+            if let Err(error) = written {
+                return Some(Err(error.into()));
+            }
+        }
+        Some(Ok(Answer { outcome: Outcome::Void, warnings: std::mem::take(&mut write.warnings) }))
     }
 
     pub(crate) async fn run_write(&self, write: Write) -> Result<Answer, Error> {
@@ -206,6 +226,32 @@ fn event_of(event: cql::SchemaEvent) -> SchemaEvent {
         },
         keyspace: event.keyspace,
         name: event.name,
+    }
+}
+
+impl Select {
+    /// Takes what was read.
+    fn take(&mut self, answer: &ReadAnswer) -> Result<(), Error> {
+        let (count, content) = (&mut self.rows.count, &mut self.rows.content);
+        content.reserve(answer.partitions.iter().map(|p| p.as_bytes().len()).sum());
+        self.run.feed(answer, &mut |values| push_row(count, content, values))?;
+        if self.rows.content.len() > limits::RESULT_BYTES_MAX {
+            return Err(Error::Invalid(format!(
+                "the result is larger than {} bytes: ask for it in pages",
+                limits::RESULT_BYTES_MAX
+            )));
+        }
+        Ok(())
+    }
+
+    /// The page, once everything was read. The rows are taken out of it.
+    fn answer(&mut self) -> Result<Answer, Error> {
+        let fresh = Rows::new(self.rows.metadata.clone(), self.rows.announce);
+        let mut rows = std::mem::replace(&mut self.rows, fresh);
+        let (count, content) = (&mut rows.count, &mut rows.content);
+        rows.paging_state = self.run.finish(&mut |values| push_row(count, content, values))?;
+        let warnings = wide_aggregate(self.run.plan()).map(str::to_string).into_iter().collect();
+        Ok(Answer { outcome: Outcome::Rows(rows), warnings })
     }
 }
 

@@ -39,6 +39,25 @@ impl Local {
         }
     }
 
+    /// The answer to a message if this shard's memory alone gives it; `None`: nothing has happened, send the message.
+    /// The same message and the same answer, lent instead of given away.
+    pub fn read_now(&self, command: &ReadCommand) -> Option<ReadAnswer> {
+        match &command.scope {
+            Scope::Keys(keys) => {
+                let [key] = &keys[..] else { return None };
+                (owner(key.token) == runtime::shard()).then(|| self.here.read_now(command))?
+            }
+            Scope::Range(_) => None,
+        }
+    }
+
+    /// As [`Local::read_now`] for a write.
+    pub fn write_now(&self, mutations: &[Mutation], durability: Durability) -> Option<Result<(), Error>> {
+        let here = runtime::shard();
+        let owned = mutations.iter().all(|mutation| owner(mutation.token()) == here);
+        owned.then(|| self.here.write_now(mutations, durability))?
+    }
+
     /// Reads from the shards that own the scope, one after the other in the order asked, within one set of limits.
     pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
         let digest_only = command.digest_only;

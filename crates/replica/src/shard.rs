@@ -1,8 +1,8 @@
 //! One shard's part of a replica: its store behind messages.
 
 use crate::Error;
-use mutation::{DigestFault, Mutation, ReadAnswer, ReadCommand, digest};
 use core::time::Duration;
+use mutation::{DigestFault, Mutation, ReadAnswer, ReadCommand, digest};
 use runtime::Bug;
 use schema::TableId;
 use std::cell::Cell;
@@ -42,6 +42,16 @@ impl Shard {
             self.told.set(Some(now));
             runtime::error!("a read failed: {error}");
         }
+    }
+
+    /// As [`Shard::read`] if memory alone answers; `None`: ask that.
+    pub fn read_now(&self, command: &ReadCommand) -> Option<ReadAnswer> {
+        self.store.read_now(command)
+    }
+
+    /// As [`Shard::write`] if nothing has to be waited for; `None`: nothing has happened, ask that.
+    pub fn write_now(&self, mutations: &[Mutation], durability: Durability) -> Option<Result<(), Error>> {
+        Some(self.store.apply_now(mutations, durability)?.map_err(Error::from))
     }
 
     /// Applies mutations whose tokens this shard owns, all or none.

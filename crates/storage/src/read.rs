@@ -12,7 +12,7 @@ use crate::limits::{
 use crate::memtable::Memtable;
 use crate::merge::{Merged, Wanted, slices_behind};
 use crate::store::Store;
-use crate::table::{Sstable, TableVersion};
+use crate::table::{Sstable, TableStore, TableVersion};
 use mutation::{
     Budget, DigestFault, Emit, Emitted, Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange,
     emit,
@@ -25,6 +25,26 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl Store {
+    /// The answer to a command about one partition, if memory alone gives it. One step.
+    /// `None`: nothing has happened, and [`Store::read`] says more, be it the reason why there is no answer at all.
+    pub fn read_now(&self, command: &ReadCommand) -> Option<ReadAnswer> {
+        let Scope::Keys(keys) = &command.scope else { return None };
+        let ([key], None) = (&keys[..], &command.resume) else { return None };
+        if !self.is_open(command.table) {
+            return None;
+        }
+        self.adopt();
+        let table = self.table(command.table).ok()?;
+        let mut page = Page::new(self, &table, command);
+        let version = page.version.clone();
+        if holders(&version, key).next().is_some() {
+            return None;
+        }
+        let stopped = page.read_memory(&version, key, Left::default()).ok()?;
+        self.metrics.reads.inc();
+        Some(page.into_answer(stopped))
+    }
+
     /// Reads what a command asks for; tombstones come along, so that answers of replicas can be merged.
     /// Cost: without sstables of the keys no I/O and no waiting. Bounded by the command's limits and those of this crate.
     /// Errors: an sstable that cannot be read; nothing was changed.
@@ -33,28 +53,13 @@ impl Store {
         self.adopt();
         self.opened(command.table).await?;
         let table = self.table(command.table)?;
-        let mut page = Page {
-            store: self,
-            definition: table.definition(),
-            version: table.version(),
-            command,
-            partitions: Vec::new(),
-            live_rows: 0,
-            bytes: 0,
-        };
+        let mut page = Page::new(self, &table, command);
         let stopped = match &command.scope {
             Scope::Keys(keys) => page.read_keys(keys).await?,
             // Boxed, as below: a point read from memory should not carry the room of what waits for files.
             Scope::Range(range) => Box::pin(page.read_range(*range)).await?,
         };
-        let mut answer =
-            ReadAnswer { partitions: page.partitions, live_rows: page.live_rows, stopped, digest: None };
-        if command.digest_only {
-            let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
-            answer.digest = Some(mutation::digest(&answer.partitions, fault));
-            answer.partitions = Vec::new();
-        }
-        Ok(answer)
+        Ok(page.into_answer(stopped))
     }
 }
 
@@ -69,6 +74,15 @@ struct Page<'a> {
     bytes: usize,
 }
 
+/// The sstables that may hold a partition.
+fn holders<'v>(version: &'v TableVersion, key: &Key) -> impl Iterator<Item = &'v Rc<Sstable>> {
+    // The filters' hash is not worth computing when there is nothing to ask.
+    let h2 = if version.sstables.is_empty() { 0 } else { base::murmur3(&key.bytes).1 };
+    let token = key.token;
+    let holds = move |sstable: &&Rc<Sstable>| sstable.covers(token) && sstable.reader.may_contain(token, h2);
+    version.sstables.iter().filter(holds)
+}
+
 /// The part of a partition that is left to read.
 #[derive(Clone, Copy, Default)]
 struct Left<'a> {
@@ -76,7 +90,30 @@ struct Left<'a> {
     rows_taken: u32,
 }
 
-impl Page<'_> {
+impl<'a> Page<'a> {
+    fn new(store: &'a Store, table: &TableStore, command: &'a ReadCommand) -> Page<'a> {
+        Page {
+            store,
+            definition: table.definition(),
+            version: table.version(),
+            command,
+            partitions: Vec::with_capacity(1),
+            live_rows: 0,
+            bytes: 0,
+        }
+    }
+
+    fn into_answer(self, stopped: Option<Resume>) -> ReadAnswer {
+        let mut answer =
+            ReadAnswer { partitions: self.partitions, live_rows: self.live_rows, stopped, digest: None };
+        if self.command.digest_only {
+            let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
+            answer.digest = Some(mutation::digest(&answer.partitions, fault));
+            answer.partitions = Vec::new();
+        }
+        answer
+    }
+
     async fn read_keys(&mut self, keys: &[Key]) -> Result<Option<Resume>, Error> {
         let resume = self.command.resume.as_ref();
         let mut first = 0;
@@ -124,13 +161,7 @@ impl Page<'_> {
     /// Reads one partition; `Some` when the read stops in it.
     async fn read_partition(&mut self, key: &Key, left: Left<'_>) -> Result<Option<Resume>, Error> {
         let version = self.version.clone();
-        if version.sstables.is_empty() {
-            return self.read_memory(&version, key, left);
-        }
-        let h2 = base::murmur3(&key.bytes).1;
-        let holds =
-            |sstable: &&Rc<Sstable>| sstable.covers(key.token) && sstable.reader.may_contain(key.token, h2);
-        let sstables: Vec<&Rc<Sstable>> = version.sstables.iter().filter(holds).collect();
+        let sstables: Vec<&Rc<Sstable>> = holders(&version, key).collect();
         if sstables.is_empty() {
             return self.read_memory(&version, key, left);
         }
@@ -144,11 +175,15 @@ impl Page<'_> {
         left: Left<'_>,
     ) -> Result<Option<Resume>, Error> {
         self.store.metrics.memory_reads.inc();
-        let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
-        let Some(first) = holders.next() else { return Ok(None) };
-        if holders.next().is_some() {
-            let merged = self.merge_growing(version, key, left)?;
-            return Ok(self.put(key, left, merged));
+        let mut first = &version.active;
+        if !version.frozen.is_empty() {
+            let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
+            let Some(holder) = holders.next() else { return Ok(None) };
+            if holders.next().is_some() {
+                let merged = self.merge_growing(version, key, left)?;
+                return Ok(self.put(key, left, merged));
+            }
+            first = holder;
         }
         let budget = self.budget(left.rows_taken);
         let what = self.emit_of(key, left, None);

@@ -150,25 +150,55 @@ impl Store {
         if wait {
             return self.apply_synced(mutations).await;
         }
-        self.apply_now(&mutations)
+        self.log_and_apply(&mutations)
+    }
+
+    /// As [`Store::apply`] when nothing has to be waited for. One step.
+    /// `None`: nothing has happened, and `apply` says more.
+    pub fn apply_now(&self, mutations: &[Mutation], durability: Durability) -> Option<Result<(), Error>> {
+        let periodic =
+            durability == Durability::Mode && matches!(self.settings.sync, CommitlogSync::Periodic { .. });
+        let bounded = !mutations.is_empty() && mutations.len() <= ENTRY_MUTATIONS_MAX;
+        if !periodic || !bounded || self.is_over(SLOW_AT_PERCENT) || !self.log.has_room() {
+            return None;
+        }
+        if mutations.iter().any(|mutation| !self.is_open(mutation.table())) {
+            return None;
+        }
+        // Most writes are one mutation, whose table is looked up once.
+        if let [mutation] = mutations {
+            let table = self.table(mutation.table()).ok()?;
+            self.metrics.writes.inc();
+            return Some(if table.durable.get() {
+                self.log_and_apply_one(&table, mutation)
+            } else {
+                self.apply_unlogged(mutations)
+            });
+        }
+        let durable = self.is_durable(mutations, durability).ok()?;
+        self.metrics.writes.inc();
+        Some(if durable { self.log_and_apply(mutations) } else { self.apply_unlogged(mutations) })
     }
 
     /// Logs and applies in one step, so the order of the two does not matter: nobody sees one without the other.
-    fn apply_now(&self, mutations: &[Mutation]) -> Result<(), Error> {
-        let position = if let [mutation] = mutations {
-            // One mutation is applied whole or not at all, which saves checking it before.
-            self.log.accepts(entry_bytes(mutations))?;
-            let table = self.table(mutation.table())?;
-            self.apply_one(&table, mutation, None)?;
-            let position = append_entry(&self.log, mutations)?.position;
-            table.with_version(|version, _| version.active.note(position));
-            position
-        } else {
-            let tables = self.check(mutations)?;
-            let position = append_entry(&self.log, mutations)?.position;
-            self.apply_in_memory(mutations, &tables, Some(position))?;
-            position
-        };
+    fn log_and_apply(&self, mutations: &[Mutation]) -> Result<(), Error> {
+        if let [mutation] = mutations {
+            return self.log_and_apply_one(&*self.table(mutation.table())?, mutation);
+        }
+        let tables = self.check(mutations)?;
+        let position = append_entry(&self.log, mutations)?.position;
+        self.apply_in_memory(mutations, &tables, Some(position))?;
+        self.look_at_log(position.segment);
+        Ok(())
+    }
+
+    /// One mutation is applied whole or not at all, which saves checking it before.
+    fn log_and_apply_one(&self, table: &TableStore, mutation: &Mutation) -> Result<(), Error> {
+        let mutations = std::slice::from_ref(mutation);
+        self.log.accepts(entry_bytes(mutations))?;
+        self.apply_one(table, mutation, None)?;
+        let position = append_entry(&self.log, mutations)?.position;
+        table.with_version(|version, _| version.active.note(position));
         self.look_at_log(position.segment);
         Ok(())
     }
@@ -313,10 +343,14 @@ impl Store {
         }
     }
 
+    /// Whether a table that was dropped and made again with its id is open; true for all others, unknown ones included.
+    pub(crate) fn is_open(&self, id: TableId) -> bool {
+        !matches!(self.dropping.borrow().get(&id), Some(Some(_)))
+    }
+
     /// Waits until a table that was dropped and made again with its id is open.
     pub(crate) async fn opened(&self, id: TableId) -> Result<(), Error> {
-        let waits = || matches!(self.dropping.borrow().get(&id), Some(Some(_)));
-        while waits() {
+        while !self.is_open(id) {
             if self.stopping.get() {
                 return Err(Error::Stopping);
             }

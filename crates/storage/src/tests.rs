@@ -11,5 +11,7 @@ mod harness;
 mod isolation;
 /// Random operations against a plain map.
 mod model;
+/// Reads and writes of one step.
+mod now;
 /// Drops and truncations while writes wait.
 mod review;

@@ -1,6 +1,6 @@
 //! From a request to its answer: what is legal now, what is answered at once, what becomes a task.
 //!
-//! EXECUTE, the hot path, is bound here from the received bytes and only its result of binding moves into the task.
+//! EXECUTE, the hot path, is bound here from the received bytes and run at once; only what has to wait becomes a task.
 //! Other statements are copied into their task and decoded there.
 
 use crate::connection::{Connection, InFlight, Phase, Registered};
@@ -11,7 +11,7 @@ use protocol::event::EventType;
 use protocol::request::{Execute, Request, Startup};
 use protocol::response::Reply;
 use protocol::supported::{self, Sharding};
-use query::{Answer, Error, Trace};
+use query::{Answer, Error, Executed, Trace};
 use runtime::Group;
 use std::rc::Rc;
 
@@ -168,8 +168,16 @@ fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<
             Some(parameters),
         )
     });
-    let bound = engine.bind(id, *result_metadata_id, parameters)?;
-    let (header, guard, engine) = (*header, connection.enter(body.len()), engine.clone());
+    let executed = engine.execute(id, *result_metadata_id, parameters)?;
+    let guard = connection.enter(body.len());
+    let bound = match executed {
+        Executed::Done(result) => {
+            finish(&guard, header, result, trace);
+            return Ok(());
+        }
+        Executed::Waits(bound) => bound,
+    };
+    let (header, engine) = (*header, engine.clone());
     runtime::spawn_detached_now(Group::QUERY, async move {
         let result = engine.run(bound).await;
         finish(&guard, &header, result, trace);
@@ -240,6 +248,9 @@ fn finish(guard: &InFlight, header: &Header, result: Result<Answer, Error>, trac
                 &answer,
                 traced,
             );
+            if let query::Outcome::Rows(rows) = answer.outcome {
+                connection.shard.engine.give_back(rows.content);
+            }
         }
         Err(error) => fail(connection, header, &error),
     }

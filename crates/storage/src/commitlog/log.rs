@@ -172,6 +172,14 @@ impl Commitlog {
         if bytes > limit { Err(Error::TooLarge { bytes, limit }) } else { Ok(()) }
     }
 
+    /// Whether [`Commitlog::room`] would return at once and well.
+    pub fn has_room(&self) -> bool {
+        let state = self.0.state.borrow();
+        state.refused.is_none()
+            && !state.stopping
+            && state.appended.bytes - state.synced.bytes < LOG_UNSYNCED_BYTES_MAX
+    }
+
     /// Waits until the bytes that are not yet synced are below their bound.
     pub async fn room(&self) -> Result<(), Error> {
         loop {
