@@ -1,7 +1,7 @@
 //! Memory that direct file operations accept: its address and capacity are multiples of 4096.
 
 use crate::limits::DIRECT_ALIGN;
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
@@ -109,10 +109,22 @@ impl Default for AlignedBuf {
 }
 
 impl From<&[u8]> for AlignedBuf {
+    /// Writes every byte once: what holds the copy is not zeroed before.
     fn from(bytes: &[u8]) -> Self {
-        let mut buffer = AlignedBuf::with_capacity(bytes.len());
-        buffer.extend_from_slice(bytes);
-        buffer
+        let capacity = align_up(bytes.len());
+        if capacity == 0 {
+            return AlignedBuf::default();
+        }
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        // SAFETY: the memory is `capacity >= bytes.len()` bytes long and nobody else's; both writes together fill it.
+        unsafe {
+            memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            memory.add(bytes.len()).write_bytes(0, capacity - bytes.len());
+        }
+        AlignedBuf { start, len: bytes.len(), capacity }
     }
 }
 
@@ -161,7 +173,12 @@ mod tests {
         assert_eq!(buffer[4 * 2999..], 2999u32.to_be_bytes());
         buffer.pad_to_alignment();
         assert_eq!((buffer.len(), buffer[12000], buffer[12287]), (12288, 0, 0));
+        let mut buffer = AlignedBuf::from(&buffer[..]);
+        assert_eq!((buffer.len(), buffer.capacity(), buffer[12001]), (12288, 12288, 0));
+        assert_eq!(AlignedBuf::from(&[][..]).capacity(), 0);
         buffer.truncate(5);
+        buffer = AlignedBuf::from(&buffer[..]);
+        assert_eq!((buffer.len(), buffer.capacity()), (5, DIRECT_ALIGN));
         buffer.resize(8, 9);
         assert_eq!(buffer[..], [0, 0, 0, 0, 0, 9, 9, 9]);
     }

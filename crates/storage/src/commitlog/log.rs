@@ -520,8 +520,7 @@ impl Commitlog {
         let path = path(&self.0.config, segment);
         let mut offset = u64::from(sealed.first_block) * BLOCK as u64;
         for piece in sealed.bytes.chunks(LOG_WRITE_BYTES_MAX) {
-            let mut buffer = AlignedBuf::with_capacity(piece.len());
-            buffer.extend_from_slice(piece);
+            let buffer = AlignedBuf::from(piece);
             file.write_at(offset, buffer).await.map_err(|error| Error::io(&path, "write", error))?;
             offset += piece.len() as u64;
         }
