@@ -22,6 +22,11 @@ const KEYS: u64 = 10_000;
 const VALUE_BYTES: usize = 100;
 const OPEN_RATE: f64 = 20_000.0;
 
+/// The most that a point read and an insert of one row should cost, in process.
+const READ_INSTRUCTIONS_BAR: f64 = 8_000.0;
+const INSERT_INSTRUCTIONS_BAR: f64 = 12_000.0;
+const ALLOCATIONS_BAR: f64 = 10.0;
+
 const SELECT: &str = "SELECT v FROM bench.kv WHERE k = ?";
 const INSERT: &str = "INSERT INTO bench.kv (k, v) VALUES (?, ?)";
 
@@ -242,7 +247,8 @@ fn in_process(binary: &Path, text: &mut String) -> Result<(), String> {
         writeln!(text, "\nvalgrind is not installed: no instruction and allocation counts.").ok();
         return Ok(());
     }
-    writeln!(text, "\n| request | user instructions | heap allocations |\n|---|---:|---:|").ok();
+    writeln!(text, "\n| request | user instructions | bar | heap allocations | bar |").ok();
+    writeln!(text, "|---|---:|---|---:|---|").ok();
     let reads = |connection: &mut Connection| {
         let (select, insert) = tables(connection)?;
         for key in 0..100 {
@@ -255,11 +261,23 @@ fn in_process(binary: &Path, text: &mut String) -> Result<(), String> {
         // Keys that the warm-up has written: the flush at the stop costs the same however many requests there were.
         Ok((0..500).map(|key| insert_frame(&insert, key)).collect())
     };
-    let (instructions, allocations) = callgrind::per_request(binary, "read", &reads)?;
-    writeln!(text, "| read | {instructions:.0} | {allocations:.1} |").ok();
-    let (instructions, allocations) = callgrind::per_request(binary, "insert", &inserts)?;
-    writeln!(text, "| insert | {instructions:.0} | {allocations:.1} |").ok();
+    let counted = callgrind::per_request(binary, "read", &reads)?;
+    count_line(text, "read", counted, READ_INSTRUCTIONS_BAR);
+    let counted = callgrind::per_request(binary, "insert", &inserts)?;
+    count_line(text, "insert", counted, INSERT_INSTRUCTIONS_BAR);
     Ok(())
+}
+
+/// Counts beside the most that they should be.
+fn count_line(text: &mut String, name: &str, (instructions, allocations): (f64, f64), instructions_bar: f64) {
+    let judge = |count: f64, bar: f64| format!("{} {bar}", if count <= bar { "met:" } else { "NOT MET:" });
+    writeln!(
+        text,
+        "| {name} | {instructions:.0} | {} | {allocations:.1} | {} |",
+        judge(instructions, instructions_bar),
+        judge(allocations, ALLOCATIONS_BAR),
+    )
+    .ok();
 }
 
 /// Two shards: a client that knows them, and one that always asks the wrong one.
