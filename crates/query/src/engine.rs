@@ -6,7 +6,8 @@
 //! BATCH     find or analyse ─▶ bind all ┘
 //! PREPARE   analyse here ─▶ on every other shard ─▶ id
 //! ```
-//! Binding never waits, so values are read where the request's bytes lie; running owns what it needs.
+//! Binding never waits, so values are read where the request's bytes lie; running owns what it needs. An EXECUTE is also
+//! run where it was bound, as long as this shard's memory is enough for it: see `begin_analysed`.
 
 use crate::bound::{Bound, Executed, Work, next_tick};
 use crate::cache::Cache;
