@@ -120,9 +120,16 @@ impl Store {
     async fn flush_memtable(&self, table: &Rc<TableStore>, frozen: &Frozen) -> Result<(), Error> {
         let memtable = &frozen.memtable;
         // The log first: a batch over two tables must not survive in one of them only because that one was flushed.
-        // A log that refuses is no reason to keep memory full: flushing is what frees the disk.
-        if let Err(error) = self.log.synced_so_far().await {
-            runtime::debug!("flushing ahead of a log that is not synced: {error}");
+        // A full disk is no reason to keep memory full: flushing is what frees it. After a log that failed, nothing is written
+        // to memory any more, and what is there can wait for the restart; only a stop saves it at any price.
+        match self.log.synced_so_far().await {
+            Err(error @ Error::CommitlogFailed(_))
+                if memtable.first_position().is_some() && !self.stopping.get() =>
+            {
+                return Err(error);
+            }
+            Err(error) => runtime::debug!("flushing ahead of a log that is not synced: {error}"),
+            Ok(()) => {}
         }
         let kept = frozen.written.borrow().clone();
         let add = match kept {

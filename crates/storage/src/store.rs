@@ -613,7 +613,11 @@ impl Store {
             self.flush_table(&table).await?;
         }
         self.reap().await;
-        logged?;
+        match logged {
+            // What the full disk kept out of the log is in sstables now.
+            Err(error) if error.is_no_space() => runtime::warn!("the commitlog is not complete: {error}"),
+            logged => logged?,
+        }
         let floor = self.log.open_segment() + 1;
         // Drops that are not recorded yet must be: their ids may be in the schema again.
         let mut forget: Vec<TableId> = self.dropping.borrow().keys().copied().collect();

@@ -166,3 +166,41 @@ fn the_drop_of_the_table_that_fills_memory_stops_no_shard() {
     });
     node.run(async { runtime::sleep(std::time::Duration::from_secs(1)).await });
 }
+
+#[test]
+fn a_batch_over_two_tables_is_not_torn_by_a_flush_after_the_log_failed() {
+    let (t, u) = two();
+    for seed in 0..12 {
+        let sync = CommitlogSync::Periodic { period_ms: 50 };
+        let mut node = Node::new(seed, SimConfig::calm(), settings(sync), &[&t, &u]);
+        node.boot(1).expect("opens");
+        let batch = vec![fixture::insert(&t, b"k", 1, 5, b"v"), fixture::insert(&u, b"k", 1, 5, b"v")];
+        node.world.fail_next_syncs(node.id, 1);
+        node.run(apply(batch, Durability::Mode)).expect("accepted");
+        node.world.run_for(std::time::Duration::from_millis(200));
+        let id = u.id;
+        let flushed = node.run(async move { runtime::local::<Store>().flush(Some(id)).await });
+        assert!(matches!(flushed, Err(crate::Error::CommitlogFailed(_))), "{flushed:?}");
+        node.world.power_cut(node.id);
+        node.boot(1).expect("opens");
+        assert_eq!(rows(&mut node, &t, b"k"), rows(&mut node, &u, b"k"), "seed {seed}");
+    }
+}
+
+#[test]
+fn an_orderly_stop_after_the_log_failed_keeps_what_is_in_memory() {
+    let (t, u) = two();
+    let sync = CommitlogSync::Periodic { period_ms: 50 };
+    let mut node = Node::new(1, SimConfig::calm(), settings(sync), &[&t, &u]);
+    node.boot(1).expect("opens");
+    node.world.fail_next_syncs(node.id, 1);
+    node.run(apply(vec![fixture::insert(&t, b"k", 1, 5, b"v")], Durability::Mode)).expect("accepted");
+    node.world.run_for(std::time::Duration::from_millis(200));
+    node.world.stop(node.id);
+    let id = node.id;
+    assert!(node.world.run_until(|world| !world.alive(id), LIMIT), "it stops");
+    assert_eq!(node.world.exit_code(node.id), Some(3), "and says that not all was in order");
+    node.world.power_cut(node.id);
+    node.boot(1).expect("opens");
+    assert_eq!(rows(&mut node, &t, b"k"), 1);
+}
