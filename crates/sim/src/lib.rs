@@ -12,6 +12,8 @@ mod outcome;
 mod session;
 /// What tables must hold, and what explains a read.
 mod model;
+/// Rows that expire or are wiped.
+mod fleeting;
 /// A simulated machine that runs the shipped node.
 mod host;
 /// One node that loses power again and again.

@@ -15,7 +15,7 @@ use crate::limits::UNKNOWN_MAX;
 use crate::session::Row;
 
 /// The columns a read of `ks.t` asks for, in the order the model renders them.
-pub(crate) const T_COLUMNS: &str = "ck, s, v, w, m, z";
+pub(crate) const T_COLUMNS: &str = "ck, s, v, w, m, z, l";
 /// The columns a read of `ks.u` asks for.
 pub(crate) const U_COLUMNS: &str = "ck, v";
 
@@ -27,11 +27,13 @@ struct Cells {
     w: Option<i32>,
     m: BTreeMap<i32, String>,
     z: BTreeSet<i32>,
+    l: Vec<i32>,
 }
 
 impl Cells {
     fn visible(&self) -> bool {
-        self.live || self.v.is_some() || self.w.is_some() || !self.m.is_empty() || !self.z.is_empty()
+        let collections = !self.m.is_empty() || !self.z.is_empty() || !self.l.is_empty();
+        self.live || self.v.is_some() || self.w.is_some() || collections
     }
 }
 
@@ -56,6 +58,11 @@ pub(crate) enum Change {
     DropKey { ck: i32, key: i32 },
     AddToSet { ck: i32, item: i32 },
     TakeFromSet { ck: i32, item: i32 },
+    Append { ck: i32, items: Vec<i32> },
+    Prepend { ck: i32, item: i32 },
+    ReplaceList { ck: i32, items: Vec<i32> },
+    TakeFromList { ck: i32, item: i32 },
+    SetAt { ck: i32, index: usize, item: i32 },
     DeleteV { ck: i32 },
     DeleteRow { ck: i32 },
     DeleteRowU { ck: i32 },
@@ -98,6 +105,11 @@ impl Change {
             Change::DropKey { ck, key } => format!("DELETE m[{key}] FROM ks.t {}", at(ck)),
             Change::AddToSet { ck, item } => format!("UPDATE ks.t SET z = z + {{{item}}} {}", at(ck)),
             Change::TakeFromSet { ck, item } => format!("UPDATE ks.t SET z = z - {{{item}}} {}", at(ck)),
+            Change::Append { ck, items } => format!("UPDATE ks.t SET l = l + {items:?} {}", at(ck)),
+            Change::Prepend { ck, item } => format!("UPDATE ks.t SET l = [{item}] + l {}", at(ck)),
+            Change::ReplaceList { ck, items } => format!("UPDATE ks.t SET l = {items:?} {}", at(ck)),
+            Change::TakeFromList { ck, item } => format!("UPDATE ks.t SET l = l - [{item}] {}", at(ck)),
+            Change::SetAt { ck, index, item } => format!("UPDATE ks.t SET l[{index}] = {item} {}", at(ck)),
             Change::DeleteV { ck } => format!("DELETE v FROM ks.t {}", at(ck)),
             Change::DeleteRow { ck } => format!("DELETE FROM ks.t {}", at(ck)),
             Change::DeleteRowU { ck } => format!("DELETE FROM ks.u {}", at(ck)),
@@ -114,7 +126,7 @@ impl Change {
         let ck = rng.below(rows as u64) as i32;
         let key = rng.below(4) as i32;
         let value = || format!("v{stamp}{}", "x".repeat(stamp as usize % 40));
-        match rng.below(24) {
+        match rng.below(28) {
             0..=5 => Change::Insert { ck, v: Some(value()), w: Some(stamp) },
             6 => Change::Insert { ck, v: rng.chance(0.5).then(value), w: None },
             7 | 8 => Change::InsertU { ck, v: value() },
@@ -129,6 +141,11 @@ impl Change {
             20 => Change::DeleteV { ck },
             21 => Change::DeleteRow { ck },
             22 => Change::DeleteRange { from: ck, to: ck + 1 + key },
+            23 | 24 => Change::Append { ck, items: (0..1 + key % 3).map(|n| stamp * 4 + n).collect() },
+            25 if rng.chance(0.5) => Change::Prepend { ck, item: stamp * 4 },
+            25 => Change::ReplaceList { ck, items: (0..key).map(|n| stamp * 4 + n).collect() },
+            26 => Change::Append { ck, items: vec![stamp % 3] },
+            27 if rng.chance(0.5) => Change::TakeFromList { ck, item: stamp % 3 },
             _ if rng.chance(0.5) => Change::DeleteRowU { ck },
             _ if rng.chance(0.5) => Change::DeletePartition,
             _ => Change::DeletePartitionU,
@@ -146,6 +163,11 @@ impl Change {
             | Change::DropKey { ck, .. }
             | Change::AddToSet { ck, .. }
             | Change::TakeFromSet { ck, .. }
+            | Change::Append { ck, .. }
+            | Change::Prepend { ck, .. }
+            | Change::ReplaceList { ck, .. }
+            | Change::TakeFromList { ck, .. }
+            | Change::SetAt { ck, .. }
             | Change::DeleteV { ck }
             | Change::DeleteRow { ck } => Some((0, *ck)),
             Change::InsertU { ck, .. } | Change::DeleteRowU { ck } => Some((1, *ck)),
@@ -198,6 +220,18 @@ impl State {
             Change::TakeFromSet { ck, item } => {
                 self.t.entry(*ck).or_default().z.remove(item);
             }
+            Change::Append { ck, items } => self.t.entry(*ck).or_default().l.extend(items),
+            Change::Prepend { ck, item } => self.t.entry(*ck).or_default().l.insert(0, *item),
+            Change::ReplaceList { ck, items } => self.t.entry(*ck).or_default().l.clone_from(items),
+            Change::TakeFromList { ck, item } => {
+                self.t.entry(*ck).or_default().l.retain(|other| other != item);
+            }
+            Change::SetAt { ck, index, item } => {
+                // Without that place the statement is refused and nothing happens.
+                if let Some(place) = self.t.get_mut(ck).and_then(|row| row.l.get_mut(*index)) {
+                    *place = *item;
+                }
+            }
             Change::DeleteV { ck } => self.t.entry(*ck).or_default().v = None,
             Change::DeleteRow { ck } => {
                 self.t.remove(ck);
@@ -228,10 +262,11 @@ impl State {
                 row.w.map(int),
                 collection(row.m.len(), map),
                 collection(row.z.len(), set),
+                collection(row.l.len(), row.l.iter().map(|item| int(*item))),
             ]);
         }
         if let (true, Some(s)) = (rows.is_empty(), self.s) {
-            rows.push(vec![None, Some(int(s)), None, None, None, None]);
+            rows.push(vec![None, Some(int(s)), None, None, None, None, None]);
         }
         rows
     }
@@ -327,6 +362,15 @@ impl Partition {
     /// Does it carry so many unknown ends that the next verification must settle them?
     pub(crate) fn is_uncertain(&self) -> bool {
         self.ops.iter().filter(|(_, known)| *known == Known::Unknown).count() >= UNKNOWN_MAX
+    }
+
+    /// A change of one element of a list, if a list that is known for certain has one; only for a partition that is usable.
+    pub(crate) fn set_element(&self, rng: &mut Prng, stamp: i32) -> Option<Change> {
+        let state = self.explain(Seen::default(), self.ops.len(), self.ops.len())?;
+        let lists: Vec<(i32, usize)> =
+            state.t.iter().filter(|(_, row)| !row.l.is_empty()).map(|(ck, row)| (*ck, row.l.len())).collect();
+        let (ck, len) = *lists.get(rng.below(lists.len().max(1) as u64) as usize)?;
+        Some(Change::SetAt { ck, index: rng.below(len as u64) as usize, item: stamp * 4 })
     }
 
     /// A state, after between `from` and `to` operations, that shows what was seen.
