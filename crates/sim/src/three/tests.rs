@@ -94,3 +94,28 @@ fn a_failing_replica_is_replaced_and_counted_when_it_cannot_be() {
         assert!(message.contains(" 1 failures: "), "{message}");
     }
 }
+
+#[test]
+fn a_repair_that_cannot_be_written_goes_to_a_spare_replica() {
+    let (mut world, run) = trio();
+    let [first, stale, third] = [0, 1, 2].map(|n| run.hosts[n].node);
+    world.cut(first, stale);
+    world.cut(stale, third);
+    world.run_for(Duration::from_secs(5));
+    let to = run.hosts[0].native();
+    let mut write = world.spawn(run.client, async move {
+        let mut session = insist(to, START).await?;
+        session.query("UPDATE ks.r SET v = 'y' WHERE k = 1 AND c = 2", Ask::at(Consistency::Quorum)).await
+    });
+    finished(&mut world, &mut write, LONG, "writing").expect("in time").expect("two of three");
+    world.heal_all();
+    world.run_for(Duration::from_secs(10));
+    world.fail_next_syncs(stale, 1000);
+    for _ in 0..2 {
+        let (found, took) = read_through(&mut world, &run, 0, Consistency::Quorum);
+        assert_eq!(found, Ok(2), "the row that one of the two asked lacks, too");
+        assert!(took < Duration::from_secs(1), "{took:?}");
+    }
+    let (found, _) = read_through(&mut world, &run, 0, Consistency::All);
+    assert!(matches!(found, Err(Trouble::Refused(_))), "no spare is left at ALL: {found:?}");
+}
