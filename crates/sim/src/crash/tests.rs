@@ -1,6 +1,7 @@
 //! Drops and truncations that a power cut follows at once: what was acknowledged as gone stays gone.
 
 use super::*;
+use crate::session::Session;
 use runtime::sim::SimConfig;
 use std::cell::Cell;
 
