@@ -244,6 +244,33 @@ fn three_replicas_on_one_node_serve_one_and_refuse_quorum() {
     });
 }
 
+#[test]
+fn a_level_that_was_met_is_refused_once_the_keyspace_wants_more_replicas() {
+    for shards in [1, 2] {
+        let mut stage = stage(18, shards);
+        stage.play(async {
+            let connection = connect().await;
+            make_kv(&connection).await;
+            fill(&connection, 10).await;
+            let read = connection.prepare("SELECT v FROM ks.kv WHERE k = ?").await.unwrap();
+            let write = connection.prepare("INSERT INTO ks.kv (v, k) VALUES ('new', ?)").await.unwrap();
+            for factor in [1, 3, 1] {
+                let replication = format!("{{'class': 'SimpleStrategy', 'replication_factor': {factor}}}");
+                run(&connection, &format!("ALTER KEYSPACE ks WITH replication = {replication}")).await;
+                for statement in [&read, &write] {
+                    for k in 0..10 {
+                        let values = statement.bind(&[Value::Int(k)]).unwrap();
+                        let quorum = Parameters::at(Consistency::Quorum);
+                        let parameters = Parameters { values: values.values(), ..quorum };
+                        let answered = connection.execute(statement, parameters).await;
+                        assert_eq!(answered.is_ok(), factor == 1, "factor {factor}, key {k}");
+                    }
+                }
+            }
+        });
+    }
+}
+
 /// The warnings that come with a statement's answer.
 async fn warnings(connection: &Connection, text: &str) -> Vec<String> {
     let request = Request::Query(Query { query: text, parameters: one() });
