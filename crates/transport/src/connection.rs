@@ -72,6 +72,8 @@ pub struct Connection {
     pub(crate) out: RefCell<Outbound>,
     stream: TcpStream,
     unsent: RefCell<Vec<u8>>,
+    /// Bytes at the front of `unsent` that are sent or being sent; below its length unless both are 0.
+    unsent_from: Cell<usize>,
     spare: RefCell<Vec<u8>>,
     sending: Cell<bool>,
     flush_asked: Cell<bool>,
@@ -98,6 +100,7 @@ impl Connection {
             out: RefCell::default(),
             stream,
             unsent: RefCell::default(),
+            unsent_from: Cell::new(0),
             spare: RefCell::default(),
             sending: Cell::new(false),
             flush_asked: Cell::new(false),
@@ -159,7 +162,7 @@ impl Connection {
 
     /// Bytes of answers that have not reached the socket.
     fn out_bytes(&self) -> usize {
-        self.out.borrow().len() + self.unsent.borrow().len()
+        self.out.borrow().len() + self.unsent.borrow().len() - self.unsent_from.get()
     }
 
     /// Says that the reader is at work and will flush by itself.
@@ -184,11 +187,8 @@ impl Connection {
         self.out.borrow_mut().seal(&mut wire);
         match self.stream.try_send(&wire) {
             Ok(sent) if sent == wire.len() => self.keep_spare(wire),
-            Ok(sent) => {
-                wire.drain(..sent);
-                self.hand_to_writer(wire);
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.hand_to_writer(wire),
+            Ok(sent) => self.hand_to_writer(wire, sent),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.hand_to_writer(wire, 0),
             Err(_) => self.cut(),
         }
     }
@@ -199,8 +199,9 @@ impl Connection {
         *self.spare.borrow_mut() = wire;
     }
 
-    fn hand_to_writer(self: &Rc<Self>, wire: Vec<u8>) {
+    fn hand_to_writer(self: &Rc<Self>, wire: Vec<u8>, sent: usize) {
         *self.unsent.borrow_mut() = wire;
+        self.unsent_from.set(sent);
         self.sending.set(true);
         let connection = self.clone();
         drop(runtime::spawn(Group::QUERY, async move { connection.write_unsent().await }));
@@ -216,6 +217,7 @@ impl Connection {
                     break;
                 }
                 *self.unsent.borrow_mut() = wire;
+                self.unsent_from.set(0);
             }
             let piece = self.next_piece();
             let sent = runtime::timeout(limits::SEND_TIMEOUT, self.stream.send_all(piece)).await;
@@ -232,6 +234,8 @@ impl Connection {
                 runtime::warn!("transport: {} leaves too many answers unread, closing it", self.peer);
                 self.cut();
             }
+            // A socket that takes every piece at once would keep the core for a large answer.
+            runtime::yield_if_needed().await;
         }
         self.sending.set(false);
         self.freed.notify();
@@ -239,11 +243,20 @@ impl Connection {
 
     fn next_piece(&self) -> Vec<u8> {
         let mut unsent = self.unsent.borrow_mut();
-        if unsent.len() <= limits::SEND_PIECE_BYTES {
+        let from = self.unsent_from.get();
+        let end = unsent.len().min(from + limits::SEND_PIECE_BYTES);
+        if from == 0 && end == unsent.len() {
             return std::mem::take(&mut unsent);
         }
-        let rest = unsent.split_off(limits::SEND_PIECE_BYTES);
-        std::mem::replace(&mut unsent, rest)
+        // Each byte is copied once, however large the answer.
+        let piece = unsent[from..end].to_vec();
+        if end == unsent.len() {
+            *unsent = Vec::new();
+            self.unsent_from.set(0);
+        } else {
+            self.unsent_from.set(end);
+        }
+        piece
     }
 
     /// Waits until every request has ended and every answer has reached the socket, or the connection is closed.
