@@ -23,10 +23,13 @@ impl TcpListener {
 
     /// The next connection and who made it. Waits while the process has too many open files.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let mut told = false;
         loop {
             match self.accept_once().await {
                 Err(error) if is_exhausted(&error) => {
-                    crate::warn!("cannot accept a connection yet: {error}");
+                    if !std::mem::replace(&mut told, true) {
+                        crate::warn!("cannot accept a connection yet: {error}");
+                    }
                     sleep(ACCEPT_PAUSE).await;
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
