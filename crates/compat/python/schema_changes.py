@@ -7,7 +7,7 @@ import cassandra
 import link
 
 
-def eventually(check, seconds=20):
+def eventually(check, seconds=60):
     """Polls until `check()` is true: events are delivered, not awaited."""
     end = time.monotonic() + seconds
     while not check():

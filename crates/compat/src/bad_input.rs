@@ -13,7 +13,8 @@ use crate::suite::{Options, Report};
 use crate::wire::{self, Response};
 use crate::{command, server};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
 const PROTOCOL_ERROR: u32 = 0x000A;
 
 /// What the node did with a connection.
@@ -48,6 +49,7 @@ const CASES: &[Case] = &[
     ("mutated_frames", mutated_frames),
     ("connections_opened_and_dropped", connections_opened_and_dropped),
     ("client_that_never_reads", client_that_never_reads),
+    ("large_answers_to_a_slow_client", large_answers_to_a_slow_client),
 ];
 
 /// Runs every case against one server, looking after each whether it still serves.
@@ -553,11 +555,62 @@ fn client_that_never_reads(address: SocketAddr) -> Result<String, String> {
     let since = Instant::now();
     still_serves(address)?;
     let took = since.elapsed();
-    if took > Duration::from_secs(5) {
+    if took > PATIENCE / 2 {
         return Err(format!("another client waited {took:?}"));
     }
     drop(silent);
     Ok(format!("{accepted} requests taken before the node stopped reading"))
+}
+
+/// Answers far beyond what a socket takes at once, to a client that is slow at first: they arrive whole and in order, and
+/// others are served all the while.
+fn large_answers_to_a_slow_client(address: SocketAddr) -> Result<String, String> {
+    const ROWS: usize = 32;
+    const BYTES: usize = 256 << 10;
+    const ANSWERS: i16 = 4;
+    let mut raw = Raw::started(address, 4)?;
+    let mut texts = vec![
+        "CREATE KEYSPACE IF NOT EXISTS large WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
+            .to_owned(),
+        "CREATE TABLE IF NOT EXISTS large.t (k int PRIMARY KEY, v text)".to_owned(),
+    ];
+    let letter = |row: usize| char::from(b'a' + (row % 26) as u8).to_string();
+    texts
+        .extend((0..ROWS).map(|row| {
+            format!("INSERT INTO large.t (k, v) VALUES ({row}, '{}')", letter(row).repeat(BYTES))
+        }));
+    for text in &texts {
+        if let Reaction::Error(code, error) = raw.query(text)? {
+            return Err(format!("{}: {code:#x} {error}", &text[..60]));
+        }
+    }
+    for stream in 0..ANSWERS {
+        raw.request(wire::QUERY, stream, &wire::query_body(4, b"SELECT v FROM large.t"));
+    }
+    let mut first = [0; 9];
+    raw.fill(&mut first)?;
+    for _ in 0..5 {
+        still_serves(address)?;
+    }
+    let mut header = first;
+    for answer in 0..ANSWERS {
+        if answer > 0 && !raw.fill(&mut header)? {
+            return Err(format!("closed before answer {answer}"));
+        }
+        let mut body = vec![0; u32::from_be_bytes(header[5..].try_into().expect("four bytes")) as usize];
+        if header[4] != wire::RESULT || !raw.fill(&mut body)? {
+            return Err(format!("answer {answer} is opcode {:#x} or cut short", header[4]));
+        }
+        // One pass: a client that looks at an answer for long is one that does not read.
+        let mut counts = [0; 256];
+        body.iter().for_each(|byte| counts[usize::from(*byte)] += 1);
+        let values: usize =
+            counts[usize::from(b'a')..=usize::from(b'z')].iter().map(|count| count / BYTES).sum();
+        if values != ROWS {
+            return Err(format!("answer {answer} holds {values} values of {ROWS}"));
+        }
+    }
+    Ok(format!("{} MiB", (ROWS * BYTES * ANSWERS as usize) >> 20))
 }
 
 fn folder_in_use(options: &Options, server: &Server, shards: u16) -> Result<String, String> {
@@ -565,7 +618,7 @@ fn folder_in_use(options: &Options, server: &Server, shards: u16) -> Result<Stri
     start.port = server::free_port();
     // The configuration file of the running node is not read again, so the second start may rewrite it.
     let mut second = start.spawn()?;
-    match command::wait(&mut second.child, Duration::from_secs(20)) {
+    match command::wait(&mut second.child, PATIENCE) {
         Some(false) => {}
         Some(true) => return Err("the second process ended as if all was well".into()),
         None => return Err("the second process runs on the same folder".into()),
@@ -581,7 +634,7 @@ fn port_in_use(options: &Options, server: &Server, shards: u16) -> Result<String
     let mut start = Start::new(&options.binary, options.folder("port-in-use")?, shards);
     start.port = server.address.port();
     let mut second = start.spawn()?;
-    match command::wait(&mut second.child, Duration::from_secs(20)) {
+    match command::wait(&mut second.child, PATIENCE) {
         Some(false) => {}
         Some(true) => return Err("the second process ended as if all was well".into()),
         None => return Err("the second process runs on the same port".into()),
@@ -600,7 +653,7 @@ fn configuration(options: &Options) -> Result<String, String> {
         std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
         let mut node = Command::new(&options.binary);
         node.args(["node", "--overprovisioned", "--smp", "1", "--config"]).arg(&file);
-        match command::run(&mut node, &folder.join("log"), Duration::from_secs(10)) {
+        match command::run(&mut node, &folder.join("log"), PATIENCE) {
             Ok(text) => Err(format!("started with a wrong configuration: {text}")),
             Err(error) => Ok(error),
         }

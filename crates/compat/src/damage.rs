@@ -12,7 +12,8 @@ use crate::messina::Start;
 use crate::server::Server;
 use crate::suite::{Options, Report};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 const ROWS: usize = 200;
 
 /// Runs every case on a folder of its own.

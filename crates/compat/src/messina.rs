@@ -60,7 +60,7 @@ impl Start {
     pub fn run(&self) -> Result<Server, String> {
         let since = Instant::now();
         let mut server = self.spawn()?;
-        server.wait_until_ready(since, Duration::from_secs(60))?;
+        server.wait_until_ready(since, Duration::from_secs(120))?;
         Ok(server)
     }
 

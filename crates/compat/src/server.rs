@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Child;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::{command, wire};
@@ -83,12 +84,18 @@ impl Drop for Server {
     }
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago, and that no client's outgoing connection takes before the node does: below those
+/// the kernel gives to such connections, another one at every call, others in every process.
 pub fn free_port() -> u16 {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
+    const FIRST: u32 = 20_000;
+    const COUNT: u32 = 12_000;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(7919);
+    (0..COUNT)
+        .map(|_| FIRST + begin.wrapping_add(CALLS.fetch_add(1, Ordering::Relaxed)) % COUNT)
+        .filter_map(|port| u16::try_from(port).ok())
+        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
         .expect("the loopback interface has free ports")
-        .port()
 }
 
 /// Whether a native protocol server answers there.
