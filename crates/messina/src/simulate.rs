@@ -56,10 +56,11 @@ fn told(scenario: Scenario, outcome: &Outcome) -> String {
 }
 
 fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
-    let wrong = || format!("--seeds: expected A..B, got \"{text}\"");
+    let wrong = || format!("--seeds: expected A..B with A below B, got \"{text}\"");
     let (first, end) = text.split_once("..").ok_or_else(wrong)?;
     let number = |part: &str| part.parse::<u64>().map_err(|_| wrong());
-    Ok(number(first)?..number(end)?)
+    let seeds = number(first)?..number(end)?;
+    if seeds.is_empty() { Err(wrong()) } else { Ok(seeds) }
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
