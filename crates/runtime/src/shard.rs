@@ -413,31 +413,31 @@ impl Shard {
 fn register_metrics(metrics: &mut Registry) -> Counter {
     for group in Group::ALL {
         let labels = [("group", group.name())];
-        let name = "runtime_group_nanoseconds_total";
+        let name = "messina_runtime_group_nanoseconds_total";
         let ran = move || with(|shard| shard.executor.usage(group).0);
         metrics.counter_fn(name, "Time the group's tasks had the core.", &labels, Box::new(ran));
         let polls = move || with(|shard| shard.executor.usage(group).1);
-        let name = "runtime_group_polls_total";
+        let name = "messina_runtime_group_polls_total";
         metrics.counter_fn(name, "Polls of the group's tasks.", &labels, Box::new(polls));
         let ready = move || with(|shard| shard.executor.queued(group) as f64);
         metrics.gauge_fn(
-            "runtime_group_ready",
+            "messina_runtime_group_ready",
             "Tasks of the group waiting for the core.",
             &labels,
             Box::new(ready),
         );
     }
     let live = || with(|shard| shard.executor.live() as f64);
-    metrics.gauge_fn("runtime_tasks", "Tasks alive.", &[], Box::new(live));
+    metrics.gauge_fn("messina_runtime_tasks", "Tasks alive.", &[], Box::new(live));
     let calls = || with(|shard| shard.mesh.in_flight() as f64);
     metrics.gauge_fn(
-        "runtime_calls_in_flight",
+        "messina_runtime_calls_in_flight",
         "Calls to other shards without an answer.",
         &[],
         Box::new(calls),
     );
     let help = "Task polls longer than the stall threshold.";
-    metrics.counter("runtime_stalls_total", help, &[])
+    metrics.counter("messina_runtime_stalls_total", help, &[])
 }
 
 fn send_reply(to: ReplyTo, answer: Answer) {

@@ -54,21 +54,29 @@ impl Shard {
             shard_aware_port: Cell::new(0),
             metrics: Metrics {
                 connections: metrics::gauge(
-                    "transport_cql_connections",
-                    "client connections served now",
+                    "messina_transport_connections",
+                    "Client connections served now.",
                     &[],
                 ),
-                requests: metrics::counter("transport_requests_served", "requests answered", &[]),
-                errors: metrics::counter("transport_requests_failed", "requests answered with an error", &[]),
-                shed: metrics::counter("transport_requests_shed", "requests refused as overload", &[]),
+                requests: metrics::counter("messina_transport_requests_total", "Requests answered.", &[]),
+                errors: metrics::counter(
+                    "messina_transport_failed_requests_total",
+                    "Requests answered with an error.",
+                    &[],
+                ),
+                shed: metrics::counter(
+                    "messina_transport_shed_requests_total",
+                    "Requests refused as overload.",
+                    &[],
+                ),
                 cut_slow: metrics::counter(
-                    "transport_connections_cut",
-                    "clients cut because they did not read",
+                    "messina_transport_cut_connections_total",
+                    "Clients cut because they did not read.",
                     &[],
                 ),
                 protocol_errors: metrics::counter(
-                    "transport_protocol_errors",
-                    "frames that were not understood",
+                    "messina_transport_protocol_errors_total",
+                    "Frames that were not understood.",
                     &[],
                 ),
             },
