@@ -121,7 +121,10 @@ impl Partition {
     fn apply_row(&mut self, table: &Table, clustering: &[u8], body: &[u8]) -> Result<usize, Error> {
         let position = table.position(clustering)?;
         let merge = |old: &mut Row| {
-            let mut merged = Vec::with_capacity(old.size() + body.len());
+            // Equal values can have several byte forms, such as 10.0 and 10.00: one of them, whatever came first.
+            let clustering = clustering.max(old.clustering());
+            let clustering_len = clustering.len() as u32;
+            let mut merged = Vec::with_capacity(old.size() + clustering.len() + body.len());
             merged.extend_from_slice(clustering);
             merge_rows(table, false, old.body(), body, &mut merged);
             let grown = merged.len().saturating_sub(old.size());
@@ -131,6 +134,7 @@ impl Partition {
             } else {
                 old.bytes = merged.into();
             }
+            old.clustering_len = clustering_len;
             grown
         };
         let fresh = position.len() + clustering.len() + body.len() + ENTRY_BYTES;

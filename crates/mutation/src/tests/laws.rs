@@ -2,11 +2,12 @@
 
 use super::sample::{KEY, mutation, table};
 use crate::{
-    Budget, Emit, Error, Item, Key, Mutation, Partition, ReadAnswer, ReadCommand, Resume, Scope, Slice,
-    digest, emit,
+    Budget, Cell, ColumnView, Deletion, Emit, Error, Item, Key, Liveness, Mutation, MutationBuilder,
+    Partition, ReadAnswer, ReadCommand, Resume, RowWriter, Scope, Slice, digest, emit,
 };
-use base::Prng;
-use schema::{Table, TableId};
+use base::{Prng, Token};
+use schema::{Order, Table, TableBuilder, TableId, push_component};
+use types::CqlType;
 
 fn partition(table: &Table, mutations: &[&Mutation]) -> Partition {
     let mut partition = Partition::new();
@@ -57,6 +58,42 @@ fn merging_commutes_associates_and_is_idempotent() {
         let mut left = partition(&table, &[&a]);
         left.merge(&table, &partition(&table, &[&c, &b])).expect("fits");
         assert_eq!(abc, seen(&left), "seed {seed}: grouping");
+    }
+}
+
+/// A row under a decimal clustering; 10.0 and 10.00 are two byte forms of one position.
+fn decimal_row(table: &Table, scale: i32, unscaled: &[u8], timestamp: i64, value: &[u8]) -> Mutation {
+    let mut clustering = Vec::new();
+    push_component(&mut clustering, Some(&[&scale.to_be_bytes(), unscaled].concat()));
+    let mut body = Vec::new();
+    RowWriter::new(&mut body, Liveness::at(timestamp), Deletion::LIVE)
+        .simple(0, Cell::live(timestamp, value));
+    let mut builder = MutationBuilder::new(table.id, Token::of_key(KEY), KEY);
+    builder.row(&clustering, &body);
+    builder.finish()
+}
+
+#[test]
+fn one_position_in_two_byte_forms_is_one_row() {
+    let table = TableBuilder::new("ks", "t", TableId(7))
+        .partition_key("k", CqlType::Text)
+        .clustering("c", CqlType::Decimal, Order::Ascending)
+        .regular("v", CqlType::Text)
+        .build()
+        .expect("a sound table");
+    // Of equal size as a whole, and longer and shorter ones.
+    for (short, long) in [("ab", "a"), ("abc", "a"), ("a", "abc")] {
+        let a = decimal_row(&table, 1, &[0x64], 1, short.as_bytes());
+        let b = decimal_row(&table, 2, &[0x03, 0xE8], 2, long.as_bytes());
+        let merged = partition(&table, &[&a, &b]);
+        assert_eq!(merged.row_count(), 1);
+        for (_, row) in merged.rows() {
+            let value = crate::RowView::new(row.body()).column(0);
+            let Some(ColumnView::Simple(cell)) = value else { panic!("no cell") };
+            assert_eq!(cell, Cell::live(2, long.as_bytes()), "the newer value");
+        }
+        assert_eq!(seen(&merged), seen(&partition(&table, &[&b, &a])), "whatever came first");
+        assert_eq!(seen(&merged), seen(&partition(&table, &[&a, &b, &a])), "repetition");
     }
 }
 
