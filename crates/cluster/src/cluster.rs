@@ -16,6 +16,9 @@ use std::time::Duration;
 /// a client waits no longer.
 const FORGET_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Time between two attempts to write over what a failed change left in the schema log.
+const SETTLE_EVERY: Duration = Duration::from_secs(1);
+
 /// What a change function decided on shard 0.
 pub type Decision<E> = Result<Option<(Schema, Vec<SchemaEvent>)>, E>;
 
@@ -107,7 +110,12 @@ impl Cluster {
         };
         let next = Arc::new(next.with_content_version());
         await_forgotten(&before, &next).await?;
-        log.append(&before, &next).await?;
+        if let Err(error) = log.append(&before, &next).await {
+            if log.is_unsettled() {
+                drop(runtime::spawn(Group::ADMIN, settle()));
+            }
+            return Err(error);
+        }
         for shard in (0..runtime::shard_count()).map(ShardId) {
             let next = next.clone();
             runtime::submit_to(shard, Group::ADMIN, move || async move {
@@ -136,6 +144,19 @@ impl Cluster {
 
     fn tell(&self, events: &[SchemaEvent]) {
         self.event_hooks.borrow().iter().for_each(|hook| hook(events));
+    }
+}
+
+/// Writes over what a failed change left, until that succeeds: the tables of the schema that holds take writes meanwhile.
+async fn settle() {
+    loop {
+        runtime::sleep(SETTLE_EVERY).await;
+        let cluster = runtime::local::<Cluster>();
+        let mut log = cluster.log.as_ref().expect("changes run on shard 0").lock().await;
+        log.settle(&cluster.schema()).await;
+        if !log.is_unsettled() {
+            return;
+        }
     }
 }
 

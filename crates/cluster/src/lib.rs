@@ -9,6 +9,8 @@ mod cluster;
 mod error;
 mod event;
 mod schema_log;
+#[cfg(test)]
+mod tests;
 
 pub use cluster::{Changed, Cluster, Decision};
 pub use error::Error;

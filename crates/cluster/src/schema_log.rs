@@ -31,16 +31,29 @@ impl SchemaLog {
 
     /// Makes the step from one schema to the next durable.
     /// Errors: it did not happen. What a failed sync may have left of it is written over at once: a table must not take writes
-    /// while a record of its drop may be on the disk. Should that fail, too, the next step begins with it.
+    /// while a record of its drop may be on the disk. Should that fail, too, the log is [unsettled](SchemaLog::is_unsettled).
     pub async fn append(&mut self, from: &Schema, to: &Schema) -> Result<(), Error> {
         let result = self.try_append(from, to).await;
-        if result.is_err()
-            && self.journal.failed()
-            && let Err(error) = self.rewrite(from).await
-        {
-            runtime::error!("the schema log is unsettled until a schema change succeeds: {error}");
+        if result.is_err() {
+            self.settle(from).await;
         }
         result
+    }
+
+    /// Whether a change that failed may be on the disk all the same: [`SchemaLog::settle`] until it is not.
+    pub fn is_unsettled(&self) -> bool {
+        self.journal.failed()
+    }
+
+    /// Writes what holds over whatever a failed change left.
+    pub async fn settle(&mut self, holds: &Schema) {
+        if self.is_unsettled()
+            && let Err(error) = self.rewrite(holds).await
+        {
+            runtime::error!(
+                "a schema change that failed may come back with a restart until the schema log is written: {error}"
+            );
+        }
     }
 
     async fn try_append(&mut self, from: &Schema, to: &Schema) -> Result<(), Error> {
