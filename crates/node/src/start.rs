@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use storage::Store;
+use storage::journal::Journal;
 use topology::{NodeIndex, Snapshot};
 
 /// What a node that has started can be reached by.
@@ -241,7 +242,7 @@ async fn refuse_lost_schema(
         return Ok(());
     }
     let exists = runtime::file::exists(schema_log).await.map_err(told)?;
-    if exists && !runtime::file::read(schema_log).await.map_err(told)?.is_empty() {
+    if exists && runtime::file::read(schema_log).await.map_err(told)?.len() >= Journal::BYTES_MIN {
         return Ok(());
     }
     Err(StartError::SchemaLost { path: schema_log.to_path_buf() })

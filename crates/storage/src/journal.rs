@@ -35,6 +35,9 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// A sound file is never smaller.
+    pub const BYTES_MIN: usize = MAGIC.len();
+
     /// Opens a journal, or makes an empty one, and returns its records in order.
     /// Errors: [`Error::Corrupt`] names the broken record; a torn last record is no error and is cut off.
     pub async fn open(path: &Path) -> Result<(Journal, Vec<Vec<u8>>), Error> {
@@ -203,12 +206,22 @@ struct Parsed {
     end: usize,
     /// The last record was set right.
     mended: bool,
+    /// Bytes behind the last sound record.
+    cut: usize,
 }
 
 impl Parsed {
     fn report(&self, path: &Path) {
         if self.mended {
             runtime::warn!("journal: one bit set right in the last record of \"{}\"", path.display());
+        }
+        if self.cut > 0 {
+            // A crash in the middle of an append and damage of the last record look the same.
+            let Parsed { end, cut, .. } = self;
+            runtime::warn!(
+                "journal: \"{}\" ends at offset {end}, {cut} bytes behind it are no record",
+                path.display()
+            );
         }
     }
 }
@@ -227,8 +240,9 @@ impl Bad {
 }
 
 fn parse(bytes: &[u8]) -> Result<Parsed, Bad> {
-    let mut parsed = Parsed { records: Vec::new(), end: 0, mended: false };
+    let mut parsed = Parsed { records: Vec::new(), end: 0, mended: false, cut: 0 };
     if bytes.len() < MAGIC.len() {
+        parsed.cut = bytes.len();
         return Ok(parsed);
     }
     if &bytes[..MAGIC.len()] != MAGIC {
@@ -248,6 +262,7 @@ fn parse(bytes: &[u8]) -> Result<Parsed, Bad> {
         parsed.end = bytes.len();
         parsed.mended = true;
     }
+    parsed.cut = bytes.len() - parsed.end;
     Ok(parsed)
 }
 
@@ -304,12 +319,12 @@ mod tests {
         let bytes = encode(&records);
         assert_eq!(
             parse(&bytes).expect("sound"),
-            Parsed { records: records.clone(), end: bytes.len(), mended: false }
+            Parsed { records: records.clone(), end: bytes.len(), mended: false, cut: 0 }
         );
         for cut in 0..bytes.len() {
             let parsed = parse(&bytes[..cut]).expect("torn, not corrupt");
             assert_eq!(parsed.records, records[..parsed.records.len()]);
-            assert!(parsed.end <= cut || cut < MAGIC.len());
+            assert_eq!(parsed.end + parsed.cut, cut);
         }
     }
 

@@ -151,7 +151,7 @@ impl ManifestState {
         Ok(state)
     }
 
-    /// Reads a manifest without opening it for writing. Errors: a missing or damaged file, by name and offset.
+    /// Reads a manifest that nobody appends to any more; it is [made durable](Journal::read) first. Errors: a missing or damaged file, by name and offset.
     pub async fn read(path: &Path) -> Result<ManifestState, Error> {
         match Journal::read(path).await? {
             Some(records) => ManifestState::from_records(path, &records),

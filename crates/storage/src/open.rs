@@ -103,7 +103,9 @@ impl Opening {
     async fn open_sstables(&mut self, planned: &[PlannedSstable]) -> Result<(), Error> {
         let unknown = planned.iter().filter(|planned| !self.tables.contains_key(&planned.table)).count();
         if unknown > 0 {
-            runtime::warn!("{unknown} sstables of tables that the schema does not know are left out");
+            runtime::warn!(
+                "{unknown} sstables of tables that the schema does not know are left out, and removed by the next start"
+            );
         }
         for some in planned.chunks(OPENS_MAX) {
             let mut opening = Vec::new();
