@@ -248,10 +248,15 @@ impl Connection {
         if from == 0 && end == unsent.len() {
             return std::mem::take(&mut unsent);
         }
-        // Each byte is copied once, however large the answer.
         let piece = unsent[from..end].to_vec();
         if end == unsent.len() {
             *unsent = Vec::new();
+            self.unsent_from.set(0);
+        } else if end >= unsent.len() / 2 {
+            // What was sent gives its memory back by halves: a slow reader does not hold all of a large answer, and each
+            // byte is moved twice at most on average.
+            unsent.drain(..end);
+            unsent.shrink_to_fit();
             self.unsent_from.set(0);
         } else {
             self.unsent_from.set(end);
