@@ -1,0 +1,61 @@
+//! What a restart finds after schema changes that failed.
+
+use crate::{Changed, Cluster, Error, SchemaLog};
+use runtime::sim::{NodeId, SimConfig, World, main_of};
+use schema::{Keyspace, Replication, Schema};
+use std::path::Path;
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A node of one shard that has nothing but a schema.
+fn boot(world: &mut World, node: NodeId) {
+    let main = || async {
+        let (log, schema) = SchemaLog::open(Path::new("/schema.log")).await.expect("sound");
+        runtime::install(Cluster::new(schema.into(), Some(log)));
+        runtime::sleep(Duration::from_secs(3600)).await;
+        0
+    };
+    world.boot(node, 1, main_of(main));
+    world.run_for(SECOND);
+}
+
+fn change(
+    world: &mut World,
+    node: NodeId,
+    to: impl FnOnce(&Schema) -> Schema + Send + 'static,
+) -> Result<(), Error> {
+    let decide = move |from: &Schema| Ok::<_, ()>(Some((to(from), Vec::new())));
+    let mut task = world.spawn(node, async move { Cluster::change(decide).await });
+    world.run_for(SECOND / 2);
+    let changed = task.take().expect("it is done")?;
+    assert!(matches!(changed, Ok(Changed::Done(_))));
+    Ok(())
+}
+
+fn has_keyspace(world: &mut World, node: NodeId) -> bool {
+    let mut task = world.spawn(node, async { runtime::local::<Cluster>().schema().keyspace("a").is_some() });
+    world.run_for(SECOND / 100);
+    task.take().expect("it is done")
+}
+
+#[test]
+fn a_drop_that_failed_does_not_come_back_with_a_restart() {
+    // The first failing sync is that of the record, the others those of attempts to write over it.
+    for failing in 1..4 {
+        let mut world = World::new(u64::from(failing), SimConfig::calm());
+        let node = world.add_node([10, 0, 0, 1].into());
+        boot(&mut world, node);
+        let keyspace = Keyspace::new("a", Replication::Local);
+        change(&mut world, node, |from| from.with_keyspace(2, keyspace)).expect("durable");
+        world.fail_next_syncs(node, failing);
+        let dropped = change(&mut world, node, |from| from.without_keyspace(3, "a"));
+        assert!(matches!(dropped, Err(Error::Log(_))), "{failing} syncs fail: {dropped:?}");
+        assert!(has_keyspace(&mut world, node), "what failed has not happened");
+        world.run_for(5 * SECOND);
+        // The page cache outlives a process, with the record that failed, had it not been written over.
+        world.kill(node);
+        boot(&mut world, node);
+        assert!(has_keyspace(&mut world, node), "{failing} syncs fail: the drop came back");
+    }
+}
