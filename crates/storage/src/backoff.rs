@@ -1,7 +1,7 @@
 //! When work that failed is tried again: a while later, and later each time, so that work that can be done comes first.
 
 use crate::Error;
-use crate::limits::FAILURE_LOG_EVERY;
+use crate::limits::{FAILURE_LOG_EVERY, FULL_DISK_RETRY_MS_MAX};
 use base::Instant;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -19,7 +19,8 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Work that has not failed. After a failure it rests for `first`, twice as long after each further one, at most `longest`.
+    /// Work that has not failed. After a failure it rests for `first`, twice as long after each further one, at most `longest`;
+    /// shorter when the disk was full.
     pub(crate) fn new(first: Duration, longest: Duration) -> Backoff {
         assert!(Duration::ZERO < first && first <= longest, "a rest is a time");
         Backoff {
@@ -49,7 +50,9 @@ impl Backoff {
 
     /// Begins a rest. True when the failure is worth a line in the log: the first one, and now and then one while they last.
     pub(crate) fn failed(&self, error: Error) -> bool {
-        let rest = self.first.saturating_mul(1 << self.failures.get().min(16)).min(self.longest);
+        let full = Duration::from_millis(FULL_DISK_RETRY_MS_MAX);
+        let longest = if error.is_no_space() { self.longest.min(full) } else { self.longest };
+        let rest = self.first.saturating_mul(1 << self.failures.get().min(16)).min(longest);
         self.failures.set(self.failures.get() + 1);
         self.not_before.set(runtime::now() + rest);
         *self.error.borrow_mut() = Some(error);

@@ -51,6 +51,8 @@ pub const FLUSH_RETRY_MS_MAX: u64 = 4_000;
 pub const COMPACTION_RETRY_MS: u64 = 10_000;
 /// Longest rest after compactions of a table that failed, milliseconds: a damaged sstable stays damaged.
 pub const COMPACTION_RETRY_MS_MAX: u64 = 300_000;
+/// Longest rest after work that found the disk full, milliseconds: space may return at any moment.
+pub const FULL_DISK_RETRY_MS_MAX: u64 = 5_000;
 /// Sstables opened at the same time at start.
 pub const OPENS_MAX: usize = 32;
 /// Names read from one directory at start.

@@ -13,5 +13,7 @@ mod isolation;
 mod model;
 /// Reads and writes of one step.
 mod now;
+/// One table or one sync that fails.
+mod obstacles;
 /// Drops and truncations while writes wait.
 mod review;

@@ -49,6 +49,8 @@ impl Store {
             if self.stopping.get() || !table.compaction_backoff.is_due() {
                 continue;
             }
+            // Somebody else compacts it: that says nothing about what failed before.
+            let Some(_turn) = table.compaction.try_lock() else { continue };
             match self.compact_one(&table).await {
                 Ok(done) => {
                     table.compaction_backoff.succeeded();
@@ -66,12 +68,12 @@ impl Store {
         any
     }
 
+    /// Does the compaction of a table that is due, if one is. The caller holds the table's compaction turn.
     async fn compact_one(&self, table: &Rc<TableStore>) -> Result<bool, Error> {
         let tiers = SizeTiers::of(&table.definition().options);
         if !tiers.enabled {
             return Ok(false);
         }
-        let Some(_turn) = table.compaction.try_lock() else { return Ok(false) };
         if self.record_unrecorded(table).await? {
             return Ok(true);
         }
