@@ -112,7 +112,11 @@ impl Store {
             if table.dropped.get() {
                 break;
             }
-            self.flush_memtable(table, &frozen).await?;
+            match self.flush_memtable(table, &frozen).await {
+                // What a table that was dropped meanwhile held is not needed, and the drop waits for the turn.
+                Err(_) if table.dropped.get() => break,
+                flushed => flushed?,
+            }
         }
         Ok(())
     }
@@ -189,7 +193,7 @@ pub(crate) async fn write_memtable(
         repaired_at: 0,
     })
     .await?;
-    let written = write_partitions(&mut writer, memtable).await;
+    let written = write_partitions(&mut writer, table, memtable).await;
     if written.is_err() || writer.is_empty() {
         let abandoned = writer.abandon().await;
         written?;
@@ -217,11 +221,15 @@ enum Cursor {
     End,
 }
 
-async fn write_partitions(writer: &mut Writer, memtable: &Memtable) -> Result<(), Error> {
+/// Errors: also when the table is dropped meanwhile.
+async fn write_partitions(writer: &mut Writer, table: &TableStore, memtable: &Memtable) -> Result<(), Error> {
     let mut after: Option<Key> = None;
     while let Some(key) = memtable.next_key(TokenRange::ALL, after.as_ref()) {
         let mut cursor = Cursor::Start;
         loop {
+            if table.dropped.get() {
+                return Err(Error::UnknownTable(table.id));
+            }
             let step = memtable.with(key.token, &key.bytes, |partition| {
                 write_some(writer, key.token, &key.bytes, partition, &cursor)
             });

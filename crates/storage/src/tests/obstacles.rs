@@ -1,7 +1,9 @@
 //! What one table or one sync that fails must not do to everything else.
 
 use super::harness::*;
-use crate::{CommitlogSync, Error, Store, fixture};
+use crate::{CommitlogSync, Durability, Error, Store, fixture};
+use mutation::Mutation;
+use runtime::Group;
 use runtime::sim::SimConfig;
 use schema::Table;
 use std::time::Duration;
@@ -17,6 +19,43 @@ fn two_tables(sync: CommitlogSync, memtable_bytes: u64) -> (Node, Table, Table) 
     let mut node = Node::new(1, SimConfig::calm(), settings, &[&a, &b]);
     node.boot(1).expect("opens");
     (node, a, b)
+}
+
+fn insert(table: &Table, key: u8, bytes: usize) -> Mutation {
+    fixture::insert(table, &[key], 1, 5, &vec![key; bytes])
+}
+
+fn write(node: &mut Node, table: &Table, key: u8, bytes: usize) -> Result<(), Error> {
+    node.run(apply(vec![insert(table, key, bytes)], Durability::Mode))
+}
+
+#[test]
+fn a_drop_does_not_wait_for_the_flush_of_its_table() {
+    let (mut node, a, b) = two_tables(CommitlogSync::Periodic { period_ms: 20 }, 64 * MIB);
+    for key in 0..40 {
+        write(&mut node, &a, key, 100_000).expect("accepted");
+    }
+    let without = schema_of(&[&b]);
+    let (id, world) = (a.id, node.id);
+    let flushed = node.run(async move {
+        let store = runtime::local::<Store>();
+        let flusher = store.clone();
+        let flush = runtime::spawn_now(Group::FLUSH, async move { flusher.flush(Some(id)).await });
+        let dir = store.table(id).expect("there").dir.clone();
+        // The flush has begun to write.
+        while runtime::file::read_dir(&dir).await.map_or(0, |names| names.len()) == 0 {
+            assert!(!flush.is_finished(), "the flush takes a while");
+            runtime::sleep(Duration::from_micros(50)).await;
+        }
+        store.set_schema(&without);
+        store.drops_recorded(&[id]).await.expect("recorded");
+        flush.await.expect("nothing of a table that is gone has to be flushed");
+        store.metrics.flushes.get()
+    });
+    assert_eq!(flushed, 0, "the flush is given up");
+    node.world.run_for(Duration::from_secs(2));
+    let files = node.world.files(world);
+    assert!(files.iter().all(|file| !file.0.contains("/a-")), "{files:?}");
 }
 
 #[test]
