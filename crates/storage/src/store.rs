@@ -609,10 +609,13 @@ impl Store {
         for task in tasks {
             task.await;
         }
+        // One that cannot be flushed is no reason to replay all the others.
+        let mut flushed = Ok(());
         for table in self.all_tables() {
-            self.flush_table(&table).await?;
+            flushed = flushed.and(self.flush_table(&table).await);
         }
         self.reap().await;
+        flushed?;
         match logged {
             // What the full disk kept out of the log is in sstables now.
             Err(error) if error.is_no_space() => runtime::warn!("the commitlog is not complete: {error}"),

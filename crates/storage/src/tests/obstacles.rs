@@ -29,6 +29,40 @@ fn write(node: &mut Node, table: &Table, key: u8, bytes: usize) -> Result<(), Er
     node.run(apply(vec![insert(table, key, bytes)], Durability::Mode))
 }
 
+/// Puts a file where the folder of a table should be.
+pub(super) fn obstruct(node: &mut Node, table: &Table) {
+    let dir = crate::table::table_dir("/node/data".as_ref(), table);
+    node.run(async move {
+        let keyspace = dir.parent().expect("a folder above");
+        runtime::file::create_dir_all(keyspace).await.expect("made");
+        runtime::file::write_new_synced(&dir, b"in the way").await.expect("written");
+    });
+}
+
+pub(super) fn log_bytes(node: &Node) -> u64 {
+    node.world.files(node.id).iter().filter(|file| file.0.ends_with(".log")).map(|file| file.1).sum()
+}
+
+fn data_files(node: &Node, of: &str) -> usize {
+    let files = node.world.files(node.id);
+    files.iter().filter(|file| file.0.contains(of) && file.0.ends_with("-Data.db")).count()
+}
+
+#[test]
+fn a_stop_flushes_every_table_that_can_be_flushed() {
+    let (mut node, a, b) = two_tables(CommitlogSync::Batch, MIB);
+    obstruct(&mut node, &a);
+    for table in [&a, &b] {
+        write(&mut node, table, 1, 700).expect("accepted");
+    }
+    node.world.stop(node.id);
+    let id = node.id;
+    assert!(node.world.run_until(|world| !world.alive(id), LIMIT), "it stops");
+    assert_eq!(node.world.exit_code(node.id), Some(3), "and says that not all was in order");
+    assert_eq!(data_files(&node, "/b-"), 1);
+    assert!(log_bytes(&node) > 0, "what was not flushed is in the log");
+}
+
 #[test]
 fn a_drop_does_not_wait_for_the_flush_of_its_table() {
     let (mut node, a, b) = two_tables(CommitlogSync::Periodic { period_ms: 20 }, 64 * MIB);
