@@ -434,6 +434,11 @@ impl World {
         self.core.borrow_mut().nodes[node.0].disk.fail_next_syncs(count);
     }
 
+    /// As [`World::fail_next_syncs`], but the syncs say that there is no space, as file systems do that allocate late.
+    pub fn fail_next_syncs_as_full(&mut self, node: NodeId, count: u32) {
+        self.core.borrow_mut().nodes[node.0].disk.fail_next_syncs_as_full(count);
+    }
+
     /// Changes the size of a node's disk.
     pub fn set_capacity(&mut self, node: NodeId, bytes: u64) {
         self.core.borrow_mut().nodes[node.0].disk.set_capacity(bytes);

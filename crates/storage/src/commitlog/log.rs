@@ -4,8 +4,8 @@
 //!  append ─► open builder ─(full)─► closed builders ─► writer task: write blocks ─► sync ─► wake who waits
 //! ```
 //! At most one sync is in flight; whatever is appended meanwhile forms the next group. A segment is synced to its end before the
-//! first block of the next one is written. After a failed write or sync no append is accepted any more; a full disk refuses
-//! appends until a retry succeeds. Owned by its shard; segments are removed when nothing below the floor is needed.
+//! first block of the next one is written. After a failed write or sync no append is accepted any more; a write to a full
+//! disk refuses appends until a retry succeeds, a sync that says so is a failed one. Owned by its shard; segments are removed when nothing below the floor is needed.
 
 use super::block::{BLOCK, LogPosition, Sealed, SegmentBuilder, SegmentHeader, SegmentName};
 use crate::limits::{LOG_HANDOFF_MS, LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX, LOG_WRITE_BYTES_MAX};
@@ -86,6 +86,8 @@ struct State {
     in_flight: BTreeMap<LogPosition, u32>,
     refused: Option<Error>,
     preparing: bool,
+    /// Why the next segment must not be used: it was made, and a sync of that failed.
+    spare_failed: Option<Error>,
     stopping: bool,
     stopped: bool,
 }
@@ -122,6 +124,7 @@ impl Commitlog {
             in_flight: BTreeMap::new(),
             refused: None,
             preparing: false,
+            spare_failed: None,
             stopping: false,
             stopped: false,
         };
@@ -424,7 +427,7 @@ impl Commitlog {
                     state.refused = None;
                     false
                 }
-                Err(error) if error.is_no_space() => {
+                Err(error) if error.is_no_space() && !is_of_sync(&error) => {
                     if state.refused.is_none() {
                         runtime::error!("writes are refused: {error}");
                     }
@@ -538,7 +541,7 @@ impl Commitlog {
         };
         if !runtime::planted(Bug::SkipSync) {
             let path = path(&self.0.config, written.segment);
-            file.sync_data().await.map_err(|error| Error::io(&path, "sync", error))?;
+            file.sync_data().await.map_err(|error| Error::io(&path, SYNC, error))?;
         }
         self.0.syncs.inc();
         self.0.state.borrow_mut().written.synced_blocks = written.blocks;
@@ -550,9 +553,15 @@ impl Commitlog {
         while self.0.state.borrow().preparing {
             self.0.progress.wait().await;
         }
-        if let Some(file) = self.0.state.borrow().files.get(&segment) {
-            return Ok(file.clone());
+        let (made, failed) = {
+            let state = self.0.state.borrow();
+            (state.files.get(&segment).cloned(), state.spare_failed.clone())
+        };
+        if let Some(file) = made {
+            return Ok(file);
         }
+        // Made once more it would be synced with success, whatever the first sync lost.
+        failed.map_or(Ok(()), Err)?;
         create_segment(&self.0.config, segment, false).await
     }
 
@@ -562,7 +571,8 @@ impl Commitlog {
             let mut state = self.0.state.borrow_mut();
             let next = state.written.segment + 1;
             let used = state.written.blocks as u64 * BLOCK as u64 * 4 >= self.0.config.segment_bytes;
-            if !used || state.preparing || state.stopping || state.files.contains_key(&next) {
+            let ended = state.stopping || state.spare_failed.is_some();
+            if !used || state.preparing || ended || state.files.contains_key(&next) {
                 return;
             }
             state.preparing = true;
@@ -574,8 +584,11 @@ impl Commitlog {
             let created = create_segment(&log.0.config, next, fill).await;
             let mut state = log.0.state.borrow_mut();
             state.preparing = false;
-            if let Ok(file) = created {
-                state.files.insert(next, file);
+            match created {
+                Ok(file) => drop(state.files.insert(next, file)),
+                Err(error) if is_of_sync(&error) => state.spare_failed = Some(error),
+                // It is tried again when the segment is needed.
+                Err(_) => {}
             }
             drop(state);
             log.0.progress.notify_all();
@@ -623,6 +636,15 @@ impl Drop for Held {
     }
 }
 
+/// What is tried when a segment or its folder is synced.
+const SYNC: &str = "sync";
+
+/// Whether an error is one of a sync. What such a sync did not write may be lost even if a later one succeeds, so nothing may
+/// go on after it, a full disk or not.
+fn is_of_sync(error: &Error) -> bool {
+    matches!(error, Error::Io { action: SYNC, .. })
+}
+
 fn header(config: &LogConfig, segment: u32, previous_blocks: u32) -> SegmentHeader {
     let name = SegmentName { incarnation: config.incarnation, shard: config.shard, segment };
     SegmentHeader { name, shards: config.shards, previous_blocks }
@@ -658,7 +680,7 @@ async fn create_segment(config: &LogConfig, segment: u32, fill: bool) -> Result<
             offset += len;
         }
     }
-    file.sync_data().await.map_err(io("sync"))?;
-    file::sync_dir(&config.dir).await.map_err(|error| Error::io(&config.dir, "sync", error))?;
+    file.sync_data().await.map_err(io(SYNC))?;
+    file::sync_dir(&config.dir).await.map_err(|error| Error::io(&config.dir, SYNC, error))?;
     Ok(file)
 }

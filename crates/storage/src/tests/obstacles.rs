@@ -49,6 +49,39 @@ fn data_files(node: &Node, of: &str) -> usize {
 }
 
 #[test]
+fn a_sync_that_finds_no_space_ends_writes() {
+    let (mut node, a, _) = two_tables(CommitlogSync::Batch, MIB);
+    write(&mut node, &a, 1, 700).expect("accepted");
+    node.world.fail_next_syncs_as_full(node.id, 1);
+    let refused = write(&mut node, &a, 2, 700);
+    assert!(matches!(refused, Err(Error::CommitlogFailed(_))), "{refused:?}");
+    node.world.run_for(Duration::from_secs(1));
+    let refused = write(&mut node, &a, 3, 700);
+    assert!(matches!(refused, Err(Error::CommitlogFailed(_))), "it stays so: {refused:?}");
+}
+
+#[test]
+fn a_segment_whose_making_was_not_synced_is_never_used() {
+    // The first segment.
+    let (mut node, a, _) = two_tables(CommitlogSync::Batch, MIB);
+    node.world.fail_next_syncs_as_full(node.id, 1);
+    let refused = write(&mut node, &a, 1, 700);
+    assert!(matches!(refused, Err(Error::CommitlogFailed(_))), "{refused:?}");
+
+    // One that is made ahead, when a quarter of the one before is written: the header and fifteen entries.
+    let (mut node, a, _) = two_tables(CommitlogSync::Batch, MIB);
+    for key in 0..15 {
+        write(&mut node, &a, key, 700).expect("accepted");
+    }
+    node.world.fail_next_syncs(node.id, 1);
+    node.world.run_for(Duration::from_millis(100));
+    let mut writes = 0..100;
+    let refused = writes.find_map(|key| write(&mut node, &a, key, 700).err());
+    assert!(matches!(refused, Some(Error::CommitlogFailed(_))), "{refused:?}");
+    assert!(writes.start > 40, "what fits the segment is accepted, not only {} entries", writes.start);
+}
+
+#[test]
 fn a_stop_flushes_every_table_that_can_be_flushed() {
     let (mut node, a, b) = two_tables(CommitlogSync::Batch, MIB);
     obstruct(&mut node, &a);

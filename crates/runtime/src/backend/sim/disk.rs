@@ -131,6 +131,8 @@ pub(crate) struct Disk {
     used: u64,
     capacity: u64,
     failing_syncs: u32,
+    /// Whether a failing sync says that there is no space.
+    failing_syncs_as_full: bool,
     ignore_syncs: bool,
     rng: Prng,
 }
@@ -184,6 +186,7 @@ impl Disk {
             used: 0,
             capacity,
             failing_syncs: 0,
+            failing_syncs_as_full: false,
             ignore_syncs: false,
             rng: Prng::new(seed),
         }
@@ -192,6 +195,17 @@ impl Disk {
     /// The next `n` syncs fail; what they covered is then durable or lost by seed.
     pub(crate) fn fail_next_syncs(&mut self, n: u32) {
         self.failing_syncs = n;
+        self.failing_syncs_as_full = false;
+    }
+
+    /// As [`Disk::fail_next_syncs`], saying that there is no space.
+    pub(crate) fn fail_next_syncs_as_full(&mut self, n: u32) {
+        self.failing_syncs = n;
+        self.failing_syncs_as_full = true;
+    }
+
+    fn sync_failure(&self) -> io::Error {
+        if self.failing_syncs_as_full { no_space() } else { io::Error::other("input/output error (simulated)") }
     }
 
     /// From now on a sync of a file answers without doing anything (a lying disk); folders are synced as asked.
@@ -418,7 +432,7 @@ impl Disk {
         let ino = self.lookup(path)?;
         self.dir(ino).ok_or_else(|| not_found(path))?;
         if self.take_sync_failure() {
-            return Err(io::Error::other("input/output error (simulated)"));
+            return Err(self.sync_failure());
         }
         // An operation over two folders is atomic: it brings along what came before it on its other entry.
         let mut entries: BTreeSet<(Ino, String)> = BTreeSet::new();
@@ -551,7 +565,7 @@ impl Disk {
             }
         }
         if failed {
-            return Err(io::Error::other("input/output error (simulated)"));
+            return Err(self.sync_failure());
         }
         if captured.size_version > file.durable_size_version {
             file.durable_size_version = captured.size_version;
