@@ -6,8 +6,11 @@ use std::time::Duration;
 pub const SHORT_READ_ROUNDS_MAX: usize = 64;
 /// How long a repair of replicas found to differ may hold up the read that found them.
 pub const READ_REPAIR_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a replica may take to answer a read before a spare one is asked, too; at most half of what the client waits.
-/// Far above a healthy answer, so that an overloaded cluster is not asked everything twice.
+/// How long a replica may take to answer a read of named partitions before a spare one is asked, too, at most half of
+/// what the client still waits; the slow one's answer counts when it comes first. Far above a healthy answer, so that
+/// only an overloaded cluster is asked for more than a level needs.
 pub const SPECULATE_AFTER: Duration = Duration::from_millis(200);
+/// The same for a read of a range, which takes longer by nature and costs more to ask for twice.
+pub const SPECULATE_RANGE_AFTER: Duration = Duration::from_secs(1);
 /// How often liveness is looked at.
 pub const LIVENESS_PAUSE: Duration = Duration::from_millis(100);

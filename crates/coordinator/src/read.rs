@@ -2,12 +2,12 @@
 
 use crate::coordinator::Coordinator;
 use crate::error::Error;
-use crate::limits::{READ_REPAIR_PATIENCE, SHORT_READ_ROUNDS_MAX, SPECULATE_AFTER};
+use crate::limits::{READ_REPAIR_PATIENCE, SHORT_READ_ROUNDS_MAX, SPECULATE_AFTER, SPECULATE_RANGE_AFTER};
 use crate::merge::{Merged, agreed, append, for_replicas, merge_answers};
 use crate::replicas::Silence;
 use crate::scan::{Piece, pieces};
 use base::Instant;
-use mutation::{Mutation, ReadAnswer, ReadCommand};
+use mutation::{Mutation, ReadAnswer, ReadCommand, Scope};
 use replica::{Request, Response};
 use runtime::Group;
 use runtime::sync::Queue;
@@ -197,33 +197,46 @@ impl Read<'_> {
         }
     }
 
-    /// The nearest replica's answer; without one in time, that of another. Not more tasks than needed for the first.
+    /// The nearest replica's answer, or that of another once the nearest has failed or is slow; a slow one may still be
+    /// the first to answer. No task of its own for a replica that is neither.
     async fn ask_one(&self, asked: &mut Asked, command: ReadCommand) -> Result<ReadAnswer, Error> {
         let first = asked.targets[0];
-        let patience = if asked.spares.is_empty() { self.patience() } else { self.speculation() };
         let request = Request::Read(command.clone());
-        let answer = self.coordinator.clone().ask(first, request, patience).await.and_then(answer_of);
-        let silence = match answer {
-            Ok(answer) => return Ok(answer),
-            Err(silence) => silence,
-        };
+        let mut answer = Box::pin(self.coordinator.clone().ask(first, request, self.patience()));
+        let patience = if asked.spares.is_empty() { self.patience() } else { self.speculation(&command) };
         let mut tally = Tally::default();
-        if silence == Silence::Unheard && !asked.spares.is_empty() {
-            asked.spares.push(first);
+        let mut open = Vec::new();
+        let arrived = Queue::new(asked.spares.len() + 2);
+        match runtime::timeout(patience, &mut answer).await.map(|answer| answer.and_then(answer_of)) {
+            Ok(Ok(answer)) => return Ok(answer),
+            Ok(Err(silence)) => {
+                if silence == Silence::Unheard && !asked.spares.is_empty() {
+                    asked.spares.push(first);
+                }
+                tally.note(silence);
+            }
+            Err(_) if asked.spares.is_empty() => {}
+            Err(_) => {
+                open.push(first);
+                listen(first, answer, &arrived);
+            }
         }
-        tally.note(silence);
         if asked.spares.is_empty() {
             return Err(self.lost(tally, 0, 1, false));
         }
         self.coordinator.metrics.read_stand_ins.inc();
         asked.targets = vec![asked.spares.remove(0)];
-        let answers = self.gather(asked, tally, &command, false).await?;
+        let answers = self.gather_more(asked, (open, arrived), tally, &command, false).await?;
         Ok(answers.into_iter().next().expect("one was needed").1)
     }
 
     /// How long a replica may take before another is asked, too.
-    fn speculation(&self) -> Duration {
-        SPECULATE_AFTER.min(self.patience() / 2)
+    fn speculation(&self, command: &ReadCommand) -> Duration {
+        let after = match command.scope {
+            Scope::Keys(_) => SPECULATE_AFTER,
+            Scope::Range(_) => SPECULATE_RANGE_AFTER,
+        };
+        after.min(self.patience() / 2)
     }
 
     fn timeout(&self, received: usize, required: usize, data_present: bool) -> Error {
@@ -305,23 +318,37 @@ impl Read<'_> {
     }
 
     /// Asks the targets at once and gives the answers that the level needs, one with data first; with `digests` only that
-    /// one. A spare replica stands in for one that fails, and is asked besides those that are slow.
+    /// one. A spare replica stands in for one that fails, and once is asked besides each of those that are slow, which
+    /// may still answer. Where one answer is enough, one spare is asked however many are slow.
     /// Leaves who answered as the targets of the next round.
     /// Errors: the level cannot be met any more, or not in time.
     async fn gather(
         &self,
         asked: &mut Asked,
-        mut tally: Tally,
+        tally: Tally,
         command: &ReadCommand,
         digests: bool,
     ) -> Result<Vec<(NodeIndex, ReadAnswer)>, Error> {
         let arrived = Queue::new(asked.targets.len() + asked.spares.len());
-        let mut open = std::mem::take(&mut asked.targets);
-        for (index, node) in open.iter().enumerate() {
-            self.send(*node, ReadCommand { digest_only: digests && index > 0, ..command.clone() }, &arrived);
+        self.gather_more(asked, (Vec::new(), arrived), tally, command, digests).await
+    }
+
+    /// As [`Read::gather`], with replicas that were asked for data before. There must be room for every answer.
+    async fn gather_more(
+        &self,
+        asked: &mut Asked,
+        (mut open, arrived): (Vec<NodeIndex>, Arrivals),
+        mut tally: Tally,
+        command: &ReadCommand,
+        digests: bool,
+    ) -> Result<Vec<(NodeIndex, ReadAnswer)>, Error> {
+        for node in std::mem::take(&mut asked.targets) {
+            let digest_only = digests && !open.is_empty();
+            self.send(node, ReadCommand { digest_only, ..command.clone() }, &arrived);
+            open.push(node);
         }
         let mut answers: Vec<(NodeIndex, ReadAnswer)> = Vec::with_capacity(open.len());
-        let mut speculate_at = runtime::now() + self.speculation();
+        let mut speculate_at = runtime::now() + self.speculation(command);
         loop {
             let data_present = answers.iter().any(|(_, answer)| answer.digest.is_none());
             let have: Vec<NodeIndex> = answers.iter().map(|(node, _)| *node).collect();
@@ -338,8 +365,9 @@ impl Read<'_> {
             // Those that a spare is to be asked for.
             let missing = match runtime::timeout_at(speculate_at, arrived.pop()).await {
                 Err(_) => {
-                    speculate_at = self.deadline + SPECULATE_AFTER;
-                    open.clone()
+                    speculate_at = self.deadline + SPECULATE_RANGE_AFTER;
+                    let count = if asked.is_one() { 1 } else { open.len() };
+                    open[..count].to_vec()
                 }
                 Ok(arrival) => {
                     let (node, answer) = arrival.expect("the queue is not closed");
@@ -370,12 +398,7 @@ impl Read<'_> {
     }
 
     fn send(&self, node: NodeIndex, command: ReadCommand, arrived: &Arrivals) {
-        let (coordinator, arrived, patience) = (self.coordinator.clone(), arrived.clone(), self.patience());
-        drop(runtime::spawn(Group::QUERY, async move {
-            let answer = coordinator.ask(node, Request::Read(command), patience).await;
-            // The queue has room for every answer; it is closed only when nobody listens.
-            let _unwanted = arrived.try_push((node, answer.and_then(answer_of)));
-        }));
+        listen(node, self.coordinator.clone().ask(node, Request::Read(command), self.patience()), arrived);
     }
 
     /// Brings replicas that lacked something up to date before the read is answered, so that a later read at the same
@@ -416,6 +439,19 @@ impl Read<'_> {
             let _unwanted = arrived.try_push((node, done));
         }));
     }
+}
+
+/// Has a replica's answer put among the others when it comes.
+fn listen(
+    node: NodeIndex,
+    answer: impl Future<Output = Result<Response, Silence>> + 'static,
+    arrived: &Arrivals,
+) {
+    let arrived = arrived.clone();
+    drop(runtime::spawn(Group::QUERY, async move {
+        // The queue has room for every answer; it is closed only when nobody listens.
+        let _unwanted = arrived.try_push((node, answer.await.and_then(answer_of)));
+    }));
 }
 
 fn answer_of(response: Response) -> Result<ReadAnswer, Silence> {
