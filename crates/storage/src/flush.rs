@@ -3,7 +3,8 @@
 //! One flush at a time on a shard; a table whose flush fails rests while others have their turn. Oldest memtable of a table first, so flushed positions only grow. A memtable leaves the
 //! table in the step in which its sstable enters it, after the manifest knows the sstable and the position it covers.
 
-use crate::limits::WRITER_PENDING_BYTES;
+use crate::commitlog::LogPosition;
+use crate::limits::{LOG_SHARES_MAX, WRITER_PENDING_BYTES};
 use crate::manifest::{Edit, SstableEntry};
 use crate::memtable::Memtable;
 use crate::metrics::Metrics;
@@ -57,12 +58,12 @@ impl Store {
             return Some(behind.clone());
         }
         if self.log.size() > self.settings.commitlog_bytes {
-            let oldest = tables.iter().filter_map(|table| Some((table.first_position(None)?, table)));
-            let oldest = oldest.min_by_key(|(position, table)| (*position, table.id));
-            if let Some((position, table)) = oldest
+            // Only the table with the oldest entry of all keeps segments: while it rests, no other flush frees any.
+            if let Some((position, table)) = self.oldest_logged()
                 && position.segment < self.log.open_segment()
+                && table.flush_backoff.is_due()
             {
-                return Some(table.clone());
+                return Some(table);
             }
         }
         if self.dirty.get() < self.settings.memtable_bytes as usize / 2 {
@@ -71,6 +72,27 @@ impl Store {
         // Memory can be held by tables that are dropped just now: they let go of it without a flush.
         let held = tables.into_iter().filter(|table| table.memtable_bytes() > 0);
         held.max_by_key(|table| (table.memtable_bytes(), std::cmp::Reverse(table.id)))
+    }
+
+    /// The table with the oldest entry of the log that is in no sstable, and the place of that entry.
+    fn oldest_logged(&self) -> Option<(LogPosition, Rc<TableStore>)> {
+        let tables = self.tables.borrow();
+        let logged = tables.values().filter_map(|table| Some((table.first_position(None)?, table)));
+        let oldest = logged.min_by_key(|(position, table)| (*position, table.id));
+        oldest.map(|(position, table)| (position, table.clone()))
+    }
+
+    /// Why the log must not grow: the table that keeps its oldest segments could not be flushed, and they are many.
+    pub(crate) fn log_refusal(&self) -> Option<Error> {
+        let most = self.settings.commitlog_bytes.saturating_mul(LOG_SHARES_MAX);
+        if self.log.size() <= most {
+            return None;
+        }
+        let (position, table) = self.oldest_logged()?;
+        // Older segments go with the next flush of any table.
+        let kept = self.log.open_segment().saturating_sub(position.segment) + 1;
+        // Also while the flush is tried once more.
+        (u64::from(kept) * self.settings.segment_size() > most).then(|| table.flush_backoff.error()).flatten()
     }
 
     /// Why no flush frees memory, when every table that holds some rests after a failure.

@@ -10,6 +10,8 @@ pub const LOG_HANDOFF_MS: u64 = 10;
 pub const LOG_UNSYNCED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes of one write to the log; a longer group is cut. Bounds the aligned buffer.
 pub const LOG_WRITE_BYTES_MAX: usize = 1024 * 1024;
+/// Shares of the log, of which one starts flushes, that a table that cannot be flushed may keep; then writes are refused.
+pub const LOG_SHARES_MAX: u64 = 2;
 /// Milliseconds between two attempts to write to a full disk.
 pub const LOG_RETRY_MS: u64 = 200;
 /// Bytes read at a time while a log is replayed.

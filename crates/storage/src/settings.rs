@@ -39,7 +39,8 @@ pub struct Settings {
     pub sync: CommitlogSync,
     /// Bytes of one commitlog segment; rounded to blocks and into the limits of this crate.
     pub segment_bytes: u64,
-    /// Bytes of log of one shard above which the oldest memtables are flushed.
+    /// Bytes of log of one shard above which the oldest memtables are flushed. With twice as many, kept by a table
+    /// that cannot be flushed, writes are refused.
     pub commitlog_bytes: u64,
     /// Bytes of memtables of one shard; half of it starts a flush, all of it makes writers wait.
     pub memtable_bytes: u64,

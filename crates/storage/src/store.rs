@@ -147,6 +147,9 @@ impl Store {
         if !self.is_durable(&mutations, durability)? {
             return self.apply_unlogged(&mutations);
         }
+        if let Some(error) = self.log_refusal() {
+            return Err(error);
+        }
         if wait {
             return self.apply_synced(mutations).await;
         }
@@ -162,7 +165,7 @@ impl Store {
         if !periodic || !bounded || self.is_over(SLOW_AT_PERCENT) || !self.log.has_room() {
             return None;
         }
-        if mutations.iter().any(|mutation| !self.is_open(mutation.table())) {
+        if mutations.iter().any(|mutation| !self.is_open(mutation.table())) || self.log_refusal().is_some() {
             return None;
         }
         // Most writes are one mutation, whose table is looked up once.

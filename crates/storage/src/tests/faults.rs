@@ -2,6 +2,7 @@
 //! alone; planted bugs show as lost or wrong data.
 
 use super::harness::*;
+use super::obstacles::{log_bytes, obstruct};
 use crate::{CommitlogSync, Durability, Error, Store, fixture, prepare};
 use base::Prng;
 use mutation::{Key, Mutation, Scope};
@@ -408,24 +409,20 @@ fn two_tables(auto_compaction: bool) -> (Node, Table, Table) {
 #[test]
 fn a_table_that_cannot_be_flushed_does_not_hold_up_the_others() {
     let (mut node, a, b) = two_tables(false);
-    let dir = crate::table::table_dir("/node/data".as_ref(), &a);
-    node.run(async move {
-        let keyspace = dir.parent().expect("a folder above");
-        runtime::file::create_dir_all(keyspace).await.expect("made");
-        // A file where the table's folder should be.
-        runtime::file::write_new_synced(&dir, b"in the way").await.expect("written");
-    });
+    obstruct(&mut node, &a);
     for key in 0..11 {
         node.run(apply(vec![insert(&a, key, 5, 10_000)], Durability::Mode)).expect("accepted");
     }
-    for key in 0..200 {
-        node.world.run_for(Duration::from_millis(20));
+    // As many as the log takes.
+    for key in 0..120 {
+        node.world.run_for(Duration::from_millis(30));
         let written = node.run(apply(vec![insert(&b, key, 5, 10_000)], Durability::Mode));
         written.unwrap_or_else(|error| panic!("write {key} is refused: {error}"));
     }
     assert!(data_files(&node) > 5, "the other table is flushed again and again");
     let told = node.world.log_lines().iter().filter(|(_, line)| line.contains("flush of table")).count();
     assert_eq!(told, 1, "lines in four seconds");
+    assert!(log_bytes(&node) <= 2 * MIB + 2 * node.settings.segment_bytes);
     let rows = node.run(read_ring(command(&a, Scope::Keys(Vec::new().into())))).expect("readable");
     assert_eq!(rows.len(), 11);
 }

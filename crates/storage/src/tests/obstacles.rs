@@ -49,6 +49,50 @@ fn data_files(node: &Node, of: &str) -> usize {
 }
 
 #[test]
+fn the_log_of_a_table_that_cannot_be_flushed_has_a_bound() {
+    for truncated in [false, true] {
+        fill_the_log_and_free_it(truncated);
+    }
+}
+
+/// `truncated`: the table in the way is truncated, instead of made whole.
+fn fill_the_log_and_free_it(truncated: bool) {
+    let (mut node, a, b) = two_tables(CommitlogSync::Periodic { period_ms: 20 }, 16 * MIB);
+    obstruct(&mut node, &a);
+    write(&mut node, &a, 1, 700).expect("accepted");
+    let (mut accepted, mut refused) = (0, Vec::new());
+    for key in 0..400 {
+        node.world.run_for(Duration::from_millis(20));
+        match write(&mut node, &b, (key % 250) as u8, 10_000) {
+            Ok(()) => accepted += 1,
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
+    assert!(accepted > 150, "{accepted} writes accepted before the log is full");
+    assert!(refused.len() > 150, "{} writes refused", refused.len());
+    assert!(refused.iter().all(|error| error.contains("/a-")), "the reason is told: {}", refused[0]);
+    let bytes = log_bytes(&node);
+    assert!(
+        bytes <= 2 * node.settings.commitlog_bytes + 2 * node.settings.segment_bytes,
+        "{bytes} bytes of log"
+    );
+    assert_eq!(data_files(&node, "/b-"), 0, "no flush of the other table makes the log shorter");
+
+    if truncated {
+        node.run(everywhere(move |store| async move { store.truncate(a.id, 9).await })).expect("truncated");
+    } else {
+        let dir = crate::table::table_dir("/node/data".as_ref(), &a);
+        node.run(async move { runtime::file::remove(&dir).await }).expect("removed");
+        node.world.run_for(Duration::from_secs(10));
+    }
+    for key in 0..60 {
+        write(&mut node, &b, key, 10_000).expect("accepted again");
+        node.world.run_for(Duration::from_millis(20));
+    }
+    assert!(log_bytes(&node) <= node.settings.commitlog_bytes + 2 * node.settings.segment_bytes);
+}
+
+#[test]
 fn a_sync_that_finds_no_space_ends_writes() {
     let (mut node, a, _) = two_tables(CommitlogSync::Batch, MIB);
     write(&mut node, &a, 1, 700).expect("accepted");
@@ -131,7 +175,9 @@ fn a_compaction_that_found_no_space_is_tried_again_soon() {
     let rests = node.run(async move {
         let table = runtime::local::<Store>().table(a.id).expect("there");
         let rest_after = |error: fn() -> Error| {
-            (0..10).for_each(|_| drop(table.compaction_backoff.failed(error())));
+            for _ in 0..10 {
+                table.compaction_backoff.failed(error());
+            }
             table.compaction_backoff.rests_until().expect("it rests") - runtime::now()
         };
         [rest_after(|| Error::NoSpace("full".into())), rest_after(|| Error::Stopping)]
