@@ -72,7 +72,28 @@ impl Asked {
         let at = self.spares.iter().position(fits)?;
         Some(self.spares.remove(at))
     }
+
+    /// Who takes the place of one of the `holders` of an answer; nobody where the others meet the level without it.
+    /// Errors: they do not, and no spare can help.
+    fn replace(
+        &mut self,
+        snapshot: &Snapshot,
+        holders: &mut Vec<NodeIndex>,
+        lost: NodeIndex,
+    ) -> Result<Option<NodeIndex>, Lost> {
+        holders.retain(|node| *node != lost);
+        if self.is_met(snapshot, holders) {
+            return Ok(None);
+        }
+        let spare = self.take_spare(snapshot, lost).ok_or(Lost)?;
+        holders.push(spare);
+        Ok(Some(spare))
+    }
 }
+
+/// Too few replicas are left for a level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Lost;
 
 /// Replicas that gave no answer.
 #[derive(Debug, Default)]
@@ -256,6 +277,8 @@ impl Read<'_> {
 
     /// Why a level cannot be met any more.
     fn lost(&self, tally: Tally, received: usize, required: usize, data_present: bool) -> Error {
+        // One datacenter may have answered more often than it must while another falls short.
+        let received = received.min(if data_present { required - 1 } else { required });
         match tally.reason {
             None => self.timeout(received, required, data_present),
             Some(replica::Error::UnknownTable(_)) if received == 0 => Error::UnknownTable,
@@ -402,7 +425,7 @@ impl Read<'_> {
     }
 
     /// Brings replicas that lacked something up to date before the read is answered, so that a later read at the same
-    /// level cannot see less. For one that cannot be written, a spare one gets the whole answer.
+    /// level cannot see less. For one that cannot be written and that the level needs, a spare one gets the whole answer.
     async fn repair(
         &self,
         asked: &mut Asked,
@@ -411,6 +434,7 @@ impl Read<'_> {
         whole: &[Mutation],
     ) -> Result<(), Error> {
         let arrived = Queue::new(nodes.len() + asked.spares.len());
+        let mut holders = nodes.to_vec();
         let mut waiting = 0;
         for (node, mutations) in nodes.iter().zip(repairs).filter(|(_, r)| !r.is_empty()) {
             self.send_repair(*node, mutations, &arrived);
@@ -418,12 +442,20 @@ impl Read<'_> {
         }
         while waiting > 0 {
             let (node, done) = arrived.pop().await.expect("the queue is not closed");
+            waiting -= 1;
             if done {
-                waiting -= 1;
-            } else if let Some(spare) = asked.take_spare(&self.snapshot, node) {
-                self.send_repair(spare, whole.to_vec(), &arrived);
-            } else {
-                return Err(self.timeout(nodes.len() - waiting, asked.shape.len(), true));
+                continue;
+            }
+            match asked.replace(&self.snapshot, &mut holders, node) {
+                Ok(None) => {}
+                Ok(Some(spare)) => {
+                    self.send_repair(spare, whole.to_vec(), &arrived);
+                    waiting += 1;
+                }
+                Err(Lost) => {
+                    let (received, required) = (holders.len() - waiting, asked.shape.len());
+                    return Err(self.timeout(received.min(required - 1), required, true));
+                }
             }
         }
         Ok(())

@@ -60,3 +60,22 @@ fn each_quorum_takes_spares_of_the_same_datacenter() {
     assert!(asked.is_met(&snapshot, &indexes(&[0, 4, 1])));
     assert!(!asked.is_met(&snapshot, &indexes(&[0, 1, 2])), "nobody of b");
 }
+
+#[test]
+fn a_failed_repair_matters_only_to_the_level() {
+    let snapshot = five();
+    let mut asked = Asked::new(indexes(&[0, 1, 3]), Vec::new(), true);
+    // One more of `a` than a quorum has answered.
+    let mut holders = indexes(&[0, 1, 2, 3]);
+    assert_eq!(asked.replace(&snapshot, &mut holders, NodeIndex(1)), Ok(None));
+    assert_eq!(holders, indexes(&[0, 2, 3]));
+    asked.spares = indexes(&[4]);
+    assert_eq!(
+        asked.clone().replace(&snapshot, &mut holders.clone(), NodeIndex(2)),
+        Err(Lost),
+        "nobody of a"
+    );
+    assert_eq!(asked.replace(&snapshot, &mut holders, NodeIndex(3)), Ok(Some(NodeIndex(4))));
+    assert_eq!(holders, indexes(&[0, 2, 4]));
+    assert_eq!(asked.replace(&snapshot, &mut holders, NodeIndex(4)), Err(Lost));
+}
