@@ -8,6 +8,8 @@
 pub mod limits;
 /// What one run says.
 mod outcome;
+/// PREPARE and EXECUTE in place of QUERY.
+mod prepared;
 /// One CQL connection of a scenario.
 mod session;
 /// What tables must hold, and what explains a read.

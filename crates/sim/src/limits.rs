@@ -18,3 +18,7 @@ pub const FRAME_BYTES: usize = 64 << 20;
 pub const FAILURES_KEPT: usize = 20;
 /// Operations of one partition whose outcome is unknown; more would make the checker slow (it tries every subset).
 pub const UNKNOWN_MAX: usize = 6;
+/// Prepared statements that a client keeps by their text; those that are not bound would be as many as there are requests.
+pub const STATEMENTS_KEPT: usize = 64;
+/// Times a statement is prepared for one request: again when the node has restarted, and once more to be fair.
+pub const PREPARES_MAX: usize = 3;

@@ -1,6 +1,7 @@
 //! One CQL connection of a scenario: real frames over the simulated network, one request at a time.
 //!
-//! An answer, a refusal (the server said no) and a loss (nobody knows) are kept apart: a lost write may have happened.
+//! By chance a statement goes as QUERY or is prepared and goes as EXECUTE, its literals bound or not: the same statement by
+//! another path of the node. An answer, a refusal (the server said no) and a loss (nobody knows) are kept apart: a lost write may have happened.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,14 +9,17 @@ use std::time::Duration;
 use protocol::assembler::Assembler;
 use protocol::compression::Compression;
 use protocol::envelope::{Direction, Version};
-use protocol::failure::Failure;
+use protocol::failure::{Failure, FailureKind};
 use protocol::outgoing::Outgoing;
-use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement, Parameters, Query, Request, Startup};
+use protocol::request::{
+    Batch, BatchKind, BatchSource, BatchStatement, Execute, Parameters, Prepare, Query, Request, Startup,
+};
 use protocol::response::Response;
 use runtime::net::TcpStream;
 use types::Consistency;
 
-use crate::limits::{CLIENT_TIMEOUT, FRAME_BYTES};
+use crate::limits::{CLIENT_TIMEOUT, FRAME_BYTES, PREPARES_MAX};
+use crate::prepared::{Statements, Way, with_markers};
 
 /// Why a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +77,9 @@ pub(crate) struct Session {
     assembler: Assembler,
     outgoing: Outgoing,
     stream_id: i16,
+    /// What is prepared; another session with the same node may go on with it.
+    pub(crate) statements: Statements,
+    skip_metadata: bool,
 }
 
 fn lost(error: impl std::fmt::Display) -> Trouble {
@@ -92,6 +99,8 @@ impl Session {
                 assembler: Assembler::new(Direction::Responses, FRAME_BYTES),
                 outgoing: Outgoing::bare(version),
                 stream_id: 0,
+                statements: Statements::default(),
+                skip_metadata: chance & 4 == 0,
             };
             session.greet(version, compression).await?;
             Ok(session)
@@ -156,23 +165,14 @@ impl Session {
         }
     }
 
-    async fn ask(&mut self, request: &Request<'_>) -> Result<Answer, Trouble> {
+    async fn exchange<T>(
+        &mut self,
+        request: &Request<'_>,
+        take: impl FnOnce(Response<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
         let exchange = async {
             self.send(request).await?;
-            self.receive(|response| match response {
-                Response::Rows(rows) => Ok(Answer {
-                    next_page: rows.metadata.paging_state.map(<[u8]>::to_vec),
-                    rows: rows
-                        .iter()
-                        .map(|row| row.into_iter().map(|v| v.map(<[u8]>::to_vec)).collect())
-                        .collect(),
-                }),
-                Response::Void | Response::SchemaChange(_) | Response::SetKeyspace(_) => {
-                    Ok(Answer::default())
-                }
-                other => Err(lost(format!("unexpected answer {other:?}"))),
-            })
-            .await
+            self.receive(take).await
         };
         match runtime::timeout(CLIENT_TIMEOUT, exchange).await {
             Ok(result) => result,
@@ -180,21 +180,76 @@ impl Session {
         }
     }
 
-    /// Runs a statement; one page of its rows.
-    pub(crate) async fn query(&mut self, cql: &str, ask: Ask) -> Result<Answer, Trouble> {
-        self.page(cql, ask, None).await
+    async fn ask(&mut self, request: &Request<'_>) -> Result<Answer, Trouble> {
+        self.exchange(request, |response| match response {
+            Response::Rows(rows) => Ok(Answer {
+                next_page: rows.metadata.paging_state.map(<[u8]>::to_vec),
+                rows: rows
+                    .iter()
+                    .map(|row| row.into_iter().map(|v| v.map(<[u8]>::to_vec)).collect())
+                    .collect(),
+            }),
+            Response::Void | Response::SchemaChange(_) | Response::SetKeyspace(_) => Ok(Answer::default()),
+            other => Err(lost(format!("unexpected answer {other:?}"))),
+        })
+        .await
     }
 
-    async fn page(&mut self, cql: &str, ask: Ask, state: Option<&[u8]>) -> Result<Answer, Trouble> {
-        self.ask(&Request::Query(Query { query: cql, parameters: ask.parameters(state) })).await
+    /// Runs a statement; one page of its rows.
+    pub(crate) async fn query(&mut self, cql: &str, ask: Ask) -> Result<Answer, Trouble> {
+        self.page(cql, ask, None, Way::drawn()).await
+    }
+
+    async fn page(&mut self, cql: &str, ask: Ask, state: Option<&[u8]>, way: Way) -> Result<Answer, Trouble> {
+        let mut parameters = ask.parameters(state);
+        let (text, values) = match way {
+            Way::Text => return self.ask(&Request::Query(Query { query: cql, parameters })).await,
+            Way::Whole => (cql.to_string(), Default::default()),
+            Way::Bound => with_markers(cql),
+        };
+        parameters.values = values.values();
+        parameters.skip_metadata = self.skip_metadata;
+        let mut tries = 0;
+        loop {
+            let (id, result_id) = self.prepare(&text, values.values().len()).await?;
+            let execute = Execute { id: &id, result_metadata_id: Some(&result_id), parameters };
+            let answer = self.ask(&Request::Execute(execute)).await;
+            tries += 1;
+            match &answer {
+                Err(Trouble::Refused(failure))
+                    if tries < PREPARES_MAX && matches!(failure.kind, FailureKind::Unprepared { .. }) =>
+                {
+                    self.statements.forget(&text);
+                }
+                _ => return answer,
+            }
+        }
+    }
+
+    /// The ids of a statement and of its result columns, asked for unless they are known.
+    async fn prepare(&mut self, text: &str, markers: usize) -> Result<(Vec<u8>, Vec<u8>), Trouble> {
+        if self.statements.get(text).is_none() {
+            let request = Request::Prepare(Prepare { query: text, keyspace: None });
+            let prepared = self
+                .exchange(&request, |response| match response {
+                    Response::Prepared(prepared) => Ok(prepared),
+                    other => Err(lost(format!("PREPARE was answered with {other:?}"))),
+                })
+                .await?;
+            assert_eq!(prepared.markers.len(), markers, "markers of {text}");
+            self.statements.keep(text, prepared);
+        }
+        let known = self.statements.get(text).ok_or_else(|| lost("what was kept is gone"))?;
+        Ok((known.id.clone(), known.result_metadata_id.clone()))
     }
 
     /// Runs a statement and gathers all pages.
     pub(crate) async fn all(&mut self, cql: &str, ask: Ask) -> Result<Vec<Row>, Trouble> {
+        let way = Way::drawn();
         let mut rows = Vec::new();
         let mut state: Option<Vec<u8>> = None;
         loop {
-            let answer = self.page(cql, ask, state.as_deref()).await?;
+            let answer = self.page(cql, ask, state.as_deref(), way).await?;
             rows.extend(answer.rows);
             match answer.next_page {
                 Some(next) => state = Some(next),

@@ -21,6 +21,7 @@ use types::Consistency;
 
 use crate::host::Host;
 use crate::limits::{CONNECT_PATIENCE, CONVERGE, START};
+use crate::prepared::Statements;
 use crate::register::Register;
 use crate::session::{Ask, Row, Session, Trouble, insist};
 
@@ -121,6 +122,8 @@ fn level(rng: &mut Prng) -> Consistency {
 struct Sessions {
     nodes: Vec<SocketAddr>,
     open: Vec<Option<Session>>,
+    /// What was prepared on each node by the session that broke.
+    statements: Vec<Statements>,
     at: usize,
 }
 
@@ -135,13 +138,24 @@ impl Sessions {
         if open.is_none() {
             let connecting = Session::connect(self.nodes[self.at]);
             *open = runtime::timeout(CONNECT_PATIENCE, connecting).await.ok().and_then(Result::ok);
+            if let Some(session) = open {
+                session.statements = std::mem::take(&mut self.statements[self.at]);
+            }
         }
         open.as_mut()
+    }
+
+    /// The session with the node at hand broke; what it had prepared is tried again, as drivers do.
+    fn close(&mut self) {
+        if let Some(session) = self.open[self.at].take() {
+            self.statements[self.at] = session.statements;
+        }
     }
 }
 
 async fn client(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) {
-    let mut sessions = Sessions { open: nodes.iter().map(|_| None).collect(), nodes, at: 0 };
+    let (open, statements) = nodes.iter().map(|_| (None, Statements::default())).unzip();
+    let mut sessions = Sessions { nodes, open, statements, at: 0 };
     // Some clients hurry, so that writes race and reads follow reads at once.
     let pause = [20_000, 2_000, 200][rng.below(3) as usize];
     while book.borrow().violation.is_none() {
@@ -149,7 +163,7 @@ async fn client(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) {
             sessions.move_on(&mut rng);
         }
         if let Err(Trouble::Lost(_)) = act(&mut sessions, &book, &mut rng).await {
-            sessions.open[sessions.at] = None;
+            sessions.close();
             sessions.move_on(&mut rng);
         }
         runtime::sleep(Duration::from_micros(rng.below(pause))).await;
