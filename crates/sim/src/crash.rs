@@ -24,7 +24,7 @@ use std::time::Duration;
 use base::{Instant, Prng};
 use node::config::CommitlogSync;
 use runtime::Bug;
-use runtime::sim::{NodeId, Task, World};
+use runtime::sim::{NodeId, SimConfig, Task, World};
 
 use crate::fleeting::{E_COLUMNS, Exists, ExpiringRows, Wiped};
 use crate::host::Host;
@@ -32,19 +32,32 @@ use crate::limits::START;
 use crate::model::{Partition, Seen, T_COLUMNS, U_COLUMNS, shown};
 use crate::session::{Ask, Row, Trouble, insist};
 use clients::{Book, Shared, ask, create_wiped, designer, expirer, reader, wiper, writer};
-use faults::{rot, trouble_the_disk};
+use faults::{DiskTrouble, rot, trouble_the_disk};
 
-/// An acknowledged write older than the sync period by this much must survive even in periodic mode.
-const PERIODIC_SLACK: Duration = Duration::from_secs(20);
+/// What a log in periodic mode may add to its period besides the time of the disk: it hands over what was appended after
+/// 10 ms and counts the period from there, and its shard has other things to do.
+const PERIODIC_SLACK: Duration = Duration::from_millis(100);
+/// A life in periodic mode is prolonged until something must have been synced, unless outliers of the disk make that too long.
+const PROLONGED_MAX: Duration = Duration::from_millis(500);
 
 struct Run {
     host: Host,
     client: NodeId,
     book: Shared,
     synced: bool,
-    period: Duration,
+    /// In periodic mode an acknowledged write that is older than this survives a power cut.
+    certain_after: Duration,
     disk_bytes: u64,
     rng: Prng,
+}
+
+/// How long a log in periodic mode may take until an entry is on the disk: it may have to wait for a round under way, and
+/// either round may change the segment, so that it syncs twice, and makes and writes the new one.
+fn certain_after(period: Duration, disk: &SimConfig) -> Duration {
+    let round = 2 * disk.disk_sync.1 + 4 * disk.disk_write.1 + 4 * disk.disk_read.1;
+    // Outliers take up to 61 times longer.
+    let times = if disk.disk_spikes > 0.0 { 61 } else { 1 };
+    period + PERIODIC_SLACK + 2 * times * round
 }
 
 fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
@@ -60,6 +73,7 @@ fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
         2 => CommitlogSync::Group(Duration::from_millis(rng.below(10))),
         _ => CommitlogSync::Periodic(period),
     };
+    let certain_after = certain_after(period, &SimConfig::drawn(seed));
     host.config.commitlog_segment_bytes = 256 << 10;
     host.config.memtable_bytes = Some(1 << (12 + rng.below(6)));
     if rng.chance(0.5) {
@@ -82,7 +96,7 @@ fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
         reads: 0,
         writes: 0,
     };
-    Run { host, client, book: Rc::new(RefCell::new(book)), synced: mode != 3, period, disk_bytes, rng }
+    Run { host, client, book: Rc::new(RefCell::new(book)), synced: mode != 3, certain_after, disk_bytes, rng }
 }
 
 /// Runs a task of the scenario to its end; None when it does not end in time.
@@ -231,7 +245,7 @@ fn check(run: &mut Run, dump: &Dump, end: End, at: Instant) -> Result<(), String
     let mut book = run.book.borrow_mut();
     let horizon = match (run.synced, end) {
         (true, _) | (_, End::Kill | End::Orderly) => Instant::MAX,
-        (false, End::Power) => at - (run.period + PERIODIC_SLACK),
+        (false, End::Power) => at - run.certain_after,
     };
     for (pk, partition) in &mut book.partitions {
         let seen = Seen { t: dump.t.get(pk).map(Vec::as_slice), u: dump.u.get(pk).map(Vec::as_slice) };
@@ -309,25 +323,34 @@ fn violation(run: &Run) -> Result<(), String> {
     }
 }
 
-/// One life of the node under load, and its end.
-fn live(world: &mut World, run: &mut Run) -> Result<(End, Instant), String> {
-    let tasks = start_clients(world, run);
-    let spell = match run.rng.below(4) {
+/// How long the clients are left alone.
+fn spell(run: &mut Run) -> Duration {
+    let drawn = match run.rng.below(4) {
         0 => run.rng.below(20_000),
         1 => run.rng.below(400_000),
         _ => run.rng.below(100_000),
     };
-    world.run_for(Duration::from_micros(spell));
-    let syncs_fail = trouble_the_disk(world, run)?;
+    let prolonged = !run.synced && run.certain_after < PROLONGED_MAX && run.rng.chance(0.6);
+    Duration::from_micros(drawn) + if prolonged { run.certain_after } else { Duration::ZERO }
+}
+
+/// One life of the node under load, its end, and when it was sure to sync for the last time.
+fn live(world: &mut World, run: &mut Run) -> Result<(End, Instant), String> {
+    let tasks = start_clients(world, run);
+    let spell = spell(run);
+    world.run_for(spell);
+    let untroubled = world.now();
+    let trouble = trouble_the_disk(world, run)?;
     violation(run)?;
     let end = match run.rng.below(10) {
         // A log that failed to sync cannot be closed in good order.
-        0 if !syncs_fail => End::Orderly,
+        0 if trouble != DiskTrouble::SyncsFail => End::Orderly,
         // In periodic mode a killed process takes along what it had not handed to the kernel, as a power cut does.
         1 if run.synced => End::Kill,
         _ => End::Power,
     };
-    let at = world.now();
+    // A disk that was full for one shard may still be so for another, which tries again after a while.
+    let at = if trouble == DiskTrouble::None { world.now() } else { untroubled };
     match end {
         End::Power => world.power_cut(run.host.node),
         End::Kill => world.kill(run.host.node),

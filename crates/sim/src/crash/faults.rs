@@ -12,8 +12,16 @@ use crate::session::Session;
 /// Longest that writes may be refused once a full disk has space again.
 const RECOVERY: Duration = Duration::from_secs(30);
 
-/// Now and then the disk is full for a while, or some syncs fail. Whether the latter.
-pub(super) fn trouble_the_disk(world: &mut World, run: &mut Run) -> Result<bool, String> {
+/// What happened to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DiskTrouble {
+    None,
+    WasFull,
+    SyncsFail,
+}
+
+/// Now and then the disk is full for a while, or some syncs fail.
+pub(super) fn trouble_the_disk(world: &mut World, run: &mut Run) -> Result<DiskTrouble, String> {
     let node = run.host.node;
     let spell = Duration::from_micros(run.rng.below(150_000));
     match run.rng.below(10) {
@@ -33,14 +41,14 @@ pub(super) fn trouble_the_disk(world: &mut World, run: &mut Run) -> Result<bool,
                 }
             }
             run.book.borrow_mut().full = false;
-            Ok(false)
+            Ok(DiskTrouble::WasFull)
         }
         1 => {
             world.fail_next_syncs(node, 1 + run.rng.below(3) as u32);
             world.run_for(spell);
-            Ok(true)
+            Ok(DiskTrouble::SyncsFail)
         }
-        _ => Ok(false),
+        _ => Ok(DiskTrouble::None),
     }
 }
 

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::session::Session;
-use runtime::sim::SimConfig;
 use std::cell::Cell;
 
 const ID: &str = "5a1c395e-b41f-11e5-9f22-ba0b0483c18c";
 const KEYS: usize = 12;
+const KNOWN_PERIOD: Duration = Duration::from_millis(20);
 
 fn world(seed: u64) -> (World, Host, NodeId) {
     let mut world = World::new(seed, SimConfig::drawn(seed));
@@ -106,4 +106,41 @@ fn truncated_rows_stay_away_after_a_power_cut() {
         let rows = rows.expect("the table is there");
         assert!(answered == 0 || rows == 0, "seed {seed}: {rows} rows came back after the answer");
     }
+}
+
+/// One life in periodic mode that is longer than the period the checker knows of, and what it says after the power cut.
+fn periodic_life(seed: u64, period: Duration) -> Result<(), String> {
+    let mut world = World::new(seed, SimConfig::calm());
+    let mut run = prepare(&mut world, seed, None);
+    run.host.config.commitlog_sync = CommitlogSync::Periodic(period);
+    // Nothing is flushed: what is on the disk is there by the log alone.
+    run.host.config.memtable_bytes = Some(16 << 20);
+    (run.synced, run.certain_after) = (false, certain_after(KNOWN_PERIOD, &SimConfig::calm()));
+    run.host.boot(&mut world, 2);
+    run.host.await_ready(&mut world)?;
+    let schema = create_schema(run.host.native(), 864_000);
+    run_task(&mut world, run.client, 2 * START, schema).expect("in time").expect("the schema is made");
+    let clients = start_clients(&mut world, &mut run);
+    world.run_for(run.certain_after + Duration::from_millis(100));
+    violation(&run)?;
+    let at = world.now();
+    world.power_cut(run.host.node);
+    world.reset_connections(run.client, run.host.node);
+    world.run_until(|_| clients.iter().all(Task::done), Duration::from_secs(40));
+    run.book.borrow_mut().partitions.values_mut().for_each(Partition::orphan);
+    run.book.borrow_mut().expiring.orphan(world.now());
+    run.host.boot(&mut world, 2);
+    run.host.await_ready(&mut world)?;
+    verify(&mut world, &mut run, End::Power, at)
+}
+
+#[test]
+fn a_periodic_log_that_never_syncs_is_caught_within_one_life() {
+    let mut lost = 0;
+    for seed in 0..10 {
+        assert_eq!(periodic_life(seed, KNOWN_PERIOD), Ok(()), "seed {seed}: a log that syncs");
+        let caught = periodic_life(seed, Duration::from_secs(3600));
+        lost += usize::from(caught.is_err_and(|text| text.contains("no prefix of at least")));
+    }
+    assert!(lost >= 5, "{lost} of 10 seeds see that acknowledged writes are lost");
 }
