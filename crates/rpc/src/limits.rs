@@ -8,11 +8,14 @@ pub const BODY_BYTES_MAX: usize = 64 << 20;
 pub const CALLS_IN_FLIGHT_MAX: usize = 4096;
 /// Bytes waiting to be sent on one connection before calls are refused as overloaded.
 pub const OUTBOX_BYTES_MAX: usize = 32 << 20;
-/// Bytes of answers waiting to be sent on one connection, those on their way included. Further answers wait outside, and
-/// once all calls in flight do, no more is read. A larger answer goes alone.
+/// Bytes of answers waiting to be sent on one connection, those on their way included. A larger answer goes alone. While
+/// there is no room, answers of calls begun before wait outside, and no more calls are read.
 pub const ANSWER_BYTES_MAX: usize = 32 << 20;
-/// How long a socket may take over what was waiting when it was ready last, before the connection is closed. Longer than
-/// [`SILENCE_MAX`], after which nobody waits at the other end, and long enough for the most that may wait on a slow link.
+/// Bytes given to a socket at once: what [`SEND_STALL_MAX`] is measured over. Large enough to be rare, small enough for
+/// the slowest link that is of use.
+pub const SEND_PIECE_BYTES: usize = 256 << 10;
+/// How long a socket may take over one piece ([`SEND_PIECE_BYTES`]), before the connection is closed. Longer than
+/// [`SILENCE_MAX`], after which nobody waits at the other end.
 pub const SEND_STALL_MAX: Duration = Duration::from_secs(10);
 /// How long a connection attempt may take.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(1000);

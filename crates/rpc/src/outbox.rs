@@ -1,5 +1,6 @@
 //! Bytes waiting to be sent on one connection: appended by many tasks, sent by one.
 
+use crate::limits::SEND_PIECE_BYTES;
 use runtime::net::TcpStream;
 use runtime::sync::{Event, Permit};
 use std::cell::{Cell, RefCell};
@@ -50,8 +51,8 @@ impl Outbox {
         self.closed.set(false);
     }
 
-    /// Sends what is appended until closed, the connection breaks, or the socket takes longer than `stall` for a batch.
-    /// One buffer travels while the other fills.
+    /// Sends what is appended until closed, the connection breaks, or the socket takes longer than `stall` for a piece
+    /// of [`SEND_PIECE_BYTES`]. One buffer travels while the other fills.
     pub(crate) async fn send_all(&self, stream: &TcpStream, stall: Duration) {
         let mut spare = Vec::new();
         while !self.closed.get() {
@@ -61,14 +62,31 @@ impl Outbox {
             }
             let batch = self.bytes.replace(std::mem::take(&mut spare));
             let permits = self.permits.take();
-            match runtime::timeout(stall, stream.send_all(batch)).await {
-                Ok(Ok(mut sent)) => {
+            match self.send_batch(stream, stall, batch).await {
+                Some(mut sent) => {
                     sent.clear();
                     spare = sent;
                 }
-                Ok(Err(_)) | Err(_) => return,
+                None => return,
             }
             drop(permits);
         }
+    }
+
+    /// Sends a batch and gives its buffer back; `None` when it cannot be sent, or not be sent any more.
+    async fn send_batch(&self, stream: &TcpStream, stall: Duration, batch: Vec<u8>) -> Option<Vec<u8>> {
+        if batch.len() <= SEND_PIECE_BYTES {
+            return runtime::timeout(stall, stream.send_all(batch)).await.ok()?.ok();
+        }
+        let mut piece = Vec::with_capacity(SEND_PIECE_BYTES);
+        for part in batch.chunks(SEND_PIECE_BYTES) {
+            if self.closed.get() {
+                return None;
+            }
+            piece.clear();
+            piece.extend_from_slice(part);
+            piece = runtime::timeout(stall, stream.send_all(piece)).await.ok()?.ok()?;
+        }
+        Some(batch)
     }
 }

@@ -170,9 +170,9 @@ impl Inner {
         self.reachable.set(true);
         self.starting_until.set(None);
         let (reader, pinger) = (self.clone(), self.clone());
-        let reading = stream.clone();
+        let (reading, pinged) = (stream.clone(), stream.clone());
         let reading = runtime::spawn(Group::RPC, async move { reader.read_answers(&reading).await });
-        let pinging = runtime::spawn(Group::RPC, async move { pinger.ping().await });
+        let pinging = runtime::spawn(Group::RPC, async move { pinger.ping(&pinged).await });
         self.outbox.send_all(&stream, SEND_STALL_MAX).await;
         self.connected.set(false);
         self.outbox.close();
@@ -200,13 +200,13 @@ impl Inner {
                     Ok(None) => break,
                     Err(error) => {
                         runtime::warn!("closing the connection to {}: {error}", self.address);
-                        return self.outbox.close();
+                        return self.end(stream);
                     }
                 }
             }
             bytes.drain(..taken);
         }
-        self.outbox.close();
+        self.end(stream);
     }
 
     fn answered(&self, frame: &Frame<'_>) {
@@ -219,7 +219,13 @@ impl Inner {
         }
     }
 
-    async fn ping(&self) {
+    /// Ends a connection that nothing more is expected of, even while its socket takes nothing: what is in flight fails.
+    fn end(&self, stream: &TcpStream) {
+        self.outbox.close();
+        stream.shutdown();
+    }
+
+    async fn ping(&self, stream: &TcpStream) {
         while self.connected.get() && !self.closed.get() {
             let frame =
                 Frame { kind: FrameKind::Ping, verb: 0, call: 0, epoch: 0, time_left_ms: 0, body: &[] };
@@ -227,7 +233,7 @@ impl Inner {
             runtime::sleep(PING_PAUSE).await;
             if runtime::now() - self.heard_at.get() > SILENCE_MAX {
                 self.reachable.set(false);
-                return self.outbox.close();
+                return self.end(stream);
             }
         }
     }

@@ -31,10 +31,12 @@ pub struct Incoming {
 pub type Handler = Rc<dyn Fn(Incoming) -> Pin<Box<dyn Future<Output = Vec<u8>>>>>;
 
 /// Serves one connection until it ends.
-/// Bounds:  at most [`CALLS_IN_FLIGHT_MAX`] calls run or wait for the socket to take their answers, of which at most
-///          [`ANSWER_BYTES_MAX`] wait; then reading stops. A connection that takes nothing for long is closed.
+/// Bounds:  at most [`CALLS_IN_FLIGHT_MAX`] calls run or wait for the socket to take their answers; then reading stops.
+///          At most [`ANSWER_BYTES_MAX`] of encoded answers wait for the socket, and a larger one only alone. While so
+///          many do, no call is begun; those begun before end with their answers outside this bound, until there is
+///          room or nobody waits for them. One pong waits. A connection that takes nothing for long is closed.
 /// Late:    a call whose caller has stopped waiting is not begun, and one that ends too late is not answered.
-/// Errors:  the bytes were no frames. A connection that merely ends is no error.
+/// Errors:  the bytes were no frames, or a ping carried a body. A connection that merely ends is no error.
 pub async fn serve(stream: TcpStream, handler: Handler) -> Result<(), Error> {
     let connection = Rc::new(Connection::new(handler));
     let (sender, sending) = (connection.clone(), stream.clone());
@@ -58,6 +60,8 @@ struct Connection {
     calls: Semaphore,
     /// Bytes of answers until the socket has taken them.
     bytes: Semaphore,
+    /// Pongs until the socket has taken them.
+    pongs: Semaphore,
     /// Calls not begun or not answered because nobody waited any more.
     expired: Counter,
 }
@@ -70,6 +74,7 @@ impl Connection {
             outbox: Outbox::default(),
             calls: Semaphore::new(CALLS_IN_FLIGHT_MAX),
             bytes: Semaphore::new(ANSWER_BYTES_MAX),
+            pongs: Semaphore::new(1),
             expired: runtime::metrics::counter("messina_rpc_expired_calls_total", help, &[]),
         }
     }
@@ -86,12 +91,10 @@ impl Connection {
             while let Some((frame, size)) = decode_frame(&bytes[taken..])? {
                 taken += size;
                 match frame.kind {
-                    FrameKind::Ping => {
-                        let room = self.bytes.acquire(size).await;
-                        let pong = Frame { kind: FrameKind::Pong, ..frame };
-                        self.outbox.append_with([room], |out| encode_frame(&pong, out));
-                    }
+                    FrameKind::Ping => self.pong(&frame)?,
                     FrameKind::Request => {
+                        // Its answer would have to wait outside.
+                        drop(self.bytes.acquire(1).await);
                         let permit = self.calls.acquire(1).await;
                         let until = arrived + Duration::from_millis(u64::from(frame.time_left_ms));
                         self.begin(&frame, until, permit);
@@ -101,6 +104,18 @@ impl Connection {
             }
             bytes.drain(..taken);
         }
+    }
+
+    /// Answers a ping at once, whatever waits; not when a pong is still on its way, which says the same.
+    fn pong(&self, ping: &Frame<'_>) -> Result<(), Error> {
+        if !ping.body.is_empty() {
+            return Err(Error::Malformed { reason: "a ping with a body" });
+        }
+        if let Some(room) = self.pongs.try_acquire(1) {
+            let pong = Frame { kind: FrameKind::Pong, ..*ping };
+            self.outbox.append_with([room], |out| encode_frame(&pong, out));
+        }
+        Ok(())
     }
 
     fn begin(self: &Rc<Self>, frame: &Frame<'_>, until: Instant, permit: Permit) {

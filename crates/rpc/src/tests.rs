@@ -1,6 +1,6 @@
 //! What the answering end does for callers that stop reading or stop waiting, in a simulated network.
 
-use crate::limits::{ANSWER_BYTES_MAX, CALLS_IN_FLIGHT_MAX, SEND_STALL_MAX};
+use crate::limits::{ANSWER_BYTES_MAX, CALLS_IN_FLIGHT_MAX, PING_PAUSE, SEND_STALL_MAX, SILENCE_MAX};
 use crate::{Error, Frame, FrameKind, Handler, Incoming, Peer, decode_frame, encode_frame, serve};
 use runtime::Group;
 use runtime::net::{TcpListener, TcpStream};
@@ -92,17 +92,146 @@ fn a_peer_that_never_reads_is_not_read_from_without_end() {
 }
 
 #[test]
-fn answers_beyond_the_bound_wait_outside_until_nobody_waits_for_them() {
+fn no_call_is_begun_while_answers_fill_the_bound() {
     const BYTES: usize = 64 << 10;
     let (mut world, calling, seen) = world(BYTES, Duration::ZERO);
+    let kept = ANSWER_BYTES_MAX / BYTES;
+    ask_and_never_read(&mut world, calling, 2 * kept as u64, 4000);
+    world.run_for(3 * SECOND);
+    let begun = seen.begun.get();
+    // All requests that are received at once begin before the first of their answers is there.
+    let at_once = (16 << 10) / request(0, 0).len();
+    assert!((kept..kept + at_once).contains(&begun), "{begun} begun, {kept} kept");
+    assert_eq!(seen.expired.get(), 0);
+}
+
+#[test]
+fn answers_beyond_the_bound_wait_outside_until_nobody_waits_for_them() {
+    const BYTES: usize = 64 << 10;
+    let (mut world, calling, seen) = world(BYTES, SECOND);
     let count = 2 * (ANSWER_BYTES_MAX / BYTES) as u64;
     ask_and_never_read(&mut world, calling, count, 4000);
     world.run_for(3 * SECOND);
-    assert_eq!((seen.begun.get() as u64, seen.expired.get()), (count, 0));
+    assert_eq!(
+        (seen.begun.get() as u64, seen.expired.get()),
+        (count, 0),
+        "all begun before the first answer"
+    );
     world.run_for(2 * SECOND);
     let (kept, window) = (count / 2, 16);
     let expired = seen.expired.get();
     assert!((kept - window..=kept).contains(&expired), "{expired} of {count} expired");
+}
+
+fn ping(body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let frame = Frame { kind: FrameKind::Ping, verb: 0, call: 0, epoch: 0, time_left_ms: 0, body };
+    encode_frame(&frame, &mut bytes);
+    bytes
+}
+
+/// All frames that come within some time, each with its kind and its call.
+async fn frames_within(stream: &TcpStream, time: Duration, pause: Duration) -> Vec<(FrameKind, u64)> {
+    let end = runtime::now() + time;
+    let (mut bytes, mut frames) = (Vec::new(), Vec::new());
+    while let Ok(Ok(part)) = runtime::timeout_at(end, stream.recv()).await {
+        if part.is_empty() {
+            break;
+        }
+        bytes.extend_from_slice(&part);
+        drop(part);
+        let mut taken = 0;
+        while let Some((frame, size)) = decode_frame(&bytes[taken..]).expect("sound") {
+            taken += size;
+            frames.push((frame.kind, frame.call));
+        }
+        bytes.drain(..taken);
+        runtime::sleep(pause).await;
+    }
+    frames
+}
+
+#[test]
+fn one_pong_is_on_its_way_however_many_pings_came_and_answers_do_not_hold_it_up() {
+    let (mut world, calling, seen) = world(ANSWER_BYTES_MAX, Duration::from_millis(100));
+    let mut heard = world.spawn(calling, async {
+        let stream = TcpStream::connect(address(), None).await.expect("it listens");
+        // One answer fills the bound, and another waits for room; the pings come behind it.
+        stream.send_all([request(1, 60_000), request(2, 60_000)].concat()).await.expect("there is room");
+        runtime::sleep(SECOND).await;
+        stream.send_all(ping(b"").repeat(100)).await.expect("there is room");
+        stream.send_all(request(3, 60_000)).await.expect("there is room");
+        runtime::sleep(SECOND).await;
+        frames_within(&stream, 30 * SECOND, Duration::ZERO).await
+    });
+    world.run_for(40 * SECOND);
+    let heard: Vec<(FrameKind, u64)> = heard.take().expect("ended");
+    let order = [(FrameKind::Response, 1), (FrameKind::Pong, 0), (FrameKind::Response, 2)];
+    assert_eq!(heard[..3], order);
+    assert_eq!(heard[3..], [(FrameKind::Response, 3)]);
+    assert_eq!(seen.begun.get(), 3);
+}
+
+#[test]
+fn a_ping_with_a_body_ends_the_connection() {
+    let mut world = World::new(7, SimConfig::calm());
+    let answering = world.add_client(address().ip());
+    let calling = world.add_client(IpAddr::from([10, 0, 0, 2]));
+    let mut served = world.spawn(answering, async {
+        let listener = TcpListener::bind(address()).await.expect("the port is free");
+        let (stream, _) = listener.accept().await.expect("somebody comes");
+        serve(stream, Rc::new(|_| Box::pin(async { Vec::new() }))).await
+    });
+    world.run_for(Duration::from_millis(10));
+    drop(world.spawn(calling, async {
+        let stream = TcpStream::connect(address(), None).await.expect("it listens");
+        stream.send_all(ping(b"large")).await.expect("there is room");
+        runtime::sleep(SECOND).await;
+    }));
+    world.run_for(2 * SECOND);
+    assert!(matches!(served.take(), Some(Err(Error::Malformed { .. }))));
+}
+
+#[test]
+fn a_slow_link_is_no_stall() {
+    const CALLS: u64 = 64;
+    let (mut world, calling, _) = world(64 << 10, Duration::ZERO);
+    let mut heard = world.spawn(calling, async {
+        let stream = TcpStream::connect(address(), None).await.expect("it listens");
+        let requests: Vec<Vec<u8>> = (0..CALLS).map(|call| request(call, 60_000)).collect();
+        stream.send_all(requests.concat()).await.expect("there is room");
+        let start = runtime::now();
+        let frames = frames_within(&stream, 100 * SECOND, SEND_STALL_MAX / 100).await;
+        (frames.len() as u64, runtime::now() - start)
+    });
+    world.run_for(110 * SECOND);
+    let (count, took) = heard.take().expect("ended");
+    assert_eq!(count, CALLS, "after {took:?}");
+    assert!(took > 2 * SEND_STALL_MAX, "{took:?}");
+}
+
+#[test]
+fn calls_to_a_silent_peer_fail_once_it_is_given_up() {
+    let mut world = World::new(7, SimConfig::calm());
+    let silent = world.add_client(address().ip());
+    let calling = world.add_client(IpAddr::from([10, 0, 0, 2]));
+    drop(world.spawn(silent, async {
+        let listener = TcpListener::bind(address()).await.expect("the port is free");
+        let _deaf = listener.accept().await.expect("somebody comes");
+        runtime::sleep(60 * SECOND).await;
+    }));
+    world.run_for(Duration::from_millis(10));
+    let mut outcome = world.spawn(calling, async {
+        let (peer, start) = (Peer::new(address()), runtime::now());
+        // More than the socket takes: the sending end waits, too.
+        let answer = peer.call(1, 1, &vec![7; 8 << 20], 60 * SECOND).await;
+        peer.close();
+        (answer, runtime::now() - start)
+    });
+    world.run_for(60 * SECOND);
+    let (answer, took) = outcome.take().expect("ended");
+    assert_eq!(answer, Err(Error::Unreachable { peer: address() }));
+    assert!(took < SILENCE_MAX + 2 * PING_PAUSE, "{took:?}");
 }
 
 #[test]
