@@ -535,7 +535,7 @@ pub(crate) struct SimFile(Rc<FileInner>);
 
 impl SimFile {
     fn check_aligned(&self, offset: u64, len: usize) -> io::Result<()> {
-        if self.0.direct && (offset % 4096 != 0 || len % 4096 != 0) {
+        if self.0.direct && (!offset.is_multiple_of(4096) || !len.is_multiple_of(4096)) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 "invalid argument (unaligned direct transfer)",
