@@ -8,8 +8,16 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// Three calm nodes with one row on all of them.
 fn trio() -> (World, Run) {
+    trio_with(Duration::from_secs(5))
+}
+
+/// As [`trio`]; their reads have so much time.
+fn trio_with(read_timeout: Duration) -> (World, Run) {
     let mut world = World::new(11, SimConfig::calm());
     let mut run = prepare(&mut world, 11, None);
+    for host in &mut run.hosts {
+        host.config.read_timeout = read_timeout;
+    }
     boot_dead(&mut world, &mut run, 1.0);
     for host in &run.hosts {
         host.await_ready(&mut world).expect("starts");
@@ -53,6 +61,70 @@ fn a_slow_replica_does_not_hold_up_a_quorum() {
         assert!(took < Duration::from_millis(500), "{took:?}");
         world.heal_all();
         world.run_for(Duration::from_secs(10));
+    }
+}
+
+/// Reads keys at ONE that two of three nodes hold, while every message takes half of `service`: each key's time at the
+/// node asked, which holds some of them itself.
+fn read_of_two(read_timeout: Duration, service: Duration) -> Vec<(Result<usize, Trouble>, Duration)> {
+    const KEYS: i32 = 12;
+    let (mut world, run) = trio_with(read_timeout);
+    let nodes: Vec<SocketAddr> = run.hosts.iter().map(Host::native).collect();
+    let first = nodes[0];
+    let mut filled = world.spawn(run.client, async move {
+        let mut session = insist(first, START).await?;
+        for to in nodes {
+            let mut session = insist(to, START).await?;
+            for statement in [
+                "CREATE KEYSPACE two WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 2}",
+                "CREATE TABLE two.r (k int PRIMARY KEY, v text) \
+                 WITH id = 5a1c395e-b41f-11e5-9f22-ba0be0483c19",
+            ] {
+                session.query(statement, Ask::at(Consistency::One)).await?;
+            }
+        }
+        for k in 0..KEYS {
+            let cql = format!("UPDATE two.r SET v = 'x' WHERE k = {k}");
+            session.query(&cql, Ask::at(Consistency::All)).await?;
+            // However a read goes, it is prepared by now.
+            let whole = format!("SELECT v FROM two.r WHERE k = {k}");
+            for text in [&*whole, "SELECT v FROM two.r WHERE k = ?"] {
+                while session.statements.get(text).is_none() {
+                    session.all(&whole, Ask::at(Consistency::One)).await?;
+                }
+            }
+        }
+        Ok::<_, Trouble>(session)
+    });
+    let filled = finished(&mut world, &mut filled, LONG, "filling").expect("in time");
+    let mut session = filled.expect("filled");
+    world.set_delay(service / 2, service / 2, 0.0);
+    let mut read = world.spawn(run.client, async move {
+        let mut seen = Vec::new();
+        for k in 0..KEYS {
+            let start = runtime::now();
+            let cql = format!("SELECT v FROM two.r WHERE k = {k}");
+            let found = session.all(&cql, Ask::at(Consistency::One)).await.map(|rows| rows.len());
+            // The way from the client and back takes as long as that from node to node.
+            seen.push((found, (runtime::now() - start).saturating_sub(service)));
+        }
+        seen
+    });
+    finished(&mut world, &mut read, LONG, "reading").expect("in time")
+}
+
+#[test]
+fn replicas_that_are_all_slow_are_waited_for() {
+    const SERVICE: Duration = Duration::from_millis(300);
+    // The second leaves less time than asking twice takes.
+    for read_timeout in [Duration::from_secs(5), Duration::from_millis(500)] {
+        let seen = read_of_two(read_timeout, SERVICE);
+        for (k, (found, took)) in seen.iter().enumerate() {
+            assert_eq!(*found, Ok(1), "key {k} within {read_timeout:?}");
+            assert!(*took < SERVICE + Duration::from_millis(50), "key {k} within {read_timeout:?}: {took:?}");
+        }
+        let far = seen.iter().filter(|(_, took)| *took >= SERVICE).count();
+        assert!(far > 0 && far < seen.len(), "{far} keys lie elsewhere");
     }
 }
 
