@@ -16,6 +16,8 @@ use crate::{Outcome, house};
 
 /// Seeds handed to one process at a time.
 const CHUNK: u64 = 25;
+/// What a checker says of a seed that failed.
+const VERDICT: &str = "FAILED: ";
 
 /// Planted bugs and the scenario that must catch each.
 const PLANTED: &[(&str, &str)] = &[
@@ -108,9 +110,16 @@ fn chunk(
     if output.status.success() {
         return Ok(text);
     }
+    Err(format!("{} ended with {}:\n{}", house::shown(&command), output.status, gist(&text)))
+}
+
+/// The verdicts, and the end of what was said.
+fn gist(text: &str) -> String {
+    const TAIL: usize = 40;
     let lines: Vec<&str> = text.lines().collect();
-    let tail = lines[lines.len().saturating_sub(40)..].join("\n");
-    Err(format!("{} ended with {}:\n{tail}", house::shown(&command), output.status))
+    let (before, tail) = lines.split_at(lines.len().saturating_sub(TAIL));
+    let verdicts = before.iter().filter(|line| line.contains(VERDICT));
+    verdicts.chain(tail).copied().collect::<Vec<_>>().join("\n")
 }
 
 /// The trace hash of a run is a function of its seed alone.
@@ -161,7 +170,7 @@ fn planted(binary: &std::path::Path) -> Outcome {
         for first in (0..SEEDS).step_by(CHUNK as usize) {
             match chunk(binary, scenario, first..first + CHUNK, &["--plant", bug]) {
                 Ok(_) => {}
-                Err(text) if text.contains("FAILED: ") => {
+                Err(text) if text.contains(VERDICT) => {
                     caught = Some(first);
                     break;
                 }
@@ -187,6 +196,14 @@ mod tests {
         assert_eq!(range("0..10_000"), Ok(0..10_000));
         assert_eq!(range("7"), Ok(7..8));
         assert!(range("a..b").is_err());
+    }
+
+    #[test]
+    fn a_verdict_is_heard_whatever_follows() {
+        let text = format!("seed 3 FAILED: lost\n{}", "detail\n".repeat(100));
+        assert!(gist(&text).starts_with("seed 3 FAILED: lost\ndetail\n"));
+        assert_eq!(gist(&text).lines().count(), 41);
+        assert_eq!(gist("all is well"), "all is well");
     }
 
     #[test]
