@@ -70,3 +70,16 @@ fn shown(command: &Command) -> String {
     }
     text
 }
+
+/// A program that a hang-up ends as by default, also when this one runs under `nohup`, which children inherit.
+pub fn hung_up_by_default(program: &Path) -> Command {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    if ignored & 1 == 0 {
+        return Command::new(program);
+    }
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP").arg(program);
+    command
+}

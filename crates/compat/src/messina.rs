@@ -2,9 +2,10 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::command;
 use crate::server::{Server, free_port};
 
 /// How the node is started.
@@ -37,7 +38,7 @@ impl Start {
         fs::write(&config, self.yaml(port)).map_err(told)?;
         let log = self.folder.join("node.log");
         let out = File::options().create(true).append(true).open(&log).map_err(told)?;
-        let mut command = Command::new(&self.binary);
+        let mut command = command::hung_up_by_default(&self.binary);
         command
             .args(["node", "--overprovisioned", "--memory", "1G", "--smp", &self.shards.to_string()])
             .arg("--config")
