@@ -3,6 +3,7 @@
 kill_load.py write FIRST   writes partitions from FIRST on; prints "STARTED", then lives until the node dies under it;
                            prints "ACKED n" and appends every acknowledged key to the file KILL_ACKED.
 kill_load.py check         reads every key of KILL_ACKED back; prints "CHECKED n" or names what is missing.
+kill_load.py check-all     the same, and scans the table for halves of batches that were not acknowledged.
 
 A row's value is computed from its key, so a torn or foreign value is noticed, too. Every 10th write is a batch of
 five rows of one partition: either all of them are there or none.
@@ -77,7 +78,7 @@ def write(first):
     os._exit(0)
 
 
-def check():
+def check(scan):
     with open(ACKED, encoding="ascii") as lines:
         keys = [int(line) for line in lines]
     cluster = link.open_cluster()
@@ -101,7 +102,7 @@ def check():
     torn = []
     scanned = 0
     counts = {}
-    for k, c, v in session.execute("SELECT k, c, v FROM kill_loop.rows"):
+    for k, c, v in session.execute("SELECT k, c, v FROM kill_loop.rows") if scan else ():
         scanned += 1
         counts[k] = counts.get(k, 0) + 1
         if v != value_of(k, c):
@@ -120,4 +121,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "write":
         write(int(sys.argv[2]))
     else:
-        check()
+        check(sys.argv[1] == "check-all")

@@ -1,8 +1,8 @@
 //! `kill -9` under the Python driver's load, in `batch` mode, again and again: what was acknowledged is there.
 //!
 //! Each cycle starts the node, lets the load run for a moment of random length, kills the process, and starts it again
-//! to read back every key acknowledged in the last cycles (all of them in the last check). The number of shards changes
-//! from cycle to cycle.
+//! with another number of shards to read back every key acknowledged in this cycle; now and then, and at the end, all keys
+//! since the beginning, and a scan of the table.
 
 use std::fs;
 use std::time::Duration;
@@ -12,7 +12,9 @@ use crate::python::Script;
 use crate::suite::{Options, Report};
 
 /// Every cycle checks its own keys; every so many, all keys since the beginning.
-const FULL_CHECK_EVERY: u64 = 10;
+const FULL_CHECK_EVERY: u64 = 50;
+/// Cycles between two lines that tell how far it is.
+const TELL_EVERY: u64 = 10;
 
 /// Runs the cycles, starting with this number of shards.
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
@@ -28,6 +30,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
             let named = |error: String| format!("cycle {cycle}: {error}");
             let these = folder.join("acked");
             let _ = fs::remove_file(&these);
+            start.shards = shards;
             let mut server = start.run().map_err(named)?;
             let arguments =
                 [("", "write".into()), ("", next.to_string()), ("$KILL_ACKED", these.display().to_string())];
@@ -45,18 +48,18 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
             next = key;
             append(&these, &all)?;
             // Restart with another number of shards: the log of every shard must be found.
-            start.shards = 1 + (start.shards + 1) % 4;
+            start.shards = 1 + ((u64::from(shards) + cycle) % 4) as u16;
             let mut server = start.run().map_err(named)?;
             let full = cycle % FULL_CHECK_EVERY == FULL_CHECK_EVERY - 1 || cycle + 1 == options.cycles;
-            let checked = if full { &all } else { &these };
-            let arguments = [("", "check".into()), ("$KILL_ACKED", checked.display().to_string())];
+            let (what, checked) = if full { ("check-all", &all) } else { ("check", &these) };
+            let arguments = [("", what.into()), ("$KILL_ACKED", checked.display().to_string())];
             let mut check = Script::spawn("kill_load", server.address, 5, "lz4", &arguments)?;
             let line = check.line().map_err(named)?;
             if !line.starts_with("CHECKED") {
                 return Err(named(line));
             }
             check.finish(Duration::from_secs(60)).map_err(named)?;
-            if full && cycle + 1 < options.cycles {
+            if cycle % TELL_EVERY == TELL_EVERY - 1 {
                 println!("  {} cycles, {acked} acknowledged writes, none lost", cycle + 1);
             }
             // Every second cycle the node is killed again right after its recovery, else stopped in order.

@@ -205,7 +205,11 @@ impl Disk {
     }
 
     fn sync_failure(&self) -> io::Error {
-        if self.failing_syncs_as_full { no_space() } else { io::Error::other("input/output error (simulated)") }
+        if self.failing_syncs_as_full {
+            no_space()
+        } else {
+            io::Error::other("input/output error (simulated)")
+        }
     }
 
     /// From now on a sync of a file answers without doing anything (a lying disk); folders are synced as asked.
