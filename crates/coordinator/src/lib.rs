@@ -6,6 +6,8 @@
 
 mod coordinator;
 mod error;
+#[cfg(test)]
+mod fixture;
 pub mod limits;
 mod merge;
 mod read;

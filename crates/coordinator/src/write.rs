@@ -310,23 +310,10 @@ fn counts(snapshot: &Snapshot, with: Option<NodeIndex>, node: NodeIndex) -> bool
 mod tests {
     //! A level that names datacenters is not met by answers from elsewhere.
     use super::*;
+    use crate::fixture::node;
     use base::Token;
-    use topology::Node;
 
     fn snapshot() -> Snapshot {
-        let node = |octet: u8, dc: &str| {
-            let ip = std::net::IpAddr::from([127, 0, 0, octet]);
-            Node {
-                host_id: u128::from(octet),
-                internode: (ip, 7000).into(),
-                native: (ip, 9042).into(),
-                broadcast: ip,
-                dc: dc.to_string(),
-                rack: "r".to_string(),
-                tokens: vec![Token(i64::from(octet))],
-                shards: 1,
-            }
-        };
         let here = ["here"; 3].into_iter().enumerate();
         let all = here.chain(["there"; 3].into_iter().enumerate().map(|(i, dc)| (i + 3, dc)));
         Snapshot::new(all.map(|(i, dc)| node(i as u8 + 1, dc)).collect(), NodeIndex(0))

@@ -1,20 +1,6 @@
 //! Who is asked, who stands in for whom, and when a level is met. How nodes behave that fail: the `sim` crate.
 use super::*;
-use topology::Node;
-
-fn node(octet: u8, dc: &str) -> Node {
-    let ip = std::net::IpAddr::from([127, 0, 0, octet]);
-    Node {
-        host_id: u128::from(octet),
-        internode: (ip, 7000).into(),
-        native: (ip, 9042).into(),
-        broadcast: ip,
-        dc: dc.to_string(),
-        rack: "r".to_string(),
-        tokens: vec![base::Token(i64::from(octet))],
-        shards: 1,
-    }
-}
+use crate::fixture::node;
 
 #[test]
 fn each_quorum_takes_a_quorum_of_each_datacenter() {

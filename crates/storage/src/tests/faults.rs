@@ -295,14 +295,20 @@ where
     task.take().expect("it is done")
 }
 
+/// A node of one table that is compacted only when asked, every write synced.
+fn uncompacted(seed: u64) -> (Node, Table) {
+    let table = table();
+    let mut settings = settings(CommitlogSync::Batch);
+    settings.auto_compaction = false;
+    let mut node = Node::new(seed, SimConfig::calm(), settings, &[&table]);
+    node.boot(1).expect("opens");
+    (node, table)
+}
+
 #[test]
 fn an_sstable_whose_record_failed_is_used_by_the_next_attempt() {
     for seed in 0..4 {
-        let table = table();
-        let mut settings = settings(CommitlogSync::Batch);
-        settings.auto_compaction = false;
-        let mut node = Node::new(seed, SimConfig::calm(), settings, &[&table]);
-        node.boot(1).expect("opens");
+        let (mut node, table) = uncompacted(seed);
         let id = table.id;
         for key in 0..2 {
             node.run(apply(vec![insert(&table, key, 5, 700)], Durability::Mode)).expect("accepted");
@@ -374,11 +380,7 @@ fn without_durable_writes(table: &Table) -> schema::Schema {
 #[test]
 fn what_a_failed_sync_left_in_the_page_cache_is_not_believed() {
     for seed in 0..24 {
-        let table = table();
-        let mut settings = settings(CommitlogSync::Batch);
-        settings.auto_compaction = false;
-        let mut node = Node::new(seed, SimConfig::calm(), settings, &[&table]);
-        node.boot(1).expect("opens");
+        let (mut node, table) = uncompacted(seed);
         let id = table.id;
         for key in 0..2 {
             node.run(apply(vec![insert(&table, key, 5, 700)], Durability::Mode)).expect("accepted");
