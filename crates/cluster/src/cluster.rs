@@ -110,8 +110,10 @@ impl Cluster {
         };
         let next = Arc::new(next.with_content_version());
         await_forgotten(&before, &next).await?;
+        let settling = log.is_unsettled();
         if let Err(error) = log.append(&before, &next).await {
-            if log.is_unsettled() {
+            // An earlier failure may have left a task that settles it, too.
+            if log.is_unsettled() && !settling {
                 drop(runtime::spawn(Group::ADMIN, settle()));
             }
             return Err(error);
