@@ -4,16 +4,16 @@ use crate::Error;
 use core::time::Duration;
 use mutation::{DigestFault, Mutation, ReadAnswer, ReadCommand, digest};
 use runtime::Bug;
+use runtime::log::Sparse;
 use schema::TableId;
-use std::cell::Cell;
 use std::rc::Rc;
 use storage::{Durability, Store};
 
 /// The store of this shard, as replicas are spoken to. Installed once per shard.
 pub struct Shard {
     store: Rc<Store>,
-    /// When damage was last written to the log.
-    told: Cell<Option<base::Instant>>,
+    /// Damage that is worth a line in the log.
+    told: Sparse,
 }
 
 /// At most one failed read of a shard is written to the log in this time: an application repeats its reads.
@@ -22,7 +22,7 @@ const DAMAGE_LOG_EVERY: Duration = Duration::from_secs(10);
 impl Shard {
     /// Wraps a shard's store.
     pub fn new(store: Rc<Store>) -> Shard {
-        Shard { store, told: Cell::new(None) }
+        Shard { store, told: Sparse::new(DAMAGE_LOG_EVERY) }
     }
 
     /// Reads this shard's part of what is asked.
@@ -37,9 +37,7 @@ impl Shard {
             error,
             storage::Error::Io { .. } | storage::Error::Corrupt { .. } | storage::Error::Sstable(_)
         );
-        let now = runtime::now();
-        if damage && self.told.get().is_none_or(|at| DAMAGE_LOG_EVERY <= now - at) {
-            self.told.set(Some(now));
+        if damage && self.told.take() {
             runtime::error!("a read failed: {error}");
         }
     }

@@ -6,8 +6,11 @@
 //! The macros are [`error!`](crate::error), [`warn!`](crate::warn), [`info!`](crate::info) and [`debug!`](crate::debug).
 
 use crate::limits::LOG_LINE_BYTES;
+use base::Instant;
+use std::cell::Cell;
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 pub use crate::{debug, error, info, warn};
 
@@ -166,6 +169,35 @@ macro_rules! debug {
             $crate::log::write($crate::log::Level::Debug, module_path!(), format_args!($($arg)*))
         }
     };
+}
+
+/// Lets a line through now and then: what goes on for as long as trouble lasts must not fill the log.
+#[derive(Debug)]
+pub struct Sparse {
+    every: Duration,
+    last: Cell<Option<Instant>>,
+}
+
+impl Sparse {
+    /// At most one line in this time.
+    pub fn new(every: Duration) -> Sparse {
+        Sparse { every, last: Cell::new(None) }
+    }
+
+    /// Whether the line may be written now; then it counts as written.
+    pub fn take(&self) -> bool {
+        let now = crate::now();
+        let due = self.last.get().is_none_or(|at| self.every <= now - at);
+        if due {
+            self.last.set(Some(now));
+        }
+        due
+    }
+
+    /// The trouble is over: the next line is let through.
+    pub fn reset(&self) {
+        self.last.set(None);
+    }
 }
 
 #[cfg(test)]

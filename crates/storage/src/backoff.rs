@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::limits::{FAILURE_LOG_EVERY, FULL_DISK_RETRY_MS_MAX};
 use base::Instant;
+use runtime::log::Sparse;
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ pub(crate) struct Backoff {
     longest: Duration,
     failures: Cell<u32>,
     not_before: Cell<Instant>,
-    /// When a failure was last worth a line in the log.
-    told: Cell<Option<Instant>>,
+    /// Failures that are worth a line in the log.
+    told: Sparse,
     /// Why it failed last; `None`: it did not.
     error: RefCell<Option<Error>>,
 }
@@ -28,7 +29,7 @@ impl Backoff {
             longest,
             failures: Cell::new(0),
             not_before: Cell::new(Instant(0)),
-            told: Cell::new(None),
+            told: Sparse::new(FAILURE_LOG_EVERY),
             error: RefCell::new(None),
         }
     }
@@ -56,16 +57,12 @@ impl Backoff {
         self.failures.set(self.failures.get() + 1);
         self.not_before.set(runtime::now() + rest);
         *self.error.borrow_mut() = Some(error);
-        let tell = self.told.get().is_none_or(|at| FAILURE_LOG_EVERY <= runtime::now() - at);
-        if tell {
-            self.told.set(Some(runtime::now()));
-        }
-        tell
+        self.told.take()
     }
 
     pub(crate) fn succeeded(&self) {
         self.failures.set(0);
         self.error.take();
-        self.told.set(None);
+        self.told.reset();
     }
 }

@@ -25,10 +25,7 @@ impl Store {
                 let resting = self.all_tables().into_iter();
                 match resting.filter_map(|table| table.flush_backoff.rests_until()).min() {
                     // Elapsed is what it waits for; a wish for a flush or a stop wakes it early.
-                    Some(due) => {
-                        let rest = due.saturating_duration_since(runtime::now());
-                        let _ = runtime::timeout(rest, self.flush_wanted.wait()).await;
-                    }
+                    Some(due) => drop(runtime::timeout_at(due, self.flush_wanted.wait()).await),
                     None => self.flush_wanted.wait().await,
                 }
                 continue;

@@ -13,6 +13,7 @@ use core::future::poll_fn;
 use core::net::SocketAddr;
 use core::pin::pin;
 use core::task::Poll;
+use runtime::log::Sparse;
 use runtime::net::{TcpListener, TcpStream};
 use runtime::sync::Flag;
 use runtime::{Group, ShardId};
@@ -103,7 +104,7 @@ impl Server {
             slots: self.slots.clone(),
             next: 0,
             stop: self.stop.clone(),
-            told: None,
+            told: Sparse::new(limits::REFUSAL_LOG_EVERY),
         };
         drop(runtime::spawn(Group::MAIN, acceptor.run()));
     }
@@ -137,8 +138,8 @@ struct Acceptor {
     slots: Slots,
     next: u16,
     stop: Flag,
-    /// When a connection that was not taken was last written to the log.
-    told: Option<base::Instant>,
+    /// Connections not taken that are worth a line in the log.
+    told: Sparse,
 }
 
 impl Acceptor {
@@ -155,10 +156,8 @@ impl Acceptor {
     }
 
     /// Says now and then what goes wrong: clients that are refused try again at once.
-    fn tell(&mut self, text: &str) {
-        let now = runtime::now();
-        if self.told.is_none_or(|at| limits::REFUSAL_LOG_EVERY <= now - at) {
-            self.told = Some(now);
+    fn tell(&self, text: &str) {
+        if self.told.take() {
             runtime::warn!("transport: {text}");
         }
     }
