@@ -1,5 +1,7 @@
 //! Why a request at a consistency level did not succeed.
 
+use replica::Reason;
+use std::net::IpAddr;
 use types::Consistency;
 
 /// What kind of write failed, in the native protocol's words.
@@ -11,6 +13,10 @@ pub enum WriteKind {
     Batch,
     /// An unlogged batch.
     UnloggedBatch,
+    /// Counters.
+    Counter,
+    /// The log of a logged batch.
+    BatchLog,
 }
 
 impl WriteKind {
@@ -20,6 +26,8 @@ impl WriteKind {
             WriteKind::Simple => "SIMPLE",
             WriteKind::Batch => "BATCH",
             WriteKind::UnloggedBatch => "UNLOGGED_BATCH",
+            WriteKind::Counter => "COUNTER",
+            WriteKind::BatchLog => "BATCH_LOG",
         }
     }
 }
@@ -52,7 +60,7 @@ pub enum Error {
         write: Option<WriteKind>,
     },
     /// Too many replicas failed.
-    #[error("Operation failed - received {received} responses and {failures} failures: {reason}")]
+    #[error("{}", describe_failure(*received, failures, reason))]
     Failure {
         /// The level asked for.
         consistency: Consistency,
@@ -60,8 +68,8 @@ pub enum Error {
         received: usize,
         /// Answers needed.
         required: usize,
-        /// Replicas that failed.
-        failures: usize,
+        /// The replicas that failed, by the address other nodes know them by, and why.
+        failures: Vec<(IpAddr, Reason)>,
         /// For reads: whether the data itself was among the answers.
         data_present: bool,
         /// `None` for reads.
@@ -75,4 +83,12 @@ pub enum Error {
     /// The table or its keyspace is gone.
     #[error("table does not exist")]
     UnknownTable,
+}
+
+/// Cassandra's text of a failure, and what the first replica that failed said.
+pub fn describe_failure(received: usize, failures: &[(IpAddr, Reason)], said: &str) -> String {
+    let each: Vec<String> =
+        failures.iter().map(|(from, why)| format!("{} from /{from}", why.name())).collect();
+    let (count, each) = (failures.len(), each.join(", "));
+    format!("Operation failed - received {received} responses and {count} failures: {each} ({said})")
 }

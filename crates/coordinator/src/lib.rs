@@ -18,5 +18,6 @@ mod write;
 mod now;
 
 pub use coordinator::Coordinator;
-pub use error::{Error, WriteKind};
+pub use error::{Error, WriteKind, describe_failure};
+pub use replica::Reason;
 pub use service::internode_handler;

@@ -36,6 +36,9 @@ impl Coordinator {
         }
         let written = self.local().write_now(mutations, Durability::Mode)?;
         self.metrics.writes.inc();
-        Some(judge_one(written.map_err(Silence::Failed), 1, consistency, kind))
+        Some(written.or_else(|error| {
+            let here = self.topology().local().broadcast;
+            judge_one(Err(Silence::Failed(error)), here, 1, consistency, kind)
+        }))
     }
 }

@@ -8,11 +8,12 @@ use crate::replicas::Silence;
 use crate::scan::{Piece, pieces};
 use base::Instant;
 use mutation::{Mutation, ReadAnswer, ReadCommand, Scope};
-use replica::{Request, Response};
+use replica::{Reason, Request, Response};
 use runtime::Group;
 use runtime::sync::Queue;
 use schema::{Keyspace, Replication, Table};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -98,15 +99,15 @@ struct Lost;
 /// Replicas that gave no answer.
 #[derive(Debug, Default)]
 struct Tally {
-    failures: usize,
+    failures: Vec<(IpAddr, Reason)>,
     /// What the first of them said.
     reason: Option<replica::Error>,
 }
 
 impl Tally {
-    fn note(&mut self, silence: Silence) {
+    fn note(&mut self, from: IpAddr, silence: Silence) {
         if let Silence::Failed(error) = silence {
-            self.failures += 1;
+            self.failures.push((from, error.reason()));
             self.reason.get_or_insert(error);
         }
     }
@@ -213,7 +214,10 @@ impl Read<'_> {
         match runtime::timeout(self.patience(), self.coordinator.local().read(command)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(replica::Error::UnknownTable(_))) => Err(Error::UnknownTable),
-            Ok(Err(error)) => Err(self.failure((0, 1), false, 1, error.to_string())),
+            Ok(Err(error)) => {
+                let here = (self.snapshot.local().broadcast, error.reason());
+                Err(self.failure((0, 1), false, vec![here], error.to_string()))
+            }
             Err(_) => Err(self.timeout(0, 1, false)),
         }
     }
@@ -234,7 +238,7 @@ impl Read<'_> {
                 if silence == Silence::Unheard && !asked.spares.is_empty() {
                     asked.spares.push(first);
                 }
-                tally.note(silence);
+                tally.note(self.snapshot.node(first).broadcast, silence);
             }
             Err(_) if asked.spares.is_empty() => {}
             Err(_) => {
@@ -264,11 +268,16 @@ impl Read<'_> {
         Error::Timeout { consistency: self.consistency, received, required, data_present, write: None }
     }
 
+    /// This node, when what replicas sent cannot be put together.
+    fn here(&self) -> Vec<(IpAddr, Reason)> {
+        vec![(self.snapshot.local().broadcast, Reason::Unknown)]
+    }
+
     fn failure(
         &self,
         (received, required): (usize, usize),
         data_present: bool,
-        failures: usize,
+        failures: Vec<(IpAddr, Reason)>,
         reason: String,
     ) -> Error {
         let (consistency, write) = (self.consistency, None);
@@ -337,7 +346,7 @@ impl Read<'_> {
     fn merge(&self, command: &ReadCommand, answers: &[ReadAnswer]) -> Result<Merged, Error> {
         let count = answers.len();
         merge_answers(&self.table, command, answers)
-            .map_err(|e| self.failure((count, count), true, 1, e.to_string()))
+            .map_err(|e| self.failure((count, count), true, self.here(), e.to_string()))
     }
 
     /// Asks the targets at once and gives the answers that the level needs, one with data first; with `digests` only that
@@ -400,7 +409,7 @@ impl Read<'_> {
                             answers.push((node, answer));
                             continue;
                         }
-                        Err(silence) => tally.note(silence),
+                        Err(silence) => tally.note(self.snapshot.node(node).broadcast, silence),
                     }
                     vec![node]
                 }

@@ -4,10 +4,11 @@ use crate::coordinator::Coordinator;
 use crate::error::{Error, WriteKind};
 use crate::replicas::Silence;
 use mutation::Mutation;
-use replica::Request;
+use replica::{Reason, Request};
 use runtime::Group;
 use runtime::sync::Queue;
 use schema::{Replication, TableId};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 use storage::Durability;
@@ -34,7 +35,7 @@ struct Need {
     with: Option<NodeIndex>,
     required: usize,
     received: usize,
-    failures: usize,
+    failures: Vec<(IpAddr, Reason)>,
     /// Replicas that may still answer.
     open: usize,
 }
@@ -77,7 +78,8 @@ impl Coordinator {
             let request = Request::Write { mutations: part.mutations, durability: Durability::Mode };
             let answer = self.clone().ask(part.node, request, patience).await;
             let required = progress.iter().map(Progress::required).max().unwrap_or(1);
-            return judge_one(answer.map(|_| ()), required, consistency, kind);
+            let from = snapshot.node(part.node).broadcast;
+            return judge_one(answer.map(|_| ()), from, required, consistency, kind);
         }
         for part in parts {
             let (coordinator, arrived) = (self.clone(), arrived.clone());
@@ -163,7 +165,7 @@ impl Coordinator {
             Ok(done) => done.map_err(Silence::Failed),
             Err(_) => Err(Silence::Unheard),
         };
-        judge_one(answer, 1, consistency, kind)
+        judge_one(answer, snapshot.local().broadcast, 1, consistency, kind)
     }
 
     /// Forgets a table's data on every node. Errors unless all are alive and answer.
@@ -177,7 +179,8 @@ impl Coordinator {
         }
         for node in nodes {
             let answer = self.clone().ask(node, Request::Truncate { table, at }, patience).await;
-            judge_one(answer.map(|_| ()), snapshot.nodes().len(), consistency, WriteKind::Simple)?;
+            let (from, count) = (snapshot.node(node).broadcast, snapshot.nodes().len());
+            judge_one(answer.map(|_| ()), from, count, consistency, WriteKind::Simple)?;
         }
         Ok(())
     }
@@ -186,6 +189,7 @@ impl Coordinator {
 /// What one replica's answer means when nobody else was asked.
 pub(crate) fn judge_one(
     answer: Result<(), Silence>,
+    from: IpAddr,
     required: usize,
     consistency: Consistency,
     kind: WriteKind,
@@ -202,7 +206,7 @@ pub(crate) fn judge_one(
             consistency,
             received: 0,
             required,
-            failures: 1,
+            failures: vec![(from, error.reason())],
             data_present: false,
             write,
             reason: error.to_string(),
@@ -230,7 +234,7 @@ impl Progress {
     ) -> Progress {
         let need = |with: Option<NodeIndex>, required: usize| {
             let open = alive.iter().filter(|node| counts(snapshot, with, **node)).count();
-            Need { with, required, received: 0, failures: 0, open }
+            Need { with, required, received: 0, failures: Vec::new(), open }
         };
         let needs = match (consistency, replication) {
             (Consistency::EachQuorum, Replication::NetworkTopology { factors }) => {
@@ -261,7 +265,7 @@ impl Progress {
                 Ok(()) => need.received += 1,
                 Err(Silence::Unheard) => {}
                 Err(Silence::Failed(error)) => {
-                    need.failures += 1;
+                    need.failures.push((snapshot.node(node).broadcast, error.reason()));
                     if reason.is_empty() {
                         *reason = error.to_string();
                     }
@@ -284,9 +288,9 @@ impl Progress {
 
     fn error(&self, consistency: Consistency, kind: WriteKind, reason: &str) -> Error {
         let received = self.needs.iter().map(|need| need.received).sum();
-        let failures = self.needs.iter().map(|need| need.failures).sum();
+        let failures: Vec<_> = self.needs.iter().flat_map(|need| need.failures.iter().copied()).collect();
         let (required, write) = (self.required(), Some(kind));
-        if failures == 0 {
+        if failures.is_empty() {
             return Error::Timeout { consistency, received, required, data_present: false, write };
         }
         Error::Failure {
@@ -372,11 +376,13 @@ mod tests {
         let (consistency, data_present, write) = (Consistency::Quorum, false, Some(WriteKind::Simple));
         let timeout = Error::Timeout { consistency, received: 1, required: 2, data_present, write };
         assert_eq!(told(&[(0, Ok(())), (1, late()), (2, late())]), Some(Err(timeout)));
-        let failure = |received, failures| {
+        let failure = |received, failed: &[u8]| {
             let reason = "full".to_string();
+            let from = |id: &u8| (node(*id, "here").broadcast, Reason::Unknown);
+            let failures = failed.iter().map(from).collect();
             Error::Failure { consistency, received, required: 2, failures, data_present, write, reason }
         };
-        assert_eq!(told(&[(0, Ok(())), (1, late()), (2, failed())]), Some(Err(failure(1, 1))));
-        assert_eq!(told(&[(0, failed()), (2, failed())]), Some(Err(failure(0, 2))));
+        assert_eq!(told(&[(0, Ok(())), (1, late()), (2, failed())]), Some(Err(failure(1, &[3]))));
+        assert_eq!(told(&[(0, failed()), (2, failed())]), Some(Err(failure(0, &[1, 3]))));
     }
 }

@@ -1,6 +1,7 @@
 //! What a statement can end in, other than a result.
 
-use coordinator::WriteKind;
+use coordinator::{Reason, WriteKind, describe_failure};
+use std::net::IpAddr;
 use types::Consistency;
 
 /// Why a statement has no result. Each variant is one error code of the protocol; the client decides what follows.
@@ -46,6 +47,9 @@ pub enum Error {
     /// A truncation did not finish on every shard.
     #[error("{0}")]
     Truncate(String),
+    /// The login failed, with what the client is told.
+    #[error("{0}")]
+    BadCredentials(String),
     /// Something that is not the client's doing. A write may or may not have happened.
     #[error("{0}")]
     Server(String),
@@ -84,7 +88,7 @@ pub enum Error {
         write_kind: WriteKind,
     },
     /// Too many replicas failed.
-    #[error("Operation failed - received {received} responses and {failures} failures: {reason}")]
+    #[error("{}", describe_failure(*received, failures, reason))]
     ReadFailure {
         /// What the first of them said.
         reason: String,
@@ -94,13 +98,13 @@ pub enum Error {
         received: usize,
         /// Replicas needed.
         required: usize,
-        /// Replicas that failed.
-        failures: usize,
+        /// The replicas that failed, and why.
+        failures: Vec<(IpAddr, Reason)>,
         /// Whether data came, not only digests.
         data_present: bool,
     },
     /// Too many replicas failed; the write may have happened on others.
-    #[error("Operation failed - received {received} responses and {failures} failures: {reason}")]
+    #[error("{}", describe_failure(*received, failures, reason))]
     WriteFailure {
         /// What the first of them said.
         reason: String,
@@ -110,8 +114,8 @@ pub enum Error {
         received: usize,
         /// Replicas needed.
         required: usize,
-        /// Replicas that failed.
-        failures: usize,
+        /// The replicas that failed, and why.
+        failures: Vec<(IpAddr, Reason)>,
         /// What kind of write.
         write_kind: WriteKind,
     },

@@ -37,7 +37,7 @@ mod prior;
 mod batch;
 
 pub use bound::{Bound, Executed};
-pub use coordinator::WriteKind;
+pub use coordinator::{Reason, WriteKind};
 pub use engine::Engine;
 pub use error::Error;
 pub use info::{ClientInfo, NodeInfo, PeerInfo};

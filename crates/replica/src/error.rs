@@ -1,5 +1,30 @@
 //! Why a replica did not do what was asked.
 
+/// Why a replica failed, as clients are told. The numbers are the native protocol's and must never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// None of the others.
+    Unknown = 0,
+    /// The read met more tombstones than are allowed.
+    ReadTooManyTombstones = 1,
+    /// It gave up in time.
+    Timeout = 2,
+    /// Its schema is another one.
+    IncompatibleSchema = 3,
+}
+
+impl Reason {
+    /// Cassandra's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Unknown => "UNKNOWN",
+            Reason::ReadTooManyTombstones => "READ_TOO_MANY_TOMBSTONES",
+            Reason::Timeout => "TIMEOUT",
+            Reason::IncompatibleSchema => "INCOMPATIBLE_SCHEMA",
+        }
+    }
+}
+
 /// The failure of one replica. Each says what the coordinator should do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -16,9 +41,25 @@ pub enum Error {
     /// The read failed: damaged or unreadable files. Use another replica.
     #[error("{0}")]
     Failed(String),
+    /// The read met more tombstones than are allowed. Other replicas hold as many: fail the request.
+    #[error("{0}")]
+    TooManyTombstones(String),
     /// The message does not decode: the other node speaks another version. Fail the request.
     #[error("{0}")]
     Malformed(String),
+}
+
+impl Error {
+    /// What clients are told.
+    pub fn reason(&self) -> Reason {
+        match self {
+            Error::UnknownTable(_) => Reason::IncompatibleSchema,
+            Error::TooManyTombstones(_) => Reason::ReadTooManyTombstones,
+            Error::Refused(_) | Error::TooLarge(_) | Error::Failed(_) | Error::Malformed(_) => {
+                Reason::Unknown
+            }
+        }
+    }
 }
 
 impl From<storage::Error> for Error {

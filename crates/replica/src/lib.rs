@@ -10,7 +10,7 @@ mod local;
 mod message;
 mod shard;
 
-pub use error::Error;
+pub use error::{Error, Reason};
 pub use local::Local;
 pub use message::{Request, Response, VERB_REPLICA};
 pub use shard::Shard;

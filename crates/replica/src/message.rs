@@ -143,6 +143,7 @@ impl Response {
                     Error::TooLarge(_) => 4,
                     Error::Failed(_) => 5,
                     Error::Malformed(_) => 6,
+                    Error::TooManyTombstones(_) => 7,
                 };
                 let mut out = vec![kind];
                 out.extend_from_slice(error.to_string().as_bytes());
@@ -166,6 +167,7 @@ impl Response {
             4 => Error::TooLarge(text()),
             5 => Error::Failed(text()),
             6 => Error::Malformed(text()),
+            7 => Error::TooManyTombstones(text()),
             _ => return Err(malformed("unknown kind")),
         };
         Ok(Response::Failed(error))

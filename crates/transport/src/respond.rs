@@ -5,11 +5,13 @@ use protocol::envelope::{self, Direction, Opcode, Version};
 use protocol::event::Target as EventTarget;
 use protocol::event::{Change, SchemaChange};
 use protocol::extras::Extras;
-use protocol::failure::{Failure, FailureKind, Failures, WriteType};
+use protocol::failure::{Failure, FailureKind, FailureReason, Failures, WriteType};
 use protocol::metadata::put_rows_metadata;
 use protocol::response::Reply;
 use protocol::wire::put_int;
-use query::{Answer, Error, Outcome, Rows, WriteKind};
+use query::{Answer, Error, Outcome, Reason, Rows, WriteKind};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// The RESULT kind of rows; it must never change.
 const RESULT_ROWS: i32 = 2;
@@ -88,6 +90,7 @@ fn failure(error: &Error) -> Failure {
         Error::Protocol(_) => FailureKind::Protocol,
         Error::Overloaded(_) => FailureKind::Overloaded,
         Error::Truncate(_) => FailureKind::Truncate,
+        Error::BadCredentials(_) => FailureKind::BadCredentials,
         Error::Server(_) => FailureKind::Server,
         Error::Unavailable { consistency, required, alive } => FailureKind::Unavailable {
             consistency: *consistency,
@@ -107,21 +110,21 @@ fn failure(error: &Error) -> Failure {
             write_type: write_type(*write_kind),
             contentions: 0,
         },
-        Error::ReadFailure { consistency, received, required, failures, data_present, .. } => {
+        Error::ReadFailure { consistency, received, required, failures: failed, data_present, .. } => {
             FailureKind::ReadFailure {
                 consistency: *consistency,
                 received: *received as i32,
                 block_for: *required as i32,
-                failures: counted(*failures),
+                failures: failures(failed),
                 data_present: *data_present,
             }
         }
-        Error::WriteFailure { consistency, received, required, failures, write_kind, .. } => {
+        Error::WriteFailure { consistency, received, required, failures: failed, write_kind, .. } => {
             FailureKind::WriteFailure {
                 consistency: *consistency,
                 received: *received as i32,
                 block_for: *required as i32,
-                failures: counted(*failures),
+                failures: failures(failed),
                 write_type: write_type(*write_kind),
             }
         }
@@ -129,9 +132,20 @@ fn failure(error: &Error) -> Failure {
     Failure::new(kind, error.to_string())
 }
 
-/// How many failed is known, who and why is not: v5 gets an empty map.
-fn counted(failures: usize) -> Failures {
-    Failures { count: failures as u32, reasons: Vec::new() }
+/// Who failed and why: a map in v5, which keeps the last reason of a replica that failed several times.
+fn failures(failed: &[(IpAddr, Reason)]) -> Failures {
+    let by_address: BTreeMap<IpAddr, FailureReason> =
+        failed.iter().map(|(from, why)| (*from, failure_reason(*why))).collect();
+    Failures::of(by_address.into_iter().collect())
+}
+
+fn failure_reason(reason: Reason) -> FailureReason {
+    match reason {
+        Reason::Unknown => FailureReason::Unknown,
+        Reason::ReadTooManyTombstones => FailureReason::ReadTooManyTombstones,
+        Reason::Timeout => FailureReason::Timeout,
+        Reason::IncompatibleSchema => FailureReason::IncompatibleSchema,
+    }
 }
 
 fn write_type(kind: WriteKind) -> WriteType {
@@ -139,5 +153,7 @@ fn write_type(kind: WriteKind) -> WriteType {
         WriteKind::Simple => WriteType::Simple,
         WriteKind::Batch => WriteType::Batch,
         WriteKind::UnloggedBatch => WriteType::UnloggedBatch,
+        WriteKind::Counter => WriteType::Counter,
+        WriteKind::BatchLog => WriteType::BatchLog,
     }
 }
