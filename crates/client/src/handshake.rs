@@ -4,7 +4,6 @@ use crate::connection::Options;
 use crate::error::Error;
 use crate::outcome::Answer;
 use protocol::assembler::Assembler;
-use protocol::compression::Compression;
 use protocol::envelope::{Direction, Version};
 use protocol::limits::RESPONSE_BODY_BYTES_MAX;
 use protocol::outgoing::Outgoing;
@@ -54,11 +53,11 @@ pub(crate) async fn open(stream: &TcpStream, options: &Options) -> Result<Opened
         return Err(Error::Unexpected("OPTIONS"));
     };
     let mut startup = vec![("CQL_VERSION", "3.0.0"), ("DRIVER_NAME", "messina")];
-    if options.compression == Compression::Lz4 {
-        startup.push(("COMPRESSION", "lz4"));
+    if let Some(name) = options.compression.name() {
+        startup.push(("COMPRESSION", name));
     }
-    // The answer to STARTUP may already be compressed in version 4; in version 5 it never is.
-    if options.version == Version::V4 {
+    // The answer to STARTUP may already be compressed before version 5; in version 5 it never is.
+    if options.version < Version::V5 {
         assembler.set_compression(options.compression);
     }
     let startup = Request::Startup(Startup { options: startup });

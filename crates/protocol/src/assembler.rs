@@ -1,6 +1,6 @@
 //! Bytes in, envelopes out: one per connection and direction.
 //!
-//! Version 4 is a plain sequence of envelopes, version 5 too until the answer to STARTUP; then it is segments. The side that owns the
+//! Versions 3 and 4 are a plain sequence of envelopes, version 5 too until the answer to STARTUP; then it is segments. The side that owns the
 //! connection says when to switch ([`Assembler::set_compression`], [`Assembler::use_segments`]), and nothing is parsed ahead of
 //! [`Assembler::next`], so bytes that already arrived are read the new way.
 //!
@@ -89,7 +89,7 @@ impl Assembler {
         }
     }
 
-    /// From now on bodies (v4) or segments (v5) are compressed this way.
+    /// From now on bodies (v3, v4) or segments (v5) are compressed this way.
     pub fn set_compression(&mut self, compression: Compression) {
         self.compression = compression;
     }
@@ -161,14 +161,15 @@ impl Assembler {
         }
         self.wire.consume(total);
         let body = &self.wire.bytes[body_start..body_end];
-        if !header.has(flag::COMPRESSED) || header.version == Version::V5 {
+        if !header.has(flag::COMPRESSED) || Version::V5 <= header.version {
             return Ok(Some(Envelope { header, body }));
         }
         let fatal = |text: String| Error::Frame { stream: header.stream, text };
         if self.compression == Compression::None {
             return Err(fatal("Compressed frame received without negotiated compression".into()));
         }
-        decompress_body(body, self.body_max, &mut self.scratch).map_err(|e| fatal(e.to_string()))?;
+        decompress_body(self.compression, body, self.body_max, &mut self.scratch)
+            .map_err(|e| fatal(e.to_string()))?;
         Ok(Some(Envelope { header, body: &self.scratch }))
     }
 

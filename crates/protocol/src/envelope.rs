@@ -10,6 +10,8 @@ use crate::limits::HEADER_BYTES;
 /// The protocol versions spoken here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
+    /// Version 3: no unset values, warnings, payloads and failure codes.
+    V3 = 3,
     /// Version 4.
     V4 = 4,
     /// Version 5: segments after STARTUP.
@@ -23,6 +25,7 @@ impl Version {
     /// The version with this number.
     pub fn from_number(number: u8) -> Option<Version> {
         match number {
+            3 => Some(Version::V3),
             4 => Some(Version::V4),
             5 => Some(Version::V5),
             _ => None,
@@ -32,7 +35,7 @@ impl Version {
 
 /// Header flags.
 pub mod flag {
-    /// The body is compressed (v4 only).
+    /// The body is compressed (v3 and v4).
     pub const COMPRESSED: u8 = 0x01;
     /// Request: trace it. Response: a trace id comes first.
     pub const TRACING: u8 = 0x02;
@@ -259,7 +262,7 @@ mod tests {
     fn unknown_versions_are_found_early() {
         for (bytes, version, stream) in [
             (&[0x42][..], 0x42, 0),
-            (&[3, 0, 0, 7, 1, 0, 0, 0, 0], 3, 7),
+            (&[7, 0, 0, 7, 1, 0, 0, 0, 0], 7, 7),
             (&[2, 0, 5, 1, 0, 0, 0, 0], 2, 5),
             (&[0x06, 0x10, 0, 1], 6, 1),
         ] {

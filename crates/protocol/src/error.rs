@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The first byte is no version spoken here: send [`refusal`](crate::response::refusal), then close.
-    #[error("Invalid or unsupported protocol version ({version}); supported versions are (4/v4, 5/v5)")]
+    #[error("Invalid or unsupported protocol version ({version}); supported versions are (3/v3, 4/v4, 5/v5)")]
     UnsupportedVersion {
         /// The low seven bits of the first byte.
         version: u8,

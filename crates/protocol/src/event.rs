@@ -1,5 +1,6 @@
 //! Events a client can register for, and schema changes, which are also results.
 
+use crate::envelope::Version;
 use crate::error::Error;
 use crate::wire::{Reader, put_inet, put_string, put_string_list};
 use std::net::SocketAddr;
@@ -13,7 +14,12 @@ pub enum EventType {
     StatusChange,
     /// Keyspaces, tables, types, functions change.
     SchemaChange,
+    /// A trace is complete (v4): may be asked for, is never sent, as in Cassandra.
+    TraceComplete,
 }
+
+const EVENT_TYPES: [EventType; 4] =
+    [EventType::TopologyChange, EventType::StatusChange, EventType::SchemaChange, EventType::TraceComplete];
 
 impl EventType {
     /// The name on the wire.
@@ -22,14 +28,21 @@ impl EventType {
             EventType::TopologyChange => "TOPOLOGY_CHANGE",
             EventType::StatusChange => "STATUS_CHANGE",
             EventType::SchemaChange => "SCHEMA_CHANGE",
+            EventType::TraceComplete => "TRACE_COMPLETE",
         }
     }
 
     /// The kind with this name, in any case.
     pub fn parse(name: &str) -> Option<EventType> {
-        [EventType::TopologyChange, EventType::StatusChange, EventType::SchemaChange]
-            .into_iter()
-            .find(|kind| kind.name().eq_ignore_ascii_case(name))
+        EVENT_TYPES.into_iter().find(|kind| kind.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The first version that has it.
+    pub fn since(self) -> Version {
+        match self {
+            EventType::TopologyChange | EventType::StatusChange | EventType::SchemaChange => Version::V3,
+            EventType::TraceComplete => Version::V4,
+        }
     }
 }
 
@@ -93,8 +106,13 @@ pub enum Event {
 }
 
 impl SchemaChange {
-    /// Appends change, target and names.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    /// Appends change, target and names. Version 3 knows no functions: their keyspace was updated.
+    pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
+        if let (Target::Function(..) | Target::Aggregate(..), Version::V3) = (&self.target, version) {
+            let keyspace = self.keyspace.clone();
+            let updated = SchemaChange { change: Change::Updated, keyspace, target: Target::Keyspace };
+            return updated.encode(out, version);
+        }
         let change = match self.change {
             Change::Created => "CREATED",
             Change::Updated => "UPDATED",
@@ -156,7 +174,7 @@ impl Event {
     }
 
     /// Appends the body of an EVENT.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
         put_string(out, self.kind().name());
         match self {
             Event::Topology(change, address) => {
@@ -172,7 +190,7 @@ impl Event {
                 put_string(out, if *up { "UP" } else { "DOWN" });
                 put_inet(out, address);
             }
-            Event::Schema(change) => change.encode(out),
+            Event::Schema(change) => change.encode(out, version),
         }
     }
 
@@ -199,6 +217,7 @@ impl Event {
                 Ok(Event::Status(up, reader.inet()?))
             }
             EventType::SchemaChange => Ok(Event::Schema(SchemaChange::decode(reader)?)),
+            EventType::TraceComplete => Err(unknown(name)),
         }
     }
 }

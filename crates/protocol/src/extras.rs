@@ -1,6 +1,7 @@
-//! What may come before any message of a response: a trace id, warnings.
+//! What may come before any message of a response: a trace id, warnings (v4 and above). Custom payloads are for plugins of
+//! the server: there are none, so none goes back.
 
-use crate::envelope::flag;
+use crate::envelope::{Version, flag};
 use crate::wire::put_string_list;
 
 /// What may come before any message of a response.
@@ -13,19 +14,23 @@ pub struct Extras<'a> {
 }
 
 impl Extras<'_> {
+    fn has_warnings(&self, version: Version) -> bool {
+        !self.warnings.is_empty() && Version::V4 <= version
+    }
+
     /// The header flags that announce them.
-    pub fn flags(&self) -> u8 {
+    pub fn flags(&self, version: Version) -> u8 {
         let tracing = if self.trace_id.is_some() { flag::TRACING } else { 0 };
-        let warning = if self.warnings.is_empty() { 0 } else { flag::WARNING };
+        let warning = if self.has_warnings(version) { flag::WARNING } else { 0 };
         tracing | warning
     }
 
     /// Appends them.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
         if let Some(id) = self.trace_id {
             out.extend_from_slice(&id);
         }
-        if !self.warnings.is_empty() {
+        if self.has_warnings(version) {
             put_string_list(out, self.warnings);
         }
     }

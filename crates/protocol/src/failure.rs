@@ -89,7 +89,7 @@ impl FailureReason {
     }
 }
 
-/// The replicas that failed: version 4 carries only how many.
+/// The replicas that failed: version 4 carries only how many, version 3 not even that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failures {
     /// How many failed.
@@ -106,7 +106,7 @@ impl Failures {
 
     fn encode(&self, out: &mut Vec<u8>, version: Version) {
         match version {
-            Version::V4 => put_int(out, self.count as i32),
+            Version::V3 | Version::V4 => put_int(out, self.count as i32),
             Version::V5 => {
                 put_int(out, self.reasons.len() as i32);
                 for (address, reason) in &self.reasons {
@@ -307,13 +307,14 @@ impl Failure {
         Failure { kind, message: message.into() }
     }
 
-    /// Appends the body of an ERROR. Version 4 has no code for an unknown conditional write: it becomes a write timeout.
+    /// Appends the body of an ERROR, in words that the version has.
     pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
-        let code = match (&self.kind, version) {
-            (FailureKind::CasWriteUnknown { .. }, Version::V4) => 0x1100,
-            (kind, _) => kind.code(),
-        };
-        put_int(out, code);
+        if version < Version::V5
+            && let Some(older) = self.before_v5(version)
+        {
+            return older.encode(out, version);
+        }
+        put_int(out, self.kind.code());
         put_string(out, &self.message);
         match &self.kind {
             FailureKind::Server
@@ -357,10 +358,7 @@ impl Failure {
                 put_string_list(out, arguments);
             }
             FailureKind::CasWriteUnknown { consistency, received, block_for } => {
-                put_counts(out, *consistency, *received, *block_for);
-                if version == Version::V4 {
-                    put_string(out, WriteType::Cas.name());
-                }
+                put_counts(out, *consistency, *received, *block_for)
             }
             FailureKind::AlreadyExists { keyspace, table } => {
                 put_string(out, keyspace);
@@ -368,6 +366,52 @@ impl Failure {
             }
             FailureKind::Unprepared { id } => put_short_bytes(out, id),
         }
+    }
+
+    /// What a client is told whose version has no code for this: as Cassandra, failures of replicas are timeouts, an unknown
+    /// conditional write is one, what is left is invalid.
+    fn before_v5(&self, version: Version) -> Option<Failure> {
+        let timed_out = |received: &i32| format!("Operation timed out - received only {received} responses.");
+        let (kind, message) = match &self.kind {
+            FailureKind::CasWriteUnknown { consistency, received, block_for } => {
+                let kind = FailureKind::WriteTimeout {
+                    consistency: *consistency,
+                    received: *received,
+                    block_for: *block_for,
+                    write_type: WriteType::Cas,
+                    contentions: 0,
+                };
+                (kind, timed_out(received))
+            }
+            _ if Version::V4 <= version => return None,
+            FailureKind::ReadFailure { consistency, received, block_for, data_present, .. } => {
+                let kind = FailureKind::ReadTimeout {
+                    consistency: *consistency,
+                    received: *received,
+                    block_for: *block_for,
+                    data_present: *data_present,
+                };
+                (kind, timed_out(received))
+            }
+            FailureKind::WriteFailure { consistency, received, block_for, write_type, .. } => {
+                let kind = FailureKind::WriteTimeout {
+                    consistency: *consistency,
+                    received: *received,
+                    block_for: *block_for,
+                    write_type: *write_type,
+                    contentions: 0,
+                };
+                (kind, timed_out(received))
+            }
+            FailureKind::Function { .. } => {
+                (FailureKind::Invalid, format!("ERROR FUNCTION_FAILURE: {}", self.message))
+            }
+            FailureKind::CdcWrite => {
+                (FailureKind::Invalid, format!("ERROR CDC_WRITE_FAILURE: {}", self.message))
+            }
+            _ => return None,
+        };
+        Some(Failure { kind, message })
     }
 
     /// Reads the body of an ERROR. An unknown code becomes a server error.
@@ -528,6 +572,39 @@ mod tests {
                 (FailureKind::ReadFailure { .. }, FailureKind::ReadFailure { failures, .. })
                 | (FailureKind::WriteFailure { .. }, FailureKind::WriteFailure { failures, .. }) => {
                     assert_eq!((failures.count, failures.reasons.len()), (2, 0));
+                }
+                (kind, back) => assert_eq!(kind, back),
+            }
+        }
+    }
+
+    /// What a client of version 3 is told, as Cassandra tells it.
+    #[test]
+    fn v3_knows_timeouts_and_invalid_requests_instead() {
+        for kind in all() {
+            let mut out = Vec::new();
+            Failure::new(kind.clone(), "text").encode(&mut out, Version::V3);
+            let mut reader = Reader::new(&out);
+            let back = Failure::decode(&mut reader, Version::V3).expect("our own bytes");
+            assert!(reader.rest().is_empty());
+            let timeout = "Operation timed out - received only 1 responses.";
+            match (&kind, &back.kind) {
+                (FailureKind::ReadFailure { .. }, FailureKind::ReadTimeout { data_present: true, .. }) => {
+                    assert_eq!(back.message, timeout);
+                }
+                (FailureKind::WriteFailure { .. }, FailureKind::WriteTimeout { write_type, .. }) => {
+                    assert_eq!((&*back.message, write_type), (timeout, &WriteType::Batch));
+                }
+                (
+                    FailureKind::CasWriteUnknown { .. },
+                    FailureKind::WriteTimeout { write_type: WriteType::Cas, .. },
+                ) => {}
+                (FailureKind::WriteTimeout { .. }, FailureKind::WriteTimeout { contentions: 0, .. }) => {}
+                (FailureKind::Function { .. }, FailureKind::Invalid) => {
+                    assert_eq!(back.message, "ERROR FUNCTION_FAILURE: text");
+                }
+                (FailureKind::CdcWrite, FailureKind::Invalid) => {
+                    assert_eq!(back.message, "ERROR CDC_WRITE_FAILURE: text");
                 }
                 (kind, back) => assert_eq!(kind, back),
             }

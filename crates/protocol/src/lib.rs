@@ -1,4 +1,4 @@
-//! CQL native protocol v4 and v5 in both directions: frames, segments, messages; no sockets.
+//! CQL native protocol v3, v4 and v5 in both directions: frames, segments, messages; no sockets.
 //!
 //! A server gives what it receives to an [`assembler::Assembler`], decodes [`request::Request`]s out of its envelopes, appends
 //! [`response::Reply`]s and [`rows::RowsWriter`]s to an output buffer and dresses that with [`outgoing::Outgoing`]. A client does the same
@@ -11,7 +11,7 @@
 pub mod assembler;
 /// CRC-24 and CRC-32 of segments.
 pub mod checksum;
-/// LZ4.
+/// LZ4 and Snappy.
 pub mod compression;
 /// The envelope header.
 pub mod envelope;

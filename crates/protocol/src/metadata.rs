@@ -65,7 +65,7 @@ pub fn put_rows_metadata(
     columns: &[ColumnSpec],
     header: RowsHeader<'_>,
 ) {
-    let new_id = header.new_metadata_id.filter(|_| version == Version::V5);
+    let new_id = header.new_metadata_id.filter(|_| Version::V5 <= version);
     let skip = header.skip_metadata && new_id.is_none();
     let global = !skip && all_of_one_table(columns);
     let mut flags = 0;
@@ -106,16 +106,18 @@ impl Prepared {
     /// Appends the body after the result kind.
     pub fn encode(&self, out: &mut Vec<u8>, version: Version) {
         put_short_bytes(out, &self.id);
-        if version == Version::V5 {
+        if Version::V5 <= version {
             put_short_bytes(out, &self.result_metadata_id);
         }
         let global = all_of_one_table(&self.markers);
         put_int(out, if global { GLOBAL_TABLE } else { 0 });
         put_int(out, self.markers.len() as i32);
-        let indexes: &[u16] = if global { &self.pk_indexes } else { &[] };
-        put_int(out, indexes.len() as i32);
-        for index in indexes {
-            put_short(out, *index);
+        if Version::V4 <= version {
+            let indexes: &[u16] = if global { &self.pk_indexes } else { &[] };
+            put_int(out, indexes.len() as i32);
+            for index in indexes {
+                put_short(out, *index);
+            }
         }
         put_columns(out, version, &self.markers, global);
         match &self.columns {
@@ -131,14 +133,16 @@ impl Prepared {
     pub fn decode(reader: &mut Reader<'_>, version: Version) -> Result<Prepared, Error> {
         let id = reader.short_bytes()?.to_vec();
         let result_metadata_id = match version {
-            Version::V4 => Vec::new(),
+            Version::V3 | Version::V4 => Vec::new(),
             Version::V5 => reader.short_bytes()?.to_vec(),
         };
         let flags = reader.int()?;
         let count = column_count(reader)?;
         let mut pk_indexes = Vec::new();
-        for _ in 0..reader.int()?.max(0) {
-            pk_indexes.push(reader.short()?);
+        if Version::V4 <= version {
+            for _ in 0..reader.int()?.max(0) {
+                pk_indexes.push(reader.short()?);
+            }
         }
         let markers = read_columns(reader, count, flags & GLOBAL_TABLE != 0)?;
         let result = Metadata::decode(reader)?;

@@ -1,4 +1,4 @@
-//! Whole envelopes out: as they are, compressed one by one (v4) or put into segments (v5).
+//! Whole envelopes out: as they are, compressed one by one (v3, v4) or put into segments (v5).
 
 use crate::compression::{Compression, compress_body};
 use crate::envelope::{Version, flag};
@@ -33,7 +33,7 @@ impl Outgoing {
             segment::write_envelopes(envelopes, self.compression, out);
             return;
         }
-        if self.is_plain() || self.version == Version::V5 {
+        if self.is_plain() || Version::V5 <= self.version {
             out.extend_from_slice(envelopes);
             return;
         }
@@ -46,7 +46,7 @@ impl Outgoing {
             if body.len() < COMPRESS_BYTES_MIN {
                 out.extend_from_slice(body);
             } else {
-                compress_body(body, out);
+                compress_body(self.compression, body, out);
                 let packed = (out.len() - start - HEADER_BYTES) as u32;
                 out[start + 1] |= flag::COMPRESSED;
                 out[start + 5..start + HEADER_BYTES].copy_from_slice(&packed.to_be_bytes());

@@ -162,7 +162,7 @@ impl<'a> Parameters<'a> {
 
     fn read_flags(reader: &mut Reader<'a>, version: Version) -> Result<u32, Error> {
         Ok(match version {
-            Version::V4 => u32::from(reader.byte()?),
+            Version::V3 | Version::V4 => u32::from(reader.byte()?),
             Version::V5 => reader.int()? as u32,
         })
     }
@@ -172,7 +172,7 @@ impl<'a> Parameters<'a> {
         let flags = Self::read_flags(reader, version)?;
         let has = |flag: u32| flags & flag != 0;
         if has(query_flag::VALUES) {
-            parameters.values = Values::read(reader, has(query_flag::NAMES))?;
+            parameters.values = Values::read(reader, version, has(query_flag::NAMES))?;
         }
         parameters.skip_metadata = has(query_flag::SKIP_METADATA);
         if has(query_flag::PAGE_SIZE) {
@@ -185,7 +185,7 @@ impl<'a> Parameters<'a> {
         Ok(parameters)
     }
 
-    /// The part that BATCH has too.
+    /// What has a meaning in BATCH, too.
     fn decode_tail(&mut self, reader: &mut Reader<'a>, flags: u32) -> Result<(), Error> {
         let has = |flag: u32| flags & flag != 0;
         if has(query_flag::SERIAL_CONSISTENCY) {
@@ -213,7 +213,7 @@ impl<'a> Parameters<'a> {
 
     fn put_flags(out: &mut Vec<u8>, version: Version, flags: u32) {
         match version {
-            Version::V4 => out.push(flags as u8),
+            Version::V3 | Version::V4 => out.push(flags as u8),
             Version::V5 => put_int(out, flags as i32),
         }
     }
@@ -279,15 +279,15 @@ impl<'a> Startup<'a> {
         let cql = self
             .get("CQL_VERSION")
             .ok_or_else(|| Error::message("Missing value CQL_VERSION in STARTUP message"))?;
-        let major = cql.split('.').next().and_then(|n| n.parse::<u32>().ok());
-        match major {
-            Some(3..) => {}
-            Some(_) => {
+        let mut numbers = cql.split('.').map(|part| part.parse::<u32>().ok());
+        match (numbers.next().flatten(), numbers.next().flatten()) {
+            (Some(major), minor) if (2, 99) <= (major, minor.unwrap_or(0)) => {}
+            (Some(_), _) => {
                 return Err(Error::Message(format!(
                     "CQL version {cql} is not supported by the binary protocol (supported version are >= 3.0.0)"
                 )));
             }
-            None => {
+            (None, _) => {
                 return Err(Error::Message(format!(
                     "Invalid version value: {cql} (see http://semver.org/ for details)"
                 )));
@@ -296,9 +296,10 @@ impl<'a> Startup<'a> {
         match self.get("COMPRESSION").map(str::to_ascii_lowercase).as_deref() {
             None | Some("") => Ok(Compression::None),
             Some("lz4") => Ok(Compression::Lz4),
-            Some("snappy") if version == Version::V5 => {
+            Some("snappy") if Version::V5 <= version => {
                 Err(Error::message("Snappy compression is not supported in protocol V5"))
             }
+            Some("snappy") => Ok(Compression::Snappy),
             Some(other) => Err(Error::Message(format!("Unknown compression algorithm: {other}"))),
         }
     }
@@ -324,12 +325,10 @@ impl<'a> Batch<'a> {
                     ));
                 }
             };
-            let values = Values::read(reader, false)?;
+            let values = Values::read(reader, version, false)?;
             statements.push(BatchStatement { source, values });
         }
-        let mut parameters = Parameters::at(reader.consistency()?);
-        let flags = Parameters::read_flags(reader, version)?;
-        parameters.decode_tail(reader, flags)?;
+        let parameters = Parameters::decode(reader, version)?;
         Ok(Batch { kind, statements, parameters })
     }
 
@@ -367,6 +366,11 @@ impl<'a> Request<'a> {
         let reader = &mut reader;
         let version = header.version;
         if header.has(flag::CUSTOM_PAYLOAD) {
+            if version < Version::V4 {
+                return Err(Error::message(
+                    "Received frame with CUSTOM_PAYLOAD flag for native protocol version < 4",
+                ));
+            }
             skip_payload(reader)?;
         }
         Ok(match header.known_opcode()? {
@@ -393,7 +397,7 @@ impl<'a> Request<'a> {
             Opcode::Execute => {
                 let id = reader.short_bytes()?;
                 let result_metadata_id = match version {
-                    Version::V4 => None,
+                    Version::V3 | Version::V4 => None,
                     Version::V5 => Some(reader.short_bytes()?),
                 };
                 Request::Execute(Execute {

@@ -67,8 +67,8 @@ impl Reply<'_> {
     /// Appends the whole envelope.
     pub fn encode(&self, out: &mut Vec<u8>, version: Version, stream: i16, extras: &Extras<'_>) {
         let begun =
-            envelope::begin(out, Direction::Responses, version, stream, self.opcode(), extras.flags());
-        extras.encode(out);
+            envelope::begin(out, Direction::Responses, version, stream, self.opcode(), extras.flags(version));
+        extras.encode(out, version);
         match self {
             Reply::Error(failure) => failure.encode(out, version),
             Reply::Ready => {}
@@ -91,10 +91,10 @@ impl Reply<'_> {
             }
             Reply::SchemaChange(change) => {
                 put_int(out, RESULT_SCHEMA_CHANGE);
-                change.encode(out);
+                change.encode(out, version);
             }
             Reply::AuthChallenge(token) | Reply::AuthSuccess(token) => put_bytes(out, *token),
-            Reply::Event(event) => event.encode(out),
+            Reply::Event(event) => event.encode(out, version),
         }
         envelope::finish(out, begun);
     }

@@ -31,9 +31,15 @@ impl<'o> RowsWriter<'o> {
         columns: &[ColumnSpec],
         header: RowsHeader<'_>,
     ) -> RowsWriter<'o> {
-        let begun =
-            envelope::begin(out, Direction::Responses, version, stream, Opcode::Result, extras.flags());
-        extras.encode(out);
+        let begun = envelope::begin(
+            out,
+            Direction::Responses,
+            version,
+            stream,
+            Opcode::Result,
+            extras.flags(version),
+        );
+        extras.encode(out, version);
         put_int(out, RESULT_ROWS);
         put_rows_metadata(out, version, columns, header);
         let count_at = out.len();

@@ -24,7 +24,8 @@ pub struct Segment {
 
 fn header_bytes(compression: Compression) -> usize {
     match compression {
-        Compression::None => 3,
+        // Snappy is refused for version 5 at STARTUP.
+        Compression::None | Compression::Snappy => 3,
         Compression::Lz4 => 5,
     }
 }
@@ -52,7 +53,7 @@ pub fn read(bytes: &[u8], compression: Compression, out: &mut Vec<u8>) -> Result
     let word = u64::from_le_bytes(word);
     let length = (word & LENGTH_MASK) as usize;
     let (uncompressed, self_contained) = match compression {
-        Compression::None => (0, word >> 17 & 1 == 1),
+        Compression::None | Compression::Snappy => (0, word >> 17 & 1 == 1),
         Compression::Lz4 => ((word >> 17 & LENGTH_MASK) as usize, word >> 34 & 1 == 1),
     };
     let total = header.len() + length + TRAILER_BYTES;
@@ -83,7 +84,7 @@ pub fn write(payload: &[u8], self_contained: bool, compression: Compression, out
     out.resize(start + data_len + 3, 0);
     let body = out.len();
     let mut word = match compression {
-        Compression::None => (payload.len() as u64) | u64::from(self_contained) << 17,
+        Compression::None | Compression::Snappy => (payload.len() as u64) | u64::from(self_contained) << 17,
         Compression::Lz4 => {
             compress_block(payload, out);
             let packed = out.len() - body;

@@ -22,8 +22,8 @@ pub fn options(sharding: Option<&Sharding>) -> Vec<(String, Vec<String>)> {
         options.push((key.to_owned(), values.iter().map(|v| (*v).to_owned()).collect()));
     };
     add("CQL_VERSION", &[CQL_VERSION]);
-    add("COMPRESSION", &["lz4"]);
-    add("PROTOCOL_VERSIONS", &["4/v4", "5/v5"]);
+    add("COMPRESSION", &["snappy", "lz4"]);
+    add("PROTOCOL_VERSIONS", &["3/v3", "4/v4", "5/v5"]);
     if let Some(sharding) = sharding {
         add("SCYLLA_SHARD", &[&sharding.shard.to_string()]);
         add("SCYLLA_NR_SHARDS", &[&sharding.shards.to_string()]);

@@ -9,6 +9,8 @@ use types::limits::FIELDS_MAX;
 use types::{CqlType, UdtType};
 
 const CUSTOM: u16 = 0x0000;
+const DATE: u16 = 0x0011;
+const TINYINT: u16 = 0x0014;
 const DURATION: u16 = 0x0015;
 const LIST: u16 = 0x0020;
 const MAP: u16 = 0x0021;
@@ -32,19 +34,24 @@ const SCALARS: [(u16, CqlType); 20] = [
     (0x000E, CqlType::Varint),
     (0x000F, CqlType::Timeuuid),
     (0x0010, CqlType::Inet),
-    (0x0011, CqlType::Date),
+    (DATE, CqlType::Date),
     (0x0012, CqlType::Time),
     (0x0013, CqlType::Smallint),
-    (0x0014, CqlType::Tinyint),
+    (TINYINT, CqlType::Tinyint),
     (DURATION, CqlType::Duration),
 ];
 
-/// Appends a type. Frozen marks are not written; duration is custom in version 4; vectors, the empty type and classes unknown
-/// here are custom in every version.
+/// Appends a type. Frozen marks are not written; scalars that are younger than the version are custom; vectors, the empty type
+/// and classes unknown here are custom in every version.
 pub fn put_type(out: &mut Vec<u8>, version: Version, ty: &CqlType) {
     let ty = ty.unfrozen();
     if let Some((id, _)) = SCALARS.iter().find(|(_, scalar)| scalar == ty) {
-        if *id == DURATION && version == Version::V4 {
+        let since = match *id {
+            DURATION => Version::V5,
+            DATE..=TINYINT => Version::V4,
+            _ => Version::V3,
+        };
+        if version < since {
             return put_custom(out, ty);
         }
         return put_short(out, *id);
@@ -150,7 +157,7 @@ mod tests {
             name: "u".into(),
             fields: vec![("f".into(), CqlType::list(CqlType::Int))],
         }));
-        for version in [Version::V4, Version::V5] {
+        for version in [Version::V3, Version::V4, Version::V5] {
             for ty in [
                 "map<text, list<set<inet>>>",
                 "tuple<int, duration>",
@@ -170,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn frozen_is_not_written_and_duration_is_custom_on_v4() {
+    fn frozen_is_not_written_and_younger_types_are_custom() {
         let frozen = CqlType::parse("frozen<list<int>>").expect("a type");
         let mut out = Vec::new();
         put_type(&mut out, Version::V4, &frozen);
@@ -181,6 +188,14 @@ mod tests {
         out.clear();
         put_type(&mut out, Version::V5, &CqlType::Duration);
         assert_eq!(out, [0, 0x15]);
+        for ty in [CqlType::Date, CqlType::Time, CqlType::Smallint, CqlType::Tinyint] {
+            out.clear();
+            put_type(&mut out, Version::V3, &ty);
+            assert_eq!(out[..3], [0, 0, 0]);
+            out.clear();
+            put_type(&mut out, Version::V4, &ty);
+            assert_eq!((out[0], out.len()), (0, 2));
+        }
         let deep: Vec<u8> = [0, 0x20].repeat(1000);
         assert!(read_type(&mut Reader::new(&deep)).is_err());
     }

@@ -1,19 +1,34 @@
 //! The values of a request, read in place.
 
+use crate::envelope::Version;
 use crate::error::Error;
 use crate::wire::{RawValue, Reader, put_string, put_value};
 
 /// Bound values as they stand in a request: checked once, iterated without copying.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Values<'a> {
     count: u16,
     named: bool,
+    /// What negative lengths mean.
+    version: Version,
     bytes: &'a [u8],
+}
+
+impl PartialEq for Values<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.named == other.named && self.iter().eq(other.iter())
+    }
+}
+
+impl Default for Values<'_> {
+    fn default() -> Self {
+        Values { count: 0, named: false, version: Version::HIGHEST, bytes: &[] }
+    }
 }
 
 impl<'a> Values<'a> {
     /// Reads the count and walks the values, so that iterating them later cannot fail.
-    pub fn read(reader: &mut Reader<'a>, named: bool) -> Result<Values<'a>, Error> {
+    pub fn read(reader: &mut Reader<'a>, version: Version, named: bool) -> Result<Values<'a>, Error> {
         let count = reader.short()?;
         let bytes = reader.rest();
         let start = reader.position();
@@ -21,10 +36,10 @@ impl<'a> Values<'a> {
             if named {
                 reader.string()?;
             }
-            reader.value()?;
+            reader.value(version)?;
         }
         let bytes = &bytes[..reader.position() - start];
-        Ok(Values { count, named, bytes })
+        Ok(Values { count, named, version, bytes })
     }
 
     /// How many there are.
@@ -45,10 +60,10 @@ impl<'a> Values<'a> {
     /// The values in order, with their names if they have them.
     pub fn iter(&self) -> impl Iterator<Item = (Option<&'a str>, RawValue<'a>)> + use<'a> {
         let mut reader = Reader::new(self.bytes);
-        let named = self.named;
+        let (named, version) = (self.named, self.version);
         (0..self.count).map_while(move |_| {
             let name = if named { Some(reader.string().ok()?) } else { None };
-            Some((name, reader.value().ok()?))
+            Some((name, reader.value(version).ok()?))
         })
     }
 
@@ -102,6 +117,6 @@ impl ValuesBuilder {
 
     /// The values for a request.
     pub fn values(&self) -> Values<'_> {
-        Values { count: self.count, named: self.named, bytes: &self.bytes }
+        Values { count: self.count, named: self.named, version: Version::HIGHEST, bytes: &self.bytes }
     }
 }

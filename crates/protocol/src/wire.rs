@@ -1,5 +1,6 @@
 //! The primitive encodings of the protocol: strings, bytes, maps, addresses; all big-endian.
 
+use crate::envelope::Version;
 use crate::error::Error;
 use base::ByteReader;
 use std::net::{IpAddr, SocketAddr};
@@ -89,14 +90,17 @@ impl<'a> Reader<'a> {
         self.raw(usize::from(n))
     }
 
-    /// `[value]`.
-    pub fn value(&mut self) -> Result<RawValue<'a>, Error> {
-        match self.int()? {
-            -1 => Ok(RawValue::Null),
-            -2 => Ok(RawValue::Unset),
-            n => match usize::try_from(n) {
-                Ok(n) => Ok(RawValue::Bytes(self.raw(n)?)),
-                Err(_) => Err(Error::Message(format!("Invalid ByteBuf length {n}"))),
+    /// `[value]`; in version 3 every negative length is null.
+    #[inline]
+    pub fn value(&mut self, version: Version) -> Result<RawValue<'a>, Error> {
+        let length = self.int()?;
+        match usize::try_from(length) {
+            Ok(n) => Ok(RawValue::Bytes(self.raw(n)?)),
+            Err(_) => match length {
+                -1 => Ok(RawValue::Null),
+                _ if version < Version::V4 => Ok(RawValue::Null),
+                -2 => Ok(RawValue::Unset),
+                n => Err(Error::Message(format!("Invalid ByteBuf length {n}"))),
             },
         }
     }
@@ -241,11 +245,13 @@ mod tests {
         assert_eq!(reader.long_string(), Ok("long"));
         assert_eq!(reader.bytes(), Ok(None));
         assert_eq!(reader.bytes(), Ok(Some(&b"x"[..])));
-        assert_eq!(reader.value(), Ok(RawValue::Unset));
+        assert_eq!(reader.clone().value(Version::V3), Ok(RawValue::Null));
+        assert_eq!(reader.value(Version::V4), Ok(RawValue::Unset));
         assert_eq!(reader.string_list(), Ok(vec!["a", "b"]));
         assert_eq!(reader.inet(), Ok(address));
         assert!(reader.rest().is_empty());
-        assert!(Reader::new(&[0xFF, 0xFF, 0xFF, 0xFD]).value().is_err());
+        assert!(Reader::new(&[0xFF, 0xFF, 0xFF, 0xFD]).value(Version::V4).is_err());
+        assert_eq!(Reader::new(&[0xFF, 0xFF, 0xFF, 0xFD]).value(Version::V3), Ok(RawValue::Null));
     }
 
     #[test]

@@ -92,8 +92,13 @@ impl Session {
         let open = async {
             let stream = TcpStream::connect(to, None).await.map_err(lost)?;
             let chance = runtime::random_u64();
-            let version = if chance & 1 == 0 { Version::V4 } else { Version::V5 };
-            let compression = if chance & 2 == 0 { Compression::None } else { Compression::Lz4 };
+            let (version, compression) = match chance & 3 {
+                0 => (Version::V4, Compression::None),
+                1 => (Version::V5, Compression::None),
+                2 if chance & 8 == 0 => (Version::V4, Compression::Lz4),
+                2 => (Version::V3, Compression::Snappy),
+                _ => (Version::V5, Compression::Lz4),
+            };
             let mut session = Session {
                 stream,
                 assembler: Assembler::new(Direction::Responses, FRAME_BYTES),
@@ -113,8 +118,8 @@ impl Session {
 
     async fn greet(&mut self, version: Version, compression: Compression) -> Result<(), Trouble> {
         let mut options = vec![("CQL_VERSION", "3.4.7")];
-        if compression == Compression::Lz4 {
-            options.push(("COMPRESSION", "lz4"));
+        if let Some(name) = compression.name() {
+            options.push(("COMPRESSION", name));
         }
         self.send(&Request::Startup(Startup { options })).await?;
         self.receive(|response| match response {

@@ -8,7 +8,7 @@ use crate::respond;
 use protocol::compression::Compression;
 use protocol::envelope::{Header, Opcode, Version, flag};
 use protocol::event::EventType;
-use protocol::request::{Execute, Request, Startup};
+use protocol::request::{Execute, Request};
 use protocol::response::Reply;
 use protocol::supported::{self, Sharding};
 use query::{Answer, Error, Executed, Trace};
@@ -47,16 +47,16 @@ pub(crate) fn dispatch(connection: &Rc<Connection>, header: &Header, body: &[u8]
         if matches!(error, Error::Protocol(_)) {
             connection.shard.metrics.protocol_errors.inc();
         }
-        fail(connection, header, &error);
+        fail(connection, header, &error, None);
     }
 }
 
-fn fail(connection: &Connection, header: &Header, error: &Error) {
+fn fail(connection: &Connection, header: &Header, error: &Error, trace_id: Option<[u8; 16]>) {
     connection.shard.metrics.errors.inc();
     if matches!(error, Error::Server(_)) {
         runtime::error!("transport: a request of {} failed: {error}", connection.peer);
     }
-    respond::error(connection.out.borrow_mut().buffer(), header.version, header.stream, error);
+    respond::error(connection.out.borrow_mut().buffer(), header.version, header.stream, error, trace_id);
 }
 
 fn options(connection: &Connection, header: &Header) {
@@ -80,7 +80,7 @@ fn startup(connection: &Connection, header: &Header, body: &[u8]) -> Result<(), 
     let Request::Startup(startup) = decode(header, body)? else {
         return Err(Error::Protocol("Unexpected message, expecting STARTUP".into()));
     };
-    let compression = negotiate(&startup, header.version)?;
+    let compression = startup.check(header.version).map_err(|e| Error::Protocol(e.to_string()))?;
     let mut greeting = connection.greeting.borrow_mut();
     greeting.options = startup.options.iter().map(|(k, v)| (k.to_uppercase(), v.to_string())).collect();
     reply(connection, header, &Reply::Ready);
@@ -90,42 +90,17 @@ fn startup(connection: &Connection, header: &Header, body: &[u8]) -> Result<(), 
     Ok(())
 }
 
-fn negotiate(startup: &Startup<'_>, version: Version) -> Result<Compression, Error> {
-    let option = |name: &str| {
-        let found = startup.options.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
-        found.map(|(_, value)| *value)
-    };
-    let Some(cql_version) = option("CQL_VERSION") else {
-        return Err(Error::Protocol("Missing value CQL_VERSION in STARTUP message".into()));
-    };
-    if !is_spoken(cql_version) {
-        return Err(Error::Protocol(format!(
-            "CQL version {cql_version} is not supported by the binary protocol (supported version are >= 3.0.0)"
-        )));
-    }
-    match option("COMPRESSION").map(str::to_ascii_lowercase).as_deref() {
-        None => Ok(Compression::None),
-        Some("lz4") => Ok(Compression::Lz4),
-        Some("snappy") if version == Version::V5 => {
-            Err(Error::Protocol("Snappy compression is not supported in protocol V5".into()))
-        }
-        Some(other) => Err(Error::Protocol(format!("Unknown compression algorithm: {other}"))),
-    }
-}
-
-/// At least 2.99.0, as Cassandra asks.
-fn is_spoken(cql_version: &str) -> bool {
-    let mut numbers = cql_version.split('.').map(|part| part.parse::<u32>().ok());
-    match (numbers.next().flatten(), numbers.next().flatten()) {
-        (Some(major), minor) => (major, minor.unwrap_or(0)) >= (2, 99),
-        (None, _) => false,
-    }
-}
-
 fn register(connection: &Connection, header: &Header, body: &[u8]) -> Result<(), Error> {
     let Request::Register(kinds) = decode(header, body)? else {
         return Err(Error::Protocol("Unexpected message, expecting REGISTER".into()));
     };
+    if let Some(kind) = kinds.iter().find(|kind| header.version < kind.since()) {
+        let version = header.version as u8;
+        return Err(Error::Protocol(format!(
+            "Event {} not valid for protocol version {version}/v{version}",
+            kind.name()
+        )));
+    }
     let before = connection.registered.get();
     let asks = |kind| kinds.contains(&kind);
     connection.registered.set(Registered {
@@ -252,7 +227,7 @@ fn finish(guard: &InFlight, header: &Header, result: Result<Answer, Error>, trac
                 connection.shard.engine.give_back(rows.content);
             }
         }
-        Err(error) => fail(connection, header, &error),
+        Err(error) => fail(connection, header, &error, traced),
     }
     connection.flush_later();
 }

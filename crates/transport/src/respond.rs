@@ -21,9 +21,16 @@ pub(crate) fn reply(out: &mut Vec<u8>, version: Version, stream: i16, reply: &Re
     reply.encode(out, version, stream, &Extras::default());
 }
 
-/// Appends ERROR.
-pub(crate) fn error(out: &mut Vec<u8>, version: Version, stream: i16, error: &Error) {
-    reply(out, version, stream, &Reply::Error(&failure(error)));
+/// Appends ERROR; `trace_id` if the request was asked to be traced.
+pub(crate) fn error(
+    out: &mut Vec<u8>,
+    version: Version,
+    stream: i16,
+    error: &Error,
+    trace_id: Option<[u8; 16]>,
+) {
+    let extras = Extras { trace_id, warnings: &[] };
+    Reply::Error(&failure(error)).encode(out, version, stream, &extras);
 }
 
 /// Appends the RESULT of a statement; `trace_id` if it was asked to be traced.
@@ -50,8 +57,9 @@ pub(crate) fn answer(
 
 fn rows(out: &mut Vec<u8>, version: Version, stream: i16, extras: &Extras<'_>, rows: &Rows) {
     out.reserve(64 + rows.content.len());
-    let begun = envelope::begin(out, Direction::Responses, version, stream, Opcode::Result, extras.flags());
-    extras.encode(out);
+    let begun =
+        envelope::begin(out, Direction::Responses, version, stream, Opcode::Result, extras.flags(version));
+    extras.encode(out, version);
     put_int(out, RESULT_ROWS);
     put_rows_metadata(out, version, &rows.metadata.columns, rows.header());
     put_int(out, rows.count as i32);

@@ -40,10 +40,13 @@ fn with_server<T: 'static, F: Future<Output = T> + 'static>(seed: u64, client: i
     task.take().expect("done")
 }
 
-fn every_dress() -> [Options; 4] {
+fn every_dress() -> [Options; 7] {
     let with = |version, compression| Options { compression, ..Options::new(version) };
     [
+        with(Version::V3, Compression::None),
+        with(Version::V3, Compression::Snappy),
         with(Version::V4, Compression::None),
+        with(Version::V4, Compression::Snappy),
         with(Version::V4, Compression::Lz4),
         with(Version::V5, Compression::None),
         with(Version::V5, Compression::Lz4),

@@ -64,7 +64,7 @@ const OPTIONS: [u8; 9] = [4, 0, 0, 0, 5, 0, 0, 0, 0];
 fn versions_nobody_speaks_are_refused_in_ours() {
     let mut stage = stage(31, 2);
     stage.play(async {
-        for version in [0x03, 0x06, 0x41, 0x42, 0x7f] {
+        for version in [0x07, 0x06, 0x41, 0x42, 0x7f] {
             let answers = send(&[&[version, 0, 0, 0, 5, 0, 0, 0, 0]]).await;
             assert_eq!(answers.first_byte, Some(0x85), "{version}");
             assert_eq!(answers.errors[0].0, 0x000A);
@@ -105,14 +105,17 @@ fn startup_is_checked() {
     stage.play(async {
         let without_version = send(&[&[4, 0, 0, 1, 1, 0, 0, 0, 2, 0, 0]]).await;
         assert!(without_version.errors[0].1.contains("CQL_VERSION"), "{:?}", without_version.errors);
-        let mut snappy = vec![4, 0, 0, 1, 1, 0, 0, 0, 0, 0, 2];
+        let mut snappy = vec![5, 0, 0, 1, 1, 0, 0, 0, 0, 0, 2];
         for text in ["CQL_VERSION", "3.0.0", "COMPRESSION", "snappy"] {
             snappy.extend_from_slice(&(text.len() as u16).to_be_bytes());
             snappy.extend_from_slice(text.as_bytes());
         }
         snappy[8] = (snappy.len() - 9) as u8;
         let refused = send(&[&snappy]).await;
-        assert_eq!(refused.errors[0].0, 0x000A);
+        assert_eq!(refused.errors[0].1, "Snappy compression is not supported in protocol V5");
+        snappy[0] = 3;
+        let taken = send(&[&snappy]).await;
+        assert_eq!((taken.errors.len(), taken.others), (0, 1));
     });
 }
 

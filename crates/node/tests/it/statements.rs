@@ -23,8 +23,12 @@ async fn fill(connection: &Connection, count: i32) {
 fn what_is_written_is_read_in_every_dress_and_on_any_number_of_shards() {
     for shards in [1, 2, 3] {
         for (version, compression) in [
+            (Version::V3, Compression::None),
+            (Version::V3, Compression::Lz4),
+            (Version::V3, Compression::Snappy),
             (Version::V4, Compression::None),
             (Version::V4, Compression::Lz4),
+            (Version::V4, Compression::Snappy),
             (Version::V5, Compression::None),
             (Version::V5, Compression::Lz4),
         ] {

@@ -37,8 +37,11 @@ fn dressed(outgoing: Outgoing) -> Assembler {
 
 fn dress() -> impl Strategy<Value = Outgoing> {
     prop_oneof![
+        Just((Version::V3, Compression::Lz4, false)),
+        Just((Version::V3, Compression::Snappy, false)),
         Just((Version::V4, Compression::None, false)),
         Just((Version::V4, Compression::Lz4, false)),
+        Just((Version::V4, Compression::Snappy, false)),
         Just((Version::V5, Compression::None, false)),
         Just((Version::V5, Compression::None, true)),
         Just((Version::V5, Compression::Lz4, true)),

@@ -1,4 +1,4 @@
-//! Requests survive the trip in both versions; the examples of the specification are read; any bytes are safe.
+//! Requests survive the trip in every version; the examples of the specification are read; any bytes are safe.
 
 use super::*;
 use crate::limits::HEADER_BYTES;
@@ -28,6 +28,12 @@ fn bytes_of_the_examples() {
     assert_eq!(decode(&query), Ok(request));
 }
 
+const VERSIONS: [Version; 3] = [Version::V3, Version::V4, Version::V5];
+
+fn version() -> impl Strategy<Value = Version> {
+    proptest::sample::select(&VERSIONS[..])
+}
+
 fn full<'a>(values: &'a ValuesBuilder, version: Version) -> Parameters<'a> {
     let v5 = version == Version::V5;
     Parameters {
@@ -46,10 +52,10 @@ fn full<'a>(values: &'a ValuesBuilder, version: Version) -> Parameters<'a> {
 #[test]
 fn requests_round_trip() {
     let mut values = ValuesBuilder::new();
-    values.push(RawValue::Null).push(RawValue::Unset).bytes(b"abc");
+    values.push(RawValue::Null).bytes(b"abc");
     let mut named = ValuesBuilder::new();
     named.push_named("a", RawValue::Bytes(b"1"));
-    for version in [Version::V4, Version::V5] {
+    for version in VERSIONS {
         let v5 = version == Version::V5;
         let tail = Parameters {
             values: Values::default(),
@@ -85,7 +91,7 @@ fn requests_round_trip() {
         }
     }
     let read: Vec<_> = values.values().iter().map(|(_, v)| v).collect();
-    assert_eq!(read, [RawValue::Null, RawValue::Unset, RawValue::Bytes(b"abc")]);
+    assert_eq!(read, [RawValue::Null, RawValue::Bytes(b"abc")]);
     let read: Vec<_> = named.values().iter().collect();
     assert_eq!(read, [(Some("a"), RawValue::Bytes(&b"1"[..]))]);
 }
@@ -106,12 +112,142 @@ fn startup_is_checked() {
             Version::V5,
             "Snappy compression is not supported in protocol V5",
         ),
-        (&[cql, ("COMPRESSION", "snappy")], Version::V4, "Unknown compression algorithm: snappy"),
+        (&[cql, ("COMPRESSION", "zstd")], Version::V4, "Unknown compression algorithm: zstd"),
     ] {
         assert_eq!(check(options, version), Err(text.to_owned()));
     }
-    assert!(check(&[("CQL_VERSION", "2.0.0")], Version::V4).is_err());
+    for version in [Version::V3, Version::V4] {
+        assert_eq!(check(&[cql, ("COMPRESSION", "Snappy")], version), Ok(Compression::Snappy));
+    }
+    assert_eq!(check(&[("CQL_VERSION", "2.99.0")], Version::V4), Ok(Compression::None));
+    assert!(check(&[("CQL_VERSION", "2.98.9")], Version::V4).is_err());
     assert!(check(&[("CQL_VERSION", "x")], Version::V4).is_err());
+}
+
+#[test]
+fn unset_values_are_null_in_v3() {
+    let mut values = ValuesBuilder::new();
+    values.push(RawValue::Null).push(RawValue::Unset).bytes(b"abc");
+    for (version, second) in [(Version::V3, RawValue::Null), (Version::V4, RawValue::Unset)] {
+        let parameters = Parameters { values: values.values(), ..Parameters::at(Consistency::One) };
+        let mut out = Vec::new();
+        Request::Query(Query { query: "q", parameters }).encode(&mut out, version, 1);
+        let Ok(Request::Query(query)) = decode(&out) else { panic!("a query") };
+        let read: Vec<_> = query.parameters.values.iter().map(|(_, v)| v).collect();
+        assert_eq!(read, [RawValue::Null, second, RawValue::Bytes(b"abc")]);
+    }
+}
+
+#[test]
+fn custom_payloads_are_skipped_but_not_known_to_v3() {
+    let mut body = vec![0, 1, 0, 1, b'k', 0, 0, 0, 2, 9, 9];
+    body.extend_from_slice(&[0, 0, 0, 1, b'q', 0, 1, 0]);
+    let header = |version| Header {
+        version,
+        flags: flag::CUSTOM_PAYLOAD,
+        stream: 0,
+        opcode: 7,
+        length: body.len() as u32,
+    };
+    let query = Request::Query(Query { query: "q", parameters: Parameters::at(Consistency::One) });
+    assert_eq!(Request::decode(&header(Version::V4), &body), Ok(query));
+    assert_eq!(
+        Request::decode(&header(Version::V3), &body),
+        Err(Error::message("Received frame with CUSTOM_PAYLOAD flag for native protocol version < 4"))
+    );
+}
+
+/// What a random request is made of.
+#[derive(Clone, Debug)]
+struct Drawn {
+    version: Version,
+    text: String,
+    id: Vec<u8>,
+    values: Vec<Option<Vec<u8>>>,
+    names: bool,
+    flags: u16,
+    numbers: (u32, i64, i32),
+    kind: u8,
+}
+
+fn drawn() -> impl Strategy<Value = Drawn> {
+    let bytes = || proptest::collection::vec(any::<u8>(), 0..40);
+    let values = proptest::collection::vec(proptest::option::of(bytes()), 0..6);
+    let numbers = (1u32..=i32::MAX as u32, i64::MIN + 1..=i64::MAX, any::<i32>());
+    (version(), ".{0,30}", bytes(), values, any::<(bool, u16)>(), numbers, 0u8..6).prop_map(
+        |(version, text, id, values, (names, flags), numbers, kind)| Drawn {
+            version,
+            text,
+            id,
+            values,
+            names,
+            flags,
+            numbers,
+            kind,
+        },
+    )
+}
+
+impl Drawn {
+    fn values(&self) -> ValuesBuilder {
+        let mut builder = ValuesBuilder::new();
+        for value in &self.values {
+            let value = value.as_deref().map_or(RawValue::Null, RawValue::Bytes);
+            match self.names && self.kind != 3 {
+                true => builder.push_named(&self.text, value),
+                false => builder.push(value),
+            };
+        }
+        builder
+    }
+
+    /// Everything the flags ask for that the version has.
+    fn parameters<'a>(&'a self, values: &'a ValuesBuilder) -> Parameters<'a> {
+        let v5 = self.version == Version::V5;
+        let asks = |bit: u16| self.flags & 1 << bit != 0;
+        let (size, timestamp, now) = self.numbers;
+        Parameters {
+            consistency: Consistency::try_from(self.flags % 11).expect("a level"),
+            values: values.values(),
+            skip_metadata: asks(0),
+            page_size: asks(1).then_some(size),
+            paging_state: asks(2).then_some(&*self.id),
+            serial_consistency: asks(3).then_some(Consistency::Serial),
+            timestamp: asks(4).then_some(timestamp),
+            keyspace: (v5 && asks(5)).then_some(&*self.text),
+            now_s: (v5 && asks(6)).then_some(now),
+        }
+    }
+
+    fn request<'a>(&'a self, values: &'a ValuesBuilder) -> Request<'a> {
+        let v5 = self.version == Version::V5;
+        let (query, parameters) = (&*self.text, self.parameters(values));
+        match self.kind {
+            0 => Request::Query(Query { query, parameters }),
+            1 => Request::Prepare(Prepare { query, keyspace: parameters.keyspace }),
+            2 => Request::Execute(Execute {
+                id: &self.id,
+                result_metadata_id: v5.then_some(&*self.id),
+                parameters,
+            }),
+            3 => {
+                let text = BatchStatement { source: BatchSource::Query(query), values: values.values() };
+                let prepared = BatchStatement { source: BatchSource::Prepared(&self.id), ..text };
+                let tail = Parameters {
+                    values: Values::default(),
+                    skip_metadata: false,
+                    page_size: None,
+                    paging_state: None,
+                    ..parameters
+                };
+                let kind =
+                    [BatchKind::Logged, BatchKind::Unlogged, BatchKind::Counter][self.values.len() % 3];
+                Request::Batch(Batch { kind, statements: vec![text, prepared, text], parameters: tail })
+            }
+            4 => Request::Startup(Startup { options: vec![("CQL_VERSION", query); self.values.len()] }),
+            _ => Request::AuthResponse(self.names.then_some(&self.id)),
+        }
+    }
 }
 
 #[test]
@@ -138,15 +274,24 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
 
     #[test]
-    fn any_bytes_are_safe(opcode in 0u8..20, flags in 0u8..32, v5: bool, body: Vec<u8>) {
-        let version = if v5 { Version::V5 } else { Version::V4 };
+    fn any_request_round_trips(drawn in drawn(), stream: i16) {
+        let values = drawn.values();
+        let request = drawn.request(&values);
+        let mut out = Vec::new();
+        request.encode(&mut out, drawn.version, stream);
+        let header = Header::parse(&out, Direction::Requests).expect("our own").expect("whole");
+        prop_assert_eq!((header.version, header.stream), (drawn.version, stream));
+        prop_assert_eq!(decode(&out), Ok(request));
+    }
+
+    #[test]
+    fn any_bytes_are_safe(opcode in 0u8..20, flags in 0u8..32, version in version(), body: Vec<u8>) {
         let header = Header { version, flags, stream: 0, opcode, length: body.len() as u32 };
         let _ = Request::decode(&header, &body);
     }
 
     #[test]
-    fn damaged_requests_are_safe(v5: bool, batch: bool, at in any::<usize>(), to in any::<u8>(), cut in any::<usize>()) {
-        let version = if v5 { Version::V5 } else { Version::V4 };
+    fn damaged_requests_are_safe(version in version(), batch: bool, at in any::<usize>(), to in any::<u8>(), cut in any::<usize>()) {
         let mut values = ValuesBuilder::new();
         values.push(RawValue::Unset).bytes(b"abc");
         let parameters = full(&values, version);

@@ -7,7 +7,7 @@ use crate::metadata::{ColumnSpec, RowsHeader};
 use crate::rows::RowsWriter;
 use crate::supported;
 use proptest::prelude::*;
-use types::CqlType;
+use types::{CqlType, UdtType};
 
 fn read(bytes: &[u8]) -> Result<Response<'_>, Error> {
     let header = Header::parse(bytes, Direction::Responses)?.expect("a whole header");
@@ -67,8 +67,7 @@ fn replies_round_trip() {
     };
     let moved = Event::Topology(NodeChange::Moved, "[::1]:1".parse().expect("an address"));
     let event = Event::Schema(SchemaChange { target: Target::Keyspace, ..change.clone() });
-    let version = Version::V5;
-    for (reply, response) in [
+    let replies = [
         (Reply::Error(&failure), Response::Error(failure.clone())),
         (Reply::Ready, Response::Ready),
         (Reply::Authenticate("c"), Response::Authenticate("c")),
@@ -82,14 +81,51 @@ fn replies_round_trip() {
         (Reply::AuthSuccess(Some(b"x")), Response::AuthSuccess(Some(b"x"))),
         (Reply::Event(&moved), Response::Event(moved.clone())),
         (Reply::Event(&event), Response::Event(event.clone())),
+    ];
+    for (reply, response) in replies.clone() {
+        assert_eq!(read(&encoded(reply, Version::V5)), Ok(response));
+    }
+    for version in [Version::V3, Version::V4] {
+        for (reply, response) in replies.clone() {
+            let told = match response {
+                // Version 3 cannot say where the partition key is, only version 5 has an id of the columns.
+                Response::Prepared(mut prepared) => {
+                    prepared.result_metadata_id.clear();
+                    prepared.pk_indexes.retain(|_| version == Version::V4);
+                    Response::Prepared(prepared)
+                }
+                Response::SchemaChange(change) if version == Version::V3 => {
+                    let keyspace = change.keyspace;
+                    let target = Target::Keyspace;
+                    Response::SchemaChange(SchemaChange { change: Change::Updated, keyspace, target })
+                }
+                other => other,
+            };
+            assert_eq!(read(&encoded(reply, version)), Ok(told));
+        }
+    }
+}
+
+#[test]
+fn warnings_are_for_v4_and_above_trace_ids_for_all() {
+    let warnings = ["careful".to_owned()];
+    let extras = Extras { trace_id: Some([7; 16]), warnings: &warnings };
+    for (version, flags) in [
+        (Version::V3, flag::TRACING),
+        (Version::V4, flag::TRACING | flag::WARNING),
+        (Version::V5, flag::TRACING | flag::WARNING),
     ] {
-        assert_eq!(read(&encoded(reply, version)), Ok(response));
+        let mut out = Vec::new();
+        Reply::SetKeyspace("ks").encode(&mut out, version, 1, &extras);
+        assert_eq!(out[1], flags);
+        assert_eq!(out[HEADER_BYTES..HEADER_BYTES + 16], [7; 16]);
+        assert_eq!(read(&out), Ok(Response::SetKeyspace("ks")));
     }
 }
 
 #[test]
 fn rows_are_written_in_place() {
-    for version in [Version::V4, Version::V5] {
+    for version in [Version::V3, Version::V4, Version::V5] {
         for tables in [["t", "t"], ["t", "u"]] {
             let specs = columns(tables);
             let mut out = vec![9, 9];
@@ -147,12 +183,81 @@ fn metadata_is_left_out_or_renewed() {
     }
 }
 
+fn version() -> impl Strategy<Value = Version> {
+    proptest::sample::select(&[Version::V3, Version::V4, Version::V5][..])
+}
+
+fn ty() -> impl Strategy<Value = CqlType> {
+    let scalars = [CqlType::Int, CqlType::Date, CqlType::Smallint, CqlType::Duration, CqlType::Text];
+    let leaf = proptest::sample::select(scalars.to_vec());
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            inner.clone().prop_map(CqlType::list),
+            inner.clone().prop_map(CqlType::set),
+            (inner.clone(), inner.clone()).prop_map(|(k, v)| CqlType::map(k, v)),
+            proptest::collection::vec(inner.clone(), 1..4).prop_map(CqlType::tuple),
+            proptest::collection::vec(("[a-z]{1,5}", inner), 1..4).prop_map(|fields| {
+                let fields = fields.into_iter().map(|(name, ty)| (name.into(), ty)).collect();
+                CqlType::Udt(UdtType { keyspace: "ks".into(), name: "u".into(), fields }.into())
+            }),
+        ]
+    })
+}
+
+fn column() -> impl Strategy<Value = ColumnSpec> {
+    ("[ab]", "[ab]", ".{0,8}", ty()).prop_map(|(keyspace, table, name, ty)| ColumnSpec {
+        keyspace: keyspace.into(),
+        table: table.into(),
+        name: name.into(),
+        ty,
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn any_bytes_are_safe(opcode in 0u8..20, flags in 0u8..32, v5: bool, body: Vec<u8>, kind in 0i32..7) {
-        let version = if v5 { Version::V5 } else { Version::V4 };
+    fn any_prepared_statement_round_trips(
+        version in version(),
+        markers in proptest::collection::vec(column(), 0..5),
+        columns in proptest::option::of(proptest::collection::vec(column(), 1..5)),
+    ) {
+        let prepared = Prepared {
+            id: vec![1; 16],
+            result_metadata_id: if version == Version::V5 { vec![2; 16] } else { Vec::new() },
+            markers,
+            pk_indexes: Vec::new(),
+            columns,
+        };
+        let encoded = encoded(Reply::Prepared(&prepared), version);
+        prop_assert_eq!(read(&encoded), Ok(Response::Prepared(prepared)));
+    }
+
+    #[test]
+    fn any_rows_round_trip(
+        version in version(),
+        columns in proptest::collection::vec(column(), 1..4),
+        cells in proptest::collection::vec(proptest::option::of(proptest::collection::vec(any::<u8>(), 0..20)), 0..30),
+        state in proptest::option::of(proptest::collection::vec(any::<u8>(), 0..20)),
+    ) {
+        let header = RowsHeader { paging_state: state.as_deref(), ..RowsHeader::default() };
+        let mut out = Vec::new();
+        let mut writer = RowsWriter::begin(&mut out, version, 5, &Extras::default(), &columns, header);
+        let rows: Vec<_> = cells.chunks_exact(columns.len()).collect();
+        for row in &rows {
+            row.iter().for_each(|cell| writer.value(cell.as_deref()));
+            writer.end_row();
+        }
+        writer.finish();
+        let Ok(Response::Rows(back)) = read(&out) else { panic!("rows") };
+        prop_assert_eq!(back.metadata.paging_state, state.as_deref());
+        prop_assert_eq!(back.metadata.columns.as_deref(), Some(&*columns));
+        let values: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(Option::as_deref).collect()).collect();
+        prop_assert_eq!(back.iter().collect::<Vec<_>>(), values);
+    }
+
+    #[test]
+    fn any_bytes_are_safe(opcode in 0u8..20, flags in 0u8..32, version in version(), body: Vec<u8>, kind in 0i32..7) {
         let header = Header { version, flags, stream: 0, opcode, length: body.len() as u32 };
         if let Ok(Response::Rows(rows)) = Response::decode(&header, &body) {
             prop_assert_eq!(rows.iter().count(), rows.row_count);
