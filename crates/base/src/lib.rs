@@ -6,6 +6,8 @@
 pub mod checksum;
 /// Byte cursors and variable-length integers.
 pub mod cursor;
+/// Histograms with Cassandra's bucket boundaries.
+pub mod histogram;
 /// A monotonic instant that a simulator can make.
 pub mod instant;
 /// Hash maps whose iteration order does not change from run to run.

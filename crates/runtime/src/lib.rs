@@ -63,7 +63,7 @@ pub use backend::{Bug, Reactor};
 pub use channel::submit_to;
 pub use group::Group;
 pub use node::{
-    install, local, offload, planted, random_u64, random_uuid, rare, request_shutdown, shard, shard_count,
+    install, local, offload, planted, random_u64, random_uuid, rare, reactor, request_shutdown, shard, shard_count,
     shutdown_is_requested, shutdown_requested, simulated, try_local,
 };
 pub use shard::ShardId;
@@ -72,4 +72,4 @@ pub use task::{
     JoinHandle, current_group, need_preempt, set_shares, shares, spawn, spawn_detached_now, spawn_now,
     yield_if_needed, yield_now,
 };
-pub use time::{Elapsed, Sleep, now, sleep, sleep_until, timeout, timeout_at, unix_micros};
+pub use time::{Elapsed, Sleep, now, sleep, sleep_until, ticks, timeout, timeout_at, unix_micros};

@@ -2,6 +2,7 @@
 //!
 //! Registering the same name and labels twice gives the same metric. Every sample carries the shard as a label.
 
+use base::histogram::{BOUNDARIES, DecayingHistogram, Distribution, Zeroes, boundary};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::rc::Rc;
@@ -52,110 +53,42 @@ impl Gauge {
     }
 }
 
-/// Buckets per doubling: a bound is at most 1/4 above the values in its bucket.
-const STEPS: u64 = 4;
-/// Buckets of one histogram: values up to 2^40.
-const BUCKETS: usize = 160;
+/// A distribution that is being recorded, in Cassandra's buckets.
+#[derive(Clone, Debug)]
+pub struct Histogram(Rc<RefCell<DecayingHistogram>>);
 
-/// Counts of values by size, each bucket 1/4 of a doubling wide. The unit is the caller's, usually microseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Distribution {
-    buckets: Vec<u64>,
-    /// How many values.
-    pub count: u64,
-    /// Their sum.
-    pub sum: u64,
-    /// The largest.
-    pub max: u64,
-}
-
-fn bucket_of(value: u64) -> usize {
-    if value < STEPS {
-        return value as usize;
-    }
-    let exponent = u64::from(value.ilog2());
-    let step = (value >> (exponent - 2)) & (STEPS - 1);
-    (((exponent - 1) * STEPS + step) as usize).min(BUCKETS - 1)
-}
-
-/// Largest value of a bucket.
-fn bucket_bound(bucket: usize) -> u64 {
-    let bucket = bucket as u64;
-    if bucket < STEPS {
-        return bucket;
-    }
-    let (exponent, step) = (bucket / STEPS + 1, bucket % STEPS);
-    (1 << exponent) + ((step + 1) << (exponent - 2)) - 1
-}
-
-impl Distribution {
-    /// Adds one value.
-    pub fn record(&mut self, value: u64) {
-        let bucket = bucket_of(value);
-        if self.buckets.len() <= bucket {
-            self.buckets.resize(bucket + 1, 0);
-        }
-        self.buckets[bucket] += 1;
-        self.count += 1;
-        self.sum = self.sum.wrapping_add(value);
-        self.max = self.max.max(value);
-    }
-
-    /// Adds all values of another.
-    pub fn merge(&mut self, other: &Distribution) {
-        if self.buckets.len() < other.buckets.len() {
-            self.buckets.resize(other.buckets.len(), 0);
-        }
-        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
-            *mine += theirs;
-        }
-        self.count += other.count;
-        self.sum = self.sum.wrapping_add(other.sum);
-        self.max = self.max.max(other.max);
-    }
-
-    /// An upper bound of the value at this quantile (0 to 1), 0 when empty.
-    pub fn quantile(&self, quantile: f64) -> u64 {
-        let rank = ((self.count as f64 * quantile).ceil() as u64).max(1);
-        let mut seen = 0;
-        for (bucket, count) in self.buckets.iter().enumerate() {
-            seen += count;
-            if seen >= rank {
-                return bucket_bound(bucket).min(self.max);
-            }
-        }
-        self.max
-    }
-
-    /// Bounds and cumulative counts of the buckets that hold something.
-    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> {
-        let mut seen = 0;
-        self.buckets.iter().enumerate().filter(|(_, c)| **c > 0).map(move |(bucket, count)| {
-            seen += count;
-            (bucket_bound(bucket), seen)
-        })
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram::new(Zeroes::AsOne)
     }
 }
-
-/// A distribution that is being recorded.
-#[derive(Clone, Default)]
-pub struct Histogram(Rc<RefCell<Distribution>>);
 
 impl Histogram {
-    /// A histogram outside any registry.
-    pub fn new() -> Histogram {
-        Histogram::default()
+    /// A histogram outside any registry: whoever made it calls [`Histogram::tick`].
+    pub fn new(zeroes: Zeroes) -> Histogram {
+        Histogram(Rc::new(RefCell::new(DecayingHistogram::new(zeroes))))
     }
 
-    /// Adds one value.
+    /// Adds one value. The unit is the caller's, usually microseconds.
     #[inline]
     pub fn record(&self, value: u64) {
         self.0.borrow_mut().record(value);
     }
 
-    /// A copy of what was recorded.
+    /// Adds one value as often as told.
+    #[inline]
+    pub fn record_many(&self, value: u64, count: u64) {
+        self.0.borrow_mut().record_many(value, count);
+    }
+
+    /// [`base::histogram::TICK`] has passed.
+    pub fn tick(&self) {
+        self.0.borrow_mut().tick();
+    }
+
+    /// What was recorded, as of now.
     pub fn snapshot(&self) -> Distribution {
-        self.0.borrow().clone()
+        self.0.borrow().snapshot()
     }
 }
 
@@ -166,8 +99,10 @@ pub enum SampleValue {
     Counter(u64),
     /// A momentary value.
     Gauge(f64),
-    /// A distribution.
+    /// A distribution, shown as counts up to boundaries.
     Histogram(Distribution),
+    /// A distribution, shown as the median and the tail of the last minutes: five series whatever it holds.
+    Summary(Distribution),
 }
 
 /// One metric of one shard at one moment.
@@ -191,6 +126,9 @@ enum Source {
     Histogram(Histogram),
 }
 
+/// Makes samples when they are asked for.
+type Collector = Box<dyn Fn(&mut Vec<Sample>)>;
+
 struct Metric {
     name: String,
     help: String,
@@ -202,6 +140,7 @@ struct Metric {
 #[derive(Default)]
 pub(crate) struct Registry {
     metrics: Vec<Metric>,
+    collectors: Vec<Collector>,
 }
 
 fn own(labels: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -304,20 +243,33 @@ impl Registry {
             };
             Sample { name: m.name.clone(), help: m.help.clone(), labels, value }
         };
-        self.metrics.iter().map(sample).collect()
+        let mut samples: Vec<Sample> = self.metrics.iter().map(sample).collect();
+        let own = samples.len();
+        self.collectors.iter().for_each(|collect| collect(&mut samples));
+        let label = || ("shard".to_string(), shard.to_string());
+        samples[own..].iter_mut().for_each(|sample| sample.labels.push(label()));
+        samples
+    }
+
+    fn tick(&self) {
+        for metric in &self.metrics {
+            if let Source::Histogram(histogram) = &metric.source {
+                histogram.tick();
+            }
+        }
     }
 }
 
-fn labels_text(labels: &[(String, String)], extra: Option<&str>) -> String {
+fn labels_text(labels: &[(String, String)], extra: Option<(&str, &str)>) -> String {
     let mut text = String::new();
     for (key, value) in labels {
         let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
         let comma = if text.is_empty() { "" } else { "," };
         let _ = write!(text, "{comma}{key}=\"{value}\"");
     }
-    if let Some(bound) = extra {
+    if let Some((key, value)) = extra {
         let comma = if text.is_empty() { "" } else { "," };
-        let _ = write!(text, "{comma}le=\"{bound}\"");
+        let _ = write!(text, "{comma}{key}=\"{value}\"");
     }
     if text.is_empty() { text } else { format!("{{{text}}}") }
 }
@@ -342,6 +294,7 @@ pub fn to_prometheus(samples: &[Sample]) -> String {
             SampleValue::Counter(_) => "counter",
             SampleValue::Gauge(_) => "gauge",
             SampleValue::Histogram(_) => "histogram",
+            SampleValue::Summary(_) => "summary",
         };
         let help = group[0].help.replace('\\', "\\\\").replace('\n', "\\n");
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -360,16 +313,37 @@ fn write_sample(out: &mut String, sample: &Sample) {
         SampleValue::Counter(count) => writeln!(out, "{name}{plain} {count}"),
         SampleValue::Gauge(value) => writeln!(out, "{name}{plain} {value}"),
         SampleValue::Histogram(distribution) => {
-            for (bound, count) in distribution.cumulative() {
-                let _ =
-                    writeln!(out, "{name}_bucket{} {count}", labels_text(labels, Some(&bound.to_string())));
+            write_buckets(out, name, labels, distribution);
+            let Distribution { count, sum, .. } = distribution;
+            let all = labels_text(labels, Some(("le", "+Inf")));
+            writeln!(out, "{name}_bucket{all} {count}\n{name}_sum{plain} {sum}\n{name}_count{plain} {count}")
+        }
+        SampleValue::Summary(distribution) => {
+            for quantile in [0.5, 0.95, 0.99] {
+                let labels = labels_text(labels, Some(("quantile", &quantile.to_string())));
+                let _ = writeln!(out, "{name}{labels} {}", distribution.recent.percentile(quantile));
             }
             let Distribution { count, sum, .. } = distribution;
-            let all = labels_text(labels, Some("+Inf"));
-            writeln!(out, "{name}_bucket{all} {count}\n{name}_sum{plain} {sum}\n{name}_count{plain} {count}")
+            writeln!(out, "{name}_sum{plain} {sum}\n{name}_count{plain} {count}")
         }
     };
 }
+
+/// Boundaries shown of a histogram: every fourth, which doubles from one to the next, up to some hours in microseconds.
+/// The same series whatever was recorded.
+fn write_buckets(out: &mut String, name: &str, labels: &[(String, String)], distribution: &Distribution) {
+    let mut counted = distribution.ever.buckets().peekable();
+    let mut seen = 0;
+    for bound in (3..BOUNDARIES).step_by(4).map(boundary).take_while(|bound| *bound < LARGEST_BOUND) {
+        while let Some((_, count)) = counted.next_if(|(value, _)| *value <= bound) {
+            seen += count;
+        }
+        let _ =
+            writeln!(out, "{name}_bucket{} {seen}", labels_text(labels, Some(("le", &bound.to_string()))));
+    }
+}
+
+const LARGEST_BOUND: u64 = 1 << 34;
 
 /// A counter of this shard; the same name and labels give the same counter.
 pub fn counter(name: &str, help: &str, labels: &[(&str, &str)]) -> Counter {
@@ -396,6 +370,41 @@ pub fn histogram(name: &str, help: &str, labels: &[(&str, &str)]) -> Histogram {
     crate::shard::with(|shard| shard.metrics.borrow_mut().histogram(name, help, labels))
 }
 
+/// Asks a closure for more samples whenever samples are wanted, for metrics that come and go. It leaves the shard's label
+/// out and must not register metrics.
+pub fn collector(collect: impl Fn(&mut Vec<Sample>) + 'static) {
+    crate::shard::with(|shard| shard.metrics.borrow_mut().collectors.push(Box::new(collect)));
+}
+
+/// [`base::histogram::TICK`] has passed: lets the histograms of this shard's registry fade.
+pub fn tick() {
+    crate::shard::with(|shard| shard.metrics.borrow().tick());
+}
+
+/// What a scheduling group of this shard does and has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupUsage {
+    /// The group's name.
+    pub name: &'static str,
+    /// Tasks ready to run and not running.
+    pub queued: u64,
+    /// Turns that tasks have had.
+    pub polls: u64,
+    /// Nanoseconds on the core.
+    pub ran_ns: u64,
+}
+
+/// All scheduling groups of this shard.
+pub fn groups() -> Vec<GroupUsage> {
+    crate::shard::with(|shard| {
+        let usage = |group: crate::Group| {
+            let (ran_ns, polls) = shard.executor.usage(group);
+            GroupUsage { name: group.name(), queued: shard.executor.queued(group) as u64, polls, ran_ns }
+        };
+        crate::Group::ALL.map(usage).to_vec()
+    })
+}
+
 /// Forgets every metric that carries all these labels, as when a table is dropped.
 pub fn remove(labels: &[(&str, &str)]) {
     crate::shard::with(|shard| shard.metrics.borrow_mut().remove(labels));
@@ -411,31 +420,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_cover_their_values() {
-        for value in (0..5000).chain([1 << 20, (1 << 39) + 12345]) {
-            let bucket = bucket_of(value);
-            assert!(value <= bucket_bound(bucket), "{value}");
-            assert!(bucket == 0 || bucket_bound(bucket - 1) < value, "{value}");
-        }
-        assert_eq!(bucket_of(u64::MAX), BUCKETS - 1);
-    }
-
-    #[test]
-    fn quantiles_are_upper_bounds() {
-        let mut distribution = Distribution::default();
-        assert_eq!(distribution.quantile(0.5), 0);
-        for value in 1..=1000 {
-            distribution.record(value);
-        }
-        let median = distribution.quantile(0.5);
-        assert!((500..=625).contains(&median), "{median}");
-        assert_eq!(distribution.quantile(1.0), 1000);
-        let mut twice = distribution.clone();
-        twice.merge(&distribution);
-        assert_eq!((twice.count, twice.quantile(0.5)), (2000, median));
-    }
-
-    #[test]
     fn text_form() {
         let mut registry = Registry::default();
         registry.counter("reads", "Reads.", &[("ks", "a\"b")]).add(3);
@@ -445,10 +429,35 @@ mod tests {
         let text = to_prometheus(&registry.samples(2));
         let expected = "# HELP reads Reads.\n# TYPE reads counter\nreads{ks=\"a\\\"b\",shard=\"2\"} 4\n\
             # HELP load Load.\n# TYPE load gauge\nload{shard=\"2\"} 1.5\n\
-            # HELP lat Latency.\n# TYPE lat histogram\nlat_bucket{shard=\"2\",le=\"7\"} 1\n\
-            lat_bucket{shard=\"2\",le=\"+Inf\"} 1\nlat_sum{shard=\"2\"} 7\nlat_count{shard=\"2\"} 1\n";
-        assert_eq!(text, expected);
+            # HELP lat Latency.\n# TYPE lat histogram\n\
+            lat_bucket{shard=\"2\",le=\"4\"} 0\nlat_bucket{shard=\"2\",le=\"8\"} 1\n";
+        assert!(text.starts_with(expected), "{text}");
+        let end = "lat_bucket{shard=\"2\",le=\"+Inf\"} 1\nlat_sum{shard=\"2\"} 7\nlat_count{shard=\"2\"} 1\n";
+        assert!(text.ends_with(end), "{text}");
+        assert!(text.lines().count() < 50, "the series of a histogram are few: {text}");
         registry.remove(&[("ks", "a\"b")]);
         assert_eq!(registry.samples(0).len(), 2);
+    }
+
+    #[test]
+    fn collected_samples_carry_the_shard() {
+        let mut registry = Registry::default();
+        registry.collectors.push(Box::new(|samples| {
+            let mut latency = Distribution::default();
+            latency.count = 2;
+            let (name, help) = ("t".to_string(), "T.".to_string());
+            samples.push(Sample { name, help, labels: Vec::new(), value: SampleValue::Summary(latency) });
+        }));
+        let text = to_prometheus(&registry.samples(1));
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        let expected = [
+            "# TYPE t summary",
+            "t{shard=\"1\",quantile=\"0.5\"} 0",
+            "t{shard=\"1\",quantile=\"0.95\"} 0",
+            "t{shard=\"1\",quantile=\"0.99\"} 0",
+            "t_sum{shard=\"1\"} 0",
+            "t_count{shard=\"1\"} 2",
+        ];
+        assert_eq!(lines, expected);
     }
 }

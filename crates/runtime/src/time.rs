@@ -13,6 +13,12 @@ pub fn now() -> Instant {
     with(|shard| shard.backend.now())
 }
 
+/// A clock for measuring how long something takes, cheaper than [`now`] and with a zero point of its own.
+#[inline]
+pub fn ticks() -> Instant {
+    with(|shard| Instant(shard.backend.ticks()))
+}
+
 /// Microseconds since the Unix epoch; may go backwards when the machine's clock is set.
 pub fn unix_micros() -> i64 {
     with(|shard| shard.backend.unix_micros())

@@ -3,6 +3,7 @@
 //! Sizes and counts: buckets grow by a fifth; on disk `i32 n, (i64 offset, i64 count)*n`, where the first boundary
 //! stands twice and the last bucket is the overflow. Tombstones: `i32 bins_max, i32 n, (f64 second, i64 count)*n`.
 
+use base::histogram::{EstimatedHistogram, Zeroes};
 use std::collections::BTreeMap;
 
 use crate::cursor::{Cursor, Decoded};
@@ -24,13 +25,7 @@ pub struct SizeHistogram {
 impl SizeHistogram {
     /// An empty histogram with the reference's boundaries.
     pub fn new(buckets: usize) -> SizeHistogram {
-        let mut boundaries = Vec::with_capacity(buckets);
-        let mut boundary = 1i64;
-        for _ in 0..buckets {
-            boundaries.push(boundary);
-            let next = (boundary as f64 * 1.2).round() as i64;
-            boundary = next.max(boundary + 1);
-        }
+        let boundaries = (0..buckets).map(|bucket| base::histogram::boundary(bucket) as i64).collect();
         SizeHistogram { counts: vec![0; buckets + 1], boundaries }
     }
 
@@ -44,6 +39,16 @@ impl SizeHistogram {
     /// How many values were counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().map(|count| (*count).max(0) as u64).fold(0, u64::saturating_add)
+    }
+
+    /// The same counts in the form that histograms of other sstables can be added to.
+    pub fn estimated(&self) -> EstimatedHistogram {
+        let mut estimated = EstimatedHistogram::new(Zeroes::AsOne);
+        for (index, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let value = self.boundaries.get(index).map_or(u64::MAX, |boundary| (*boundary).max(0) as u64);
+            estimated.add(value, *count as u64);
+        }
+        estimated
     }
 
     /// Appends the bytes on disk.
@@ -161,6 +166,8 @@ mod tests {
         assert_eq!(histogram.counts[..10], [2, 1, 0, 0, 0, 0, 0, 0, 2, 1]);
         assert_eq!(histogram.counts[SIZE_BUCKETS], 1);
         assert_eq!(histogram.count(), 7);
+        let estimated = histogram.estimated();
+        assert_eq!((estimated.count(), estimated.percentile(0.5), estimated.max()), (7, 10, u64::MAX));
         let mut bytes = Vec::new();
         histogram.encode(&mut bytes);
         assert_eq!(SizeHistogram::decode(&mut Cursor::new(&bytes)).unwrap(), histogram);

@@ -34,12 +34,13 @@ mod unfiltered;
 mod walk;
 mod writer;
 
+pub use cardinality::Cardinality;
 pub use component::{Component, VERSION};
 pub use compression::Compressor;
 pub use error::Error;
 pub use histogram::TombstoneHistogram;
 pub use meta::Meta;
-pub use reader::{Reader, SourceSlice, remove_sstable};
+pub use reader::{Footprint, Reader, SourceSlice, remove_sstable};
 pub use scanner::{Scanned, Scanner};
 pub use statistics::EncodingStats;
 pub use writer::{Writer, WriterOptions, remove_temporary};

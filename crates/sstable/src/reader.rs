@@ -5,12 +5,14 @@
 //! it was opened, which is enough because ordinals are never reused.
 
 use base::Token;
+use base::histogram::EstimatedHistogram;
 use mutation::{Mutation, Slice};
 use schema::{Position, Table};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::cardinality::Cardinality;
 use crate::checksums::{Checksums, PAGE_BYTES};
 use crate::component::Component;
 use crate::compression::CompressionInfo;
@@ -49,6 +51,7 @@ pub struct Reader {
     summary: Summary,
     filter: Option<Filter>,
     tombstones: TombstoneHistogram,
+    footprint: Footprint,
     meta: Meta,
     dir: PathBuf,
 }
@@ -57,6 +60,25 @@ impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reader").field("dir", &self.dir).field("generation", &self.meta.generation).finish()
     }
+}
+
+/// What an open sstable takes, and the shape of what it holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Footprint {
+    /// Bytes of the data file on disk.
+    pub stored_bytes: u64,
+    /// Whether those are compressed.
+    pub compressed: bool,
+    /// Bytes of memory of the filter.
+    pub filter_bytes: u64,
+    /// Bytes of memory of the summary of the index.
+    pub summary_bytes: u64,
+    /// Bytes of memory of chunk offsets and checksums.
+    pub checksum_bytes: u64,
+    /// Uncompressed bytes of its partitions.
+    pub partition_sizes: EstimatedHistogram,
+    /// Cells of its partitions.
+    pub partition_cells: EstimatedHistogram,
 }
 
 /// Where a partition is.
@@ -118,6 +140,15 @@ impl Reader {
         disk_bytes += data.stored_bytes() + index.stored_bytes();
         let keys = (summary.first_key(), summary.last_key());
         let meta = Meta::from_parts(generation, keys, &statistics.stats, (data.length(), disk_bytes));
+        let footprint = Footprint {
+            stored_bytes: data.stored_bytes(),
+            compressed: data.is_compressed(),
+            filter_bytes: filter.as_ref().map_or(0, Filter::bytes),
+            summary_bytes: summary.bytes(),
+            checksum_bytes: data.memory_bytes() + index.memory_bytes(),
+            partition_sizes: statistics.stats.partition_sizes.estimated(),
+            partition_cells: statistics.stats.partition_cells.estimated(),
+        };
         let tombstones = statistics.stats.tombstones;
         let dir = dir.to_path_buf();
         Ok(Rc::new(Reader {
@@ -128,9 +159,30 @@ impl Reader {
             summary,
             filter,
             tombstones,
+            footprint,
             meta,
             dir,
         }))
+    }
+
+    /// What it takes of memory and disk, and how large its partitions are.
+    pub fn footprint(&self) -> &Footprint {
+        &self.footprint
+    }
+
+    /// The keys it holds, in the form that says how many keys several sstables hold together. Reads the statistics anew;
+    /// `None` when they were written in a form this crate does not read.
+    pub async fn cardinality(&self) -> Result<Option<Cardinality>, Error> {
+        let file = Component::Statistics.path(&self.dir, self.meta.generation);
+        let Some(bytes) = read_whole(&file).await? else {
+            return Err(Error::corrupt(&file, 0, "the component", "no file"));
+        };
+        Ok(Cardinality::decode(&Statistics::decode(&file, &bytes)?.cardinality))
+    }
+
+    /// The path of one of its files.
+    pub fn path(&self, component: Component) -> PathBuf {
+        component.path(&self.dir, self.meta.generation)
     }
 
     /// Facts about it, from its own files.

@@ -103,6 +103,11 @@ impl Source {
         self.stored
     }
 
+    /// Whether what is stored is compressed.
+    pub(crate) fn is_compressed(&self) -> bool {
+        matches!(self.chunks, Chunks::Compressed(_))
+    }
+
     /// Plain bytes.
     pub(crate) fn length(&self) -> u64 {
         match &self.chunks {
