@@ -47,6 +47,11 @@ pub fn simulated() -> bool {
     with(|shard| matches!(shard.backend, Backend::Sim(_)))
 }
 
+/// How this shard talks to the world: `io_uring`, `epoll` or `simulation`.
+pub fn reactor() -> &'static str {
+    with(|shard| shard.backend.name())
+}
+
 /// Puts a value into this shard's slot of its type, replacing what was there.
 pub fn install<T: 'static>(value: Rc<T>) {
     with(|shard| shard.install(TypeId::of::<T>(), value));

@@ -30,6 +30,8 @@ pub struct Config {
     pub stall_threshold: Duration,
     /// How shards talk to the kernel.
     pub reactor: Reactor,
+    /// Whether an idle shard spins a little before it sleeps; `None` lets it when it has its processor to itself.
+    pub spin: Option<bool>,
 }
 
 impl Config {
@@ -48,6 +50,7 @@ impl Config {
             seed: None,
             stall_threshold: Duration::from_millis(2),
             reactor: Reactor::Auto,
+            spin: None,
         }
     }
 }
@@ -80,6 +83,8 @@ struct Plan {
 fn start(config: &Config, main: Main) -> io::Result<i32> {
     let shards = config.shards.clamp(1, SHARDS_MAX);
     let signals = Signals::block()?;
+    // After the signals are blocked: its thread must not be the one that receives them.
+    let _writer = crate::log::sink::Writer::start();
     raise_file_limit();
     let inboxes = (0..shards).map(|_| Inbox::real()).collect::<io::Result<Vec<_>>>()?;
     let memory = match config.memory_per_shard {
@@ -150,7 +155,13 @@ fn run_shard(id: ShardId, links: Vec<Option<Link>>, plan: &Plan) -> io::Result<i
     let inbox = node.inboxes[usize::from(id.0)].clone();
     let made = Backend::real(config.reactor, &inbox, &node.offload);
     // The others must not wait for a shard that cannot start.
-    let backend = made.inspect_err(|_| node.abort())?;
+    let (backend, refused) = made.inspect_err(|_| node.abort())?;
+    if id.0 == 0 {
+        match refused {
+            Some(error) => crate::warn!("runtime: io_uring is refused ({error}), shards use epoll"),
+            None => crate::info!("runtime: shards use {}", backend.name()),
+        }
+    }
     let shard = Shard::new(ShardParts {
         id,
         node,
@@ -162,7 +173,7 @@ fn run_shard(id: ShardId, links: Vec<Option<Link>>, plan: &Plan) -> io::Result<i
     });
     let main = shard.enter(|| (plan.main)());
     shard.start_main(main);
-    Loop { shard: &shard, owns_core, gap_ns: u64::MAX }.run();
+    Loop { shard: &shard, may_spin: config.spin.unwrap_or(owns_core), gap_ns: u64::MAX }.run();
     shard.tear_down();
     shard.enter(|| shard.backend.close());
     Ok(shard.main_result().unwrap_or(1))
@@ -170,7 +181,7 @@ fn run_shard(id: ShardId, links: Vec<Option<Link>>, plan: &Plan) -> io::Result<i
 
 struct Loop<'a> {
     shard: &'a Shard,
-    owns_core: bool,
+    may_spin: bool,
     /// How long recent idle times were, averaged: decides whether spinning pays.
     gap_ns: u64,
 }
@@ -199,19 +210,24 @@ impl Loop<'_> {
 
     /// Nothing is ready: hands queued operations to the kernel, then spins a little if that pays, then sleeps.
     fn idle(&mut self) {
-        if !self.owns_core || !self.shard.backend.can_spin() {
+        if !self.may_spin {
             return self.sleep();
         }
         self.poll();
         let start = self.shard.backend.ticks();
         let spin = SPIN.as_nanos() as u64;
         if self.gap_ns < spin {
+            let sees_completions = self.shard.backend.sees_completions();
             while self.shard.backend.ticks() - start < spin {
                 if self.has_work() || self.timer_wait() == Some(Duration::ZERO) {
                     self.note_gap(start);
                     return self.poll();
                 }
-                std::hint::spin_loop();
+                if sees_completions {
+                    std::hint::spin_loop();
+                } else {
+                    self.poll();
+                }
             }
         }
         self.sleep();
@@ -301,6 +317,7 @@ impl Signals {
             {
                 if signal != libc::SIGHUP && std::mem::replace(&mut asked, true) {
                     crate::error!("second signal, leaving at once");
+                    crate::log::sink::flush();
                     std::process::exit(130);
                 }
                 node.request_shutdown();

@@ -103,6 +103,8 @@ pub enum Bug {
     ProbeBeforeAwait,
     /// A digest leaves out what follows a null.
     DigestStopsAtNull,
+    /// A logged batch of several shards is written without being logged first.
+    SkipBatchlog,
 }
 
 /// How a real shard talks to the kernel.
@@ -198,8 +200,17 @@ impl Backend {
     }
 
     /// Can the shard see completions without a system call?
-    pub(crate) fn can_spin(&self) -> bool {
+    pub(crate) fn sees_completions(&self) -> bool {
         matches!(self, Backend::Uring(_))
+    }
+
+    /// How the shard talks to the world, as operators call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Backend::Uring(_) => "io_uring",
+            Backend::Epoll(_) => "epoll",
+            Backend::Sim(_) => "simulation",
+        }
     }
 
     /// Takes one log line; false when it should go to standard error.
@@ -335,20 +346,22 @@ impl Backend {
             _ => unreachable!("all shards of a node have the same backend"),
         }
     }
-    /// The backend of a real shard: io_uring, or epoll where the kernel refuses it. Call on the shard's thread.
+    /// The backend of a real shard: io_uring, or epoll where the kernel refuses it, and then what it said. Call on the
+    /// shard's thread.
     pub(crate) fn real(
         reactor: Reactor,
         inbox: &Arc<Inbox>,
         offload: &Arc<OffloadPool>,
-    ) -> io::Result<Backend> {
-        if reactor != Reactor::Epoll {
-            match uring::Uring::new(inbox.clone(), offload.clone()) {
-                Ok(uring) => return Ok(Backend::Uring(uring)),
+    ) -> io::Result<(Backend, Option<io::Error>)> {
+        let refused = match reactor {
+            Reactor::Epoll => None,
+            Reactor::Uring | Reactor::Auto => match uring::Uring::new(inbox.clone(), offload.clone()) {
+                Ok(uring) => return Ok((Backend::Uring(uring), None)),
                 Err(error) if reactor == Reactor::Uring => return Err(error),
-                Err(error) => crate::warn!("io_uring is not available ({error}), using epoll"),
-            }
-        }
-        Ok(Backend::Epoll(epoll::Epoll::new(inbox.clone(), offload.clone())?))
+                Err(error) => Some(error),
+            },
+        };
+        Ok((Backend::Epoll(epoll::Epoll::new(inbox.clone(), offload.clone())?), refused))
     }
 
     /// Hands queued operations to the kernel and handles what is complete, without waiting.

@@ -8,10 +8,16 @@
 
 /// Calls between shards.
 mod calls;
+/// Every operation, dropped at every step, on every backend.
+mod conformance;
+/// Operations dropped at every step of their way.
+mod cut;
 /// Files, aligned and not.
 mod files;
 /// Connections.
 mod net;
+/// Machines that refuse io_uring, calls that block.
+mod refused;
 /// Start and stop.
 mod shutdown;
 /// Tasks, timers, groups.

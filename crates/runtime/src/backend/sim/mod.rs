@@ -467,8 +467,8 @@ impl SimShard {
     }
 
     /// Takes over a connection that another shard of the node gave away.
-    pub(crate) fn adopt(self: &Rc<Self>, transfer: SimTransfer) -> SimStream {
-        SimStream(Rc::new(SocketInner::new(self, transfer.id)))
+    pub(crate) fn adopt(self: &Rc<Self>, mut transfer: SimTransfer) -> SimStream {
+        SimStream(Rc::new(SocketInner::new(self, std::mem::take(&mut transfer.id))))
     }
 }
 
@@ -701,9 +701,23 @@ impl SimStream {
     }
 }
 
-/// A connection on its way to another shard of the node.
+/// A connection on its way to another shard of the node; closed when it does not arrive.
 pub(crate) struct SimTransfer {
+    /// 0 once it has arrived.
     id: SockId,
+}
+
+impl Drop for SimTransfer {
+    fn drop(&mut self) {
+        if self.id == 0 {
+            return;
+        }
+        crate::shard::try_with(|shard| {
+            if let crate::backend::Backend::Sim(sim) = &shard.backend {
+                drop(SocketInner::new(sim, self.id));
+            }
+        });
+    }
 }
 
 struct ListenerInner {
