@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{Outcome, bench_serve, bench_start, check, fuzz, house, simulate, tidy};
+use crate::{Outcome, bench_mesh, bench_serve, bench_start, check, fuzz, house, simulate, tidy};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Outcome);
@@ -20,10 +20,23 @@ const STEPS: &[Step] = &[
     ("compat", || check::compat(&words(COMPAT))),
     ("bench serve", bench_serve_smoke),
     ("bench start", || bench_start::start(&words(&["--smoke"]))),
+    ("bench mesh", || bench_mesh::mesh(&words(&["--smoke"]))),
 ];
 
-const COMPAT: &[&str] =
-    &["--quick", "--smp", "2", "bad-input", "damage", "python", "restart", "cqlsh", "scylla", "ycsb", "kill"];
+const COMPAT: &[&str] = &[
+    "--quick",
+    "--smp",
+    "2",
+    "bad-input",
+    "damage",
+    "cql",
+    "python",
+    "restart",
+    "cqlsh",
+    "scylla",
+    "ycsb",
+    "kill",
+];
 
 /// Runs all steps, or those named; a failed step does not keep the later ones from running.
 pub fn ci(rest: &[String]) -> Outcome {

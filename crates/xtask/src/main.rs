@@ -6,7 +6,7 @@
 //! tidy             floors, headers, forbidden words, formatting; lists the longest functions
 //! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
-//! bench NAME       serve or start; writes bench/results/
+//! bench NAME       serve, start or mesh; writes bench/results/
 //! compat [ARGS]    real clients against the release build
 //! run [ARGS]       the release node on 127.0.0.1:9042 with ./data
 //! ci               all of it, short; what `make test` runs
@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
 
+mod bench_mesh;
 mod bench_serve;
 mod bench_start;
 mod callgrind;
@@ -73,10 +74,11 @@ fn bench(rest: &[String]) -> Outcome {
     match rest.first().map(String::as_str) {
         Some("serve") => bench_serve::serve(&rest[1..]),
         Some("start") => bench_start::start(&rest[1..]),
-        _ => Err("bench serve or bench start".into()),
+        Some("mesh") => bench_mesh::mesh(&rest[1..]),
+        _ => Err("bench serve, bench start or bench mesh".into()),
     }
 }
 
 const HELP: &str = "\
 cargo x check | test [ARGS] | tidy | sim SCENARIO --seeds A..B | fuzz [TARGET] --minutes N
-        bench serve|start | compat [ARGS] | run [ARGS] | ci";
+        bench serve|start|mesh | compat [ARGS] | run [ARGS] | ci";
