@@ -42,3 +42,7 @@ pub const SPIN: Duration = Duration::from_micros(50);
 pub const STALL_LOG_EVERY: Duration = Duration::from_secs(10);
 /// One log line is cut at this many bytes.
 pub const LOG_LINE_BYTES: usize = 16 * 1024;
+/// Log lines waiting for whoever reads standard error, in bytes; more are counted and left out.
+pub const LOG_QUEUE_BYTES: usize = 1 << 20;
+/// How long the end of a process waits for its last log lines: a reader that does not read must not keep it.
+pub const LOG_FLUSH: Duration = Duration::from_secs(1);
