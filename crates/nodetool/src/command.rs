@@ -1,0 +1,155 @@
+//! The list of commands, what each takes, and help.
+
+mod help;
+mod list;
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::http::Endpoint;
+use crate::limits;
+use crate::options::{self, GLOBAL, Opt};
+use crate::rest::Node;
+
+/// One command.
+pub(crate) struct Command {
+    /// Its name.
+    name: &'static str,
+    /// Other names it is known by.
+    aliases: &'static [&'static str],
+    /// What it does, in one line.
+    about: &'static str,
+    options: &'static [Opt],
+    arguments: Arguments,
+    run: fn(&mut Context<'_>) -> Result<(), Error>,
+}
+
+/// What a command takes beside options.
+#[derive(Clone, Copy)]
+pub(crate) enum Arguments {
+    /// Nothing.
+    None,
+    /// One value, which may be left out; of several the last counts.
+    One {
+        /// What it is called.
+        title: &'static str,
+        /// What it is.
+        about: &'static str,
+        /// Whether it must be there.
+        required: bool,
+    },
+    /// Any number.
+    Many {
+        /// How help writes them.
+        title: &'static str,
+        /// What they are.
+        about: &'static str,
+    },
+}
+
+/// Runs one command line; what is printed goes to `out`.
+pub fn run(words: &[String], out: &mut String) -> Result<(), Error> {
+    let (global, rest) = options::leading(words, GLOBAL)?;
+    let Some((name, rest)) = rest.split_first() else {
+        out.push_str(&help::overview());
+        return Ok(());
+    };
+    if name == "help" {
+        out.push_str(&help::of(rest.first().map(String::as_str)));
+        return Ok(());
+    }
+    let Some(command) = list::find(name) else {
+        let words: Vec<&str> = std::iter::once(name).chain(rest).map(String::as_str).collect();
+        return Err(Error::usage(format!("Found unexpected parameters: [{}]", words.join(", "))));
+    };
+    let given = options::all(rest, command.options)?;
+    match command.arguments {
+        Arguments::None if !given.arguments.is_empty() => {
+            let words = given.arguments.join(", ");
+            return Err(Error::usage(format!("Found unexpected parameters: [{words}]")));
+        }
+        Arguments::One { title, required: true, .. } if given.arguments.is_empty() => {
+            return Err(Error::usage(format!("Required parameters are missing: {title}")));
+        }
+        _ => {}
+    }
+    let port = match global.value("-p") {
+        None => limits::PORT,
+        Some(text) => {
+            text.parse().map_err(|_| Error::usage(format!("port: can not convert \"{text}\" to a port")))?
+        }
+    };
+    let host = global.value("-h").unwrap_or("127.0.0.1").to_owned();
+    let node = Node::new(Endpoint { host, port });
+    let mut context = Context { node, given, print_port: global.has("-pp"), out };
+    (command.run)(&mut context)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(line: &str) -> (Result<(), String>, String) {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let mut out = String::new();
+        let result = run(&words, &mut out).map_err(|error| error.to_string());
+        (result, out)
+    }
+
+    fn refused(line: &str) -> String {
+        said(line).0.unwrap_err()
+    }
+
+    #[test]
+    fn mistakes_are_said_in_cassandras_words() {
+        assert_eq!(refused("foo bar"), "Found unexpected parameters: [foo, bar]");
+        assert_eq!(refused("version extra"), "Found unexpected parameters: [extra]");
+        assert_eq!(refused("describering"), "Required parameters are missing: keyspace");
+        assert_eq!(refused("settraceprobability"), "Required parameters are missing: trace_probability");
+        assert_eq!(refused("settraceprobability 2"), "Trace probability must be between 0 and 1");
+        assert_eq!(refused("tablestats -F xml"), "arguments for -F are json,yaml only.");
+        assert_eq!(refused("tablestats -t 1"), "cannot filter top K tables without specifying a sort key.");
+        assert_eq!(refused("cfstats -F xml"), "arguments for -F are json,yaml only.");
+        assert_eq!(
+            refused("tablehistograms shop"),
+            "tablehistograms requires keyspace and table name arguments"
+        );
+        assert_eq!(refused("clearsnapshot"), "Specify snapshot name or --all");
+        assert_eq!(refused("clearsnapshot -t a --all"), "Specify only one of snapshot name or --all");
+        assert_eq!(
+            refused("getendpoints shop"),
+            "getendpoints requires keyspace, table and partition key arguments"
+        );
+        assert!(refused("tablestats -s foo").starts_with("argument for sort must be one of: average_live"));
+        assert!(
+            refused("gettimeout").starts_with("gettimeout requires a timeout type, one of (read, range, ")
+        );
+    }
+
+    #[test]
+    fn help_names_every_command_and_each_has_a_page() {
+        let (result, overview) = said("help");
+        assert!(result.is_ok() && overview == said("").1);
+        for command in list::COMMANDS {
+            assert!(
+                overview.contains(&format!("\n    {:<25} {}\n", command.name, command.about)),
+                "{}",
+                command.name
+            );
+            let page = said(&format!("help {}", command.name)).1;
+            assert!(page.starts_with(&format!("NAME\n        nodetool {} - ", command.name)), "{page}");
+            assert!(page.lines().all(|line| line.len() <= 98 && !line.ends_with(' ')), "{page}");
+        }
+        assert_eq!(said("help nope"), (Ok(()), "Unknown command nope\n\n".into()));
+    }
+
+    #[test]
+    fn commands_are_sorted_and_none_is_there_twice() {
+        let mut names: Vec<&str> = list::COMMANDS.iter().map(|command| command.name).collect();
+        assert!(names.is_sorted());
+        names.extend(list::COMMANDS.iter().flat_map(|command| command.aliases));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

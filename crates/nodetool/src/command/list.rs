@@ -1,0 +1,177 @@
+//! Every command, by name.
+
+use super::{Arguments, Command};
+use crate::options::{Opt, switch, valued};
+use crate::{clients, compaction, control, histograms, info, pools, ring, snapshots, tablestats};
+
+const HUMAN: Opt = switch(&["-H", "--human-readable"], "Sizes in KiB, MiB, GiB, TiB");
+const FORMAT: Opt = valued(&["-F", "--format"], "format", "json or yaml instead of a table");
+const RESOLVE: Opt = switch(&["-r", "--resolve-ip"], "Names of nodes instead of addresses");
+
+const KEYSPACE: Arguments =
+    Arguments::One { title: "keyspace", about: "A keyspace, for effective ownership", required: false };
+const TABLES: Arguments =
+    Arguments::Many { title: "[<keyspace> <tables>...]", about: "A keyspace, and tables of it" };
+const KEY: Arguments = Arguments::Many {
+    title: "[<keyspace> <table> <key>]",
+    about: "A keyspace, a table of it, and a partition key",
+};
+
+const fn plain(
+    name: &'static str,
+    about: &'static str,
+    run: fn(&mut crate::context::Context<'_>) -> Result<(), crate::error::Error>,
+) -> Command {
+    Command { name, aliases: &[], about, options: &[], arguments: Arguments::None, run }
+}
+
+/// Every command, by name.
+pub const COMMANDS: &[Command] = &[
+    Command {
+        options: &[
+            valued(&["-t", "--tag"], "snapshot_name", "The snapshot"),
+            switch(&["--all"], "Every snapshot"),
+        ],
+        arguments: Arguments::Many { title: "[<keyspaces>...]", about: "Keyspaces; all unless given" },
+        ..plain("clearsnapshot", "Remove a snapshot, or all of them", snapshots::clearsnapshot)
+    },
+    Command {
+        options: &[
+            switch(&["--all"], "Every connection"),
+            switch(&["--client-options"], "Every connection with what its driver said at the start"),
+            switch(&["--by-protocol"], "Refused: the node keeps no history"),
+            switch(&["--clear-history"], "Refused: the node keeps no history"),
+        ],
+        ..plain("clientstats", "Show connected clients", clients::clientstats)
+    },
+    Command {
+        arguments: TABLES,
+        ..plain("compact", "Merge the sstables of tables into one", compaction::compact)
+    },
+    Command {
+        options: &[FORMAT, HUMAN],
+        ..plain("compactionhistory", "Show finished compactions, newest first", compaction::compactionhistory)
+    },
+    Command {
+        options: &[HUMAN],
+        ..plain("compactionstats", "Show running and waiting compactions", compaction::compactionstats)
+    },
+    plain("describecluster", "Show names, versions, data centres and keyspaces", ring::describecluster),
+    Command {
+        arguments: Arguments::One { title: "keyspace", about: "The keyspace", required: true },
+        ..plain("describering", "Show the token ranges of a keyspace", ring::describering)
+    },
+    Command {
+        arguments: TABLES,
+        ..plain("disableautocompaction", "Stop compacting by itself", |context| {
+            compaction::automatic(context, false)
+        })
+    },
+    plain("disablebinary", "Close the ports of clients", |context| control::binary(context, false)),
+    plain("drain", "Take no more writes and flush every table", control::drain),
+    Command {
+        arguments: TABLES,
+        ..plain("enableautocompaction", "Compact by itself again", |context| {
+            compaction::automatic(context, true)
+        })
+    },
+    plain("enablebinary", "Open the ports of clients again", |context| control::binary(context, true)),
+    Command { arguments: TABLES, ..plain("flush", "Write memtables to sstables", control::flush) },
+    Command {
+        arguments: KEY,
+        ..plain("getendpoints", "Show which nodes have a partition", ring::getendpoints)
+    },
+    plain("getlogginglevels", "Show the levels of the log", control::getlogginglevels),
+    Command {
+        options: &[switch(&["-hf", "--hex-format"], "The key is written in hexadecimal digits")],
+        arguments: KEY,
+        ..plain("getsstables", "Show the sstables that may hold a partition", control::getsstables)
+    },
+    Command {
+        arguments: Arguments::Many { title: "[<timeout_type>]", about: "read, range, write, truncate, ..." },
+        ..plain("gettimeout", "Show a timeout in milliseconds", control::gettimeout)
+    },
+    plain("gettraceprobability", "Show which share of requests is traced", control::gettraceprobability),
+    Command {
+        options: &[switch(&["-T", "--tokens"], "All tokens")],
+        ..plain("info", "Show this node: load, uptime, memory", info::info)
+    },
+    Command {
+        options: &[
+            switch(&["-nt", "--no-ttl"], "Leave out snapshots that expire"),
+            switch(&["-e", "--ephemeral"], "A column for snapshots that end with the node"),
+        ],
+        ..plain("listsnapshots", "Show snapshots and their sizes", snapshots::listsnapshots)
+    },
+    plain("proxyhistograms", "Show how long this node's clients wait", histograms::proxyhistograms),
+    Command { options: &[RESOLVE], arguments: KEYSPACE, ..plain("ring", "Show every token", ring::ring) },
+    Command {
+        arguments: Arguments::Many {
+            title: "[<logger> <level>]",
+            about: "A logger, and trace, debug, info, warn or error",
+        },
+        ..plain("setlogginglevel", "Set the level of a logger", control::setlogginglevel)
+    },
+    Command {
+        arguments: Arguments::One { title: "trace_probability", about: "From 0 to 1", required: true },
+        ..plain("settraceprobability", "Set which share of requests is traced", control::settraceprobability)
+    },
+    Command {
+        options: &[
+            valued(&["-t", "--tag"], "tag", "The snapshot's name; the time in milliseconds unless given"),
+            valued(&["-cf", "--column-family", "--table"], "table", "One table of one keyspace"),
+            valued(&["-kt", "--kt-list", "-kc", "--kc.list"], "ktlist", "Tables as ks.table,ks.table"),
+            switch(&["-sf", "--skip-flush"], "Leave out what is in memory"),
+            valued(&["--ttl"], "ttl", "When it ends by itself, such as 3d"),
+        ],
+        arguments: Arguments::Many { title: "[<keyspaces>...]", about: "Keyspaces; all unless given" },
+        ..plain("snapshot", "Keep tables as they are now", snapshots::snapshot)
+    },
+    Command { options: &[RESOLVE], arguments: KEYSPACE, ..plain("status", "Show every node", ring::status) },
+    plain("statusbackup", "Show whether flushed sstables are linked as backups", |context| {
+        control::running(context, "/storage_service/incremental_backups")
+    }),
+    plain("statusbinary", "Show whether the ports of clients are open", |context| {
+        control::running(context, "/storage_service/native_transport")
+    }),
+    plain("statusgossip", "Show whether this node talks to others", |context| {
+        control::running(context, "/storage_service/gossiping")
+    }),
+    Command {
+        aliases: &["cfhistograms"],
+        arguments: Arguments::Many {
+            title: "[<keyspace> <table> | <keyspace.table>]",
+            about: "A table; all unless given",
+        },
+        ..plain("tablehistograms", "Show latencies and sizes of a table", histograms::tablehistograms)
+    },
+    Command {
+        aliases: &["cfstats"],
+        options: &[
+            FORMAT,
+            HUMAN,
+            switch(&["-i"], "All tables but these"),
+            switch(&["-l", "--sstable-location-check"], "Whether sstables lie where they should"),
+            valued(&["-s", "--sort"], "sort_key", "Largest first by one of the numbers"),
+            valued(&["-t", "--top"], "top", "Only so many, with --sort"),
+        ],
+        arguments: Arguments::Many {
+            title: "[<keyspace.table>...]",
+            about: "Keyspaces and tables; all unless given",
+        },
+        ..plain("tablestats", "Show the numbers of tables", tablestats::tablestats)
+    },
+    Command {
+        options: &[FORMAT],
+        ..plain("tpstats", "Show groups of tasks and dropped messages", pools::tpstats)
+    },
+    Command {
+        options: &[switch(&["-v", "--verbose"], "More of it")],
+        ..plain("version", "Show the version that clients see", control::version)
+    },
+];
+
+/// The command of a name.
+pub fn find(name: &str) -> Option<&'static Command> {
+    COMMANDS.iter().find(|command| command.name == name || command.aliases.contains(&name))
+}

@@ -1,0 +1,251 @@
+//! compact, compactionstats, compactionhistory and automatic compaction.
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::http::escape;
+use crate::java;
+use crate::rest::{Compactions, Finished, Pending, Running};
+use crate::size;
+use crate::table::Table;
+use crate::tree::Tree;
+
+/// `compact [ks [tables]]`: one sstable of all.
+pub fn compact(context: &mut Context<'_>) -> Result<(), Error> {
+    match context.keyspace_if()?.map(str::to_owned) {
+        None => context.node.post("/storage_service/compact", &[]),
+        Some(keyspace) => {
+            let tables = context.tables_of(&keyspace)?;
+            context.node.post(
+                &format!("/storage_service/keyspace_compaction/{}", escape(&keyspace)),
+                &if tables.is_empty() { vec![] } else { vec![("cf", tables.as_str())] },
+            )
+        }
+    }
+}
+
+/// `enableautocompaction` and `disableautocompaction [ks [tables]]`.
+pub fn automatic(context: &mut Context<'_>, on: bool) -> Result<(), Error> {
+    let keyspaces = match context.keyspace_if()? {
+        Some(keyspace) => vec![keyspace.to_owned()],
+        None => context.node.keyspaces()?,
+    };
+    for keyspace in keyspaces {
+        let tables = context.tables_of(&keyspace)?;
+        let parameters = if tables.is_empty() { vec![] } else { vec![("cf", tables.as_str())] };
+        let path = format!("/storage_service/auto_compaction/{}", escape(&keyspace));
+        if on {
+            context.node.post(&path, &parameters)?;
+        } else {
+            context.node.delete(&path, &parameters)?;
+        }
+    }
+    Ok(())
+}
+
+/// `compactionstats [-H]`.
+pub fn compactionstats(context: &mut Context<'_>) -> Result<(), Error> {
+    let node = &context.node;
+    let pending: Vec<Pending> = node.get("/compaction_manager/metrics/pending_tasks_by_table", &[])?;
+    let running: Vec<Running> = node.get("/compaction_manager/compactions", &[])?;
+    let done: Compactions = node.get_if("/messina/compaction")?;
+    let throughput: f64 = node.get("/storage_service/compaction_throughput", &[])?;
+    let human = context.given.has("-H");
+    print_stats(&pending, &running, &done, throughput, human, context.out);
+    Ok(())
+}
+
+fn print_stats(
+    pending: &[Pending],
+    running: &[Running],
+    done: &Compactions,
+    throughput: f64,
+    human: bool,
+    out: &mut String,
+) {
+    let mut table = Table::new();
+    table.add(["concurrent compactors", &done.concurrent_compactors.to_string()]);
+    let waiting: u64 = pending.iter().map(|pending| pending.task).sum();
+    table.add(["pending tasks", &waiting.to_string()]);
+    for pending in pending.iter().filter(|pending| pending.task > 0) {
+        table.add([pending.ks.as_str(), &pending.cf, &pending.task.to_string()]);
+    }
+    table.add(["compactions completed", &done.completed.to_string()]);
+    table.add(["data compacted", &size::chosen(done.bytes_compacted, human)]);
+    table.add(["compactions aborted", &done.aborted.to_string()]);
+    table.add(["compactions reduced", &done.reduced.to_string()]);
+    table.add(["sstables dropped from compaction", &done.sstables_dropped.to_string()]);
+    table.add(["15 minute rate", &format!("{:.2}/minute", done.rate_15m * 60.0)]);
+    table.add(["mean rate", &format!("{:.2}/hour", done.mean_rate * 3600.0)]);
+    let rate = if throughput == 0.0 { "throttling disabled (0)".into() } else { java::double(throughput) };
+    table.add(["compaction throughput (MiB/s)", &rate]);
+    if running.is_empty() {
+        return table.print(out);
+    }
+    table.add(["id", "compaction type", "keyspace", "table", "completed", "total", "unit", "progress"]);
+    for task in running {
+        let bytes = |value| size::chosen(value, human && task.unit == "bytes");
+        let share = 100.0 * task.completed as f64 / task.total as f64;
+        table.add([
+            task.id.clone().unwrap_or_else(|| "n/a".into()),
+            task.task_type.clone(),
+            task.ks.clone(),
+            task.cf.clone(),
+            bytes(task.completed),
+            bytes(task.total),
+            task.unit.clone(),
+            if task.total == 0 { "n/a".into() } else { format!("{share:.2}%") },
+        ]);
+    }
+    table.print(out);
+    let left: u64 = running.iter().map(|task| task.total.saturating_sub(task.completed)).sum();
+    let remaining = if throughput == 0.0 {
+        "n/a".into()
+    } else {
+        let seconds = (left as f64 / (throughput * 1_048_576.0)) as u64;
+        format!("{}h{:02}m{:02}s", seconds / 3600, seconds / 60 % 60, seconds % 60)
+    };
+    out.push_str(&format!("{:>25}{remaining:>10}\n", "Active compaction remaining time : "));
+}
+
+/// `compactionhistory [-F json|yaml] [-H]`, newest first. Times are UTC.
+pub fn compactionhistory(context: &mut Context<'_>) -> Result<(), Error> {
+    let format = context.given.value("-F").unwrap_or_default().to_owned();
+    if !["", "json", "yaml"].contains(&format.as_str()) {
+        return Err(Error::usage("arguments for -F are json,yaml only."));
+    }
+    let mut history: Vec<Finished> = context.node.get("/compaction_manager/compaction_history", &[])?;
+    history.sort_by_key(|entry| std::cmp::Reverse(entry.compacted_at));
+    print_history(&history, &format, context.given.has("-H"), context.out);
+    Ok(())
+}
+
+fn print_history(history: &[Finished], format: &str, human: bool, out: &mut String) {
+    if format.is_empty() && history.is_empty() {
+        return out.push_str("There is no compaction history\n");
+    }
+    if format.is_empty() {
+        out.push_str("Compaction History: \n");
+        let mut table = Table::new();
+        table.add([
+            "id",
+            "keyspace_name",
+            "columnfamily_name",
+            "compacted_at",
+            "bytes_in",
+            "bytes_out",
+            "rows_merged",
+            "compaction_properties",
+        ]);
+        for entry in history {
+            table.add([
+                entry.id.clone(),
+                entry.ks.clone(),
+                entry.cf.clone(),
+                crate::control::local_time(entry.compacted_at),
+                size::chosen(entry.bytes_in, human),
+                size::chosen(entry.bytes_out, human),
+                merged(entry),
+                properties(entry),
+            ]);
+        }
+        return table.print(out);
+    }
+    let entry = |entry: &Finished| {
+        let bytes = |value| if human { Tree::text(size::chosen(value, true)) } else { Tree::count(value) };
+        let entries = [
+            ("keyspace_name", Tree::text(&entry.ks)),
+            ("bytes_out", bytes(entry.bytes_out)),
+            ("bytes_in", bytes(entry.bytes_in)),
+            ("compaction_properties", Tree::text(properties(entry))),
+            ("columnfamily_name", Tree::text(&entry.cf)),
+            ("rows_merged", Tree::text(merged(entry))),
+            ("id", Tree::text(&entry.id)),
+            ("compacted_at", Tree::text(crate::control::local_time(entry.compacted_at))),
+        ];
+        Tree::Map(entries.map(|(name, value)| (name.to_owned(), value)).into())
+    };
+    let entries = Tree::List(history.iter().map(entry).collect());
+    let tree = Tree::Map(vec![("CompactionHistory".into(), entries)]);
+    out.push_str(&if format == "json" { tree.json() } else { tree.yaml() });
+}
+
+/// `{1:6, 3:1}`: six partitions from one sstable, one from three.
+fn merged(entry: &Finished) -> String {
+    let merged: Vec<String> =
+        entry.rows_merged.iter().map(|merged| format!("{}:{}", merged.key, merged.value)).collect();
+    format!("{{{}}}", merged.join(", "))
+}
+
+fn properties(entry: &Finished) -> String {
+    entry
+        .compaction_type
+        .as_ref()
+        .map(|kind| format!("{{compaction_type:{kind}}}"))
+        .unwrap_or_else(|| "{}".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::golden;
+    use crate::rest::Merged;
+
+    fn done() -> Compactions {
+        Compactions {
+            concurrent_compactors: 2,
+            completed: 9,
+            bytes_compacted: 106_862,
+            rate_15m: 10.72 / 60.0,
+            mean_rate: 215.58 / 3600.0,
+            ..Compactions::default()
+        }
+    }
+
+    #[test]
+    fn an_idle_node_is_cassandras_screen() {
+        let mut out = String::new();
+        print_stats(&[], &[], &done(), 64.0, false, &mut out);
+        assert_eq!(out, golden(include_str!("../testdata/compactionstats.txt")));
+    }
+
+    #[test]
+    fn running_compactions_share_the_columns() {
+        let running = Running {
+            id: Some("c1".into()),
+            ks: "shop".into(),
+            cf: "visits".into(),
+            completed: 1 << 20,
+            total: 65 << 20,
+            task_type: "Compaction".into(),
+            unit: "bytes".into(),
+        };
+        let mut out = String::new();
+        print_stats(&[], &[running], &done(), 1.0, true, &mut out);
+        assert!(out.contains("\nc1                               Compaction"), "{out}");
+        assert!(out.contains(" 1 MiB     65 MiB bytes 1.54%   \n"), "{out}");
+        assert!(out.ends_with("Active compaction remaining time :   0h01m04s\n"), "{out}");
+    }
+
+    #[test]
+    fn history_is_cassandras_screen() {
+        let entry = Finished {
+            id: "6cfad6f0-e5ac-11f1-a596-c1a09588c68b".into(),
+            ks: "shop".into(),
+            cf: "visits".into(),
+            compacted_at: 1_795_266_415_103,
+            bytes_in: 5251,
+            bytes_out: 5251,
+            rows_merged: vec![Merged { key: 1, value: 20 }],
+            compaction_type: Some("Major compaction".into()),
+        };
+        let mut out = String::new();
+        print_history(&[entry], "", false, &mut out);
+        let golden = "Compaction History: \n\
+            id                                   keyspace_name columnfamily_name compacted_at            bytes_in bytes_out rows_merged compaction_properties             \n\
+            6cfad6f0-e5ac-11f1-a596-c1a09588c68b shop          visits            2026-11-21T13:06:55.103 5251     5251      {1:20}      {compaction_type:Major compaction}\n";
+        assert_eq!(out, golden);
+        out.clear();
+        print_history(&[], "", false, &mut out);
+        assert_eq!(out, "There is no compaction history\n");
+    }
+}

@@ -1,0 +1,169 @@
+//! Everything that turns something on, off or over, and the small questions about it.
+
+use crate::context::Context;
+use crate::error::Error;
+use crate::http::escape;
+use crate::java;
+use crate::rest::Pair;
+use std::collections::BTreeMap;
+
+const TIMEOUTS: &str = "(read, range, write, counterwrite, cascontention, truncate, internodeconnect, internodeuser, \
+    internodestreaminguser, misc (general rpc_timeout_in_ms))";
+
+/// `flush [ks [tables]]`.
+pub fn flush(context: &mut Context<'_>) -> Result<(), Error> {
+    match context.keyspace_if()?.map(str::to_owned) {
+        None => context.node.post("/storage_service/flush", &[]),
+        Some(keyspace) => {
+            let tables = context.tables_of(&keyspace)?;
+            let path = format!("/storage_service/keyspace_flush/{}", escape(&keyspace));
+            context.node.post(&path, &if tables.is_empty() { vec![] } else { vec![("cf", tables.as_str())] })
+        }
+    }
+}
+
+/// `drain`: no more writes, everything on disk.
+pub fn drain(context: &mut Context<'_>) -> Result<(), Error> {
+    context.node.post("/storage_service/drain", &[])
+}
+
+/// `version [-v]`.
+pub fn version(context: &mut Context<'_>) -> Result<(), Error> {
+    let release: String = context.node.get("/storage_service/release_version", &[])?;
+    context.line(format!("ReleaseVersion: {release}"));
+    if context.given.has("-v") {
+        context.line("GitSHA: Unknown");
+    }
+    Ok(())
+}
+
+/// `statusbinary`, `statusgossip`, `statusbackup`.
+pub fn running(context: &mut Context<'_>, path: &str) -> Result<(), Error> {
+    let running: bool = context.node.get(path, &[])?;
+    context.line(if running { "running" } else { "not running" });
+    Ok(())
+}
+
+/// `enablebinary`, `disablebinary`.
+pub fn binary(context: &mut Context<'_>, on: bool) -> Result<(), Error> {
+    let path = "/storage_service/native_transport";
+    if on { context.node.post(path, &[]) } else { context.node.delete(path, &[]) }
+}
+
+/// `getlogginglevels`.
+pub fn getlogginglevels(context: &mut Context<'_>) -> Result<(), Error> {
+    let levels: Vec<Pair<String>> = context.node.get("/storage_service/logging_level", &[])?;
+    context.line(format!("\n{:<50}{:>10}", "Logger Name", "Log Level"));
+    for level in levels {
+        context.line(format!("{:<50}{:>10}", level.key, level.value.to_uppercase()));
+    }
+    Ok(())
+}
+
+/// `setlogginglevel logger level`.
+pub fn setlogginglevel(context: &mut Context<'_>) -> Result<(), Error> {
+    let (logger, level) = match context.arguments() {
+        [logger, level] => (logger.clone(), level.clone()),
+        [level] => ("ROOT".into(), level.clone()),
+        _ => return Err(Error::usage("setlogginglevel requires a logger and a level")),
+    };
+    context.node.post(&format!("/system/logger/{}", escape(&logger)), &[("level", &level)])
+}
+
+/// `gettimeout type`.
+pub fn gettimeout(context: &mut Context<'_>) -> Result<(), Error> {
+    let [kind] = context.arguments() else {
+        return Err(Error::usage(format!("gettimeout requires a timeout type, one of {TIMEOUTS}")));
+    };
+    let timeouts: BTreeMap<String, f64> = context.node.get("/messina/timeouts", &[])?;
+    let Some(timeout) = timeouts.get(kind) else {
+        return Err(Error::usage(format!("Timeout type requires one of {TIMEOUTS}")));
+    };
+    let line = format!("Current timeout for type {kind}: {timeout} ms");
+    context.line(line);
+    Ok(())
+}
+
+/// `gettraceprobability`.
+pub fn gettraceprobability(context: &mut Context<'_>) -> Result<(), Error> {
+    let probability: f64 = context.node.get("/storage_service/trace_probability", &[])?;
+    context.line(format!("Current trace probability: {}", java::double(probability)));
+    Ok(())
+}
+
+/// `settraceprobability value`.
+pub fn settraceprobability(context: &mut Context<'_>) -> Result<(), Error> {
+    let text = context.arguments().last().cloned().unwrap_or_default();
+    let value: f64 = text
+        .parse()
+        .map_err(|_| Error::usage(format!("trace_probability: can not convert \"{text}\" to a Double")))?;
+    if !(0.0..=1.0).contains(&value) {
+        return Err(Error::usage("Trace probability must be between 0 and 1"));
+    }
+    context.node.post("/storage_service/trace_probability", &[("probability", &value.to_string())])
+}
+
+/// `getsstables [-hf] ks table key`: the files that may hold a partition.
+pub fn getsstables(context: &mut Context<'_>) -> Result<(), Error> {
+    let [keyspace, table, key] = context.arguments() else {
+        return Err(Error::usage("getsstables requires ks, cf and key args"));
+    };
+    if !context.node.table_names()?.iter().any(|name| name.ks == *keyspace && name.cf == *table) {
+        return Err(Error::Refused(format!("ColumnFamilyStore for {keyspace}/{table} not found.")));
+    }
+    let path = format!("/column_family/sstables/by_key/{}", escape(&format!("{keyspace}:{table}")));
+    let mut parameters = vec![("key", key.as_str())];
+    if context.given.has("-hf") {
+        parameters.push(("format", "hex"));
+    }
+    let files: Vec<String> = context.node.get(&path, &parameters)?;
+    for file in files {
+        context.line(file);
+    }
+    Ok(())
+}
+
+/// `2026-11-21T13:06:55.103`: milliseconds since the epoch as a time of day in UTC.
+pub fn local_time(millis: i64) -> String {
+    let (days, of_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
+    let (year, month, day) = date(days);
+    let (seconds, ms) = (of_day / 1000, of_day % 1000);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{ms:03}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60
+    )
+}
+
+/// `2026-11-21T13:07:03.854Z`; whole seconds go without a fraction.
+pub fn instant(millis: i64) -> String {
+    let text = local_time(millis);
+    format!("{}Z", text.strip_suffix(".000").unwrap_or(&text))
+}
+
+/// Year, month and day of a count of days since 1970-01-01, by the proleptic Gregorian calendar.
+fn date(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_utc() {
+        assert_eq!(local_time(1_795_266_415_103), "2026-11-21T13:06:55.103");
+        assert_eq!(local_time(-1), "1969-12-31T23:59:59.999");
+        assert_eq!(instant(951_782_400_000), "2000-02-29T00:00:00Z");
+        assert_eq!(instant(1_795_266_423_854), "2026-11-21T13:07:03.854Z");
+    }
+}

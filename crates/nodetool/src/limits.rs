@@ -1,0 +1,14 @@
+//! Every bound of this crate, with its unit and reason.
+
+use core::time::Duration;
+
+/// How long connecting may take: the node is near, or it is not there.
+pub const CONNECT: Duration = Duration::from_secs(10);
+/// How long one answer may take: a major compaction of a large table is answered when it is done.
+pub const ANSWER: Duration = Duration::from_secs(24 * 3600);
+/// Bytes of one answer: the tables of a schema at its limit, with room.
+pub const ANSWER_BYTES_MAX: usize = 256 << 20;
+/// Bytes of an answer's head.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// The port when none is given, as the node's REST interface.
+pub const PORT: u16 = 10_000;
