@@ -228,6 +228,37 @@ pub fn rewrite_row(body: &[u8], rewrite: &Rewrite, out: &mut Vec<u8>) -> bool {
     any
 }
 
+/// Writes a row without the cells that are hidden: those at or below what `hidden_to` says of their ordinal. Returns
+/// false, with nothing written, when nothing is left.
+pub(crate) fn without_hidden(body: &[u8], hidden_to: impl Fn(u16) -> i64, out: &mut Vec<u8>) -> bool {
+    let start = out.len();
+    let row = RowView::new(body);
+    let mut any = !row.liveness().is_none() || !row.deletion().is_live();
+    let mut writer = RowWriter::new(out, row.liveness(), row.deletion());
+    for (ordinal, column) in row.columns() {
+        let hidden = hidden_to(ordinal);
+        match column {
+            ColumnView::Simple(cell) if cell.timestamp > hidden => {
+                writer.simple(ordinal, cell);
+                any = true;
+            }
+            ColumnView::Simple(_) => {}
+            ColumnView::Complex(complex) => {
+                let seen = complex.deletion.timestamp > hidden;
+                let deletion = if seen { complex.deletion } else { Deletion::LIVE };
+                let cells = complex.cells().filter(|(_, cell)| cell.timestamp > hidden);
+                let mut cells = cells.peekable();
+                any |= !deletion.is_live() || cells.peek().is_some();
+                put_complex(ordinal, deletion, cells, &mut writer);
+            }
+        }
+    }
+    if !any {
+        out.truncate(start);
+    }
+    any
+}
+
 /// Whether a row may hold cells that its own deletions cover.
 fn shadows_itself(body: &[u8]) -> bool {
     let row = RowView::new(body);

@@ -5,7 +5,7 @@
 use crate::deletion::Deletion;
 use crate::encoded::{Item, MutationView};
 use crate::error::Error;
-use crate::merge::{merge_rows, normalized};
+use crate::merge::{merge_rows, normalized, without_hidden};
 use crate::ranges::{RangeTombstone, RangeTombstones};
 use schema::{Position, Table};
 use std::collections::{BTreeMap, btree_map};
@@ -104,6 +104,38 @@ impl Partition {
             };
         }
         Ok(grown)
+    }
+
+    /// Leaves out the cells of dropped columns, and rows that hold nothing else. O(rows) for a table that ever dropped a
+    /// column, O(1) otherwise.
+    pub fn hide_dropped(&mut self, table: &Table) {
+        if !table.hides_cells() {
+            return;
+        }
+        let mut scratch = Vec::new();
+        if let Some(body) = self.static_row.take()
+            && without_hidden(&body, |ordinal| table.hidden_to(true, ordinal), &mut scratch)
+        {
+            self.static_row = Some(scratch.as_slice().into());
+        }
+        let hidden = |ordinal| table.hidden_to(false, ordinal);
+        let mut keep = |row: &mut Row| {
+            scratch.clear();
+            let kept = without_hidden(row.body(), hidden, &mut scratch);
+            if kept {
+                *row = Row::new(row.clustering(), &scratch);
+            }
+            kept
+        };
+        match &mut self.rows {
+            Rows::None => {}
+            Rows::One(_, row) => {
+                if !keep(row) {
+                    self.rows = Rows::None;
+                }
+            }
+            Rows::Many(rows) => rows.retain(|_, row| keep(row)),
+        }
     }
 
     fn apply_static(&mut self, table: &Table, body: &[u8]) -> usize {

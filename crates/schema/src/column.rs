@@ -47,7 +47,7 @@ pub struct Column {
     /// Component index within the partition or clustering key; 0 for other kinds.
     pub position: u16,
     /// Stable number among all static or all regular columns the table ever had; 0 for key columns. Stored in packed
-    /// rows: it must never change and is never given twice.
+    /// rows: it must never change and is never given to a column of another name.
     pub ordinal: u16,
     /// Type of its values. A clustering column's direction is in `order`, not here.
     pub ty: CqlType,
@@ -56,7 +56,7 @@ pub struct Column {
 }
 
 impl Column {
-    /// Whether its cells carry paths: a non-frozen collection.
+    /// Whether its cells carry paths: a non-frozen collection or user type.
     pub fn is_complex(&self) -> bool {
         self.ty.is_multi_cell()
     }
@@ -67,7 +67,7 @@ impl Column {
     }
 }
 
-/// A column that was dropped: its ordinal stays taken and its old cells stay invisible.
+/// A column that was dropped: its ordinal stays taken and its old cells stay invisible, also when it comes back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DroppedColumn {
     /// The name it had.

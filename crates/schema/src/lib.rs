@@ -2,7 +2,7 @@
 //!
 //! A [`Schema`] is a snapshot: whoever holds one sees one consistent set of definitions for as long as it holds it.
 //! Changing a schema means building the next one. Nothing here does I/O, knows the time or remembers history, except
-//! that a column's ordinal is given once and never reused for the life of its table.
+//! that a column's ordinal is given once and never to a column of another name for the life of its table.
 #![forbid(unsafe_code)]
 
 mod change;

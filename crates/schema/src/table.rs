@@ -45,6 +45,9 @@ pub struct Table {
     pub next_regular_ordinal: u16,
     static_by_ordinal: Vec<Slot>,
     regular_by_ordinal: Vec<Slot>,
+    /// By ordinal, empty unless a column was ever dropped; see [`Table::hidden_to`].
+    static_hidden: Vec<i64>,
+    regular_hidden: Vec<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,6 +83,18 @@ impl Table {
             Slot::Dropped(index) => self.dropped.get(index as usize),
             Slot::Live(_) | Slot::Never => None,
         }
+    }
+
+    /// Whether some cells must not be seen, because they belong to columns that were dropped.
+    pub fn hides_cells(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    /// The timestamp (microseconds) to which cells with an ordinal are hidden: that of the drop for a column that came
+    /// back, all for one that is gone, `i64::MIN` for one that was never dropped. O(1).
+    pub fn hidden_to(&self, is_static: bool, ordinal: u16) -> i64 {
+        let hidden = if is_static { &self.static_hidden } else { &self.regular_hidden };
+        hidden.get(ordinal as usize).copied().unwrap_or(i64::MIN)
     }
 
     /// Index into `statics` or `regulars` of the live column with an ordinal. O(1).
@@ -198,6 +213,8 @@ impl TableBuilder {
                 next_regular_ordinal: 0,
                 static_by_ordinal: Vec::new(),
                 regular_by_ordinal: Vec::new(),
+                static_hidden: Vec::new(),
+                regular_hidden: Vec::new(),
             },
         }
     }
@@ -240,7 +257,8 @@ impl TableBuilder {
         self
     }
 
-    /// Adds a static or regular column with the next ordinal of its kind.
+    /// Adds a static or regular column with the next ordinal of its kind; one that comes back after it was dropped gets
+    /// the ordinal it had, so that cells newer than the drop are found again and older ones stay hidden.
     pub fn add(&mut self, name: &str, kind: ColumnKind, ty: CqlType) {
         assert!(matches!(kind, ColumnKind::Static | ColumnKind::Regular), "key columns have no ordinal");
         let is_static = kind == ColumnKind::Static;
@@ -249,8 +267,14 @@ impl TableBuilder {
         } else {
             &mut self.table.next_regular_ordinal
         };
-        let ordinal = *next;
-        *next += 1;
+        let mut back = self.table.dropped.iter().rev().filter(|d| &*d.name == name && d.kind == kind);
+        let ordinal = match back.next().filter(|d| d.ty.is_multi_cell() == ty.is_multi_cell()) {
+            Some(dropped) => dropped.ordinal,
+            None => {
+                *next += 1;
+                *next - 1
+            }
+        };
         let column = Column { name: name.into(), kind, position: 0, ordinal, ty, order: Order::Ascending };
         let columns = if is_static { &mut self.table.statics } else { &mut self.table.regulars };
         columns.push(column);
@@ -262,6 +286,7 @@ impl TableBuilder {
         for columns in [&mut self.table.statics, &mut self.table.regulars] {
             if let Some(index) = columns.iter().position(|c| &*c.name == name) {
                 let Column { name, kind, ordinal, ty, .. } = columns.remove(index);
+                self.table.dropped.retain(|d| (d.kind, d.ordinal) != (kind, ordinal));
                 self.table.dropped.push(DroppedColumn { name, kind, ordinal, ty, dropped_at });
                 return true;
             }
@@ -279,6 +304,14 @@ impl TableBuilder {
             }
         }
         false
+    }
+
+    /// Replaces the type of every column, dropped ones too, by what `change` makes of it.
+    pub fn change_types(&mut self, change: impl Fn(&CqlType) -> CqlType) {
+        let table = &mut self.table;
+        let keys = table.partition_key.iter_mut().chain(&mut table.clustering);
+        keys.chain(&mut table.statics).chain(&mut table.regulars).for_each(|c| c.ty = change(&c.ty));
+        table.dropped.iter_mut().for_each(|d| d.ty = change(&d.ty));
     }
 
     /// The options, to change.
@@ -353,12 +386,27 @@ impl TableBuilder {
             slots(&table.statics, &table.dropped, ColumnKind::Static, table.next_static_ordinal);
         table.regular_by_ordinal =
             slots(&table.regulars, &table.dropped, ColumnKind::Regular, table.next_regular_ordinal);
+        table.static_hidden = hidden(&table.dropped, ColumnKind::Static, &table.static_by_ordinal);
+        table.regular_hidden = hidden(&table.dropped, ColumnKind::Regular, &table.regular_by_ordinal);
         Ok(table)
     }
 }
 
 fn key_column(name: &str, kind: ColumnKind, position: u16, ty: CqlType, order: Order) -> Column {
     Column { name: name.into(), kind, position, ordinal: 0, ty, order }
+}
+
+fn hidden(dropped: &[DroppedColumn], kind: ColumnKind, slots: &[Slot]) -> Vec<i64> {
+    if dropped.is_empty() {
+        return Vec::new();
+    }
+    let mut hidden = vec![i64::MIN; slots.len()];
+    for column in dropped.iter().filter(|c| c.kind == kind) {
+        let ordinal = column.ordinal as usize;
+        let live = matches!(slots[ordinal], Slot::Live(_));
+        hidden[ordinal] = if live { column.dropped_at } else { i64::MAX };
+    }
+    hidden
 }
 
 fn slots(live: &[Column], dropped: &[DroppedColumn], kind: ColumnKind, count: u16) -> Vec<Slot> {

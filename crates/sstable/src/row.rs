@@ -80,7 +80,7 @@ impl RowEncoder<'_> {
         }
         let complex_deletion = columns
             .iter()
-            .any(|(_, column)| matches!(column, ColumnView::Complex(complex) if !complex.deletion.is_live()));
+            .any(|(index, column)| matches!(column, ColumnView::Complex(complex) if !kept_deletion(complex, self.dropped_at(*index)).is_live()));
         if complex_deletion {
             flags |= flags::HAS_COMPLEX_DELETION;
         }
@@ -89,7 +89,10 @@ impl RowEncoder<'_> {
                 ColumnView::Simple(cell) => {
                     self.cell(cell, None, liveness, self.shape.columns[usize::from(*index)].fixed, out)?;
                 }
-                ColumnView::Complex(complex) => self.complex(complex, complex_deletion, liveness, out)?,
+                ColumnView::Complex(complex) => {
+                    let dropped_at = self.dropped_at(*index);
+                    self.complex(complex, dropped_at, complex_deletion, liveness, out)?;
+                }
             }
         }
         Ok(Some(flags))
@@ -100,11 +103,13 @@ impl RowEncoder<'_> {
         let mut columns: Vec<(u16, ColumnView<'r>)> = Vec::new();
         for (ordinal, column) in row.columns() {
             let Some(index) = self.shape.index_of(ordinal) else { continue };
+            let shape = &self.shape.columns[usize::from(index)];
             let fits = match column {
-                ColumnView::Simple(_) => !self.shape.columns[usize::from(index)].complex,
+                ColumnView::Simple(cell) => !shape.complex && cell.timestamp > shape.dropped_at,
                 ColumnView::Complex(complex) => {
-                    let says_something = !complex.deletion.is_live() || complex.cells().next().is_some();
-                    self.shape.columns[usize::from(index)].complex && says_something
+                    let says_something = !kept_deletion(&complex, shape.dropped_at).is_live()
+                        || kept_cells(&complex, shape.dropped_at).next().is_some();
+                    shape.complex && says_something
                 }
             };
             if fits {
@@ -115,19 +120,25 @@ impl RowEncoder<'_> {
         columns
     }
 
+    fn dropped_at(&self, index: u16) -> i64 {
+        self.shape.columns[usize::from(index)].dropped_at
+    }
+
     fn complex(
         &mut self,
         complex: &ComplexView<'_>,
+        dropped_at: i64,
         with_deletion: bool,
         liveness: Liveness,
         out: &mut Vec<u8>,
     ) -> Result<(), String> {
         if with_deletion {
-            put_delta(out, complex.deletion, self.base);
-            self.collector.deletion(complex.deletion);
+            let deletion = kept_deletion(complex, dropped_at);
+            put_delta(out, deletion, self.base);
+            self.collector.deletion(deletion);
         }
-        base::put_uvint(out, complex.cells().count() as u64);
-        for (path, cell) in complex.cells() {
+        base::put_uvint(out, kept_cells(complex, dropped_at).count() as u64);
+        for (path, cell) in kept_cells(complex, dropped_at) {
             self.cell(&cell, Some(path), liveness, None, out)?;
         }
         Ok(())
@@ -181,6 +192,19 @@ impl RowEncoder<'_> {
         }
         Ok(())
     }
+}
+
+/// The deletion of a column's cells, unless the column was dropped after it.
+fn kept_deletion(complex: &ComplexView<'_>, dropped_at: i64) -> Deletion {
+    if complex.deletion.timestamp > dropped_at { complex.deletion } else { Deletion::LIVE }
+}
+
+/// The cells that are newer than the column's drop.
+fn kept_cells<'r>(
+    complex: &ComplexView<'r>,
+    dropped_at: i64,
+) -> impl Iterator<Item = (&'r [u8], Cell<'r>)> + use<'r> {
+    complex.cells().filter(move |(_, cell)| cell.timestamp > dropped_at)
 }
 
 /// Appends which of `total` columns are there. The caller has checked that not all are.

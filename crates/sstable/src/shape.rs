@@ -3,7 +3,7 @@
 //! Disk order is all simple columns by name, then all complex ones by name; it numbers the bits of a row's subset.
 
 use base::HashMap;
-use schema::{Column, ColumnKind, Order, Table};
+use schema::{Column, ColumnKind, DroppedColumn, Order, Table};
 use std::path::Path;
 use types::CqlType;
 
@@ -64,39 +64,29 @@ pub(crate) struct Shape {
     pub(crate) regulars: RowShape,
 }
 
-/// The class of a column's type: a user type or tuple that carries no frozen mark is stored as one value all the same.
-fn column_class(ty: &CqlType) -> String {
-    match ty {
-        CqlType::Udt(_) => ty.frozen().class_name(),
-        _ => ty.class_name(),
-    }
-}
-
 fn disk_order(columns: &[Column]) -> Vec<&Column> {
     let mut sorted: Vec<&Column> = columns.iter().collect();
     sorted.sort_by(|a, b| (a.is_complex(), a.name.as_bytes()).cmp(&(b.is_complex(), b.name.as_bytes())));
     sorted
 }
 
-fn shape_of(columns: &[Column]) -> RowShape {
+fn shape_of(table: &Table, is_static: bool) -> RowShape {
+    let columns = if is_static { &table.statics } else { &table.regulars };
     let shapes = disk_order(columns).into_iter().map(|column| ColumnShape {
         ordinal: Some(column.ordinal),
         complex: column.is_complex(),
         fixed: if column.is_complex() { None } else { column.ty.fixed_len() },
-        dropped_at: i64::MIN,
+        dropped_at: table.hidden_to(is_static, column.ordinal),
     });
     RowShape::new(shapes.collect())
 }
 
 fn header_columns(columns: &[Column]) -> Vec<(String, String)> {
-    disk_order(columns)
-        .into_iter()
-        .map(|column| (column.name.to_string(), column_class(&column.ty)))
-        .collect()
+    disk_order(columns).into_iter().map(|column| (column.name.to_string(), column.ty.class_name())).collect()
 }
 
 fn key_class(table: &Table) -> String {
-    let classes: Vec<String> = table.partition_key.iter().map(|column| column_class(&column.ty)).collect();
+    let classes: Vec<String> = table.partition_key.iter().map(|column| column.ty.class_name()).collect();
     match &classes[..] {
         [only] => only.clone(),
         several => format!("org.apache.cassandra.db.marshal.CompositeType({})", several.join(",")),
@@ -105,9 +95,9 @@ fn key_class(table: &Table) -> String {
 
 fn clustering_classes(table: &Table) -> Vec<String> {
     let class = |column: &Column| match column.order {
-        Order::Ascending => column_class(&column.ty),
+        Order::Ascending => column.ty.class_name(),
         Order::Descending => {
-            format!("org.apache.cassandra.db.marshal.ReversedType({})", column_class(&column.ty))
+            format!("org.apache.cassandra.db.marshal.ReversedType({})", column.ty.class_name())
         }
     };
     table.clustering.iter().map(class).collect()
@@ -119,8 +109,8 @@ impl Shape {
         Shape {
             base,
             clustering: ClusteringShape::of(table),
-            statics: shape_of(&table.statics),
-            regulars: shape_of(&table.regulars),
+            statics: shape_of(table, true),
+            regulars: shape_of(table, false),
         }
     }
 
@@ -172,28 +162,33 @@ pub(crate) fn header_for(table: &Table, base: EncodingStats) -> Header {
 fn match_columns(names: &[(String, String)], table: &Table, kind: ColumnKind) -> Result<RowShape, String> {
     let live = if kind == ColumnKind::Static { &table.statics } else { &table.regulars };
     let live: HashMap<&str, &Column> = live.iter().map(|column| (&*column.name, column)).collect();
-    let mut dropped: HashMap<&str, i64> = HashMap::default();
+    let mut dropped: HashMap<&str, &DroppedColumn> = HashMap::default();
     for column in table.dropped.iter().filter(|column| column.kind == kind) {
-        let latest = dropped.entry(&*column.name).or_insert(i64::MIN);
-        *latest = (*latest).max(column.dropped_at);
+        let latest = dropped.entry(&*column.name).or_insert(column);
+        if column.dropped_at >= latest.dropped_at {
+            *latest = column;
+        }
     }
     let mut found: Vec<(bool, &str, ColumnShape)> = Vec::with_capacity(names.len());
     for (name, class) in names {
         let ty = CqlType::parse_class(class).map_err(|error| format!("column type \"{class}\": {error}"))?;
         let complex = ty.is_multi_cell();
-        let dropped_at = dropped.get(name.as_str()).copied();
-        let ordinal = live.get(name.as_str()).filter(|column| column.is_complex() == complex);
-        if ordinal.is_none() && dropped_at.is_none() {
+        let dropped = dropped.get(name.as_str()).copied();
+        let live = live.get(name.as_str()).filter(|column| column.is_complex() == complex);
+        // One that is gone keeps its ordinal: should it come back, what is newer than the drop is seen again.
+        let gone = dropped.filter(|column| column.ty.is_multi_cell() == complex);
+        let ordinal = live.map(|column| column.ordinal).or(gone.map(|column| column.ordinal));
+        if live.is_none() && dropped.is_none() {
             return Err(format!(
                 "column \"{name}\" of type \"{class}\", which table \"{}\" has not",
                 table.qualified_name()
             ));
         }
         let shape = ColumnShape {
-            ordinal: ordinal.map(|column| column.ordinal),
+            ordinal,
             complex,
             fixed: if complex { None } else { ty.fixed_len() },
-            dropped_at: dropped_at.unwrap_or(i64::MIN),
+            dropped_at: dropped.map_or(i64::MIN, |column| column.dropped_at),
         };
         found.push((complex, name, shape));
     }

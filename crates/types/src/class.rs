@@ -194,9 +194,7 @@ impl<'t> Parser<'t> {
             "VectorType" => {
                 self.expect(',')?;
                 match self.word()?.parse::<u32>() {
-                    Ok(n) if 0 < n && n <= VECTOR_DIMENSION_MAX => {
-                        CqlType::Vector(Arc::new(first.frozen()), n)
-                    }
+                    Ok(n) if 0 < n && n <= VECTOR_DIMENSION_MAX => CqlType::Vector(Arc::new(first), n),
                     _ => return Err(self.bad()),
                 }
             }

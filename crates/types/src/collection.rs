@@ -127,7 +127,8 @@ pub fn vector_elements<'a>(
 ) -> impl Iterator<Item = Result<&'a [u8], TypeError>> + use<'a> {
     let fixed = element.fixed_len();
     let mut reader = ByteReader::new(wire);
-    let mut left = dimension;
+    // Elements of no bytes say nothing, and nothing bounds their number.
+    let mut left = if fixed == Some(0) { 0 } else { dimension };
     std::iter::from_fn(move || {
         if left == 0 {
             return None;

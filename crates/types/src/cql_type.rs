@@ -148,14 +148,14 @@ impl CqlType {
         }
     }
 
-    /// True for a list, set or map stored as one cell per element.
+    /// True for a list, set, map or user type stored as one cell per element or field.
     pub fn is_multi_cell(&self) -> bool {
-        matches!(self, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(_, _))
+        matches!(self, CqlType::List(_) | CqlType::Set(_) | CqlType::Map(_, _) | CqlType::Udt(_))
     }
 
     /// True for a list, set or map, frozen or not.
     pub fn is_collection(&self) -> bool {
-        self.unfrozen().is_multi_cell()
+        matches!(self.unfrozen(), CqlType::List(_) | CqlType::Set(_) | CqlType::Map(_, _))
     }
 
     /// True for counters.
@@ -167,7 +167,7 @@ impl CqlType {
     pub fn is_orderable(&self) -> bool {
         match self {
             CqlType::Duration | CqlType::Counter => false,
-            CqlType::List(e) | CqlType::Set(e) | CqlType::Vector(e, _) => e.is_orderable(),
+            CqlType::List(e) | CqlType::Set(e) => e.is_orderable(),
             CqlType::Map(k, v) => k.is_orderable() && v.is_orderable(),
             CqlType::Tuple(fields) => fields.iter().all(CqlType::is_orderable),
             CqlType::Udt(udt) => udt.fields.iter().all(|(_, ty)| ty.is_orderable()),
@@ -176,12 +176,14 @@ impl CqlType {
         }
     }
 
-    /// The type of the path of one cell of a collection: timeuuid for a list, the element of a set, the key of a map.
+    /// The type of the path of one cell: timeuuid for a list, the element of a set, the key of a map, the place of a
+    /// user type's field as smallint.
     pub fn cell_path_type(&self) -> Option<CqlType> {
         match self.unfrozen() {
             CqlType::List(_) => Some(CqlType::Timeuuid),
             CqlType::Set(element) => Some((**element).clone()),
             CqlType::Map(key, _) => Some((**key).clone()),
+            CqlType::Udt(_) => Some(CqlType::Smallint),
             _ => None,
         }
     }
@@ -202,7 +204,7 @@ impl CqlType {
             CqlType::Int | CqlType::Float => Some(4),
             CqlType::Bigint | CqlType::Double | CqlType::Timestamp => Some(8),
             CqlType::Uuid | CqlType::Timeuuid => Some(16),
-            CqlType::Vector(e, n) => e.fixed_len().map(|len| len * *n as usize),
+            CqlType::Vector(e, n) => e.fixed_len().map(|len| len.saturating_mul(*n as usize)),
             CqlType::Frozen(inner) => inner.fixed_len(),
             _ => None,
         }
@@ -219,6 +221,68 @@ impl CqlType {
                 | CqlType::Duration
                 | CqlType::Custom(_)
         )
+    }
+
+    /// The type with every mention of a user type replaced by its new definition; user types that use it are followed.
+    pub fn with_udt(&self, new: &Arc<UdtType>) -> CqlType {
+        let inside = |ty: &CqlType| Arc::new(ty.with_udt(new));
+        match self {
+            CqlType::List(e) => CqlType::List(inside(e)),
+            CqlType::Set(e) => CqlType::Set(inside(e)),
+            CqlType::Vector(e, n) => CqlType::Vector(inside(e), *n),
+            CqlType::Map(k, v) => CqlType::Map(inside(k), inside(v)),
+            CqlType::Tuple(fields) => CqlType::tuple(fields.iter().map(|ty| ty.with_udt(new)).collect()),
+            CqlType::Udt(udt) if udt.keyspace == new.keyspace && udt.name == new.name => {
+                CqlType::Udt(new.clone())
+            }
+            CqlType::Udt(udt) => {
+                let fields = udt.fields.iter().map(|(name, ty)| (name.clone(), ty.with_udt(new))).collect();
+                let (keyspace, name) = (udt.keyspace.clone(), udt.name.clone());
+                CqlType::Udt(Arc::new(UdtType { keyspace, name, fields }))
+            }
+            CqlType::Frozen(inner) => CqlType::Frozen(inside(inner)),
+            other => other.clone(),
+        }
+    }
+
+    /// True when values of `old` bytes can be read as values of this type without a change of their form on disk:
+    /// what a dropped column may come back as.
+    pub fn reads_bytes_of(&self, old: &CqlType) -> bool {
+        self.is_multi_cell() == old.is_multi_cell()
+            && self.fixed_len() == old.fixed_len()
+            && self.reads_values_of(old)
+    }
+
+    fn reads_values_of(&self, old: &CqlType) -> bool {
+        use CqlType as T;
+        let fields = |new: &[&CqlType], old: &[&CqlType]| {
+            new.len() >= old.len() && old.iter().zip(new).all(|(old, new)| new.reads_values_of(old))
+        };
+        match (self, old) {
+            (new, old) if new == old => true,
+            (T::Blob, old) => !old.is_multi_cell(),
+            (T::Text, T::Ascii)
+            | (T::Uuid, T::Timeuuid)
+            | (T::Varint, T::Int | T::Bigint | T::Timestamp)
+            | (T::Bigint, T::Timestamp)
+            | (T::Timestamp, T::Bigint) => true,
+            (T::List(new), T::List(old)) => new.reads_values_of(old),
+            // The order of cells is the order of their paths.
+            (T::Set(new), T::Set(old)) => new == old,
+            (T::Map(k, v), T::Map(old_k, old_v)) => k == old_k && v.reads_values_of(old_v),
+            (T::Tuple(new), T::Tuple(old)) => {
+                fields(&new.iter().collect::<Vec<_>>(), &old.iter().collect::<Vec<_>>())
+            }
+            (T::Udt(new), T::Udt(old)) => {
+                let types = |udt: &UdtType| udt.fields.iter().map(|(_, ty)| ty.clone()).collect::<Vec<_>>();
+                let (new_types, old_types) = (types(new), types(old));
+                new.name == old.name
+                    && fields(&new_types.iter().collect::<Vec<_>>(), &old_types.iter().collect::<Vec<_>>())
+            }
+            (T::Vector(new, n), T::Vector(old, m)) => n == m && new.reads_values_of(old),
+            (T::Frozen(new), T::Frozen(old)) => new.reads_values_of(old),
+            _ => false,
+        }
     }
 
     /// True when the type or a type inside it is this user type.
@@ -270,5 +334,79 @@ impl fmt::Display for CqlType {
             }
             _ => unreachable!("the table of scalars holds every other type"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn udt(name: &str, fields: &[(&str, CqlType)]) -> Arc<UdtType> {
+        let fields = fields.iter().map(|(name, ty)| ((*name).into(), ty.clone())).collect();
+        Arc::new(UdtType { keyspace: "ks".into(), name: name.into(), fields })
+    }
+
+    #[test]
+    fn a_changed_user_type_is_changed_wherever_it_is_used() {
+        let old = udt("a", &[("x", CqlType::Int)]);
+        let new = udt("a", &[("x", CqlType::Int), ("y", CqlType::Text)]);
+        let used = |a: &Arc<UdtType>| {
+            let a = CqlType::Udt(a.clone());
+            let outer = CqlType::Udt(udt("b", &[("n", a.frozen()), ("m", CqlType::Int)]));
+            vec![
+                a.clone(),
+                CqlType::list(a.frozen()),
+                CqlType::map(CqlType::Text, CqlType::set(a.frozen()).frozen()),
+                CqlType::tuple(vec![a.frozen(), CqlType::Int]),
+                CqlType::Vector(Arc::new(a), 3),
+                outer.frozen(),
+            ]
+        };
+        for (before, after) in used(&old).iter().zip(used(&new)) {
+            assert_eq!(before.with_udt(&new), after);
+        }
+        let other = udt("c", &[]);
+        assert_eq!(used(&old)[5].with_udt(&other), used(&old)[5]);
+    }
+
+    #[test]
+    fn what_a_dropped_column_may_come_back_as() {
+        let ty = |text: &str| CqlType::parse(text).expect(text);
+        for (new, old) in [
+            ("text", "ascii"),
+            ("blob", "text"),
+            ("uuid", "timeuuid"),
+            ("timestamp", "bigint"),
+            ("list<text>", "list<ascii>"),
+            ("frozen<list<blob>>", "frozen<list<text>>"),
+            ("tuple<int, text>", "tuple<int>"),
+        ] {
+            assert!(ty(new).reads_bytes_of(&ty(old)), "{new} reads {old}");
+        }
+        for (new, old) in [
+            ("ascii", "text"),
+            ("text", "int"),
+            ("bigint", "int"),
+            ("varint", "int"),
+            ("blob", "int"),
+            ("list<int>", "frozen<list<int>>"),
+            ("set<int>", "list<int>"),
+            ("set<blob>", "set<text>"),
+            ("list<bigint>", "list<int>"),
+            ("tuple<int>", "tuple<int, text>"),
+            ("vector<int, 2>", "vector<int, 3>"),
+        ] {
+            assert!(!ty(new).reads_bytes_of(&ty(old)), "{new} must not read {old}");
+        }
+    }
+
+    #[test]
+    fn many_elements_of_no_bytes_cost_nothing() {
+        let ty = CqlType::Vector(Arc::new(CqlType::Empty), i32::MAX as u32);
+        assert_eq!(ty.validate(&[]), Ok(()));
+        let nested =
+            CqlType::Vector(Arc::new(CqlType::Vector(Arc::new(CqlType::Double), u32::MAX)), u32::MAX);
+        assert!(nested.validate(&[0; 64]).is_err());
+        assert!(nested.fixed_len().is_some());
     }
 }

@@ -136,9 +136,7 @@ impl Parser<'_, '_> {
                 self.expect(',')?;
                 let (digits, _) = self.word()?;
                 match digits.parse::<u32>() {
-                    Ok(n) if 0 < n && n <= VECTOR_DIMENSION_MAX => {
-                        CqlType::Vector(Arc::new(first.frozen()), n)
-                    }
+                    Ok(n) if 0 < n && n <= VECTOR_DIMENSION_MAX => CqlType::Vector(Arc::new(first), n),
                     _ => return Err(self.bad()),
                 }
             }

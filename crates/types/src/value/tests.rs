@@ -77,6 +77,23 @@ proptest! {
     }
 
     #[test]
+    fn scalars_survive_their_literals((ty, value) in scalar()) {
+        let wire = value.encode(&ty).expect("the strategy makes values of the type");
+        let literal = value.to_cql();
+        let bare = literal.strip_prefix('\'').and_then(|t| t.strip_suffix('\'')).map(|t| t.replace("''", "'"));
+        let text = bare.unwrap_or(literal);
+        // Text says dates of four digits a year; years far out are told by their number.
+        let far = matches!(value, Value::Timestamp(ms) if ms.unsigned_abs() > 200_000_000_000_000);
+        let far = far || matches!(value, Value::Date(days) if days.abs_diff(1 << 31) > 2_000_000);
+        if let (false, Ok(again)) = (far, crate::literal::from_text(&ty, &text)) {
+            prop_assert_eq!(Value::decode(&ty, &again), Ok(value.clone()), "{}", text);
+        } else {
+            prop_assert!(far, "{} {}", ty, text);
+        }
+        prop_assert!(!wire.is_empty() || matches!(value, Value::Text(_) | Value::Blob(_)));
+    }
+
+    #[test]
     fn any_bytes_are_safe((ty, value) in typed(), noise in any::<Vec<u8>>(), at in any::<usize>(), cut in any::<usize>()) {
         let mut damaged = value.encode(&ty).expect("a value of the type");
         if !damaged.is_empty() {
@@ -126,4 +143,54 @@ fn wrong_types_are_refused() {
     assert!(Value::Vector(vec![Value::Float(1.0)]).encode(&pair).is_err());
     assert_eq!(Value::decode(&CqlType::Int, &[]), Ok(Value::Empty));
     assert_eq!(Value::Null.encode_nullable(&CqlType::Int), Ok(None));
+}
+
+#[test]
+fn values_at_the_edges() {
+    let max = BigInt::from(u128::MAX);
+    for (ty, value, literal) in [
+        (CqlType::Tinyint, Value::Tinyint(i8::MIN), "-128"),
+        (CqlType::Smallint, Value::Smallint(i16::MIN), "-32768"),
+        (CqlType::Int, Value::Int(i32::MIN), "-2147483648"),
+        (CqlType::Bigint, Value::Bigint(i64::MIN), "-9223372036854775808"),
+        (CqlType::Varint, Value::Varint(-max.clone()), "-340282366920938463463374607431768211455"),
+        (CqlType::Decimal, Value::Decimal(i32::MAX, BigInt::from(1)), "1E-2147483647"),
+        (CqlType::Decimal, Value::Decimal(-5, BigInt::from(-12)), "-1.2E+6"),
+        (CqlType::Float, Value::Float(f32::MAX), "3.4028235E38"),
+        (CqlType::Float, Value::Float(f32::NEG_INFINITY), "-Infinity"),
+        (CqlType::Double, Value::Double(f64::MIN_POSITIVE), "2.2250738585072014E-308"),
+        (CqlType::Double, Value::Double(-0.0), "-0.0"),
+        (CqlType::Time, Value::Time(0), "'00:00:00.000000000'"),
+        (CqlType::Time, Value::Time(86_399_999_999_999), "'23:59:59.999999999'"),
+        (CqlType::Timestamp, Value::Timestamp(-1), "'1969-12-31T23:59:59.999Z'"),
+        (CqlType::Inet, Value::Inet("::ffff:1.2.3.4".parse().expect("an address")), "'::ffff:1.2.3.4'"),
+        (CqlType::Boolean, Value::Boolean(false), "false"),
+        (CqlType::Text, Value::Text(String::new()), "''"),
+        (CqlType::Blob, Value::Blob(Vec::new()), "0x"),
+    ] {
+        let wire = value.encode(&ty).expect("a value of the type");
+        assert_eq!(Value::decode(&ty, &wire), Ok(value.clone()), "{ty}");
+        assert_eq!(value.to_cql(), literal);
+        let text = literal.trim_matches('\'');
+        assert_eq!(crate::literal::from_text(&ty, text), Ok(wire), "{ty} {literal}");
+    }
+    for (ty, wire) in [
+        (CqlType::Time, &86_400_000_000_000i64.to_be_bytes()[..]),
+        (CqlType::Time, &[]),
+        (CqlType::Tinyint, &[]),
+        (CqlType::Smallint, &[1]),
+        (CqlType::Date, &[]),
+        (CqlType::Duration, &[0, 0]),
+        (CqlType::Duration, &[2, 1, 0]),
+        (CqlType::Decimal, &[0, 0, 0]),
+        (CqlType::Ascii, &[0x80]),
+        (CqlType::Text, &[0xC0, 0x80]),
+        (CqlType::Boolean, &[0, 0]),
+        (CqlType::Inet, &[1, 2, 3]),
+        (CqlType::Vector(Arc::new(CqlType::Float), 2), &[0; 7]),
+        (CqlType::Vector(Arc::new(CqlType::Float), 2), &[]),
+        (CqlType::tuple(vec![CqlType::Int]), &[0, 0, 0, 3, 1, 2, 3]),
+    ] {
+        assert!(ty.validate(wire).is_err(), "{ty} {wire:?}");
+    }
 }
