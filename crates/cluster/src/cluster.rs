@@ -1,5 +1,6 @@
 //! The schema on one shard, and the one place where it changes.
 
+use crate::builtin;
 use crate::error::Error;
 use crate::event::SchemaEvent;
 use crate::schema_log::SchemaLog;
@@ -108,7 +109,7 @@ impl Cluster {
             Ok(None) => return Ok(Ok(Changed::Nothing)),
             Err(error) => return Ok(Err(error)),
         };
-        let next = Arc::new(next.with_content_version());
+        let next = Arc::new(builtin::versioned(next));
         await_forgotten(&before, &next).await?;
         let settling = log.is_unsettled();
         if let Err(error) = log.append(&before, &next).await {

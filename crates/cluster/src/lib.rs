@@ -2,9 +2,11 @@
 //!
 //! Shard 0 changes the schema, one change at a time: the next schema is computed, written to the schema log and synced,
 //! shown to every shard, and only then is the change over. Every shard keeps the newest schema and the hooks that want
-//! to know of it.
+//! to know of it. Tables that every node has and nobody makes lie over what the log holds: see [`builtin`].
 #![forbid(unsafe_code)]
 
+/// Tables that every node has.
+pub mod builtin;
 mod cluster;
 mod error;
 mod event;

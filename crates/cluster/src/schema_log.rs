@@ -1,6 +1,6 @@
 //! The schema log: one record for each change, rewritten as one snapshot when it has grown.
 
-use crate::Error;
+use crate::{Error, builtin};
 use schema::{Change, Schema};
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct SchemaLog {
 }
 
 impl SchemaLog {
-    /// Opens or creates the log and replays it.
+    /// Opens or creates the log and replays it. The schema it gives has the built-in tables in it.
     pub async fn open(path: &Path) -> Result<(SchemaLog, Schema), Error> {
         let (journal, records) = Journal::open(path).await?;
         let mut changes = Vec::new();
@@ -26,7 +26,7 @@ impl SchemaLog {
         }
         let last = records.len().saturating_sub(1);
         let schema = Schema::replay(changes).map_err(|source| Error::Record { index: last, source })?;
-        Ok((SchemaLog { journal, records: records.len() }, schema))
+        Ok((SchemaLog { journal, records: records.len() }, builtin::with_builtin(schema)))
     }
 
     /// Makes the step from one schema to the next durable.
@@ -69,7 +69,7 @@ impl SchemaLog {
     }
 
     async fn rewrite(&mut self, to: &Schema) -> Result<(), Error> {
-        let all = [Change::All(Arc::new(to.clone()))];
+        let all = [Change::All(Arc::new(builtin::logged(to)))];
         self.journal.rewrite(&[Change::encode_all(&all)]).await?;
         self.records = 1;
         Ok(())
