@@ -1,15 +1,20 @@
 //! What coordination on one shard holds: the newest snapshots, the doors to other nodes, this node's replica.
 
-use crate::limits::LIVENESS_PAUSE;
+use crate::batchlog::Unfinished;
+use crate::limits::{LIVENESS_PAUSE, WARNING_LOG_EVERY};
 use base::HashMap;
+use base::histogram::Distribution;
+use mutation::Scope;
 use replica::Local;
 use rpc::Peer;
 use runtime::Group;
-use runtime::metrics::Counter;
+use runtime::log::Sparse;
+use runtime::metrics::{Counter, Histogram};
 use schema::{Schema, TableId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use topology::{NodeIndex, Snapshot, required};
 use types::Consistency;
 
@@ -20,9 +25,12 @@ pub struct Coordinator {
     local: Local,
     peers: HashMap<NodeIndex, Peer>,
     closed: Cell<bool>,
+    pub(crate) unfinished: Unfinished,
     /// The table and level that this node alone was last found to suffice for, under the newest snapshots.
     sufficed: Cell<Option<(TableId, Consistency)>>,
     pub(crate) metrics: Metrics,
+    /// Reads over many tombstones that are worth a line in the log.
+    pub(crate) tombstones_told: Sparse,
 }
 
 pub(crate) struct Metrics {
@@ -33,6 +41,34 @@ pub(crate) struct Metrics {
     pub(crate) short_reads: Counter,
     pub(crate) read_stand_ins: Counter,
     pub(crate) unavailables: Counter,
+    pub(crate) read_latency: Histogram,
+    pub(crate) range_latency: Histogram,
+    pub(crate) write_latency: Histogram,
+}
+
+/// How long requests of one shard took, in microseconds, from here to the answers their level needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Latencies {
+    /// Reads by key.
+    pub read: Distribution,
+    /// Reads of token ranges.
+    pub range: Distribution,
+    /// Writes.
+    pub write: Distribution,
+}
+
+impl Latencies {
+    /// Adds those of another shard.
+    pub fn merge(&mut self, other: &Latencies) {
+        self.read.merge(&other.read);
+        self.range.merge(&other.range);
+        self.write.merge(&other.write);
+    }
+}
+
+/// Whole microseconds.
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Coordinator {
@@ -49,8 +85,10 @@ impl Coordinator {
             local,
             peers,
             closed: Cell::new(false),
+            unfinished: Unfinished::default(),
             sufficed: Cell::new(None),
             metrics: Metrics::register(),
+            tombstones_told: Sparse::new(WARNING_LOG_EVERY),
         });
         if watched {
             let task = coordinator.clone();
@@ -91,9 +129,27 @@ impl Coordinator {
         *self.schema.borrow_mut() = schema;
     }
 
+    /// How long the requests of this shard took.
+    pub fn latencies(&self) -> Latencies {
+        Latencies {
+            read: self.metrics.read_latency.snapshot(),
+            range: self.metrics.range_latency.snapshot(),
+            write: self.metrics.write_latency.snapshot(),
+        }
+    }
+
+    /// Replicas that were asked besides one that was slow or failed, and requests refused for too few replicas.
+    pub fn stand_ins_and_unavailables(&self) -> (u64, u64) {
+        (self.metrics.read_stand_ins.get(), self.metrics.unavailables.get())
+    }
+
     /// This node's replica.
     pub fn local(&self) -> &Local {
         &self.local
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.get()
     }
 
     /// Closes the doors to other nodes.
@@ -122,8 +178,16 @@ impl Coordinator {
 }
 
 impl Metrics {
+    pub(crate) fn latency_of(&self, scope: &Scope) -> &Histogram {
+        match scope {
+            Scope::Keys(_) => &self.read_latency,
+            Scope::Range(_) => &self.range_latency,
+        }
+    }
+
     fn register() -> Metrics {
         let counter = |name, help| runtime::metrics::counter(name, help, &[]);
+        let latency = |name, help| runtime::metrics::histogram(name, help, &[]);
         Metrics {
             reads: counter("messina_coordinator_reads_total", "Reads coordinated."),
             writes: counter("messina_coordinator_writes_total", "Writes coordinated."),
@@ -144,6 +208,12 @@ impl Metrics {
                 "messina_coordinator_unavailables_total",
                 "Requests refused: too few replicas.",
             ),
+            read_latency: latency("messina_coordinator_read_latency_us", "Reads by key, to their answer."),
+            range_latency: latency(
+                "messina_coordinator_range_latency_us",
+                "Reads of ranges, to their answer.",
+            ),
+            write_latency: latency("messina_coordinator_write_latency_us", "Writes, to their answer."),
         }
     }
 }

@@ -14,10 +14,12 @@ mod read;
 mod replicas;
 mod scan;
 mod service;
+mod tombstones;
 mod write;
+mod batchlog;
 mod now;
 
-pub use coordinator::Coordinator;
+pub use coordinator::{Coordinator, Latencies};
 pub use error::{Error, WriteKind, describe_failure};
 pub use replica::Reason;
 pub use service::internode_handler;

@@ -14,3 +14,13 @@ pub const SPECULATE_AFTER: Duration = Duration::from_millis(200);
 pub const SPECULATE_RANGE_AFTER: Duration = Duration::from_secs(1);
 /// How often liveness is looked at.
 pub const LIVENESS_PAUSE: Duration = Duration::from_millis(100);
+/// Unfinished logged batches that one shard remembers to write again; more wait in their table for the next start.
+pub const BATCHES_UNFINISHED_MAX: usize = 100_000;
+/// How long a batch that could not be written again waits for the next attempt.
+pub const REPLAY_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// How long the replicas of a batch that is written again may take.
+pub const REPLAY_PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of unfinished batches read at once.
+pub const REPLAY_PAGE_BYTES: u32 = 4 << 20;
+/// At most one read over many tombstones is written to the log of a shard in this time: applications repeat their reads.
+pub const WARNING_LOG_EVERY: Duration = Duration::from_secs(10);

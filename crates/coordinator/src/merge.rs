@@ -28,8 +28,15 @@ pub(crate) fn merge_answers(
     answers: &[ReadAnswer],
 ) -> Result<Merged, Error> {
     let covered = first_stop(command, answers);
+    let tombstones = answers.iter().map(|answer| answer.tombstones).max().unwrap_or(0);
     let mut merged = Merged {
-        answer: ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: covered.cloned(), digest: None },
+        answer: ReadAnswer {
+            partitions: Vec::new(),
+            live_rows: 0,
+            stopped: covered.cloned(),
+            digest: None,
+            tombstones,
+        },
         repairs: vec![Vec::new(); answers.len()],
     };
     let mut budget = Budget {

@@ -18,8 +18,9 @@ impl Coordinator {
         if !self.suffices(command.table, consistency) {
             return None;
         }
-        let answer = self.local().read_now(command)?;
+        let (answer, micros) = self.local().read_now(command)?;
         self.metrics.reads.inc();
+        self.metrics.read_latency.record(micros);
         Some(answer)
     }
 
@@ -34,8 +35,9 @@ impl Coordinator {
         if consistency.is_serial() || !mutations.iter().all(suffices) {
             return None;
         }
-        let written = self.local().write_now(mutations, Durability::Mode)?;
+        let (written, micros) = self.local().write_now(mutations, Durability::Mode)?;
         self.metrics.writes.inc();
+        self.metrics.write_latency.record(micros);
         Some(written.or_else(|error| {
             let here = self.topology().local().broadcast;
             judge_one(Err(Silence::Failed(error)), here, 1, consistency, kind)

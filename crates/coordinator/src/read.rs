@@ -1,6 +1,6 @@
 //! Reads: who is asked, what is compared, what is repaired.
 
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, micros};
 use crate::error::Error;
 use crate::limits::{READ_REPAIR_PATIENCE, SHORT_READ_ROUNDS_MAX, SPECULATE_AFTER, SPECULATE_RANGE_AFTER};
 use crate::merge::{Merged, agreed, append, for_replicas, merge_answers};
@@ -124,11 +124,22 @@ impl Coordinator {
         patience: Duration,
     ) -> Result<ReadAnswer, Error> {
         self.metrics.reads.inc();
+        let start = runtime::now();
+        let answer = self.read_by(command, consistency, start + patience).await;
+        self.metrics.latency_of(&command.scope).record(micros(runtime::now().since(start)));
+        answer
+    }
+
+    async fn read_by(
+        self: &Rc<Self>,
+        command: &ReadCommand,
+        consistency: Consistency,
+        deadline: Instant,
+    ) -> Result<ReadAnswer, Error> {
         let schema = self.schema();
         let table = schema.table_by_id(command.table).ok_or(Error::UnknownTable)?.clone();
         let keyspace = schema.keyspace(&table.keyspace).ok_or(Error::UnknownTable)?.clone();
         let snapshot = self.topology();
-        let deadline = runtime::now() + patience;
         Read { coordinator: self, snapshot, keyspace, table, consistency, deadline }.run(command).await
     }
 }
@@ -152,19 +163,22 @@ impl Read<'_> {
         {
             return self.ask_one(asked, command).await;
         }
-        let mut whole = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None };
+        let mut whole =
+            ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None, tombstones: 0 };
         let mut command = command;
         let mut bytes = 0usize;
         let (row_limit, byte_limit) = (command.row_limit, command.byte_limit as usize);
         let count = pieces.len();
         for (index, (piece, mut asked)) in pieces.into_iter().zip(asked).enumerate() {
             let mut part = ReadCommand { scope: piece.scope, ..command.clone() };
+            part.tombstones = whole.tombstones.max(command.tombstones);
             part.row_limit = row_limit - whole.live_rows;
             part.byte_limit = byte_limit.saturating_sub(bytes).max(1) as u32;
             let answer = self.read_piece(&mut asked, part).await?;
             // Only the first piece can lie across the resume point.
             command.resume = None;
             whole.live_rows += answer.live_rows;
+            whole.tombstones = answer.tombstones;
             bytes += answer.partitions.iter().map(|p| p.as_bytes().len()).sum::<usize>();
             whole.partitions.extend(answer.partitions);
             whole.stopped = answer.stopped;
@@ -302,11 +316,14 @@ impl Read<'_> {
         if asked.is_one() {
             return self.ask_one(asked, command).await;
         }
-        let mut whole = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None };
+        let mut whole =
+            ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None, tombstones: 0 };
         let mut command = command;
         for _ in 0..SHORT_READ_ROUNDS_MAX {
             let answer = self.round(asked, &command).await?;
             whole.live_rows += answer.live_rows;
+            whole.tombstones = answer.tombstones;
+            command.tombstones = answer.tombstones;
             let bytes: usize = answer.partitions.iter().map(|p| p.as_bytes().len()).sum();
             append(&mut whole.partitions, answer.partitions);
             whole.stopped = answer.stopped;

@@ -1,6 +1,6 @@
 //! Writes: every replica alive gets the mutation; the level says how many must have it before the client is told.
 
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, micros};
 use crate::error::{Error, WriteKind};
 use crate::replicas::Silence;
 use mutation::Mutation;
@@ -51,9 +51,25 @@ impl Coordinator {
         patience: Duration,
     ) -> Result<(), Error> {
         self.metrics.writes.inc();
+        let start = runtime::now();
+        let written = self.write_to(mutations, consistency, kind, patience).await;
+        self.metrics.write_latency.record(micros(runtime::now().since(start)));
+        written
+    }
+
+    async fn write_to(
+        self: &Rc<Self>,
+        mutations: Vec<Mutation>,
+        consistency: Consistency,
+        kind: WriteKind,
+        patience: Duration,
+    ) -> Result<(), Error> {
         if consistency.is_serial() {
             let text = "You must use conditional updates for serializable writes";
             return Err(Error::Invalid(text.to_string()));
+        }
+        if kind == WriteKind::Batch && self.needs_batchlog(&mutations) {
+            return Box::pin(self.write_logged(mutations, consistency, patience)).await;
         }
         if self.topology().is_single() {
             return self.write_alone(mutations, consistency, kind, patience).await;
@@ -62,7 +78,7 @@ impl Coordinator {
         Box::pin(self.write_parts(mutations, consistency, kind, patience)).await
     }
 
-    async fn write_parts(
+    pub(crate) async fn write_parts(
         self: &Rc<Self>,
         mutations: Vec<Mutation>,
         consistency: Consistency,

@@ -18,6 +18,8 @@ pub struct ReadAnswer {
     pub stopped: Option<Resume>,
     /// Hash of the covered content, if asked for.
     pub digest: Option<[u8; 16]>,
+    /// Tombstones and expired cells met, those included that the command told of.
+    pub tombstones: u32,
 }
 
 impl ReadAnswer {
@@ -36,6 +38,7 @@ impl ReadAnswer {
             }
             None => out.push(0),
         }
+        out.extend_from_slice(&self.tombstones.to_be_bytes());
     }
 
     /// Reads what [`ReadAnswer::encode`] wrote, validating every mutation in it.
@@ -49,6 +52,7 @@ impl ReadAnswer {
         let live_rows = input.u32("live rows")?;
         let stopped = resume(&mut input)?;
         let digest = if input.u8("digest flag")? != 0 { Some(input.array("digest")?) } else { None };
-        Ok(ReadAnswer { partitions, live_rows, stopped, digest })
+        let tombstones = input.u32("tombstones")?;
+        Ok(ReadAnswer { partitions, live_rows, stopped, digest, tombstones })
     }
 }

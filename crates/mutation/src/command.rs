@@ -130,6 +130,8 @@ pub struct ReadCommand {
     pub resume: Option<Resume>,
     /// Answer with a digest and no rows.
     pub digest_only: bool,
+    /// Tombstones that earlier reads for the same page have met.
+    pub tombstones: u32,
 }
 
 impl ReadCommand {
@@ -159,6 +161,7 @@ impl ReadCommand {
             out.extend_from_slice(&number.to_be_bytes());
         }
         put_resume(out, self.resume.as_ref());
+        out.extend_from_slice(&self.tombstones.to_be_bytes());
     }
 
     /// Reads what [`ReadCommand::encode`] wrote.
@@ -195,6 +198,7 @@ impl ReadCommand {
             byte_limit: input.u32("byte limit")?,
             now_s: input.u32("now")?,
             resume: resume(&mut input)?,
+            tombstones: input.u32("tombstones")?,
         })
     }
 }

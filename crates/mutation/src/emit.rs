@@ -7,7 +7,7 @@ use crate::deletion::Deletion;
 use crate::encoded::{Mutation, MutationBuilder};
 use crate::merge::{Rewrite, rewrite_row};
 use crate::partition::{Partition, Row};
-use crate::row::row_is_live;
+use crate::row::{row_is_live, row_tombstones};
 use schema::{Position, TableId};
 use std::borrow::Cow;
 
@@ -31,6 +31,8 @@ pub struct Emitted {
     pub live_rows: u32,
     /// The last position dealt with when a limit or `complete_to` cut the partition; `None`: all of it was done.
     pub cut_after: Option<Position>,
+    /// Tombstones and expired cells among what was walked; a range tombstone counts for its two ends.
+    pub tombstones: u32,
 }
 
 /// The part of a partition to emit.
@@ -55,8 +57,16 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
     let command = emit.command;
     let mut builder = MutationBuilder::new(emit.table, emit.key.token, &emit.key.bytes);
     builder.deletion(partition.deletion);
-    let mut walk =
-        Walk { emit, partition, budget, live_rows: 0, last: None, cut: false, scratch: Vec::new() };
+    let mut walk = Walk {
+        emit,
+        partition,
+        budget,
+        live_rows: 0,
+        last: None,
+        cut: false,
+        tombstones: 0,
+        scratch: Vec::new(),
+    };
     let static_live = walk.put_static(&mut builder);
     let count = command.slices.len();
     for index in 0..count {
@@ -81,7 +91,7 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
     let taken = command.resume.as_ref().filter(|resume| emit.after.is_some() && resume.key == *emit.key);
     let first = walk.live_rows == 0 && taken.is_none_or(|resume| resume.rows_taken == 0);
     let only_static = static_live && command.static_counts && first;
-    let mut live_rows = walk.live_rows;
+    let (mut live_rows, tombstones) = (walk.live_rows, walk.tombstones);
     if only_static && !walk.cut && !unread {
         live_rows = 1;
     }
@@ -90,7 +100,7 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
         (false, true) => emit.complete_to.cloned(),
         (false, false) => None,
     };
-    Emitted { mutation: (!builder.is_empty()).then(|| builder.finish()), live_rows, cut_after }
+    Emitted { mutation: (!builder.is_empty()).then(|| builder.finish()), live_rows, cut_after, tombstones }
 }
 
 struct Walk<'e, 'a> {
@@ -100,6 +110,7 @@ struct Walk<'e, 'a> {
     live_rows: u32,
     last: Option<&'e Position>,
     cut: bool,
+    tombstones: u32,
     scratch: Vec<u8>,
 }
 
@@ -110,10 +121,13 @@ impl<'e, 'a> Walk<'e, 'a> {
         };
         let rewrite = Rewrite { shadow: self.partition.deletion, expire_at: None, purge: None };
         self.scratch.clear();
+        let now_s = self.emit.command.now_s;
+        let live = row_is_live(body, self.partition.deletion, now_s);
         if rewrite_row(body, &rewrite, &mut self.scratch) {
+            self.tombstones = self.tombstones.saturating_add(row_tombstones(&self.scratch, live, now_s));
             builder.static_row(&self.scratch);
         }
-        row_is_live(body, self.partition.deletion, self.emit.command.now_s)
+        live
     }
 
     /// The part of a slice that is behind `after` and known. Copies only what it cuts.
@@ -142,6 +156,7 @@ impl<'e, 'a> Walk<'e, 'a> {
     fn put_ranges(&mut self, start: &Position, end: &Position, builder: &mut MutationBuilder) {
         for (_, _, tombstone) in self.partition.ranges.overlapping(start, end) {
             if tombstone.deletion.supersedes(self.partition.deletion) {
+                self.tombstones = self.tombstones.saturating_add(2);
                 builder.range(&tombstone);
             }
         }
@@ -170,16 +185,18 @@ impl<'e, 'a> Walk<'e, 'a> {
 
     fn put_row(&mut self, position: &'e Position, row: &Row, builder: &mut MutationBuilder) {
         let covering = self.partition.covering(position);
-        if row_is_live(row.body(), covering, self.emit.command.now_s) {
-            self.live_rows += 1;
-        }
+        let now_s = self.emit.command.now_s;
+        let live = row_is_live(row.body(), covering, now_s);
+        self.live_rows += u32::from(live);
         self.last = Some(position);
         if covering == Deletion::LIVE {
+            self.tombstones = self.tombstones.saturating_add(row_tombstones(row.body(), live, now_s));
             return builder.row(row.clustering(), row.body());
         }
         self.scratch.clear();
         let rewrite = Rewrite { shadow: covering, expire_at: None, purge: None };
         if rewrite_row(row.body(), &rewrite, &mut self.scratch) {
+            self.tombstones = self.tombstones.saturating_add(row_tombstones(&self.scratch, live, now_s));
             builder.row(row.clustering(), &self.scratch);
         }
     }

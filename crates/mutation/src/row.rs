@@ -197,6 +197,50 @@ pub fn row_is_live(body: &[u8], covering: Deletion, now_s: u32) -> bool {
     })
 }
 
+/// What of a row a reader at a second passes over: tombstones and expired cells, or else the row tombstone of a row that
+/// is not `live`. As the reference counts them.
+pub fn row_tombstones(body: &[u8], live: bool, now_s: u32) -> u32 {
+    let row = RowView::new(body);
+    let mut dead = 0;
+    let mut at = 0;
+    while at < row.columns.len() {
+        let flags = row.columns[at + 2];
+        if flags & COMPLEX == 0 {
+            at = pass_cell(row.columns, at + 2, false, now_s, &mut dead);
+            continue;
+        }
+        at += 3 + if flags & COMPLEX_DELETION != 0 { 12 } else { 0 };
+        let end = at + 4 + sized_at(row.columns, at);
+        at += 4;
+        while at < end {
+            at = pass_cell(row.columns, at, true, now_s, &mut dead);
+        }
+    }
+    if dead == 0 && !live && !row.deletion.is_live() { 1 } else { dead }
+}
+
+/// Steps over a cell of validated bytes and counts it if it is dead.
+fn pass_cell(bytes: &[u8], at: usize, with_path: bool, now_s: u32, dead: &mut u32) -> usize {
+    let flags = bytes[at];
+    let mut at = at + 1 + if flags & LIVENESS_TIMESTAMP == 0 { 8 } else { 0 };
+    if flags & (TOMBSTONE | EXPIRING) != 0 {
+        let local_time = sized_at(bytes, at) as u32;
+        *dead += u32::from(flags & TOMBSTONE != 0 || local_time <= now_s);
+        at += if flags & EXPIRING != 0 { 8 } else { 4 };
+    }
+    if with_path {
+        at += 4 + sized_at(bytes, at);
+    }
+    if flags & TOMBSTONE == 0 {
+        at += 4 + sized_at(bytes, at);
+    }
+    at
+}
+
+fn sized_at(bytes: &[u8], at: usize) -> usize {
+    bytes[at..].first_chunk::<4>().map_or(0, |number| u32::from_be_bytes(*number) as usize)
+}
+
 /// Writes one packed row at the end of a buffer.
 /// Shape: head first, then columns by ascending ordinal; a collection's cells by ascending path, not checked here.
 pub struct RowWriter<'b> {

@@ -68,11 +68,14 @@ impl From<storage::Error> for Error {
         match error {
             storage::Error::UnknownTable(_) => Error::UnknownTable(text),
             storage::Error::TooLarge { .. } => Error::TooLarge(text),
-            storage::Error::CommitlogFailed(_) | storage::Error::NoSpace(_) | storage::Error::Stopping => {
-                Error::Refused(text)
-            }
+            storage::Error::CommitlogFailed(_)
+            | storage::Error::NoSpace(_)
+            | storage::Error::Drained
+            | storage::Error::Stopping => Error::Refused(text),
+            storage::Error::TooManyTombstones { .. } => Error::TooManyTombstones(text),
             storage::Error::Mutation(_) => Error::Malformed(text),
-            storage::Error::Io { .. }
+            storage::Error::Snapshot(_)
+            | storage::Error::Io { .. }
             | storage::Error::Corrupt { .. }
             | storage::Error::Sstable(_)
             | storage::Error::FolderInUse { .. }

@@ -8,6 +8,7 @@
 mod error;
 mod local;
 mod message;
+mod operations;
 mod shard;
 
 pub use error::{Error, Reason};

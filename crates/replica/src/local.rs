@@ -23,6 +23,15 @@ impl Local {
         Local { here }
     }
 
+    pub(crate) fn here(&self) -> &Shard {
+        &self.here
+    }
+
+    /// How many tombstones reads of a table may meet.
+    pub fn tombstone_limits(&self, table: &schema::Table) -> storage::TombstoneLimits {
+        self.here.tombstone_limits(table)
+    }
+
     /// Answers a message.
     pub async fn handle(&self, request: Request) -> Response {
         let done = match request {
@@ -41,7 +50,8 @@ impl Local {
 
     /// The answer to a message if this shard's memory alone gives it; `None`: nothing has happened, send the message.
     /// The same message and the same answer, lent instead of given away.
-    pub fn read_now(&self, command: &ReadCommand) -> Option<ReadAnswer> {
+    /// Also says how many microseconds it took.
+    pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, u64)> {
         match &command.scope {
             Scope::Keys(keys) => {
                 let [key] = &keys[..] else { return None };
@@ -52,7 +62,11 @@ impl Local {
     }
 
     /// As [`Local::read_now`] for a write.
-    pub fn write_now(&self, mutations: &[Mutation], durability: Durability) -> Option<Result<(), Error>> {
+    pub fn write_now(
+        &self,
+        mutations: &[Mutation],
+        durability: Durability,
+    ) -> Option<(Result<(), Error>, u64)> {
         let here = runtime::shard();
         let owned = mutations.iter().all(|mutation| owner(mutation.token()) == here);
         owned.then(|| self.here.write_now(mutations, durability))?
@@ -72,7 +86,8 @@ impl Local {
     }
 
     async fn read_parts(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
-        let mut whole = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None };
+        let mut whole =
+            ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None, tombstones: 0 };
         let mut bytes = 0usize;
         let parts = parts(command);
         let count = parts.len();
@@ -80,11 +95,13 @@ impl Local {
             let mut part = command.clone();
             part.scope = scope;
             part.digest_only = false;
+            part.tombstones = whole.tombstones.max(command.tombstones);
             part.row_limit = command.row_limit - whole.live_rows;
             part.byte_limit = command.byte_limit.saturating_sub(bytes as u32).max(1);
             part.resume = command.resume.clone().filter(|r| resumes_in(r, &part.scope));
             let answer = self.read_on(owner, &part).await?;
             whole.live_rows += answer.live_rows;
+            whole.tombstones = answer.tombstones;
             bytes += answer.partitions.iter().map(|p| p.as_bytes().len()).sum::<usize>();
             whole.partitions.extend(answer.partitions);
             if answer.stopped.is_some() {
@@ -144,8 +161,9 @@ impl Local {
         .await
     }
 
-    /// Forgets a table's data on every shard.
+    /// Forgets a table's data on every shard, after a snapshot of it where the operator wants one.
     pub async fn truncate(&self, table: TableId, at: i64) -> Result<(), Error> {
+        self.snapshot_before("truncated", vec![table]).await?;
         for shard in 0..runtime::shard_count() {
             runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
                 runtime::local::<Shard>().truncate(table, at).await
@@ -153,6 +171,11 @@ impl Local {
             .await?;
         }
         Ok(())
+    }
+
+    /// When a table was truncated last on this node, in microseconds since the Unix epoch.
+    pub async fn truncated_at(&self, table: TableId) -> Option<i64> {
+        self.here.truncated_at(table).await
     }
 }
 

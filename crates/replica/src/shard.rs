@@ -25,6 +25,12 @@ impl Shard {
         Shard { store, told: Sparse::new(DAMAGE_LOG_EVERY) }
     }
 
+    /// The store itself, for what operators ask; requests go through messages.
+    /// The store below.
+    pub fn store(&self) -> &Rc<Store> {
+        &self.store
+    }
+
     /// Reads this shard's part of what is asked.
     pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
         let answer = self.store.read(command).await.inspect_err(|error| self.tell_damage(error))?;
@@ -43,13 +49,25 @@ impl Shard {
     }
 
     /// As [`Shard::read`] if memory alone answers; `None`: ask that.
-    pub fn read_now(&self, command: &ReadCommand) -> Option<ReadAnswer> {
+    /// Also says how many microseconds it took.
+    pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, u64)> {
         self.store.read_now(command)
     }
 
     /// As [`Shard::write`] if nothing has to be waited for; `None`: nothing has happened, ask that.
-    pub fn write_now(&self, mutations: &[Mutation], durability: Durability) -> Option<Result<(), Error>> {
-        Some(self.store.apply_now(mutations, durability)?.map_err(Error::from))
+    /// Also says how many microseconds it took.
+    pub fn write_now(
+        &self,
+        mutations: &[Mutation],
+        durability: Durability,
+    ) -> Option<(Result<(), Error>, u64)> {
+        let (applied, micros) = self.store.apply_now(mutations, durability)?;
+        Some((applied.map_err(Error::from), micros))
+    }
+
+    /// How many tombstones reads of a table may meet.
+    pub fn tombstone_limits(&self, table: &schema::Table) -> storage::TombstoneLimits {
+        self.store.tombstone_limits(table)
     }
 
     /// Applies mutations whose tokens this shard owns, all or none.
@@ -60,6 +78,11 @@ impl Shard {
     /// Forgets a table's data up to a time.
     pub async fn truncate(&self, table: TableId, at: i64) -> Result<(), Error> {
         Ok(self.store.truncate(table, at).await?)
+    }
+
+    /// When a table was truncated last, in microseconds since the Unix epoch.
+    pub async fn truncated_at(&self, table: TableId) -> Option<i64> {
+        self.store.truncated_at(table).await
     }
 }
 

@@ -118,6 +118,16 @@ impl Scanner {
         Ok(())
     }
 
+    /// Uncompressed bytes of the data file that lie behind.
+    pub fn position(&self) -> u64 {
+        match &self.state {
+            State::New => 0,
+            State::Between(window) => window.position(),
+            State::Inside(walk, _) => walk.window.position(),
+            State::Done => self.reader.data.length(),
+        }
+    }
+
     /// The token of the partition that is to be continued.
     pub fn inside(&self) -> Option<Token> {
         match &self.state {

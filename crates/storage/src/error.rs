@@ -71,6 +71,28 @@ pub enum Error {
         /// The largest there is.
         limit: u64,
     },
+    /// A read met more tombstones than `tombstone_failure_threshold` allows. Fail the request; other replicas hold as many.
+    #[error(
+        "Scanned over {count} tombstones during query of {table} (last scanned partition token was {token}{}); query \
+         aborted (see tombstone_failure_threshold)",
+        if *inside { ", inside of it" } else { "" }
+    )]
+    TooManyTombstones {
+        /// How many there were so far.
+        count: u32,
+        /// The table, with its keyspace.
+        table: String,
+        /// Token of the partition they were last in.
+        token: i64,
+        /// Whether there is more of that partition.
+        inside: bool,
+    },
+    /// The node was drained: writes are refused until it is started again. Use another replica.
+    #[error("writes are refused: the node is drained")]
+    Drained,
+    /// A snapshot cannot be made or removed as asked. Tell the operator; nothing was changed.
+    #[error("{0}")]
+    Snapshot(String),
     /// The store is stopping. Fail the request.
     #[error("the store is stopping")]
     Stopping,

@@ -13,7 +13,7 @@ use crate::table::{Frozen, Sstable, TableStore};
 use crate::{Error, Settings};
 use base::Token;
 use mutation::{Key, Partition, TokenRange};
-use schema::{Position, TableId};
+use schema::Position;
 use sstable::{EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
 
@@ -101,18 +101,6 @@ impl Store {
         resting.retain(|table| !table.flush_backoff.is_due());
         let largest = resting.into_iter().max_by_key(|table| (table.memtable_bytes(), table.id))?;
         largest.flush_backoff.error()
-    }
-
-    /// Flushes what a table has in memory now, or all tables of a shard when none is named.
-    pub async fn flush(&self, table: Option<TableId>) -> Result<(), Error> {
-        let tables = match table {
-            Some(id) => vec![self.table(id)?],
-            None => self.all_tables(),
-        };
-        for table in tables {
-            self.flush_table(&table).await?;
-        }
-        Ok(())
     }
 
     pub(crate) async fn flush_table(&self, table: &Rc<TableStore>) -> Result<(), Error> {

@@ -23,17 +23,25 @@ mod memtable;
 mod merge;
 mod metrics;
 mod open;
+mod operations;
 mod read;
 mod rot;
 mod settings;
+/// Hard links to sstables under a name.
+pub mod snapshot;
 mod start;
+mod stats;
 mod store;
 mod table;
+mod table_metrics;
+mod tombstones;
 #[cfg(test)]
 mod tests;
 
+pub use compaction::{CompactionProgress, CompactionRecord, CompactionTotals};
 pub use error::Error;
 pub use journal::Journal;
-pub use settings::{CommitlogSync, Durability, Settings};
+pub use settings::{CommitlogSync, Durability, Settings, TombstoneLimits};
 pub use start::{StartPlan, prepare};
+pub use stats::TableStats;
 pub use store::Store;

@@ -55,6 +55,12 @@ pub const COMPACTION_RETRY_MS: u64 = 10_000;
 pub const COMPACTION_RETRY_MS_MAX: u64 = 300_000;
 /// Longest rest after work that found the disk full, milliseconds: space may return at any moment.
 pub const FULL_DISK_RETRY_MS_MAX: u64 = 5_000;
+/// Finished compactions of one shard that are remembered for those who ask.
+pub const COMPACTION_HISTORY_MAX: usize = 200;
+/// Rows of a memtable that are looked at to tell how many cells it has; the rest is taken to be alike. One step.
+pub const CELLS_COUNTED_ROWS_MAX: u64 = 5_000;
+/// Tables of one shard with series of their own among the metrics, four each: a scrape stays some megabytes.
+pub const SHOWN_TABLES_MAX: usize = 1_000;
 /// Sstables opened at the same time at start.
 pub const OPENS_MAX: usize = 32;
 /// Names read from one directory at start.

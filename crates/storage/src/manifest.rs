@@ -173,6 +173,11 @@ impl Manifest {
         Ok(Manifest { state, journal })
     }
 
+    /// When a table was truncated last.
+    pub fn truncated_at(&self, table: TableId) -> Option<i64> {
+        self.state.truncated.get(&table).copied()
+    }
+
     /// Makes an edit durable.
     /// Errors: it is absent, or it may or may not be there; then the next commit writes a snapshot and settles it.
     pub async fn commit(&mut self, edit: &Edit) -> Result<(), Unwritten> {

@@ -6,7 +6,7 @@
 use crate::Error;
 use crate::commitlog::LogPosition;
 use base::Token;
-use mutation::{Key, MutationView, Partition, TokenRange};
+use mutation::{ColumnView, Key, MutationView, Partition, RowView, TokenRange};
 use schema::Table;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -60,6 +60,14 @@ impl SameToken {
     }
 }
 
+fn cells_of(body: &[u8]) -> u64 {
+    let count = |column| match column {
+        ColumnView::Simple(_) => 1,
+        ColumnView::Complex(complex) => complex.cells().count() as u64,
+    };
+    RowView::new(body).columns().map(|(_, column)| count(column)).sum()
+}
+
 impl Memtable {
     /// Merges one mutation in; returns the bytes it grew by, roughly. Errors: nothing was applied.
     pub fn apply(&self, table: &Table, mutation: &MutationView<'_>) -> Result<usize, Error> {
@@ -104,6 +112,26 @@ impl Memtable {
     /// Number of partitions.
     pub fn partitions(&self) -> u64 {
         self.count.get()
+    }
+
+    /// About how many cells it has: those of the first `rows` rows, and as many per partition in the rest. One step.
+    pub fn cells(&self, rows: u64) -> u64 {
+        let partitions = self.partitions.borrow();
+        let (mut cells, mut seen_rows, mut seen) = (0u64, 0u64, 0u64);
+        for entry in partitions.values().flat_map(SameToken::iter) {
+            if seen_rows >= rows {
+                return (cells as f64 / seen as f64 * self.count.get() as f64) as u64;
+            }
+            let partition = &entry.partition;
+            let budget = (rows - seen_rows) as usize;
+            let some: u64 = partition.rows().take(budget).map(|(_, row)| cells_of(row.body())).sum();
+            let (count, walked) = (partition.row_count(), partition.row_count().min(budget));
+            let all = if walked < count { (some as f64 / walked as f64 * count as f64) as u64 } else { some };
+            cells += all + partition.static_row.as_deref().map_or(0, cells_of);
+            seen_rows += walked as u64 + 1;
+            seen += 1;
+        }
+        cells
     }
 
     /// Whether nothing was applied.
@@ -167,6 +195,8 @@ mod tests {
         }
         assert_eq!(found, expected);
         assert_eq!(memtable.partitions(), 43);
+        assert_eq!(memtable.cells(1000), 43);
+        assert_eq!(memtable.cells(10), 43, "the rest is like the first ten");
         assert!(memtable.contains(Token(7), b"mm"));
         assert!(!memtable.contains(Token(7), b"nn"));
         assert_eq!(

@@ -7,6 +7,7 @@ use crate::limits::OPENS_MAX;
 use crate::manifest::{Manifest, ManifestHeader, ManifestState};
 use crate::metrics::Metrics;
 use crate::start::{PlannedLog, PlannedSstable, StartPlan, interval_of, meet_at_barrier};
+use crate::stats::run_clock;
 use crate::store::{Store, decode_entry};
 use crate::table::{Sstable, TableStore};
 use crate::{Error, Settings};
@@ -22,7 +23,8 @@ use std::sync::Arc;
 impl Store {
     /// Opens this shard's store. Must run on every shard of the plan, at the same time: it returns when all are open.
     /// Replays what earlier starts logged, so everything acknowledged before is readable when it returns.
-    /// Errors: damaged files by name and offset, or another shard that could not open; then stop the node.
+    /// Errors: damaged files by name and offset, or another shard that could not open; then stop the node. `Stopping` when
+    /// the node was asked to stop meanwhile.
     pub async fn open(settings: Settings, plan: Arc<StartPlan>, schema: &Schema) -> Result<Rc<Store>, Error> {
         let (shard, shards) = (runtime::shard().0, runtime::shard_count());
         assert!(usize::from(shards) == plan.shards.len(), "the plan was made for this number of shards");
@@ -43,6 +45,12 @@ impl Store {
         let (opening, manifest) = opened.ok_or(Error::Stopping)?;
         Ok(opening.start(manifest, shard, shards))
     }
+}
+
+/// A start may take long; a stop does not wait for its end. What was read so far is read again by the next start: nothing
+/// counts before the new manifest.
+fn stop_if_asked() -> Result<(), Error> {
+    if runtime::shutdown_is_requested() { Err(Error::Stopping) } else { Ok(()) }
 }
 
 /// A store that is being put together.
@@ -108,6 +116,7 @@ impl Opening {
             );
         }
         for some in planned.chunks(OPENS_MAX) {
+            stop_if_asked()?;
             let mut opening = Vec::new();
             for planned in some {
                 let Some(table) = self.tables.get(&planned.table) else { continue };
@@ -131,6 +140,7 @@ impl Opening {
         let skip = self.settings.ignore_replay_errors;
         let mut reader = LogReader::new(&self.settings.commitlog_dir, planned.log.clone(), skip);
         while let Some(entries) = reader.next().await? {
+            stop_if_asked()?;
             for entry in entries {
                 match self.replay_entry(planned, &entry) {
                     Ok(()) => self.entries += 1,
@@ -212,6 +222,7 @@ impl Opening {
             let compactor = store.clone();
             tasks.push(runtime::spawn(Group::COMPACTION, async move { compactor.run_compactor().await }));
         }
+        tasks.push(runtime::spawn(Group::ADMIN, run_clock(store.clone())));
         *store.tasks.borrow_mut() = tasks;
         store
     }

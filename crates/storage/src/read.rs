@@ -13,6 +13,7 @@ use crate::memtable::Memtable;
 use crate::merge::{Merged, Wanted, slices_behind};
 use crate::store::Store;
 use crate::table::{Sstable, TableStore, TableVersion};
+use crate::table_metrics::{Met, bump, micros_since};
 use mutation::{
     Budget, DigestFault, Emit, Emitted, Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange,
     emit,
@@ -27,7 +28,9 @@ use std::sync::Arc;
 impl Store {
     /// The answer to a command about one partition, if memory alone gives it. One step.
     /// `None`: nothing has happened, and [`Store::read`] says more, be it the reason why there is no answer at all.
-    pub fn read_now(&self, command: &ReadCommand) -> Option<ReadAnswer> {
+    /// Also says how many microseconds it took.
+    pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, u64)> {
+        let start = runtime::ticks();
         let Scope::Keys(keys) = &command.scope else { return None };
         let ([key], None) = (&keys[..], &command.resume) else { return None };
         if !self.is_open(command.table) {
@@ -37,49 +40,78 @@ impl Store {
         let table = self.table(command.table).ok()?;
         let mut page = Page::new(self, &table, command);
         let version = page.version.clone();
-        if holders(&version, key).next().is_some() {
+        if holders(&version, &table, key).next().is_some() {
             return None;
         }
         let stopped = page.read_memory(&version, key, Left::default()).ok()?;
         self.metrics.reads.inc();
-        Some(page.into_answer(stopped))
+        let met = page.met();
+        let answer = page.into_answer(stopped);
+        let micros = micros_since(start);
+        table.metrics.read(micros, met);
+        Some((answer, micros))
     }
 
     /// Reads what a command asks for; tombstones come along, so that answers of replicas can be merged.
     /// Cost: without sstables of the keys no I/O and no waiting. Bounded by the command's limits and those of this crate.
     /// Errors: an sstable that cannot be read; nothing was changed.
     pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
+        let start = runtime::ticks();
         self.metrics.reads.inc();
         self.adopt();
         self.opened(command.table).await?;
         let table = self.table(command.table)?;
         let mut page = Page::new(self, &table, command);
         let stopped = match &command.scope {
-            Scope::Keys(keys) => page.read_keys(keys).await?,
+            Scope::Keys(keys) => page.read_keys(keys).await,
             // Boxed, as below: a point read from memory should not carry the room of what waits for files.
-            Scope::Range(range) => Box::pin(page.read_range(*range)).await?,
+            Scope::Range(range) => Box::pin(page.read_range(*range)).await,
         };
-        Ok(page.into_answer(stopped))
+        match command.scope {
+            Scope::Keys(_) => table.metrics.read(micros_since(start), page.met()),
+            Scope::Range(_) => table.metrics.scan(micros_since(start), page.met()),
+        }
+        if let Err(error @ Error::TooManyTombstones { .. }) = &stopped {
+            self.tell_tombstones(error);
+        }
+        Ok(page.into_answer(stopped?))
     }
 }
 
 /// One read under way.
 struct Page<'a> {
     store: &'a Store,
+    table: &'a TableStore,
     definition: Arc<Table>,
     version: Rc<TableVersion>,
     command: &'a ReadCommand,
     partitions: Vec<Mutation>,
     live_rows: u32,
     bytes: usize,
+    /// Met so far, those of earlier reads for the same page included.
+    tombstones: u32,
+    /// With more of them it fails.
+    tombstones_max: u32,
+    /// Sstables that held something of what was asked for.
+    sstables: u32,
 }
 
 /// The sstables that may hold a partition.
-fn holders<'v>(version: &'v TableVersion, key: &Key) -> impl Iterator<Item = &'v Rc<Sstable>> {
+fn holders<'v>(
+    version: &'v TableVersion,
+    table: &'v TableStore,
+    key: &Key,
+) -> impl Iterator<Item = &'v Rc<Sstable>> {
     // The filters' hash is not worth computing when there is nothing to ask.
     let h2 = if version.sstables.is_empty() { 0 } else { base::murmur3(&key.bytes).1 };
     let token = key.token;
-    let holds = move |sstable: &&Rc<Sstable>| sstable.covers(token) && sstable.reader.may_contain(token, h2);
+    let holds = move |sstable: &&Rc<Sstable>| {
+        let holds = sstable.covers(token) && sstable.reader.may_contain(token, h2);
+        if !holds {
+            bump(&table.metrics.filter_negatives);
+        }
+        holds
+    };
     version.sstables.iter().filter(holds)
 }
 
@@ -91,10 +123,15 @@ struct Left<'a> {
 }
 
 impl<'a> Page<'a> {
-    fn new(store: &'a Store, table: &TableStore, command: &'a ReadCommand) -> Page<'a> {
+    fn new(store: &'a Store, table: &'a TableStore, command: &'a ReadCommand) -> Page<'a> {
+        let definition = table.definition();
         Page {
             store,
-            definition: table.definition(),
+            table,
+            tombstones: command.tombstones,
+            tombstones_max: store.tombstones_max(&definition),
+            sstables: 0,
+            definition,
             version: table.version(),
             command,
             partitions: Vec::with_capacity(1),
@@ -103,9 +140,19 @@ impl<'a> Page<'a> {
         }
     }
 
+    fn met(&self) -> Met {
+        let tombstones = self.tombstones - self.command.tombstones;
+        Met { sstables: self.sstables, live_rows: self.live_rows, tombstones }
+    }
+
     fn into_answer(self, stopped: Option<Resume>) -> ReadAnswer {
-        let mut answer =
-            ReadAnswer { partitions: self.partitions, live_rows: self.live_rows, stopped, digest: None };
+        let mut answer = ReadAnswer {
+            partitions: self.partitions,
+            live_rows: self.live_rows,
+            stopped,
+            digest: None,
+            tombstones: self.tombstones,
+        };
         if self.command.digest_only {
             let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
             answer.digest = Some(mutation::digest(&answer.partitions, fault));
@@ -161,7 +208,7 @@ impl<'a> Page<'a> {
     /// Reads one partition; `Some` when the read stops in it.
     async fn read_partition(&mut self, key: &Key, left: Left<'_>) -> Result<Option<Resume>, Error> {
         let version = self.version.clone();
-        let sstables: Vec<&Rc<Sstable>> = holders(&version, key).collect();
+        let sstables: Vec<&Rc<Sstable>> = holders(&version, self.table, key).collect();
         if sstables.is_empty() {
             return self.read_memory(&version, key, left);
         }
@@ -175,20 +222,27 @@ impl<'a> Page<'a> {
         left: Left<'_>,
     ) -> Result<Option<Resume>, Error> {
         self.store.metrics.memory_reads.inc();
+        if self.definition.hides_cells() {
+            let merged = self.merge_growing(version, key, left)?;
+            return self.put(key, left, merged);
+        }
         let mut first = &version.active;
         if !version.frozen.is_empty() {
             let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
             let Some(holder) = holders.next() else { return Ok(None) };
             if holders.next().is_some() {
                 let merged = self.merge_growing(version, key, left)?;
-                return Ok(self.put(key, left, merged));
+                return self.put(key, left, merged);
             }
             first = holder;
         }
         let budget = self.budget(left.rows_taken);
         let what = self.emit_of(key, left, None);
         let emitted = first.with(key.token, &key.bytes, |partition| emit(partition, &what, budget));
-        Ok(emitted.and_then(|emitted| self.put(key, left, emitted)))
+        match emitted {
+            Some(emitted) => self.put(key, left, emitted),
+            None => Ok(None),
+        }
     }
 
     /// Merges memtables alone, with a budget that grows until the limits are met. One step.
@@ -199,7 +253,7 @@ impl<'a> Page<'a> {
             let wanted = Wanted { slices: &slices, reversed: self.command.reversed, bytes };
             let mut merged = Merged::new();
             self.add_memtables(&mut merged, version, key, wanted)?;
-            let emitted = self.emit_merged(&merged, key, left);
+            let emitted = self.emit_merged(&mut merged, key, left);
             if self.is_enough(&emitted, &merged, left) || bytes >= READ_FRAGMENT_BYTES_MAX {
                 return Ok(emitted);
             }
@@ -220,6 +274,7 @@ impl<'a> Page<'a> {
             let wanted = Wanted { slices: &slices, reversed: self.command.reversed, bytes };
             let early = self.planted_probe(version, key, wanted)?;
             let fetched = self.fetch(sstables, key, wanted).await?;
+            let found = fetched.len() as u32;
             // From here on nothing awaits.
             let mut merged = Merged::new();
             for slice in &fetched {
@@ -229,9 +284,10 @@ impl<'a> Page<'a> {
                 None => self.add_memtables(&mut merged, version, key, wanted)?,
                 Some(early) => self.planted_merge(&mut merged, early, version, key, wanted)?,
             }
-            let emitted = self.emit_merged(&merged, key, left);
+            let emitted = self.emit_merged(&mut merged, key, left);
             if self.is_enough(&emitted, &merged, left) || bytes >= READ_FRAGMENT_BYTES_MAX {
-                return Ok(self.put(key, left, emitted));
+                self.sstables = self.sstables.saturating_add(found);
+                return self.put(key, left, emitted);
             }
             bytes *= 4;
         }
@@ -282,6 +338,8 @@ impl<'a> Page<'a> {
             let slice = reader
                 .read_partition(&key.bytes, key.token, wanted.slices, wanted.reversed, wanted.bytes)
                 .await?;
+            let metrics = &self.table.metrics;
+            bump(if slice.is_some() { &metrics.filter_hits } else { &metrics.filter_mistakes });
             fetched.extend(slice);
         }
         Ok(fetched)
@@ -314,7 +372,8 @@ impl<'a> Page<'a> {
         Emit { table: self.command.table, key, command: self.command, after: left.after, complete_to }
     }
 
-    fn emit_merged(&self, merged: &Merged, key: &Key, left: Left<'_>) -> Emitted {
+    fn emit_merged(&self, merged: &mut Merged, key: &Key, left: Left<'_>) -> Emitted {
+        merged.partition.hide_dropped(&self.definition);
         let what = self.emit_of(key, left, merged.complete_to.as_ref());
         emit(&merged.partition, &what, self.budget(left.rows_taken))
     }
@@ -330,16 +389,32 @@ impl<'a> Page<'a> {
     }
 
     /// Adds a partition to the answer; `Some` when the read stops in it.
-    fn put(&mut self, key: &Key, left: Left<'_>, emitted: Emitted) -> Option<Resume> {
+    /// Errors: too many tombstones were met.
+    fn put(&mut self, key: &Key, left: Left<'_>, emitted: Emitted) -> Result<Option<Resume>, Error> {
         self.live_rows += emitted.live_rows;
+        self.tombstones = self.tombstones.saturating_add(emitted.tombstones);
+        if self.tombstones > self.tombstones_max {
+            return Err(self.too_many_tombstones(key, emitted.cut_after.as_ref()));
+        }
         if let Some(mutation) = emitted.mutation {
             self.bytes += mutation.as_bytes().len();
             self.partitions.push(mutation);
         }
         let rows_taken = left.rows_taken + emitted.live_rows;
-        let after = emitted.cut_after?;
+        let Some(after) = emitted.cut_after else { return Ok(None) };
         let done = rows_taken >= self.command.partition_row_limit;
-        (!done).then(|| Resume { key: key.clone(), after: Some(after), rows_taken })
+        Ok((!done).then(|| Resume { key: key.clone(), after: Some(after), rows_taken }))
+    }
+
+    #[cold]
+    fn too_many_tombstones(&self, key: &Key, after: Option<&Position>) -> Error {
+        let (keyspace, table) = (&self.definition.keyspace, &self.definition.name);
+        Error::TooManyTombstones {
+            count: self.tombstones,
+            table: format!("{keyspace}.{table}"),
+            token: key.token.0,
+            inside: after.is_some(),
+        }
     }
 
     async fn read_range(&mut self, range: TokenRange) -> Result<Option<Resume>, Error> {
@@ -375,7 +450,7 @@ impl<'a> Page<'a> {
             let whole = !self.command.reversed && heads.iter().all(|head| head.complete_to.is_none());
             let stopped = match whole.then(|| self.merge_heads(&version, &heads, &key)).transpose()?.flatten()
             {
-                Some(emitted) => self.put(&key, Left::default(), emitted),
+                Some(emitted) => self.put(&key, Left::default(), emitted)?,
                 None => self.read_partition(&key, Left::default()).await?,
             };
             if stopped.is_some() {
@@ -395,7 +470,7 @@ impl<'a> Page<'a> {
         key: &Key,
     ) -> Result<Option<Emitted>, Error> {
         let left = Left::default();
-        if heads.is_empty() {
+        if heads.is_empty() && !self.definition.hides_cells() {
             let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
             let (first, second) = (holders.next(), holders.next());
             if let (Some(only), None) = (first, second) {
@@ -410,7 +485,7 @@ impl<'a> Page<'a> {
             merged.add_slice(&self.definition, head, wanted)?;
         }
         self.add_memtables(&mut merged, version, key, wanted)?;
-        let emitted = self.emit_merged(&merged, key, left);
+        let emitted = self.emit_merged(&mut merged, key, left);
         Ok(self.is_enough(&emitted, &merged, left).then_some(emitted))
     }
 }

@@ -1,5 +1,6 @@
 //! What the operator decides about a store.
 
+use schema::Table;
 use std::path::PathBuf;
 
 /// When a write is told to have happened.
@@ -28,6 +29,22 @@ pub enum Durability {
     Synced,
 }
 
+/// When reads that pass over tombstones are worth a warning, and when they fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TombstoneLimits {
+    /// More of them in one page are worth a warning.
+    pub warn: u32,
+    /// More of them in one page end the read.
+    pub fail: u32,
+}
+
+impl TombstoneLimits {
+    /// No limits.
+    pub const NONE: TombstoneLimits = TombstoneLimits { warn: u32::MAX, fail: u32::MAX };
+    /// Those of Cassandra, when nothing else is said.
+    pub const CASSANDRA: TombstoneLimits = TombstoneLimits { warn: 1_000, fail: 100_000 };
+}
+
 /// Settings of a node's stores; the same on every shard.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -48,6 +65,12 @@ pub struct Settings {
     pub ignore_replay_errors: bool,
     /// Whether tables are compacted in the background.
     pub auto_compaction: bool,
+    /// How many tombstones a read may meet.
+    pub tombstones: TombstoneLimits,
+    /// Whether tables are snapshot before they are dropped or truncated.
+    pub auto_snapshot: bool,
+    /// The statements that make a table again, for its snapshots.
+    pub describe: fn(&Table) -> String,
     /// Identity of this node, written into sstables.
     pub host_id: u128,
 }

@@ -13,7 +13,7 @@ use crate::commitlog::{LogPosition, SegmentName};
 use crate::limits::{INCARNATION_MAX, SHARDS_MAX};
 use crate::manifest::{ManifestHeader, ManifestState, SstableEntry};
 use crate::table::table_of_dir;
-use crate::{Error, Settings};
+use crate::{Error, Settings, snapshot};
 use base::{ByteReader, HashMap, Token, crc32, shard_interval, shards_of_interval};
 use mutation::TokenRange;
 use runtime::file::{self, DirEntry, FolderLock};
@@ -273,6 +273,7 @@ async fn collect_garbage(
         for folder in list(&keyspace_dir).await?.iter().filter(|entry| entry.is_dir) {
             let Some(table) = table_of_dir(&folder.name) else { continue };
             let dir = keyspace_dir.join(&folder.name);
+            snapshot::sweep(&dir).await?;
             for file in list(&dir).await? {
                 let finished = file.name.strip_suffix(".tmp").unwrap_or(&file.name);
                 let Some((generation, _)) = Component::of_file_name(finished) else { continue };
@@ -395,8 +396,12 @@ impl StartBarrier {
     async fn arrive(&self, shard: u16, result: Result<(), Error>) -> Result<(), Error> {
         if let Err(error) = result {
             // The first failure decides; the failing shard itself keeps its own error.
-            let reason = Arc::from(error.to_string());
-            self.outcome.borrow_mut().get_or_insert(Err(Error::OtherShard { shard, reason }));
+            let told = match &error {
+                // Every shard was asked to stop; which of them noticed first tells nobody anything.
+                Error::Stopping => Error::Stopping,
+                _ => Error::OtherShard { shard, reason: Arc::from(error.to_string()) },
+            };
+            self.outcome.borrow_mut().get_or_insert(Err(told));
             self.decided.notify_all();
             return Err(error);
         }

@@ -7,18 +7,22 @@
 //! Owned by one shard. Everything that changes which sstables exist goes through the manifest first, then becomes visible in
 //! one step.
 
+use crate::compaction::Compactions;
 use crate::commitlog::{Appended, Commitlog, Held, LogPosition};
-use crate::limits::{ENTRY_MUTATIONS_MAX, FROZEN_MAX};
+use crate::limits::{ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FROZEN_MAX};
 use crate::manifest::{Edit, Manifest};
 use crate::metrics::Metrics;
 use crate::start::StartPlan;
 use crate::table::{Sstable, TableStore, TableVersion};
+use crate::table_metrics::micros_since;
 use crate::{CommitlogSync, Durability, Error, Settings};
 use base::HashMap;
 use mutation::{Mutation, TokenRange};
+use runtime::log::Sparse;
 use runtime::sync::{Event, Lock};
 use runtime::{Group, JoinHandle};
 use schema::{Schema, Table, TableId};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,6 +62,17 @@ pub struct Store {
     pub(crate) stopping: Cell<bool>,
     pub(crate) tasks: RefCell<Vec<JoinHandle<()>>>,
     pub(crate) metrics: Metrics,
+    pub(crate) compactions: Compactions,
+    /// Held by whatever makes or removes snapshots; only that of shard 0 counts.
+    pub(crate) snapshots: Lock<()>,
+    /// Whether there may be snapshots that go by themselves.
+    pub(crate) snapshots_expire: Cell<bool>,
+    /// An operator has ended writes; only a restart begins them again.
+    pub(crate) drained: Cell<bool>,
+    /// Reads that failed for tombstones and are worth a line in the log.
+    pub(crate) tombstones_told: Sparse,
+    /// A stop ends the task that keeps the time of histograms.
+    pub(crate) clock_stopped: Event,
     /// Tables whose drop is not in the manifest yet, with what to open under the same id afterwards.
     dropping: RefCell<HashMap<TableId, Option<Successor>>>,
     /// A drop is in the manifest.
@@ -91,6 +106,12 @@ impl Store {
             stopping: Cell::new(false),
             tasks: RefCell::default(),
             metrics: Metrics::new(),
+            compactions: Compactions::default(),
+            snapshots: Lock::new(()),
+            snapshots_expire: Cell::new(true),
+            drained: Cell::new(false),
+            tombstones_told: Sparse::new(FAILURE_LOG_EVERY),
+            clock_stopped: Event::new(),
             dropping: RefCell::default(),
             drop_ended: Event::new(),
             generations: RefCell::default(),
@@ -120,6 +141,12 @@ impl Store {
                 .map(|table| table.with_version(|version, _| version.sstables.len()))
                 .sum::<usize>() as f64
         });
+        let store = Rc::downgrade(self);
+        runtime::metrics::collector(move |samples| {
+            if let Some(store) = store.upgrade() {
+                store.collect_samples(samples);
+            }
+        });
     }
 
     /// Makes mutations durable and visible, all or none of them, as one entry of the log.
@@ -127,8 +154,19 @@ impl Store {
     /// Errors: nothing was applied, except that a write whose sync failed may reappear after a restart.
     /// Yields: in periodic mode below the memory budget never.
     pub async fn apply(&self, mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
+        let start = runtime::ticks();
+        let tables: SmallVec<[TableId; 4]> = mutations.iter().map(Mutation::table).collect();
+        let applied = self.apply_timed(mutations, durability).await;
+        self.count_writes(tables.into_iter(), micros_since(start));
+        applied
+    }
+
+    async fn apply_timed(&self, mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
         if mutations.is_empty() {
             return Ok(());
+        }
+        if self.drained.get() {
+            return Err(Error::Drained);
         }
         if mutations.len() > ENTRY_MUTATIONS_MAX {
             let (value, limit) = (mutations.len() as u64, ENTRY_MUTATIONS_MAX as u64);
@@ -157,12 +195,17 @@ impl Store {
     }
 
     /// As [`Store::apply`] when nothing has to be waited for. One step.
-    /// `None`: nothing has happened, and `apply` says more.
-    pub fn apply_now(&self, mutations: &[Mutation], durability: Durability) -> Option<Result<(), Error>> {
+    /// `None`: nothing has happened, and `apply` says more. Also says how many microseconds it took.
+    pub fn apply_now(
+        &self,
+        mutations: &[Mutation],
+        durability: Durability,
+    ) -> Option<(Result<(), Error>, u64)> {
+        let start = runtime::ticks();
         let periodic =
             durability == Durability::Mode && matches!(self.settings.sync, CommitlogSync::Periodic { .. });
         let bounded = !mutations.is_empty() && mutations.len() <= ENTRY_MUTATIONS_MAX;
-        if !periodic || !bounded || self.is_over(SLOW_AT_PERCENT) || !self.log.has_room() {
+        if !periodic || !bounded || self.drained.get() || self.is_over(SLOW_AT_PERCENT) || !self.log.has_room() {
             return None;
         }
         if mutations.iter().any(|mutation| !self.is_open(mutation.table())) || self.log_refusal().is_some() {
@@ -172,15 +215,27 @@ impl Store {
         if let [mutation] = mutations {
             let table = self.table(mutation.table()).ok()?;
             self.metrics.writes.inc();
-            return Some(if table.durable.get() {
+            let applied = if table.durable.get() {
                 self.log_and_apply_one(&table, mutation)
             } else {
                 self.apply_unlogged(mutations)
-            });
+            };
+            let micros = micros_since(start);
+            table.metrics.writes.record(micros);
+            return Some((applied, micros));
         }
         let durable = self.is_durable(mutations, durability).ok()?;
         self.metrics.writes.inc();
-        Some(if durable { self.log_and_apply(mutations) } else { self.apply_unlogged(mutations) })
+        let applied = if durable { self.log_and_apply(mutations) } else { self.apply_unlogged(mutations) };
+        let micros = micros_since(start);
+        self.count_writes(mutations.iter().map(Mutation::table), micros);
+        Some((applied, micros))
+    }
+
+    /// Counts mutations that took this long together.
+    fn count_writes(&self, tables: impl Iterator<Item = TableId>, micros: u64) {
+        let known = self.tables.borrow();
+        tables.filter_map(|id| known.get(&id)).for_each(|table| table.metrics.writes.record(micros));
     }
 
     /// Logs and applies in one step, so the order of the two does not matter: nobody sees one without the other.
@@ -557,6 +612,11 @@ impl Store {
         Ok(())
     }
 
+    /// When a table was truncated last, in microseconds since the Unix epoch, as the caller of [`Store::truncate`] said.
+    pub async fn truncated_at(&self, id: TableId) -> Option<i64> {
+        self.manifest.lock().await.truncated_at(id)
+    }
+
     /// Remembers sstables that no version holds any more.
     pub(crate) fn doom(&self, table: &Rc<TableStore>, sstables: Vec<Rc<Sstable>>) {
         self.doomed.borrow_mut().extend(sstables.into_iter().map(|sstable| (table.clone(), sstable)));
@@ -601,6 +661,7 @@ impl Store {
         self.compaction_wanted.notify();
         self.flushed.notify_all();
         self.drop_ended.notify_all();
+        self.clock_stopped.notify_all();
         let logged = self.log.stop().await;
         self.adopt();
         while logged.is_ok() && !self.log.is_settled() {

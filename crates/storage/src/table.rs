@@ -8,6 +8,7 @@ use crate::limits::{
 };
 use crate::manifest::SstableEntry;
 use crate::memtable::Memtable;
+use crate::table_metrics::{TableMetrics, bump};
 use base::Token;
 use mutation::TokenRange;
 use runtime::sync::{Event, Lock};
@@ -124,6 +125,9 @@ pub(crate) struct TableStore {
     pub(crate) compaction: Lock<()>,
     pub(crate) flush_backoff: Backoff,
     pub(crate) compaction_backoff: Backoff,
+    pub(crate) metrics: TableMetrics,
+    /// Whether it is compacted without being told to; an operator's switch, forgotten by a restart.
+    pub(crate) auto_compaction: Cell<bool>,
 }
 
 impl TableStore {
@@ -154,6 +158,8 @@ impl TableStore {
             compaction: Lock::new(()),
             flush_backoff: backoff(FLUSH_RETRY_MS, FLUSH_RETRY_MS_MAX),
             compaction_backoff: backoff(COMPACTION_RETRY_MS, COMPACTION_RETRY_MS_MAX),
+            metrics: TableMetrics::default(),
+            auto_compaction: Cell::new(true),
         })
     }
 
@@ -188,6 +194,7 @@ impl TableStore {
         if self.version.borrow().active.is_empty() {
             return;
         }
+        bump(&self.metrics.memtable_switches);
         self.change(|now| {
             let mut frozen = now.frozen.clone();
             frozen.push(Frozen { memtable: now.active.clone(), position, written: Rc::default() });

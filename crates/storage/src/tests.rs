@@ -1,6 +1,8 @@
 //! Stores of a whole node in the simulator: a plain map says what every read must answer, over stops, kills, power cuts and
 //! other shard counts, with flushes and compactions in between.
 
+/// Columns that are dropped and come back.
+mod columns;
 /// Power cuts at any moment.
 mod crash;
 /// Damage, full disks, failed syncs, locks.
@@ -15,5 +17,7 @@ mod model;
 mod now;
 /// One table or one sync that fails.
 mod obstacles;
+/// What operators ask.
+mod operations;
 /// Drops and truncations while writes wait.
 mod review;

@@ -65,7 +65,7 @@ fn apply(table: &Table, replica: &mut Replica, mutation: &Mutation) {
 }
 
 fn read(replica: &Replica, command: &ReadCommand) -> ReadAnswer {
-    let mut answer = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None };
+    let mut answer = ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None, tombstones: 0 };
     for (key, partition) in replica {
         let resume = command.resume.as_ref();
         if resume.is_some_and(|r| *key < r.key || (*key == r.key && r.after.is_none())) {
@@ -110,6 +110,7 @@ fn command(row_limit: u32, partition_row_limit: u32, reversed: bool) -> ReadComm
         now_s: 50,
         resume: None,
         digest_only: false,
+        tombstones: 0,
     }
 }
 
@@ -206,6 +207,7 @@ fn equal_digests_hide_no_rows_behind_a_limit() {
         now_s: 10,
         resume: None,
         digest_only: false,
+        tombstones: 0,
     };
     let answers = vec![read(&fewer, &command), read(&more, &command)];
     assert_eq!(

@@ -30,6 +30,7 @@ fn command(row_limit: u32, reversed: bool) -> ReadCommand {
         now_s: 60,
         resume: None,
         digest_only: false,
+        tombstones: 0,
     }
 }
 
@@ -170,7 +171,13 @@ fn encoded_forms_read_back_and_damage_is_an_error() {
         command.encode(&mut bytes);
         assert_eq!(ReadCommand::decode(&bytes), Ok(command));
         let stopped = Some(Resume { key: Key::new(b"k"), after: None, rows_taken: 3 });
-        let answer = ReadAnswer { partitions: vec![mutation], live_rows: 2, stopped, digest: Some([7; 16]) };
+        let answer = ReadAnswer {
+            partitions: vec![mutation],
+            live_rows: 2,
+            stopped,
+            digest: Some([7; 16]),
+            tombstones: 9,
+        };
         let mut bytes = Vec::new();
         answer.encode(&mut bytes);
         assert_eq!(ReadAnswer::decode(&bytes), Ok(answer));
@@ -185,4 +192,37 @@ fn a_row_that_does_not_fit_is_refused_before_it_is_logged() {
     let mutation = builder.finish();
     assert!(crate::check_positions(&table, &mutation.view()).is_err());
     assert!(Partition::new().apply(&table, &mutation.view()).is_err());
+}
+
+/// As the reference says it: dead cells, or else the tombstone of a row that is not live.
+fn counted_slowly(body: &[u8], live: bool, now_s: u32) -> u32 {
+    let row = crate::RowView::new(body);
+    let mut dead = 0;
+    for (_, column) in row.columns() {
+        dead += match column {
+            ColumnView::Simple(cell) => u32::from(!cell.is_live(now_s)),
+            ColumnView::Complex(complex) => {
+                complex.cells().filter(|(_, cell)| !cell.is_live(now_s)).count() as u32
+            }
+        };
+    }
+    if dead == 0 && !live && !row.deletion().is_live() { 1 } else { dead }
+}
+
+#[test]
+fn tombstones_are_counted_in_the_bytes_as_in_the_cells() {
+    let mut found = 0;
+    for seed in 0..3000 {
+        let mutation = mutation(&mut Prng::new(seed));
+        let view = mutation.view();
+        for (_, body) in view.rows().chain(view.static_row.map(|body| (&[][..], body))) {
+            for now_s in [0, 60, u32::MAX - 1] {
+                let live = crate::row_is_live(body, Deletion::LIVE, now_s);
+                let count = crate::row_tombstones(body, live, now_s);
+                assert_eq!(count, counted_slowly(body, live, now_s), "seed {seed}");
+                found += count;
+            }
+        }
+    }
+    assert!(found > 1000, "{found}");
 }

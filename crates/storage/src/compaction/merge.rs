@@ -5,6 +5,7 @@
 //! older data for its partition.
 
 use crate::Error;
+use crate::compaction::progress::Running;
 use crate::limits::{COMPACTION_FRAGMENT_BYTES, WRITER_PENDING_BYTES};
 use crate::store::Store;
 use crate::table::{Sstable, TableStore};
@@ -22,6 +23,7 @@ pub(crate) struct Merge<'a> {
     inputs: Vec<Input>,
     now_s: u32,
     gc_before: u32,
+    running: &'a Running,
 }
 
 struct Input {
@@ -40,6 +42,7 @@ impl<'a> Merge<'a> {
         table: &Rc<TableStore>,
         sstables: &[Rc<Sstable>],
         now_s: u32,
+        running: &'a Running,
     ) -> Merge<'a> {
         let definition = table.definition();
         let grace = u32::try_from(definition.options.gc_grace_seconds).unwrap_or(0);
@@ -56,6 +59,7 @@ impl<'a> Merge<'a> {
             inputs: sstables.iter().map(input).collect(),
             now_s,
             gc_before: now_s.saturating_sub(grace),
+            running,
         }
     }
 
@@ -71,6 +75,7 @@ impl<'a> Merge<'a> {
             let heads = self.inputs.iter().filter_map(|input| input.piece.as_ref());
             let Some(key) = heads.map(|(key, _)| key).min().cloned() else { return Ok(()) };
             self.partition(&key, writer).await?;
+            self.running.completed.set(self.inputs.iter().map(|input| input.scanner.position()).sum());
             if writer.pending_bytes() >= WRITER_PENDING_BYTES {
                 writer.drain().await?;
             }
@@ -81,11 +86,14 @@ impl<'a> Merge<'a> {
     async fn partition(&mut self, key: &Key, writer: &mut Writer) -> Result<(), Error> {
         let mut partition = Partition::new();
         let mut edges: Vec<(usize, Edge)> = Vec::new();
+        let mut sources = 0;
         for index in 0..self.inputs.len() {
             if let Some(slice) = self.inputs[index].take(key) {
+                sources += 1;
                 self.absorb(&mut partition, &mut edges, index, &slice)?;
             }
         }
+        self.running.merged(sources);
         let purge = self.purge_of(key);
         let mut scratch = Vec::new();
         let deletion = if purge.allows(partition.deletion.timestamp, partition.deletion.local_time) {

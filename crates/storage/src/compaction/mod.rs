@@ -5,6 +5,8 @@
 
 /// Merging them.
 mod merge;
+/// Which run and which have run.
+mod progress;
 /// Which sstables.
 mod strategy;
 
@@ -13,6 +15,9 @@ use crate::manifest::{Edit, SstableEntry};
 use crate::store::Store;
 use crate::table::{Replacement, Sstable, TableStore};
 use merge::Merge;
+use progress::Running;
+pub(crate) use progress::Compactions;
+pub use progress::{CompactionProgress, CompactionRecord, CompactionTotals};
 use schema::TableId;
 use sstable::{EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
@@ -71,7 +76,7 @@ impl Store {
     /// Does the compaction of a table that is due, if one is. The caller holds the table's compaction turn.
     async fn compact_one(&self, table: &Rc<TableStore>) -> Result<bool, Error> {
         let tiers = SizeTiers::of(&table.definition().options);
-        if !tiers.enabled {
+        if !tiers.enabled || !table.auto_compaction.get() {
             return Ok(false);
         }
         if self.record_unrecorded(table).await? {
@@ -105,6 +110,23 @@ impl Store {
 
     /// Replaces sstables by their merge. The caller holds the table's compaction turn.
     async fn merge_sstables(&self, table: &Rc<TableStore>, inputs: &[Rc<Sstable>]) -> Result<(), Error> {
+        let listed = self.compactions.begin(table, inputs);
+        let merged = self.merge_listed(table, inputs, &listed.running).await;
+        match &merged {
+            Ok(bytes_out) => self.compactions.ended(&listed.running, Some(*bytes_out)),
+            Err(Error::Stopping) => {}
+            Err(_) => self.compactions.ended(&listed.running, None),
+        }
+        merged.map(|_| ())
+    }
+
+    /// As above; returns the stored bytes of the result.
+    async fn merge_listed(
+        &self,
+        table: &Rc<TableStore>,
+        inputs: &[Rc<Sstable>],
+        running: &Running,
+    ) -> Result<u64, Error> {
         let metas = inputs.iter().map(|input| &input.entry.meta);
         let base =
             metas.clone().map(|meta| meta.encoding_stats()).reduce(lower).unwrap_or(EncodingStats::EPOCH);
@@ -122,7 +144,7 @@ impl Store {
         })
         .await?;
         let now_s = u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX);
-        let merged = Merge::new(self, table, inputs, now_s).run(&mut writer).await;
+        let merged = Merge::new(self, table, inputs, now_s, running).run(&mut writer).await;
         let output = if merged.is_err() || writer.is_empty() {
             let abandoned = writer.abandon().await;
             merged?;
@@ -140,7 +162,9 @@ impl Store {
             let reader = Reader::open(&table.dir, generation, definition).await?;
             Some(Sstable::new(SstableEntry { meta, ranges: Vec::new() }, reader, None))
         };
-        self.replace(table, Replacement { inputs: inputs.to_vec(), output }).await
+        let bytes_out = output.as_ref().map_or(0, |output| output.reader.footprint().stored_bytes);
+        self.replace(table, Replacement { inputs: inputs.to_vec(), output }).await?;
+        Ok(bytes_out)
     }
 
     /// Records the compaction of a table whose record may or may not have been written, if there is one.
@@ -197,6 +221,28 @@ impl Store {
                 }
                 Err(refused.error)
             }
+        }
+    }
+}
+
+/// How many compactions of a table are due now, each picked from what the others leave.
+pub(crate) fn pending_compactions(table: &TableStore) -> usize {
+    let tiers = SizeTiers::of(&table.definition().options);
+    if !tiers.enabled || !table.auto_compaction.get() {
+        return 0;
+    }
+    let version = table.version();
+    let mut sizes: Vec<u64> = version.sstables.iter().map(|sstable| sstable.entry.meta.data_bytes).collect();
+    let mut count = 0;
+    loop {
+        let mut picked = tiers.pick(&sizes);
+        if picked.is_empty() {
+            return count + version.sstables.iter().filter(|sstable| sstable.is_shared()).count();
+        }
+        count += 1;
+        picked.sort_unstable();
+        for index in picked.into_iter().rev() {
+            sizes.swap_remove(index);
         }
     }
 }

@@ -1,6 +1,8 @@
 //! A node of some shards whose stores a test drives from outside.
 
-use crate::{CommitlogSync, Durability, Error, Settings, StartPlan, Store, fixture, prepare};
+use crate::{
+    CommitlogSync, Durability, Error, Settings, StartPlan, Store, TombstoneLimits, fixture, prepare,
+};
 use base::shard_of;
 use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, Slice, TokenRange};
 use runtime::sim::{NodeId, SimConfig, Task, World, main_of};
@@ -24,6 +26,9 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         ignore_replay_errors: false,
         auto_compaction: true,
         host_id: 7,
+        tombstones: TombstoneLimits::NONE,
+        auto_snapshot: false,
+        describe: |table| format!("TABLE {}", table.name),
     }
 }
 
@@ -162,7 +167,7 @@ pub(super) async fn apply(mutations: Vec<Mutation>, durability: Durability) -> R
         // Half of the keys take the way of one step when it is open, so both ways meet in every test.
         let in_one_step = mutations[0].token().0 & 1 == 0;
         match in_one_step.then(|| store.apply_now(&mutations, durability)).flatten() {
-            Some(applied) => applied,
+            Some((applied, _)) => applied,
             None => store.apply(mutations, durability).await,
         }
     };
@@ -194,6 +199,7 @@ pub(super) fn command(table: &Table, scope: Scope) -> ReadCommand {
         now_s: 1_700_000_000,
         resume: None,
         digest_only: false,
+        tombstones: 0,
     }
 }
 
@@ -205,7 +211,7 @@ async fn read_on(shard: u16, mut command: ReadCommand) -> Result<Vec<ReadAnswer>
         let work = move |store: Rc<Store>| async move {
             let now = store.read_now(&asked);
             let answer = store.read(&asked).await;
-            if let Some(now) = now {
+            if let Some((now, _)) = now {
                 assert_eq!(answer.as_ref().ok(), Some(&now), "what memory answers alone is what is read");
             }
             answer

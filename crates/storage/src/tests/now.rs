@@ -16,14 +16,14 @@ fn memory_answers_until_an_sstable_may_know_more() {
     let write = [fixture::insert(&table, b"k", 1, 5, b"v")];
     node.run(async move {
         let store = runtime::local::<Store>();
-        assert_eq!(store.read_now(&read).expect("nothing is in files").live_rows, 0);
-        store.apply_now(&write, Durability::Mode).expect("nothing to wait for").expect("accepted");
-        assert_eq!(store.read_now(&read).expect("nothing is in files").live_rows, 1);
+        assert_eq!(store.read_now(&read).expect("nothing is in files").0.live_rows, 0);
+        store.apply_now(&write, Durability::Mode).expect("nothing to wait for").0.expect("accepted");
+        assert_eq!(store.read_now(&read).expect("nothing is in files").0.live_rows, 1);
         assert!(store.apply_now(&write, Durability::Synced).is_none(), "a sync must be waited for");
         store.flush(None).await.expect("flushed");
         assert_eq!(store.read_now(&read), None, "a file has to be read");
         assert_eq!(store.read(&read).await.expect("readable").live_rows, 1);
-        assert_eq!(store.read_now(&unknown).expect("no file holds it").live_rows, 0);
+        assert_eq!(store.read_now(&unknown).expect("no file holds it").0.live_rows, 0);
     });
 }
 
@@ -37,6 +37,10 @@ fn a_write_that_is_synced_first_is_no_matter_of_one_step() {
     node.run(async move {
         let store = runtime::local::<Store>();
         assert!(store.apply_now(&write, Durability::Mode).is_none());
-        assert_eq!(store.read_now(&read).expect("nothing is in files").live_rows, 0, "nothing has happened");
+        assert_eq!(
+            store.read_now(&read).expect("nothing is in files").0.live_rows,
+            0,
+            "nothing has happened"
+        );
     });
 }

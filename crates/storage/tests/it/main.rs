@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use storage::{CommitlogSync, Durability, Settings, StartPlan, Store, prepare};
+use storage::{CommitlogSync, Durability, Settings, StartPlan, Store, TombstoneLimits, prepare};
 use types::CqlType;
 
 const KEYS: u32 = 2000;
@@ -48,6 +48,9 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         ignore_replay_errors: false,
         auto_compaction: true,
         host_id: 1,
+        tombstones: TombstoneLimits::CASSANDRA,
+        auto_snapshot: false,
+        describe: |table| table.name.to_string(),
     }
 }
 
@@ -136,6 +139,7 @@ fn everything() -> ReadCommand {
         now_s: 1_700_000_000,
         resume: None,
         digest_only: false,
+        tombstones: 0,
     }
 }
 

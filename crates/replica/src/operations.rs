@@ -1,0 +1,282 @@
+//! What an operator asks of the whole node: every shard does its part.
+
+use crate::local::Local;
+use crate::shard::Shard;
+use base::HashMap;
+use runtime::{Group, ShardId};
+use schema::TableId;
+use std::path::PathBuf;
+use std::rc::Rc;
+use storage::snapshot::{self, PartialSnapshot, Snapshot, SnapshotOptions};
+use storage::{CompactionProgress, CompactionRecord, CompactionTotals, Error, Store, TableStats};
+
+/// What every shard says, in the order of the shards. They work at the same time.
+async fn on_every<T, F, Fut>(work: F) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Fn(Rc<Store>) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = T> + 'static,
+{
+    let ask = |shard| {
+        let work = work.clone();
+        let task = move || async move { work(runtime::local::<Shard>().store().clone()).await };
+        runtime::spawn(Group::ADMIN, runtime::submit_to(ShardId(shard), Group::ADMIN, task))
+    };
+    let tasks: Vec<_> = (0..runtime::shard_count()).map(ask).collect();
+    let mut answers = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        answers.push(task.await);
+    }
+    answers
+}
+
+/// The first failure; every shard has done what it could.
+fn all(outcomes: Vec<Result<(), Error>>) -> Result<(), Error> {
+    outcomes.into_iter().collect()
+}
+
+impl Local {
+    /// Every table of the node, all shards together, in the order of their ids.
+    pub async fn table_stats(&self) -> Vec<TableStats> {
+        let mut whole: Vec<TableStats> = Vec::new();
+        let mut places: HashMap<TableId, usize> = HashMap::default();
+        let shards = on_every(|store| async move { store.table_stats().await }).await;
+        for stats in shards.into_iter().flatten() {
+            match places.get(&stats.id) {
+                Some(place) => whole[*place].merge(&stats),
+                None => {
+                    places.insert(stats.id, whole.len());
+                    whole.push(stats);
+                }
+            }
+        }
+        whole
+    }
+
+    /// Keyspace, name and identity of every table, in the order of their ids.
+    pub fn table_names(&self) -> Vec<(String, String, TableId)> {
+        self.here().store().table_names()
+    }
+
+    /// Flushes these tables. Errors: the first; all were tried, but for tables that are gone.
+    pub async fn flush(&self, tables: &[TableId]) -> Result<(), Error> {
+        let tables = tables.to_vec();
+        all(on_every(move |store| {
+            let tables = tables.clone();
+            async move {
+                let mut outcome = Ok(());
+                for table in tables {
+                    outcome = outcome.and(unless_gone(store.flush(Some(table)).await));
+                }
+                outcome
+            }
+        })
+        .await)
+    }
+
+    /// Merges all sstables of each of these tables. Errors: the first; all were tried, but for tables that are gone.
+    pub async fn compact(&self, tables: &[TableId]) -> Result<(), Error> {
+        let tables = tables.to_vec();
+        all(on_every(move |store| {
+            let tables = tables.clone();
+            async move {
+                let mut outcome = Ok(());
+                for table in tables {
+                    let compacted = runtime::spawn(Group::COMPACTION, {
+                        let store = store.clone();
+                        async move { store.compact(table).await }
+                    });
+                    outcome = outcome.and(unless_gone(compacted.await));
+                }
+                outcome
+            }
+        })
+        .await)
+    }
+
+    /// Turns background compactions of these tables on or off until the next start.
+    pub async fn set_auto_compaction(&self, tables: &[TableId], on: bool) -> Result<(), Error> {
+        let tables = tables.to_vec();
+        all(
+            on_every(move |store| {
+                let tables = tables.clone();
+                async move {
+                    tables.iter().try_for_each(|table| unless_gone(store.set_auto_compaction(*table, on)))
+                }
+            })
+            .await,
+        )
+    }
+
+    /// Compactions that run.
+    pub async fn compactions(&self) -> Vec<CompactionProgress> {
+        on_every(|store| async move { store.compactions() }).await.into_iter().flatten().collect()
+    }
+
+    /// Compactions that have run since the start, the last some hundred of each shard, newest first.
+    pub async fn compaction_history(&self) -> Vec<CompactionRecord> {
+        let shards = on_every(|store| async move { store.compaction_history() }).await;
+        let mut records: Vec<_> = shards.into_iter().flatten().collect();
+        records.sort_by_key(|record| std::cmp::Reverse((record.at_ms, record.id)));
+        records
+    }
+
+    /// What compactions have done since the start.
+    pub async fn compaction_totals(&self) -> CompactionTotals {
+        let mut sum = CompactionTotals::default();
+        for totals in on_every(|store| async move { store.compaction_totals() }).await {
+            sum.completed += totals.completed;
+            sum.failed += totals.failed;
+            sum.bytes_in += totals.bytes_in;
+        }
+        sum
+    }
+
+    /// Data files of the sstables that may hold a key.
+    pub async fn sstables_of_key(&self, table: TableId, key: Vec<u8>) -> Result<Vec<PathBuf>, Error> {
+        let shards = on_every(move |store| {
+            let key = key.clone();
+            async move { store.sstables_of_key(table, &key) }
+        })
+        .await;
+        let mut paths: Vec<PathBuf> = Vec::new();
+        for found in shards {
+            paths.extend(found?);
+        }
+        paths.dedup();
+        Ok(paths)
+    }
+
+    /// Refuses writes from now on and flushes everything. Errors: the first; every shard refuses writes.
+    pub async fn quiesce(&self) -> Result<(), Error> {
+        all(on_every(|store| async move { store.quiesce().await }).await)
+    }
+
+    /// Makes a snapshot of these tables, all of them or none.
+    pub async fn snapshot(&self, options: SnapshotOptions, tables: Vec<TableId>) -> Result<(), Error> {
+        let work = move || async move {
+            let store = runtime::local::<Shard>().store().clone();
+            let _turn = store.snapshot_turn().lock().await;
+            snapshot_all(&store, &options, &tables).await
+        };
+        runtime::submit_to(ShardId(0), Group::ADMIN, work).await
+    }
+
+    /// Makes a snapshot of tables that are about to be dropped or truncated, if the operator wants that; named after
+    /// what is about to happen, the time and the table, as in Cassandra. Tables without data get none.
+    pub async fn snapshot_before(&self, what: &'static str, tables: Vec<TableId>) -> Result<(), Error> {
+        if !self.here().store().auto_snapshot() {
+            return Ok(());
+        }
+        let work = move || async move {
+            let store = runtime::local::<Shard>().store().clone();
+            let _turn = store.snapshot_turn().lock().await;
+            let now_ms = runtime::unix_micros() / 1000;
+            let names = store.table_names();
+            for (_, name, id) in names.into_iter().filter(|(_, _, id)| tables.contains(id)) {
+                let options = SnapshotOptions {
+                    tag: format!("{what}-{now_ms}-{name}"),
+                    skip_flush: false,
+                    ttl_ms: None,
+                };
+                unless_gone(snapshot_one(&store, &options, id, Empty::Skip).await)?;
+            }
+            Ok(())
+        };
+        runtime::submit_to(ShardId(0), Group::ADMIN, work).await
+    }
+
+    /// All snapshots of the node.
+    pub async fn list_snapshots(&self) -> Result<Vec<Snapshot>, Error> {
+        snapshot::list_snapshots(self.here().store().data_dir()).await
+    }
+
+    /// Removes the snapshots of a name, or all, of these keyspaces, or of all; returns how many.
+    pub async fn clear_snapshots(&self, tag: Option<String>, keyspaces: Vec<String>) -> Result<usize, Error> {
+        let work = move || async move {
+            let store = runtime::local::<Shard>().store().clone();
+            let _turn = store.snapshot_turn().lock().await;
+            snapshot::clear_snapshots(store.data_dir(), tag.as_deref(), &keyspaces).await
+        };
+        runtime::submit_to(ShardId(0), Group::ADMIN, work).await
+    }
+}
+
+/// A table that was dropped meanwhile needs nothing done.
+fn unless_gone(outcome: Result<(), Error>) -> Result<(), Error> {
+    match outcome {
+        Err(Error::UnknownTable(_)) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+async fn snapshot_all(store: &Store, options: &SnapshotOptions, tables: &[TableId]) -> Result<(), Error> {
+    let mut made = Vec::new();
+    for table in tables {
+        let Ok(dir) = store.table_dir(*table) else { continue };
+        match unless_gone(snapshot_one(store, options, *table, Empty::Keep).await) {
+            Ok(()) => made.push(dir),
+            Err(error) => {
+                for dir in made {
+                    if let Err(error) = snapshot::clear_snapshot(&dir, &options.tag).await {
+                        runtime::warn!("a snapshot that is not whole stays: {error}");
+                    }
+                }
+                return Err(error);
+            }
+        }
+    }
+    if options.ttl_ms.is_some() {
+        store.snapshot_expires();
+    }
+    Ok(())
+}
+
+/// What becomes of a snapshot without sstables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Empty {
+    Keep,
+    Skip,
+}
+
+async fn snapshot_one(
+    store: &Store,
+    options: &SnapshotOptions,
+    table: TableId,
+    empty: Empty,
+) -> Result<(), Error> {
+    let schema = store.describe(table)?;
+    let partial = PartialSnapshot::begin(&store.table_dir(table)?, &options.tag).await?;
+    match fill(&partial, options, table, empty, &schema).await {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            partial.abandon().await;
+            Ok(())
+        }
+        Err(error) => {
+            partial.abandon().await;
+            Err(error)
+        }
+    }
+}
+
+/// Whether there is a snapshot now.
+async fn fill(
+    partial: &PartialSnapshot,
+    options: &SnapshotOptions,
+    table: TableId,
+    empty: Empty,
+    schema: &str,
+) -> Result<bool, Error> {
+    let (folder, skip_flush) = (partial.folder().to_path_buf(), options.skip_flush);
+    all(on_every(move |store| {
+        let folder = folder.clone();
+        async move { store.link_into(table, &folder, skip_flush).await }
+    })
+    .await)?;
+    if empty == Empty::Skip && partial.is_empty().await? {
+        return Ok(false);
+    }
+    partial.finish(schema, options.ttl_ms).await?;
+    Ok(true)
+}

@@ -1,0 +1,106 @@
+//! What an operator asks of one shard's tables. The whole node is asked by the floors above.
+
+use crate::Error;
+use crate::compaction::{CompactionProgress, CompactionRecord, CompactionTotals};
+use crate::store::Store;
+use base::Token;
+use runtime::sync::Lock;
+use schema::TableId;
+use sstable::Component;
+use std::path::{Path, PathBuf};
+
+impl Store {
+    /// Flushes what a table has in memory now, or all tables of a shard when none is named.
+    /// Errors: the first; every table was tried.
+    pub async fn flush(&self, table: Option<TableId>) -> Result<(), Error> {
+        let tables = match table {
+            Some(id) => vec![self.table(id)?],
+            None => self.all_tables(),
+        };
+        let mut outcome = Ok(());
+        for table in tables {
+            outcome = outcome.and(self.flush_table(&table).await);
+        }
+        outcome
+    }
+
+    /// Refuses writes from now on and flushes everything. Reads go on; only a restart ends it.
+    /// Errors: the first table that could not be flushed; writes are refused all the same.
+    pub async fn quiesce(&self) -> Result<(), Error> {
+        self.drained.set(true);
+        self.flush(None).await
+    }
+
+    /// Turns background compactions of a table on or off until the next start.
+    pub fn set_auto_compaction(&self, id: TableId, on: bool) -> Result<(), Error> {
+        self.table(id)?.auto_compaction.set(on);
+        self.compaction_wanted.notify();
+        Ok(())
+    }
+
+    /// Whether a table is compacted in the background, as far as an operator decides.
+    pub fn auto_compaction(&self, id: TableId) -> Result<bool, Error> {
+        Ok(self.settings.auto_compaction && self.table(id)?.auto_compaction.get())
+    }
+
+    /// Compactions that run.
+    pub fn compactions(&self) -> Vec<CompactionProgress> {
+        self.compactions.running()
+    }
+
+    /// Compactions that have run since the start, the last so many, oldest first.
+    pub fn compaction_history(&self) -> Vec<CompactionRecord> {
+        self.compactions.history()
+    }
+
+    /// What compactions have done since the start.
+    pub fn compaction_totals(&self) -> CompactionTotals {
+        self.compactions.totals()
+    }
+
+    /// Data files of the sstables that may hold a key.
+    pub fn sstables_of_key(&self, id: TableId, key: &[u8]) -> Result<Vec<PathBuf>, Error> {
+        let table = self.table(id)?;
+        let (token, h2) = (Token::of_key(key), base::murmur3(key).1);
+        let version = table.version();
+        let holders = version
+            .sstables
+            .iter()
+            .filter(|sstable| sstable.covers(token) && sstable.reader.may_contain(token, h2));
+        Ok(holders.map(|sstable| sstable.reader.path(Component::Data)).collect())
+    }
+
+    /// Held by whatever makes or removes snapshots. Ask shard 0.
+    pub fn snapshot_turn(&self) -> &Lock<()> {
+        &self.snapshots
+    }
+
+    /// A snapshot with a time to live was made: from now on somebody looks whether it has come. Tell shard 0.
+    pub fn snapshot_expires(&self) {
+        self.snapshots_expire.set(true);
+    }
+
+    /// The folder of all tables.
+    pub fn data_dir(&self) -> &Path {
+        &self.settings.data_dir
+    }
+
+    /// Whether tables are snapshot before they are dropped or truncated.
+    pub fn auto_snapshot(&self) -> bool {
+        self.settings.auto_snapshot
+    }
+
+    /// The statements that make a table again.
+    pub fn describe(&self, id: TableId) -> Result<String, Error> {
+        Ok((self.settings.describe)(&self.table(id)?.definition()))
+    }
+
+    /// Name, keyspace and identity of every table here.
+    pub fn table_names(&self) -> Vec<(String, String, TableId)> {
+        let name = |table: std::rc::Rc<crate::table::TableStore>| {
+            let definition = table.definition();
+            (definition.keyspace.to_string(), definition.name.to_string(), table.id)
+        };
+        self.all_tables().into_iter().map(name).collect()
+    }
+}
