@@ -1,6 +1,6 @@
-//! As much of HTTP/1.1 as a scraper needs: one request head in, one answer out, connections kept open.
+//! As much of HTTP/1.1 as scrapers and operators' tools need: one request in, one answer out, connections kept open.
 
-/// One request, its body (which GET has none of) left out.
+/// One request, its body left out: everything asked for stands in the first line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// Such as `GET`.
@@ -11,7 +11,46 @@ pub struct Request {
     pub query: String,
     /// Whether the connection stays open after the answer.
     pub keep_alive: bool,
+    /// Whether a browser sent it for some page: nothing here is for pages.
+    pub from_page: bool,
 }
+
+impl Request {
+    /// The parts of the path between its slashes, unescaped; `None` when they are not UTF-8.
+    pub fn segments(&self) -> Option<Vec<String>> {
+        self.path.split('/').skip(1).map(|part| unescape(part, false)).collect()
+    }
+
+    /// The value of a parameter of the query, unescaped; empty when it has none.
+    pub fn parameter(&self, name: &str) -> Option<String> {
+        self.query.split('&').find_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if unescape(key, true)? == name { unescape(value, true) } else { None }
+        })
+    }
+}
+
+/// Replaces `%41` by what it stands for, and in queries `+` by a blank; `None` when the result is not UTF-8.
+fn unescape(text: &str, plus_is_blank: bool) -> Option<String> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let hex = |offset: usize| bytes.get(at + offset).and_then(|byte| char::from(*byte).to_digit(16));
+        match (byte, hex(1), hex(2)) {
+            (b'%', Some(high), Some(low)) => {
+                out.push((high * 16 + low) as u8);
+                at += 2;
+            }
+            (b'+', ..) if plus_is_blank => out.push(b' '),
+            _ => out.push(*byte),
+        }
+        at += 1;
+    }
+    String::from_utf8(out).ok()
+}
+
+use crate::limits::BODY_BYTES_MAX;
 
 /// What the bytes received so far are.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +63,7 @@ pub enum Parsed {
     Malformed,
 }
 
-/// Finds one request head at the start of `bytes`.
+/// Finds one request at the start of `bytes`, and passes over its body.
 pub fn parse(bytes: &[u8]) -> Parsed {
     let Some(end) = bytes.windows(4).position(|w| w == b"\r\n\r\n") else {
         return Parsed::Incomplete;
@@ -43,6 +82,7 @@ pub fn parse(bytes: &[u8]) -> Parsed {
         return Parsed::Malformed;
     }
     let mut keep_alive = version == "HTTP/1.1";
+    let (mut body, mut from_page) = (0, false);
     for line in lines {
         let Some((name, value)) = line.split_once(':') else {
             return Parsed::Malformed;
@@ -51,16 +91,24 @@ pub fn parse(bytes: &[u8]) -> Parsed {
         if name.eq_ignore_ascii_case("connection") {
             keep_alive = !value.eq_ignore_ascii_case("close");
         }
-        // A body would have to be read over; nothing here takes one.
-        if name.eq_ignore_ascii_case("transfer-encoding")
-            || (name.eq_ignore_ascii_case("content-length") && value != "0")
-        {
+        from_page |= name.eq_ignore_ascii_case("origin");
+        if name.eq_ignore_ascii_case("content-length") {
+            match value.parse::<usize>() {
+                Ok(length) if length <= BODY_BYTES_MAX => body = length,
+                Ok(_) | Err(_) => return Parsed::Malformed,
+            }
+        }
+        if name.eq_ignore_ascii_case("transfer-encoding") {
             return Parsed::Malformed;
         }
     }
+    let end = end + 4 + body;
+    if bytes.len() < end {
+        return Parsed::Incomplete;
+    }
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let request = Request { method: method.into(), path: path.into(), query: query.into(), keep_alive };
-    Parsed::Request(request, end + 4)
+    let (method, path, query) = (method.into(), path.into(), query.into());
+    Parsed::Request(Request { method, path, query, keep_alive, from_page }, end)
 }
 
 /// Builds an answer.
@@ -108,6 +156,30 @@ mod tests {
         {
             assert_eq!(parse(text.as_bytes()), Parsed::Malformed, "{text:?}");
         }
-        assert_eq!(parse(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"), Parsed::Malformed);
+        for head in ["Content-Length: 9999999999", "Content-Length: -1", "Transfer-Encoding: chunked"] {
+            let text = format!("POST / HTTP/1.1\r\n{head}\r\n\r\n");
+            assert_eq!(parse(text.as_bytes()), Parsed::Malformed, "{head}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_passed_over() {
+        let bytes = b"POST /a HTTP/1.1\r\nContent-Length: 5\r\nOrigin: http://x\r\n\r\nhelloGET";
+        for cut in 0..bytes.len() - 3 {
+            assert_eq!(parse(&bytes[..cut]), Parsed::Incomplete, "{cut}");
+        }
+        let Parsed::Request(request, end) = parse(bytes) else { panic!("no request") };
+        assert_eq!(&bytes[end..], b"GET");
+        assert!(request.from_page);
+    }
+
+    #[test]
+    fn paths_and_queries_are_unescaped() {
+        let bytes = b"GET /x/a%2Fb+c/%zz%4?tag=a+b%26c&sf&=&kn=%ff HTTP/1.1\r\n\r\n";
+        let Parsed::Request(request, _) = parse(bytes) else { panic!("no request") };
+        assert_eq!(request.segments().expect("UTF-8"), ["x", "a/b+c", "%zz%4"]);
+        assert_eq!(request.parameter("tag").as_deref(), Some("a b&c"));
+        assert_eq!(request.parameter("sf").as_deref(), Some(""));
+        assert_eq!((request.parameter("kn"), request.parameter("none")), (None, None));
     }
 }

@@ -1,4 +1,4 @@
-//! Prometheus metrics over HTTP.
+//! Prometheus metrics and the operators' REST interface over HTTP.
 //!
 //! Modules, bottom to top: each uses only those listed above it.
 #![forbid(unsafe_code)]
@@ -9,5 +9,8 @@ pub mod limits;
 pub mod http;
 /// The listener and what it answers.
 mod server;
+/// The operators' interface.
+mod rest;
 
+pub use rest::{Mode, NativeTransport, Rest, RestSettings, Switched};
 pub use server::{Error, Server, listen_reason};

@@ -4,6 +4,8 @@ use core::time::Duration;
 
 /// Longest request head, in bytes: scrapers send a few hundred.
 pub const REQUEST_BYTES_MAX: usize = 8 << 10;
+/// Longest body of a request, in bytes; it is passed over.
+pub const BODY_BYTES_MAX: usize = 8 << 10;
 /// Connections served at once: scrapers and an operator, not the public.
 pub const CONNECTIONS_MAX: usize = 64;
 /// How long a connection may be silent before it is closed.

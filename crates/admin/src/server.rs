@@ -1,4 +1,4 @@
-//! The HTTP listener: runs on one shard, asks every shard for its samples.
+//! The HTTP listener of one shard, and the one that serves metrics, which asks every shard for its samples.
 
 use crate::http::{self, Parsed, Request};
 use crate::limits;
@@ -8,14 +8,17 @@ use runtime::net::{TcpListener, TcpStream};
 use runtime::sync::Gate;
 use runtime::{Group, ShardId};
 use std::cell::Cell;
+use std::pin::Pin;
 use std::rc::Rc;
 
-/// Why metrics are not served.
+/// Why something is not served over HTTP.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address cannot be listened on. The node goes on without metrics, or stops, as it was told to.
-    #[error("cannot listen on {address} for metrics: {}", listen_reason(source))]
+    /// The address cannot be listened on. The node goes on without, or stops, as it was told to.
+    #[error("cannot listen on {address} for {what}: {}", listen_reason(source))]
     Listen {
+        /// What would have been served there.
+        what: &'static str,
         /// The address asked for.
         address: SocketAddr,
         /// What the system said.
@@ -33,21 +36,33 @@ pub fn listen_reason(error: &std::io::Error) -> String {
     }
 }
 
-/// A listener that answers `GET /metrics` until it is closed.
+/// What answers a request.
+pub(crate) type Handler = Rc<dyn Fn(Request) -> Pin<Box<dyn Future<Output = Vec<u8>>>>>;
+
+/// A listener that answers requests until it is closed.
 pub struct Server {
     address: SocketAddr,
     gate: Rc<Gate>,
 }
 
 impl Server {
-    /// Listens on `address` from the current shard.
+    /// Listens on `address` from the current shard and answers `GET /metrics`.
     pub async fn start(address: SocketAddr) -> Result<Server, Error> {
-        let listen = |source| Error::Listen { address, source };
+        let handler: Handler = Rc::new(|request| Box::pin(async move { respond(&request).await }));
+        Server::listen(address, "metrics", handler).await
+    }
+
+    pub(crate) async fn listen(
+        address: SocketAddr,
+        what: &'static str,
+        handler: Handler,
+    ) -> Result<Server, Error> {
+        let listen = |source| Error::Listen { what, address, source };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let gate = Rc::new(Gate::new());
         let inside = gate.clone();
-        drop(runtime::spawn(Group::ADMIN, async move { accept(listener, inside).await }));
+        drop(runtime::spawn(Group::ADMIN, async move { accept(listener, inside, handler).await }));
         Ok(Server { address, gate })
     }
 
@@ -63,7 +78,10 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, gate: Rc<Gate>) {
+/// A head and its body.
+const REQUEST_BYTES_ALL: usize = limits::REQUEST_BYTES_MAX + limits::BODY_BYTES_MAX;
+
+async fn accept(listener: TcpListener, gate: Rc<Gate>, handler: Handler) {
     let open = Rc::new(Cell::new(0usize));
     loop {
         let stream = match listener.accept().await {
@@ -82,15 +100,15 @@ async fn accept(listener: TcpListener, gate: Rc<Gate>) {
             continue;
         }
         open.set(open.get() + 1);
-        let (open, gate) = (open.clone(), gate.clone());
+        let (open, gate, handler) = (open.clone(), gate.clone(), handler.clone());
         drop(runtime::spawn(Group::ADMIN, async move {
-            serve(stream, gate).await;
+            serve(stream, gate, handler).await;
             open.set(open.get() - 1);
         }));
     }
 }
 
-async fn serve(stream: TcpStream, gate: Rc<Gate>) {
+async fn serve(stream: TcpStream, gate: Rc<Gate>, handler: Handler) {
     let mut received: Vec<u8> = Vec::new();
     loop {
         match http::parse(&received) {
@@ -100,13 +118,14 @@ async fn serve(stream: TcpStream, gate: Rc<Gate>) {
                 if gate.is_closed() {
                     return stream.shutdown();
                 }
-                let answer = respond(&request).await;
+                let keep_alive = request.keep_alive;
+                let answer = handler(request).await;
                 let sent = runtime::timeout(limits::SEND, stream.send_all(answer)).await;
-                if !matches!(sent, Ok(Ok(_))) || !request.keep_alive {
+                if !matches!(sent, Ok(Ok(_))) || !keep_alive {
                     return stream.shutdown();
                 }
             }
-            Parsed::Incomplete if received.len() > limits::REQUEST_BYTES_MAX => return stream.shutdown(),
+            Parsed::Incomplete if received.len() > REQUEST_BYTES_ALL => return stream.shutdown(),
             Parsed::Incomplete => match runtime::timeout(limits::IDLE, stream.recv()).await {
                 Ok(Ok(bytes)) if !bytes.is_empty() => received.extend_from_slice(&bytes),
                 _ => return stream.shutdown(),
@@ -135,7 +154,7 @@ async fn respond(request: &Request) -> Vec<u8> {
     }
 }
 
-async fn samples_of(shard: ShardId) -> Vec<Sample> {
+pub(crate) async fn samples_of(shard: ShardId) -> Vec<Sample> {
     if shard == runtime::shard() {
         return runtime::metrics::render_local();
     }

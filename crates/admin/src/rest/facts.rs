@@ -1,0 +1,291 @@
+//! What the node knows about itself and the cluster without asking other shards.
+
+use super::{Answer, Failure, Rest, json::map};
+use crate::http::Request;
+use base::{HashMap, Token};
+use query::RELEASE_VERSION;
+use schema::Replication;
+use serde_json::{Value, json};
+use std::net::IpAddr;
+use topology::{NodeIndex, Snapshot};
+
+/// A ring of tokens as shares of the whole.
+const WHOLE: f64 = 18_446_744_073_709_551_616.0;
+
+impl Rest {
+    /// The answer to a GET that needs nobody else; `None`: ask [`Rest::look`].
+    pub(super) fn fact(&self, path: &[&str], request: &Request) -> Option<Answer> {
+        let info = self.settings.engine.info();
+        let value = match path {
+            ["storage_service", rest @ ..] => return self.storage_fact(rest, request),
+            ["system", "uptime_ms"] => {
+                json!((runtime::unix_micros() / 1000 - i64::from(info.started_at_s) * 1000).max(0))
+            }
+            ["snitch", "name"] => json!("org.apache.cassandra.locator.SimpleSnitch"),
+            ["snitch", what @ ("datacenter" | "rack")] => return Some(self.place(what, request)),
+            ["gossiper", "endpoint", what @ ("live" | "down")] => {
+                json!(self.addresses(|up| up == (*what == "live")))
+            }
+            ["storage_proxy", "schema_versions"] => {
+                let mut versions = vec![(self.schema_version(), json!(self.addresses(|up| up)))];
+                let down = self.addresses(|up| !up);
+                if !down.is_empty() {
+                    versions.push(("UNREACHABLE".to_string(), json!(down)));
+                }
+                map(versions)
+            }
+            ["column_family", ""] | ["column_family"] => {
+                let table = |(ks, cf, _)| json!({ "ks": ks, "cf": cf, "type": "ColumnFamilies" });
+                Value::Array(self.coordinator().local().table_names().into_iter().map(table).collect())
+            }
+            // There are no such caches.
+            [
+                "cache_service",
+                "metrics",
+                "key" | "row" | "counter",
+                "hits_moving_avrage" | "requests_moving_avrage",
+            ] => {
+                json!(0)
+            }
+            [
+                "cache_service",
+                "metrics",
+                "key" | "row" | "counter",
+                "entries" | "size" | "capacity" | "hit_rate",
+            ] => {
+                json!(0)
+            }
+            ["cache_service", name] if name.ends_with("_cache_save_period") => json!(0),
+            ["messina", "timeouts"] => {
+                self.settings.timeouts.iter().map(|(kind, ms)| (*kind, json!(ms))).collect()
+            }
+            ["messina", "caches" | "dropped"] => json!([]),
+            ["messina", "replication"] => self.replication(),
+            ["messina", "node"] => json!({
+                "storage_port": info.storage_port, "native_port": info.rpc_port,
+                "data_center": info.data_center, "rack": info.rack, "version": RELEASE_VERSION,
+                "shards": runtime::shard_count(),
+                "heap_total": runtime::memory::budget() * u64::from(runtime::shard_count()),
+            }),
+            _ => return None,
+        };
+        Some(Ok(value))
+    }
+
+    fn storage_fact(&self, path: &[&str], request: &Request) -> Option<Answer> {
+        let info = self.settings.engine.info();
+        let snapshot = self.coordinator().topology();
+        let nodes = snapshot.nodes();
+        let value = match path {
+            ["release_version"] => json!(RELEASE_VERSION),
+            ["cluster_name"] => json!(info.cluster_name),
+            ["partitioner_name"] => json!("org.apache.cassandra.dht.Murmur3Partitioner"),
+            ["schema_version"] => json!(self.schema_version()),
+            ["hostid", "local"] => json!(uuid::Uuid::from_u128(info.host_id).to_string()),
+            ["host_id"] => map(nodes
+                .iter()
+                .map(|node| (node.broadcast.to_string(), uuid::Uuid::from_u128(node.host_id).to_string()))),
+            ["tokens"] => json!(info.tokens.iter().map(i64::to_string).collect::<Vec<_>>()),
+            ["tokens_endpoint"] => map(ring(&snapshot)
+                .into_iter()
+                .map(|(token, node)| (token.to_string(), snapshot.node(node).broadcast.to_string()))),
+            ["operation_mode"] => json!(self.mode.get().name()),
+            // Members are named in the configuration: nobody gossips.
+            ["gossiping"] | ["rpc_server"] | ["incremental_backups"] | ["is_starting"] => json!(false),
+            ["native_transport"] => json!(self.settings.native.is_running()),
+            ["join_ring"] => json!(true),
+            ["generation_number"] => json!(info.started_at_s),
+            ["trace_probability"] => json!(0.0),
+            ["compaction_throughput"] => json!(0),
+            ["nodes", "joining" | "leaving" | "moving"] => json!([]),
+            ["keyspaces"] => return Some(self.keyspaces(request)),
+            ["ownership", ""] | ["ownership"] => self.shares(|snapshot, node, _| {
+                let _ = snapshot;
+                vec![node]
+            }),
+            ["ownership", keyspace] => return Some(self.ownership(keyspace)),
+            ["describe_ring", keyspace] => return Some(self.describe_ring(keyspace)),
+            ["natural_endpoints", keyspace] => return Some(self.natural_endpoints(keyspace, request)),
+            ["logging_level"] => {
+                let rows = runtime::log::levels().rows();
+                map(rows.into_iter().map(|(name, level)| (name, level.to_string())))
+            }
+            _ => return None,
+        };
+        Some(Ok(value))
+    }
+
+    fn schema_version(&self) -> String {
+        uuid::Uuid::from_u128(self.settings.engine.schema().version).to_string()
+    }
+
+    fn addresses(&self, wanted: impl Fn(bool) -> bool) -> Vec<String> {
+        let snapshot = self.coordinator().topology();
+        let up = |index: usize| snapshot.is_alive(NodeIndex(index as u16));
+        let chosen = snapshot.nodes().iter().enumerate().filter(|(index, _)| wanted(up(*index)));
+        chosen.map(|(_, node)| node.broadcast.to_string()).collect()
+    }
+
+    fn place(&self, what: &str, request: &Request) -> Answer {
+        let snapshot = self.coordinator().topology();
+        let node = match request.parameter("host").filter(|host| !host.is_empty()) {
+            None => snapshot.local(),
+            Some(host) => {
+                let is_it = |node: &&topology::Node| {
+                    let address: Option<IpAddr> = host.parse().ok();
+                    address == Some(node.broadcast) || (host == "localhost" && node.broadcast.is_loopback())
+                };
+                let unknown = || Failure::new(404, format!("{host} is no member of the cluster"));
+                snapshot.nodes().iter().find(is_it).ok_or_else(unknown)?
+            }
+        };
+        Ok(json!(if what == "rack" { &node.rack } else { &node.dc }))
+    }
+
+    fn keyspaces(&self, request: &Request) -> Answer {
+        let schema = self.settings.engine.schema();
+        let kind = request.parameter("type").unwrap_or_else(|| "all".into());
+        let mut names = Vec::new();
+        for (name, keyspace) in &schema.keyspaces {
+            let system = cql::is_system_keyspace(name);
+            let wanted = match kind.as_str() {
+                "all" => !is_virtual(name),
+                "user" => !system,
+                "non_local_strategy" => keyspace.replication != Replication::Local,
+                _ => return Err(Failure::new(400, format!("\"{kind}\" is no type of keyspaces"))),
+            };
+            if wanted {
+                names.push(name.to_string());
+            }
+        }
+        Ok(json!(names))
+    }
+
+    fn replication(&self) -> Value {
+        let schema = self.settings.engine.schema();
+        let stored = schema.keyspaces.iter().filter(|(name, _)| !is_virtual(name));
+        map(stored.map(|(name, keyspace)| {
+            let mut options = serde_json::Map::new();
+            let mut put = |name: &str, value: String| drop(options.insert(name.to_string(), value.into()));
+            match &keyspace.replication {
+                Replication::Local => put("class", "org.apache.cassandra.locator.LocalStrategy".into()),
+                Replication::Simple { factor } => {
+                    put("class", "org.apache.cassandra.locator.SimpleStrategy".into());
+                    put("replication_factor", factor.to_string());
+                }
+                Replication::NetworkTopology { factors } => {
+                    put("class", "org.apache.cassandra.locator.NetworkTopologyStrategy".into());
+                    factors.iter().for_each(|(dc, factor)| put(dc, factor.to_string()));
+                }
+            }
+            (name.to_string(), Value::Object(options))
+        }))
+    }
+
+    fn replication_of(&self, keyspace: &str) -> Result<Replication, Failure> {
+        let schema = self.settings.engine.schema();
+        let unknown = || Failure::new(404, format!("Keyspace [{keyspace}] does not exist."));
+        Ok(schema.keyspaces.get(keyspace).ok_or_else(unknown)?.replication.clone())
+    }
+
+    /// Each node's share of the ring, where `holders` says who holds the range that ends at a token.
+    fn shares(&self, holders: impl Fn(&Snapshot, NodeIndex, i64) -> Vec<NodeIndex>) -> Value {
+        let snapshot = self.coordinator().topology();
+        let mut shares: HashMap<NodeIndex, f64> = HashMap::default();
+        for (start, end, owner) in ranges(&snapshot) {
+            let share = if start == end { 1.0 } else { end.wrapping_sub(start) as u64 as f64 / WHOLE };
+            for node in holders(&snapshot, owner, end) {
+                *shares.entry(node).or_default() += share;
+            }
+        }
+        let share = |index: usize| shares.get(&NodeIndex(index as u16)).copied().unwrap_or(0.0);
+        let nodes = snapshot.nodes().iter().enumerate();
+        map(nodes.map(|(index, node)| (node.broadcast.to_string(), share(index))))
+    }
+
+    fn ownership(&self, keyspace: &str) -> Answer {
+        let replication = self.replication_of(keyspace)?;
+        Ok(self.shares(|snapshot, _, end| snapshot.replicas(&replication, Token(end))))
+    }
+
+    fn describe_ring(&self, keyspace: &str) -> Answer {
+        let replication = self.replication_of(keyspace)?;
+        let snapshot = self.coordinator().topology();
+        let range = |(start, end, _): (i64, i64, NodeIndex)| {
+            let replicas = snapshot.replicas(&replication, Token(end));
+            let nodes: Vec<&topology::Node> = replicas.iter().map(|index| snapshot.node(*index)).collect();
+            let detail = |node: &&topology::Node| json!({ "host": node.broadcast.to_string(), "datacenter": node.dc, "rack": node.rack });
+            json!({
+                "start_token": start.to_string(), "end_token": end.to_string(),
+                "endpoints": nodes.iter().map(|node| node.broadcast.to_string()).collect::<Vec<_>>(),
+                "rpc_endpoints": nodes.iter().map(|node| node.native.ip().to_string()).collect::<Vec<_>>(),
+                "endpoint_details": nodes.iter().map(detail).collect::<Vec<_>>(),
+            })
+        };
+        Ok(Value::Array(ranges(&snapshot).into_iter().map(range).collect()))
+    }
+
+    fn natural_endpoints(&self, keyspace: &str, request: &Request) -> Answer {
+        let replication = self.replication_of(keyspace)?;
+        let key = self.key_of(keyspace, &request.parameter("cf").unwrap_or_default(), request)?;
+        let snapshot = self.coordinator().topology();
+        let replicas = snapshot.replicas(&replication, Token::of_key(&key));
+        let address = |index: &NodeIndex| snapshot.node(*index).broadcast.to_string();
+        Ok(json!(replicas.iter().map(address).collect::<Vec<_>>()))
+    }
+
+    /// The partition key that a request's `key` writes: components with colons between, or hexadecimal.
+    pub(super) fn key_of(&self, keyspace: &str, table: &str, request: &Request) -> Result<Vec<u8>, Failure> {
+        let schema = self.settings.engine.schema();
+        let definition = schema.keyspaces.get(keyspace).and_then(|keyspace| keyspace.tables.get(table));
+        let unknown = || Failure::new(404, format!("Unknown keyspace/cf pair ({keyspace}.{table})"));
+        let definition = definition.ok_or_else(unknown)?;
+        let text = request.parameter("key").ok_or_else(|| Failure::new(400, "\"key\" is missing"))?;
+        let bad = |why: String| Failure::new(400, format!("\"{text}\" is no partition key: {why}"));
+        if request.parameter("format").as_deref() == Some("hex") {
+            return types::literal::from_text(&types::CqlType::Blob, &format!("0x{text}"))
+                .map_err(|error| bad(error.to_string()));
+        }
+        let columns = &definition.partition_key;
+        let parts: Vec<&str> =
+            if columns.len() == 1 { vec![&text] } else { text.splitn(columns.len(), ':').collect() };
+        if parts.len() != columns.len() {
+            return Err(bad(format!("it has {} components, {} are needed", parts.len(), columns.len())));
+        }
+        let mut values = Vec::new();
+        for (column, part) in columns.iter().zip(parts) {
+            values.push(types::literal::from_text(&column.ty, part).map_err(|error| bad(error.to_string()))?);
+        }
+        let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        let mut key = Vec::new();
+        definition.push_key(&values, &mut key);
+        Ok(key)
+    }
+}
+
+/// Keyspaces whose tables are made up when they are read: nodetool does not show them.
+fn is_virtual(keyspace: &str) -> bool {
+    matches!(keyspace, "system_views" | "system_virtual_schema")
+}
+
+/// Every token and its node, in ring order.
+fn ring(snapshot: &Snapshot) -> Vec<(i64, NodeIndex)> {
+    let mut ring = Vec::new();
+    for (index, node) in snapshot.nodes().iter().enumerate() {
+        ring.extend(node.tokens.iter().map(|token| (token.0, NodeIndex(index as u16))));
+    }
+    ring.sort_unstable_by_key(|(token, node)| (*token, node.0));
+    ring
+}
+
+/// Ranges between neighbouring tokens: behind the first, up to and with the second, and who owns it.
+fn ranges(snapshot: &Snapshot) -> Vec<(i64, i64, NodeIndex)> {
+    let ring = ring(snapshot);
+    let Some((mut before, _)) = ring.last().copied() else { return Vec::new() };
+    let mut ranges = Vec::with_capacity(ring.len());
+    for (token, node) in ring {
+        ranges.push((before, token, node));
+        before = token;
+    }
+    ranges
+}

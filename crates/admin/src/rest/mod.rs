@@ -1,0 +1,190 @@
+//! The operators' interface: REST as ScyllaDB publishes it, and `/messina/…` where Cassandra's nodetool shows more.
+//!
+//! Parameters stand in the query, also of POST; answers are JSON, errors `{"message", "code"}`. Sizes are bytes,
+//! latencies microseconds. It has no login: it belongs on the loopback address. Requests that a browser sends for a page
+//! are refused.
+
+mod compactions;
+mod facts;
+mod json;
+mod operations;
+mod tables;
+
+use crate::http::{self, Request};
+use crate::server::{Error, Handler, Server};
+use coordinator::Coordinator;
+use core::net::SocketAddr;
+use query::Engine;
+use schema::TableId;
+use serde_json::{Value, json};
+use std::cell::Cell;
+use std::pin::Pin;
+use std::rc::Rc;
+
+/// What comes of switching the clients' port.
+pub type Switched = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// The port of clients, as far as an operator switches it.
+pub trait NativeTransport {
+    /// Whether new connections are accepted.
+    fn is_running(&self) -> bool;
+    /// Begins or ceases to accept connections. Errors: in words for the operator.
+    fn switch(&self, on: bool) -> Switched;
+}
+
+/// What the interface is told about the node.
+pub struct RestSettings {
+    /// Coordination on this shard.
+    pub coordinator: Rc<Coordinator>,
+    /// Statements on this shard.
+    pub engine: Rc<Engine>,
+    /// The port of clients.
+    pub native: Rc<dyn NativeTransport>,
+    /// Kind of request and milliseconds, as `gettimeout` names them.
+    pub timeouts: Vec<(&'static str, u64)>,
+}
+
+/// What an operator has made of the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// It serves.
+    Normal,
+    /// It writes everything to files.
+    Draining,
+    /// It has, and refuses writes.
+    Drained,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Normal => "NORMAL",
+            Mode::Draining => "DRAINING",
+            Mode::Drained => "DRAINED",
+        }
+    }
+}
+
+/// The interface of a node.
+pub struct Rest {
+    settings: RestSettings,
+    mode: Cell<Mode>,
+}
+
+impl Rest {
+    /// Listens on `address` from the current shard.
+    pub async fn start(address: SocketAddr, settings: RestSettings) -> Result<Server, Error> {
+        let rest = Rc::new(Rest { settings, mode: Cell::new(Mode::Normal) });
+        let handler: Handler = Rc::new(move |request| {
+            let rest = rest.clone();
+            Box::pin(async move { rest.respond(request).await })
+        });
+        Server::listen(address, "the REST interface", handler).await
+    }
+
+    async fn respond(&self, request: Request) -> Vec<u8> {
+        let keep_alive = request.keep_alive;
+        let (status, body) = match self.answer(&request).await {
+            Ok(Value::Null) => ("200 OK", String::new()),
+            Ok(value) => ("200 OK", value.to_string()),
+            Err(Failure { status, message }) => {
+                let body = json!({ "message": message, "code": status });
+                (status_line(status), body.to_string())
+            }
+        };
+        http::answer(status, "application/json", &body, keep_alive)
+    }
+
+    async fn answer(&self, request: &Request) -> Answer {
+        if request.from_page {
+            return Err(Failure::new(403, "requests of web pages are refused"));
+        }
+        let segments = request.segments().ok_or_else(|| Failure::new(400, "the path is not UTF-8"))?;
+        let path: Vec<&str> = segments.iter().map(String::as_str).collect();
+        match request.method.as_str() {
+            "GET" => match self.fact(&path, request) {
+                Some(answer) => answer,
+                None => self.look(&path, request).await,
+            },
+            "POST" | "DELETE" => self.act(&path, request).await,
+            _ => Err(Failure::new(405, "only GET, POST and DELETE are answered")),
+        }
+    }
+
+    fn coordinator(&self) -> &Coordinator {
+        &self.settings.coordinator
+    }
+
+    /// The tables of a keyspace that hold data here, or those of them that are named, with commas between the names.
+    fn tables_of(&self, keyspace: &str, named: Option<String>) -> Result<Vec<TableId>, Failure> {
+        if !self.settings.engine.schema().keyspaces.contains_key(keyspace) {
+            return Err(Failure::new(404, format!("Keyspace [{keyspace}] does not exist.")));
+        }
+        let known = self.coordinator().local().table_names();
+        let of_keyspace = known.iter().filter(|(of, ..)| of == keyspace);
+        let Some(named) = named.filter(|named| !named.is_empty()) else {
+            return Ok(of_keyspace.map(|(.., id)| *id).collect());
+        };
+        let find = |name: &str| {
+            let found = known.iter().find(|(of, table, _)| of == keyspace && table == name);
+            let unknown = || Failure::new(404, format!("Unknown keyspace/cf pair ({keyspace}.{name})"));
+            found.map(|(.., id)| *id).ok_or_else(unknown)
+        };
+        named.split(',').map(find).collect()
+    }
+
+    /// The table that a path calls `keyspace:table`.
+    fn table_of(&self, name: &str) -> Result<TableId, Failure> {
+        let (keyspace, table) = name
+            .split_once(':')
+            .ok_or_else(|| Failure::new(400, format!("\"{name}\" is not of the form keyspace:table")))?;
+        let tables = self.tables_of(keyspace, Some(table.to_string()))?;
+        tables.first().copied().ok_or_else(|| Failure::new(404, "no such table"))
+    }
+
+    /// Every table that holds data here.
+    fn all_tables(&self) -> Vec<TableId> {
+        self.coordinator().local().table_names().into_iter().map(|(.., id)| id).collect()
+    }
+}
+
+type Answer = Result<Value, Failure>;
+
+/// Why a request is not answered.
+#[derive(Debug)]
+struct Failure {
+    status: u16,
+    message: String,
+}
+
+impl Failure {
+    fn new(status: u16, message: impl Into<String>) -> Failure {
+        Failure { status, message: message.into() }
+    }
+
+    fn unknown() -> Failure {
+        Failure::new(404, "Not found")
+    }
+}
+
+impl From<storage::Error> for Failure {
+    fn from(error: storage::Error) -> Failure {
+        let status = match error {
+            storage::Error::Snapshot(_) => 400,
+            storage::Error::UnknownTable(_) => 404,
+            _ => 500,
+        };
+        Failure::new(status, error.to_string())
+    }
+}
+
+fn status_line(status: u16) -> &'static str {
+    match status {
+        400 => "400 Bad Request",
+        403 => "403 Forbidden",
+        404 => "404 Not Found",
+        405 => "405 Method Not Allowed",
+        501 => "501 Not Implemented",
+        _ => "500 Internal Server Error",
+    }
+}

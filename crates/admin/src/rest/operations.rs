@@ -1,0 +1,189 @@
+//! What an operator has the node do.
+
+use super::{Answer, Failure, Mode, Rest};
+use crate::http::Request;
+use runtime::log::Level;
+use serde_json::{Value, json};
+use storage::snapshot::SnapshotOptions;
+
+/// Shortest life of a snapshot, milliseconds, as in Cassandra.
+const TTL_MS_MIN: i64 = 60_000;
+
+impl Rest {
+    /// The answer to a POST or DELETE.
+    pub(super) async fn act(&self, path: &[&str], request: &Request) -> Answer {
+        let post = request.method == "POST";
+        match path {
+            ["storage_service", "flush"] if post => self.flush(self.all_tables()).await,
+            ["storage_service", "keyspace_flush", keyspace] if post => {
+                self.flush(self.tables_of(keyspace, request.parameter("cf"))?).await
+            }
+            ["storage_service", "compact"] if post => self.compact(self.all_tables(), request).await,
+            ["storage_service", "keyspace_compaction", keyspace] if post => {
+                self.compact(self.tables_of(keyspace, request.parameter("cf"))?, request).await
+            }
+            // Tokens never leave a node yet, so there is never anything to clean up.
+            ["storage_service", "cleanup_all"] if post => Ok(json!(0)),
+            ["storage_service", "keyspace_cleanup", keyspace] if post => {
+                self.tables_of(keyspace, request.parameter("cf")).map(|_| json!(0))
+            }
+            ["storage_service", "snapshots"] => {
+                if post {
+                    self.snapshot(request).await
+                } else {
+                    self.clear_snapshot(request).await
+                }
+            }
+            ["storage_service", "drain"] if post => self.drain().await,
+            ["storage_service", "auto_compaction", keyspace] => {
+                let tables = self.tables_of(keyspace, request.parameter("cf"))?;
+                self.coordinator().local().set_auto_compaction(&tables, post).await?;
+                Ok(Value::Null)
+            }
+            ["storage_service", "native_transport"] => self.switch_native(post).await,
+            ["storage_service", "incremental_backups" | "gossiping" | "trace_probability"] => {
+                Err(Failure::new(501, "Messina has nothing of the kind"))
+            }
+            ["system", "logger", name] if post => set_level(name, request),
+            _ => Err(Failure::unknown()),
+        }
+    }
+
+    async fn flush(&self, tables: Vec<schema::TableId>) -> Answer {
+        self.coordinator().local().flush(&tables).await?;
+        Ok(Value::Null)
+    }
+
+    async fn compact(&self, tables: Vec<schema::TableId>, request: &Request) -> Answer {
+        let local = self.coordinator().local();
+        if request.parameter("flush_memtables").as_deref() != Some("false") {
+            local.flush(&tables).await?;
+        }
+        local.compact(&tables).await?;
+        Ok(Value::Null)
+    }
+
+    async fn snapshot(&self, request: &Request) -> Answer {
+        let text = |name: &str| request.parameter(name).filter(|value| !value.is_empty());
+        let tag = text("tag").unwrap_or_else(|| (runtime::unix_micros() / 1000).to_string());
+        let ttl_ms = text("ttl").map(|ttl| parse_ttl(&ttl)).transpose()?;
+        let skip_flush = matches!(text("sf").as_deref(), Some("true" | "1"));
+        let keyspaces = text("kn").map(|names| names.split(',').map(str::to_string).collect::<Vec<_>>());
+        let tables = match (keyspaces, text("cf")) {
+            (None, None) => self.all_tables(),
+            (None, Some(named)) => self.qualified(&named)?,
+            (Some(keyspaces), named) => {
+                if named.is_some() && keyspaces.len() != 1 {
+                    let why =
+                        "When specifying a table for a snapshot, you must specify one and only one keyspace";
+                    return Err(Failure::new(400, why));
+                }
+                let mut tables = Vec::new();
+                for keyspace in keyspaces {
+                    tables.extend(self.tables_of(&keyspace, named.clone())?);
+                }
+                tables
+            }
+        };
+        if self.mode.get() != Mode::Normal && !skip_flush {
+            runtime::info!("admin: a snapshot of a drained node holds what was flushed");
+        }
+        let options = SnapshotOptions { tag: tag.clone(), skip_flush, ttl_ms };
+        self.coordinator().local().snapshot(options, tables).await?;
+        Ok(json!(tag))
+    }
+
+    /// Tables named with their keyspaces, `ks.table,ks.table`.
+    fn qualified(&self, named: &str) -> Result<Vec<schema::TableId>, Failure> {
+        let mut tables = Vec::new();
+        for name in named.split(',') {
+            let (keyspace, table) = name
+                .split_once('.')
+                .ok_or_else(|| Failure::new(400, format!("\"{name}\" is not of the form keyspace.table")))?;
+            tables.extend(self.tables_of(keyspace, Some(table.to_string()))?);
+        }
+        Ok(tables)
+    }
+
+    async fn clear_snapshot(&self, request: &Request) -> Answer {
+        let tag = request.parameter("tag").filter(|tag| !tag.is_empty());
+        let keyspaces = request.parameter("kn").filter(|names| !names.is_empty());
+        let keyspaces = keyspaces.map_or(Vec::new(), |names| names.split(',').map(str::to_string).collect());
+        let removed = self.coordinator().local().clear_snapshots(tag, keyspaces).await?;
+        runtime::info!("admin: {removed} snapshots of tables were removed");
+        Ok(Value::Null)
+    }
+
+    /// Refuses new connections and writes, and writes everything to files. Only a restart ends it.
+    async fn drain(&self) -> Answer {
+        if self.mode.get() != Mode::Normal {
+            return Ok(Value::Null);
+        }
+        runtime::info!("admin: draining");
+        self.mode.set(Mode::Draining);
+        if let Err(error) = self.settings.native.switch(false).await {
+            runtime::warn!("admin: the port of clients stays open: {error}");
+        }
+        let drained = self.coordinator().local().quiesce().await;
+        // What could not be flushed is in the commitlog, and may be tried again.
+        self.mode.set(if drained.is_ok() { Mode::Drained } else { Mode::Normal });
+        drained?;
+        runtime::info!("admin: drained");
+        Ok(Value::Null)
+    }
+
+    async fn switch_native(&self, on: bool) -> Answer {
+        if on && self.mode.get() != Mode::Normal {
+            return Err(Failure::new(500, "the node is drained: only a restart lets clients in again"));
+        }
+        self.settings.native.switch(on).await.map_err(|error| Failure::new(500, error))?;
+        Ok(Value::Null)
+    }
+}
+
+fn set_level(module: &str, request: &Request) -> Answer {
+    let level = match request.parameter("level").filter(|level| !level.is_empty()) {
+        None => None,
+        Some(text) => {
+            let unknown = |_| Failure::new(400, format!("\"{text}\" is no log level"));
+            Some(text.parse::<Level>().map_err(unknown)?)
+        }
+    };
+    runtime::log::set_module_level(module, level);
+    Ok(Value::Null)
+}
+
+/// Milliseconds of `3d`, `12h`, `30m`, `90s`.
+fn parse_ttl(text: &str) -> Result<i64, Failure> {
+    let bad = || {
+        Failure::new(400, format!("Invalid duration: {text} Accepted units:[SECONDS, MINUTES, HOURS, DAYS]"))
+    };
+    let (number, unit) = text.split_at(text.len() - text.chars().next_back().map_or(0, char::len_utf8));
+    let unit_ms: i64 = match unit {
+        "d" => 86_400_000,
+        "h" => 3_600_000,
+        "m" => 60_000,
+        "s" => 1_000,
+        _ => return Err(bad()),
+    };
+    let count: i64 = number.parse().map_err(|_| bad())?;
+    let ttl_ms = count.checked_mul(unit_ms).ok_or_else(bad)?;
+    if ttl_ms < TTL_MS_MIN {
+        return Err(Failure::new(400, "ttl for snapshot must be at least 60 seconds"));
+    }
+    Ok(ttl_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lives_are_read_and_short_ones_refused() {
+        assert_eq!(parse_ttl("3d").expect("days"), 259_200_000);
+        assert_eq!(parse_ttl("60s").expect("a minute"), 60_000);
+        for text in ["", "d", "5", "59s", "-1h", "9223372036854775807d", "1µ", "1 h"] {
+            parse_ttl(text).expect_err(text);
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! What tables are and do, and how long requests take: asked of every shard.
+
+use super::{Answer, Failure, Rest, json};
+use crate::http::Request;
+use coordinator::{Coordinator, Latencies};
+use runtime::metrics::GroupUsage;
+use runtime::{Group, ShardId};
+use serde_json::{Value, json as value};
+use storage::TableStats;
+
+/// What every shard says, one after the other.
+async fn each_shard<T: Send + 'static>(ask: impl Fn() -> T + Copy + Send + 'static) -> Vec<T> {
+    let mut answers = Vec::new();
+    for shard in 0..runtime::shard_count() {
+        answers.push(runtime::submit_to(ShardId(shard), Group::ADMIN, move || async move { ask() }).await);
+    }
+    answers
+}
+
+/// Latencies of the requests of all shards.
+async fn latencies() -> Latencies {
+    let mut whole = Latencies::default();
+    for shard in each_shard(|| runtime::local::<Coordinator>().latencies()).await {
+        whole.merge(&shard);
+    }
+    whole
+}
+
+impl Rest {
+    /// The answer to a GET that other shards or files are asked for.
+    pub(super) async fn look(&self, path: &[&str], request: &Request) -> Answer {
+        match path {
+            ["messina", "tables"] => self.tables(request).await,
+            ["messina", "proxy"] => Ok(proxy(&latencies().await)),
+            ["messina", "pools"] => Ok(pools().await),
+            ["column_family", "metrics", rest @ ..] => self.column_family(rest).await,
+            ["column_family", "sstables", "per_level", name] => self.table_of(name).map(|_| value!([])),
+            ["column_family", "sstables", "by_key", name] => self.sstables_of_key(name, request).await,
+            ["storage_proxy", "metrics", what, "moving_average_histogram"] => {
+                let latencies = latencies().await;
+                let none = Default::default();
+                let of = match *what {
+                    "read" => &latencies.read,
+                    "range" => &latencies.range,
+                    "write" => &latencies.write,
+                    // Nothing of the kind is served yet.
+                    "cas_read" | "cas_write" | "view_write" => &none,
+                    _ => return Err(Failure::unknown()),
+                };
+                Ok(json::rates_and_histogram(of, self.uptime_s()))
+            }
+            ["storage_service", "load"] => Ok(value!(self.load().await)),
+            ["storage_service", "load_map"] => {
+                let snapshot = self.coordinator().topology();
+                // What others hold they do not tell yet.
+                Ok(json::map([(snapshot.local().broadcast.to_string(), self.load().await)]))
+            }
+            ["storage_service", "metrics", "exceptions"] => {
+                Ok(value!(self.sum_of("messina_transport_protocol_errors_total").await))
+            }
+            ["storage_service", "snapshots"] => self.snapshots().await,
+            ["storage_service", "snapshots", "size", "true"] => {
+                let all = self.coordinator().local().list_snapshots().await?;
+                Ok(value!(all.iter().map(|snapshot| snapshot.true_size).sum::<u64>()))
+            }
+            _ => self.look_at_compactions(path).await,
+        }
+    }
+
+    pub(super) fn uptime_s(&self) -> f64 {
+        let started = i64::from(self.settings.engine.info().started_at_s);
+        (runtime::unix_micros() as f64 / 1e6 - started as f64).max(0.0)
+    }
+
+    /// Bytes of all sstables.
+    async fn load(&self) -> u64 {
+        self.coordinator().local().table_stats().await.iter().map(|table| table.live_bytes).sum()
+    }
+
+    /// The sum of a counter over all shards.
+    async fn sum_of(&self, name: &'static str) -> u64 {
+        let mut sum = 0;
+        for shard in 0..runtime::shard_count() {
+            for sample in crate::server::samples_of(ShardId(shard)).await {
+                if let (true, runtime::metrics::SampleValue::Counter(count)) =
+                    (sample.name == name, sample.value)
+                {
+                    sum += count;
+                }
+            }
+        }
+        sum
+    }
+
+    async fn tables(&self, request: &Request) -> Answer {
+        let (keyspace, table) = (request.parameter("keyspace"), request.parameter("table"));
+        if let Some(keyspace) = &keyspace {
+            self.tables_of(keyspace, table.clone())?;
+        }
+        let snapshots = self.coordinator().local().list_snapshots().await?;
+        let mut tables = Vec::new();
+        for stats in self.coordinator().local().table_stats().await {
+            let wanted = |name: &Option<String>, of: &str| name.as_deref().is_none_or(|name| name == of);
+            if !wanted(&keyspace, &stats.keyspace) || !wanted(&table, &stats.table) {
+                continue;
+            }
+            let own = snapshots.iter().filter(|s| s.keyspace == stats.keyspace && s.table == stats.table);
+            tables.push(table_value(&stats, own.map(|snapshot| snapshot.true_size).sum()));
+        }
+        Ok(Value::Array(tables))
+    }
+
+    async fn column_family(&self, path: &[&str]) -> Answer {
+        let (what, name) = match path {
+            [what, name] => (*what, *name),
+            ["read_latency" | "write_latency", "moving_average_histogram", name] => (path[0], *name),
+            _ => return Err(Failure::unknown()),
+        };
+        let id = self.table_of(name)?;
+        let all = self.coordinator().local().table_stats().await;
+        let stats = all.iter().find(|stats| stats.id == id).ok_or_else(Failure::unknown)?;
+        if let [_, "moving_average_histogram", _] = path {
+            let of = if what == "read_latency" { &stats.reads } else { &stats.writes };
+            return Ok(json::rates_and_histogram(of, self.uptime_s()));
+        }
+        if what == "snapshots_size" {
+            let all = self.coordinator().local().list_snapshots().await?;
+            let own = all.iter().filter(|s| s.keyspace == stats.keyspace && s.table == stats.table);
+            return Ok(value!(own.map(|snapshot| snapshot.true_size).sum::<u64>()));
+        }
+        metric(stats, what).ok_or_else(Failure::unknown)
+    }
+
+    async fn sstables_of_key(&self, name: &str, request: &Request) -> Answer {
+        let id = self.table_of(name)?;
+        let (keyspace, table) = name.split_once(':').unwrap_or((name, ""));
+        let key = self.key_of(keyspace, table, request)?;
+        let paths = self.coordinator().local().sstables_of_key(id, key).await?;
+        Ok(value!(paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()))
+    }
+
+    async fn snapshots(&self) -> Answer {
+        let mut all = self.coordinator().local().list_snapshots().await?;
+        all.sort_by(|left, right| left.tag.cmp(&right.tag));
+        let mut tags: Vec<(String, Vec<Value>)> = Vec::new();
+        for snapshot in all {
+            let item = value!({
+                "ks": snapshot.keyspace, "cf": snapshot.table,
+                "total": snapshot.size, "live": snapshot.true_size,
+                "created_at": snapshot.created_ms, "expires_at": snapshot.expires_ms,
+            });
+            match tags.last_mut() {
+                Some((tag, items)) if *tag == snapshot.tag => items.push(item),
+                _ => tags.push((snapshot.tag, vec![item])),
+            }
+        }
+        Ok(json::map(tags))
+    }
+}
+
+/// One number of a table by ScyllaDB's name.
+fn metric(stats: &TableStats, what: &str) -> Option<Value> {
+    let ratio = |ratio: Option<f64>| value!(ratio.unwrap_or(0.0));
+    Some(match what {
+        "live_ss_table_count" => value!(stats.sstables),
+        "live_disk_space_used" => value!(stats.live_bytes),
+        "total_disk_space_used" => value!(stats.total_bytes),
+        "memtable_off_heap_size" | "memtable_live_data_size" => value!(stats.memtable_bytes),
+        "bloom_filter_off_heap_memory_used" | "bloom_filter_disk_space_used" => value!(stats.filter_bytes),
+        "index_summary_off_heap_memory_used" => value!(stats.summary_bytes),
+        "compression_metadata_off_heap_memory_used" => value!(stats.checksum_bytes),
+        "compression_ratio" => ratio(stats.compression_ratio()),
+        "estimated_row_count" => value!(stats.partitions),
+        "memtable_columns_count" => value!(stats.memtable_cells),
+        "memtable_switch_count" => value!(stats.memtable_switches),
+        "pending_flushes" => value!(stats.pending_flushes),
+        "pending_compactions" => value!(stats.pending_compactions),
+        "bloom_filter_false_positives" => value!(stats.filter_mistakes),
+        "recent_bloom_filter_false_ratio" | "bloom_filter_false_ratio" => {
+            value!(stats.filter_mistake_ratio())
+        }
+        "min_row_size" => value!(stats.partition_sizes.min()),
+        "max_row_size" => value!(stats.partition_sizes.max()),
+        "mean_row_size" => value!(stats.partition_sizes.mean().unwrap_or(0.0) as u64),
+        "estimated_row_size_histogram" => json::estimated(&stats.partition_sizes),
+        "estimated_column_count_histogram" => json::estimated(&stats.partition_cells),
+        "sstables_per_read_histogram" => json::estimated(&stats.sstables_per_read.recent),
+        "live_scanned_histogram" => json::distribution(&stats.live_rows),
+        "tombstone_scanned_histogram" => json::distribution(&stats.tombstones),
+        "read_latency" => value!(stats.reads.sum),
+        "write_latency" => value!(stats.writes.sum),
+        "read" => value!(stats.reads.count),
+        "write" => value!(stats.writes.count),
+        _ => return None,
+    })
+}
+
+/// One table as nodetool's screens show it. What is left out has no meaning here.
+fn table_value(stats: &TableStats, snapshots: u64) -> Value {
+    value!({
+        "keyspace": stats.keyspace,
+        "table": stats.table,
+        "id": uuid::Uuid::from_u128(stats.id.0).to_string(),
+        "strategy": stats.strategy,
+        "sstable_count": stats.sstables,
+        "old_sstable_count": 0,
+        "max_sstable_bytes": stats.largest_sstable,
+        "space_live": stats.live_bytes,
+        "space_total": stats.total_bytes,
+        "space_snapshots": snapshots,
+        "uncompressed_bytes": stats.repaired_bytes + stats.unrepaired_bytes,
+        "compression_ratio": stats.compression_ratio().unwrap_or(-1.0),
+        "partitions_estimate": stats.partitions,
+        "memtable_cells": stats.memtable_cells,
+        "memtable_data_bytes": stats.memtable_bytes,
+        "memtable_off_heap_bytes": stats.memtable_bytes,
+        "memtable_switches": stats.memtable_switches,
+        "read": json::distribution(&stats.reads),
+        "write": json::distribution(&stats.writes),
+        "local_scan": json::distribution(&stats.scans),
+        "pending_flushes": stats.pending_flushes,
+        "pending_compactions": stats.pending_compactions,
+        "percent_repaired": stats.percent_repaired(),
+        "bytes_repaired": stats.repaired_bytes,
+        "bytes_unrepaired": stats.unrepaired_bytes,
+        "bloom_false_positives": stats.filter_mistakes,
+        "bloom_false_ratio": stats.filter_mistake_ratio(),
+        "bloom_space": stats.filter_bytes,
+        "bloom_off_heap": stats.filter_bytes,
+        "index_summary_off_heap": stats.summary_bytes,
+        "compression_metadata_off_heap": stats.checksum_bytes,
+        "partition_min": stats.partition_sizes.min(),
+        "partition_max": stats.partition_sizes.max(),
+        "partition_mean": stats.partition_sizes.mean().unwrap_or(0.0) as u64,
+        "live_per_slice": json::distribution(&stats.live_rows),
+        "tombstones_per_slice": json::distribution(&stats.tombstones),
+        "sstables_per_read": json::distribution(&stats.sstables_per_read),
+        "droppable_tombstone_ratio": stats.droppable_ratio(),
+        "partition_sizes": json::histogram_or_null(&stats.partition_sizes),
+        "partition_cells": json::histogram_or_null(&stats.partition_cells),
+    })
+}
+
+fn proxy(latencies: &Latencies) -> Value {
+    let none = json::distribution(&Default::default());
+    value!({
+        "read": json::distribution(&latencies.read),
+        "range": json::distribution(&latencies.range),
+        "write": json::distribution(&latencies.write),
+        "cas_read": none, "cas_write": none, "view_write": none,
+    })
+}
+
+/// Scheduling groups of all shards: what waits, and how often tasks have run.
+async fn pools() -> Value {
+    let mut all: Vec<GroupUsage> = Vec::new();
+    for shard in each_shard(runtime::metrics::groups).await {
+        for group in shard {
+            match all.iter_mut().find(|known| known.name == group.name) {
+                Some(known) => {
+                    known.queued += group.queued;
+                    known.polls += group.polls;
+                }
+                None => all.push(group),
+            }
+        }
+    }
+    let pool = |group: GroupUsage| {
+        value!({
+            "name": group.name, "pending": group.queued, "completed": group.polls,
+            "active_limit": runtime::shard_count(),
+        })
+    };
+    Value::Array(all.into_iter().map(pool).collect())
+}
