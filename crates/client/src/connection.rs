@@ -13,6 +13,7 @@ use crate::handshake::{self, Opened};
 use crate::limits::{CONNECT_TIMEOUT, EVENTS_MAX, IN_FLIGHT, SEND_BUFFER_KEPT, STREAMS_MAX};
 use crate::outcome::{Answer, Outcome};
 use crate::statement::Statement;
+use crate::wire::Wire;
 use protocol::assembler::Assembler;
 use protocol::compression::Compression;
 use protocol::envelope::{Direction, Header, Version};
@@ -30,6 +31,7 @@ use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tls::Connector;
 
 /// How to connect.
 #[derive(Clone, Debug)]
@@ -48,6 +50,8 @@ pub struct Options {
     pub local: Option<SocketAddr>,
     /// Most requests in flight; further ones wait.
     pub in_flight: usize,
+    /// Encrypts the connection.
+    pub tls: Option<Connector>,
 }
 
 impl Options {
@@ -61,6 +65,7 @@ impl Options {
             request_timeout: Some(Duration::from_secs(10)),
             local: None,
             in_flight: IN_FLIGHT,
+            tls: None,
         }
     }
 }
@@ -82,7 +87,7 @@ struct State {
 }
 
 struct Inner {
-    stream: TcpStream,
+    wire: Wire,
     outgoing: Outgoing,
     supported: Vec<(String, Vec<String>)>,
     request_timeout: Option<Duration>,
@@ -112,8 +117,12 @@ impl Connection {
             let stream = TcpStream::connect(address, options.local)
                 .await
                 .map_err(|e| Error::Connect { address, reason: e.to_string() })?;
-            let opened = handshake::open(&stream, options).await?;
-            Ok(Connection::start(stream, opened, options))
+            let wire = match &options.tls {
+                None => Wire::plain(stream),
+                Some(connector) => Wire::encrypted(stream, connector).await?,
+            };
+            let opened = handshake::open(&wire, options).await?;
+            Ok(Connection::start(wire, opened, options))
         };
         match timeout(options.connect_timeout, connecting).await {
             Ok(result) => result,
@@ -131,12 +140,12 @@ impl Connection {
             outgoing: Outgoing::bare(options.version),
             supported: Vec::new(),
         };
-        Ok(Connection::start(stream, opened, options))
+        Ok(Connection::start(Wire::plain(stream), opened, options))
     }
 
-    fn start(stream: TcpStream, opened: Opened, options: &Options) -> Connection {
+    fn start(wire: Wire, opened: Opened, options: &Options) -> Connection {
         let inner = Rc::new(Inner {
-            stream,
+            wire,
             outgoing: opened.outgoing,
             supported: opened.supported,
             request_timeout: options.request_timeout,
@@ -346,7 +355,7 @@ impl Inner {
         };
         // Dropping the senders tells every waiting request.
         drop(slots);
-        self.stream.shutdown();
+        self.wire.shutdown();
         self.events.close();
         self.wake_writer.notify();
     }
@@ -401,11 +410,11 @@ async fn write_loop(inner: Rc<Inner>) {
             continue;
         }
         let sent = if inner.outgoing.is_plain() {
-            inner.stream.send_all(pending).await
+            inner.wire.send_all(pending).await
         } else {
             wire.clear();
             inner.outgoing.write(&pending, &mut wire);
-            let result = inner.stream.send_all(std::mem::take(&mut wire)).await;
+            let result = inner.wire.send_all(std::mem::take(&mut wire)).await;
             result.map(|buffer| {
                 wire = buffer;
                 pending
@@ -425,13 +434,10 @@ async fn write_loop(inner: Rc<Inner>) {
 
 async fn read_loop(inner: Rc<Inner>, mut assembler: Assembler) {
     let reason = loop {
-        let bytes = match inner.stream.recv().await {
-            Ok(bytes) if bytes.is_empty() => break "by the server".to_owned(),
-            Ok(bytes) => bytes,
+        let goes_on = match inner.wire.receive(&mut assembler).await {
+            Ok(goes_on) => goes_on,
             Err(error) => break error.to_string(),
         };
-        assembler.push(&bytes);
-        drop(bytes);
         let failed = loop {
             match assembler.next() {
                 Ok(None) => break None,
@@ -445,6 +451,9 @@ async fn read_loop(inner: Rc<Inner>, mut assembler: Assembler) {
         };
         if let Some(reason) = failed {
             break reason;
+        }
+        if !goes_on {
+            break "by the server".to_owned();
         }
     };
     inner.close(&reason);

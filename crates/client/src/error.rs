@@ -26,6 +26,9 @@ pub enum Error {
     /// The server's bytes make no sense. The request may have happened.
     #[error("malformed answer: {0}")]
     Protocol(#[from] protocol::error::Error),
+    /// There is no trust or no understanding between the two sides' TLS. Nothing was sent.
+    #[error("TLS: {0}")]
+    Tls(#[from] tls::Error),
     /// A value does not fit its type. Nothing was sent.
     #[error("{0}")]
     Type(#[from] types::TypeError),
@@ -46,7 +49,7 @@ impl Error {
     /// Whether a write that ended this way may still have happened.
     pub fn is_unknown(&self) -> bool {
         match self {
-            Error::Connect { .. } | Error::Type(_) => false,
+            Error::Connect { .. } | Error::Tls(_) | Error::Type(_) => false,
             Error::Closed(_) | Error::Timeout | Error::Protocol(_) | Error::Unexpected(_) => true,
             Error::Failure(failure) => matches!(
                 failure.kind,

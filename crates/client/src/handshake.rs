@@ -3,13 +3,13 @@
 use crate::connection::Options;
 use crate::error::Error;
 use crate::outcome::Answer;
+use crate::wire::Wire;
 use protocol::assembler::Assembler;
 use protocol::envelope::{Direction, Version};
 use protocol::limits::RESPONSE_BODY_BYTES_MAX;
 use protocol::outgoing::Outgoing;
 use protocol::request::{Request, Startup};
 use protocol::response::Response;
-use runtime::net::TcpStream;
 
 /// What the handshake leaves for the conversation.
 pub(crate) struct Opened {
@@ -23,32 +23,30 @@ fn closed(error: &std::io::Error) -> Error {
 }
 
 async fn ask(
-    stream: &TcpStream,
+    wire: &Wire,
     assembler: &mut Assembler,
     outgoing: Outgoing,
     request: &Request<'_>,
 ) -> Result<Answer, Error> {
     let mut envelope = Vec::new();
     request.encode(&mut envelope, outgoing.version, 0);
-    let mut wire = Vec::new();
-    outgoing.write(&envelope, &mut wire);
-    stream.send_all(wire).await.map_err(|e| closed(&e))?;
+    let mut dressed = Vec::new();
+    outgoing.write(&envelope, &mut dressed);
+    wire.send_all(dressed).await.map_err(|e| closed(&e))?;
     loop {
         if let Some(envelope) = assembler.next()? {
             return Ok(Answer { header: envelope.header, body: envelope.body.to_vec() });
         }
-        let bytes = stream.recv().await.map_err(|e| closed(&e))?;
-        if bytes.is_empty() {
+        if !wire.receive(assembler).await.map_err(|e| closed(&e))? {
             return Err(Error::Closed("by the server, during the handshake".into()));
         }
-        assembler.push(&bytes);
     }
 }
 
-pub(crate) async fn open(stream: &TcpStream, options: &Options) -> Result<Opened, Error> {
+pub(crate) async fn open(wire: &Wire, options: &Options) -> Result<Opened, Error> {
     let mut assembler = Assembler::new(Direction::Responses, RESPONSE_BODY_BYTES_MAX);
     let mut outgoing = Outgoing::bare(options.version);
-    let answer = ask(stream, &mut assembler, outgoing, &Request::Options).await?;
+    let answer = ask(wire, &mut assembler, outgoing, &Request::Options).await?;
     let Response::Supported(supported) = answer.response()? else {
         return Err(Error::Unexpected("OPTIONS"));
     };
@@ -61,7 +59,7 @@ pub(crate) async fn open(stream: &TcpStream, options: &Options) -> Result<Opened
         assembler.set_compression(options.compression);
     }
     let startup = Request::Startup(Startup { options: startup });
-    let answer = ask(stream, &mut assembler, outgoing, &startup).await?;
+    let answer = ask(wire, &mut assembler, outgoing, &startup).await?;
     outgoing.compression = options.compression;
     assembler.set_compression(options.compression);
     if options.version == Version::V5 {
@@ -75,7 +73,7 @@ pub(crate) async fn open(stream: &TcpStream, options: &Options) -> Result<Opened
                 options.credentials.as_ref().ok_or(Error::Unexpected("STARTUP: the server wants a login"))?;
             let token = format!("\0{user}\0{password}");
             let login = Request::AuthResponse(Some(token.as_bytes()));
-            let answer = ask(stream, &mut assembler, outgoing, &login).await?;
+            let answer = ask(wire, &mut assembler, outgoing, &login).await?;
             let Response::AuthSuccess(_) = answer.response()? else {
                 return Err(Error::Unexpected("AUTH_RESPONSE"));
             };

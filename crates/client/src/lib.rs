@@ -11,6 +11,8 @@ pub mod connection;
 pub mod echo;
 /// The error of this crate.
 pub mod error;
+/// Bytes, encrypted or not.
+mod wire;
 /// Opening a conversation.
 mod handshake;
 /// Latencies by size.

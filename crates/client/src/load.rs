@@ -20,6 +20,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
+use tls::{ClientSettings, Connector};
 use types::Consistency;
 
 /// What the requests are.
@@ -71,6 +72,8 @@ pub struct LoadOptions {
     pub version: Version,
     /// Compression.
     pub compression: Compression,
+    /// Encrypts the connections.
+    pub tls: Option<ClientSettings>,
     /// Make keyspace and table, and insert every key first.
     pub prepare_data: bool,
     /// Spread the connections over the shards, and send each key to its own.
@@ -95,6 +98,7 @@ impl LoadOptions {
             warm_up: Duration::from_secs(2),
             version: Version::V4,
             compression: Compression::None,
+            tls: None,
             prepare_data: true,
             shard_aware: false,
             seed: 1,
@@ -203,11 +207,12 @@ struct Run {
 
 /// Runs the load on this shard.
 pub async fn run(options: LoadOptions) -> Result<Report, Error> {
+    let connecting = connection_options(&options).await?;
     let statements = match options.workload {
         Workload::Echo => None,
-        Workload::Read | Workload::Insert | Workload::Mixed(_) => Some(prepare(&options).await?),
+        Workload::Read | Workload::Insert | Workload::Mixed(_) => Some(prepare(&options, &connecting).await?),
     };
-    let lanes = open_lanes(&options).await?;
+    let lanes = open_lanes(&options, &connecting).await?;
     if let (true, Some(statements)) = (options.prepare_data, &statements) {
         fill(&options, &lanes, &statements.insert).await?;
     }
@@ -241,18 +246,23 @@ pub async fn run(options: LoadOptions) -> Result<Report, Error> {
     Ok(report)
 }
 
-fn connection_options(options: &LoadOptions) -> Options {
-    Options {
+async fn connection_options(options: &LoadOptions) -> Result<Options, Error> {
+    let tls = match &options.tls {
+        None => None,
+        Some(settings) => Some(Connector::load(settings).await?),
+    };
+    Ok(Options {
         compression: options.compression,
         in_flight: options.depth.max(FILL_IN_FLIGHT),
+        tls,
         ..Options::new(options.version)
-    }
+    })
 }
 
-async fn prepare(options: &LoadOptions) -> Result<Statements, Error> {
+async fn prepare(options: &LoadOptions, connecting: &Options) -> Result<Statements, Error> {
     let mut last = Error::Unexpected("no contact point");
     for address in &options.addresses {
-        match Connection::connect(*address, &connection_options(options)).await {
+        match Connection::connect(*address, connecting).await {
             Ok(connection) => {
                 if options.prepare_data {
                     let at = Parameters::at(options.consistency);
@@ -270,13 +280,12 @@ async fn prepare(options: &LoadOptions) -> Result<Statements, Error> {
     Err(last)
 }
 
-async fn open_lanes(options: &LoadOptions) -> Result<Vec<Lane>, Error> {
-    let connection_options = connection_options(options);
+async fn open_lanes(options: &LoadOptions, connecting: &Options) -> Result<Vec<Lane>, Error> {
     let mut lanes = Vec::new();
     if options.shard_aware && options.workload != Workload::Echo {
         // A pool per round, so that every shard gets its share of the connections.
         while lanes.len() < options.connections.max(1) {
-            let pool_options = PoolOptions { connection: connection_options.clone(), shard_aware: true };
+            let pool_options = PoolOptions { connection: connecting.clone(), shard_aware: true };
             let pool = Pool::connect(&options.addresses, pool_options).await?;
             for node in 0..pool.node_count() {
                 for shard in 0..pool.shard_count(node) {
@@ -292,9 +301,9 @@ async fn open_lanes(options: &LoadOptions) -> Result<Vec<Lane>, Error> {
     for index in 0..options.connections.max(1) {
         let address = options.addresses[index % options.addresses.len()];
         let connection = match options.workload {
-            Workload::Echo => Connection::connect_echo(address, &connection_options).await?,
+            Workload::Echo => Connection::connect_echo(address, connecting).await?,
             Workload::Read | Workload::Insert | Workload::Mixed(_) => {
-                Connection::connect(address, &connection_options).await?
+                Connection::connect(address, connecting).await?
             }
         };
         lanes.push(Lane { connection, shard: None });

@@ -56,7 +56,7 @@ impl Pool {
             };
             let mut pool = Pool { options, nodes: Vec::new(), ring: Vec::new(), turn: Cell::new(0) };
             pool.learn(*address, &connection).await?;
-            pool.nodes[0].adopt(connection);
+            pool.nodes[0].adopt(connection, pool.is_encrypted());
             for index in 0..pool.nodes.len() {
                 pool.fill(index).await;
             }
@@ -109,6 +109,10 @@ impl Pool {
         }
     }
 
+    fn is_encrypted(&self) -> bool {
+        self.options.connection.tls.is_some()
+    }
+
     /// How many nodes the ring has.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
@@ -159,11 +163,11 @@ impl Pool {
         if let (true, Some(port)) = (self.options.shard_aware, node.shard_aware_port.get())
             && let Some(connection) = self.over_shard_port(node, port, shard).await
         {
-            return Ok(node.adopt(connection));
+            return Ok(node.adopt(connection, self.is_encrypted()));
         }
         let connection = Connection::connect(node.address, &self.options.connection).await?;
         if self.options.shard_aware {
-            node.adopt(connection.clone());
+            node.adopt(connection.clone(), self.is_encrypted());
             node.put(shard, connection.clone());
         } else {
             node.put(0, connection.clone());
@@ -218,11 +222,12 @@ impl Pool {
 
 impl Node {
     /// Puts a connection at the place of the shard that serves it, and learns the node's shards from it.
-    fn adopt(&self, connection: Connection) -> Connection {
+    fn adopt(&self, connection: Connection, encrypted: bool) -> Connection {
         match connection.sharding() {
             Some(sharding) => {
                 self.shards.set(sharding.shards);
-                self.shard_aware_port.set(sharding.shard_aware_port);
+                let port = if encrypted { sharding.shard_aware_port_ssl } else { sharding.shard_aware_port };
+                self.shard_aware_port.set(port);
                 self.put(sharding.shard, connection.clone());
             }
             None => self.put(0, connection.clone()),

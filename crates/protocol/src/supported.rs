@@ -9,6 +9,8 @@ pub struct Sharding {
     pub shards: u16,
     /// Where `source port % shards` chooses the shard.
     pub shard_aware_port: Option<u16>,
+    /// The same for encrypted connections.
+    pub shard_aware_port_ssl: Option<u16>,
 }
 
 /// The value of `CQL_VERSION`.
@@ -33,6 +35,9 @@ pub fn options(sharding: Option<&Sharding>) -> Vec<(String, Vec<String>)> {
         if let Some(port) = sharding.shard_aware_port {
             add("SCYLLA_SHARD_AWARE_PORT", &[&port.to_string()]);
         }
+        if let Some(port) = sharding.shard_aware_port_ssl {
+            add("SCYLLA_SHARD_AWARE_PORT_SSL", &[&port.to_string()]);
+        }
     }
     options
 }
@@ -50,6 +55,7 @@ pub fn sharding_of(options: &[(String, Vec<String>)]) -> Option<Sharding> {
         shard,
         shards,
         shard_aware_port: get("SCYLLA_SHARD_AWARE_PORT").and_then(|p| p.parse().ok()),
+        shard_aware_port_ssl: get("SCYLLA_SHARD_AWARE_PORT_SSL").and_then(|p| p.parse().ok()),
     })
 }
 
@@ -59,8 +65,11 @@ mod tests {
 
     #[test]
     fn sharding_survives_the_trip() {
-        let sharding = Sharding { shard: 1, shards: 4, shard_aware_port: Some(19042) };
-        assert_eq!(sharding_of(&options(Some(&sharding))), Some(sharding));
+        for (plain, ssl) in [(Some(19042), None), (None, Some(19142)), (Some(19042), Some(19142))] {
+            let sharding =
+                Sharding { shard: 1, shards: 4, shard_aware_port: plain, shard_aware_port_ssl: ssl };
+            assert_eq!(sharding_of(&options(Some(&sharding))), Some(sharding));
+        }
         assert_eq!(sharding_of(&options(None)), None);
     }
 }

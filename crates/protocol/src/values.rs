@@ -16,7 +16,7 @@ pub struct Values<'a> {
 
 impl PartialEq for Values<'_> {
     fn eq(&self, other: &Self) -> bool {
-        self.named == other.named && self.iter().eq(other.iter())
+        self.iter().eq(other.iter())
     }
 }
 

@@ -21,6 +21,16 @@ impl TcpListener {
         Ok(TcpListener { handle: backend.bind(address).await? })
     }
 
+    /// Has the system ask from time to time whether silent connections are still there, of those accepted from now on.
+    pub fn keep_alive(&self) -> io::Result<()> {
+        match &self.handle {
+            ListenerHandle::Uring(listener) => listener.keep_alive(),
+            ListenerHandle::Epoll(listener) => listener.keep_alive(),
+            // Simulated machines do not forget connections.
+            ListenerHandle::Sim(_) => Ok(()),
+        }
+    }
+
     /// The next connection and who made it. Waits while the process has too many open files.
     pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let mut told = false;

@@ -15,6 +15,7 @@ use crate::outbound::Outbound;
 use crate::shard::Shard;
 use crate::slots::Slot;
 use core::net::SocketAddr;
+use protocol::assembler::Assembler;
 use runtime::Group;
 use runtime::net::TcpStream;
 use runtime::sync::{Event, Flag};
@@ -22,12 +23,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use tls::{Encryption, Session};
 
 /// Where a connection is in the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Only OPTIONS and STARTUP are legal.
     Startup,
+    /// AUTHENTICATE was sent: only OPTIONS and AUTH_RESPONSE are legal.
+    Authenticating,
     /// Everything but a second STARTUP is legal.
     Ready,
 }
@@ -56,10 +60,16 @@ pub struct Connection {
     pub shard: Rc<Shard>,
     /// The client's end.
     pub peer: SocketAddr,
+    /// What its port asks for.
+    pub encryption: Encryption,
     /// The version of its frames; 0 until the first.
     pub version: Cell<u8>,
     /// Where it is in the protocol.
     pub phase: Cell<Phase>,
+    /// Who has logged in.
+    pub user: RefCell<Option<Rc<str>>>,
+    /// A login is being checked; nothing more is read until that has ended.
+    pub(crate) logging_in: Cell<bool>,
     /// The keyspace in use.
     pub keyspace: RefCell<Option<Arc<str>>>,
     /// What it said in STARTUP.
@@ -68,6 +78,10 @@ pub struct Connection {
     pub registered: Cell<Registered>,
     /// Requests answered.
     pub answered: Cell<u64>,
+    /// Whether it wants to hear of overload instead of being read more slowly.
+    pub throws_on_overload: Cell<bool>,
+    /// The client has said that it is done.
+    pub(crate) ended: Cell<bool>,
     agreed: Cell<Option<Agreed>>,
     pub(crate) out: RefCell<Outbound>,
     stream: TcpStream,
@@ -75,6 +89,11 @@ pub struct Connection {
     /// Bytes at the front of `unsent` that are sent or being sent; below its length unless both are 0.
     unsent_from: Cell<usize>,
     spare: RefCell<Vec<u8>>,
+    /// Whether everything goes through `session`.
+    encrypted: Cell<bool>,
+    session: RefCell<Option<Box<Session>>>,
+    /// Encrypted bytes that the socket did not take; they go before anything else.
+    sealed: RefCell<Vec<u8>>,
     sending: Cell<bool>,
     flush_asked: Cell<bool>,
     reading: Cell<bool>,
@@ -86,12 +105,25 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(shard: Rc<Shard>, stream: TcpStream, slot: Slot) -> std::io::Result<Rc<Connection>> {
+    pub(crate) fn new(
+        shard: Rc<Shard>,
+        stream: TcpStream,
+        encryption: Encryption,
+        slot: Slot,
+    ) -> std::io::Result<Rc<Connection>> {
         Ok(Rc::new(Connection {
+            throws_on_overload: Cell::new(shard.settings.throw_on_overload),
             shard,
             peer: stream.peer_addr()?,
+            encryption,
+            ended: Cell::new(false),
+            encrypted: Cell::new(false),
+            session: RefCell::new(None),
+            sealed: RefCell::default(),
             version: Cell::new(0),
             phase: Cell::new(Phase::Startup),
+            user: RefCell::new(None),
+            logging_in: Cell::new(false),
             keyspace: RefCell::new(None),
             greeting: RefCell::default(),
             registered: Cell::default(),
@@ -131,9 +163,41 @@ impl Connection {
         self.closed.is_set()
     }
 
+    /// From now on everything is encrypted.
+    pub(crate) fn secure(&self, session: Box<Session>) {
+        *self.session.borrow_mut() = Some(session);
+        self.encrypted.set(true);
+    }
+
+    /// The version and cipher suite of its encryption, in Java's words.
+    pub fn cipher(&self) -> Option<(&'static str, String)> {
+        let session = self.session.borrow();
+        let session = session.as_ref()?;
+        Some((session.protocol()?, session.cipher_suite()?))
+    }
+
+    /// Takes received bytes. Errors: they are no TLS; the connection is to end.
+    pub(crate) fn take_in(self: &Rc<Self>, bytes: &[u8], inbound: &mut Assembler) -> Result<(), tls::Error> {
+        if !self.encrypted.get() {
+            inbound.push(bytes);
+            return Ok(());
+        }
+        let mut guard = self.session.borrow_mut();
+        let Some(session) = guard.as_mut() else { return Ok(()) };
+        let received = session.receive(bytes, |plain| inbound.push(plain));
+        let owes = session.has_output();
+        drop(guard);
+        if owes && !self.sending.get() {
+            self.send_sealed(&[]);
+        }
+        self.ended.set(received?.closed);
+        Ok(())
+    }
+
     /// Ends the connection: nothing more is read or sent.
     pub fn cut(&self) {
         if !self.closed.is_set() {
+            self.say_goodbye();
             self.closed.set();
             self.freed.notify();
             self.stream.shutdown();
@@ -144,7 +208,7 @@ impl Connection {
     pub(crate) fn enter(self: &Rc<Self>, bytes: usize) -> InFlight {
         self.requests.set(self.requests.get() + 1);
         self.request_bytes.set(self.request_bytes.get() + bytes);
-        self.shard.enter(bytes);
+        self.shard.enter(&self.peer, bytes);
         InFlight { connection: self.clone(), bytes }
     }
 
@@ -162,7 +226,8 @@ impl Connection {
 
     /// Bytes of answers that have not reached the socket.
     fn out_bytes(&self) -> usize {
-        self.out.borrow().len() + self.unsent.borrow().len() - self.unsent_from.get()
+        let sealed = self.sealed.borrow().len();
+        self.out.borrow().len() + self.unsent.borrow().len() - self.unsent_from.get() + sealed
     }
 
     /// Says that the reader is at work and will flush by itself.
@@ -185,11 +250,70 @@ impl Connection {
         }
         let mut wire = self.spare.take();
         self.out.borrow_mut().seal(&mut wire);
+        if self.encrypted.get() {
+            return self.flush_encrypted(wire);
+        }
         match self.stream.try_send(&wire) {
             Ok(sent) if sent == wire.len() => self.keep_spare(wire),
             Ok(sent) => self.hand_to_writer(wire, sent),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => self.hand_to_writer(wire, 0),
             Err(_) => self.cut(),
+        }
+    }
+
+    /// Encrypts and sends what is short; the writer does the same piece by piece with what is long.
+    fn flush_encrypted(self: &Rc<Self>, wire: Vec<u8>) {
+        if limits::SEND_PIECE_BYTES < wire.len() {
+            return self.hand_to_writer(wire, 0);
+        }
+        self.send_sealed(&wire);
+        self.keep_spare(wire);
+    }
+
+    /// Encrypts `plain` and sends it, and what the session had to say anyway. Nothing else may be on its way.
+    fn send_sealed(self: &Rc<Self>, plain: &[u8]) {
+        let mut sealed = self.sealed.take();
+        if self.seal(plain, &mut sealed).is_err() {
+            return self.cut();
+        }
+        let sent = match self.stream.try_send(&sealed) {
+            Ok(sent) => sent,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => 0,
+            Err(_) => return self.cut(),
+        };
+        let left = sent < sealed.len();
+        if left {
+            sealed.drain(..sent);
+        } else {
+            sealed.clear();
+            sealed.shrink_to(limits::BUFFER_KEPT_BYTES);
+        }
+        *self.sealed.borrow_mut() = sealed;
+        if left {
+            self.hand_to_writer(Vec::new(), 0);
+        }
+    }
+
+    /// Appends to `wire` what says `plain`.
+    fn seal(&self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), tls::Error> {
+        match self.session.borrow_mut().as_mut() {
+            Some(session) => session.send(plain, wire),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells the client that nothing more will come, as far as the socket takes it.
+    fn say_goodbye(&self) {
+        if self.sending.get() {
+            return;
+        }
+        let mut wire = Vec::new();
+        if let Ok(mut guard) = self.session.try_borrow_mut()
+            && let Some(session) = guard.as_mut()
+            && session.goodbye(&mut wire).is_ok()
+        {
+            // The client may have gone already.
+            let _unsent = self.stream.try_send(&wire);
         }
     }
 
@@ -210,7 +334,7 @@ impl Connection {
     /// Sends what the socket did not take at once, and what comes meanwhile.
     async fn write_unsent(self: Rc<Self>) {
         while !self.closed.is_set() {
-            if self.unsent.borrow().is_empty() {
+            if self.unsent.borrow().is_empty() && self.sealed.borrow().is_empty() {
                 let mut wire = Vec::new();
                 self.out.borrow_mut().seal(&mut wire);
                 if wire.is_empty() {
@@ -219,7 +343,10 @@ impl Connection {
                 *self.unsent.borrow_mut() = wire;
                 self.unsent_from.set(0);
             }
-            let piece = self.next_piece();
+            let Ok(piece) = self.next_piece() else {
+                self.cut();
+                break;
+            };
             let sent = runtime::timeout(limits::SEND_TIMEOUT, self.stream.send_all(piece)).await;
             match sent {
                 Ok(Ok(_)) => self.freed.notify(),
@@ -241,7 +368,22 @@ impl Connection {
         self.freed.notify();
     }
 
-    fn next_piece(&self) -> Vec<u8> {
+    /// The next bytes for the socket: one piece is encrypted at a time, however long the answer is.
+    fn next_piece(&self) -> Result<Vec<u8>, tls::Error> {
+        if !self.encrypted.get() {
+            return Ok(self.next_plain_piece());
+        }
+        let sealed = self.sealed.take();
+        if !sealed.is_empty() {
+            return Ok(sealed);
+        }
+        let plain = self.next_plain_piece();
+        let mut wire = Vec::with_capacity(plain.len() + plain.len() / 64 + 64);
+        self.seal(&plain, &mut wire)?;
+        Ok(wire)
+    }
+
+    fn next_plain_piece(&self) -> Vec<u8> {
         let mut unsent = self.unsent.borrow_mut();
         let from = self.unsent_from.get();
         let end = unsent.len().min(from + limits::SEND_PIECE_BYTES);
@@ -289,7 +431,7 @@ impl Drop for InFlight {
         connection.requests.set(connection.requests.get() - 1);
         connection.request_bytes.set(connection.request_bytes.get() - self.bytes);
         connection.answered.set(connection.answered.get() + 1);
-        connection.shard.leave(self.bytes);
+        connection.shard.leave(&connection.peer, self.bytes);
         connection.freed.notify();
     }
 }

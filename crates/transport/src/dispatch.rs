@@ -11,8 +11,9 @@ use protocol::event::EventType;
 use protocol::request::{Execute, Request};
 use protocol::response::Reply;
 use protocol::supported::{self, Sharding};
-use query::{Answer, Error, Executed, Trace};
+use query::{Answer, Authenticator, Engine, Error, Executed, Trace};
 use runtime::Group;
+use std::cell::Cell;
 use std::rc::Rc;
 
 /// What STARTUP agreed on.
@@ -29,11 +30,10 @@ pub(crate) fn dispatch(connection: &Rc<Connection>, header: &Header, body: &[u8]
             options(connection, header);
             Ok(())
         }
-        Some(Opcode::Startup) => startup(connection, header, body),
-        Some(opcode) if connection.phase.get() == Phase::Startup => Err(Error::Protocol(format!(
-            "Unexpected message {}, expecting STARTUP or OPTIONS",
-            opcode.name()
-        ))),
+        Some(opcode) if connection.phase.get() != Phase::Ready => opening(connection, header, opcode, body),
+        Some(Opcode::Startup) => {
+            Err(Error::Protocol("Unexpected message STARTUP, the connection is already open".into()))
+        }
         Some(Opcode::Execute) => execute(connection, header, body),
         Some(Opcode::Query | Opcode::Prepare | Opcode::Batch) => statement(connection, header, body),
         Some(Opcode::Register) => register(connection, header, body),
@@ -60,11 +60,12 @@ fn fail(connection: &Connection, header: &Header, error: &Error, trace_id: Optio
 }
 
 fn options(connection: &Connection, header: &Header) {
-    let port = connection.shard.shard_aware_port.get();
+    let port = |port: &Cell<u16>| Some(port.get()).filter(|port| *port != 0);
     let sharding = Sharding {
         shard: runtime::shard().0,
         shards: runtime::shard_count(),
-        shard_aware_port: (port != 0).then_some(port),
+        shard_aware_port: port(&connection.shard.shard_aware_port),
+        shard_aware_port_ssl: port(&connection.shard.shard_aware_port_ssl),
     };
     reply(connection, header, &Reply::Supported(&supported::options(Some(&sharding))));
 }
@@ -73,20 +74,67 @@ fn reply(connection: &Connection, header: &Header, reply: &Reply<'_>) {
     respond::reply(connection.out.borrow_mut().buffer(), header.version, header.stream, reply);
 }
 
-fn startup(connection: &Connection, header: &Header, body: &[u8]) -> Result<(), Error> {
-    if connection.phase.get() == Phase::Ready {
-        return Err(Error::Protocol("Unexpected message STARTUP, the connection is already open".into()));
+/// What is legal before statements are.
+fn opening(connection: &Rc<Connection>, header: &Header, opcode: Opcode, body: &[u8]) -> Result<(), Error> {
+    match (connection.phase.get(), opcode) {
+        (Phase::Authenticating, Opcode::AuthResponse) => log_in(connection, header, body),
+        (Phase::Authenticating, opcode) => {
+            let name = opcode.name();
+            Err(Error::Protocol(format!("Unexpected message {name}, expecting SASL_RESPONSE")))
+        }
+        (_, Opcode::Startup) => startup(connection, header, body),
+        (_, opcode) => {
+            let name = opcode.name();
+            Err(Error::Protocol(format!("Unexpected message {name}, expecting STARTUP or OPTIONS")))
+        }
     }
+}
+
+fn startup(connection: &Connection, header: &Header, body: &[u8]) -> Result<(), Error> {
     let Request::Startup(startup) = decode(header, body)? else {
         return Err(Error::Protocol("Unexpected message, expecting STARTUP".into()));
     };
     let compression = startup.check(header.version).map_err(|e| Error::Protocol(e.to_string()))?;
+    if startup.get("THROW_ON_OVERLOAD") == Some("1") {
+        connection.throws_on_overload.set(true);
+    }
     let mut greeting = connection.greeting.borrow_mut();
     greeting.options = startup.options.iter().map(|(k, v)| (k.to_uppercase(), v.to_string())).collect();
-    reply(connection, header, &Reply::Ready);
+    let authenticator = connection.shard.engine.authenticator();
+    let (phase, answer) = match authenticator {
+        Authenticator::AllowAll => (Phase::Ready, Reply::Ready),
+        Authenticator::Password => (Phase::Authenticating, Reply::Authenticate(authenticator.class())),
+    };
+    reply(connection, header, &answer);
     connection.out.borrow_mut().negotiated(header.version, compression);
-    connection.phase.set(Phase::Ready);
+    connection.phase.set(phase);
     connection.agree(Agreed { version: header.version, compression });
+    Ok(())
+}
+
+/// Checks a name and a password; meanwhile nothing more is read from the connection.
+fn log_in(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<(), Error> {
+    admit(connection, body.len())?;
+    let Request::AuthResponse(token) = decode(header, body)? else {
+        return Err(Error::Protocol("Unexpected message, expecting SASL_RESPONSE".into()));
+    };
+    let token = token.unwrap_or_default().to_vec();
+    let (header, guard) = (*header, connection.enter(body.len()));
+    connection.logging_in.set(true);
+    runtime::spawn_detached_now(Group::QUERY, async move {
+        let connection = &guard.connection;
+        let result = connection.shard.engine.login(&token).await;
+        connection.logging_in.set(false);
+        match result {
+            Ok(user) => {
+                *connection.user.borrow_mut() = Some(user);
+                connection.phase.set(Phase::Ready);
+                reply(connection, &header, &Reply::AuthSuccess(None));
+            }
+            Err(error) => fail(connection, &header, &error, None),
+        }
+        connection.flush_later();
+    });
     Ok(())
 }
 
@@ -118,7 +166,7 @@ fn decode<'a>(header: &Header, body: &'a [u8]) -> Result<Request<'a>, Error> {
 
 /// Refuses work the shard has no room for.
 fn admit(connection: &Connection, bytes: usize) -> Result<(), Error> {
-    if connection.shard.is_overloaded(bytes) {
+    if connection.shard.refuses(connection, bytes) {
         connection.shard.metrics.shed.inc();
         return Err(Error::Overloaded(
             "Server is in overloaded state. Cannot accept more requests at this point".into(),
@@ -143,19 +191,24 @@ fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<
             Some(parameters),
         )
     });
+    let begun = engine.slow().begin_step();
     let executed = engine.execute(id, *result_metadata_id, parameters)?;
     let guard = connection.enter(body.len());
     let bound = match executed {
         Executed::Done(result) => {
             finish(&guard, header, result, trace);
+            engine.slow().end(begun, || prepared_text(engine, id));
             return Ok(());
         }
         Executed::Waits(bound) => bound,
     };
-    let (header, engine) = (*header, engine.clone());
+    let (header, engine, id) = (*header, engine.clone(), <[u8; 16]>::try_from(*id));
+    let begun = begun.or_else(|| engine.slow().begin());
     runtime::spawn_detached_now(Group::QUERY, async move {
-        let result = engine.run(bound).await;
+        let user = guard.connection.user.borrow().clone();
+        let result = engine.run(bound, user.as_deref()).await;
         finish(&guard, &header, result, trace);
+        engine.slow().end(begun, || prepared_text(&engine, id.as_ref().map_or(&[], |id| &id[..])));
     });
     Ok(())
 }
@@ -173,18 +226,41 @@ async fn run_statement(guard: InFlight, header: Header, body: Vec<u8>) {
     let engine = connection.shard.engine.clone();
     let keyspace = connection.keyspace.borrow().clone();
     let keyspace = keyspace.as_deref();
+    let user = connection.user.borrow().clone();
     let request = match decode(&header, &body) {
         Ok(request) => request,
         Err(error) => return finish(&guard, &header, Err(error), None),
     };
     let trace = is_traced(&header).then(|| begin_trace(&connection, &request)).flatten();
+    let begun = engine.slow().begin();
     let result = match &request {
-        Request::Query(query) => engine.query(keyspace, query.query, &query.parameters).await,
+        Request::Query(query) => {
+            engine.query(keyspace, user.as_deref(), query.query, &query.parameters).await
+        }
         Request::Batch(batch) => engine.batch(keyspace, batch).await,
         Request::Prepare(prepare) => engine.prepare(prepare.keyspace.or(keyspace), prepare.query).await,
         _ => Err(Error::Protocol("Unexpected message".into())),
     };
     finish(&guard, &header, result, trace);
+    engine.slow().end(begun, || (keyspace.map(str::to_string), text_of(&request)));
+}
+
+/// A statement in the words of its client, for the log.
+fn text_of(request: &Request<'_>) -> String {
+    match request {
+        Request::Query(query) => query.query.into(),
+        Request::Prepare(prepare) => format!("PREPARE {}", prepare.query),
+        Request::Batch(batch) => format!("BATCH of {} statements", batch.statements.len()),
+        _ => String::new(),
+    }
+}
+
+/// Keyspace and text of a prepared statement, for the log.
+fn prepared_text(engine: &Engine, id: &[u8]) -> (Option<String>, String) {
+    match engine.prepared(id) {
+        Some(statement) => statement,
+        None => (None, "a prepared statement that was let go".into()),
+    }
 }
 
 fn is_traced(header: &Header) -> bool {

@@ -11,6 +11,8 @@ pub mod limits;
 mod settings;
 /// How many connections the node serves.
 mod slots;
+/// How many requests a second are served.
+mod rate;
 /// Answers on their way out.
 mod outbound;
 /// Responses and error codes.
@@ -19,6 +21,8 @@ mod respond;
 mod connection;
 /// From a request to its answer.
 mod dispatch;
+/// Agreeing on keys.
+mod secure;
 /// A connection's reader.
 mod serve;
 /// What one shard's server holds.

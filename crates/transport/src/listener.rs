@@ -8,7 +8,7 @@ use crate::limits;
 use crate::serve;
 use crate::settings::Settings;
 use crate::shard::Shard;
-use crate::slots::{Slot, Slots};
+use crate::slots::{Full, Slot, Slots};
 use core::future::poll_fn;
 use core::net::SocketAddr;
 use core::pin::pin;
@@ -17,6 +17,7 @@ use runtime::log::Sparse;
 use runtime::net::{TcpListener, TcpStream};
 use runtime::sync::Flag;
 use runtime::{Group, ShardId};
+use tls::{Encryption, Watch};
 
 /// Why clients cannot be served. The node must not start.
 #[derive(Debug, thiserror::Error)]
@@ -29,6 +30,9 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Keys or certificates cannot be used.
+    #[error("client_encryption_options: {0}")]
+    Tls(#[from] tls::Error),
 }
 
 fn reason(error: &std::io::Error) -> String {
@@ -44,42 +48,108 @@ fn reason(error: &std::io::Error) -> String {
 pub struct Server {
     address: SocketAddr,
     shard_aware_port: Option<u16>,
+    ssl_port: Option<u16>,
+    keep_alive: bool,
     slots: Slots,
     stop: Flag,
+}
+
+/// A port, before it is listened on.
+#[derive(Clone, Copy)]
+struct Port {
+    number: u16,
+    placement: Placement,
+    encryption: Encryption,
+    /// Whether the node must not start without it.
+    required: bool,
 }
 
 impl Server {
     /// Listens from the current shard. Every shard must have its [`Shard`] installed (`runtime::install`) before.
     pub async fn start(settings: &Settings) -> Result<Server, Error> {
+        let watch = match &settings.tls {
+            Some(keys) if settings.encryption != Encryption::None => {
+                let (acceptor, watch) = Watch::start(keys.clone()).await?;
+                distribute(&acceptor).await;
+                Some(watch)
+            }
+            _ => None,
+        };
         let ordinary = bind(settings.address).await?;
         let address = local(&ordinary, settings.address)?;
-        let shard_aware = match settings.shard_aware_port {
-            None => None,
-            Some(port) => match bind(SocketAddr::new(address.ip(), port)).await {
-                Ok(listener) => Some(listener),
-                Err(error) if settings.shard_aware_port_required => return Err(error),
-                Err(error) => {
-                    runtime::warn!("transport: no shard-aware port: {error}");
-                    None
-                }
-            },
-        };
-        let shard_aware_port = match &shard_aware {
-            Some(listener) => Some(local(listener, address)?.port()),
-            None => None,
-        };
-        announce(shard_aware_port.unwrap_or(0)).await;
-        let server = Server {
+        let mut server = Server {
             address,
-            shard_aware_port,
-            slots: Slots::new(settings.connections_max),
+            shard_aware_port: None,
+            ssl_port: None,
+            keep_alive: settings.keep_alive,
+            slots: Slots::new(settings.connections_max, settings.connections_per_ip_max),
             stop: Flag::new(),
         };
-        server.accept(ordinary, Placement::RoundRobin);
-        if let Some(listener) = shard_aware {
-            server.accept(listener, Placement::SourcePort);
+        let mut listening = vec![(ordinary, Placement::RoundRobin, settings.ordinary_encryption())];
+        let mut told = (0, 0);
+        for port in server.further_ports(settings) {
+            let Some((listener, number)) = server.listen(port).await? else { continue };
+            match port.placement {
+                Placement::RoundRobin => server.ssl_port = Some(number),
+                Placement::SourcePort => {
+                    server.shard_aware_port.get_or_insert(number);
+                    if port.encryption != Encryption::Required {
+                        told.0 = number;
+                    }
+                    if port.encryption != Encryption::None {
+                        told.1 = number;
+                    }
+                }
+            }
+            listening.push((listener, port.placement, port.encryption));
+        }
+        announce(told).await;
+        for (listener, placement, encryption) in listening {
+            server.accept(listener, placement, encryption);
+        }
+        if let Some(watch) = watch {
+            drop(runtime::spawn(Group::MAIN, renew(watch, server.stop.clone())));
         }
         Ok(server)
+    }
+
+    /// The ports beside the ordinary one.
+    fn further_ports(&self, settings: &Settings) -> Vec<Port> {
+        let mut ports = Vec::new();
+        if let Some(number) = settings.ssl_port.filter(|number| *number != settings.address.port()) {
+            let (placement, encryption) = (Placement::RoundRobin, settings.encryption);
+            ports.push(Port { number, placement, encryption, required: true });
+        }
+        let placement = Placement::SourcePort;
+        if let Some(number) = settings.shard_aware_port {
+            let required = settings.shard_aware_port_required;
+            // A shard-aware port of its own for encrypted connections leaves the other to plain ones.
+            let encryption = match settings.shard_aware_port_ssl {
+                Some(ssl) if ssl != number => Encryption::None,
+                _ => settings.ordinary_encryption(),
+            };
+            ports.push(Port { number, placement, encryption, required });
+        }
+        let ssl = settings.shard_aware_port_ssl.filter(|ssl| Some(*ssl) != settings.shard_aware_port);
+        if let Some(number) = ssl {
+            ports.push(Port { number, placement, encryption: settings.encryption, required: true });
+        }
+        ports
+    }
+
+    /// Listens on a port; `None` when it cannot be had and need not be.
+    async fn listen(&self, port: Port) -> Result<Option<(TcpListener, u16)>, Error> {
+        match bind(SocketAddr::new(self.address.ip(), port.number)).await {
+            Ok(listener) => {
+                let number = local(&listener, self.address)?.port();
+                Ok(Some((listener, number)))
+            }
+            Err(error) if port.required => Err(error),
+            Err(error) => {
+                runtime::warn!("transport: no shard-aware port: {error}");
+                Ok(None)
+            }
+        }
     }
 
     /// Where clients connect.
@@ -92,15 +162,26 @@ impl Server {
         self.shard_aware_port
     }
 
+    /// The port of its own for encrypted connections, if there is one.
+    pub fn ssl_port(&self) -> Option<u16> {
+        self.ssl_port
+    }
+
     /// Takes no more connections. Those accepted go on; see [`Shard::drain`].
     pub fn stop(&self) {
         self.stop.set();
     }
 
-    fn accept(&self, listener: TcpListener, placement: Placement) {
+    fn accept(&self, listener: TcpListener, placement: Placement, encryption: Encryption) {
+        if self.keep_alive
+            && let Err(error) = listener.keep_alive()
+        {
+            runtime::warn!("transport: no keep-alive of connections: {error}");
+        }
         let acceptor = Acceptor {
             listener,
             placement,
+            encryption,
             slots: self.slots.clone(),
             next: 0,
             stop: self.stop.clone(),
@@ -118,11 +199,43 @@ async fn bind(address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
 }
 
-/// Tells every shard the shard-aware port, for SUPPORTED.
-async fn announce(port: u16) {
+/// Tells every shard the shard-aware ports, plain and encrypted, for SUPPORTED.
+async fn announce((plain, ssl): (u16, u16)) {
     for shard in 0..runtime::shard_count() {
-        let tell = move || async move { runtime::local::<Shard>().shard_aware_port.set(port) };
+        let tell = move || async move {
+            let shard = runtime::local::<Shard>();
+            shard.shard_aware_port.set(plain);
+            shard.shard_aware_port_ssl.set(ssl);
+        };
         runtime::submit_to(ShardId(shard), Group::MAIN, tell).await;
+    }
+}
+
+/// Has every shard use these keys for new connections.
+async fn distribute(acceptor: &tls::Acceptor) {
+    for shard in 0..runtime::shard_count() {
+        let acceptor = acceptor.clone();
+        let tell = move || async move { runtime::local::<Shard>().set_tls(acceptor) };
+        runtime::submit_to(ShardId(shard), Group::MAIN, tell).await;
+    }
+}
+
+/// Looks from time to time whether keys and certificates were renewed. Connections made before keep theirs.
+async fn renew(mut watch: Watch, stop: Flag) {
+    loop {
+        if runtime::timeout(tls::limits::LOOK_EVERY, stop.wait()).await.is_ok() {
+            return;
+        }
+        match watch.look().await {
+            None => {}
+            Some(Ok(acceptor)) => {
+                distribute(&acceptor).await;
+                runtime::info!("transport: new connections get the renewed keys and certificates");
+            }
+            Some(Err(error)) => {
+                runtime::warn!("transport: keys and certificates stay as they were: {error}");
+            }
+        }
     }
 }
 
@@ -135,6 +248,7 @@ enum Placement {
 struct Acceptor {
     listener: TcpListener,
     placement: Placement,
+    encryption: Encryption,
     slots: Slots,
     next: u16,
     stop: Flag,
@@ -174,12 +288,18 @@ impl Acceptor {
     }
 
     fn place(&mut self, stream: TcpStream, peer: SocketAddr) {
-        let Some(slot) = self.slots.take() else {
-            self.tell(&format!(
-                "refusing {peer}: as many connections as allowed, see native_transport_max_concurrent_connections"
-            ));
-            return stream.shutdown();
+        let slot = match self.slots.take(peer.ip()) {
+            Ok(slot) => slot,
+            Err(full) => {
+                let key = match full {
+                    Full::Node => "native_transport_max_concurrent_connections",
+                    Full::Address => "native_transport_max_concurrent_connections_per_ip",
+                };
+                self.tell(&format!("refusing {peer}: as many connections as allowed, see {key}"));
+                return stream.shutdown();
+            }
         };
+        let encryption = self.encryption;
         let shards = runtime::shard_count();
         let target = match self.placement {
             Placement::SourcePort => peer.port() % shards,
@@ -189,20 +309,20 @@ impl Acceptor {
             }
         };
         if ShardId(target) == runtime::shard() {
-            return begin(&stream, slot);
+            return begin(&stream, encryption, slot);
         }
         let Ok(transfer) = stream.into_transfer() else { return };
         let moved = runtime::submit_to(ShardId(target), Group::MAIN, move || async move {
-            begin(&TcpStream::from_transfer(transfer), slot);
+            begin(&TcpStream::from_transfer(transfer), encryption, slot);
         });
         drop(runtime::spawn(Group::MAIN, moved));
     }
 }
 
-fn begin(stream: &TcpStream, slot: Slot) {
+fn begin(stream: &TcpStream, encryption: Encryption, slot: Slot) {
     let Some(shard) = runtime::try_local::<Shard>() else { return stream.shutdown() };
     // A connection that is already gone has no address and needs no serving.
-    if let Ok(connection) = Connection::new(shard, stream.clone(), slot) {
+    if let Ok(connection) = Connection::new(shard, stream.clone(), encryption, slot) {
         drop(runtime::spawn(Group::QUERY, serve::serve(connection)));
     }
 }

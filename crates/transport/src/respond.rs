@@ -99,6 +99,11 @@ fn failure(error: &Error) -> Failure {
         Error::Overloaded(_) => FailureKind::Overloaded,
         Error::Truncate(_) => FailureKind::Truncate,
         Error::BadCredentials(_) => FailureKind::BadCredentials,
+        Error::Function { name, arguments, .. } => FailureKind::Function {
+            keyspace: "system".to_string(),
+            function: name.clone(),
+            arguments: arguments.clone(),
+        },
         Error::Server(_) => FailureKind::Server,
         Error::Unavailable { consistency, required, alive } => FailureKind::Unavailable {
             consistency: *consistency,

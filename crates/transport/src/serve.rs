@@ -6,10 +6,14 @@
 use crate::connection::{Connection, Phase};
 use crate::dispatch;
 use crate::limits;
+use crate::secure;
+use base::Instant;
+use core::time::Duration;
 use protocol::assembler::Assembler;
-use protocol::envelope::{Direction, Version};
+use protocol::envelope::{Direction, Header, Version};
 use protocol::error::Error as ProtocolError;
 use protocol::response::refusal;
+use runtime::net::RecvBuf;
 use std::rc::Rc;
 
 /// Requests served in one go before other connections get their turn.
@@ -19,7 +23,10 @@ const BURST: u32 = 64;
 pub(crate) async fn serve(connection: Rc<Connection>) {
     let shard = connection.shard.clone();
     let id = shard.add(&connection);
-    read_all(&connection).await;
+    let deadline = runtime::now() + limits::STARTUP_TIMEOUT;
+    if let Some(first) = secure::begin(&connection, deadline).await {
+        read_all(&connection, &first, deadline).await;
+    }
     if !connection.is_closed() {
         // A client that ends its side still gets the answers to what it asked.
         if runtime::timeout(limits::DRAIN_TIMEOUT, connection.drain()).await.is_err() {
@@ -30,10 +37,15 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
     shard.remove(id);
 }
 
-async fn read_all(connection: &Rc<Connection>) {
+async fn read_all(connection: &Rc<Connection>, first: &[u8], deadline: Instant) {
     let mut inbound = Assembler::new(Direction::Requests, limits::FIRST_FRAME_BYTES_MAX);
-    let deadline = runtime::now() + limits::STARTUP_TIMEOUT;
+    inbound.push(first);
+    let mut opened = false;
     while !connection.is_closed() && !connection.shard.draining.is_set() {
+        if !opened && connection.phase.get() == Phase::Ready {
+            inbound.set_body_max(connection.shard.settings.frame_bytes_max);
+            opened = true;
+        }
         connection.set_reading(true);
         let more = serve_buffered(connection, &mut inbound);
         connection.set_reading(false);
@@ -42,25 +54,37 @@ async fn read_all(connection: &Rc<Connection>) {
             Next::Stop => return,
             Next::Turn => runtime::yield_now().await,
             Next::Room => connection.wait_freed().await,
-            Next::Bytes => {
-                let received = match connection.phase.get() {
-                    Phase::Ready => connection.stream().recv().await,
-                    Phase::Startup => {
-                        let patience =
-                            if runtime::now() < deadline { deadline - runtime::now() } else { return };
-                        match runtime::timeout(patience, connection.stream().recv()).await {
-                            Ok(received) => received,
-                            Err(_) => return,
-                        }
-                    }
-                };
-                match received {
-                    Ok(bytes) if !bytes.is_empty() => inbound.push(&bytes),
-                    Ok(_) | Err(_) => return,
-                }
+            Next::Pause(pause) => {
+                connection.shard.metrics.paused.inc();
+                runtime::sleep(pause).await;
             }
+            Next::Bytes if connection.ended.get() => return,
+            Next::Bytes => match receive(connection, deadline).await {
+                Some(Ok(bytes)) if !bytes.is_empty() => {
+                    if let Err(error) = connection.take_in(&bytes, &mut inbound) {
+                        runtime::debug!("transport: {} breaks its encryption: {error}", connection.peer);
+                        return;
+                    }
+                }
+                Some(_) | None => return,
+            },
         }
     }
+}
+
+/// The next bytes; `None` when the client has been silent for too long.
+async fn receive(connection: &Rc<Connection>, deadline: Instant) -> Option<std::io::Result<RecvBuf>> {
+    let stream = connection.stream();
+    let patience = match (connection.phase.get(), connection.shard.settings.idle_timeout) {
+        (Phase::Ready, None) => return Some(stream.recv().await),
+        (Phase::Ready, Some(patience)) => runtime::now() + patience,
+        (Phase::Startup | Phase::Authenticating, _) => deadline,
+    };
+    let received = runtime::timeout_at(patience, stream.recv()).await.ok();
+    if received.is_none() && connection.phase.get() == Phase::Ready {
+        runtime::info!("transport: {} was idle for too long, closing it", connection.peer);
+    }
+    received
 }
 
 /// What the reader needs before it can go on.
@@ -71,12 +95,18 @@ enum Next {
     Room,
     /// A turn for others.
     Turn,
+    /// Some time, because the node is overloaded.
+    Pause(Duration),
     /// Nothing: the connection is to end.
     Stop,
 }
 
 /// Serves the requests whose bytes have arrived.
 fn serve_buffered(connection: &Rc<Connection>, inbound: &mut Assembler) -> Next {
+    // The answer to a login says how to go on; what was read meanwhile waits for it.
+    if connection.logging_in.get() {
+        return Next::Room;
+    }
     for served in 0..BURST {
         if connection.is_full() {
             return Next::Room;
@@ -84,9 +114,16 @@ fn serve_buffered(connection: &Rc<Connection>, inbound: &mut Assembler) -> Next 
         if served > 0 && runtime::need_preempt() {
             return Next::Turn;
         }
-        let was_ready = connection.phase.get() == Phase::Ready;
+        if let Some(pause) = connection.shard.pause(connection) {
+            return Next::Pause(pause);
+        }
+        let before = connection.phase.get();
         match inbound.next() {
             Ok(None) => return Next::Bytes,
+            Ok(Some(envelope)) if !is_served(connection, envelope.header.version) => {
+                refuse(connection, Some(envelope.header.version), &rejected(&envelope.header));
+                return Next::Stop;
+            }
             Ok(Some(envelope)) => {
                 connection.version.set(envelope.header.version as u8);
                 dispatch::dispatch(connection, &envelope.header, envelope.body);
@@ -99,11 +136,20 @@ fn serve_buffered(connection: &Rc<Connection>, inbound: &mut Assembler) -> Next 
                 }
             }
         }
-        if !was_ready && let Some(agreed) = connection.agreed() {
-            inbound.set_body_max(connection.shard.settings.frame_bytes_max);
-            inbound.set_compression(agreed.compression);
-            if agreed.version == Version::V5 {
-                inbound.use_segments();
+        if before != Phase::Ready {
+            if before == Phase::Startup
+                && let Some(agreed) = connection.agreed()
+            {
+                inbound.set_compression(agreed.compression);
+                if agreed.version == Version::V5 {
+                    inbound.use_segments();
+                }
+            }
+            if connection.phase.get() == Phase::Ready {
+                inbound.set_body_max(connection.shard.settings.frame_bytes_max);
+            }
+            if connection.logging_in.get() {
+                return Next::Room;
             }
         }
         if connection.is_closed() {
@@ -111,6 +157,20 @@ fn serve_buffered(connection: &Rc<Connection>, inbound: &mut Assembler) -> Next 
         }
     }
     Next::Turn
+}
+
+/// Whether the version may be spoken; looked at once per connection.
+fn is_served(connection: &Connection, version: Version) -> bool {
+    connection.version.get() != 0 || connection.shard.settings.older_versions || version == Version::HIGHEST
+}
+
+/// The words of Cassandra, which clients look for.
+fn rejected(header: &Header) -> ProtocolError {
+    let (got, least) = (header.version as u8, Version::HIGHEST as u8);
+    ProtocolError::Frame {
+        stream: header.stream,
+        text: format!("Rejecting Protocol Version {got}/v{got} < {least}/v{least}."),
+    }
 }
 
 /// Tells the client what is wrong with its bytes.

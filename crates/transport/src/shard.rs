@@ -2,19 +2,23 @@
 
 use crate::connection::{Connection, Phase};
 use crate::limits;
+use crate::rate::Rate;
 use crate::respond;
 use crate::settings::Settings;
 use base::HashMap;
 use cluster::SchemaEvent;
+use core::net::{IpAddr, SocketAddr};
+use core::time::Duration;
 use protocol::envelope::Version;
 use protocol::event::Event as ProtocolEvent;
 use protocol::response::{EVENT_STREAM, Reply};
 use query::{ClientInfo, Engine};
 use runtime::Group;
 use runtime::metrics::{self, Counter, Gauge};
-use runtime::sync::{Event, Flag};
+use runtime::sync::{Event, Flag, Semaphore};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use tls::Acceptor;
 
 /// Counters of the native protocol, named as dashboards know them.
 pub(crate) struct Metrics {
@@ -24,6 +28,42 @@ pub(crate) struct Metrics {
     pub(crate) shed: Counter,
     pub(crate) cut_slow: Counter,
     pub(crate) protocol_errors: Counter,
+    pub(crate) handshakes: Counter,
+    pub(crate) handshakes_failed: Counter,
+    pub(crate) paused: Counter,
+}
+
+impl Metrics {
+    fn register() -> Metrics {
+        let counter = |name: &'static str, help: &'static str| metrics::counter(name, help, &[]);
+        Metrics {
+            connections: metrics::gauge(
+                "messina_transport_connections",
+                "Client connections served now.",
+                &[],
+            ),
+            requests: counter("messina_transport_requests_total", "Requests answered."),
+            errors: counter("messina_transport_failed_requests_total", "Requests answered with an error."),
+            shed: counter("messina_transport_shed_requests_total", "Requests refused as overload."),
+            cut_slow: counter(
+                "messina_transport_cut_connections_total",
+                "Clients cut because they did not read.",
+            ),
+            protocol_errors: counter(
+                "messina_transport_protocol_errors_total",
+                "Frames that were not understood.",
+            ),
+            handshakes: counter("messina_transport_tls_handshakes_total", "TLS connections agreed on."),
+            handshakes_failed: counter(
+                "messina_transport_failed_tls_handshakes_total",
+                "TLS connections not agreed on.",
+            ),
+            paused: counter(
+                "messina_transport_paused_reads_total",
+                "Times a connection was not read for a while because of overload.",
+            ),
+        }
+    }
 }
 
 /// One shard's server.
@@ -32,11 +72,18 @@ pub struct Shard {
     pub engine: Rc<Engine>,
     /// What the server is told.
     pub settings: Settings,
-    /// The port clients are told for shard-aware connections; 0 when there is none.
+    /// The port clients are told for plain shard-aware connections; 0 when there is none.
     pub shard_aware_port: Cell<u16>,
+    /// The port clients are told for encrypted shard-aware connections; 0 when there is none.
+    pub shard_aware_port_ssl: Cell<u16>,
+    acceptor: RefCell<Option<Acceptor>>,
+    pub(crate) handshakes: Semaphore,
     pub(crate) metrics: Metrics,
     pub(crate) draining: Flag,
     request_bytes_max: u64,
+    /// Bytes of requests by the clients' address, where they are bounded.
+    request_bytes_by_ip: Option<(usize, RefCell<HashMap<IpAddr, usize>>)>,
+    rate: Option<Rate>,
     requests: Cell<u32>,
     request_bytes: Cell<usize>,
     next_id: Cell<u64>,
@@ -48,40 +95,24 @@ pub struct Shard {
 impl Shard {
     /// The server of the current shard, and its flusher.
     pub fn start(engine: Rc<Engine>, settings: Settings) -> Rc<Shard> {
+        let shards = u64::from(runtime::shard_count());
+        let share = runtime::memory::budget() / limits::REQUEST_MEMORY_SHARE;
+        let request_bytes_max = settings.request_bytes_max.map_or(share, |most| share.min(most / shards));
+        let by_ip = settings.request_bytes_per_ip_max;
+        let rate = settings.requests_per_second_max;
+        let rate = rate.map(|most| Rate::new(f64::from(most) / shards as f64, runtime::now()));
         let shard = Rc::new(Shard {
             engine,
             settings,
             shard_aware_port: Cell::new(0),
-            metrics: Metrics {
-                connections: metrics::gauge(
-                    "messina_transport_connections",
-                    "Client connections served now.",
-                    &[],
-                ),
-                requests: metrics::counter("messina_transport_requests_total", "Requests answered.", &[]),
-                errors: metrics::counter(
-                    "messina_transport_failed_requests_total",
-                    "Requests answered with an error.",
-                    &[],
-                ),
-                shed: metrics::counter(
-                    "messina_transport_shed_requests_total",
-                    "Requests refused as overload.",
-                    &[],
-                ),
-                cut_slow: metrics::counter(
-                    "messina_transport_cut_connections_total",
-                    "Clients cut because they did not read.",
-                    &[],
-                ),
-                protocol_errors: metrics::counter(
-                    "messina_transport_protocol_errors_total",
-                    "Frames that were not understood.",
-                    &[],
-                ),
-            },
+            shard_aware_port_ssl: Cell::new(0),
+            acceptor: RefCell::new(None),
+            handshakes: Semaphore::new(limits::HANDSHAKES_AT_ONCE),
+            metrics: Metrics::register(),
             draining: Flag::new(),
-            request_bytes_max: runtime::memory::budget() / limits::REQUEST_MEMORY_SHARE,
+            request_bytes_max,
+            request_bytes_by_ip: by_ip.map(|most| (most as usize, RefCell::default())),
+            rate,
             requests: Cell::new(0),
             request_bytes: Cell::new(0),
             next_id: Cell::new(0),
@@ -95,22 +126,71 @@ impl Shard {
     }
 
     /// Counts a request in.
-    pub(crate) fn enter(&self, bytes: usize) {
+    pub(crate) fn enter(&self, peer: &SocketAddr, bytes: usize) {
+        if let Some((_, by_ip)) = &self.request_bytes_by_ip {
+            *by_ip.borrow_mut().entry(peer.ip()).or_default() += bytes;
+        }
         self.requests.set(self.requests.get() + 1);
         self.request_bytes.set(self.request_bytes.get() + bytes);
     }
 
     /// Counts a request out.
-    pub(crate) fn leave(&self, bytes: usize) {
+    pub(crate) fn leave(&self, peer: &SocketAddr, bytes: usize) {
+        if let Some((_, by_ip)) = &self.request_bytes_by_ip {
+            let mut by_ip = by_ip.borrow_mut();
+            let held = by_ip.get_mut(&peer.ip()).map_or(0, |held| {
+                *held -= bytes;
+                *held
+            });
+            if held == 0 {
+                by_ip.remove(&peer.ip());
+            }
+        }
         self.requests.set(self.requests.get() - 1);
         self.request_bytes.set(self.request_bytes.get() - bytes);
         self.metrics.requests.inc();
     }
 
-    /// Whether one more request would be more than the shard takes.
-    pub(crate) fn is_overloaded(&self, bytes: usize) -> bool {
-        self.requests.get() >= self.settings.requests_per_shard_max
-            || (self.request_bytes.get() + bytes) as u64 > self.request_bytes_max
+    /// Whether one more request is to be refused: there are too many, or the client wants to hear of other overload.
+    pub(crate) fn refuses(&self, connection: &Connection, bytes: usize) -> bool {
+        if self.requests.get() >= self.settings.requests_per_shard_max {
+            return true;
+        }
+        let permitted = self.rate.as_ref().is_none_or(|rate| rate.take(runtime::now()));
+        connection.throws_on_overload.get() && (!permitted || self.is_short_of_memory(connection, bytes))
+    }
+
+    /// How long nothing is to be read from a connection, because of what is being served for it and others.
+    #[inline]
+    pub(crate) fn pause(&self, connection: &Connection) -> Option<Duration> {
+        if connection.throws_on_overload.get() {
+            return None;
+        }
+        if self.is_short_of_memory(connection, 0) {
+            return Some(limits::OVERLOAD_PAUSE);
+        }
+        let wait = self.rate.as_ref()?.wait(runtime::now())?;
+        Some(wait.min(limits::RATE_PAUSE_MAX))
+    }
+
+    #[inline]
+    fn is_short_of_memory(&self, connection: &Connection, bytes: usize) -> bool {
+        if self.request_bytes_max < (self.request_bytes.get() + bytes) as u64 {
+            return true;
+        }
+        let Some((most, by_ip)) = &self.request_bytes_by_ip else { return false };
+        let held = by_ip.borrow().get(&connection.peer.ip()).copied().unwrap_or(0);
+        *most < held + bytes
+    }
+
+    /// What new encrypted connections agree on; `None` until the listener has told.
+    pub(crate) fn tls(&self) -> Option<Acceptor> {
+        self.acceptor.borrow().clone()
+    }
+
+    /// New encrypted connections agree on this from now on.
+    pub(crate) fn set_tls(&self, acceptor: Acceptor) {
+        *self.acceptor.borrow_mut() = Some(acceptor);
     }
 
     /// Lists a connection; the id takes it off again.
@@ -141,10 +221,16 @@ impl Shard {
     pub fn clients(&self) -> Vec<ClientInfo> {
         let info = |connection: Rc<Connection>| ClientInfo {
             address: connection.peer,
-            stage: if connection.phase.get() == Phase::Ready { "ready" } else { "startup" },
+            stage: match connection.phase.get() {
+                Phase::Startup => "startup",
+                Phase::Authenticating => "authenticating",
+                Phase::Ready => "ready",
+            },
+            user: connection.user.borrow().as_deref().map(str::to_string),
             protocol_version: connection.version.get(),
             options: connection.greeting.borrow().options.clone(),
             keyspace: connection.keyspace.borrow().as_deref().map(str::to_string),
+            tls: connection.cipher(),
             request_count: connection.answered.get(),
         };
         self.connections().into_iter().map(info).collect()

@@ -112,6 +112,11 @@ pub(super) fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     if result == 0 { Ok(()) } else { last_error() }
 }
 
+/// Turns keep-alive probes on; connections accepted from a listener inherit it on Linux.
+pub(super) fn keep_alive(fd: &OwnedFd) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE)
+}
+
 /// Listens on an address.
 pub(super) fn listen(address: SocketAddr) -> io::Result<OwnedFd> {
     let fd = socket(address)?;

@@ -1,7 +1,7 @@
 //! TCP over non-blocking system calls.
 
 use super::{Direction, Epoll, Source};
-use crate::backend::socket::{listen, name, set_option, shutdown, socket, to_raw, try_send};
+use crate::backend::socket::{keep_alive, listen, name, set_option, shutdown, socket, to_raw, try_send};
 use crate::limits::RECV_BUFFER_BYTES;
 use std::cell::Cell;
 use std::io;
@@ -130,6 +130,10 @@ pub(crate) struct EpollListener {
 }
 
 impl EpollListener {
+    pub(crate) fn keep_alive(&self) -> io::Result<()> {
+        keep_alive(&self.socket.source.fd)
+    }
+
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         name(&self.socket.source.fd, libc::getsockname)
     }

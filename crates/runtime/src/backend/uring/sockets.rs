@@ -6,7 +6,7 @@
 use super::Uring;
 use super::ops::{Keep, Op};
 use super::recv_buffers::{GROUP, RingBytes};
-use crate::backend::socket::{bind, listen, name, set_option, shutdown, socket, to_raw, try_send};
+use crate::backend::socket::{bind, keep_alive, listen, name, set_option, shutdown, socket, to_raw, try_send};
 use crate::limits::{ACCEPTED_PENDING, RECV_BUFFERS_PER_STREAM};
 use io_uring::{cqueue, opcode, types};
 use std::cell::RefCell;
@@ -104,6 +104,10 @@ impl ListenerCore {
 }
 
 impl UringListener {
+    pub(crate) fn keep_alive(&self) -> io::Result<()> {
+        keep_alive(&self.core.fd)
+    }
+
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         name(&self.core.fd, libc::getsockname)
     }

@@ -1,0 +1,280 @@
+//! Clients over TLS: whatever the port, the dress, the certificates; and everything that is no TLS.
+
+use crate::harness::*;
+use client::{Connection, Error, Options, Pool, PoolOptions};
+use protocol::compression::Compression;
+use protocol::envelope::Version;
+use protocol::request::Parameters;
+use runtime::net::TcpStream;
+use runtime::sim::main_of;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tls::{ClientAuth, ClientSettings, Connector};
+use types::Value;
+
+const SERVER: &[u8] = include_bytes!("../../../tls/testdata/server.pem");
+const SERVER_KEY: &[u8] = include_bytes!("../../../tls/testdata/server.key");
+const RENEWED: &[u8] = include_bytes!("../../../tls/testdata/renewed.pem");
+const RENEWED_KEY: &[u8] = include_bytes!("../../../tls/testdata/renewed.key");
+const CLIENT: &[u8] = include_bytes!("../../../tls/testdata/client.pem");
+const CLIENT_KEY: &[u8] = include_bytes!("../../../tls/testdata/client.key");
+const AUTHORITY: &[u8] = include_bytes!("../../../tls/testdata/authority.pem");
+const STRANGER: &[u8] = include_bytes!("../../../tls/testdata/stranger.pem");
+
+async fn put(path: &str, bytes: &[u8]) {
+    runtime::file::replace_atomic(path, bytes).await.unwrap();
+}
+
+/// A node with keys on its disk, switched off; TLS is asked for and nothing else.
+fn keyed(seed: u64) -> Stage {
+    let mut stage = Stage::new(seed);
+    let main = main_of(|| async {
+        put("/server.pem", &[SERVER, SERVER_KEY].concat()).await;
+        put("/authority.pem", AUTHORITY).await;
+        0
+    });
+    stage.world.boot(stage.node, 1, main);
+    let node = stage.node;
+    assert!(stage.world.run_until(|world| !world.alive(node), Duration::from_secs(5)));
+    stage.config.clients.is_encrypted = true;
+    stage.config.clients.keystore = Some("/server.pem".into());
+    stage.config.clients.truststore = Some("/authority.pem".into());
+    stage
+}
+
+async fn connector(trust: Option<&[u8]>, shown: Option<(&[u8], &[u8])>) -> Connector {
+    if let Some(bytes) = trust {
+        put("/trust.pem", bytes).await;
+    }
+    if let Some((certificate, key)) = shown {
+        put("/own.pem", certificate).await;
+        put("/own.key", key).await;
+    }
+    let settings = ClientSettings {
+        trust: trust.map(|_| "/trust.pem".into()),
+        certificate: shown.map(|_| ("/own.pem".into(), "/own.key".into())),
+    };
+    Connector::load(&settings).await.unwrap()
+}
+
+async fn secured(version: Version) -> Options {
+    Options { tls: Some(connector(Some(AUTHORITY), None).await), ..Options::new(version) }
+}
+
+async fn count(connection: &Connection) -> Value {
+    rows(connection, "SELECT count(*) FROM system.local").await.value(0, 0).unwrap()
+}
+
+fn at(port: u16) -> SocketAddr {
+    SocketAddr::new(native().ip(), port)
+}
+
+#[test]
+fn what_is_written_is_read_in_every_dress() {
+    let mut stage = keyed(1);
+    stage.boot(2);
+    stage.play(async {
+        make_kv(&Connection::connect(native(), &secured(Version::V4).await).await.unwrap()).await;
+        for (version, compression) in [
+            (Version::V3, Compression::Snappy),
+            (Version::V4, Compression::None),
+            (Version::V4, Compression::Lz4),
+            (Version::V5, Compression::None),
+            (Version::V5, Compression::Lz4),
+        ] {
+            let options = Options { compression, ..secured(version).await };
+            let connection = Connection::connect(native(), &options).await.unwrap();
+            let insert = connection.prepare("INSERT INTO ks.kv (k, v) VALUES (?, ?)").await.unwrap();
+            for (key, size) in [(1, 0), (2, 1), (3, 40_000), (4, 3_000_000)] {
+                let text: String =
+                    (0..size).map(|i: u32| char::from(b'a' + (i.wrapping_mul(i) >> 5) as u8 % 26)).collect();
+                let values = insert.bind(&[Value::Int(key), Value::Text(text.clone())]).unwrap();
+                let parameters = Parameters { values: values.values(), ..one() };
+                connection.execute(&insert, parameters).await.unwrap();
+                let read = rows(&connection, &format!("SELECT v FROM ks.kv WHERE k = {key}")).await;
+                assert!(read.value(0, 0).unwrap() == Value::Text(text));
+            }
+            let all = rows(&connection, "SELECT v FROM ks.kv").await;
+            assert_eq!(all.rows.len(), 4);
+        }
+    });
+}
+
+#[test]
+fn an_encrypted_port_takes_nothing_else() {
+    let mut stage = keyed(2);
+    stage.boot(2);
+    stage.play(async {
+        let plain = Connection::connect(native(), &Options::new(Version::V4)).await;
+        assert!(matches!(plain, Err(Error::Closed(_))), "{:?}", plain.err());
+        let stranger =
+            Options { tls: Some(connector(Some(STRANGER), None).await), ..Options::new(Version::V4) };
+        let refused = Connection::connect(native(), &stranger).await;
+        assert!(matches!(refused, Err(Error::Tls(_))), "{:?}", refused.err());
+        for noise in
+            [&[22u8, 3, 1, 0, 5, 1, 2, 3, 4, 5][..], &[22; 3000], &[0; 50], b"GET / HTTP/1.1\r\n\r\n"]
+        {
+            let stream = TcpStream::connect(native(), None).await.unwrap();
+            stream.send_all(noise.to_vec()).await.unwrap();
+            let until_closed = async { while stream.recv().await.is_ok_and(|bytes| !bytes.is_empty()) {} };
+            assert!(runtime::timeout(Duration::from_secs(2), until_closed).await.is_ok(), "{noise:?}");
+        }
+        let connection = Connection::connect(native(), &secured(Version::V5).await).await.unwrap();
+        assert_eq!(count(&connection).await, Value::Bigint(1));
+    });
+}
+
+#[test]
+fn an_optional_port_takes_both_and_pools_find_every_shard() {
+    let mut stage = keyed(3);
+    stage.config.clients.is_optional = true;
+    stage.boot(3);
+    stage.play(async {
+        for options in [Options::new(Version::V4), secured(Version::V4).await] {
+            let options = PoolOptions { connection: options, shard_aware: true };
+            let pool = Pool::connect(&[native()], options).await.unwrap();
+            for shard in 0..3 {
+                let connection = pool.on_shard(0, shard).await.unwrap();
+                let sharding = connection.sharding().unwrap();
+                assert_eq!(sharding.shard, shard);
+                assert_eq!(
+                    (sharding.shard_aware_port, sharding.shard_aware_port_ssl),
+                    (Some(19042), Some(19042))
+                );
+                assert_eq!(count(&connection).await, Value::Bigint(1));
+            }
+        }
+    });
+}
+
+#[test]
+fn encryption_may_have_ports_of_its_own() {
+    let mut stage = keyed(4);
+    stage.config.clients.ssl_port = Some(9142);
+    stage.config.clients.shard_aware_port_ssl = Some(19142);
+    stage.boot(2);
+    stage.play(async {
+        let (plain, secured) = (Options::new(Version::V5), secured(Version::V5).await);
+        for (port, fitting, other) in [
+            (9042, &plain, &secured),
+            (9142, &secured, &plain),
+            (19042, &plain, &secured),
+            (19142, &secured, &plain),
+        ] {
+            let connection = Connection::connect(at(port), fitting).await.unwrap();
+            let sharding = connection.sharding().unwrap();
+            assert_eq!(
+                (sharding.shard_aware_port, sharding.shard_aware_port_ssl),
+                (Some(19042), Some(19142))
+            );
+            let other = Options { connect_timeout: Duration::from_secs(2), ..other.clone() };
+            assert!(Connection::connect(at(port), &other).await.is_err(), "{port}");
+        }
+    });
+}
+
+#[test]
+fn clients_show_certificates_where_they_must() {
+    let mut stage = keyed(5);
+    stage.config.clients.client_auth = ClientAuth::Required;
+    stage.boot(1);
+    stage.play(async {
+        let nobody = Connection::connect(native(), &secured(Version::V4).await).await;
+        assert!(nobody.is_err());
+        let own = connector(Some(AUTHORITY), Some((CLIENT, CLIENT_KEY))).await;
+        let options = Options { tls: Some(own), ..Options::new(Version::V4) };
+        let connection = Connection::connect(native(), &options).await.unwrap();
+        assert_eq!(count(&connection).await, Value::Bigint(1));
+        let said = rows(
+            &connection,
+            "SELECT ssl_enabled, ssl_protocol, ssl_cipher_suite FROM system_views.clients",
+        )
+        .await;
+        assert_eq!(said.value(0, 0).unwrap(), Value::Boolean(true));
+        assert_eq!(said.value(0, 1).unwrap(), Value::Text("TLSv1.3".into()));
+        assert!(matches!(said.value(0, 2).unwrap(), Value::Text(suite) if suite.starts_with("TLS_")));
+    });
+}
+
+#[test]
+fn keys_that_cannot_be_used_stop_the_start() {
+    let mut stage = keyed(6);
+    stage.config.clients.keystore = Some("/missing.pem".into());
+    let refused = stage.try_boot(1).err().unwrap();
+    assert!(refused.contains("client_encryption_options: /missing.pem"), "{refused}");
+}
+
+#[test]
+fn renewed_certificates_are_served_without_a_restart() {
+    let mut stage = keyed(7);
+    stage.boot(2);
+    let before =
+        stage.play(async { Connection::connect(native(), &secured(Version::V4).await).await.unwrap() });
+    let told =
+        |stage: &Stage, text: &str| stage.world.log_lines().iter().any(|(_, line)| line.contains(text));
+    for (content, said) in [
+        (b"half a certif".to_vec(), "stay as they were"),
+        ([RENEWED, RENEWED_KEY].concat(), "renewed keys and certificates"),
+    ] {
+        let node = stage.node;
+        let mut task = stage.world.spawn(node, async move { put("/server.pem", &content).await });
+        assert!(!told(&stage, said));
+        stage.world.run_for(tls::limits::LOOK_EVERY * 2);
+        assert!(task.done() && task.take().is_some());
+        assert!(told(&stage, said), "{said}");
+        stage.play(async {
+            let connection = Connection::connect(native(), &secured(Version::V4).await).await.unwrap();
+            assert_eq!(count(&connection).await, Value::Bigint(1));
+        });
+    }
+    // Who is connected stays.
+    stage.play(async move { assert_eq!(count(&before).await, Value::Bigint(1)) });
+}
+
+#[test]
+fn silent_handshakes_stop_nobody_and_end() {
+    let mut stage = keyed(8);
+    stage.config.connections_max = Some(700);
+    stage.boot(2);
+    stage.play(async {
+        let mut silent = Vec::new();
+        for index in 0..600u32 {
+            let stream = TcpStream::connect(native(), None).await.unwrap();
+            // Some say nothing, some the beginning of a handshake.
+            if index % 2 == 0 {
+                stream.send_all(vec![22, 3, 1, 2, 0, 1]).await.unwrap();
+            }
+            silent.push(stream);
+        }
+        let begun = runtime::now();
+        let connection = Connection::connect(native(), &secured(Version::V4).await).await.unwrap();
+        assert_eq!(count(&connection).await, Value::Bigint(1));
+        assert!(runtime::now() - begun < Duration::from_secs(1));
+        runtime::sleep(Duration::from_secs(61)).await;
+        for stream in &silent {
+            let end = runtime::timeout(Duration::from_secs(1), stream.recv()).await;
+            assert!(end.is_ok_and(|end| end.is_ok_and(|bytes| bytes.is_empty())), "it is cut");
+        }
+        assert_eq!(count(&connection).await, Value::Bigint(1));
+    });
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let run = |seed| {
+        let mut stage = keyed(seed);
+        stage.boot(2);
+        stage.play(async {
+            let connection = Connection::connect(native(), &secured(Version::V5).await).await.unwrap();
+            make_kv(&connection).await;
+            for key in 0..20 {
+                run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES ({key}, 'x')")).await;
+            }
+            assert_eq!(rows(&connection, "SELECT k FROM ks.kv").await.rows.len(), 20);
+        });
+        stage.stop();
+        stage.world.trace_hash()
+    };
+    assert_eq!(run(9), run(9));
+    assert_ne!(run(9), run(10));
+}
