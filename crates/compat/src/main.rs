@@ -14,6 +14,7 @@
 mod bad_input;
 mod cassandra;
 mod command;
+mod cql;
 mod cqlsh;
 mod damage;
 mod kill_loop;

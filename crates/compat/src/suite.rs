@@ -1,11 +1,12 @@
 //! The list of suites, the options, and the summary: one line per test as Cargo's own runner prints it.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use crate::messina::Start;
 use crate::server::Server;
-use crate::{bad_input, cassandra, cqlsh, damage, kill_loop, paths, python, scylla, sstables, ycsb};
+use crate::{bad_input, cassandra, cql, cqlsh, damage, kill_loop, paths, python, scylla, sstables, ycsb};
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -14,6 +15,7 @@ compat [SUITE…] [OPTIONS]      runs real clients against a node; without a SUI
 suites:
   python      the stock Python driver: v4 and v5, with and without LZ4; types, statements, paging, mistakes, schema
   restart     one driver session across restarts and a kill: prepared statements come back, nothing is lost
+  cql         files of statements, crates/compat/cql/*.cql, with Apache Cassandra's answers
   cqlsh       cqlsh from PyPI: create, insert, select, DESCRIBE, COPY TO and FROM
   scylla      the shard-aware drivers: Rust and Python
   ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f
@@ -31,7 +33,9 @@ options:
   --cycles N          kills of the kill suite (default 100)
   --records N         records and operations of YCSB (default 10000)
   --quick             small numbers, for every commit
-  --only WORD         only Python tests whose name holds WORD
+  --only WORD         only Python tests, or files of statements, whose name holds WORD
+  --at HOST:PORT      cql: a server that runs already
+  --bless             cql: write answers into the files, as crates/compat/src/cql/mod.rs says
   --bring             only bring the client packages
   --with-cassandra    with --bring: the jars of Apache Cassandra, too";
 
@@ -57,6 +61,10 @@ pub struct Options {
     pub quick: bool,
     /// Only Python tests whose name holds this.
     pub only: Option<String>,
+    /// A server that runs already, for the suite of statements.
+    pub at: Option<SocketAddr>,
+    /// Write answers into the files of statements.
+    pub bless: bool,
     /// Only bring the client packages.
     pub bring_only: bool,
     /// Bring the jars of Apache Cassandra, too.
@@ -64,8 +72,8 @@ pub struct Options {
 }
 
 const ALL: &[&str] =
-    &["bad-input", "damage", "python", "restart", "cqlsh", "scylla", "ycsb", "kill", "sstables"];
-const ALL_CASSANDRA: &[&str] = &["python", "restart", "cqlsh", "ycsb"];
+    &["bad-input", "damage", "cql", "python", "restart", "cqlsh", "scylla", "ycsb", "kill", "sstables"];
+const ALL_CASSANDRA: &[&str] = &["cql", "python", "restart", "cqlsh", "ycsb"];
 
 impl Options {
     /// Reads the command line; an error names the word that was not understood.
@@ -81,6 +89,8 @@ impl Options {
             records: 10_000,
             quick: false,
             only: None,
+            at: None,
+            bless: false,
             bring_only: false,
             with_cassandra: false,
         };
@@ -103,6 +113,8 @@ impl Options {
                     options.records = 1_000;
                 }
                 "--only" => options.only = Some(value()?.clone()),
+                "--at" => options.at = Some(address(value()?)?),
+                "--bless" => options.bless = true,
                 "--bring" => options.bring_only = true,
                 "--with-cassandra" => options.with_cassandra = true,
                 suite if ALL.contains(&suite) => options.suites.push(suite.into()),
@@ -190,6 +202,7 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
             match suite.as_str() {
                 "python" => python::run(options, shards, &mut report),
                 "restart" => python::run_restart(options, shards, &mut report),
+                "cql" => cql::run(options, shards, &mut report),
                 "cqlsh" => cqlsh::run(options, shards, &mut report),
                 "scylla" => scylla::run(options, shards, &mut report),
                 "ycsb" => ycsb::run(options, shards, &mut report),
@@ -224,6 +237,10 @@ pub fn summary(outcomes: &[Outcome]) -> String {
 
 fn list(text: &str) -> Result<Vec<u16>, String> {
     text.split(',').map(|part| part.parse().map_err(|_| format!("{part} is not a shard count"))).collect()
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| format!("{text} is not an address and a port"))
 }
 
 fn number(text: &str) -> Result<u64, String> {

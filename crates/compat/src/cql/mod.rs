@@ -1,0 +1,438 @@
+//! Statements of files, one after another, and whether their answers are Apache Cassandra's.
+//!
+//! The expectation is always what Cassandra 5.0 answers: `--against cassandra --bless` writes it down. Where this
+//! database answers otherwise on purpose, the statement is marked `-- differs: why`, holds both answers, and the reason
+//! stands in `docs/operating/differences.md`, word for word. An error's code must be the same; a text behind `~` is
+//! worded otherwise here. `--bless` alone writes down those two kinds of differences, and nothing else.
+//!
+//! Each file runs in a keyspace of its own, made afresh and named `cql_` and the file.
+
+mod client;
+mod file;
+mod types;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use client::{Answer, Client, Column, Parameters, Value};
+use file::{Block, Case, Directives, File};
+
+use crate::paths;
+use crate::suite::{Options, Report};
+
+/// Runs every file against one server.
+pub fn run(options: &Options, shards: u16, report: &mut Report) {
+    let mut server = None;
+    let mut address = options.at;
+    if address.is_none() {
+        report.test(&format!("cql::start --smp {shards}"), || {
+            let started = options.server("cql", shards)?;
+            address = Some(started.address);
+            server = Some(started);
+            Ok(String::new())
+        });
+    }
+    let Some(address) = address else { return };
+    let files = match files(options.only.as_deref()) {
+        Ok(files) => files,
+        Err(error) => return report.test("cql::files", || Err(error)),
+    };
+    let mut listed = BTreeMap::new();
+    for path in files {
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        report.test(&format!("cql::{name} --smp {shards}"), || {
+            let mut file = File::open(&path)?;
+            for case in file.blocks.iter().filter_map(as_case) {
+                if let Some(why) = &case.directives.differs {
+                    listed.insert(why.clone(), format!("{name}:{}", case.line));
+                }
+            }
+            let mut session =
+                Session { address, clients: BTreeMap::new(), keyspace: format!("cql_{}", file.name()) };
+            run_file(&mut session, &mut file, options)
+        });
+    }
+    report.test("cql::differences_are_listed", || differences_are_listed(&listed));
+    if let Some(mut server) = server {
+        report.test(&format!("cql::stop --smp {shards}"), || server.stop().map(|()| String::new()));
+    }
+}
+
+fn as_case(block: &Block) -> Option<&Case> {
+    match block {
+        Block::Case(case) => Some(case),
+        Block::Comments(..) | Block::Setup(..) => None,
+    }
+}
+
+fn files(only: Option<&str>) -> Result<Vec<PathBuf>, String> {
+    let folder = paths::resources().join("cql");
+    let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "cql"))
+        .filter(|path| only.is_none_or(|word| path.to_string_lossy().contains(word)))
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+/// Every reason of a `-- differs:` line stands in the documentation.
+fn differences_are_listed(listed: &BTreeMap<String, String>) -> Result<String, String> {
+    let path = paths::repository().join("docs/operating/differences.md");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let missing: Vec<String> = listed
+        .iter()
+        .filter(|(why, _)| !text.contains(why.as_str()))
+        .map(|(why, at)| format!("{at}: `{why}` is not in {}", path.display()))
+        .collect();
+    if missing.is_empty() { Ok(format!("{} reasons", listed.len())) } else { Err(missing.join("\n")) }
+}
+
+/// Connections of one file, by protocol version.
+struct Session {
+    address: SocketAddr,
+    clients: BTreeMap<u8, Client>,
+    keyspace: String,
+}
+
+/// The protocol's version where a file does not say.
+const VERSION: u8 = 5;
+/// Pages after which a statement is taken to have no end.
+const PAGES: usize = 10_000;
+/// Failures of one file that are shown.
+const SHOWN: usize = 60;
+
+impl Session {
+    fn client(&mut self, version: u8) -> Result<&mut Client, String> {
+        if !self.clients.contains_key(&version) {
+            let mut client = Client::connect(self.address, version)?;
+            client.query(&format!("USE {}", self.keyspace), &Parameters::default())?;
+            self.clients.insert(version, client);
+        }
+        Ok(self.clients.get_mut(&version).expect("it was put there"))
+    }
+
+    fn fresh_keyspace(&mut self) -> Result<(), String> {
+        let mut client = Client::connect(self.address, 4)?;
+        let keyspace = &self.keyspace;
+        let statements = [
+            format!("DROP KEYSPACE IF EXISTS {keyspace}"),
+            format!(
+                "CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', \
+                 'replication_factor': 1}}"
+            ),
+        ];
+        for statement in statements {
+            if let (Answer::Error(_, text), _) = client.query(&statement, &Parameters::default())? {
+                return Err(format!("{statement}: {text}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// A statement's answer as lines of text.
+    fn lines(&mut self, case: &Case, version: u8) -> Vec<String> {
+        match self.ask(case, version) {
+            Ok(lines) => lines,
+            Err(error) => {
+                self.clients.remove(&version);
+                vec![format!("connection: {error}")]
+            }
+        }
+    }
+
+    fn ask(&mut self, case: &Case, version: u8) -> Result<Vec<String>, String> {
+        let client = self.client(version)?;
+        let directives = &case.directives;
+        let mut parameters = Parameters { page: directives.page, ..Parameters::default() };
+        let mut prepared = None;
+        if directives.prepare || directives.bind.is_some() {
+            match client.prepare(&case.statement)? {
+                // Cassandra warns of every statement prepared under USE, and names it by a number.
+                (Answer::Prepared(found), _) if directives.prepare => return Ok(shown_prepared(&found)),
+                (Answer::Prepared(found), _) => {
+                    parameters.values =
+                        bound(&found.markers, directives.bind.as_deref().unwrap_or_default())?;
+                    prepared = Some(found);
+                }
+                (answer, warnings) => return Ok(with_warnings(shown(&answer), &warnings)),
+            }
+        }
+        let mut pages = Pages::default();
+        for _ in 0..PAGES {
+            let (answer, warnings) = match &prepared {
+                Some(prepared) => client.execute(prepared, &parameters)?,
+                None => client.query(&case.statement, &parameters)?,
+            };
+            let Answer::Rows { columns, rows, next } = answer else {
+                return Ok(with_warnings(shown(&answer), &warnings));
+            };
+            pages.add(&columns, &rows, warnings, directives);
+            parameters.state = next;
+            if parameters.state.is_none() || directives.page.is_none() {
+                return Ok(pages.lines(directives));
+            }
+        }
+        Err("the pages have no end".into())
+    }
+}
+
+/// Rows of all pages of one statement, as text.
+#[derive(Default)]
+struct Pages {
+    header: String,
+    rows: Vec<String>,
+    sizes: Vec<usize>,
+    warnings: Vec<String>,
+}
+
+impl Pages {
+    fn add(
+        &mut self,
+        columns: &[Column],
+        rows: &[Vec<Option<Vec<u8>>>],
+        warnings: Vec<String>,
+        directives: &Directives,
+    ) {
+        self.header = shown_columns(columns);
+        for row in rows {
+            let cells = row.iter().zip(columns).map(|(value, column)| match value {
+                Some(_) if directives.shape => "…".into(),
+                value => column.ty.value(value.as_deref()),
+            });
+            self.rows.push(cells.collect::<Vec<String>>().join(" | "));
+        }
+        // A last page without rows says nothing about the answer; Cassandra sends one where it cannot know better.
+        if !rows.is_empty() {
+            self.sizes.push(rows.len());
+        }
+        self.warnings.extend(warnings);
+    }
+
+    fn lines(mut self, directives: &Directives) -> Vec<String> {
+        if directives.unordered {
+            self.rows.sort();
+        }
+        let mut lines = vec![self.header];
+        lines.append(&mut self.rows);
+        if directives.page.is_some() {
+            let sizes: Vec<String> = self.sizes.iter().map(usize::to_string).collect();
+            lines.push(format!("pages: {}", sizes.join(" ")));
+        }
+        self.warnings.dedup();
+        with_warnings(lines, &self.warnings)
+    }
+}
+
+fn shown_columns(columns: &[Column]) -> String {
+    columns.iter().map(|c| format!("{} {}", c.name, c.ty.text())).collect::<Vec<_>>().join(" | ")
+}
+
+fn shown(answer: &Answer) -> Vec<String> {
+    vec![match answer {
+        Answer::Void => "ok".into(),
+        Answer::Rows { columns, .. } | Answer::Prepared(client::Prepared { columns, .. }) => {
+            shown_columns(columns)
+        }
+        Answer::Keyspace(name) => format!("keyspace: {name}"),
+        Answer::Schema(words) => format!("schema: {}", words.join(" ")),
+        Answer::Error(code, text) => {
+            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            format!("error: 0x{code:04X} {text}").trim_end().into()
+        }
+    }]
+}
+
+fn shown_prepared(prepared: &client::Prepared) -> Vec<String> {
+    let key: Vec<String> = prepared.key.iter().map(u16::to_string).collect();
+    vec![
+        format!("markers: {}", shown_columns(&prepared.markers)).trim_end().into(),
+        format!("key: {}", key.join(" ")).trim_end().into(),
+        format!("columns: {}", shown_columns(&prepared.columns)).trim_end().into(),
+    ]
+}
+
+fn with_warnings(mut lines: Vec<String>, warnings: &[String]) -> Vec<String> {
+    lines.extend(
+        warnings.iter().map(|w| format!("warning: {}", w.split_whitespace().collect::<Vec<_>>().join(" "))),
+    );
+    lines
+}
+
+fn bound(markers: &[Column], text: &str) -> Result<Vec<Value>, String> {
+    let values = types::split(text);
+    // One value too few or too many is a mistake that a test may make; it is sent as bytes.
+    let any = types::Type::Native("blob");
+    let types = markers.iter().map(|m| &m.ty).chain(std::iter::repeat(&any));
+    values
+        .iter()
+        .zip(types)
+        .map(|(text, ty)| match text.as_str() {
+            "null" => Ok(Value::Null),
+            "unset" => Ok(Value::Unset),
+            text => ty.encode(text).map(Value::Bytes),
+        })
+        .collect()
+}
+
+/// Runs a file's statements in order; an error holds what came otherwise.
+fn run_file(session: &mut Session, file: &mut File, options: &Options) -> Result<String, String> {
+    session.fresh_keyspace()?;
+    let mut version = VERSION;
+    let (mut count, mut failures, mut different, mut worded) = (0, Vec::new(), 0, 0);
+    for block in &mut file.blocks {
+        match block {
+            Block::Comments(_, directives) => version = directives.version.unwrap_or(version),
+            Block::Setup(statements, _) => {
+                for statement in statements.iter() {
+                    let client = session.client(version)?;
+                    let (answer, _) = client.query(statement, &Parameters::default())?;
+                    if let Answer::Error(code, text) = answer {
+                        failures.push(format!("{statement}\n    error: 0x{code:04X} {text}"));
+                    }
+                }
+            }
+            Block::Case(case) => {
+                count += 1;
+                let actual = session.lines(case, case.directives.version.unwrap_or(version));
+                if options.bless {
+                    bless(case, &actual, options.against_cassandra);
+                }
+                different += usize::from(case.directives.differs.is_some());
+                worded += usize::from(case.expected.iter().any(|line| line.contains(WORDED)));
+                if let Some(failure) = failure(case, &actual, options.against_cassandra) {
+                    failures.push(failure);
+                }
+            }
+        }
+    }
+    if options.bless {
+        file.save()?;
+    }
+    if failures.is_empty() {
+        return Ok(format!(
+            "{count} statements: {different} answered otherwise on purpose, {worded} worded otherwise"
+        ));
+    }
+    let more = failures.len().saturating_sub(SHOWN);
+    let shown = failures[..failures.len() - more].join("\n");
+    Err(format!("{shown}\n{} of {count} statements failed", failures.len()))
+}
+
+/// In front of a text that is worded otherwise here.
+const WORDED: &str = " ~";
+
+/// A line's beginning that must be the same, and its text; `None` when all of it must.
+fn parts(line: &str) -> Option<(&str, &str)> {
+    let text = line.strip_prefix("error: 0x")?;
+    let (code, text) = text.split_once(' ')?;
+    Some((code, text))
+}
+
+/// Whether an expected line is met; `exact`: also where it is marked as worded otherwise.
+fn same_line(expected: &str, actual: &str, exact: bool) -> bool {
+    match (parts(expected), parts(actual)) {
+        (Some((code, text)), Some((other, actual))) if text.starts_with('~') => {
+            code == other && (!exact || &text[1..] == actual)
+        }
+        _ => expected == actual,
+    }
+}
+
+fn same(expected: &[String], actual: &[String], exact: bool) -> bool {
+    expected.len() == actual.len() && expected.iter().zip(actual).all(|(e, a)| same_line(e, a, exact))
+}
+
+/// Why a statement's answer is not the one its file wants.
+fn failure(case: &Case, actual: &[String], cassandra: bool) -> Option<String> {
+    let wanted = match (&case.ours, cassandra) {
+        (Some(ours), false) => ours,
+        _ => &case.expected,
+    };
+    let told = |what: &str, lines: &[String]| -> String {
+        let lines: Vec<String> = lines.iter().map(|line| format!("\n    {line}")).collect();
+        format!("{what}{}", lines.concat())
+    };
+    let at = format!("line {}: {}", case.line, case.statement);
+    if !same(wanted, actual, cassandra) {
+        return Some(format!("{at}\n{}\n{}", told("  expected", wanted), told("  got", actual)));
+    }
+    let settled = case.ours.is_some() && !cassandra && same(&case.expected, actual, false);
+    settled.then(|| format!("{at}\n  does not differ any more"))
+}
+
+/// Writes an answer down: Cassandra's as the expectation, ours only where it may differ.
+fn bless(case: &mut Case, actual: &[String], cassandra: bool) {
+    if cassandra {
+        let marked = case.expected.iter().any(|line| line.contains(WORDED));
+        case.expected = actual.to_vec();
+        if let (true, Some((code, text))) = (marked, actual.first().and_then(|line| parts(line))) {
+            case.expected[0] = format!("error: 0x{code}{WORDED}{text}");
+        }
+        return;
+    }
+    if case.directives.differs.is_some() {
+        case.ours = Some(actual.to_vec());
+        return;
+    }
+    let ([expected], [actual]) = (&case.expected[..], actual) else { return };
+    if let (Some((code, text)), Some((ours, actual))) = (parts(expected), parts(actual))
+        && code == ours
+    {
+        let text = text.trim_start_matches('~');
+        let mark = if text == actual { " " } else { WORDED };
+        case.expected = vec![format!("error: 0x{code}{mark}{text}")];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_must_be_equal_and_texts_where_not_marked() {
+        let met = |expected: &str, actual: &str| same_line(expected, actual, false);
+        assert!(met("error: 0x2200 no", "error: 0x2200 no"));
+        assert!(!met("error: 0x2200 no", "error: 0x2200 nay"));
+        assert!(met("error: 0x2200 ~no", "error: 0x2200 nay"));
+        assert!(!met("error: 0x2200 ~no", "error: 0x2000 no"));
+        assert!(!same_line("error: 0x2200 ~no", "error: 0x2200 nay", true), "Cassandra says what it says");
+    }
+
+    fn case(text: &str) -> Case {
+        let words = |text: &str| vec![text.to_owned()];
+        Case {
+            comments: Vec::new(),
+            directives: Directives::default(),
+            statement: "SELECT".into(),
+            expected: words(text),
+            ours: None,
+            line: 1,
+        }
+    }
+
+    #[test]
+    fn blessing_keeps_what_cassandra_says() {
+        let mut asked = case("error: 0x2200 no");
+        bless(&mut asked, &["error: 0x2200 nay".into()], false);
+        assert_eq!(asked.expected, ["error: 0x2200 ~no"]);
+        bless(&mut asked, &["error: 0x2200 never".into()], true);
+        assert_eq!(asked.expected, ["error: 0x2200 ~never"]);
+        bless(&mut asked, &["error: 0x2000 nay".into()], false);
+        assert_eq!(asked.expected, ["error: 0x2200 ~never"], "another code is no other wording");
+        assert!(failure(&asked, &["ok".into()], false).is_some());
+    }
+
+    #[test]
+    fn a_difference_that_is_gone_is_a_failure() {
+        let mut asked = case("ok");
+        asked.ours = Some(vec!["error: 0x2200 no".into()]);
+        assert!(failure(&asked, &["error: 0x2200 no".into()], false).is_none());
+        asked.ours = Some(vec!["ok".into()]);
+        assert!(failure(&asked, &["ok".into()], false).is_some_and(|text| text.contains("any more")));
+    }
+}
