@@ -127,6 +127,7 @@ fn build(definition: &Definition) -> Table {
     options.comment = definition.comment.to_string();
     if definition.keyspace == LOCAL {
         options.gc_grace_seconds = 0;
+        options.memtable_flush_period_in_ms = 60 * 60 * 1000;
         options.compaction.insert("min_threshold".to_string(), "2".to_string());
     } else {
         options.gc_grace_seconds = AUTH_GC_GRACE_S;

@@ -1,14 +1,14 @@
 //! BATCH: statements bound one by one, written as one group.
 //!
 //! What one partition gets is applied all or none. On one node, what one shard gets is one commitlog entry, all or
-//! none as well; a logged batch over several shards or nodes is not yet made whole again after a crash between them.
+//! none as well; a logged batch over several shards or nodes goes through `system.batches`: see `coordinator::batchlog`.
 
 use crate::bound::{Write, miscount_of_batch, with_values};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
 use crate::outcome::Answer;
-use crate::run::refuse_system;
+use crate::run::refuse_modification;
 use crate::statement::Analysed;
 use base::HashSet;
 use coordinator::WriteKind;
@@ -73,7 +73,7 @@ impl Engine {
             ));
         };
         let plan = plan.clone();
-        refuse_system(&plan.table().keyspace)?;
+        refuse_modification(plan.table())?;
         match (kind, plan.table().counter) {
             (BatchKind::Counter, false) => {
                 Err(Error::Invalid("Cannot include non-counter statement in a counter batch".into()))
@@ -93,9 +93,13 @@ impl Engine {
         consistency: Consistency,
     ) -> Result<Write, Error> {
         let partitions = count_partitions(&mutations);
+        self.batch_seen(&mutations, partitions, logged);
         let mut warnings = Vec::new();
         if partitions > 1 {
             self.check_size(&mutations, &mut warnings)?;
+        }
+        if logged {
+            warnings.extend(self.short_memory(&mutations));
         }
         if !logged && partitions > limits::UNLOGGED_BATCH_PARTITIONS_WARN {
             warnings.push(format!(
@@ -113,6 +117,16 @@ impl Engine {
         Ok(Write { mutations, kind, consistency, timeout, warnings })
     }
 
+    fn batch_seen(&self, mutations: &[Mutation], partitions: usize, logged: bool) {
+        let table = mutations.first().and_then(|first| self.schema().table_by_id(first.table()).cloned());
+        let seen = match (logged, table.is_some_and(|table| table.counter)) {
+            (true, _) => &self.seen.logged,
+            (false, true) => &self.seen.counter,
+            (false, false) => &self.seen.unlogged,
+        };
+        seen.record(partitions as u64);
+    }
+
     fn check_size(&self, mutations: &[Mutation], warnings: &mut Vec<String>) -> Result<(), Error> {
         let bytes: usize = mutations.iter().map(|m| m.as_bytes().len()).sum();
         if bytes > self.settings.batch_fail_bytes {
@@ -127,6 +141,28 @@ impl Engine {
             ));
         }
         Ok(())
+    }
+
+    /// Warns of tables that forget deletions at once: a batch that an earlier life has left is not written to them again.
+    fn short_memory(&self, mutations: &[Mutation]) -> Option<String> {
+        let schema = self.schema();
+        let mut ids: Vec<TableId> = mutations.iter().map(Mutation::table).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let tables = ids.iter().filter_map(|id| schema.table_by_id(*id));
+        let names: Vec<String> = tables
+            .filter(|table| table.options.gc_grace_seconds == 0)
+            .map(|table| table.qualified_name())
+            .collect();
+        let plural = if names.len() == 1 { "" } else { "s" };
+        (!names.is_empty()).then(|| {
+            format!(
+                "Executing a LOGGED BATCH on table{plural} [{}], configured with a gc_grace_seconds of 0. The \
+                 gc_grace_seconds is used to TTL batchlog entries, so setting gc_grace_seconds too low on tables \
+                 involved in an atomic batch might cause batchlog entries to expire before being replayed.",
+                names.join(", ")
+            )
+        })
     }
 
     fn table_names(&self, mutations: &[Mutation]) -> String {

@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::outcome::{Announce, Answer, Rows};
-use crate::run::refuse_system;
+use crate::run::refuse_modification;
 use crate::statement::{Analysed, Statement};
 use coordinator::WriteKind;
 use core::time::Duration;
@@ -164,7 +164,7 @@ impl Engine {
                 Work::Select(Box::new(self.bind_select(plan, analysed, values, announce, parameters)?))
             }
             Plan::Modify(plan) => {
-                refuse_system(&plan.table().keyspace)?;
+                refuse_modification(plan.table())?;
                 let timeout = plan.timeout(values)?.unwrap_or(self.settings.write_timeout);
                 if plan.needs_prior() {
                     Work::ReadThenWrite(self.later(analysed, values, parameters, timeout))
@@ -234,10 +234,15 @@ impl Engine {
         })
     }
 
+    /// The next timestamp of this shard; the machine's clock says `now_micros`.
+    pub(crate) fn next_timestamp(&self, now_micros: i64) -> i64 {
+        self.timestamps.next(self.clock.time(now_micros))
+    }
+
     /// The clock as a request sees it.
     pub(crate) fn context(&self, parameters: &Parameters<'_>) -> BindContext<'static> {
         let now_micros = runtime::unix_micros();
-        let timestamp = parameters.timestamp.unwrap_or_else(|| self.timestamps.next(now_micros));
+        let timestamp = parameters.timestamp.unwrap_or_else(|| self.next_timestamp(now_micros));
         let now_s = parameters.now_s.map_or((now_micros / 1_000_000) as u32, |s| s as u32);
         BindContext { timestamp, now_micros, now_s, random: &runtime::random_u64, ticks: &next_tick }
     }
@@ -245,7 +250,8 @@ impl Engine {
 
 /// The next tick of this shard, for list elements and traces.
 pub(crate) fn next_tick() -> i64 {
-    runtime::local::<Engine>().ticks.next(runtime::unix_micros().saturating_mul(10))
+    let engine = runtime::local::<Engine>();
+    engine.ticks.next(engine.clock.time(runtime::unix_micros()).saturating_mul(10))
 }
 
 /// Says that there are so many markers but so many values: each kind of request has its own words.

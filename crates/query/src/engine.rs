@@ -11,20 +11,25 @@
 
 use crate::bound::{Bound, Executed, Work, next_tick};
 use crate::cache::Cache;
-use crate::clock::Ascending;
+use crate::clock::{Ascending, Steady};
 use crate::error::Error;
 use crate::info::{ClientInfo, NodeInfo};
 use crate::limits;
 use crate::outcome::{Answer, Outcome};
 use crate::settings::Settings;
+use crate::seen::Seen;
+use crate::slow::SlowRequests;
 use crate::statement::{Statement, id_of};
 use crate::system::definitions;
+use crate::system::live::Statements;
 use crate::trace::{Trace, Traces};
+use auth::Remembered;
 use cluster::Cluster;
 use coordinator::Coordinator;
 use core::net::IpAddr;
 use protocol::request::Parameters;
 use runtime::metrics::{self, Counter, Gauge};
+use runtime::sync::Semaphore;
 use runtime::{Group, ShardId};
 use schema::{Keyspace, Schema};
 use std::cell::{Cell, RefCell};
@@ -51,11 +56,18 @@ type ClientsSource = Box<dyn Fn() -> Vec<ClientInfo>>;
 pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) coordinator: Rc<Coordinator>,
+    pub(crate) clock: Steady,
     pub(crate) timestamps: Ascending,
     /// Units of 100 ns.
     pub(crate) ticks: Ascending,
     pub(crate) metrics: Metrics,
+    pub(crate) seen: Seen,
     pub(crate) traces: Traces,
+    slow: Rc<SlowRequests>,
+    /// Logins of late.
+    pub(crate) remembered: RefCell<Remembered>,
+    /// Permits for hashing passwords; those of shard 0 are the node's.
+    pub(crate) hashes: Semaphore,
     system: Vec<Arc<Keyspace>>,
     schema: RefCell<Arc<Schema>>,
     statements: RefCell<Cache<Statement>>,
@@ -72,9 +84,14 @@ impl Engine {
         };
         let system = definitions::keyspaces();
         let schema = with_system(&cluster.schema(), &system);
+        let authentication = settings.authentication;
+        let key = runtime::random_uuid().to_be_bytes();
+        let remembered = Remembered::new(key, authentication.validity, authentication.remembered_max);
+        let slow = SlowRequests::new(settings.slow_timeout);
         let engine = Rc::new(Engine {
             settings,
             coordinator,
+            clock: Steady::new(),
             timestamps: Ascending::default(),
             ticks: Ascending::default(),
             metrics: Metrics {
@@ -94,7 +111,11 @@ impl Engine {
                     &[],
                 ),
             },
+            seen: Seen::register(),
             traces: Traces::default(),
+            slow,
+            remembered: RefCell::new(remembered),
+            hashes: Semaphore::new(limits::HASHES_AT_ONCE),
             system,
             schema: RefCell::new(schema),
             statements: RefCell::default(),
@@ -135,6 +156,22 @@ impl Engine {
             (id.to_vec(), statement.keyspace.as_deref().map(str::to_string), statement.text.to_string())
         };
         statements.iter().map(row).collect()
+    }
+
+    /// What this shard's statements have done.
+    pub(crate) fn statements(&self) -> Statements {
+        let (kept, metrics) = (self.statements.borrow(), &self.metrics);
+        let all = metrics.selects.get() + metrics.writes.get() + metrics.others.get();
+        let text_run = self.seen.texts.get();
+        Statements {
+            prepared: kept.len() as u64,
+            evicted: kept.evicted() as u64,
+            prepared_run: all.saturating_sub(text_run),
+            text_run,
+            logged_batches: self.seen.logged.snapshot(),
+            unlogged_batches: self.seen.unlogged.snapshot(),
+            counter_batches: self.seen.counter.snapshot(),
+        }
     }
 
     /// The prepared statement of an id.
@@ -245,13 +282,24 @@ impl Engine {
         id
     }
 
+    /// Watches for slow requests.
+    pub fn slow(&self) -> &Rc<SlowRequests> {
+        &self.slow
+    }
+
+    /// Keyspace and text of a prepared statement, if it is known.
+    pub fn prepared(&self, id: &[u8]) -> Option<(Option<String>, String)> {
+        let statement = self.statements.borrow().get(id)?;
+        Some((statement.keyspace.as_deref().map(str::to_string), statement.text.to_string()))
+    }
+
     /// The text of a prepared statement, if it is known.
     pub fn text_of(&self, id: &[u8]) -> Option<Rc<str>> {
         self.statements.borrow().get(id).map(|statement| statement.text.clone())
     }
 
-    /// Runs what was bound.
-    pub async fn run(&self, bound: Bound) -> Result<Answer, Error> {
+    /// Runs what was bound for `user`, if somebody is logged in.
+    pub async fn run(&self, bound: Bound, user: Option<&str>) -> Result<Answer, Error> {
         match bound.work {
             Work::Select(select) => {
                 self.metrics.selects.inc();
@@ -267,17 +315,22 @@ impl Engine {
             }
             Work::Other(analysed) => {
                 self.metrics.others.inc();
-                Box::pin(self.run_other(&analysed)).await
+                Box::pin(self.run_other(&analysed, user)).await
             }
         }
     }
 }
 
-/// The schema that statements see: what users made, and the system keyspaces. Its version is that of the former.
+/// The schema that statements see: what is stored, and the tables made up when read. Its version is that of the former.
 fn with_system(schema: &Schema, system: &[Arc<Keyspace>]) -> Arc<Schema> {
     let mut keyspaces = schema.keyspaces.clone();
-    for keyspace in system {
-        keyspaces.insert(keyspace.name.clone(), keyspace.clone());
+    for made_up in system {
+        let mut keyspace = Keyspace::clone(made_up);
+        if let Some(stored) = schema.keyspace(&made_up.name) {
+            keyspace.replication = stored.replication.clone();
+            keyspace.tables.extend(stored.tables.iter().map(|(name, table)| (name.clone(), table.clone())));
+        }
+        keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
     }
     Arc::new(Schema::new(schema.version, keyspaces))
 }

@@ -50,6 +50,16 @@ pub enum Error {
     /// The login failed, with what the client is told.
     #[error("{0}")]
     BadCredentials(String),
+    /// A function or operator could not be computed. Nothing was done.
+    #[error("{text}")]
+    Function {
+        /// Its name, of the keyspace `system`.
+        name: String,
+        /// Its argument types.
+        arguments: Vec<String>,
+        /// The message.
+        text: String,
+    },
     /// Something that is not the client's doing. A write may or may not have happened.
     #[error("{0}")]
     Server(String),
@@ -121,6 +131,12 @@ pub enum Error {
     },
 }
 
+impl From<auth::Error> for Error {
+    fn from(error: auth::Error) -> Error {
+        Error::BadCredentials(error.to_string())
+    }
+}
+
 impl From<cql::Error> for Error {
     fn from(error: cql::Error) -> Error {
         let text = error.to_string();
@@ -130,6 +146,7 @@ impl From<cql::Error> for Error {
             cql::Error::Configuration { .. } => Error::Config(text),
             cql::Error::AlreadyExists { keyspace, table } => Error::AlreadyExists { keyspace, table, text },
             cql::Error::Unauthorized { .. } => Error::Unauthorized(text),
+            cql::Error::Function { name, arguments, text } => Error::Function { name, arguments, text },
             cql::Error::Corrupt { .. } => Error::Server(text),
             cql::Error::Protocol { .. } => Error::Protocol(text),
         }

@@ -60,14 +60,18 @@ pub struct PeerInfo {
 pub struct ClientInfo {
     /// The client's end of the connection.
     pub address: SocketAddr,
-    /// `startup` or `ready`.
+    /// `startup`, `authenticating` or `ready`.
     pub stage: &'static str,
+    /// Who has logged in.
+    pub user: Option<String>,
     /// The version of its frames.
     pub protocol_version: u8,
     /// What STARTUP said.
     pub options: BTreeMap<String, String>,
     /// The keyspace in use.
     pub keyspace: Option<String>,
+    /// The version of TLS and the cipher suite, in Java's words.
+    pub tls: Option<(&'static str, String)>,
     /// Requests answered so far.
     pub request_count: u64,
 }

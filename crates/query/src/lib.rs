@@ -21,6 +21,10 @@ mod outcome;
 mod trace;
 /// System tables.
 mod system;
+/// Slow requests in the log.
+mod slow;
+/// What is counted for system tables.
+mod seen;
 /// A statement and its analysis.
 mod statement;
 /// From values to work.
@@ -29,8 +33,16 @@ mod bound;
 mod engine;
 /// Reads of system tables.
 mod virtual_table;
+/// Statements of the server's own.
+mod internal;
+/// Logging in.
+mod login;
+/// Statements about roles.
+mod role;
 /// Running bound work.
 mod run;
+/// Snapshots of what is dropped.
+mod auto_snapshot;
 /// Writes that must read first.
 mod prior;
 /// BATCH.
@@ -42,5 +54,7 @@ pub use engine::Engine;
 pub use error::Error;
 pub use info::{ClientInfo, NodeInfo, PeerInfo};
 pub use outcome::{Announce, Answer, Outcome, ResultMetadata, Rows};
-pub use settings::Settings;
+pub use slow::SlowRequests;
+pub use system::contents::RELEASE_VERSION;
+pub use settings::{Authentication, Authenticator, Settings};
 pub use trace::{Trace, TraceEvent};

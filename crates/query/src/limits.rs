@@ -12,6 +12,12 @@ pub const STATEMENT_BYTES_BASE: usize = 2 << 10;
 pub const BATCH_STATEMENTS_MAX: usize = 65_535;
 /// Partitions one unlogged batch may touch before it carries a warning, as Cassandra's default.
 pub const UNLOGGED_BATCH_PARTITIONS_WARN: usize = 10;
+/// Passwords that a node hashes or compares at once, on helper threads: what is left of them serves files.
+pub const HASHES_AT_ONCE: usize = 2;
+/// Logins that wait for their turn before more are refused; at tens of milliseconds each, a minute or two of them.
+pub const LOGINS_WAITING_MAX: usize = 4096;
+/// How long a node that could not find out whether there is a role waits before it tries again.
+pub const DEFAULT_ROLE_RETRY: Duration = Duration::from_secs(10);
 /// Rows asked of replicas at once when a statement has no page size, so that no answer grows without bound.
 pub const ROUND_ROWS_MAX: u32 = 10_000;
 /// Bytes of one unpaged result before it is refused: what fits a frame of 256 MiB.
@@ -29,3 +35,19 @@ pub const CLIENTS_MAX: usize = 100_000;
 
 /// Room of rows that were sent is kept for the next rows up to this size: one buffer of a shard.
 pub const ROOM_BYTES_KEPT: usize = 64 * 1024;
+/// How long the time of day is taken from the machine's clock with only a cheap look at whether it was set back.
+pub const CLOCK_ANCHOR_MICROS: i64 = 1_000_000;
+/// How far behind the cheap clock the time of day must be to be looked at: above that clock's own error in that time.
+pub const CLOCK_DOUBT_MICROS: i64 = 50_000;
+/// How far back the clock must have been set to count; clocks that are slewed are never so far behind.
+pub const CLOCK_STEP_MICROS: i64 = 1_000;
+/// A clock that was set back is told in the log this often.
+pub const CLOCK_WARN_EVERY: Duration = Duration::from_secs(60);
+/// How often slow requests are told in the log, as in Cassandra.
+pub const SLOW_INTERVAL: Duration = Duration::from_secs(5);
+/// Distinct statements told in one interval, as in Cassandra; further ones are only counted.
+pub const SLOW_STATEMENTS_MAX: usize = 50;
+/// A statement of the slow-request lines is cut at this many bytes: all of them fit one record of the log.
+pub const SLOW_LINE_BYTES: usize = 256;
+/// Longer than a request may take that ends in the step in which it arrived, unless a limit asks for less.
+pub const SLOW_STEP: Duration = Duration::from_millis(10);

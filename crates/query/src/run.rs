@@ -6,27 +6,30 @@ use crate::error::Error;
 use crate::limits;
 use crate::outcome::{Announce, Answer, Outcome, Rows};
 use crate::statement::Analysed;
+use crate::system::definitions::VIRTUAL_KEYSPACES;
 use crate::system::read;
-use cluster::{ChangeKind, Changed, Cluster, SchemaEvent, Target};
+use cluster::{ChangeKind, Changed, Cluster, SchemaEvent, Target, builtin};
 use cql::{ChangeContext, ClusterFacts, Plan, SchemaChange, SelectPlan, is_system_keyspace};
 use mutation::ReadAnswer;
 use protocol::request::Parameters;
 use protocol::wire::put_bytes;
-use schema::Replication;
+use schema::{Replication, Table};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
 impl Engine {
-    /// Runs the text of a QUERY.
+    /// Runs the text of a QUERY for `user`, if somebody is logged in.
     pub async fn query(
         &self,
         keyspace: Option<&str>,
+        user: Option<&str>,
         text: &str,
         parameters: &Parameters<'_>,
     ) -> Result<Answer, Error> {
         let bound = self.bind_text(keyspace, text, parameters)?;
-        self.run(bound).await
+        self.seen.texts.inc();
+        self.run(bound, user).await
     }
 
     fn bind_text(
@@ -43,7 +46,7 @@ impl Engine {
 
     /// The whole of a SELECT, if this shard's memory alone gives it; `None`: [`Engine::run_select`] goes on from here.
     pub(crate) fn select_now(&self, select: &mut Select) -> Option<Result<Answer, Error>> {
-        if is_system_keyspace(&select.run.plan().table().keyspace) {
+        if is_made_up(select.run.plan().table()) {
             return None;
         }
         let mut reads = 0;
@@ -57,12 +60,12 @@ impl Engine {
                 return Some(Err(error));
             }
         }
-        Some(select.answer())
+        Some(select.answer().map(|answer| self.warned(answer, select)))
     }
 
     pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
         let table = select.run.plan().table().clone();
-        let generated = if is_system_keyspace(&table.keyspace) {
+        let generated = if is_made_up(&table) {
             Some(Box::pin(self.generate(&table)).await?)
         } else {
             None
@@ -75,7 +78,16 @@ impl Engine {
             select.take(&answer)?;
             runtime::yield_if_needed().await;
         }
-        select.answer()
+        select.answer().map(|answer| self.warned(answer, &select))
+    }
+
+    /// An answer with the warning that the tombstones met call for.
+    fn warned(&self, mut answer: Answer, select: &Select) -> Answer {
+        let (command, live_rows) = select.run.met();
+        if command.tombstones > 0 {
+            answer.warnings.extend(self.coordinator.tombstone_warning(command, live_rows, command.tombstones));
+        }
+        answer
     }
 
     /// The whole of a write, if nothing has to be waited for; `None`: nothing has happened, and
@@ -98,11 +110,12 @@ impl Engine {
     }
 
     /// Schema changes, USE, TRUNCATE and DESCRIBE.
-    pub(crate) async fn run_other(&self, analysed: &Analysed) -> Result<Answer, Error> {
+    pub(crate) async fn run_other(&self, analysed: &Analysed, user: Option<&str>) -> Result<Answer, Error> {
         match &analysed.plan {
             Plan::SchemaChange(change) => self.change_schema(change.clone()).await,
             Plan::Use { keyspace } => Ok(Answer::plain(Outcome::SetKeyspace(keyspace.clone()))),
             Plan::Truncate { table } => {
+                refuse_virtual(table, "Truncation")?;
                 refuse_system(&table.keyspace)?;
                 let patience = self.settings.truncate_timeout;
                 let truncated = self.coordinator.truncate(table.id, runtime::unix_micros(), patience).await;
@@ -112,6 +125,7 @@ impl Engine {
                 })?;
                 Ok(Answer::plain(Outcome::Void))
             }
+            Plan::Role(plan) => self.run_role(plan, analysed, user).await,
             Plan::Describe(plan) => {
                 let described = plan.rows(&self.schema(), &self.cluster_facts())?;
                 let metadata = analysed.metadata.clone().ok_or_else(no_columns)?;
@@ -136,9 +150,10 @@ impl Engine {
         let context = ChangeContext {
             version: runtime::random_uuid(),
             table_id: runtime::random_uuid(),
-            now_micros: self.timestamps.next(runtime::unix_micros()),
+            now_micros: self.next_timestamp(runtime::unix_micros()),
             datacenters,
         };
+        self.snapshot_dropped(&self.coordinator.schema(), &change, &context).await?;
         let decided = Cluster::change(move |schema| match cql::apply(schema, &change, &context)? {
             Some(applied) => Ok(Some((applied.schema, vec![event_of(applied.event)]))),
             None => Ok::<_, cql::Error>(None),
@@ -204,9 +219,28 @@ impl Engine {
     }
 }
 
-/// Users neither write to system keyspaces nor change them.
+/// Whether the rows of a table are made from live state when they are read; all others are stored.
+fn is_made_up(table: &Table) -> bool {
+    is_system_keyspace(&table.keyspace) && !builtin::is_builtin(table)
+}
+
+/// Users do not write to tables made up when read; to others of the system as [`refuse_system`] says.
+pub(crate) fn refuse_modification(table: &Table) -> Result<(), Error> {
+    refuse_virtual(table, "Modification")?;
+    refuse_system(&table.keyspace)
+}
+
+fn refuse_virtual(table: &Table, what: &str) -> Result<(), Error> {
+    if VIRTUAL_KEYSPACES.contains(&&*table.keyspace) {
+        let table = table.qualified_name();
+        return Err(Error::Invalid(format!("{what} is not supported by table {table}")));
+    }
+    Ok(())
+}
+
+/// Users neither write to system keyspaces nor change them, but for the roles and their permissions.
 pub(crate) fn refuse_system(keyspace: &str) -> Result<(), Error> {
-    if is_system_keyspace(keyspace) {
+    if is_system_keyspace(keyspace) && keyspace != builtin::AUTH {
         return Err(Error::Unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
     }
     Ok(())
@@ -257,7 +291,7 @@ impl Select {
 
 /// The warning that an aggregate over more than one partition calls for.
 fn wide_aggregate(plan: &SelectPlan) -> Option<&'static str> {
-    match (plan.is_aggregate(), plan.is_by_key(), plan.is_by_several_keys()) {
+    match (plan.is_aggregate(), plan.restricts_partition(), plan.is_by_several_keys()) {
         (true, false, _) => Some("Aggregation query used without partition key"),
         (true, true, true) => Some("Aggregation query used on multiple partition keys (IN restriction)"),
         _ => None,

@@ -3,11 +3,54 @@
 use crate::info::NodeInfo;
 use core::time::Duration;
 
+/// How clients say who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Authenticator {
+    /// They do not.
+    AllowAll,
+    /// By name and password.
+    Password,
+}
+
+impl Authenticator {
+    /// The class drivers are told in AUTHENTICATE.
+    pub fn class(self) -> &'static str {
+        match self {
+            Authenticator::AllowAll => "org.apache.cassandra.auth.AllowAllAuthenticator",
+            Authenticator::Password => "org.apache.cassandra.auth.PasswordAuthenticator",
+        }
+    }
+}
+
+/// Who is let in, and for how long a login is remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Authentication {
+    /// How clients say who they are.
+    pub authenticator: Authenticator,
+    /// How long a login is remembered; a role that another node has changed is known as it was for so long.
+    pub validity: Duration,
+    /// Logins that one shard remembers.
+    pub remembered_max: usize,
+}
+
+impl Authentication {
+    /// Everybody is let in; Cassandra's numbers for who asks for passwords.
+    pub const STANDARD: Authentication = Authentication {
+        authenticator: Authenticator::AllowAll,
+        validity: Duration::from_millis(2000),
+        remembered_max: auth::limits::REMEMBERED_MAX,
+    };
+}
+
 /// Settings of the engine, the same on every shard.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// This node and its peers.
     pub info: NodeInfo,
+    /// Who is let in.
+    pub authentication: Authentication,
+    /// Requests that take longer are told in the log; zero tells none.
+    pub slow_timeout: Duration,
     /// How long a read of named partitions may take.
     pub read_timeout: Duration,
     /// How long a read of a range may take, one page of it.

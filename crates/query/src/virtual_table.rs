@@ -1,52 +1,139 @@
 //! Reads of system tables: rows made from live state, read like stored ones.
+//!
+//! The state is gathered over all shards when a table is read, and only what that table shows. A shard gives copies of
+//! counters it keeps anyway; requests wait for none of it.
 
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::info::ClientInfo;
 use crate::limits;
 use crate::system::contents::{self, Source};
+use crate::system::live::Live;
 use crate::system::partitions::{Partitions, partitions};
-use crate::trace::Trace;
+use runtime::metrics::GroupUsage;
 use runtime::{Group, ShardId};
-use schema::Table;
+use schema::{Table, TableId};
+use std::collections::BTreeMap;
+use storage::snapshot::{Snapshot, list_snapshots};
+use storage::{CompactionProgress, CompactionRecord, TableStats};
 
 impl Engine {
     /// The content of a system table at this moment.
     pub(crate) async fn generate(&self, table: &Table) -> Result<Partitions, Error> {
-        let clients = if contents::needs_clients(table) { clients_of_all_shards().await } else { Vec::new() };
-        let prepared = if contents::needs_prepared(table) { self.prepared_statements() } else { Vec::new() };
-        let traces = if contents::needs_traces(table) { traces_of_all_shards().await } else { Vec::new() };
+        let live = self.live(table).await?;
         let schema = self.schema();
-        let source = Source {
-            node: self.info(),
-            schema: &schema,
-            clients: &clients,
-            prepared: &prepared,
-            traces: &traces,
-        };
+        let source = Source { node: self.info(), schema: &schema, live: &live };
         partitions(table, &contents::rows(table, &source))
     }
-}
 
-async fn clients_of_all_shards() -> Vec<ClientInfo> {
-    let mut clients = Vec::new();
-    for shard in 0..runtime::shard_count() {
-        let of_shard = runtime::submit_to(ShardId(shard), Group::QUERY, || async {
-            runtime::try_local::<Engine>().map(|engine| engine.clients()).unwrap_or_default()
-        });
-        clients.extend(of_shard.await);
+    /// Gathers what `table` shows.
+    async fn live(&self, table: &Table) -> Result<Live, Error> {
+        let mut live = Live { shards: runtime::shard_count(), ..Live::default() };
+        match (&*table.keyspace, &*table.name) {
+            ("system", "prepared_statements") => live.prepared = self.prepared_statements(),
+            ("system", "compaction_history") => live.history = history().await,
+            ("system", "size_estimates" | "table_estimates") => live.tables = tables().await,
+            ("system_traces", _) => live.traces = each(|engine| engine.traces.all()).await,
+            ("system_views", "clients") => live.clients = Engine::clients_of_node().await,
+            ("system_views", "sstable_tasks") => live.compactions = compactions().await,
+            ("system_views", "snapshots") => live.snapshots = snapshots().await?,
+            ("system_views", "thread_pools") => live.groups = groups().await,
+            ("system_views", "cql_metrics" | "batch_metrics") => {
+                let shards = each(|engine| vec![engine.statements()]).await;
+                shards.iter().for_each(|shard| live.statements.merge(shard));
+            }
+            ("system_views", name) if shows_tables(name) => live.tables = tables().await,
+            _ => {}
+        }
+        Ok(live)
+    }
+
+    /// The connections of every shard, at most [`limits::CLIENTS_MAX`].
+    pub async fn clients_of_node() -> Vec<ClientInfo> {
+        let mut clients = each(Engine::clients).await;
         clients.truncate(limits::CLIENTS_MAX);
+        clients
     }
-    clients
 }
 
-async fn traces_of_all_shards() -> Vec<Trace> {
-    let mut traces = Vec::new();
+/// Tables of `system_views` with one row for every stored table.
+fn shows_tables(name: &str) -> bool {
+    const NAMES: [&str; 9] = [
+        "disk_usage",
+        "local_read_latency",
+        "local_scan_latency",
+        "local_write_latency",
+        "max_partition_size",
+        "max_sstable_duration",
+        "max_sstable_size",
+        "rows_per_read",
+        "tombstones_per_read",
+    ];
+    NAMES.contains(&name)
+}
+
+/// Asks the engine of every shard.
+async fn each<T: Send + 'static>(ask: impl Fn(&Engine) -> Vec<T> + Copy + Send + 'static) -> Vec<T> {
+    let mut all = Vec::new();
     for shard in 0..runtime::shard_count() {
-        let of_shard = runtime::submit_to(ShardId(shard), Group::QUERY, || async {
-            runtime::try_local::<Engine>().map(|engine| engine.traces.all()).unwrap_or_default()
+        let of_shard = runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
+            runtime::try_local::<Engine>().map(|engine| ask(&engine)).unwrap_or_default()
         });
-        traces.extend(of_shard.await);
+        all.extend(of_shard.await);
     }
-    traces
+    all
+}
+
+/// The store of the current shard.
+fn store() -> Option<std::rc::Rc<storage::Store>> {
+    runtime::try_local::<replica::Shard>().map(|shard| shard.store().clone())
+}
+
+async fn tables() -> Vec<TableStats> {
+    let mut merged: BTreeMap<TableId, TableStats> = BTreeMap::new();
+    for shard in 0..runtime::shard_count() {
+        let of_shard = runtime::submit_to(ShardId(shard), Group::ADMIN, || async {
+            match store() {
+                Some(store) => store.table_stats().await,
+                None => Vec::new(),
+            }
+        });
+        for stats in of_shard.await {
+            match merged.get_mut(&stats.id) {
+                Some(known) => known.merge(&stats),
+                None => drop(merged.insert(stats.id, stats)),
+            }
+        }
+    }
+    let mut tables: Vec<TableStats> = merged.into_values().collect();
+    tables.sort_by(|left, right| (&left.keyspace, &left.table).cmp(&(&right.keyspace, &right.table)));
+    tables
+}
+
+async fn compactions() -> Vec<CompactionProgress> {
+    each(|_| store().map(|store| store.compactions()).unwrap_or_default()).await
+}
+
+async fn history() -> Vec<CompactionRecord> {
+    each(|_| store().map(|store| store.compaction_history()).unwrap_or_default()).await
+}
+
+async fn groups() -> Vec<GroupUsage> {
+    let mut merged: Vec<GroupUsage> = Vec::new();
+    for usage in each(|_| runtime::metrics::groups()).await {
+        match merged.iter_mut().find(|known| known.name == usage.name) {
+            Some(known) => {
+                known.queued += usage.queued;
+                known.polls += usage.polls;
+            }
+            None => merged.push(usage),
+        }
+    }
+    merged
+}
+
+async fn snapshots() -> Result<Vec<Snapshot>, Error> {
+    let Some(store) = store() else { return Ok(Vec::new()) };
+    let found = list_snapshots(store.data_dir()).await;
+    found.map_err(|error| Error::Server(format!("snapshots cannot be listed: {error}")))
 }

@@ -6,7 +6,8 @@
 //!          ─ boot (other shard count; perhaps cut again) ─ verify
 //! ```
 //! Checked after every boot: each partition of both tables is exactly what some prefix of its operations gives, with
-//! every acknowledged one in it (in `periodic` mode those older than the period); a full scan by pages shows the same
+//! every acknowledged one in it (in `periodic` mode those older than the period); of a logged batch over several partitions
+//! all show their part or none does; a full scan by pages shows the same
 //! rows and no others; acknowledged schema changes are there; what was truncated or dropped, or has expired, stays away.
 //! Live reads are checked the same way while it runs. A full disk refuses writes, saying so, and leaves reads alone.
 
@@ -45,6 +46,8 @@ struct Run {
     client: NodeId,
     book: Shared,
     synced: bool,
+    /// Logged batches over several partitions are all or none, because tombstones outlive them.
+    whole_batches: bool,
     /// In periodic mode an acknowledged write that is older than this survives a power cut.
     certain_after: Duration,
     disk_bytes: u64,
@@ -88,6 +91,7 @@ fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
         expiring: ExpiringRows::default(),
         wiped: Wiped::default(),
         full: false,
+        logs_batches: mode != 3,
         next_stamp: 0,
         next_time: 1_600_000_000_000_000,
         rows: 2 + rng.below(8) as i32,
@@ -96,7 +100,16 @@ fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
         reads: 0,
         writes: 0,
     };
-    Run { host, client, book: Rc::new(RefCell::new(book)), synced: mode != 3, certain_after, disk_bytes, rng }
+    Run {
+        host,
+        client,
+        book: Rc::new(RefCell::new(book)),
+        synced: mode != 3,
+        whole_batches: false,
+        certain_after,
+        disk_bytes,
+        rng,
+    }
 }
 
 /// Runs a task of the scenario to its end; None when it does not end in time.
@@ -166,6 +179,12 @@ struct Dump {
     r: Option<Vec<Row>>,
     tables: Vec<String>,
     columns: Vec<String>,
+}
+
+impl Dump {
+    fn of(&self, pk: i32) -> Seen<'_> {
+        Seen { t: self.t.get(&pk).map(Vec::as_slice), u: self.u.get(&pk).map(Vec::as_slice) }
+    }
 }
 
 fn by_partition(rows: Vec<Row>) -> BTreeMap<i32, Vec<Row>> {
@@ -247,8 +266,11 @@ fn check(run: &mut Run, dump: &Dump, end: End, at: Instant) -> Result<(), String
         (true, _) | (_, End::Kill | End::Orderly) => Instant::MAX,
         (false, End::Power) => at - run.certain_after,
     };
+    if run.synced && run.whole_batches {
+        check_batches(&book.partitions, dump, horizon)?;
+    }
     for (pk, partition) in &mut book.partitions {
-        let seen = Seen { t: dump.t.get(pk).map(Vec::as_slice), u: dump.u.get(pk).map(Vec::as_slice) };
+        let seen = dump.of(*pk);
         let from = partition.acked_before(horizon);
         let Some(state) = partition.explain(seen, from, partition.issued()) else {
             return Err(format!(
@@ -274,6 +296,30 @@ fn check(run: &mut Run, dump: &Dump, end: End, at: Instant) -> Result<(), String
     let settle = end == End::Power;
     check_names("table", &mut book.tables, &dump.tables, settle)?;
     check_names("column", &mut book.columns, &dump.columns, settle)
+}
+
+/// A batch that is certain to be in one partition and certain not to be in another is torn.
+fn check_batches(partitions: &BTreeMap<i32, Partition>, dump: &Dump, horizon: Instant) -> Result<(), String> {
+    let mut there: BTreeMap<i32, i32> = BTreeMap::new();
+    let mut missing: BTreeMap<i32, i32> = BTreeMap::new();
+    for (pk, partition) in partitions {
+        for (batch, with, without) in partition.parts_seen(dump.of(*pk), partition.acked_before(horizon)) {
+            match (with, without) {
+                (true, false) => there.insert(batch, *pk),
+                (false, true) => missing.insert(batch, *pk),
+                // Both: later operations hide it. None: that is told of the partition itself.
+                _ => None,
+            };
+        }
+    }
+    match there.iter().find_map(|(batch, pk)| Some((batch, pk, missing.get(batch)?))) {
+        None => Ok(()),
+        Some((batch, there, missing)) => Err(format!(
+            "logged batch {batch} is torn: its part is in partition {there} and not in partition {missing}:\n{}{}",
+            partitions[there].story(),
+            partitions[missing].story()
+        )),
+    }
 }
 
 fn same_scan(
@@ -393,6 +439,7 @@ fn boot(world: &mut World, run: &mut Run) -> Result<(), String> {
 pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result<(), String> {
     let mut run = prepare(world, seed, planted);
     let grace = if run.rng.chance(0.5) { 0 } else { 864_000 };
+    run.whole_batches = grace > 0;
     boot(world, &mut run)?;
     match run_task(world, run.client, 2 * START, create_schema(run.host.native(), grace)) {
         Some(Ok(())) => {}

@@ -34,6 +34,7 @@ impl Host {
         config.rpc_address = ip;
         config.listen_address = ip;
         config.prometheus = None;
+        config.api_port = None;
         Host { node: world.add_node(ip), ip, config, status: Arc::default() }
     }
 

@@ -308,6 +308,8 @@ pub(crate) enum Known {
 pub(crate) struct Partition {
     base: State,
     ops: Vec<(Vec<Change>, Known)>,
+    /// Parts of logged batches over several partitions: number of the batch and of the operation.
+    parts: Vec<(i32, usize)>,
 }
 
 /// What a read saw; a table that was not read explains nothing away.
@@ -322,6 +324,24 @@ impl Partition {
     pub(crate) fn issue(&mut self, changes: Vec<Change>) -> usize {
         self.ops.push((changes, Known::Issued));
         self.ops.len() - 1
+    }
+
+    /// As [`issue`](Partition::issue), for this partition's part of a logged batch over several.
+    pub(crate) fn issue_part(&mut self, batch: i32, changes: Vec<Change>) -> usize {
+        let op = self.issue(changes);
+        self.parts.push((batch, op));
+        op
+    }
+
+    /// What was read says of each part of a batch that need not be there: whether there is an explanation with it, and one
+    /// without it.
+    pub(crate) fn parts_seen(&self, seen: Seen<'_>, from: usize) -> Vec<(i32, bool, bool)> {
+        let open =
+            self.parts.iter().filter(|(_, op)| from <= *op || !matches!(self.ops[*op].1, Known::Acked(_)));
+        let explained =
+            |op: usize, there: bool| self.explain_with(seen, from, self.ops.len(), Some((op, there)));
+        open.map(|(batch, op)| (*batch, explained(*op, true).is_some(), explained(*op, false).is_some()))
+            .collect()
     }
 
     /// Notes how an operation ended.
@@ -375,17 +395,32 @@ impl Partition {
 
     /// A state, after between `from` and `to` operations, that shows what was seen.
     pub(crate) fn explain(&self, seen: Seen<'_>, from: usize, to: usize) -> Option<State> {
+        self.explain_with(seen, from, to, None)
+    }
+
+    /// The same, with one operation in it for certain, or not in it.
+    fn explain_with(
+        &self,
+        seen: Seen<'_>,
+        from: usize,
+        to: usize,
+        certain: Option<(usize, bool)>,
+    ) -> Option<State> {
         for end in (from..=to.min(self.ops.len())).rev() {
             let ops = &self.ops[..end];
             let uncertain: Vec<usize> =
                 (0..end).filter(|at| !matches!(ops[*at].1, Known::Acked(_))).collect();
             for mask in 0..1u32 << uncertain.len().min(16) {
-                let mut state = self.base.clone();
-                for (at, (changes, _)) in ops.iter().enumerate() {
+                let happened = |at: usize| {
                     let place = uncertain.iter().position(|other| *other == at);
-                    if place.is_none_or(|place| mask >> place & 1 == 1) {
-                        changes.iter().for_each(|change| state.apply(change));
-                    }
+                    at < end && place.is_none_or(|place| mask >> place & 1 == 1)
+                };
+                if certain.is_some_and(|(op, there)| happened(op) != there) {
+                    continue;
+                }
+                let mut state = self.base.clone();
+                for (_, (changes, _)) in ops.iter().enumerate().filter(|(at, _)| happened(*at)) {
+                    changes.iter().for_each(|change| state.apply(change));
                 }
                 let same = seen.t.is_none_or(|rows| rows == state.rows_t())
                     && seen.u.is_none_or(|rows| rows == state.rows_u());
@@ -401,6 +436,7 @@ impl Partition {
     pub(crate) fn settle(&mut self, state: State) {
         self.base = state;
         self.ops.clear();
+        self.parts.clear();
     }
 
     /// What a failing check prints.

@@ -1,8 +1,12 @@
 //! What the system tables hold: rows made from live state each time they are read.
 
+mod estimates;
+mod views;
+
 use super::definitions::{STORED_KEYSPACES, VIRTUAL_KEYSPACES};
 use super::row::Row;
-use crate::info::{ClientInfo, NodeInfo, PeerInfo};
+use super::live::Live;
+use crate::info::{NodeInfo, PeerInfo};
 use crate::trace::Trace;
 use schema::{Column, ColumnKind, Keyspace, Order, Schema, Table};
 use std::collections::BTreeMap;
@@ -20,12 +24,8 @@ pub struct Source<'a> {
     pub node: &'a NodeInfo,
     /// The schema, system keyspaces included.
     pub schema: &'a Schema,
-    /// The connections of every shard; only filled when `system_views.clients` is read.
-    pub clients: &'a [ClientInfo],
-    /// Prepared statements of this shard: id, keyspace, text; only filled when that table is read.
-    pub prepared: &'a [(Vec<u8>, Option<String>, String)],
-    /// The traces of every shard; only filled when `system_traces` is read.
-    pub traces: &'a [Trace],
+    /// What the shards say, as far as this table shows it.
+    pub live: &'a Live,
 }
 
 /// The rows of a system table, in any order; none for tables that are always empty here.
@@ -34,19 +34,15 @@ pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
         ("system", "local") => vec![local(source)],
         ("system", "peers") => source.node.peers.iter().map(|p| peer(p, source)).collect(),
         ("system", "peers_v2") => source.node.peers.iter().map(|p| peer_v2(p, source)).collect(),
-        ("system", "prepared_statements") => source.prepared.iter().map(prepared).collect(),
+        ("system", "prepared_statements") => source.live.prepared.iter().map(prepared).collect(),
         ("system_schema", name) => schema_rows(name, source),
         ("system_virtual_schema", name) => virtual_schema_rows(name, source),
-        ("system_views", "clients") => source.clients.iter().map(client).collect(),
-        ("system_views", "settings") => {
-            let settings = source.node.settings.iter();
-            settings.map(|(n, v)| Row::new().text("name", n).text("value", v)).collect()
-        }
-        ("system_traces", "sessions") => source.traces.iter().map(|t| trace_session(t, source)).collect(),
-        ("system_traces", "events") => source.traces.iter().flat_map(|t| trace_events(t, source)).collect(),
-        ("system_auth", "roles") => vec![
-            Row::new().text("role", "cassandra").boolean("can_login", true).boolean("is_superuser", true),
-        ],
+        ("system", "compaction_history") => estimates::compaction_history(source),
+        ("system", "size_estimates") => estimates::estimates(source, &[""]),
+        ("system", "table_estimates") => estimates::estimates(source, &["local_primary", "primary"]),
+        ("system_views", name) => views::rows(name, source),
+        ("system_traces", "sessions") => source.live.traces.iter().map(|t| trace_session(t, source)).collect(),
+        ("system_traces", "events") => source.live.traces.iter().flat_map(|t| trace_events(t, source)).collect(),
         _ => Vec::new(),
     }
 }
@@ -117,23 +113,6 @@ fn prepared(statement: &(Vec<u8>, Option<String>, String)) -> Row {
         .bytes("prepared_id", id.clone())
         .text_if("logged_keyspace", keyspace.as_deref())
         .text("query_string", text)
-}
-
-fn client(client: &ClientInfo) -> Row {
-    let option = |key: &str| client.options.get(key).map(String::as_str);
-    Row::new()
-        .inet("address", client.address.ip())
-        .int("port", i32::from(client.address.port()))
-        .map("client_options", &client.options)
-        .text("connection_stage", client.stage)
-        .text_if("driver_name", option("DRIVER_NAME"))
-        .text_if("driver_version", option("DRIVER_VERSION"))
-        .text("hostname", &client.address.ip().to_string())
-        .text_if("keyspace_name", client.keyspace.as_deref())
-        .int("protocol_version", i32::from(client.protocol_version))
-        .bigint("request_count", client.request_count as i64)
-        .boolean("ssl_enabled", false)
-        .text("username", "anonymous")
 }
 
 fn trace_session(trace: &Trace, source: &Source<'_>) -> Row {
@@ -302,19 +281,7 @@ fn dropped_columns(table: &Table) -> Vec<Row> {
     latest.into_values().map(row).collect()
 }
 
-/// Whether reading a table needs the connections of every shard.
-pub fn needs_clients(table: &Table) -> bool {
-    &*table.keyspace == "system_views" && &*table.name == "clients"
-}
-
-/// Whether reading a table needs the prepared statements.
-pub fn needs_prepared(table: &Table) -> bool {
-    &*table.keyspace == "system" && &*table.name == "prepared_statements"
-}
-
-/// Whether reading a table needs the traces of every shard.
-pub fn needs_traces(table: &Table) -> bool {
-    &*table.keyspace == "system_traces"
-}
-
 const _: () = assert!(STORED_KEYSPACES.len() + VIRTUAL_KEYSPACES.len() == 7);
+
+#[cfg(test)]
+mod tests;

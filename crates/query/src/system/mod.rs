@@ -4,6 +4,8 @@
 pub mod row;
 /// The shapes of the tables.
 pub mod definitions;
+/// What rows are made from.
+pub mod live;
 /// The rows of the tables.
 pub mod contents;
 /// Rows as partitions.

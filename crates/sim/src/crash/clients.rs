@@ -21,6 +21,9 @@ pub(super) struct Book {
     pub(super) wiped: Wiped,
     /// The disk is full: writes may be refused for that reason alone.
     pub(super) full: bool,
+    /// Batches over several partitions are logged. Not in periodic mode: there a power cut may take what came before one from
+    /// one log, and leave it in another, to be written again.
+    pub(super) logs_batches: bool,
     pub(super) next_stamp: i32,
     pub(super) next_time: i64,
     pub(super) rows: i32,
@@ -81,7 +84,11 @@ pub(super) async fn writer(to: std::net::SocketAddr, book: Shared, mine: Vec<i32
             return;
         }
         let pk = usable[rng.below(usable.len() as u64) as usize];
-        if let Err(Trouble::Lost(_)) = write(&mut session, &book, pk, &mut rng).await {
+        let written = match usable.len() {
+            2.. if rng.chance(0.25) => write_over_several(&mut session, &book, &usable, &mut rng).await,
+            _ => write(&mut session, &book, pk, &mut rng).await,
+        };
+        if let Err(Trouble::Lost(_)) = written {
             return;
         }
         if rng.chance(0.3) {
@@ -118,6 +125,46 @@ async fn write(session: &mut Session, book: &Shared, pk: i32, rng: &mut Prng) ->
     book.judge(&result, &statements);
     let known = if result.is_ok() { Known::Acked(runtime::now()) } else { Known::Unknown };
     book.partitions.get_mut(&pk).expect("a known partition").end(op, known);
+    result
+}
+
+/// One batch over some of these partitions, a part of it in each.
+async fn write_over_several(
+    session: &mut Session,
+    book: &Shared,
+    usable: &[i32],
+    rng: &mut Prng,
+) -> Result<(), Trouble> {
+    let first = rng.below(usable.len() as u64) as usize;
+    let count = 2 + rng.below(2) as usize;
+    let several: Vec<i32> =
+        usable.iter().copied().cycle().skip(first).take(count.min(usable.len())).collect();
+    let logged = book.borrow().logs_batches;
+    let (parts, statements, ask) = {
+        let mut book = book.borrow_mut();
+        let (batch, rows) = (book.stamp(), book.rows);
+        let (mut parts, mut statements) = (Vec::new(), Vec::new());
+        for pk in several {
+            let stamp = book.stamp();
+            let changes = vec![Change::drawn(rng, stamp, rows)];
+            statements.extend(changes.iter().map(|change| change.cql(pk)));
+            let partition = book.partitions.get_mut(&pk).expect("a known partition");
+            let op = if logged { partition.issue_part(batch, changes) } else { partition.issue(changes) };
+            parts.push((pk, op));
+        }
+        book.next_time += 10;
+        let mut ask = ask();
+        ask.timestamp = book.own_timestamps.then_some(book.next_time);
+        book.writes += 1;
+        (parts, statements, ask)
+    };
+    let result = session.batch(&statements, ask, logged).await;
+    let mut book = book.borrow_mut();
+    book.judge(&result, &statements);
+    let known = if result.is_ok() { Known::Acked(runtime::now()) } else { Known::Unknown };
+    for (pk, op) in parts {
+        book.partitions.get_mut(&pk).expect("a known partition").end(op, known);
+    }
     result
 }
 

@@ -24,6 +24,11 @@ fn crash_catches_a_replay_that_stops_early() {
 }
 
 #[test]
+fn crash_catches_a_batch_that_is_not_logged() {
+    caught(Scenario::Crash, Bug::SkipBatchlog);
+}
+
+#[test]
 fn crash_catches_a_memtable_probed_before_an_await() {
     caught(Scenario::Crash, Bug::ProbeBeforeAwait);
 }

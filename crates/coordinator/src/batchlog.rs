@@ -1,0 +1,442 @@
+//! Logged batches of several shards or nodes: all of one is written in the end, or none of it ever.
+//!
+//! ```text
+//!   system.batches ◀─ 1 the whole batch, and in the same entry of the log what this shard owns of it
+//!   other shards   ◀─ 2 their parts
+//!   system.batches ◀─ 3 the batch is gone
+//! ```
+//! Whoever dies between 1 and 3 finds the batch at the next start, before clients come, and writes it again with the
+//! timestamps it had. A batch whose parts failed in a living process is written again after twice its patience.
+//!
+//! Nothing is written again that may have been deleted and forgotten since: a batch older than the shortest
+//! `gc_grace_seconds` of its tables is let go, and so is what a truncation or a drop has taken away.
+//! A batch that one shard of a single node owns needs none of this: it is one entry of that shard's log.
+
+use crate::coordinator::Coordinator;
+use crate::error::{Error, WriteKind};
+use crate::limits::{BATCHES_UNFINISHED_MAX, REPLAY_AGAIN_AFTER, REPLAY_PAGE_BYTES, REPLAY_PATIENCE};
+use crate::replicas::Silence;
+use crate::write::judge_one;
+use base::{Instant, Token, shard_of};
+use mutation::{
+    Cell, ColumnView, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowView,
+    Scope, Slice, TokenRange,
+};
+use runtime::{Bug, Group, ShardId};
+use schema::Table;
+use std::cell::{Cell as StdCell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use storage::Durability;
+use topology::required;
+use types::Consistency;
+
+/// How the mutations of a batch are encoded. On disk: a batch of another version is let go.
+const VERSION: i32 = 1;
+/// Columns of `system.batches`, in the order of their names.
+const MUTATIONS: u16 = 0;
+const VERSION_COLUMN: u16 = 1;
+
+/// Batches of this shard whose parts failed, by their keys: when to write them again.
+#[derive(Default)]
+pub(crate) struct Unfinished {
+    due: RefCell<BTreeMap<Box<[u8]>, Instant>>,
+    task: StdCell<bool>,
+}
+
+/// A batch on its way through the table.
+struct Entry {
+    table: Arc<Table>,
+    key: Key,
+    /// Microseconds since the Unix epoch.
+    written_at: i64,
+}
+
+/// A batch as it was found in the table.
+struct Found {
+    key: Key,
+    written_at: i64,
+    version: i32,
+    mutations: Vec<Vec<u8>>,
+}
+
+impl Coordinator {
+    /// Whether a logged batch is more than one entry of one log.
+    pub(crate) fn needs_batchlog(&self, mutations: &[Mutation]) -> bool {
+        let single = self.topology().is_single();
+        let apart = |pair: &[Mutation]| {
+            let (a, b) = (pair[0].token(), pair[1].token());
+            if single { owner(a) != owner(b) } else { a != b }
+        };
+        mutations.windows(2).any(apart)
+    }
+
+    /// Writes a logged batch; see the head of this file.
+    /// Errors: `BatchLog` says that it was not begun for sure; `Batch` that it will be written in the end.
+    pub(crate) async fn write_logged(
+        self: &Rc<Self>,
+        mutations: Vec<Mutation>,
+        consistency: Consistency,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        self.check_levels(&mutations, consistency)?;
+        let schema = self.schema();
+        let batches = schema.table("system", "batches").ok_or(Error::UnknownTable)?.clone();
+        let entry = Entry::drawn(batches);
+        let coordinator = self.clone();
+        // In a task of its own: once begun, a write is never dropped half way.
+        let work = runtime::spawn_now(Group::QUERY, async move {
+            coordinator.write_entry(entry, mutations, consistency, patience).await
+        });
+        match runtime::timeout(patience, work).await {
+            Ok(outcome) => outcome,
+            Err(_) => self.judge(Err(Silence::Unheard), consistency, WriteKind::Batch),
+        }
+    }
+
+    async fn write_entry(
+        self: Rc<Self>,
+        entry: Entry,
+        mutations: Vec<Mutation>,
+        consistency: Consistency,
+        patience: Duration,
+    ) -> Result<(), Error> {
+        let single = self.topology().is_single();
+        let here = runtime::shard();
+        let (mut first, rest): (Vec<_>, Vec<_>) =
+            mutations.iter().cloned().partition(|mutation| single && owner(mutation.token()) == here);
+        if !runtime::planted(Bug::SkipBatchlog) {
+            first.push(entry.put(&mutations));
+        }
+        drop(mutations);
+        if let Err(error) = self.local().write(first, Durability::Mode).await {
+            // It may be on the disk all the same.
+            self.write_again_later(&entry, patience);
+            return self.judge(Err(Silence::Failed(error)), consistency, WriteKind::BatchLog);
+        }
+        let outcome = if single {
+            self.write_shards(rest, consistency).await
+        } else {
+            self.write_parts(rest, consistency, WriteKind::Batch, patience).await
+        };
+        match &outcome {
+            Ok(()) => {
+                let local = self.local().clone();
+                drop(runtime::spawn(Group::QUERY, async move {
+                    // Whoever is told nothing of a failure finds the batch again at the next start, to no effect.
+                    let _unheard = local.write(vec![entry.removal()], Durability::Mode).await;
+                }));
+            }
+            Err(_) => self.write_again_later(&entry, patience),
+        }
+        outcome
+    }
+
+    /// Writes what other shards of this node own, all at once.
+    async fn write_shards(&self, mutations: Vec<Mutation>, consistency: Consistency) -> Result<(), Error> {
+        let mut parts: BTreeMap<u16, Vec<Mutation>> = BTreeMap::new();
+        for mutation in mutations {
+            parts.entry(owner(mutation.token()).0).or_default().push(mutation);
+        }
+        let begin = |part: Vec<Mutation>| {
+            let local = self.local().clone();
+            runtime::spawn(Group::QUERY, async move { local.write(part, Durability::Mode).await })
+        };
+        let tasks: Vec<_> = parts.into_values().map(begin).collect();
+        let mut outcome = Ok(());
+        for task in tasks {
+            outcome = outcome.and(task.await);
+        }
+        self.judge(outcome.map_err(Silence::Failed), consistency, WriteKind::Batch)
+    }
+
+    /// What this node's answer means, when no other was asked.
+    fn judge(
+        &self,
+        answer: Result<(), Silence>,
+        consistency: Consistency,
+        kind: WriteKind,
+    ) -> Result<(), Error> {
+        let snapshot = self.topology();
+        let here = snapshot.node(snapshot.local_index()).broadcast;
+        judge_one(answer, here, 1, consistency, kind)
+    }
+
+    /// Whether enough replicas of every mutation live, before anything is written.
+    fn check_levels(&self, mutations: &[Mutation], consistency: Consistency) -> Result<(), Error> {
+        let (schema, snapshot) = (self.schema(), self.topology());
+        for mutation in mutations {
+            let table = schema.table_by_id(mutation.table()).ok_or(Error::UnknownTable)?;
+            let keyspace = schema.keyspace(&table.keyspace).ok_or(Error::UnknownTable)?;
+            let replicas = snapshot.replicas(&keyspace.replication, mutation.token());
+            required(&snapshot, &keyspace.replication, consistency, &replicas).map_err(|s| {
+                self.metrics.unavailables.inc();
+                Error::Unavailable { consistency, required: s.required, alive: s.alive }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn write_again_later(self: &Rc<Self>, entry: &Entry, patience: Duration) {
+        self.retry(&entry.key, 2 * patience);
+    }
+
+    fn retry(self: &Rc<Self>, key: &Key, pause: Duration) {
+        let unfinished = &self.unfinished;
+        let mut due = unfinished.due.borrow_mut();
+        if due.len() >= BATCHES_UNFINISHED_MAX && !due.contains_key(&key.bytes) {
+            runtime::error!("too many unfinished batches: some wait for the next start");
+            return;
+        }
+        due.insert(key.bytes.clone(), runtime::now() + pause);
+        if !unfinished.task.replace(true) {
+            let coordinator = self.clone();
+            drop(runtime::spawn(Group::RPC, async move { coordinator.write_unfinished().await }));
+        }
+    }
+
+    /// Writes unfinished batches again, each when it is due, until there are none.
+    async fn write_unfinished(self: Rc<Self>) {
+        loop {
+            let first = self.unfinished.due.borrow().iter().map(|(key, at)| (*at, key.clone())).min();
+            let Some((at, key)) = first.filter(|_| !self.is_closed()) else {
+                self.unfinished.task.set(false);
+                return;
+            };
+            if runtime::now() < at {
+                runtime::sleep(at - runtime::now()).await;
+            }
+            let key = Key::new(&key);
+            self.unfinished.due.borrow_mut().remove(&key.bytes);
+            let scope = Scope::Keys(std::iter::once(key.clone()).collect());
+            let done = match self.find_batches(scope, None).await {
+                Ok(answer) => self.write_found(&answer).await.failed == 0,
+                Err(error) => {
+                    runtime::warn!("an unfinished batch cannot be read: {error}");
+                    false
+                }
+            };
+            if !done {
+                self.retry(&key, REPLAY_AGAIN_AFTER);
+            }
+        }
+    }
+
+    /// Writes every batch again that an earlier life of this node has left. What cannot be written is tried again later.
+    /// Errors: the batches cannot be read; the file is named. Serving clients would show them half of one.
+    /// Cost: one read of a table that is empty but after a crash. Call it before clients come.
+    pub async fn replay_batches(self: &Rc<Self>) -> Result<(), replica::Error> {
+        let mut resume = None;
+        let mut all = Replayed::default();
+        loop {
+            let answer = self.find_batches(Scope::Range(TokenRange::ALL), resume).await?;
+            let some = self.write_found(&answer).await;
+            all = Replayed { written: all.written + some.written, failed: all.failed + some.failed };
+            resume = answer.stopped;
+            if resume.is_none() {
+                break;
+            }
+        }
+        if all.written + all.failed > 0 {
+            let Replayed { written, failed } = all;
+            runtime::info!("wrote {written} logged batches again, {failed} are tried again later");
+        }
+        Ok(())
+    }
+
+    async fn find_batches(
+        &self,
+        scope: Scope,
+        resume: Option<mutation::Resume>,
+    ) -> Result<ReadAnswer, replica::Error> {
+        let schema = self.schema();
+        let Some(table) = schema.table("system", "batches") else {
+            return Err(replica::Error::UnknownTable("system.batches".to_string()));
+        };
+        let command = ReadCommand {
+            table: table.id,
+            scope,
+            slices: std::iter::once(Slice::all()).collect(),
+            reversed: false,
+            static_counts: false,
+            row_limit: u32::MAX,
+            partition_row_limit: u32::MAX,
+            byte_limit: REPLAY_PAGE_BYTES,
+            now_s: (runtime::unix_micros() / 1_000_000) as u32,
+            resume,
+            digest_only: false,
+            tombstones: 0,
+        };
+        self.local().read(&command).await
+    }
+
+    async fn write_found(self: &Rc<Self>, answer: &ReadAnswer) -> Replayed {
+        let mut replayed = Replayed::default();
+        for found in answer.partitions.iter().filter_map(Found::read) {
+            match self.write_one(&found).await {
+                Ok(()) => replayed.written += 1,
+                Err(error) => {
+                    runtime::warn!("a logged batch cannot be written again yet: {error}");
+                    replayed.failed += 1;
+                    self.retry(&found.key, REPLAY_AGAIN_AFTER);
+                }
+            }
+            runtime::yield_if_needed().await;
+        }
+        replayed
+    }
+
+    /// Writes what is left of a batch, then removes it.
+    async fn write_one(self: &Rc<Self>, found: &Found) -> Result<(), Error> {
+        let mutations = self.what_is_left(found).await;
+        if !mutations.is_empty() {
+            if self.topology().is_single() {
+                let written = self.local().write(mutations, Durability::Mode).await;
+                self.judge(written.map_err(Silence::Failed), Consistency::One, WriteKind::Batch)?;
+            } else {
+                let level = Consistency::Quorum;
+                self.write_parts(mutations, level, WriteKind::Batch, REPLAY_PATIENCE).await?;
+            }
+        }
+        let schema = self.schema();
+        let table = schema.table("system", "batches").ok_or(Error::UnknownTable)?.clone();
+        let entry = Entry { table, key: found.key.clone(), written_at: found.written_at };
+        let removed = self.local().write(vec![entry.removal()], Durability::Mode).await;
+        self.judge(removed.map_err(Silence::Failed), Consistency::One, WriteKind::BatchLog)
+    }
+
+    /// The mutations of a batch whose tables are still there and still hold what was in them then.
+    async fn what_is_left(&self, found: &Found) -> Vec<Mutation> {
+        let mut left = Vec::with_capacity(found.mutations.len());
+        if found.version != VERSION {
+            runtime::error!("a logged batch of version {} is let go: it cannot be read", found.version);
+            return left;
+        }
+        let schema = self.schema();
+        let now_s = runtime::unix_micros() / 1_000_000;
+        for bytes in &found.mutations {
+            let mutation = match Mutation::from_bytes(bytes.clone()) {
+                Ok(mutation) => mutation,
+                Err(error) => {
+                    runtime::error!("a mutation of a logged batch is let go: {error}");
+                    continue;
+                }
+            };
+            let Some(table) = schema.table_by_id(mutation.table()) else { continue };
+            if found.written_at / 1_000_000 + i64::from(table.options.gc_grace_seconds) <= now_s {
+                runtime::info!("a logged batch is older than the tombstones of {} and let go", table.name);
+                return Vec::new();
+            }
+            let truncated_at = self.local().truncated_at(table.id).await;
+            if truncated_at.is_none_or(|at| at < found.written_at) {
+                left.push(mutation);
+            }
+        }
+        left
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Replayed {
+    written: usize,
+    failed: usize,
+}
+
+impl Entry {
+    /// An id whose token this shard owns, so that writing it is no message.
+    fn drawn(table: Arc<Table>) -> Entry {
+        let written_at = runtime::unix_micros();
+        let here = runtime::shard();
+        loop {
+            let id = types::timeuuid::from_ticks(written_at.saturating_mul(10), runtime::random_u64());
+            let key = Key::new(id.as_bytes());
+            if owner(key.token) == here {
+                return Entry { table, key, written_at };
+            }
+        }
+    }
+
+    /// The row that holds the batch.
+    fn put(&self, mutations: &[Mutation]) -> Mutation {
+        let at = self.written_at;
+        let mut builder = MutationBuilder::new(self.table.id, self.key.token, &self.key.bytes);
+        builder.write_row(&[], Liveness::at(at), Deletion::LIVE, |row| {
+            row.complex_start(MUTATIONS, Deletion::LIVE);
+            for (index, mutation) in mutations.iter().enumerate() {
+                // Paths of a list are timeuuids, here those of the batch's time and of the place.
+                let path = types::timeuuid::from_ticks(at.saturating_mul(10) + index as i64, 0);
+                row.complex_cell(path.as_bytes(), Cell::live(at, mutation.as_bytes()));
+            }
+            row.complex_end();
+            row.simple(VERSION_COLUMN, Cell::live(at, &VERSION.to_be_bytes()));
+        });
+        builder.finish()
+    }
+
+    /// What takes the row away again.
+    fn removal(&self) -> Mutation {
+        let local_time = (runtime::unix_micros() / 1_000_000) as u32;
+        let mut builder = MutationBuilder::new(self.table.id, self.key.token, &self.key.bytes);
+        builder.deletion(Deletion { timestamp: self.written_at, local_time });
+        builder.finish()
+    }
+}
+
+impl Found {
+    /// The batch of a partition; `None`: it is gone.
+    fn read(partition: &Mutation) -> Option<Found> {
+        let view = partition.view();
+        let (_, body) = view.rows().next()?;
+        let row = RowView::new(body);
+        let Some(ColumnView::Complex(list)) = row.column(MUTATIONS) else { return None };
+        let Some(ColumnView::Simple(version)) = row.column(VERSION_COLUMN) else { return None };
+        Some(Found {
+            key: Key::with_token(view.token, view.key),
+            written_at: row.liveness().timestamp,
+            version: i32::from_be_bytes(version.value?.try_into().ok()?),
+            mutations: list.cells().filter_map(|(_, cell)| cell.value.map(<[u8]>::to_vec)).collect(),
+        })
+    }
+}
+
+fn owner(token: Token) -> ShardId {
+    ShardId(shard_of(token, runtime::shard_count()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schema::{TableBuilder, TableId};
+    use types::CqlType;
+
+    fn batches() -> Arc<Table> {
+        let builder = TableBuilder::new("system", "batches", TableId(7))
+            .partition_key("id", CqlType::Timeuuid)
+            .regular("mutations", CqlType::list(CqlType::Blob))
+            .regular("version", CqlType::Int);
+        Arc::new(builder.build().expect("a good table"))
+    }
+
+    #[test]
+    fn a_batch_is_read_back_in_its_order_until_it_is_removed() {
+        let table = batches();
+        let key = Key::new(&[3; 16]);
+        let entry = Entry { table: table.clone(), key: key.clone(), written_at: 1_000_000 };
+        let mutation = |n: u8| {
+            let mut builder = MutationBuilder::new(TableId(9), Token(i64::from(n)), &[n]);
+            builder.write_row(&[], Liveness::at(5), Deletion::LIVE, |_| {});
+            builder.finish()
+        };
+        let mutations: Vec<Mutation> = (0..40).map(mutation).collect();
+        let put = entry.put(&mutations);
+        let found = Found::read(&put).expect("it is there");
+        assert_eq!((found.key, found.written_at, found.version), (key, 1_000_000, VERSION));
+        let expected: Vec<Vec<u8>> = mutations.iter().map(|m| m.as_bytes().to_vec()).collect();
+        assert_eq!(found.mutations, expected);
+        let ordinals = |name| table.regulars.iter().find(|c| &*c.name == name).map(|c| c.ordinal);
+        assert_eq!(ordinals("mutations"), Some(MUTATIONS));
+        assert_eq!(ordinals("version"), Some(VERSION_COLUMN));
+    }
+}

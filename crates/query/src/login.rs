@@ -1,0 +1,130 @@
+//! Logging in: names and passwords against `system_auth.roles`.
+//!
+//! ```text
+//!   AUTH_RESPONSE ─▶ remembered? ── no ──▶ read the role ─▶ hash (few at once on the node, off its shards) ─▶ remember
+//!                        └── yes, with this password ──────────────────────────────────────────────────────▶ in
+//! ```
+//! Hashing takes tens of milliseconds of a processor by design. Shard 0 hands out the permits for it, so that a storm of
+//! logins waits for itself and requests do not.
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::limits;
+use crate::settings::Authenticator;
+use auth::{Cost, Credentials, Known};
+use runtime::{Group, ShardId};
+use std::rc::Rc;
+use types::Consistency;
+
+/// The role that is made when there is none, and its password, as everybody knows.
+const DEFAULT_ROLE: &str = "cassandra";
+
+impl Engine {
+    /// How clients say who they are.
+    pub fn authenticator(&self) -> Authenticator {
+        self.settings.authentication.authenticator
+    }
+
+    /// Checks what a client answered to AUTHENTICATE; the name it is known by from now on.
+    /// Errors: `BadCredentials`, and the client may try again; `Overloaded`.
+    pub async fn login(&self, response: &[u8]) -> Result<Rc<str>, Error> {
+        let Credentials { name, password } = Credentials::read(response)?;
+        let remembered = self.remembered.borrow().get(runtime::now(), &name, &password);
+        let (known, verified) = match remembered {
+            Some(found) => found,
+            None => {
+                let known = self.read_login(&name).await?;
+                self.remembered.borrow_mut().learn(runtime::now(), &name, known.clone());
+                (known, false)
+            }
+        };
+        if !verified {
+            let (given, hash) = (password.clone(), known.salted_hash.clone());
+            if !hashing(move || auth::verify(&given, &hash)).await? {
+                return Err(auth::Error::Incorrect(name).into());
+            }
+            self.remembered.borrow_mut().verified(&name, &password, &known.salted_hash);
+        }
+        if !known.can_login {
+            return Err(auth::Error::NoLogin(name).into());
+        }
+        Ok(name.into())
+    }
+
+    async fn read_login(&self, name: &str) -> Result<Known, Error> {
+        let text = "SELECT salted_hash, can_login FROM system_auth.roles WHERE role = ?";
+        let rows = self.internal(text, &[Some(name.as_bytes())], Consistency::Quorum).await;
+        let rows =
+            rows.map_err(|e| Error::BadCredentials(format!("Unable to perform authentication: {e}")))?;
+        let known = rows.into_iter().next().and_then(|mut row| {
+            let can_login = row.pop()?.is_some_and(|value| value == [1]);
+            let salted_hash = String::from_utf8(row.pop()??).ok()?;
+            Some(Known { salted_hash, can_login })
+        });
+        known.ok_or_else(|| auth::Error::Incorrect(name.to_string()).into())
+    }
+
+    /// Makes the default superuser if there is no role at all; tries again until that is known or the node stops.
+    pub async fn keep_a_role(&self) {
+        while !runtime::shutdown_is_requested() {
+            match self.make_default_role().await {
+                Ok(false) => return,
+                Ok(true) => {
+                    runtime::info!("made the superuser '{DEFAULT_ROLE}', whose password everybody knows");
+                    return;
+                }
+                Err(error) => runtime::warn!("whether there is a role is not known yet: {error}"),
+            }
+            runtime::sleep(limits::DEFAULT_ROLE_RETRY).await;
+        }
+    }
+
+    /// Makes the default superuser if there is no role at all. Whether it did.
+    async fn make_default_role(&self) -> Result<bool, Error> {
+        let any = "SELECT role FROM system_auth.roles LIMIT 1";
+        if !self.internal(any, &[], Consistency::Quorum).await?.is_empty() {
+            return Ok(false);
+        }
+        let hash = new_hash(DEFAULT_ROLE.to_string()).await?;
+        let text = "INSERT INTO system_auth.roles (role, is_superuser, can_login, salted_hash) \
+                    VALUES (?, true, true, ?)";
+        let values = [Some(DEFAULT_ROLE.as_bytes()), Some(hash.as_bytes())];
+        self.internal(text, &values, Consistency::Quorum).await?;
+        Ok(true)
+    }
+}
+
+/// The hash of a new password.
+pub(crate) async fn new_hash(password: String) -> Result<String, Error> {
+    let mut salt = [0; 16];
+    salt[..8].copy_from_slice(&runtime::random_u64().to_be_bytes());
+    salt[8..].copy_from_slice(&runtime::random_u64().to_be_bytes());
+    let cost = if runtime::simulated() { Cost::LEAST } else { Cost::USUAL };
+    hashing(move || auth::hash(&password, cost, salt)).await
+}
+
+/// Forgets on every shard what is known of a role, because it has changed.
+pub(crate) async fn forget_login(name: &str) {
+    for shard in 0..runtime::shard_count() {
+        let name = name.to_string();
+        runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
+            if let Some(engine) = runtime::try_local::<Engine>() {
+                engine.remembered.borrow_mut().forget(&name);
+            }
+        })
+        .await;
+    }
+}
+
+/// Runs work with passwords on a helper thread, with one of the node's few permits for it.
+async fn hashing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    runtime::submit_to(ShardId(0), Group::QUERY, move || async move {
+        let hashes = runtime::local::<Engine>().hashes.clone();
+        if hashes.waiting() >= limits::LOGINS_WAITING_MAX {
+            return Err(Error::Overloaded("Too many logins at once".into()));
+        }
+        let _permit = hashes.acquire(1).await;
+        Ok(runtime::offload(work).await)
+    })
+    .await
+}
