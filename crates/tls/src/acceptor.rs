@@ -67,8 +67,10 @@ impl Files {
 /// Looks whether the files have changed.
 pub struct Watch {
     settings: ServerSettings,
-    /// What was read last, whether it was good or not; an error is told once.
-    seen: Result<Files, Error>,
+    /// What the newest acceptor was made of.
+    used: Files,
+    /// What was read last and could not be used: that is told once.
+    refused: Option<Result<Files, Error>>,
 }
 
 impl Watch {
@@ -76,20 +78,24 @@ impl Watch {
     pub async fn start(settings: ServerSettings) -> Result<(Acceptor, Watch), Error> {
         let files = Files::read(&settings).await?;
         let acceptor = Acceptor::new(&settings, &files)?;
-        Ok((acceptor, Watch { settings, seen: Ok(files) }))
+        Ok((acceptor, Watch { settings, used: files, refused: None }))
     }
 
     /// Reads the files again; `None` when they are as they were. After an error what was made before stays good.
     pub async fn look(&mut self) -> Option<Result<Acceptor, Error>> {
-        let files = Files::read(&self.settings).await;
-        if files == self.seen {
+        let read = Files::read(&self.settings).await;
+        if read.as_ref() == Ok(&self.used) {
+            self.refused = None;
             return None;
         }
-        let made = match &files {
-            Ok(files) => Acceptor::new(&self.settings, files),
-            Err(error) => Err(error.clone()),
-        };
-        self.seen = files;
+        if self.refused.as_ref() == Some(&read) {
+            return None;
+        }
+        let made = read.as_ref().map_err(Error::clone).and_then(|files| Acceptor::new(&self.settings, files));
+        match (&made, read) {
+            (Ok(_), Ok(files)) => (self.used, self.refused) = (files, None),
+            (_, read) => self.refused = Some(read),
+        }
         Some(made)
     }
 }

@@ -236,6 +236,8 @@ fn renewed_files_are_taken_broken_ones_are_not() {
         runtime::file::remove("/server.pem").await.expect("the disk works");
         assert!(watch.look().await.expect("a change").is_err());
         assert!(watch.look().await.is_none(), "it is told once");
+        put("server.pem", SERVER).await;
+        assert!(watch.look().await.is_none(), "they are what is used");
         put("server.pem", RENEWED).await;
         assert!(watch.look().await.expect("a change").is_err(), "the key is the old one");
         put("server.key", RENEWED_KEY).await;

@@ -2,7 +2,7 @@
 //!
 //! Server on processor 0, loader on processor 1; echo and node are measured alternately in the same run, because the
 //! ratio survives a noisy machine and the absolute numbers do not. Real files, `periodic` commitlog.
-//! `--smoke` only checks that the bench works; `--seconds N` per measurement (default 3); `--part echo|counts|shards` runs
+//! `--smoke` only checks that the bench works; `--seconds N` per measurement (default 3); `--part echo|counts|shards|tls` runs
 //! one part and writes no result.
 
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use base::Token;
 
 use crate::loader::{self, Connection, Measured, Plan};
 use crate::machine::{self, Running};
-use crate::{Outcome, callgrind, house};
+use crate::{Outcome, bench_tls, callgrind, house};
 
 const CONNECTIONS: usize = 64;
 const DEPTHS: &[usize] = &[1, 16, 64];
@@ -81,6 +81,9 @@ pub fn serve(rest: &[String]) -> Outcome {
     }
     if wanted("shards") {
         two_shards(&options, &binary, best, &mut text)?;
+    }
+    if wanted("tls") && !options.smoke {
+        bench_tls::encrypted(&binary, (seconds as u64).max(1), options.rounds, &mut text)?;
     }
     println!("{text}");
     let recorded = if options.smoke || part.is_some() {

@@ -20,11 +20,14 @@ pub struct Counts {
     pub allocations: u64,
 }
 
+/// Prepares what is counted and gives its frames.
+pub type Setup<'a> = &'a dyn Fn(&mut Connection) -> Result<Vec<Vec<u8>>, String>;
+
 /// Instructions and allocations per request for one kind of frame.
 pub fn per_request(
     binary: &Path,
     name: &str,
-    setup: &dyn Fn(&mut Connection) -> Result<Vec<Vec<u8>>, String>,
+    setup: Setup,
 ) -> Result<(f64, f64), String> {
     const COUNT: u64 = 2_000;
     let few = run(binary, name, setup, COUNT)?;
@@ -36,7 +39,7 @@ pub fn per_request(
 fn run(
     binary: &Path,
     name: &str,
-    setup: &dyn Fn(&mut Connection) -> Result<Vec<Vec<u8>>, String>,
+    setup: Setup,
     count: u64,
 ) -> Result<Counts, String> {
     let folder = machine::fresh(&format!("callgrind-{name}"))?;

@@ -17,6 +17,7 @@
 mod bench_mesh;
 mod bench_serve;
 mod bench_start;
+mod bench_tls;
 mod callgrind;
 mod check;
 mod ci;
