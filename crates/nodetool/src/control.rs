@@ -100,6 +100,10 @@ pub fn settraceprobability(context: &mut Context<'_>) -> Result<(), Error> {
     if !(0.0..=1.0).contains(&value) {
         return Err(Error::usage("Trace probability must be between 0 and 1"));
     }
+    let now: f64 = context.node.get("/storage_service/trace_probability", &[])?;
+    if now == value {
+        return Ok(());
+    }
     context.node.post("/storage_service/trace_probability", &[("probability", &value.to_string())])
 }
 

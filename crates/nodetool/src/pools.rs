@@ -33,10 +33,8 @@ fn print(pools: &[Pool], dropped: &[Dropped], out: &mut String) {
     table.print(out);
     out.push_str("\nLatencies waiting in queue (micros) per dropped message types\n");
     let mut table = Table::new();
-    table.add(
-        ["Message type", "Dropped", "50%", "95%", "99%", "Max"]
-            .map(|head| format!("{head:<8}").trim_end().to_owned()),
-    );
+    // Cassandra pads these heads by hand, wider than their columns.
+    table.add(["Message type", "Dropped    ", "50%     ", "95%     ", "99%     ", "Max"]);
     for message in dropped {
         let waited = [message.p50, message.p95, message.p99, message.max].map(java::double);
         table.add([message.message.clone(), message.dropped.to_string()].into_iter().chain(waited));
@@ -69,4 +67,28 @@ fn tree(pools: &[Pool], dropped: &[Dropped]) -> Tree {
         ("DroppedMessage", ordered(counts.collect())),
         ("WaitLatencies", ordered(dropped.iter().map(latency).collect())),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::golden;
+
+    #[test]
+    fn the_screen_is_cassandras() {
+        let pool = |name: &str, completed| Pool { name: name.into(), completed, ..Pool::default() };
+        let pools = [pool("MutationStage", 806), pool("Native-Transport-Auth-Requests", 0)];
+        let waited = Dropped {
+            message: "SCHEMA_VERSION_REQ".into(),
+            p50: 73457.0,
+            p95: 73457.0,
+            p99: 73457.0,
+            max: 73457.0,
+            ..Dropped::default()
+        };
+        let longest = Dropped { message: "PAXOS2_CLEANUP_FINISH_PREPARE_RSP".into(), ..Dropped::default() };
+        let mut out = String::new();
+        print(&pools, &[waited, longest], &mut out);
+        assert_eq!(out, golden(include_str!("../testdata/tpstats.txt")));
+    }
 }

@@ -63,6 +63,10 @@ fn number<'de, D: Deserializer<'de>>(source: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(source)?.unwrap_or(f64::NAN))
 }
 
+fn or_empty<'de, D: Deserializer<'de>>(source: D) -> Result<Histogram, D::Error> {
+    Ok(Option::deserialize(source)?.unwrap_or_default())
+}
+
 /// One table and what it has done.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
@@ -111,7 +115,9 @@ pub struct Table {
     pub dropped_mutations: u64,
     #[serde(deserialize_with = "number")]
     pub droppable_tombstone_ratio: f64,
+    #[serde(deserialize_with = "or_empty")]
     pub partition_sizes: Histogram,
+    #[serde(deserialize_with = "or_empty")]
     pub partition_cells: Histogram,
 }
 
@@ -355,7 +361,7 @@ mod tests {
     fn what_is_left_out_is_nothing_and_null_is_not_a_number() {
         let table: Table = serde_json::from_str(
             r#"{"keyspace":"shop","table":"visits","bloom_off_heap":32,"index_summary_off_heap":18,
-                "compression_metadata_off_heap":8,"read":{"count":2,"mean":null,"p50":258.0},"new_key":[1]}"#,
+                "compression_metadata_off_heap":8,"partition_sizes":null,"read":{"count":2,"mean":null,"p50":258.0},"new_key":[1]}"#,
         )
         .unwrap();
         assert_eq!((table.full_name().as_str(), table.off_heap_bytes()), ("shop.visits", 58));

@@ -188,8 +188,10 @@ pub fn ring(context: &mut Context<'_>) -> Result<(), Error> {
     let port = context.storage_port()?;
     let resolve = context.given.has("-r");
     let shown = |address: &str| context.shown(address, port, resolve);
+    // Cassandra leaves room for the port whether it prints it or not.
+    let room = Some(context.about()?.storage_port);
     let width =
-        ring.tokens.iter().map(|(_, a)| context.shown(a, port, false).chars().count()).max().unwrap_or(0);
+        ring.tokens.iter().map(|(_, a)| context.shown(a, room, false).chars().count()).max().unwrap_or(0);
     let format = |cells: [&str; 7]| {
         let [address, rack, status, state, load, owns, token] = cells;
         format!("{address:<width$}  {rack:<12}{status:<7}{state:<8}{load:<16}{owns:<20}{token:<44}\n")

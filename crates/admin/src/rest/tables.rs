@@ -3,6 +3,7 @@
 use super::{Answer, Failure, Rest, json};
 use crate::http::Request;
 use coordinator::{Coordinator, Latencies};
+use query::{ClientInfo, Engine};
 use runtime::metrics::GroupUsage;
 use runtime::{Group, ShardId};
 use serde_json::{Value, json as value};
@@ -33,6 +34,7 @@ impl Rest {
             ["messina", "tables"] => self.tables(request).await,
             ["messina", "proxy"] => Ok(proxy(&latencies().await)),
             ["messina", "pools"] => Ok(pools().await),
+            ["messina", "clients"] => Ok(Engine::clients_of_node().await.iter().map(client).collect()),
             ["column_family", "metrics", rest @ ..] => self.column_family(rest).await,
             ["column_family", "sstables", "per_level", name] => self.table_of(name).map(|_| value!([])),
             ["column_family", "sstables", "by_key", name] => self.sstables_of_key(name, request).await,
@@ -56,7 +58,8 @@ impl Rest {
                 Ok(json::map([(snapshot.local().broadcast.to_string(), self.load().await)]))
             }
             ["storage_service", "metrics", "exceptions"] => {
-                Ok(value!(self.sum_of("messina_transport_protocol_errors_total").await))
+                // Nothing is thrown here: what fails unseen by any client are compactions.
+                Ok(value!(self.coordinator().local().compaction_totals().await.failed))
             }
             ["storage_service", "snapshots"] => self.snapshots().await,
             ["storage_service", "snapshots", "size", "true"] => {
@@ -75,21 +78,6 @@ impl Rest {
     /// Bytes of all sstables.
     async fn load(&self) -> u64 {
         self.coordinator().local().table_stats().await.iter().map(|table| table.live_bytes).sum()
-    }
-
-    /// The sum of a counter over all shards.
-    async fn sum_of(&self, name: &'static str) -> u64 {
-        let mut sum = 0;
-        for shard in 0..runtime::shard_count() {
-            for sample in crate::server::samples_of(ShardId(shard)).await {
-                if let (true, runtime::metrics::SampleValue::Counter(count)) =
-                    (sample.name == name, sample.value)
-                {
-                    sum += count;
-                }
-            }
-        }
-        sum
     }
 
     async fn tables(&self, request: &Request) -> Answer {
@@ -238,6 +226,25 @@ fn table_value(stats: &TableStats, snapshots: u64) -> Value {
         "droppable_tombstone_ratio": stats.droppable_ratio(),
         "partition_sizes": json::histogram_or_null(&stats.partition_sizes),
         "partition_cells": json::histogram_or_null(&stats.partition_cells),
+    })
+}
+
+/// One connection of a client.
+fn client(client: &ClientInfo) -> Value {
+    let (protocol, cipher) = client.tls.as_ref().map(|(protocol, suite)| (*protocol, suite.as_str())).unzip();
+    value!({
+        "address": client.address.ip().to_string(),
+        "port": client.address.port(),
+        "ssl": client.tls.is_some(),
+        "protocol": protocol,
+        "cipher": cipher,
+        "version": client.protocol_version,
+        "user": client.user.as_deref().unwrap_or("anonymous"),
+        "keyspace": client.keyspace,
+        "requests": client.request_count,
+        "driver_name": client.options.get("DRIVER_NAME"),
+        "driver_version": client.options.get("DRIVER_VERSION"),
+        "options": client.options,
     })
 }
 

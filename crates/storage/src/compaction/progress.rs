@@ -94,7 +94,7 @@ impl Compactions {
     pub(crate) fn begin(&self, table: &TableStore, inputs: &[Rc<Sstable>]) -> Listed<'_> {
         let definition = table.definition();
         let running = Rc::new(Running {
-            id: runtime::random_uuid(),
+            id: time_based_id(),
             keyspace: definition.keyspace.to_string(),
             table: definition.name.to_string(),
             total: inputs.iter().map(|input| input.entry.meta.data_bytes).sum(),
@@ -152,4 +152,10 @@ impl Compactions {
     pub(crate) fn totals(&self) -> CompactionTotals {
         self.totals.get()
     }
+}
+
+/// An id of version 1, as the columns that show compactions want it.
+fn time_based_id() -> u128 {
+    let ticks = runtime::unix_micros().saturating_mul(10);
+    types::timeuuid::from_ticks(ticks, runtime::random_uuid() as u64).as_u128()
 }
