@@ -154,7 +154,7 @@ async fn respond(request: &Request) -> Vec<u8> {
     }
 }
 
-pub(crate) async fn samples_of(shard: ShardId) -> Vec<Sample> {
+async fn samples_of(shard: ShardId) -> Vec<Sample> {
     if shard == runtime::shard() {
         return runtime::metrics::render_local();
     }

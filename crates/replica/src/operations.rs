@@ -174,12 +174,12 @@ impl Local {
             let now_ms = runtime::unix_micros() / 1000;
             let names = store.table_names();
             for (_, name, id) in names.into_iter().filter(|(_, _, id)| tables.contains(id)) {
-                let options = SnapshotOptions {
-                    tag: format!("{what}-{now_ms}-{name}"),
-                    skip_flush: false,
-                    ttl_ms: None,
-                };
-                unless_gone(snapshot_one(&store, &options, id, Empty::Skip).await)?;
+                if !flushed_as_far_as_possible(id).await {
+                    continue;
+                }
+                let tag = format!("{what}-{now_ms}-{name}");
+                let options = SnapshotOptions { tag, skip_flush: true, ttl_ms: None };
+                unless_gone(snapshot_one(&store, &options, id).await)?;
             }
             Ok(())
         };
@@ -214,7 +214,7 @@ async fn snapshot_all(store: &Store, options: &SnapshotOptions, tables: &[TableI
     let mut made = Vec::new();
     for table in tables {
         let Ok(dir) = store.table_dir(*table) else { continue };
-        match unless_gone(snapshot_one(store, options, *table, Empty::Keep).await) {
+        match unless_gone(snapshot_one(store, options, *table).await) {
             Ok(()) => made.push(dir),
             Err(error) => {
                 for dir in made {
@@ -232,51 +232,40 @@ async fn snapshot_all(store: &Store, options: &SnapshotOptions, tables: &[TableI
     Ok(())
 }
 
-/// What becomes of a snapshot without sstables.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Empty {
-    Keep,
-    Skip,
+/// Flushes a table that is about to go, and says whether it has sstables now. What cannot be flushed is no reason to keep
+/// it: a drop is what lets go of a table whose disk refuses.
+async fn flushed_as_far_as_possible(table: TableId) -> bool {
+    let shards = on_every(move |store| async move {
+        if let Err(error) = unless_gone(store.flush(Some(table)).await) {
+            runtime::warn!("the snapshot of table {table}, which goes, lacks what is in memory: {error}");
+        }
+        store.sstables(table).unwrap_or(0)
+    })
+    .await;
+    shards.into_iter().any(|sstables| sstables > 0)
 }
 
-async fn snapshot_one(
-    store: &Store,
-    options: &SnapshotOptions,
-    table: TableId,
-    empty: Empty,
-) -> Result<(), Error> {
+async fn snapshot_one(store: &Store, options: &SnapshotOptions, table: TableId) -> Result<(), Error> {
     let schema = store.describe(table)?;
     let partial = PartialSnapshot::begin(&store.table_dir(table)?, &options.tag).await?;
-    match fill(&partial, options, table, empty, &schema).await {
-        Ok(true) => Ok(()),
-        Ok(false) => {
-            partial.abandon().await;
-            Ok(())
-        }
-        Err(error) => {
-            partial.abandon().await;
-            Err(error)
-        }
+    let made = fill(&partial, options, table, &schema).await;
+    if made.is_err() {
+        partial.abandon().await;
     }
+    made
 }
 
-/// Whether there is a snapshot now.
 async fn fill(
     partial: &PartialSnapshot,
     options: &SnapshotOptions,
     table: TableId,
-    empty: Empty,
     schema: &str,
-) -> Result<bool, Error> {
+) -> Result<(), Error> {
     let (folder, skip_flush) = (partial.folder().to_path_buf(), options.skip_flush);
     all(on_every(move |store| {
         let folder = folder.clone();
         async move { store.link_into(table, &folder, skip_flush).await }
     })
     .await)?;
-    if empty == Empty::Skip && partial.is_empty().await? {
-        return Ok(false);
-    }
-    partial.finish(schema, options.ttl_ms).await?;
-    Ok(true)
+    partial.finish(schema, options.ttl_ms).await
 }

@@ -58,6 +58,11 @@ impl Store {
         self.compactions.totals()
     }
 
+    /// Sstables of a table on this shard.
+    pub fn sstables(&self, id: TableId) -> Result<usize, Error> {
+        Ok(self.table(id)?.version().sstables.len())
+    }
+
     /// Data files of the sstables that may hold a key.
     pub fn sstables_of_key(&self, id: TableId, key: &[u8]) -> Result<Vec<PathBuf>, Error> {
         let table = self.table(id)?;

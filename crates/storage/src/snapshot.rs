@@ -86,13 +86,7 @@ impl Store {
     pub async fn link_into(&self, id: TableId, partial: &Path, skip_flush: bool) -> Result<(), Error> {
         let table = self.table(id)?;
         if !skip_flush {
-            match self.flush_table(&table).await {
-                // The links need no space to speak of; what is in memory stays in the commitlog.
-                Err(error) if error.is_no_space() => {
-                    runtime::warn!("a snapshot of table {id} lacks what is in memory: {error}");
-                }
-                flushed => flushed?,
-            }
+            self.flush_table(&table).await?;
         }
         // As long as the version is held, nobody removes its files.
         let version = table.version();
@@ -160,11 +154,6 @@ impl PartialSnapshot {
             file::sync_dir(folder).await.map_err(|error| Error::io(folder, "sync folder", error))?;
         }
         Ok(())
-    }
-
-    /// Whether no sstable was linked.
-    pub async fn is_empty(&self) -> Result<bool, Error> {
-        Ok(list(&self.folder).await?.is_empty())
     }
 
     /// Removes what there is of it. What cannot be removed is garbage of the next start.

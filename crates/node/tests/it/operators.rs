@@ -1,0 +1,289 @@
+//! What operators ask over REST, while clients are at work, tables go and disks are full.
+
+use crate::harness::*;
+use runtime::net::TcpStream;
+use serde_json::Value;
+use std::time::Duration;
+use types::Value as Cql;
+
+/// A node whose REST interface the client machine can reach.
+fn open_stage(seed: u64, shards: u16) -> Stage {
+    let mut stage = Stage::new(seed);
+    stage.config.api_address = "10.0.0.1".parse().unwrap();
+    stage.boot(shards);
+    stage
+}
+
+/// Status and JSON of one request; null for no body.
+async fn send(head: String) -> (u16, Value) {
+    let stream = TcpStream::connect("10.0.0.1:10000".parse().unwrap(), None).await.unwrap();
+    stream.send_all(head.into_bytes()).await.unwrap();
+    let mut text = Vec::new();
+    while let Ok(Ok(bytes)) = runtime::timeout(Duration::from_secs(60), stream.recv()).await {
+        if bytes.is_empty() {
+            break;
+        }
+        text.extend_from_slice(&bytes);
+    }
+    let text = String::from_utf8(text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).unwrap_or("0").parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+async fn ask(method: &str, target: &str) -> (u16, Value) {
+    send(format!("{method} {target} HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")).await
+}
+
+async fn get(target: &str) -> Value {
+    let (status, value) = ask("GET", target).await;
+    assert_eq!(status, 200, "{target}: {value}");
+    value
+}
+
+async fn post(target: &str) -> Value {
+    let (status, value) = ask("POST", target).await;
+    assert_eq!(status, 200, "{target}: {value}");
+    value
+}
+
+async fn table(name: &str) -> Value {
+    get(&format!("/messina/tables?keyspace=ks&table={name}")).await[0].take()
+}
+
+async fn tags() -> Vec<String> {
+    let snapshots = get("/storage_service/snapshots").await;
+    let key = |pair: &Value| pair["key"].as_str().unwrap().to_string();
+    snapshots.as_array().unwrap().iter().map(key).collect()
+}
+
+#[test]
+fn numbers_follow_what_clients_do() {
+    let mut stage = open_stage(61, 2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        for k in 0..40 {
+            run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES ({k}, 'v{k}')")).await;
+            rows(&connection, &format!("SELECT v FROM ks.kv WHERE k = {k}")).await;
+        }
+        rows(&connection, "SELECT * FROM ks.kv").await;
+        let before = table("kv").await;
+        assert_eq!((&before["write"]["count"], &before["read"]["count"]), (&40.into(), &40.into()));
+        assert_eq!((&before["memtable_cells"], &before["partitions_estimate"]), (&40.into(), &40.into()));
+        post("/storage_service/keyspace_flush/ks?cf=kv").await;
+        let after = table("kv").await;
+        assert_eq!((&after["sstable_count"], &after["memtable_cells"]), (&2.into(), &0.into()));
+        assert_eq!(after["partition_sizes"]["count"], 40);
+        let proxy = get("/messina/proxy").await;
+        assert!(40 <= proxy["read"]["count"].as_u64().unwrap() && 1 <= proxy["range"]["count"].as_u64().unwrap());
+        assert!(proxy["write"]["count"].as_u64().unwrap() >= 40);
+        assert_eq!(get("/column_family/metrics/live_ss_table_count/ks:kv").await, 2);
+        post("/storage_service/keyspace_compaction/ks").await;
+        assert_eq!(get("/compaction_manager/compaction_history").await.as_array().unwrap().len(), 2);
+        let paths = get("/column_family/sstables/by_key/ks:kv?key=7").await;
+        assert!(paths[0].as_str().unwrap().ends_with("-big-Data.db"), "{paths}");
+        assert_eq!(get("/storage_service/natural_endpoints/ks?cf=kv&key=7").await[0], "10.0.0.1");
+        assert_eq!(get("/storage_service/ownership/ks").await[0]["value"], 1.0);
+    });
+}
+
+#[test]
+fn mistakes_are_told_and_change_nothing() {
+    let mut stage = open_stage(62, 1);
+    stage.play(async {
+        make_kv(&connect().await).await;
+        let long = "x".repeat(300);
+        let cases = [
+            ("GET", "/nothing".to_string(), 404),
+            ("PUT", "/storage_service/flush".into(), 405),
+            ("GET", "/%ff".into(), 400),
+            ("POST", "/storage_service/keyspace_flush/none".into(), 404),
+            ("POST", "/storage_service/keyspace_flush/ks?cf=kv,none".into(), 404),
+            ("GET", "/column_family/metrics/live_ss_table_count/kskv".into(), 400),
+            ("GET", "/column_family/metrics/none/ks:kv".into(), 404),
+            ("GET", "/column_family/sstables/by_key/ks:kv?key=seven".into(), 400),
+            ("POST", "/storage_service/snapshots?tag=..%2Fescape".into(), 400),
+            ("POST", "/storage_service/snapshots?tag=.hidden".into(), 400),
+            ("POST", format!("/storage_service/snapshots?tag={long}"), 400),
+            ("POST", "/storage_service/snapshots?tag=a&ttl=5x".into(), 400),
+            ("POST", "/storage_service/snapshots?tag=a&kn=none".into(), 404),
+            ("DELETE", "/storage_service/snapshots?tag=..".into(), 400),
+            ("POST", "/system/logger/storage?level=loud".into(), 400),
+            ("POST", "/storage_service/incremental_backups?value=true".into(), 501),
+        ];
+        for (method, target, expected) in cases {
+            let (status, value) = ask(method, &target).await;
+            assert_eq!(status, expected, "{method} {target}: {value}");
+            assert_eq!(value["code"], expected);
+            assert!(value["message"].as_str().is_some_and(|text| !text.is_empty()));
+        }
+        let page = "POST /storage_service/drain HTTP/1.1\r\nOrigin: http://evil\r\nConnection: close\r\n\r\n";
+        assert_eq!(send(page.into()).await.0, 403);
+        assert!(tags().await.is_empty());
+        assert_eq!(get("/storage_service/operation_mode").await, "NORMAL");
+    });
+}
+
+#[test]
+fn snapshots_are_made_under_load_and_while_tables_go() {
+    let mut stage = open_stage(63, 3);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "CREATE TABLE ks.gone (k int PRIMARY KEY, v text)").await;
+        let writer = runtime::spawn(runtime::Group::MAIN, async {
+            let connection = connect().await;
+            for k in 0..300 {
+                run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES ({k}, 'v')")).await;
+            }
+        });
+        for k in 0..20 {
+            run(&connection, &format!("INSERT INTO ks.gone (k, v) VALUES ({k}, 'v')")).await;
+        }
+        let dropper = runtime::spawn(runtime::Group::MAIN, async {
+            runtime::sleep(Duration::from_millis(2)).await;
+            run(&connect().await, "DROP TABLE ks.gone").await;
+        });
+        for round in 0..10 {
+            assert_eq!(
+                post(&format!("/storage_service/snapshots?tag=s{round}&kn=ks")).await,
+                format!("s{round}")
+            );
+        }
+        dropper.await;
+        writer.await;
+        let (status, value) = ask("POST", "/storage_service/snapshots?tag=s1&kn=ks").await;
+        assert_eq!((status, value["message"].as_str().unwrap()), (400, "Snapshot s1 already exists."));
+        let tags = tags().await;
+        assert_eq!(tags.iter().filter(|tag| tag.starts_with('s')).count(), 10, "{tags:?}");
+        assert_eq!(tags.iter().filter(|tag| tag.starts_with("dropped-")).count(), 1, "{tags:?}");
+        assert_eq!(ask("DELETE", "/storage_service/snapshots?tag=s3&kn=ks").await.0, 200);
+        assert_eq!(ask("DELETE", "/storage_service/snapshots").await.0, 200);
+        assert!(self::tags().await.is_empty());
+        let count = rows(&connection, "SELECT count(*) FROM ks.kv").await;
+        assert_eq!(count.value(0, 0).unwrap(), Cql::Bigint(300));
+    });
+}
+
+#[test]
+fn what_is_dropped_or_truncated_is_kept_where_that_is_asked_for() {
+    for kept in [true, false] {
+        let mut stage = Stage::new(64);
+        stage.config.api_address = "10.0.0.1".parse().unwrap();
+        stage.config.auto_snapshot = kept;
+        stage.boot(2);
+        let tags = stage.play(async {
+            let connection = connect().await;
+            make_kv(&connection).await;
+            run(&connection, "CREATE TABLE ks.empty (k int PRIMARY KEY)").await;
+            run(&connection, "INSERT INTO ks.kv (k, v) VALUES (1, 'v')").await;
+            run(&connection, "TRUNCATE ks.kv").await;
+            assert_eq!(rows(&connection, "SELECT * FROM ks.kv").await.rows.len(), 0);
+            run(&connection, "INSERT INTO ks.kv (k, v) VALUES (2, 'v')").await;
+            run(&connection, "DROP KEYSPACE ks").await;
+            tags().await
+        });
+        let kinds: Vec<&str> = tags.iter().map(|tag| tag.split('-').next().unwrap()).collect();
+        assert_eq!(kinds, if kept { vec!["dropped", "truncated"] } else { vec![] }, "{tags:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_snapshots_and_nothing_else() {
+    let mut stage = open_stage(65, 1);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "INSERT INTO ks.kv (k, v) VALUES (1, 'v')").await;
+        post("/storage_service/flush").await;
+    });
+    let node = stage.node;
+    let used: u64 = stage.world.files(node).iter().map(|(_, size)| size).sum();
+    stage.world.set_capacity(node, used);
+    stage.play(async {
+        let (status, value) = ask("POST", "/storage_service/snapshots?tag=full").await;
+        assert_eq!(status, 500, "{value}");
+        assert!(value["message"].as_str().unwrap().contains("no space"), "{value}");
+        assert!(tags().await.is_empty());
+        assert_eq!(rows(&connect().await, "SELECT * FROM ks.kv").await.rows.len(), 1);
+    });
+    stage.world.set_capacity(node, used + (8 << 20));
+    stage.play(async {
+        post("/storage_service/snapshots?tag=full").await;
+        assert_eq!(tags().await, ["full"]);
+    });
+}
+
+#[test]
+fn a_drained_node_keeps_everything_and_lets_nobody_in() {
+    let mut stage = open_stage(66, 2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "INSERT INTO ks.kv (k, v) VALUES (1, 'v')").await;
+        post("/storage_service/drain").await;
+        assert_eq!(get("/storage_service/operation_mode").await, "DRAINED");
+        assert_eq!(get("/storage_service/native_transport").await, false);
+        let (code, text) = failure(&connection, "INSERT INTO ks.kv (k, v) VALUES (2, 'v')", one()).await;
+        assert!(text.contains("drained"), "{code:#x} {text}");
+        assert_eq!(rows(&connection, "SELECT * FROM ks.kv").await.rows.len(), 1);
+        assert_eq!(ask("POST", "/storage_service/native_transport").await.0, 500);
+    });
+    stage.world.kill(stage.node);
+    stage.boot(1);
+    stage.play(async {
+        let connection = connect().await;
+        assert_eq!(rows(&connection, "SELECT * FROM ks.kv").await.rows.len(), 1);
+        run(&connection, "INSERT INTO ks.kv (k, v) VALUES (2, 'v')").await;
+    });
+}
+
+#[test]
+fn the_port_of_clients_is_closed_and_opened() {
+    let mut stage = open_stage(67, 1);
+    stage.play(async {
+        let connection = connect().await;
+        for _ in 0..2 {
+            assert_eq!(ask("DELETE", "/storage_service/native_transport").await.0, 200);
+            assert_eq!(get("/storage_service/native_transport").await, false);
+            let options = client::Options::new(protocol::envelope::Version::V5);
+            assert!(client::Connection::connect(native(), &options).await.is_err());
+            rows(&connection, "SELECT key FROM system.local").await;
+            post("/storage_service/native_transport").await;
+            rows(&connect().await, "SELECT key FROM system.local").await;
+        }
+    });
+}
+
+#[test]
+fn tombstones_warn_and_fail_a_client() {
+    let mut stage = Stage::new(68);
+    (stage.config.tombstone_warn, stage.config.tombstone_fail) = (5, 20);
+    stage.boot(1);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "CREATE TABLE ks.wide (k int, c int, PRIMARY KEY (k, c))").await;
+        for c in 0..21 {
+            run(&connection, &format!("DELETE FROM ks.wide WHERE k = 1 AND c = {c}")).await;
+        }
+        run(&connection, "INSERT INTO ks.wide (k, c) VALUES (1, 30)").await;
+        assert_eq!(
+            rows(&connection, "SELECT * FROM ks.wide WHERE k = 1 AND c > 13 LIMIT 1").await.rows.len(),
+            1
+        );
+        let (code, text) = failure(&connection, "SELECT * FROM ks.wide WHERE k = 1 LIMIT 1", one()).await;
+        assert_eq!(code, 0x1300, "{text}");
+        assert!(text.contains("READ_TOO_MANY_TOMBSTONES") && text.contains("21 tombstones"), "{text}");
+    });
+    let lines = stage.world.log_lines();
+    let warned =
+        lines.iter().filter(|(_, line)| line.contains("tombstone_warn_threshold")).collect::<Vec<_>>();
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert!(
+        warned[0]
+            .1
+            .contains("Read 1 live rows and 7 tombstone cells for query SELECT * FROM ks.wide WHERE k = 1")
+    );
+}
