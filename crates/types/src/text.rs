@@ -31,9 +31,9 @@ pub fn parse_uuid(text: &str) -> Option<Uuid> {
     if hyphens_right { Uuid::parse_str(text).ok() } else { None }
 }
 
-/// An IPv4 or IPv6 address; no host names.
+/// An IPv4 or IPv6 address; no host names. An IPv4 address in the form of an IPv6 one is the IPv4 address.
 pub fn parse_inet(text: &str) -> Option<IpAddr> {
-    text.parse().ok()
+    text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
 /// The bytes of an address: 4 or 16.

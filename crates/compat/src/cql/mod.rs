@@ -241,10 +241,18 @@ fn shown(answer: &Answer) -> Vec<String> {
         Answer::Keyspace(name) => format!("keyspace: {name}"),
         Answer::Schema(words) => format!("schema: {}", words.join(" ")),
         Answer::Error(code, text) => {
-            let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let text = text.split_whitespace().map(without_port).collect::<Vec<_>>().join(" ");
             format!("error: 0x{code:04X} {text}").trim_end().into()
         }
     }]
+}
+
+/// A node's address without its port, which is another one on every run.
+fn without_port(word: &str) -> &str {
+    match word.strip_prefix("/127.0.0.1:") {
+        Some(_) => "/127.0.0.1",
+        None => word,
+    }
 }
 
 fn shown_prepared(prepared: &client::Prepared) -> Vec<String> {
