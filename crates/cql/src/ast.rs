@@ -206,9 +206,35 @@ pub enum TypeName {
     /// `tuple<…>`
     Tuple(Vec<TypeName>),
     /// `vector<…, n>`
-    Vector(Box<TypeName>, u32),
+    Vector(Box<TypeName>, i64),
     /// `'java.class.Name'`
     Custom(String),
+}
+
+impl TypeName {
+    /// The type as CQL text, user types with the keyspace they are of.
+    pub fn to_cql(&self, in_keyspace: &str) -> String {
+        let inner = |ty: &TypeName| ty.to_cql(in_keyspace);
+        match self {
+            TypeName::Named { keyspace: None, name, quoted: false }
+                if crate::names::native_type(name).is_some() =>
+            {
+                name.clone()
+            }
+            TypeName::Named { keyspace, name, .. } => {
+                format!("{}.{name}", keyspace.as_deref().unwrap_or(in_keyspace))
+            }
+            TypeName::Frozen(ty) => format!("frozen<{}>", inner(ty)),
+            TypeName::List(ty) => format!("list<{}>", inner(ty)),
+            TypeName::Set(ty) => format!("set<{}>", inner(ty)),
+            TypeName::Map(key, value) => format!("map<{}, {}>", inner(key), inner(value)),
+            TypeName::Tuple(fields) => {
+                format!("tuple<{}>", fields.iter().map(inner).collect::<Vec<_>>().join(", "))
+            }
+            TypeName::Vector(ty, dimension) => format!("vector<{}, {dimension}>", inner(ty)),
+            TypeName::Custom(class) => format!("'{class}'"),
+        }
+    }
 }
 
 /// Arithmetic operators.
@@ -656,6 +682,10 @@ pub struct AlterType {
     pub add: Option<(String, TypeName)>,
     /// RENAME fields.
     pub renames: Vec<(String, String)>,
+    /// IF NOT EXISTS after ADD, IF EXISTS after RENAME.
+    pub if_field: bool,
+    /// ALTER field TYPE.
+    pub retype: bool,
 }
 
 /// CREATE INDEX.
@@ -743,8 +773,36 @@ pub struct RoleStatement {
     pub conditional: bool,
     /// The role.
     pub name: String,
-    /// Options: password, hashed password, login, superuser, options, access…; values as text.
-    pub options: Vec<Property>,
+    /// WITH, and what is meant without it.
+    pub options: RoleOptions,
+}
+
+/// What CREATE and ALTER ROLE say of a role; `None`: nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RoleOptions {
+    /// SUPERUSER.
+    pub superuser: Option<bool>,
+    /// LOGIN.
+    pub login: Option<bool>,
+    /// PASSWORD.
+    pub password: Option<String>,
+    /// HASHED PASSWORD.
+    pub hashed_password: Option<String>,
+    /// OPTIONS, whatever they are.
+    pub custom: Option<()>,
+    /// ACCESS TO DATACENTERS.
+    pub datacenters: Option<Access>,
+    /// ACCESS FROM CIDRS.
+    pub cidrs: Option<Access>,
+}
+
+/// What a role has access to, or from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// Everything.
+    All,
+    /// These.
+    Some(std::collections::BTreeSet<String>),
 }
 
 /// What permissions are given on.
@@ -784,8 +842,6 @@ pub enum ListStatement {
     },
     /// USERS
     Users,
-    /// SUPERUSERS
-    Superusers,
     /// permissions [ON r] [OF r] [NORECURSIVE]
     Permissions {
         /// Which; `ALL` alone for all.

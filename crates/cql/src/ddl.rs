@@ -3,17 +3,16 @@
 //! A change is checked when it is applied, not when it is prepared, because the schema may have moved between. Ordinals
 //! of columns are given by the schema crate and never come back; a dropped column is remembered with its time.
 
-use crate::ast::{
-    AlterTable, ColumnDefinition, CreateTable, CreateType, StatementKind, TableChange, TableName,
-};
-use crate::ast::{Object, TableProperties, TypeName};
+use crate::alter::alter_table;
+use crate::ast::{ColumnDefinition, CreateTable, Object, StatementKind, TableName, TableProperties};
 use crate::error::{Error, Result, configuration, invalid, unsupported};
 use crate::limits;
 use crate::names;
 use crate::options;
+use crate::user_types::{alter_type, create_type, drop_type};
 use schema::{ColumnKind, Keyspace, Order, Schema, Table, TableBuilder, TableId};
 use std::sync::Arc;
-use types::{CqlType, UdtType};
+use types::CqlType;
 
 /// A schema change with its names resolved, to be applied where the schema lives. Send, cheap.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,6 +134,7 @@ pub(crate) fn schema_change(statement: StatementKind, in_use: Option<&str>) -> R
         StatementKind::AlterTable(alter) => of(&alter.table)?,
         StatementKind::DropTable { table, .. } => of(table)?,
         StatementKind::CreateType(create) => of(&create.name)?,
+        StatementKind::AlterType(alter) => of(&alter.name)?,
         StatementKind::DropObject {
             object: Object::Type | Object::Index | Object::View | Object::Trigger,
             name,
@@ -146,20 +146,35 @@ pub(crate) fn schema_change(statement: StatementKind, in_use: Option<&str>) -> R
             return unsupported("materialized views");
         }
         StatementKind::CreateTrigger { .. } => return unsupported("triggers"),
-        StatementKind::AlterType(_) => return unsupported("ALTER TYPE"),
         StatementKind::CreateFunction(_) => return unsupported("user-defined functions"),
         StatementKind::CreateAggregate(_) => return unsupported("user-defined aggregates"),
         _ => return unsupported("roles and permissions"),
     };
-    if is_system_keyspace(&keyspace) {
+    // Where roles are kept is for the operator to say.
+    let roles_move = keyspace == "system_auth" && matches!(statement, StatementKind::AlterKeyspace { .. });
+    if is_system_keyspace(&keyspace) && !roles_move {
         return match &statement {
             StatementKind::CreateKeyspace(_) => {
                 invalid(format!("System keyspace '{keyspace}' is not user-modifiable"))
             }
-            _ => Err(Error::Unauthorized { text: format!("{keyspace} keyspace is not user-modifiable.") }),
+            _ => Err(Error::Unauthorized { text: fixed(&statement, &keyspace) }),
         };
     }
     Ok(SchemaChange { statement, keyspace })
+}
+
+/// Why a statement cannot change one of the server's keyspaces, as Cassandra words it.
+fn fixed(statement: &StatementKind, keyspace: &str) -> String {
+    let local = !matches!(keyspace, "system_auth" | "system_distributed" | "system_traces");
+    match statement {
+        _ if local => format!("{keyspace} keyspace is not user-modifiable."),
+        StatementKind::DropKeyspace { .. } => format!("Cannot DROP <keyspace {keyspace}>"),
+        StatementKind::AlterKeyspace { .. } => format!("Cannot ALTER <keyspace {keyspace}>"),
+        StatementKind::CreateTable(_) => format!("Cannot CREATE <all tables in {keyspace}>"),
+        StatementKind::AlterTable(alter) => format!("Cannot ALTER <table {keyspace}.{}>", alter.table.name),
+        StatementKind::DropTable { table, .. } => format!("Cannot DROP <table {keyspace}.{}>", table.name),
+        _ => format!("{keyspace} keyspace is not user-modifiable."),
+    }
 }
 
 /// Applies a change. `None`: IF [NOT] EXISTS held, nothing changes and nobody is told.
@@ -175,7 +190,7 @@ pub fn apply(schema: &Schema, change: &SchemaChange, context: &ChangeContext) ->
             }
             let settings = options::keyspace_settings(name, &create.properties, &context.datacenters)?;
             let Some(replication) = settings.replication else {
-                return configuration("Missing mandatory option 'replication'");
+                return invalid("Missing mandatory option 'replication'");
             };
             let mut keyspace = Keyspace::new(name, replication);
             keyspace.durable_writes = settings.durable_writes.unwrap_or(true);
@@ -204,6 +219,7 @@ pub fn apply(schema: &Schema, change: &SchemaChange, context: &ChangeContext) ->
             drop_table(schema, change, &table.name, *if_exists, context)
         }
         StatementKind::CreateType(create) => create_type(schema, change, create, context),
+        StatementKind::AlterType(alter) => alter_type(schema, change, alter, context),
         StatementKind::DropObject { object: Object::Type, name, if_exists, .. } => {
             drop_type(schema, change, &name.name, *if_exists, context)
         }
@@ -294,7 +310,7 @@ fn existing_keyspace<'s>(
 }
 
 /// The next schema with one table put into its keyspace.
-fn with_table(
+pub(crate) fn with_table(
     schema: &Schema,
     keyspace: &Arc<Keyspace>,
     table: Table,
@@ -312,7 +328,7 @@ fn with_table(
     Applied { schema: schema.with_keyspace(version, keyspace), event }
 }
 
-fn definition_error(error: schema::Error) -> Error {
+pub(crate) fn definition_error(error: schema::Error) -> Error {
     Error::Invalid { text: error.to_string() }
 }
 
@@ -384,7 +400,7 @@ fn build_table(keyspace: &Keyspace, create: &CreateTable, id: TableId) -> Result
     options::apply_properties(builder.options_mut(), &create.with.properties)?;
     let table = builder.build().map_err(definition_error)?;
     if table.counter && table.options.default_time_to_live > 0 {
-        return configuration("Cannot set default_time_to_live on a table with counters");
+        return invalid("Cannot set default_time_to_live on a table with counters");
     }
     Ok(table)
 }
@@ -429,6 +445,9 @@ fn clustering_orders(clustering: &[String], with: &TableProperties) -> Result<Ve
     let mut out = vec![Order::Ascending; clustering.len()];
     for (index, (name, descending)) in with.clustering_order.iter().enumerate() {
         let expected = &clustering[index.min(clustering.len() - 1)];
+        if !with.clustering_order.iter().any(|(name, _)| name == expected) {
+            return invalid(format!("Missing CLUSTERING ORDER for column {expected}"));
+        }
         if name != expected {
             return invalid(format!(
                 "The order of columns in the CLUSTERING ORDER directive must match that of the clustering columns \
@@ -448,179 +467,32 @@ fn key_column_type(name: &str, ty: CqlType) -> Result<CqlType> {
         ty if !ty.is_orderable() => {
             invalid(format!("duration type is not supported for PRIMARY KEY column '{name}'"))
         }
+        CqlType::Udt(udt) => invalid(format!(
+            "Invalid non-frozen user-defined type \"{}.{}\" for PRIMARY KEY column '{name}'",
+            udt.keyspace, udt.name
+        )),
         ty if ty.is_multi_cell() => {
             invalid(format!("Invalid non-frozen collection type {ty} for PRIMARY KEY column '{name}'"))
-        }
-        CqlType::Udt(_) => {
-            invalid(format!("Invalid non-frozen user-defined type {ty} for PRIMARY KEY column '{name}'"))
         }
         _ => Ok(ty),
     }
 }
 
-fn column_type(column: &ColumnDefinition, keyspace: &Keyspace) -> Result<CqlType> {
+/// The type of a column that is no key.
+pub(crate) fn column_type(column: &ColumnDefinition, keyspace: &Keyspace) -> Result<CqlType> {
     if column.masked {
         return unsupported("dynamic data masking");
     }
-    names::resolve_type(&column.ty, keyspace)
-}
-
-fn alter_table(
-    schema: &Schema,
-    change: &SchemaChange,
-    alter: &AlterTable,
-    context: &ChangeContext,
-) -> Result<Option<Applied>> {
-    let found =
-        schema.keyspace(&change.keyspace).and_then(|k| Some((k, k.tables.get(alter.table.name.as_str())?)));
-    let Some((keyspace, table)) = found else {
-        let text = format!("Table '{}.{}' doesn't exist", change.keyspace, alter.table.name);
-        return if alter.if_exists { Ok(None) } else { invalid(text) };
-    };
-    let mut builder = table.to_builder();
-    match &alter.change {
-        TableChange::Add { if_not_exists, columns } => {
-            for column in columns {
-                add_column(&mut builder, keyspace, table, column, *if_not_exists)?;
-            }
-        }
-        TableChange::Drop { if_exists, columns, timestamp } => {
-            let at = timestamp.unwrap_or(context.now_micros);
-            for column in columns {
-                drop_column(&mut builder, table, column, *if_exists, at)?;
-            }
-        }
-        TableChange::Rename { if_exists, renames } => {
-            for (from, to) in renames {
-                rename_column(&mut builder, table, from, to, *if_exists)?;
-            }
-        }
-        TableChange::Retype { .. } => return invalid("Altering column types is no longer supported"),
-        TableChange::Mask => return unsupported("dynamic data masking"),
-        TableChange::DropCompactStorage => {
-            return invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
-        }
-        TableChange::With(with) => alter_options(&mut builder, table, with)?,
-    }
-    let altered = builder.build().map_err(definition_error)?;
-    if altered == **table {
-        return Ok(None);
-    }
-    Ok(Some(with_table(schema, keyspace, altered, ChangeKind::Updated, context.version)))
-}
-
-fn alter_options(builder: &mut TableBuilder, table: &Table, with: &TableProperties) -> Result<()> {
-    if with.id.is_some() {
-        return configuration("Cannot alter table id.");
-    }
-    if with.compact_storage {
-        return invalid("Compact tables are not allowed in Cassandra starting with 4.0 version.");
-    }
-    if !with.clustering_order.is_empty() {
-        return invalid("Cannot alter the clustering order of a table");
-    }
-    options::apply_properties(builder.options_mut(), &with.properties)?;
-    if table.counter && builder.options_mut().default_time_to_live > 0 {
-        return configuration("Cannot set default_time_to_live on a table with counters");
-    }
-    Ok(())
-}
-
-fn add_column(
-    builder: &mut TableBuilder,
-    keyspace: &Keyspace,
-    table: &Table,
-    column: &ColumnDefinition,
-    if_not_exists: bool,
-) -> Result<()> {
-    let name = &column.name;
-    if table.column(name).is_some() {
-        return if if_not_exists {
-            Ok(())
-        } else {
-            invalid(format!("Column with name '{name}' already exists"))
-        };
-    }
-    if column.primary_key {
-        return invalid(format!("Cannot add PRIMARY KEY column '{name}' to an existing table"));
-    }
-    let ty = column_type(column, keyspace)?;
-    if ty == CqlType::Counter && !table.counter {
-        return configuration(format!(
-            "{}: Cannot have a counter column (\"{name}\") in a non counter table",
-            table.qualified_name()
-        ));
-    }
-    let earlier = table.dropped.iter().rev().find(|d| *d.name == **name);
-    if let Some(earlier) = earlier
-        && !compatible(&earlier.ty, &ty)
+    let ty = names::resolve_type(&column.ty, keyspace)?;
+    if let CqlType::Udt(udt) = &ty
+        && udt.fields.iter().any(|(_, field)| field.is_multi_cell())
     {
         return invalid(format!(
-            "Cannot re-add previously dropped column '{name}' of type {ty}, incompatible with previous type {}",
-            earlier.ty
+            "Non-frozen UDTs with nested non-frozen collections are not supported for column {}",
+            column.name
         ));
     }
-    let next = if column.is_static { table.next_static_ordinal } else { table.next_regular_ordinal };
-    if usize::from(next) + 1 >= schema::COLUMNS_MAX {
-        return invalid(format!("table {} cannot have more columns", table.qualified_name()));
-    }
-    builder.add(name, if column.is_static { ColumnKind::Static } else { ColumnKind::Regular }, ty);
-    Ok(())
-}
-
-/// Whether values of a dropped column's type can be read as the type it comes back with.
-fn compatible(old: &CqlType, new: &CqlType) -> bool {
-    old == new
-        || matches!(
-            (old, new),
-            (CqlType::Ascii, CqlType::Text)
-                | (CqlType::Timeuuid, CqlType::Uuid)
-                | (CqlType::Int | CqlType::Bigint, CqlType::Varint)
-        )
-        || (*new == CqlType::Blob && !old.is_multi_cell())
-}
-
-fn drop_column(
-    builder: &mut TableBuilder,
-    table: &Table,
-    name: &str,
-    if_exists: bool,
-    at: i64,
-) -> Result<()> {
-    match table.column(name) {
-        None if if_exists => Ok(()),
-        None => invalid(format!("Column {name} was not found in table '{}'", table.qualified_name())),
-        Some(column) if column.is_key() => invalid(format!("Cannot drop PRIMARY KEY column {name}")),
-        Some(_) => {
-            builder.drop_column(name, at);
-            Ok(())
-        }
-    }
-}
-
-fn rename_column(
-    builder: &mut TableBuilder,
-    table: &Table,
-    from: &str,
-    to: &str,
-    if_exists: bool,
-) -> Result<()> {
-    match table.column(from) {
-        None if if_exists => return Ok(()),
-        None => return invalid(format!("Undefined column name {from} in table {}", table.qualified_name())),
-        Some(column) if !column.is_key() => {
-            return invalid(format!("Cannot rename non PRIMARY KEY column {from}"));
-        }
-        Some(_) => {}
-    }
-    if table.column(to).is_some() {
-        return invalid(format!(
-            "Cannot rename column {from} to {to} in table '{}'; another column with that name already exists",
-            table.qualified_name()
-        ));
-    }
-    builder.rename_key(from, to);
-    Ok(())
+    Ok(ty)
 }
 
 fn drop_table(
@@ -643,87 +515,5 @@ fn drop_table(
         keyspace: change.keyspace.clone(),
         name: name.to_string(),
     };
-    Ok(Some(Applied { schema: schema.with_keyspace(context.version, keyspace), event }))
-}
-
-fn type_event(change: ChangeKind, keyspace: &str, name: &str) -> SchemaEvent {
-    SchemaEvent { change, target: ChangeTarget::Type, keyspace: keyspace.to_string(), name: name.to_string() }
-}
-
-fn create_type(
-    schema: &Schema,
-    change: &SchemaChange,
-    create: &CreateType,
-    context: &ChangeContext,
-) -> Result<Option<Applied>> {
-    let name = &create.name.name;
-    let Some(keyspace) = schema.keyspace(&change.keyspace) else {
-        return invalid(format!("Keyspace '{}' doesn't exist", change.keyspace));
-    };
-    if names::native_type(name).is_some() {
-        return invalid(format!("Invalid type name: '{name}' is a reserved type name"));
-    }
-    if keyspace.types.contains_key(name.as_str()) {
-        let text = format!("A user type with name '{name}' already exists");
-        return if create.if_not_exists { Ok(None) } else { invalid(text) };
-    }
-    if create.fields.len() > types::limits::FIELDS_MAX {
-        return invalid(format!("type {name} has more than {} fields", types::limits::FIELDS_MAX));
-    }
-    let mut fields: Vec<(Arc<str>, CqlType)> = Vec::with_capacity(create.fields.len());
-    for (field, written) in &create.fields {
-        if fields.iter().any(|(f, _)| **f == **field) {
-            return invalid(format!("Duplicate field name '{field}' in type '{name}'"));
-        }
-        fields.push((field.as_str().into(), field_type(written, keyspace)?));
-    }
-    let mut keyspace = Keyspace::clone(keyspace);
-    let udt = UdtType { keyspace: change.keyspace.as_str().into(), name: name.as_str().into(), fields };
-    keyspace.types.insert(name.as_str().into(), Arc::new(udt));
-    let event = type_event(ChangeKind::Created, &change.keyspace, name);
-    Ok(Some(Applied { schema: schema.with_keyspace(context.version, keyspace), event }))
-}
-
-fn field_type(written: &TypeName, keyspace: &Keyspace) -> Result<CqlType> {
-    match names::resolve_type(written, keyspace)? {
-        CqlType::Counter => invalid("A user type cannot contain counters"),
-        CqlType::Udt(_) => invalid("A user type cannot contain non-frozen UDTs"),
-        ty => Ok(ty),
-    }
-}
-
-fn drop_type(
-    schema: &Schema,
-    change: &SchemaChange,
-    name: &str,
-    if_exists: bool,
-    context: &ChangeContext,
-) -> Result<Option<Applied>> {
-    let found = schema.keyspace(&change.keyspace).filter(|k| k.types.contains_key(name));
-    let Some(keyspace) = found else {
-        let text = format!("Type '{}.{name}' doesn't exist", change.keyspace);
-        return if if_exists { Ok(None) } else { invalid(text) };
-    };
-    let in_types = keyspace
-        .types
-        .values()
-        .find(|t| *t.name != *name && t.fields.iter().any(|(_, ty)| ty.mentions(&change.keyspace, name)));
-    if let Some(other) = in_types {
-        return invalid(format!(
-            "Cannot drop user type '{}.{name}' as it is still used by user types {}",
-            change.keyspace, other.name
-        ));
-    }
-    let in_tables =
-        keyspace.tables.values().find(|t| t.columns().any(|c| c.ty.mentions(&change.keyspace, name)));
-    if let Some(table) = in_tables {
-        return invalid(format!(
-            "Cannot drop user type '{}.{name}' as it is still used by tables {}",
-            change.keyspace, table.name
-        ));
-    }
-    let mut keyspace = Keyspace::clone(keyspace);
-    keyspace.types.remove(name);
-    let event = type_event(ChangeKind::Dropped, &change.keyspace, name);
     Ok(Some(Applied { schema: schema.with_keyspace(context.version, keyspace), event }))
 }

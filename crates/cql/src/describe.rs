@@ -311,20 +311,20 @@ pub fn create_table(table: &Table, internals: bool) -> String {
         out.push_str("\n*/");
     }
     for column in &gone {
-        let _ = write!(
-            out,
-            "\nALTER TABLE {name} DROP {} USING TIMESTAMP {};",
-            quoted(&column.name),
-            column.dropped_at
-        );
+        let quoted_name = quoted(&column.name);
+        let _ = write!(out, "\nALTER TABLE {name} DROP {quoted_name} USING TIMESTAMP {};", column.dropped_at);
+        if let Some(back) = table.column(&column.name) {
+            let suffix = if back.kind == ColumnKind::Static { " static" } else { "" };
+            let _ = write!(out, "\nALTER TABLE {name} ADD {quoted_name} {}{suffix};", back.ty);
+        }
     }
     out
 }
 
-/// Dropped columns whose names are not in use again; of each name the latest.
+/// Dropped columns, those that came back too; of each name the latest.
 fn lost_columns(table: &Table) -> Vec<&DroppedColumn> {
     let mut latest: BTreeMap<&str, &DroppedColumn> = BTreeMap::new();
-    for column in table.dropped.iter().filter(|d| table.column(&d.name).is_none()) {
+    for column in &table.dropped {
         latest.insert(&column.name, column);
     }
     latest.into_values().collect()
@@ -344,14 +344,15 @@ fn column_lines(table: &Table, gone: &[&DroppedColumn]) -> String {
     let mut lines = Vec::new();
     // As Cassandra has them: of each kind, columns of many cells come last.
     let mut columns: Vec<&Column> = table.columns().collect();
-    let many = |c: &Column| c.is_complex() || matches!(c.ty, CqlType::Udt(_));
+    let many = |c: &Column| c.is_complex();
     columns.sort_by_key(|c| match c.kind {
         ColumnKind::PartitionKey => (0, false),
         ColumnKind::Clustering => (1, false),
         ColumnKind::Static => (2, many(c)),
         ColumnKind::Regular => (3, many(c)),
     });
-    for column in columns {
+    // What was dropped and came back is dropped and added again below, with its time.
+    for column in columns.into_iter().filter(|c| c.is_key() || !gone.iter().any(|d| d.name == c.name)) {
         let suffix = match column.kind {
             ColumnKind::Static => " static",
             ColumnKind::PartitionKey if single => " PRIMARY KEY",

@@ -47,6 +47,16 @@ pub enum Error {
         /// Cassandra's wording where a tool knows it.
         text: String,
     },
+    /// A function or operator could not be computed with these values: protocol error 0x1400.
+    #[error("{text}")]
+    Function {
+        /// Cassandra's name of the function.
+        name: String,
+        /// Its argument types.
+        arguments: Vec<String>,
+        /// Cassandra's wording.
+        text: String,
+    },
     /// Stored or received partitions could not be read: protocol error 0x0000. The caller logs it.
     #[error("cannot read a stored partition: {text}")]
     Corrupt {

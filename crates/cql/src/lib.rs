@@ -8,10 +8,15 @@
 //! ([`BindContext`], [`ChangeContext`]). Everything that must be read is asked for by a [`SelectRun`] and given back to it.
 #![forbid(unsafe_code)]
 
+mod alter;
+mod aggregate;
+mod arithmetic;
 pub mod ast;
 mod ddl;
 mod describe;
 mod error;
+mod expr_text;
+mod from_json;
 mod function;
 mod lexer;
 mod limits;
@@ -22,13 +27,18 @@ mod parse;
 mod plan;
 mod prior;
 mod restriction;
+mod role;
 mod row;
 mod run;
 mod select;
+mod select_clause;
 mod selector;
 mod term;
+mod sub_options;
 #[cfg(test)]
 mod tests;
+mod to_json;
+mod user_types;
 mod value;
 mod where_clause;
 mod write;
@@ -43,6 +53,7 @@ pub use names::quoted;
 pub use parse::{parse, parse_expression};
 pub use plan::{Plan, Prepared, prepare};
 pub use prior::Prior;
+pub use role::RolePlan;
 pub use run::{Page, RowSink, SelectRun};
 pub use select::{ResultColumn, SelectPlan};
 pub use value::{BindContext, BindSpec, BoundValue, by_name, check_values};

@@ -22,6 +22,8 @@ pub const TABLE_NAME_CHARS: usize = 222;
 pub const COLUMNS: usize = 16_384;
 /// Tokens of query text quoted in a syntax error before the offending one, as Cassandra's tools expect.
 pub const SNIPPET_TOKENS: usize = 10;
+/// Bytes of rows that ORDER BY with IN on the partition key may gather to sort them; a shard answers many at once.
+pub const SORTED_BYTES: usize = 64 << 20;
 /// Rows an aggregate or a filter may look at before it yields an answer page to its caller.
 pub const ROWS_PER_STEP: u32 = 10_000;
 /// Bytes after which one answer of the lists read before a write stops; the rest is asked for again.

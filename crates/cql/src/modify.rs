@@ -5,11 +5,13 @@ use crate::ast::{
 };
 use crate::ast::{Target, Update, Using};
 use crate::error::{Result, invalid, syntax, unsupported};
+use crate::from_json;
 use crate::limits;
 use crate::prior::{Prior, PriorRow};
 use crate::restriction::{Clustering, Prefix, Prefixes, Values, for_each_key};
+use crate::select::text_of;
 use crate::term::{Env, Scope, Term};
-use crate::value::{BindContext, BindSpec, BoundValue, check_values};
+use crate::value::{BindContext, BindSpec, BoundValue, Val, check_values};
 use crate::where_clause::{self, Where};
 use crate::write::{Content, Operation, Operator, Times, eval_timeout, eval_timestamp};
 use base::Token;
@@ -50,6 +52,56 @@ pub struct ModifyPlan {
     statics: Vec<Operation>,
     regulars: Vec<Operation>,
     using: Times,
+    /// INSERT JSON: what the markers behind those of the statement stand for.
+    json: Option<Box<JsonSource>>,
+}
+
+/// The text of an INSERT JSON. Each column's value is a marker numbered behind those of the statement; the text is read
+/// once per execution and gives their values.
+#[derive(Debug, Clone, PartialEq)]
+struct JsonSource {
+    text: Term,
+    /// DEFAULT UNSET: columns that are not named keep what they hold.
+    unset: bool,
+    /// Markers of the statement itself.
+    markers: usize,
+}
+
+impl JsonSource {
+    /// The values of the table's columns, in their order.
+    fn values(&self, env: &Env<'_, '_>) -> Result<Vec<BoundJson>> {
+        let text = match self.text.eval(env)? {
+            Val::Bytes(bytes) => bytes,
+            Val::Null => return invalid("Got null for INSERT JSON values"),
+            Val::Unset => return invalid("Cannot use bind variable with unset value in JSON INSERT"),
+        };
+        let Ok(text) = std::str::from_utf8(&text) else { return invalid("String didn't validate.") };
+        let given = from_json::columns(text)?;
+        if let Some((unknown, _)) = given.iter().find(|(name, _)| env.table.column(name).is_none()) {
+            return invalid(format!("JSON values map contains unrecognized column: {unknown}"));
+        }
+        let mut values = Vec::new();
+        for column in env.table.columns() {
+            values.push(match given.iter().rev().find(|(name, _)| **name == *column.name) {
+                None if self.unset && !column.is_key() => BoundJson::Unset,
+                None => BoundJson::Null,
+                Some((_, json)) => match from_json::wire(&column.ty, json) {
+                    Ok(Some(bytes)) => BoundJson::Bytes(bytes),
+                    Ok(None) => BoundJson::Null,
+                    Err(error) => {
+                        return invalid(format!("Error decoding JSON value for {}: {error}", column.name));
+                    }
+                },
+            });
+        }
+        Ok(values)
+    }
+}
+
+enum BoundJson {
+    Null,
+    Unset,
+    Bytes(Vec<u8>),
 }
 
 impl ModifyPlan {
@@ -117,6 +169,7 @@ impl ModifyPlan {
             now_s: context.now_s,
             resume: None,
             digest_only: false,
+            tombstones: 0,
         }))
     }
 
@@ -127,10 +180,34 @@ impl ModifyPlan {
 
     /// Marker numbers of the partition key's components; empty unless each is a marker.
     pub(crate) fn key_markers(&self) -> Vec<u16> {
+        if self.json.is_some() {
+            return Vec::new();
+        }
         key_markers(&self.keys)
     }
 
     fn write_into(
+        &self,
+        env: &Env<'_, '_>,
+        prior: &Prior,
+        batch_timestamp: Option<i64>,
+        out: &mut Vec<Mutation>,
+    ) -> Result<()> {
+        let Some(json) = &self.json else { return self.write_values(env, prior, batch_timestamp, out) };
+        let decoded = json.values(env)?;
+        // In a batch there may be more values than this statement's text was numbered behind.
+        let mut values: Vec<BoundValue<'_>> = env.values.iter().take(json.markers).copied().collect();
+        values.resize(json.markers, BoundValue::Null);
+        values.extend(decoded.iter().map(|value| match value {
+            BoundJson::Null => BoundValue::Null,
+            BoundJson::Unset => BoundValue::Unset,
+            BoundJson::Bytes(bytes) => BoundValue::Bytes(bytes),
+        }));
+        let env = Env { values: &values, context: env.context, table: env.table };
+        self.write_values(&env, prior, batch_timestamp, out)
+    }
+
+    fn write_values(
         &self,
         env: &Env<'_, '_>,
         prior: &Prior,
@@ -360,19 +437,45 @@ fn refuse_condition(condition: &Condition) -> Result<()> {
     }
 }
 
-fn refuse_counters(table: &Table) -> Result<()> {
+fn refuse_counters(table: &Table, using: &Using) -> Result<()> {
+    if table.counter && using.ttl.is_some() {
+        return invalid("Cannot provide custom TTL for counter updates");
+    }
+    if table.counter && using.timestamp.is_some() {
+        return invalid("Cannot provide custom timestamp for counter updates");
+    }
     if table.counter { unsupported("counter updates") } else { Ok(()) }
+}
+
+/// What of the assignments no counter takes.
+fn counter_assignments(scope: &mut Scope<'_>, assignments: &[Assignment]) -> Result<()> {
+    let table = scope.table.clone();
+    for assignment in assignments {
+        let (Target::Column(name), Assign::Set, value) =
+            (&assignment.target, assignment.assign, &assignment.value)
+        else {
+            continue;
+        };
+        let column = where_clause::column(&table, name)?;
+        if !column.is_key() && !matches!(value, Expr::Arithmetic(..)) {
+            scope.term(value, name, &column.ty)?;
+            return invalid(format!(
+                "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Analyses INSERT.
 pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPlan> {
-    if insert.json.is_some() {
-        return unsupported("INSERT JSON");
-    }
     refuse_condition(&insert.condition)?;
     let table = scope.table.clone();
     if table.counter {
         return invalid("INSERT statements are not allowed on counter tables, use UPDATE instead");
+    }
+    if let Some((text, unset)) = &insert.json {
+        return insert_json(scope, insert, text, *unset);
     }
     if insert.columns.len() != insert.values.len() {
         return invalid("Unmatched column names/values");
@@ -417,6 +520,46 @@ pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPla
         statics,
         regulars,
         using,
+        json: None,
+    })
+}
+
+fn insert_json(scope: &mut Scope<'_>, insert: &Insert, text: &Expr, unset: bool) -> Result<ModifyPlan> {
+    if !matches!(text, Expr::Text(_) | Expr::Marker(_)) {
+        return syntax(format!(
+            "no viable alternative at input '{}': a JSON string was expected",
+            text_of(text)
+        ));
+    }
+    let table = scope.table.clone();
+    let text = scope.term(text, "[json]", &CqlType::Text)?;
+    let using = analyse_using(scope, &insert.using)?;
+    let markers = scope.binds.len();
+    let mut keys = Vec::new();
+    let mut prefix = Vec::new();
+    let mut operations = Operations::default();
+    for (index, column) in table.columns().enumerate() {
+        let term = Term::Marker(markers + index, None);
+        match column.kind {
+            ColumnKind::PartitionKey => keys.push(Values::One(term)),
+            ColumnKind::Clustering => prefix.push(Prefix::Column(Values::One(term))),
+            ColumnKind::Static | ColumnKind::Regular => operations.add(column, Operator::Set(term))?,
+        }
+    }
+    let (statics, regulars) = operations.sorted();
+    let json = Some(Box::new(JsonSource { text, unset, markers }));
+    Ok(ModifyPlan {
+        table,
+        binds: Arc::new([]),
+        reach: Reach::Rows,
+        insert: true,
+        delete_rows: false,
+        keys,
+        clustering: Clustering { prefix, bounds: Vec::new() },
+        statics,
+        regulars,
+        using,
+        json,
     })
 }
 
@@ -493,7 +636,10 @@ fn columns_reach(table: &Table, clause: &Where, operations: &Operations, stateme
 pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPlan> {
     refuse_condition(&update.condition)?;
     let table = scope.table.clone();
-    refuse_counters(&table)?;
+    if table.counter {
+        counter_assignments(scope, &update.assignments)?;
+    }
+    refuse_counters(&table, &update.using)?;
     let using = analyse_using(scope, &update.using)?;
     let mut operations = Operations::default();
     for assignment in &update.assignments {
@@ -520,6 +666,7 @@ pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPla
         statics,
         regulars,
         using,
+        json: None,
     })
 }
 
@@ -532,52 +679,81 @@ fn target_name(target: &Target) -> &str {
 fn assigned(scope: &mut Scope<'_>, column: &Column, assignment: &Assignment) -> Result<Operator> {
     let name = &*column.name;
     let is_self = |expr: &Expr| matches!(expr, Expr::Column(other) if other == name);
+    let shown = |operator: char| match (assignment.assign, &assignment.value) {
+        (Assign::Set, value) => format!("{name} = {}", text_of(value)),
+        (_, value) => format!("{name} = {name} {operator} {}", text_of(value)),
+    };
     match (&assignment.target, assignment.assign, &assignment.value) {
-        (Target::Field(..), _, _) => unsupported("setting single fields of user types"),
+        (Target::Field(_, field), Assign::Set, value) => {
+            let (index, ty) = user_type_field(column, field, &|kind| {
+                format!("Invalid operation ({name}.{field} = {}) for {kind} column {name}", text_of(value))
+            })?;
+            Ok(Operator::SetField(index, scope.term(value, &format!("{name}.{field}"), &ty)?))
+        }
+        (Target::Field(..), _, _) => syntax(format!("a field of column {name} can only be set")),
         (Target::Element(_, key), Assign::Set, value) => put_element(scope, column, key, value),
         (Target::Element(..), _, _) => invalid(format!("Invalid operation on an element of column {name}")),
-        (Target::Column(_), Assign::Add, value) => add(scope, column, value, false),
-        (Target::Column(_), Assign::Subtract, value) => subtract(scope, column, value),
+        (Target::Column(_), Assign::Add, value) => add(scope, column, value, false, &shown('+')),
+        (Target::Column(_), Assign::Subtract, value) => subtract(scope, column, value, &shown('-')),
         (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right)) if is_self(left) => {
-            add(scope, column, right, false)
+            add(scope, column, right, false, &shown('+'))
         }
         (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right))
             if is_self(right) =>
         {
-            add(scope, column, left, true)
+            add(scope, column, left, true, &shown('+'))
         }
         (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Subtract, left, right))
             if is_self(left) =>
         {
-            subtract(scope, column, right)
+            subtract(scope, column, right, &shown('-'))
         }
         (Target::Column(_), Assign::Set, value) => Ok(Operator::Set(scope.term(value, name, &column.ty)?)),
     }
 }
 
-fn must_be_collection(column: &Column) -> Result<()> {
-    let name = &column.name;
-    if column.is_complex() {
-        return Ok(());
+/// The place and type of a field of a column's user type. `refusal` says what is wrong with another kind of column.
+fn user_type_field(column: &Column, field: &str, refusal: &dyn Fn(&str) -> String) -> Result<(u16, CqlType)> {
+    let udt = match &column.ty {
+        CqlType::Udt(udt) => udt,
+        ty if matches!(ty.unfrozen(), CqlType::Udt(_)) => return invalid(refusal("frozen UDT")),
+        _ => return invalid(refusal("non-UDT")),
+    };
+    match udt.fields.iter().position(|(name, _)| **name == *field) {
+        Some(index) => Ok((index as u16, udt.fields[index].1.clone())),
+        None => invalid(format!("UDT column {} does not have a field named {field}", column.name)),
     }
-    if column.ty.is_collection() {
-        return invalid(format!("Invalid operation for frozen collection column {name}"));
-    }
-    invalid(format!("Invalid operation for non counter column {name}"))
 }
 
-fn add(scope: &mut Scope<'_>, column: &Column, value: &Expr, in_front: bool) -> Result<Operator> {
-    must_be_collection(column)?;
+/// `shown` is the assignment, for errors.
+fn must_be_collection(column: &Column, shown: &str) -> Result<()> {
+    let kind = match column.ty.unfrozen() {
+        CqlType::Udt(_) | CqlType::Tuple(_) => "tuple",
+        _ if column.is_complex() => return Ok(()),
+        ty if ty.is_collection() => "frozen collection",
+        _ => "non counter",
+    };
+    invalid(format!("Invalid operation ({shown}) for {kind} column {}", column.name))
+}
+
+fn add(
+    scope: &mut Scope<'_>,
+    column: &Column,
+    value: &Expr,
+    in_front: bool,
+    shown: &str,
+) -> Result<Operator> {
+    must_be_collection(column, shown)?;
     let list = matches!(column.ty, CqlType::List(_));
     if in_front && !list {
-        return invalid(format!("Invalid operation for non list column {}", column.name));
+        return invalid(format!("Invalid operation ({shown}) for non list column {}", column.name));
     }
     let term = scope.term(value, &column.name, &column.ty)?;
     Ok(if in_front { Operator::Prepend(term) } else { Operator::Append(term) })
 }
 
-fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr) -> Result<Operator> {
-    must_be_collection(column)?;
+fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr, shown: &str) -> Result<Operator> {
+    must_be_collection(column, shown)?;
     let ty = match &column.ty {
         CqlType::Set(_) => column.ty.clone(),
         CqlType::Map(key, _) => CqlType::Set(key.clone()),
@@ -590,7 +766,7 @@ fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr) -> Result<Oper
 
 fn put_element(scope: &mut Scope<'_>, column: &Column, key: &Expr, value: &Expr) -> Result<Operator> {
     let name = &*column.name;
-    must_be_collection(column)?;
+    must_be_collection(column, &format!("{name}[{}] = {}", text_of(key), text_of(value)))?;
     match &column.ty {
         CqlType::Map(key_type, value_type) => {
             let key = scope.term(key, &format!("key({name})"), key_type)?;
@@ -608,7 +784,7 @@ fn put_element(scope: &mut Scope<'_>, column: &Column, key: &Expr, value: &Expr)
 pub(crate) fn delete(scope: &mut Scope<'_>, delete: &Delete) -> Result<ModifyPlan> {
     refuse_condition(&delete.condition)?;
     let table = scope.table.clone();
-    refuse_counters(&table)?;
+    refuse_counters(&table, &delete.using)?;
     if delete.using.ttl.is_some() {
         return invalid("TTL cannot be used in DELETE statements");
     }
@@ -651,6 +827,7 @@ pub(crate) fn delete(scope: &mut Scope<'_>, delete: &Delete) -> Result<ModifyPla
         statics,
         regulars,
         using,
+        json: None,
     })
 }
 
@@ -658,7 +835,13 @@ fn deleted(scope: &mut Scope<'_>, column: &Column, target: &Target) -> Result<Op
     let name = &*column.name;
     match target {
         Target::Column(_) => Ok(Operator::Delete),
-        Target::Field(..) => unsupported("deleting single fields of user types"),
+        Target::Field(_, field) => {
+            let (index, _) = user_type_field(column, field, &|kind| match kind {
+                "frozen UDT" => format!("Frozen UDT column {name} does not support field deletions"),
+                _ => format!("Invalid field deletion operation for non-UDT column {name}"),
+            })?;
+            Ok(Operator::DeleteField(index))
+        }
         Target::Element(..) if column.ty.is_collection() && !column.is_complex() => {
             invalid(format!("Invalid deletion operation for frozen collection column {name}"))
         }
@@ -688,8 +871,13 @@ impl Operations {
     fn add(&mut self, column: &Column, operator: Operator) -> Result<()> {
         let list = if column.kind == ColumnKind::Static { &mut self.statics } else { &mut self.regulars };
         let whole = |o: &Operator| matches!(o, Operator::Set(_) | Operator::Delete);
-        let clash = list.iter().any(|o| {
-            o.ordinal == column.ordinal && (!column.is_complex() || (whole(&o.operator) || whole(&operator)))
+        let field = |o: &Operator| match o {
+            Operator::SetField(index, _) | Operator::DeleteField(index) => Some(*index),
+            _ => None,
+        };
+        let clash = list.iter().filter(|o| o.ordinal == column.ordinal).any(|o| {
+            let same_field = field(&o.operator).is_some() && field(&o.operator) == field(&operator);
+            !column.is_complex() || whole(&o.operator) || whole(&operator) || same_field
         });
         if clash {
             return syntax(format!("Multiple incompatible setting of column {}", column.name));

@@ -38,6 +38,14 @@ pub(crate) fn table<'s>(
     }
 }
 
+/// Whether a type is written as a native one.
+pub(crate) fn is_native(ty: &crate::ast::TypeName) -> bool {
+    match ty {
+        crate::ast::TypeName::Named { keyspace: None, name, quoted: false } => native_type(name).is_some(),
+        _ => false,
+    }
+}
+
 /// The native type of a plain name.
 pub(crate) fn native_type(name: &str) -> Option<CqlType> {
     Some(match name {
@@ -110,19 +118,30 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
         }
         TypeName::Tuple(fields) => {
             let fields: Result<Vec<_>> = fields.iter().map(|f| resolve_type_inside(f, keyspace)).collect();
-            CqlType::tuple(fields?).frozen()
+            let fields = fields?;
+            if fields.contains(&CqlType::Counter) {
+                return invalid("Counters are not allowed inside tuples");
+            }
+            CqlType::tuple(fields).frozen()
         }
         TypeName::Vector(element, dimension) => {
-            if !(1..=types::limits::VECTOR_DIMENSION_MAX).contains(dimension) {
-                return invalid(format!(
-                    "vectors may only have positive dimensions up to 8192; given {dimension}"
-                ));
+            let count = u32::try_from(*dimension).unwrap_or(0);
+            if !(1..=types::limits::VECTOR_DIMENSION_MAX).contains(&count) {
+                return invalid(format!("vectors may only have positive dimensions; given {dimension}"));
             }
-            CqlType::Vector(Arc::new(resolve_type_inside(element, keyspace)?.frozen()), *dimension)
+            let element = match resolve_type(element, keyspace)? {
+                CqlType::Counter => return invalid("Counters are not allowed inside vectors"),
+                element => element,
+            };
+            CqlType::Vector(Arc::new(element), count)
         }
         TypeName::Custom(class) => match CqlType::parse_class(class) {
-            Ok(ty) => ty,
-            Err(_) => return invalid(format!("Unable to find abstract-type class '{class}'")),
+            Ok(ty) if !matches!(ty, CqlType::Custom(_)) => ty,
+            _ => {
+                return crate::error::syntax(format!(
+                    "Error setting type {class}: Unable to find abstract-type class '{class}'"
+                ));
+            }
         },
     };
     Ok(ty)
@@ -130,33 +149,35 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
 
 /// As [`resolve_type`] inside `frozen<…>`, a tuple or a vector, where nested collections are frozen by position.
 fn resolve_type_inside(written: &TypeName, keyspace: &Keyspace) -> Result<CqlType> {
-    let inside = |ty: &TypeName| Ok::<_, crate::Error>(resolve_type_inside(ty, keyspace)?.frozen());
+    let inside = |ty: &TypeName| match resolve_type_inside(ty, keyspace)? {
+        CqlType::Counter => {
+            invalid(format!("Counters are not allowed inside collections: {}<counter>", kind_name(written)))
+        }
+        ty => Ok(ty.frozen()),
+    };
     let ty = match written {
         TypeName::List(element) => CqlType::list(inside(element)?),
         TypeName::Set(element) => CqlType::set(inside(element)?),
         TypeName::Map(key, value) => CqlType::map(inside(key)?, inside(value)?),
         _ => resolve_type(written, keyspace)?,
     };
-    if ty == CqlType::Counter {
-        return invalid("Counters are not allowed inside collections, tuples or frozen types");
-    }
     Ok(ty)
 }
 
 fn element_type(written: &TypeName, keyspace: &Keyspace, whole: &TypeName) -> Result<CqlType> {
     let ty = resolve_type(written, keyspace)?;
     if ty == CqlType::Counter {
-        return invalid("Counters are not allowed inside collections");
-    }
-    if ty.is_multi_cell() {
-        let whole = kind_name(whole);
-        return invalid(format!("Non-frozen collections are not allowed inside collections: {whole}<{ty}>"));
+        return invalid(format!("Counters are not allowed inside collections: {}<{ty}>", kind_name(whole)));
     }
     if matches!(ty, CqlType::Udt(_)) {
         return invalid(format!(
             "Non-frozen UDTs are not allowed inside collections: {}<{ty}>",
             kind_name(whole)
         ));
+    }
+    if ty.is_multi_cell() {
+        let whole = kind_name(whole);
+        return invalid(format!("Non-frozen collections are not allowed inside collections: {whole}<{ty}>"));
     }
     Ok(ty)
 }

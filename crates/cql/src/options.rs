@@ -1,8 +1,9 @@
 //! Table options and replication: from `name = value` to checked settings, kept in Cassandra's spelling.
 
 use crate::ast::{Property, PropertyValue};
-use crate::error::{Result, configuration, syntax};
+use crate::error::{Result, configuration, invalid, syntax};
 use crate::limits;
+use crate::sub_options::{caching, compaction, compression, retry, simple};
 use schema::{Replication, TableOptions};
 use std::collections::BTreeMap;
 
@@ -67,9 +68,12 @@ fn apply_property(options: &mut TableOptions, name: &str, value: &PropertyValue)
         "min_index_interval" => options.min_index_interval = integer(name, value, 1)?,
         "max_index_interval" => options.max_index_interval = integer(name, value, 1)?,
         "memtable_flush_period_in_ms" => options.memtable_flush_period_in_ms = integer(name, value, 0)?,
-        "memtable" => options.memtable = Some(text(name, value)?).filter(|m| m != "default"),
-        "speculative_retry" => options.speculative_retry = retry(name, &text(name, value)?)?,
-        "additional_write_policy" => options.additional_write_policy = retry(name, &text(name, value)?)?,
+        "memtable" => match text(name, value)?.as_str() {
+            "default" => options.memtable = None,
+            other => return configuration(format!("Memtable configuration \"{other}\" not found.")),
+        },
+        "speculative_retry" => options.speculative_retry = retry(&text(name, value)?)?,
+        "additional_write_policy" => options.additional_write_policy = retry(&text(name, value)?)?,
         "read_repair" => {
             let mode = text(name, value)?.to_uppercase();
             if !matches!(mode.as_str(), "BLOCKING" | "NONE") {
@@ -82,10 +86,6 @@ fn apply_property(options: &mut TableOptions, name: &str, value: &PropertyValue)
         "cdc" => options.cdc = boolean(name, value)?.then_some(true),
         "allow_auto_snapshot" => options.allow_auto_snapshot = boolean(name, value)?,
         "incremental_backups" => options.incremental_backups = boolean(name, value)?,
-        // Cassandra 4.0 dropped these and still takes them, so that old scripts run.
-        "dclocal_read_repair_chance" | "read_repair_chance" => {
-            float(name, value)?;
-        }
         _ => return syntax(format!("Unknown property '{name}'")),
     }
     Ok(())
@@ -134,7 +134,7 @@ fn boolean(name: &str, value: &PropertyValue) -> Result<bool> {
         "true" | "1" | "yes" => Ok(true),
         "false" | "0" | "no" => Ok(false),
         _ => syntax(format!(
-            "Invalid boolean value {text} for '{name}'. Positive values can be '1', 'true' or 'yes'. All others will be interpreted as negative"
+            "Invalid boolean value {text} for '{name}'. Positive values can be '1', 'true' or 'yes'. Negative values can be '0', 'false' or 'no'."
         )),
     }
 }
@@ -143,132 +143,6 @@ fn extension(value: &str) -> Result<Vec<u8>> {
     match value.strip_prefix("0x").and_then(types::text::parse_hex) {
         Some(bytes) => Ok(bytes),
         None => Ok(value.as_bytes().to_vec()),
-    }
-}
-
-fn caching(given: BTreeMap<String, String>) -> Result<BTreeMap<String, String>> {
-    let mut out = TableOptions::cassandra().caching;
-    for (key, value) in given {
-        let upper = value.to_uppercase();
-        let known = match key.as_str() {
-            "keys" => matches!(upper.as_str(), "ALL" | "NONE"),
-            "rows_per_partition" => matches!(upper.as_str(), "ALL" | "NONE") || value.parse::<u32>().is_ok(),
-            // What ScyllaDB's scripts write.
-            "enabled" => continue,
-            _ => {
-                return configuration(format!(
-                    "Invalid caching sub-options [{key}]: only 'keys' and 'rows_per_partition' are allowed"
-                ));
-            }
-        };
-        if !known {
-            return configuration(format!(
-                "Invalid value '{value}' for caching sub-option '{key}': only 'ALL' and 'NONE' are allowed"
-            ));
-        }
-        out.insert(key, upper);
-    }
-    Ok(out)
-}
-
-const COMPACTIONS: [&str; 5] = [
-    "SizeTieredCompactionStrategy",
-    "LeveledCompactionStrategy",
-    "TimeWindowCompactionStrategy",
-    "UnifiedCompactionStrategy",
-    "IncrementalCompactionStrategy",
-];
-const COMPRESSORS: [&str; 5] =
-    ["LZ4Compressor", "SnappyCompressor", "DeflateCompressor", "ZstdCompressor", "NoopCompressor"];
-
-fn simple(class: &str) -> &str {
-    class.rsplit('.').next().unwrap_or(class)
-}
-
-fn compaction(mut given: BTreeMap<String, String>) -> Result<BTreeMap<String, String>> {
-    let Some(class) = given.remove("class") else {
-        return configuration("Missing sub-option 'class' for the 'compaction' option.");
-    };
-    let name = simple(&class).to_string();
-    if !COMPACTIONS.contains(&name.as_str()) {
-        return configuration(format!(
-            "Unable to find compaction strategy class 'org.apache.cassandra.db.compaction.{name}'"
-        ));
-    }
-    let number = |key: &str, default: i64| match given.get(key).map(|v| v.parse::<i64>()) {
-        None => Ok(default),
-        Some(Ok(number)) => Ok(number),
-        Some(Err(_)) => configuration(format!("{} is not a parsable int (base10) for {key}", given[key])),
-    };
-    let (least, most) = (number("min_threshold", 4)?, number("max_threshold", 32)?);
-    if least < 2 {
-        return configuration(format!("Min compaction threshold cannot be less than 2 (got {least})"));
-    }
-    if most < least {
-        return configuration(format!(
-            "Max compaction threshold ({most}) cannot be less than min compaction threshold ({least})"
-        ));
-    }
-    if matches!(name.as_str(), "SizeTieredCompactionStrategy" | "TimeWindowCompactionStrategy") {
-        given.insert("min_threshold".into(), least.to_string());
-        given.insert("max_threshold".into(), most.to_string());
-    }
-    given.insert("class".into(), format!("org.apache.cassandra.db.compaction.{name}"));
-    Ok(given)
-}
-
-fn compression(mut given: BTreeMap<String, String>) -> Result<BTreeMap<String, String>> {
-    let off = || BTreeMap::from([("enabled".to_string(), "false".to_string())]);
-    let enabled = given.remove("enabled");
-    if given.is_empty() || enabled.is_some_and(|e| e.eq_ignore_ascii_case("false")) {
-        return Ok(off());
-    }
-    let class = given.remove("class").or_else(|| given.remove("sstable_compression"));
-    let Some(class) = class else {
-        return configuration("Missing sub-option 'class' for the 'compression' option.");
-    };
-    if class.is_empty() {
-        return Ok(off());
-    }
-    let name = simple(&class).to_string();
-    if !COMPRESSORS.contains(&name.as_str()) {
-        return configuration(format!(
-            "Could not create Compression for type org.apache.cassandra.io.compress.{name}"
-        ));
-    }
-    let length = given.remove("chunk_length_in_kb").or_else(|| given.remove("chunk_length_kb"));
-    let length = length.unwrap_or_else(|| "16".to_string());
-    match length.parse::<u32>() {
-        Ok(kib) if kib.is_power_of_two() => {}
-        Ok(_) => return configuration("chunk_length_in_kb must be a power of 2"),
-        Err(_) => return configuration(format!("Invalid value [{length}] for chunk_length_in_kb.")),
-    }
-    given.remove("crc_check_chance");
-    given.insert("chunk_length_in_kb".into(), length);
-    given.insert("class".into(), format!("org.apache.cassandra.io.compress.{name}"));
-    Ok(given)
-}
-
-/// Speculative retry policies in their short spelling: `99p`, `50ms`, `ALWAYS`, `NEVER`, `MIN(…)`, `MAX(…)`.
-fn retry(name: &str, given: &str) -> Result<String> {
-    let upper = given.trim().to_uppercase();
-    let bad = || configuration(format!("Invalid value {given} for option '{name}'"));
-    if matches!(upper.as_str(), "ALWAYS" | "NEVER" | "NONE") {
-        return Ok(if upper == "NONE" { "NEVER".to_string() } else { upper });
-    }
-    if (upper.starts_with("MIN(") || upper.starts_with("MAX(")) && upper.ends_with(')') {
-        return Ok(upper.replace("PERCENTILE", "p").replace('P', "p").replace("MS", "ms"));
-    }
-    let percentile = upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P'));
-    if let Some(number) = percentile {
-        return match number.trim().parse::<f64>() {
-            Ok(p) if (0.0..100.0).contains(&p) => Ok(format!("{p}p")),
-            _ => bad(),
-        };
-    }
-    match upper.strip_suffix("MS").map(|n| n.trim().parse::<f64>()) {
-        Some(Ok(ms)) if ms >= 0.0 && ms.is_finite() => Ok(format!("{ms}ms")),
-        _ => bad(),
     }
 }
 
@@ -343,7 +217,7 @@ fn replication(
             Ok(Replication::NetworkTopology { factors })
         }
         "LocalStrategy" => {
-            configuration("Unable to use given strategy class: LocalStrategy is reserved for internal use.")
+            invalid("Unable to use given strategy class: LocalStrategy is reserved for internal use.")
         }
         _ => configuration(format!(
             "Unable to find replication strategy class 'org.apache.cassandra.locator.{}'",
@@ -361,6 +235,6 @@ fn replication_factor(text: &str) -> Result<u32> {
             Ok(factor) if factor <= 1_000 => Ok(factor),
             _ => configuration(format!("Replication factor must not exceed 1000; found {factor}")),
         },
-        Err(_) => configuration(format!("Replication factor must be numeric; found {text}")),
+        Err(_) => configuration(format!("For input string: \"{text}\"")),
     }
 }

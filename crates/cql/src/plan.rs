@@ -6,6 +6,7 @@ use crate::describe::DescribePlan;
 use crate::error::{Error, Result, invalid, unsupported};
 use crate::modify::{self, BatchPlan, ModifyPlan};
 use crate::names;
+use crate::role::RolePlan;
 use crate::select::{self, ResultColumn, SelectPlan};
 use crate::term::Scope;
 use crate::value::BindSpec;
@@ -36,6 +37,8 @@ pub enum Plan {
     },
     /// Tells about the schema.
     Describe(Arc<DescribePlan>),
+    /// Changes or lists roles.
+    Role(Arc<RolePlan>),
 }
 
 /// A statement, prepared.
@@ -58,7 +61,9 @@ impl Prepared {
             Plan::Select(plan) => Some(plan.table()),
             Plan::Modify(plan) => Some(plan.table()),
             Plan::Truncate { table } => Some(table),
-            Plan::Batch(_) | Plan::SchemaChange(_) | Plan::Use { .. } | Plan::Describe(_) => None,
+            Plan::Batch(_) | Plan::SchemaChange(_) | Plan::Use { .. } | Plan::Describe(_) | Plan::Role(_) => {
+                None
+            }
         }
     }
 }
@@ -111,8 +116,10 @@ pub fn prepare(schema: &Schema, keyspace: Option<&str>, statement: Statement) ->
         },
         StatementKind::Truncate { table } => Plan::Truncate { table: find_for_write(&table)?.1 },
         StatementKind::Describe(describe) => Plan::Describe(Arc::new(DescribePlan::new(describe, keyspace))),
-        StatementKind::List(_) => return unsupported("roles and permissions"),
-        other => Plan::SchemaChange(Arc::new(schema_change(other, keyspace)?)),
+        other => match RolePlan::of(other)? {
+            Ok(plan) => Plan::Role(Arc::new(plan)),
+            Err(other) => Plan::SchemaChange(Arc::new(schema_change(other, keyspace)?)),
+        },
     };
     let binds = known_binds(binds)?;
     let (pk_binds, result) = match &mut plan {
@@ -131,6 +138,7 @@ pub fn prepare(schema: &Schema, keyspace: Option<&str>, statement: Statement) ->
             (Vec::new(), None)
         }
         Plan::Describe(plan) => (Vec::new(), Some(plan.columns().clone())),
+        Plan::Role(plan) => (Vec::new(), plan.columns()),
         Plan::SchemaChange(_) | Plan::Use { .. } | Plan::Truncate { .. } => (Vec::new(), None),
     };
     Ok(Prepared { plan, binds, pk_binds, result })

@@ -201,18 +201,34 @@ pub(crate) enum Row {
 }
 
 impl Row {
+    /// How many columns it is about.
+    pub fn columns(&self) -> usize {
+        match self {
+            Row::Terms(terms) => terms.len(),
+            Row::Marker(_, count) => *count,
+        }
+    }
+
     fn eval<'t, 'v: 't>(&'t self, columns: &[Column], env: &Env<'v, '_>) -> Result<Vec<Cow<'t, [u8]>>> {
         match self {
-            Row::Terms(terms) => {
-                terms.iter().zip(columns).map(|(term, column)| component(column, term.eval(env)?)).collect()
-            }
+            Row::Terms(terms) => terms
+                .iter()
+                .zip(columns)
+                .map(|(term, column)| match term.eval(env)? {
+                    Val::Null => null_in(column),
+                    value => component(column, value),
+                })
+                .collect(),
             Row::Marker(term, count) => {
                 let value = term.eval(env)?;
+                let columns = &columns[..*count];
                 match value.bytes() {
-                    Some(bytes) => tuple_fields(bytes, &columns[..*count]),
-                    None => {
-                        invalid(format!("Invalid null value in condition for column {}", columns[0].name))
+                    Some(bytes) => tuple_fields(bytes, columns),
+                    None if value == Val::Unset => {
+                        let names: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
+                        invalid(format!("Invalid unset value for tuple ({})", names.join(",")))
                     }
+                    None => null_in(&columns[0]),
                 }
             }
         }
@@ -225,12 +241,14 @@ fn tuple_fields<'t>(bytes: &[u8], columns: &[Column]) -> Result<Vec<Cow<'t, [u8]
     for column in columns {
         match fields.next().transpose()? {
             Some(Some(field)) => out.push(Cow::Owned(field.to_vec())),
-            _ => {
-                return invalid(format!("Invalid null value in condition for column {}", column.name));
-            }
+            _ => return null_in(column),
         }
     }
     Ok(out)
+}
+
+fn null_in<T>(column: &Column) -> Result<T> {
+    invalid(format!("Invalid null value for column {}", column.name))
 }
 
 /// Equality on the next clustering columns.
@@ -262,10 +280,10 @@ impl Prefix {
             Prefix::WholeColumns(count, term) => {
                 let value = term.eval(env)?;
                 let Some(bytes) = value.bytes() else {
-                    return invalid(format!(
-                        "Invalid null value in condition for column {}",
-                        columns[0].name
-                    ));
+                    return invalid(match value {
+                        Val::Unset => "Invalid unset value for IN restriction",
+                        _ => "Invalid null value for IN restriction",
+                    });
                 };
                 let rows: Result<Vec<_>> = collection::elements(bytes)
                     .map(|item| tuple_fields(item?.unwrap_or(&[]), &columns[..*count]))
@@ -496,6 +514,8 @@ pub(crate) enum Test {
     ContainsKey(Term),
     /// A map's value at a key.
     Entry(Term, Term),
+    /// Equal to a field of a tuple, by its place.
+    FieldEqual(Term, usize),
 }
 
 /// A filter with its values.
@@ -529,14 +549,54 @@ impl Filter {
         let test = match &self.test {
             Test::Compare(operator, term) => BoundTest::Compare(*operator, one(term)?),
             Test::In(values) => {
-                BoundTest::In(values.eval(&self.column, env)?.into_iter().map(Cow::into_owned).collect())
+                if let Values::Each(terms) = values {
+                    for term in terms {
+                        one(term)?;
+                    }
+                }
+                match values {
+                    // Null is equal to nothing, so nothing is lost without it.
+                    Values::Whole(term) => BoundTest::In(held(&one(term)?)?),
+                    values => {
+                        let values = values.eval(&self.column, env)?;
+                        BoundTest::In(values.into_iter().map(Cow::into_owned).collect())
+                    }
+                }
             }
             Test::Contains(term) => BoundTest::Contains(one(term)?),
             Test::ContainsKey(term) => BoundTest::ContainsKey(one(term)?),
-            Test::Entry(key, value) => BoundTest::Entry(one(key)?, one(value)?),
+            Test::Entry(key, value) => {
+                let named = |what: &str, term: &Term| match term.eval(env)? {
+                    Val::Bytes(bytes) => Ok(bytes.into_owned()),
+                    Val::Null => {
+                        invalid(format!("Unsupported null map {what} for column {}", self.column.name))
+                    }
+                    Val::Unset => {
+                        invalid(format!("Unsupported unset map {what} for column {}", self.column.name))
+                    }
+                };
+                BoundTest::Entry(named("key", key)?, named("value", value)?)
+            }
+            Test::FieldEqual(term, index) => {
+                let value = one(term)?;
+                let field = collection::Fields::new(&value).nth(*index).transpose()?.flatten();
+                match field {
+                    Some(field) => BoundTest::Compare(Operator::Equal, field.to_vec()),
+                    None => return invalid(format!("Invalid null value for column {}", self.column.name)),
+                }
+            }
         };
         Ok(BoundFilter { fetch, ty: self.column.ty.clone(), test })
     }
+}
+
+/// The elements of a list that are not null.
+fn held(list: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut out = Vec::new();
+    for item in collection::elements(list) {
+        out.extend(item?.map(<[u8]>::to_vec));
+    }
+    Ok(out)
 }
 
 impl BoundFilter {

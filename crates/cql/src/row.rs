@@ -6,6 +6,7 @@
 use mutation::{Cell, ColumnView, Deletion, NO_TIME, RowView};
 use schema::{Column, ColumnKind, Table, clustering_components};
 use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
 use std::ops::Range;
 use types::{CqlType, collection};
 
@@ -29,6 +30,8 @@ pub(crate) struct Fetches {
     columns: Vec<(Source, Column)>,
     static_slots: Vec<u16>,
     regular_slots: Vec<u16>,
+    /// Places whose single cells are asked for, for their times.
+    by_cell: Vec<usize>,
 }
 
 impl Fetches {
@@ -38,6 +41,14 @@ impl Fetches {
             columns: Vec::new(),
             static_slots: vec![NOT_FETCHED; table.next_static_ordinal as usize],
             regular_slots: vec![NOT_FETCHED; table.next_regular_ordinal as usize],
+            by_cell: Vec::new(),
+        }
+    }
+
+    /// Keeps the times of every cell of a place's column, which has many.
+    pub fn watch_cells(&mut self, place: usize) {
+        if !self.by_cell.contains(&place) {
+            self.by_cell.push(place);
         }
     }
 
@@ -102,6 +113,12 @@ pub(crate) struct RowValues<'a> {
     built: Vec<u8>,
     /// Bytes of `built` that belong to the partition's static columns.
     static_built: usize,
+    /// Live cells of the places that are watched: place, path, times.
+    cells: Vec<(usize, Cow<'a, [u8]>, CellTimes)>,
+    /// How many of them are of static columns.
+    static_cells: usize,
+    /// Results of the aggregates of the group that this row stands for.
+    aggregates: Vec<Option<Vec<u8>>>,
     now_s: u32,
 }
 
@@ -113,8 +130,51 @@ impl<'a> RowValues<'a> {
             times: smallvec![None; fetches.len()],
             built: Vec::new(),
             static_built: 0,
+            cells: Vec::new(),
+            static_cells: 0,
+            aggregates: Vec::new(),
             now_s,
         }
+    }
+
+    /// A copy that outlives the answer the row came from.
+    pub fn kept(&self) -> RowValues<'static> {
+        let mut built = Vec::new();
+        let values = (0..self.values.len()).map(|index| match self.value(index) {
+            None => Got::Null,
+            Some(bytes) => {
+                let start = built.len();
+                built.extend_from_slice(bytes);
+                Got::Built(start..built.len())
+            }
+        });
+        let values = values.collect();
+        let cells = self.cells.iter().map(|(at, path, times)| (*at, Cow::Owned(path.to_vec()), *times));
+        RowValues {
+            values,
+            times: self.times.clone(),
+            built,
+            static_built: 0,
+            cells: cells.collect(),
+            static_cells: 0,
+            aggregates: Vec::new(),
+            now_s: self.now_s,
+        }
+    }
+
+    /// Gives the row what its group's aggregates came to.
+    pub fn set_aggregates(&mut self, results: Vec<Option<Vec<u8>>>) {
+        self.aggregates = results;
+    }
+
+    /// What an aggregate came to.
+    pub fn aggregate(&self, index: usize) -> Option<&[u8]> {
+        self.aggregates.get(index)?.as_deref()
+    }
+
+    /// Paths and times of the live cells of a watched place, in the order of their paths.
+    pub fn cells(&self, index: usize) -> impl Iterator<Item = (&[u8], CellTimes)> {
+        self.cells.iter().filter(move |(at, ..)| *at == index).map(|(_, path, times)| (&**path, *times))
     }
 
     /// The value at a place.
@@ -156,6 +216,7 @@ impl<'a> RowValues<'a> {
         self.values.fill(Got::Null);
         self.times.fill(None);
         self.built.clear();
+        self.cells.clear();
         if fetches.has_keys() {
             if let [_] = &table.partition_key[..] {
                 self.fill_key(fetches, &[key]);
@@ -170,6 +231,7 @@ impl<'a> RowValues<'a> {
             self.fill_cells(fetches, &fetches.static_slots, body, deletion);
         }
         self.static_built = self.built.len();
+        self.static_cells = self.cells.len();
         Ok(live)
     }
 
@@ -205,6 +267,7 @@ impl<'a> RowValues<'a> {
     /// Moves to no row: clustering and regular columns null.
     pub fn clear_row(&mut self, fetches: &Fetches) {
         self.built.truncate(self.static_built);
+        self.cells.truncate(self.static_cells);
         for (index, (source, _)) in fetches.columns.iter().enumerate() {
             if matches!(source, Source::Clustering(_) | Source::Regular(_)) {
                 self.values[index] = Got::Null;
@@ -232,8 +295,13 @@ impl<'a> RowValues<'a> {
                 ColumnView::Simple(_) => {}
                 ColumnView::Complex(complex) => {
                     let deletion = deletion.max(complex.deletion);
-                    let cells = complex.cells().filter(|(_, cell)| sees(cell, deletion));
-                    self.values[slot] = build(&fetches.columns[slot].1.ty, cells, &mut self.built);
+                    let cells = || complex.cells().filter(|(_, cell)| sees(cell, deletion));
+                    if fetches.by_cell.contains(&slot) {
+                        let watched =
+                            cells().map(|(path, cell)| (slot, Cow::Borrowed(path), times_of(&cell)));
+                        self.cells.extend(watched);
+                    }
+                    self.values[slot] = build(&fetches.columns[slot].1.ty, cells(), &mut self.built);
                 }
             }
         }
@@ -252,6 +320,13 @@ fn build<'a>(
     built: &mut Vec<u8>,
 ) -> Got<'a> {
     let start = built.len();
+    if let CqlType::Udt(udt) = ty {
+        return if build_user_type(udt.fields.len(), cells, built) {
+            Got::Built(start..built.len())
+        } else {
+            Got::Null
+        };
+    }
     built.extend_from_slice(&[0; 4]);
     let mut count: i32 = 0;
     for (path, cell) in cells {
@@ -272,4 +347,28 @@ fn build<'a>(
     }
     built[start..start + 4].copy_from_slice(&count.to_be_bytes());
     Got::Built(start..built.len())
+}
+
+/// Puts a user type together from the cells of its fields, which come in the order of the fields; false when there are none.
+fn build_user_type<'a>(
+    fields: usize,
+    cells: impl Iterator<Item = (&'a [u8], Cell<'a>)>,
+    built: &mut Vec<u8>,
+) -> bool {
+    let mut next = 0;
+    for (path, cell) in cells {
+        let Ok(field) = <[u8; 2]>::try_from(path).map(|path| usize::from(u16::from_be_bytes(path))) else {
+            continue;
+        };
+        if field < next || field >= fields {
+            continue;
+        }
+        (next..field).for_each(|_| collection::put_element(built, None));
+        collection::put_element(built, cell.value);
+        next = field + 1;
+    }
+    if next > 0 {
+        (next..fields).for_each(|_| collection::put_element(built, None));
+    }
+    next > 0
 }

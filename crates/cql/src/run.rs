@@ -6,13 +6,15 @@
 //! No I/O here: the caller does the reading between `next` and `feed`. Rows go out through a callback, one call per row
 //! with borrowed values; selecting plain columns copies and allocates nothing per row.
 
-use crate::error::{Error, Result, invalid, unsupported};
+use crate::aggregate::Running;
+use crate::error::{Error, Result, invalid};
 use crate::limits;
 use crate::restriction::{BoundFilter, for_each_key, token_range};
 use crate::row::{COLUMNS_INLINE, RowValues};
 use crate::select::SelectPlan;
-use crate::selector::{Running, Selector};
+use crate::selector::Selector;
 use crate::term::{Env, Term, eval_int};
+use crate::to_json;
 use crate::value::{BindContext, BoundValue, check_values, no_ticks};
 use crate::write::eval_timeout;
 use base::ByteReader;
@@ -97,23 +99,24 @@ fn bad_state() -> Error {
 /// A SELECT with its values, somewhere between its first and last read.
 pub struct SelectRun {
     plan: Arc<SelectPlan>,
-    /// Values as the client sent them, for functions and terms among the selectors.
-    values: Vec<Option<Vec<u8>>>,
-    timestamp: i64,
-    now_micros: i64,
+    bound: Bound,
     command: ReadCommand,
     filters: Vec<BoundFilter>,
     running: Vec<Running>,
-    /// The values of plain selectors for an aggregate's only row.
-    first_row: Option<Vec<Option<Vec<u8>>>>,
+    /// The group being read: its first row, which stands for it.
+    group: Option<Box<RowValues<'static>>>,
+    /// What that row and those that join it agree in.
+    group_key: Vec<u8>,
+    /// Rows that are given out when all are there, if they must be sorted.
+    sorted: Option<Sorted>,
     page_rows: Option<u32>,
     page_left: u32,
     limit_left: u32,
     partition_limit: u32,
     /// The partition the last row came from, and rows given out of it.
     partition: Option<(Box<[u8]>, u32)>,
-    random_state: u64,
     steps: u32,
+    live_rows: u32,
     done: bool,
     stopped: Option<Resume>,
 }
@@ -141,13 +144,20 @@ impl SelectPlan {
         let filters: Result<Vec<_>> = self.filters.iter().map(|(place, f)| f.bind(*place, &env)).collect();
         let filters = filters?;
         let nothing = scope.is_none() || slices.is_empty();
-        let counted_here = !filters.is_empty() || aggregate;
+        let counted_here = (!filters.is_empty() || aggregate) && !self.distinct;
         let of_partition = if self.distinct { 1 } else { partition_limit };
+        let sorts = !self.sort.is_empty() && matches!(&scope, Some(Scope::Keys(keys)) if keys.len() > 1);
+        let one_row = self.is_one_row();
+        let paged = page.rows.filter(|_| !one_row);
         let mut run = SelectRun {
             plan: self.clone(),
-            values: if self.evaluates_terms() { kept(values) } else { Vec::new() },
-            timestamp: context.timestamp,
-            now_micros: context.now_micros,
+            bound: Bound {
+                values: if self.evaluates_terms() { kept(values) } else { Vec::new() },
+                timestamp: context.timestamp,
+                now_micros: context.now_micros,
+                now_s: context.now_s,
+                random_state: std::cell::Cell::new((context.random)()),
+            },
             command: ReadCommand {
                 table: self.table.id,
                 scope: scope.unwrap_or(Scope::Keys(Keys::new())),
@@ -155,27 +165,34 @@ impl SelectPlan {
                 reversed: self.reversed,
                 static_counts: self.static_counts,
                 row_limit: u32::MAX,
-                partition_row_limit: if counted_here { u32::MAX } else { of_partition },
+                partition_row_limit: match (counted_here, sorts) {
+                    (true, _) => u32::MAX,
+                    (false, true) => of_partition.min(limit),
+                    (false, false) => of_partition,
+                },
                 byte_limit: page.bytes.max(1),
                 now_s: context.now_s,
                 resume: None,
                 digest_only: false,
+                tombstones: 0,
             },
             filters,
             running: vec![Running::new(); self.aggregates.len()],
-            first_row: None,
-            page_rows: page.rows.filter(|_| !aggregate),
-            page_left: page.rows.filter(|_| !aggregate).unwrap_or(u32::MAX),
-            limit_left: if aggregate { u32::MAX } else { limit },
-            partition_limit: if counted_here && !aggregate { of_partition } else { u32::MAX },
+            group: None,
+            group_key: Vec::new(),
+            sorted: (sorts && !one_row).then(|| Sorted { rows: Vec::new(), bytes: 0, limit }),
+            page_rows: paged,
+            page_left: paged.unwrap_or(u32::MAX),
+            limit_left: if one_row || sorts { u32::MAX } else { limit },
+            partition_limit: if counted_here && !one_row { of_partition } else { u32::MAX },
             partition: None,
-            random_state: (context.random)(),
             steps: 0,
+            live_rows: 0,
             done: nothing,
             stopped: None,
         };
         if let Some(state) = &page.state
-            && !aggregate
+            && !one_row
         {
             run.resume(PagingState::decode(state)?)?;
         }
@@ -191,6 +208,7 @@ impl SelectPlan {
     fn evaluates_terms(&self) -> bool {
         let plain = |s: &Selector| matches!(s, Selector::Fetch(_) | Selector::Aggregate(_));
         !self.selectors.iter().all(plain)
+            || self.grouping.as_ref().is_some_and(|g| g.function.is_some())
             || !self.aggregates.iter().all(|a| a.argument.as_ref().is_none_or(plain))
     }
 
@@ -203,15 +221,16 @@ impl SelectPlan {
             found.push(Key::new(key));
             Ok(())
         })?;
-        let keys = found;
-        if keys.len() > 1 && self.ordered {
-            if paged {
-                return invalid(
-                    "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either \
-                     remove the ORDER BY or the IN and sort client side, or disable paging for this query",
-                );
-            }
-            return unsupported("ORDER BY together with IN on the partition key");
+        let mut keys = found;
+        if !self.tokens.is_empty() {
+            let range = token_range(&self.tokens, env)?;
+            keys.retain(|key| range.is_some_and(|range| range.contains(key.token)));
+        }
+        if keys.len() > 1 && !self.sort.is_empty() && paged {
+            return invalid(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; you must either \
+                 remove the ORDER BY or the IN and sort client side, or disable paging for this query",
+            );
         }
         if keys.is_empty() {
             return Ok(None);
@@ -221,10 +240,14 @@ impl SelectPlan {
 }
 
 /// Copies of bound values, for a run that outlives the request's buffer.
-fn kept(values: &[BoundValue<'_>]) -> Vec<Option<Vec<u8>>> {
+fn kept(values: &[BoundValue<'_>]) -> Vec<Option<Option<Vec<u8>>>> {
     values
         .iter()
-        .map(|v| if let BoundValue::Bytes(bytes) = v { Some(bytes.to_vec()) } else { None })
+        .map(|value| match value {
+            BoundValue::Bytes(bytes) => Some(Some(bytes.to_vec())),
+            BoundValue::Null => Some(None),
+            BoundValue::Unset => None,
+        })
         .collect()
 }
 
@@ -283,6 +306,8 @@ impl SelectRun {
     /// Errors: an answer that does not fit the table. Rows given out before it stay given out.
     pub fn feed(&mut self, answer: &ReadAnswer, sink: &mut RowSink<'_>) -> Result<()> {
         self.steps += 1;
+        self.command.tombstones = answer.tombstones;
+        self.live_rows = self.live_rows.saturating_add(answer.live_rows);
         let before = self.page_left;
         let overflow = self.give_rows(answer, sink)?;
         self.stopped = overflow.or_else(|| answer.stopped.clone());
@@ -293,19 +318,36 @@ impl SelectRun {
         let paged = self.page_rows.is_some();
         let gave = self.page_left < before;
         let tired = self.steps >= STEPS_PER_PAGE;
+        // A group is not cut: its page ends where the next group begins.
+        if self.plan.is_aggregate() {
+            return Ok(());
+        }
         if paged && ((gave && self.filters.is_empty()) || tired) {
             self.page_left = 0;
         }
         Ok(())
     }
 
-    /// Ends the page: gives out an aggregate's row; returns the state with which the next page starts, if there is one.
+    /// What was read last, with the tombstones that the page has met, and how many live rows it has.
+    pub fn met(&self) -> (&ReadCommand, u32) {
+        (&self.command, self.live_rows)
+    }
+
+    /// Ends the page: gives out the last group and rows that were to be sorted; returns the state with which the next
+    /// page starts, if there is one.
     pub fn finish(&mut self, sink: &mut RowSink<'_>) -> Result<Option<Vec<u8>>> {
-        if self.plan.is_aggregate() {
-            self.give_aggregate(sink);
+        let plan = self.plan.clone();
+        if plan.is_one_row() && self.group.is_none() {
+            self.group = Some(Box::new(RowValues::new(&plan.fetches, self.command.now_s)));
+        }
+        if self.limit_left > 0 && self.page_left > 0 {
+            self.close_group(&plan, sink)?;
+        }
+        if let Some(sorted) = self.sorted.take() {
+            sorted.give(&plan, sink);
             return Ok(None);
         }
-        if self.done || self.limit_left == 0 {
+        if plan.is_one_row() || self.done || self.limit_left == 0 {
             return Ok(None);
         }
         let Some(resume) = self.stopped.take() else { return Ok(None) };
@@ -318,7 +360,7 @@ impl SelectRun {
 
     /// Whether a client that pages gets no more than this one row.
     pub fn is_aggregate(&self) -> bool {
-        self.plan.is_aggregate()
+        self.plan.is_one_row()
     }
 
     fn give_rows(&mut self, answer: &ReadAnswer, sink: &mut RowSink<'_>) -> Result<Option<Resume>> {
@@ -326,7 +368,11 @@ impl SelectRun {
         let mut row = RowValues::new(&plan.fetches, self.command.now_s);
         let mut out: SmallVec<[Option<&[u8]>; COLUMNS_INLINE]> =
             SmallVec::with_capacity(plan.selectors.len());
-        let direct = plan.fetches.is_simple()
+        let aggregates = plan.is_aggregate();
+        let direct = !aggregates
+            && self.sorted.is_none()
+            && plan.json.is_none()
+            && plan.fetches.is_simple()
             && self.filters.is_empty()
             && plan.selectors.iter().all(|s| s.fetched().is_some());
         for mutation in &answer.partitions {
@@ -360,12 +406,21 @@ impl SelectRun {
                     }
                     None => row.clear_row(&plan.fetches),
                 }
-                let passes =
-                    given < self.partition_limit && self.filters.iter().all(|f| f.passes(row.value(f.fetch)));
-                if passes && (self.page_left == 0 || self.limit_left == 0) {
+                let mut passes = (aggregates || given < self.partition_limit)
+                    && self.filters.iter().all(|f| f.passes(row.value(f.fetch)));
+                let begins = passes && aggregates && self.begins_group(&plan, &row, view.key, clustering)?;
+                if begins {
+                    self.close_group(&plan, sink)?;
+                    // Rows behind a partition's last group are passed over.
+                    passes = given < self.partition_limit;
+                }
+                if passes && (begins || !aggregates) && (self.page_left == 0 || self.limit_left == 0) {
                     return self.overflow(answer, &view, last, taken, given).map(Some);
                 }
-                if passes {
+                if passes && aggregates {
+                    self.join_group(&plan, &row)?;
+                    given += u32::from(begins);
+                } else if passes {
                     if direct {
                         out.clear();
                         out.extend(
@@ -391,9 +446,9 @@ impl SelectRun {
         Ok(None)
     }
 
-    /// Counts a row given out against page and limit; an aggregate's rows are not given out.
+    /// Counts a row given out against page and limit; what is to be sorted is not given out yet.
     fn count_row(&mut self) {
-        if !self.plan.is_aggregate() {
+        if self.sorted.is_none() {
             self.page_left = self.page_left.saturating_sub(1);
             self.limit_left = self.limit_left.saturating_sub(1);
         }
@@ -428,50 +483,162 @@ impl SelectRun {
         }
     }
 
-    fn give_row(&mut self, plan: &SelectPlan, row: &RowValues<'_>, sink: &mut RowSink<'_>) -> Result<()> {
-        let state = std::cell::Cell::new(self.random_state);
-        let random = || next_random(&state);
-        let context = BindContext {
-            timestamp: self.timestamp,
-            now_micros: self.now_micros,
-            now_s: self.command.now_s,
-            random: &random,
-            ticks: &no_ticks,
-        };
-        let values: Vec<BoundValue<'_>> =
-            self.values.iter().map(|v| v.as_deref().map_or(BoundValue::Null, BoundValue::Bytes)).collect();
-        let env = Env { values: &values, context: &context, table: &plan.table };
-        for (aggregate, running) in plan.aggregates.iter().zip(&mut self.running) {
-            match &aggregate.argument {
-                Some(argument) => running.add(aggregate, argument.eval(row, &env)?.as_deref()),
-                None => running.add(aggregate, None),
+    /// Whether a row is the first of a group; remembers what the group's rows agree in.
+    fn begins_group(
+        &mut self,
+        plan: &SelectPlan,
+        row: &RowValues<'_>,
+        key: &[u8],
+        clustering: Option<&[u8]>,
+    ) -> Result<bool> {
+        let Some(grouping) = &plan.grouping else { return Ok(self.group.is_none()) };
+        let mut agree = Vec::with_capacity(key.len() + 16);
+        schema::push_component(&mut agree, Some(key));
+        let components = clustering.map(schema::clustering_components).into_iter().flatten();
+        for component in components.take(grouping.columns) {
+            schema::push_component(&mut agree, component.map_err(corrupt)?);
+        }
+        if let (Some(function), Some(_)) = (&grouping.function, clustering) {
+            let value =
+                self.bound.with_env(plan, |env| function.eval(row, env).map(|v| v.map(Cow::into_owned)))?;
+            schema::push_component(&mut agree, value.as_deref());
+        }
+        let begins = self.group.is_none() || agree != self.group_key;
+        self.group_key = agree;
+        Ok(begins)
+    }
+
+    /// Adds a row to the group being read; the first one stands for it.
+    fn join_group(&mut self, plan: &SelectPlan, row: &RowValues<'_>) -> Result<()> {
+        if self.group.is_none() {
+            self.group = Some(Box::new(row.kept()));
+        }
+        let running = &mut self.running;
+        self.bound.with_env(plan, |env| {
+            for (aggregate, running) in plan.aggregates.iter().zip(running) {
+                match &aggregate.argument {
+                    Some(argument) => running.add(aggregate, argument.eval(row, env)?.as_deref()),
+                    None => running.add(aggregate, None),
+                }
             }
-        }
-        if plan.is_aggregate() && self.first_row.is_some() {
-            return Ok(());
-        }
-        let cells: Result<Vec<Option<Cow<'_, [u8]>>>> =
-            plan.selectors.iter().map(|s| s.eval(row, &env)).collect();
-        let cells = cells?;
-        if plan.is_aggregate() {
-            self.first_row = Some(cells.into_iter().map(|c| c.map(Cow::into_owned)).collect());
-        } else {
-            let out: Vec<Option<&[u8]>> = cells.iter().map(Option::as_deref).collect();
-            sink(&out);
-        }
-        self.random_state = state.get();
+            Ok(())
+        })
+    }
+
+    /// Gives out the group that is being read, if there is one, and starts anew.
+    fn close_group(&mut self, plan: &SelectPlan, sink: &mut RowSink<'_>) -> Result<()> {
+        let Some(mut row) = self.group.take() else { return Ok(()) };
+        let results =
+            plan.aggregates.iter().zip(&self.running).map(|(a, running)| running.result(a)).collect();
+        row.set_aggregates(results);
+        self.running.fill(Running::new());
+        self.give_row(plan, &row, sink)?;
+        self.count_row();
         Ok(())
     }
 
-    fn give_aggregate(&mut self, sink: &mut RowSink<'_>) {
-        let mut cells = self.first_row.take().unwrap_or_else(|| vec![None; self.plan.selectors.len()]);
-        for (selector, cell) in self.plan.selectors.iter().zip(&mut cells) {
-            if let Selector::Aggregate(index) = selector {
-                *cell = self.running[*index].result(&self.plan.aggregates[*index]);
+    fn give_row(&mut self, plan: &SelectPlan, row: &RowValues<'_>, sink: &mut RowSink<'_>) -> Result<()> {
+        let sorted = &mut self.sorted;
+        self.bound.with_env(plan, |env| {
+            let cells: Result<Vec<Option<Cow<'_, [u8]>>>> =
+                plan.selectors.iter().map(|s| s.eval(row, env)).collect();
+            let mut cells = cells?;
+            if let Some(columns) = &plan.json {
+                let fields = columns.iter().zip(&cells).map(|(c, cell)| (&*c.name, &c.ty, cell.as_deref()));
+                let object = to_json::row(fields)?;
+                cells = vec![Some(Cow::Owned(object.into_bytes()))];
             }
+            if let Some(sorted) = sorted {
+                return sorted.add(plan, row, &cells);
+            }
+            let out: SmallVec<[Option<&[u8]>; COLUMNS_INLINE]> = cells.iter().map(Option::as_deref).collect();
+            sink(&out);
+            Ok(())
+        })
+    }
+}
+
+/// What was bound when the run started, for functions and terms among the selectors.
+struct Bound {
+    /// Values as the client sent them; the second `None` is null.
+    values: Vec<Option<Option<Vec<u8>>>>,
+    timestamp: i64,
+    now_micros: i64,
+    now_s: u32,
+    random_state: std::cell::Cell<u64>,
+}
+
+impl Bound {
+    fn with_env<T>(&self, plan: &SelectPlan, body: impl FnOnce(&Env<'_, '_>) -> T) -> T {
+        let random = || next_random(&self.random_state);
+        let context = BindContext {
+            timestamp: self.timestamp,
+            now_micros: self.now_micros,
+            now_s: self.now_s,
+            random: &random,
+            ticks: &no_ticks,
+        };
+        let values: SmallVec<[BoundValue<'_>; 4]> = self
+            .values
+            .iter()
+            .map(|v| match v {
+                Some(Some(bytes)) => BoundValue::Bytes(bytes),
+                Some(None) => BoundValue::Null,
+                None => BoundValue::Unset,
+            })
+            .collect();
+        body(&Env { values: &values, context: &context, table: &plan.table })
+    }
+}
+
+/// Rows of several partitions that are given out in one order, each with what it is sorted by.
+struct Sorted {
+    rows: Vec<(Vec<Cell>, Vec<Cell>)>,
+    bytes: usize,
+    limit: u32,
+}
+
+type Cell = Option<Vec<u8>>;
+
+impl Sorted {
+    /// Errors: more than a node should hold for one request.
+    fn add(&mut self, plan: &SelectPlan, row: &RowValues<'_>, cells: &[Option<Cow<'_, [u8]>>]) -> Result<()> {
+        let by: Vec<Cell> = plan.sort.iter().map(|c| row.value(c.fetch).map(<[u8]>::to_vec)).collect();
+        let cells: Vec<Cell> = cells.iter().map(|c| c.as_deref().map(<[u8]>::to_vec)).collect();
+        let size = |cells: &[Cell]| cells.iter().flatten().map(Vec::len).sum::<usize>() + 32 * cells.len();
+        self.bytes += size(&by) + size(&cells);
+        if self.bytes > limits::SORTED_BYTES {
+            return invalid(format!(
+                "ORDER BY with IN on the partition key would sort more than {} bytes",
+                limits::SORTED_BYTES
+            ));
         }
-        let out: Vec<Option<&[u8]>> = cells.iter().map(Option::as_deref).collect();
-        sink(&out);
+        self.rows.push((by, cells));
+        Ok(())
+    }
+
+    /// Rows that compare equal stay in the order of their partitions; null comes first.
+    fn give(mut self, plan: &SelectPlan, sink: &mut RowSink<'_>) {
+        self.rows.sort_by(|(a, _), (b, _)| {
+            let mut order = core::cmp::Ordering::Equal;
+            for (column, (a, b)) in plan.sort.iter().zip(a.iter().zip(b)) {
+                order = match (a, b) {
+                    (Some(a), Some(b)) => column.ty.compare(a, b),
+                    (a, b) => a.is_some().cmp(&b.is_some()),
+                };
+                if column.descending {
+                    order = order.reverse();
+                }
+                if order.is_ne() {
+                    break;
+                }
+            }
+            order
+        });
+        for (_, cells) in self.rows.iter().take(self.limit as usize) {
+            let out: Vec<Option<&[u8]>> = cells.iter().map(Option::as_deref).collect();
+            sink(&out);
+        }
     }
 }
 
@@ -495,122 +662,4 @@ fn corrupt(error: schema::Error) -> Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{Plan, parse, prepare};
-    use mutation::{Cell, Deletion, Liveness, Mutation, MutationBuilder, RowWriter};
-    use schema::{Keyspace, Order, Replication, Schema, Table, TableBuilder, TableId};
-    use std::collections::BTreeMap;
-    use types::CqlType;
-
-    fn table() -> Table {
-        TableBuilder::new("ks", "t", TableId(1))
-            .partition_key("k", CqlType::Int)
-            .clustering("c", CqlType::Int, Order::Ascending)
-            .static_column("s", CqlType::Int)
-            .regular("v", CqlType::Int)
-            .build()
-            .expect("a valid table")
-    }
-
-    fn plan_of(table: &Table) -> Arc<SelectPlan> {
-        let mut keyspace = Keyspace::new("ks", Replication::Simple { factor: 1 });
-        keyspace.tables.insert(table.name.clone(), Arc::new(table.clone()));
-        let schema = Schema::new(1, BTreeMap::from([(keyspace.name.clone(), Arc::new(keyspace))]));
-        let statement = parse("SELECT * FROM t WHERE k = 1").expect("parses");
-        match prepare(&schema, Some("ks"), statement).expect("prepares").plan {
-            Plan::Select(plan) => plan,
-            _ => panic!("a SELECT"),
-        }
-    }
-
-    fn key() -> Key {
-        Key::new(&1i32.to_be_bytes())
-    }
-
-    /// A run that continues where `state` says, at the last read of its page.
-    fn run_of(plan: &Arc<SelectPlan>, state: Option<Vec<u8>>) -> SelectRun {
-        let command = ReadCommand {
-            table: TableId(1),
-            scope: Scope::Keys(smallvec![key()]),
-            slices: smallvec![Slice::all()],
-            reversed: false,
-            static_counts: true,
-            row_limit: u32::MAX,
-            partition_row_limit: u32::MAX,
-            byte_limit: 1,
-            now_s: 60,
-            resume: None,
-            digest_only: false,
-        };
-        let mut run = SelectRun {
-            plan: plan.clone(),
-            values: Vec::new(),
-            timestamp: 0,
-            now_micros: 0,
-            command,
-            filters: Vec::new(),
-            running: Vec::new(),
-            first_row: None,
-            page_rows: Some(10),
-            page_left: 10,
-            limit_left: u32::MAX,
-            partition_limit: u32::MAX,
-            partition: None,
-            random_state: 0,
-            steps: STEPS_PER_PAGE - 1,
-            done: false,
-            stopped: None,
-        };
-        if let Some(state) = state {
-            run.resume(PagingState::decode(&state).expect("ours")).expect("fits");
-        }
-        run
-    }
-
-    /// The partition's static row, and one row, live or dead.
-    fn part(row: Option<(&[u8], bool)>) -> Mutation {
-        let key = key();
-        let mut builder = MutationBuilder::new(TableId(1), key.token, &key.bytes);
-        builder.static_row_with(|out| {
-            let mut row = RowWriter::new(out, Liveness::NONE, Deletion::LIVE);
-            row.simple(0, Cell::live(1, &7i32.to_be_bytes()));
-        });
-        if let Some((clustering, live)) = row {
-            let (liveness, deletion) = match live {
-                true => (Liveness::at(1), Deletion::LIVE),
-                false => (Liveness::NONE, Deletion { timestamp: 1, local_time: 1 }),
-            };
-            builder.write_row(clustering, liveness, deletion, |_| {});
-        }
-        builder.finish()
-    }
-
-    #[test]
-    fn a_static_row_stands_for_its_partition_behind_pages_of_dead_rows_only() {
-        let table = table();
-        let plan = plan_of(&table);
-        let mut clustering = Vec::new();
-        schema::push_component(&mut clustering, Some(&5i32.to_be_bytes()));
-        let after = table.position(&clustering).expect("a position");
-        for live in [false, true] {
-            let rows_taken = u32::from(live);
-            let mut run = run_of(&plan, None);
-            assert!(run.next().is_some());
-            let stopped = Some(Resume { key: key(), after: Some(after.clone()), rows_taken });
-            let partitions = vec![part(Some((&clustering, live)))];
-            let answer = ReadAnswer { partitions, live_rows: rows_taken, stopped, digest: None };
-            let mut rows = 0;
-            run.feed(&answer, &mut |_| rows += 1).expect("fits");
-            assert_eq!(rows, rows_taken, "the page ends inside the partition");
-            let state = run.finish(&mut |_| {}).expect("ends").expect("there is more");
-
-            let mut run = run_of(&plan, Some(state));
-            assert!(run.next().is_some());
-            let partitions = vec![part(None)];
-            let answer = ReadAnswer { partitions, live_rows: 1 - rows_taken, stopped: None, digest: None };
-            run.feed(&answer, &mut |_| rows += 1).expect("fits");
-            assert_eq!(rows, 1, "live: {live}");
-        }
-    }
-}
+mod tests;

@@ -1,19 +1,21 @@
-//! SELECT, analysed: what is read, how rows pass, what is returned.
+//! SELECT, analysed: what is read, how rows pass, in which groups and order they come, what is returned.
 
+use crate::aggregate::Aggregate;
 use crate::ast::Operator;
 use crate::ast::{Expr, OrderTarget, Select};
-use crate::error::{Result, invalid, unsupported};
-use crate::function;
-use crate::names;
+use crate::error::{Result, invalid};
 use crate::restriction::{Clustering, Filter, Test, TokenBound, Values};
 use crate::row::Fetches;
-use crate::selector::{Aggregate, AggregateKind, Selector};
+use crate::select_clause::{Clause, grouping_function};
+use crate::selector::Selector;
 use crate::term::{Scope, Term};
 use crate::value::BindSpec;
 use crate::where_clause::{self, NEEDS_FILTERING, Where};
 use schema::{Column, ColumnKind, Order, Table};
 use std::sync::Arc;
 use types::CqlType;
+
+pub(crate) use crate::expr_text::text_of;
 
 /// One column of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,23 +30,47 @@ pub struct ResultColumn {
     pub ty: CqlType,
 }
 
+/// GROUP BY: rows of one partition that agree in what follows are one group.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Grouping {
+    /// How many clustering columns from the first on.
+    pub columns: usize,
+    /// A function of the column behind them.
+    pub function: Option<Selector>,
+}
+
+/// One column that rows of several partitions are sorted by.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SortColumn {
+    /// Its place in what is fetched.
+    pub fetch: usize,
+    pub ty: CqlType,
+    pub descending: bool,
+}
+
 /// A SELECT, ready to be bound. [`SelectPlan::start`] runs it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SelectPlan {
     pub(crate) table: Arc<Table>,
     pub(crate) binds: Arc<[BindSpec]>,
     pub(crate) columns: Arc<[ResultColumn]>,
+    /// SELECT JSON: the columns that each row's object is made of.
+    pub(crate) json: Option<Vec<ResultColumn>>,
     pub(crate) fetches: Fetches,
     pub(crate) selectors: Vec<Selector>,
     pub(crate) aggregates: Vec<Aggregate>,
+    pub(crate) grouping: Option<Grouping>,
     /// Values of the whole partition key; otherwise a scan of `tokens`.
     pub(crate) keys: Option<Vec<Values>>,
     pub(crate) tokens: Vec<TokenBound>,
+    /// Whether some component of the partition key, or the token, is restricted.
+    pub(crate) restricts_partition: bool,
     pub(crate) clustering: Clustering,
     /// With the places of their columns.
     pub(crate) filters: Vec<(usize, Filter)>,
     pub(crate) reversed: bool,
-    pub(crate) ordered: bool,
+    /// ORDER BY with IN on the partition key: what rows of several partitions are sorted by.
+    pub(crate) sort: Vec<SortColumn>,
     pub(crate) distinct: bool,
     pub(crate) static_counts: bool,
     pub(crate) limit: Option<Term>,
@@ -73,9 +99,19 @@ impl SelectPlan {
         self.keys.iter().flatten().any(|values| !matches!(values, Values::One(_)))
     }
 
-    /// Whether the answer is one row over all rows read.
+    /// Whether WHERE says something about the partition key or its token.
+    pub fn restricts_partition(&self) -> bool {
+        self.restricts_partition
+    }
+
+    /// Whether rows of the answer stand for many rows read: aggregates, GROUP BY.
     pub fn is_aggregate(&self) -> bool {
-        !self.aggregates.is_empty()
+        !self.aggregates.is_empty() || self.grouping.is_some()
+    }
+
+    /// Whether the answer is one row over all rows read.
+    pub(crate) fn is_one_row(&self) -> bool {
+        !self.aggregates.is_empty() && self.grouping.is_none()
     }
 
     pub(crate) fn set_binds(&mut self, binds: &Arc<[BindSpec]>) {
@@ -89,50 +125,52 @@ impl SelectPlan {
 
 /// Analyses SELECT.
 pub(crate) fn select(scope: &mut Scope<'_>, select: &Select) -> Result<SelectPlan> {
-    if select.json {
-        return unsupported("SELECT JSON");
-    }
-    if !select.group_by.is_empty() {
-        return unsupported("GROUP BY");
-    }
     let table = scope.table.clone();
     let mut fetches = Fetches::new(&table);
-    let clause_of = Clause::analyse(scope, &table, &mut fetches, select)?;
+    let clause_of = Clause::analyse(scope, &mut fetches, select)?;
     let clause = where_clause::analyse(scope, &select.relations)?;
     let restricted = clause.restricts_clustering;
     let by_key = clause.keys.iter().all(Option::is_some);
-    let (reversed, ordered) = ordering(&table, select, by_key, &clause.clustering)?;
+    let grouping = grouping(scope, &mut fetches, select, &clause)?;
+    let (reversed, order) = ordering(&table, select, by_key, &clause.clustering)?;
     if select.distinct {
-        check_distinct(&table, &clause_of, &clause)?;
+        check_distinct(&table, select, &clause_of, &clause)?;
+    }
+    if select.per_partition_limit.is_some() && !clause_of.aggregates.is_empty() && grouping.is_none() {
+        return invalid("PER PARTITION LIMIT is not allowed with aggregate queries.");
     }
     check_filtering(select, &clause, by_key)?;
     let (keys, filters) = split_filters(&table, &clause, by_key);
     let filters = filters.into_iter().map(|f| (fetches.place(&f.column), f)).collect();
+    let several = keys.iter().flatten().any(|values| !matches!(values, Values::One(_)));
+    let sort = if several { sort_columns(&mut fetches, order) } else { Vec::new() };
     let mut int = |expr: &Option<Expr>, name: &str| -> Result<Option<Term>> {
         expr.as_ref().map(|e| scope.term(e, name, &CqlType::Int)).transpose()
     };
     let partition_limit = int(&select.per_partition_limit, "[per_partition_limit]")?;
     let limit = int(&select.limit, "[limit]")?;
-    if select.distinct && partition_limit.is_some() {
-        return invalid("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
-    }
     if select.using.timestamp.is_some() || select.using.ttl.is_some() {
         return invalid("only TIMEOUT may stand after USING in SELECT");
     }
     let timeout = &select.using.timeout;
     let timeout = timeout.as_ref().map(|e| scope.term(e, "[timeout]", &CqlType::Duration)).transpose()?;
+    let restricts_partition = !clause.tokens.is_empty() || clause.keys.iter().any(Option::is_some);
+    let (columns, json) = result_columns(&table, select.json, clause_of.columns);
     Ok(SelectPlan {
         binds: Arc::new([]),
-        columns: clause_of.columns.into(),
+        columns,
+        json,
         fetches,
         selectors: clause_of.selectors,
         aggregates: clause_of.aggregates,
+        grouping,
         keys,
         tokens: clause.tokens,
+        restricts_partition,
         clustering: clause.clustering,
         filters,
         reversed,
-        ordered,
+        sort,
         distinct: select.distinct,
         static_counts: !table.statics.is_empty() && !restricted,
         limit,
@@ -142,10 +180,24 @@ pub(crate) fn select(scope: &mut Scope<'_>, select: &Select) -> Result<SelectPla
     })
 }
 
+/// The columns of the result and, for SELECT JSON, those that its only column is made of.
+fn result_columns(
+    table: &Table,
+    json: bool,
+    columns: Vec<ResultColumn>,
+) -> (Arc<[ResultColumn]>, Option<Vec<ResultColumn>>) {
+    if !json {
+        return (columns.into(), None);
+    }
+    let (keyspace, table) = (table.keyspace.clone(), table.name.clone());
+    let only = ResultColumn { keyspace, table, name: "[json]".into(), ty: CqlType::Text };
+    (Arc::new([only]), Some(columns))
+}
+
 /// Whether what is asked for can be read without passing over what is not.
 fn check_filtering(select: &Select, clause: &Where, by_key: bool) -> Result<()> {
     if select.allow_filtering {
-        return Ok(());
+        return clause.no_filter.map_or(Ok(()), invalid);
     }
     if clause.has_partial_key() || clause.filters.iter().any(|f| f.column.kind != ColumnKind::Clustering) {
         return invalid(NEEDS_FILTERING);
@@ -176,14 +228,104 @@ fn split_filters(table: &Table, clause: &Where, by_key: bool) -> (Option<Vec<Val
     (None, filters)
 }
 
-/// Whether rows come in reverse, and whether an order was asked for.
-fn ordering(table: &Table, select: &Select, by_key: bool, clustering: &Clustering) -> Result<(bool, bool)> {
+/// What GROUP BY says: columns of the primary key in their order, those that are fixed left out or not; a function last.
+fn grouping(
+    scope: &mut Scope<'_>,
+    fetches: &mut Fetches,
+    select: &Select,
+    clause: &Where,
+) -> Result<Option<Grouping>> {
+    if select.group_by.is_empty() {
+        return Ok(None);
+    }
+    let table = scope.table.clone();
+    let keys = table.partition_key.len();
+    let fixed = |at: usize| match at.checked_sub(keys) {
+        None => matches!(clause.keys[at], Some(Values::One(_))),
+        Some(at) => clause.clustering.fixes_one(at),
+    };
+    let mut grouping = Grouping::default();
+    let mut next = 0;
+    for expr in &select.group_by {
+        if grouping.function.is_some() {
+            return invalid("Functions are only supported on the last element of the GROUP BY clause");
+        }
+        let column = match expr {
+            Expr::Column(name) => where_clause::column(&table, name)?.clone(),
+            Expr::Call { .. } => {
+                let (selector, mut columns) = grouping_function(scope, fetches, expr)?;
+                columns.dedup();
+                let names: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
+                let ([column], ColumnKind::Clustering) =
+                    (&columns[..], columns.first().map_or(ColumnKind::Regular, |c| c.kind))
+                else {
+                    return invalid(format!(
+                        "Group by functions are only supported on clustering columns, got {}",
+                        names.join(", ")
+                    ));
+                };
+                grouping.function = Some(selector);
+                column.clone()
+            }
+            other => {
+                return invalid(format!(
+                    "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
+                    text_of(other)
+                ));
+            }
+        };
+        let at = match column.kind {
+            ColumnKind::PartitionKey => column.position as usize,
+            ColumnKind::Clustering => keys + column.position as usize,
+            ColumnKind::Static | ColumnKind::Regular => {
+                return invalid(format!(
+                    "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
+                    column.name
+                ));
+            }
+        };
+        while next < at && fixed(next) {
+            next += 1;
+        }
+        if next != at {
+            return invalid(
+                "Group by currently only support groups of columns following their declared order in the PRIMARY KEY",
+            );
+        }
+        next += 1;
+    }
+    if next < keys {
+        return invalid("Group by is not supported on only a part of the partition key");
+    }
+    if select.distinct && next > keys {
+        return invalid("Grouping on clustering columns is not allowed for SELECT DISTINCT queries");
+    }
+    grouping.columns = next - keys - usize::from(grouping.function.is_some());
+    Ok(Some(grouping))
+}
+
+/// Whether rows come in reverse, and the columns an order was asked for, with whether each descends.
+fn ordering<'t>(
+    table: &'t Table,
+    select: &Select,
+    by_key: bool,
+    clustering: &Clustering,
+) -> Result<(bool, Vec<(&'t Column, bool)>)> {
     let mut reversed = None;
     let mut next = 0;
+    let mut order: Vec<(&Column, bool)> = Vec::new();
     for (target, descending) in &select.order_by {
         let name = match target {
             OrderTarget::Column(name) => name,
-            OrderTarget::Nearest(..) => return unsupported("ORDER BY … ANN OF"),
+            OrderTarget::Nearest(name, _) => {
+                let column = where_clause::column(table, name)?;
+                return invalid(match column.ty {
+                    CqlType::Vector(..) => {
+                        "ANN ordering by vector requires the column to be indexed".to_string()
+                    }
+                    _ => format!("ANN ordering is only supported on float vector indexes, got {name}"),
+                });
+            }
         };
         if !by_key {
             return invalid(
@@ -195,6 +337,10 @@ fn ordering(table: &Table, select: &Select, by_key: bool, clustering: &Clusterin
             return invalid(format!(
                 "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {name}"
             ));
+        }
+        // Of a column named twice the first counts.
+        if order.iter().any(|(known, _)| known.name == column.name) {
+            continue;
         }
         // Columns that can have one value only may be left out.
         while next < column.position as usize && clustering.fixes_one(next) {
@@ -210,22 +356,26 @@ fn ordering(table: &Table, select: &Select, by_key: bool, clustering: &Clusterin
             return invalid("Unsupported order by relation");
         }
         reversed = Some(against);
+        order.push((column, *descending));
         next += 1;
     }
-    if select.distinct && reversed.is_some() {
-        return invalid("ORDER BY is not allowed with SELECT DISTINCT queries");
-    }
-    Ok((reversed.unwrap_or(false), reversed.is_some()))
+    Ok((reversed.unwrap_or(false), order))
 }
 
-fn check_distinct(table: &Table, clause_of: &Clause, clause: &Where) -> Result<()> {
+fn sort_columns(fetches: &mut Fetches, order: Vec<(&Column, bool)>) -> Vec<SortColumn> {
+    let place = |(column, descending): (&Column, bool)| SortColumn {
+        fetch: fetches.place(column),
+        ty: column.ty.clone(),
+        descending,
+    };
+    order.into_iter().map(place).collect()
+}
+
+fn check_distinct(table: &Table, select: &Select, clause_of: &Clause, clause: &Where) -> Result<()> {
     if clause.restricts_clustering || clause.filters.iter().any(|f| f.column.kind == ColumnKind::Regular) {
         return invalid(
             "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns.",
         );
-    }
-    if !clause_of.aggregates.is_empty() {
-        return unsupported("aggregates with SELECT DISTINCT");
     }
     let plain = |c: &&Column| matches!(c.kind, ColumnKind::PartitionKey | ColumnKind::Static);
     if let Some(other) = clause_of.selected.iter().find(|c| !plain(c)) {
@@ -242,303 +392,8 @@ fn check_distinct(table: &Table, clause_of: &Clause, clause: &Where) -> Result<(
             ));
         }
     }
+    if select.per_partition_limit.is_some() {
+        return invalid("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
+    }
     Ok(())
-}
-
-/// The SELECT clause, analysed.
-struct Clause {
-    columns: Vec<ResultColumn>,
-    selectors: Vec<Selector>,
-    aggregates: Vec<Aggregate>,
-    /// Columns any selector looks at.
-    selected: Vec<Column>,
-}
-
-impl Clause {
-    fn analyse(
-        scope: &mut Scope<'_>,
-        table: &Table,
-        fetches: &mut Fetches,
-        select: &Select,
-    ) -> Result<Clause> {
-        let mut clause = Clause {
-            columns: Vec::new(),
-            selectors: Vec::new(),
-            aggregates: Vec::new(),
-            selected: Vec::new(),
-        };
-        if select.selectors.is_empty() {
-            for column in table.columns() {
-                let selector = Selector::Fetch(fetches.place(column));
-                clause.push(table, &column.name, column.ty.clone(), selector);
-                clause.selected.push(column.clone());
-            }
-            return Ok(clause);
-        }
-        for (expr, alias) in &select.selectors {
-            let (selector, ty) = clause.selector(scope, table, fetches, expr)?;
-            let name = alias.clone().unwrap_or_else(|| text_of(expr));
-            clause.push(table, &name, ty, selector);
-        }
-        Ok(clause)
-    }
-
-    fn push(&mut self, table: &Table, name: &str, ty: CqlType, selector: Selector) {
-        let (keyspace, table) = (table.keyspace.clone(), table.name.clone());
-        self.columns.push(ResultColumn { keyspace, table, name: name.into(), ty });
-        self.selectors.push(selector);
-    }
-
-    fn selector(
-        &mut self,
-        scope: &mut Scope<'_>,
-        table: &Table,
-        fetches: &mut Fetches,
-        expr: &Expr,
-    ) -> Result<(Selector, CqlType)> {
-        match expr {
-            Expr::Column(name) => {
-                let column = where_clause::column(table, name)?;
-                self.selected.push(column.clone());
-                Ok((Selector::Fetch(fetches.place(column)), column.ty.clone()))
-            }
-            Expr::CountRows => {
-                let ty = CqlType::Bigint;
-                Ok((self.aggregate(AggregateKind::CountRows, None, ty.clone()), ty))
-            }
-            Expr::Call { function, arguments } => self.call(scope, table, fetches, &function.name, arguments),
-            Expr::Cast(inner, written) => {
-                let (inner, from) = self.plain_selector(scope, table, fetches, inner)?;
-                let to = names::resolve_type(written, scope.keyspace)?;
-                let function = function::cast(&from, &to)?;
-                Ok((Selector::Call(Box::new(function), vec![inner]), to))
-            }
-            Expr::Field(inner, field) => self.field(scope, table, fetches, (inner, field)),
-            Expr::Element(inner, key) => self.element(scope, table, fetches, (inner, key)),
-            Expr::TypeHint(_, inner) if matches!(**inner, Expr::Column(_)) => {
-                unsupported("a type in front of a column in SELECT")
-            }
-            Expr::TypeHint(written, inner) => {
-                let ty = names::resolve_type(written, scope.keyspace)?;
-                let term = scope.term(inner, &text_of(inner), &ty)?;
-                Ok((Selector::Term(term), ty))
-            }
-            Expr::Slice(..) => unsupported("collection slices in SELECT"),
-            Expr::Arithmetic(..) | Expr::Negate(_) => unsupported("arithmetic"),
-            Expr::Null
-            | Expr::Boolean(_)
-            | Expr::Integer(_)
-            | Expr::Float(_)
-            | Expr::Text(_)
-            | Expr::Uuid(_)
-            | Expr::Hex(_)
-            | Expr::Duration(_)
-            | Expr::Marker(_)
-            | Expr::List(_)
-            | Expr::Set(_)
-            | Expr::Map(_)
-            | Expr::Udt(_)
-            | Expr::Tuple(_) => invalid(format!(
-                "Cannot infer type for term {} in selection clause (try using a cast to force a type)",
-                text_of(expr)
-            )),
-        }
-    }
-
-    fn field(
-        &mut self,
-        scope: &mut Scope<'_>,
-        table: &Table,
-        fetches: &mut Fetches,
-        (of, field): (&Expr, &str),
-    ) -> Result<(Selector, CqlType)> {
-        let (inner, ty) = self.plain_selector(scope, table, fetches, of)?;
-        let CqlType::Udt(udt) = ty.unfrozen() else {
-            return invalid(format!(
-                "Invalid field selection: {} of type {ty} is not a user type",
-                text_of(of)
-            ));
-        };
-        match udt.fields.iter().position(|(name, _)| **name == *field) {
-            Some(index) => {
-                let field_type = udt.fields[index].1.clone();
-                Ok((Selector::Field(Box::new(inner), index), field_type))
-            }
-            None => invalid(format!("{} of type {ty} has no field {field}", text_of(of))),
-        }
-    }
-
-    fn element(
-        &mut self,
-        scope: &mut Scope<'_>,
-        table: &Table,
-        fetches: &mut Fetches,
-        (of, key): (&Expr, &Expr),
-    ) -> Result<(Selector, CqlType)> {
-        let (inner, ty) = self.plain_selector(scope, table, fetches, of)?;
-        let (key_type, value_type) = match ty.unfrozen() {
-            CqlType::Map(k, v) => ((**k).clone(), (**v).clone()),
-            CqlType::Set(e) => ((**e).clone(), (**e).clone()),
-            _ => {
-                return invalid(format!(
-                    "Invalid element selection: {} is of type {ty} is not a collection",
-                    text_of(of)
-                ));
-            }
-        };
-        let key = scope.term(key, &format!("key({})", text_of(of)), &key_type)?;
-        Ok((Selector::Element(Box::new(inner), ty, key), value_type))
-    }
-
-    /// A selector that something else is computed from, which an aggregate cannot be yet.
-    fn plain_selector(
-        &mut self,
-        scope: &mut Scope<'_>,
-        table: &Table,
-        fetches: &mut Fetches,
-        expr: &Expr,
-    ) -> Result<(Selector, CqlType)> {
-        let before = self.aggregates.len();
-        let found = self.selector(scope, table, fetches, expr)?;
-        if self.aggregates.len() != before {
-            return unsupported("functions of aggregates");
-        }
-        Ok(found)
-    }
-
-    fn aggregate(&mut self, kind: AggregateKind, argument: Option<Selector>, ty: CqlType) -> Selector {
-        self.aggregates.push(Aggregate { kind, argument, ty });
-        Selector::Aggregate(self.aggregates.len() - 1)
-    }
-
-    fn call(
-        &mut self,
-        scope: &mut Scope<'_>,
-        table: &Table,
-        fetches: &mut Fetches,
-        name: &str,
-        arguments: &[Expr],
-    ) -> Result<(Selector, CqlType)> {
-        if matches!(name, "writetime" | "ttl" | "maxwritetime") {
-            return self.cell_times(table, fetches, name, arguments);
-        }
-        if let (Some(kind), [argument]) = (AggregateKind::of_name(name), arguments) {
-            let before = self.aggregates.len();
-            let (argument, ty) = self.selector(scope, table, fetches, argument)?;
-            if self.aggregates.len() != before {
-                return invalid("aggregate functions cannot be used as arguments of aggregate functions");
-            }
-            let result = kind.result_type(name, &ty)?;
-            return Ok((self.aggregate(kind, Some(argument), ty), result));
-        }
-        let mut selectors = Vec::with_capacity(arguments.len());
-        let mut known = Vec::with_capacity(arguments.len());
-        let before = self.aggregates.len();
-        let literals = function::resolve(name, &vec![None; arguments.len()], table).ok();
-        for (index, argument) in arguments.iter().enumerate() {
-            let wanted = literals.as_ref().and_then(|f| f.arguments.get(index));
-            let is_value = !matches!(
-                argument,
-                Expr::Column(_)
-                    | Expr::Call { .. }
-                    | Expr::Cast(..)
-                    | Expr::Field(..)
-                    | Expr::Element(..)
-                    | Expr::TypeHint(..)
-            );
-            if let (true, Some(ty)) = (is_value, wanted) {
-                selectors.push(Selector::Term(scope.term(argument, &format!("arg{index}({name})"), ty)?));
-                known.push(Some(ty.clone()));
-                continue;
-            }
-            let (selector, ty) = self.selector(scope, table, fetches, argument)?;
-            selectors.push(selector);
-            known.push(Some(ty));
-        }
-        if self.aggregates.len() != before {
-            return unsupported("functions of aggregates");
-        }
-        let function = function::resolve(name, &known, table)?;
-        let ty = function.returns.clone();
-        Ok((Selector::Call(Box::new(function), selectors), ty))
-    }
-
-    fn cell_times(
-        &mut self,
-        table: &Table,
-        fetches: &mut Fetches,
-        name: &str,
-        arguments: &[Expr],
-    ) -> Result<(Selector, CqlType)> {
-        let [Expr::Column(column)] = arguments else {
-            return invalid(format!("Cannot use selection function {name} on anything but a column"));
-        };
-        let column = where_clause::column(table, column)?;
-        if column.is_key() {
-            return invalid(format!(
-                "Cannot use selection function {name} on PRIMARY KEY part {}",
-                column.name
-            ));
-        }
-        if column.is_complex() {
-            return unsupported("writetime and ttl of non-frozen collections");
-        }
-        self.selected.push(column.clone());
-        let index = fetches.place(column);
-        Ok(match name {
-            "ttl" => (Selector::Ttl(index), CqlType::Int),
-            _ => (Selector::Writetime(index), CqlType::Bigint),
-        })
-    }
-}
-
-/// How Cassandra names a result column.
-fn text_of(expr: &Expr) -> String {
-    let list = |items: &[Expr]| items.iter().map(text_of).collect::<Vec<_>>().join(", ");
-    match expr {
-        Expr::Column(name) => name.clone(),
-        Expr::CountRows => "count".to_string(),
-        Expr::Call { function, arguments } => {
-            let special = matches!(function.name.as_str(), "writetime" | "ttl" | "maxwritetime");
-            let prefix = match &function.keyspace {
-                Some(keyspace) => format!("{keyspace}."),
-                None if special => String::new(),
-                None => "system.".to_string(),
-            };
-            format!("{prefix}{}({})", function.name, list(arguments))
-        }
-        Expr::Cast(inner, ty) => format!("cast({} as {})", text_of(inner), type_text(ty)),
-        Expr::TypeHint(ty, inner) => format!("({}){}", type_text(ty), text_of(inner)),
-        Expr::Field(inner, field) => format!("{}.{field}", text_of(inner)),
-        Expr::Element(inner, key) => format!("{}[{}]", text_of(inner), text_of(key)),
-        Expr::Text(text) => types::text::quote(text),
-        Expr::Integer(text) | Expr::Float(text) | Expr::Duration(text) => text.clone(),
-        Expr::Boolean(value) => value.to_string(),
-        Expr::Uuid(value) => uuid::Uuid::from_u128(*value).to_string(),
-        Expr::Hex(digits) => format!("0x{digits}"),
-        Expr::Null => "null".to_string(),
-        Expr::Marker(_) => "?".to_string(),
-        Expr::List(items) => format!("[{}]", list(items)),
-        Expr::Set(items) => format!("{{{}}}", list(items)),
-        Expr::Tuple(items) => format!("({})", list(items)),
-        Expr::Map(pairs) => {
-            let pairs: Vec<String> =
-                pairs.iter().map(|(k, v)| format!("{}: {}", text_of(k), text_of(v))).collect();
-            format!("{{{}}}", pairs.join(", "))
-        }
-        Expr::Udt(fields) => {
-            let fields: Vec<String> = fields.iter().map(|(k, v)| format!("{k}: {}", text_of(v))).collect();
-            format!("{{{}}}", fields.join(", "))
-        }
-        Expr::Slice(inner, ..) => format!("{}[..]", text_of(inner)),
-        Expr::Arithmetic(_, left, right) => format!("{} ? {}", text_of(left), text_of(right)),
-        Expr::Negate(inner) => format!("-{}", text_of(inner)),
-    }
-}
-
-fn type_text(ty: &crate::ast::TypeName) -> String {
-    match ty {
-        crate::ast::TypeName::Named { name, .. } => name.clone(),
-        _ => "type".to_string(),
-    }
 }

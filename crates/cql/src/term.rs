@@ -1,9 +1,12 @@
 //! Values in statements: an expression typed by what receives it, ready to be evaluated with bound values.
 
-use crate::ast::Expr;
-use crate::error::{Error, Result, invalid, unsupported};
-use crate::function::{self, Function};
+use crate::arithmetic;
+use crate::ast::{Arithmetic, Expr};
+use crate::error::{Error, Result, invalid, syntax};
+use crate::from_json::{self, Json};
+use crate::function::{self, Argument, Function};
 use crate::names;
+use crate::select::text_of;
 use crate::value::{BindContext, BindSpec, BoundValue, Val, no_ticks, normalize, sort_elements, sort_pairs};
 use schema::{Keyspace, Table};
 use std::borrow::Cow;
@@ -31,6 +34,12 @@ pub(crate) enum Term {
     Vector(CqlType, Vec<Term>),
     /// A function call.
     Call(Box<Function>, Vec<Term>),
+    /// Two values with their types and an operator between.
+    Arithmetic(Arithmetic, Box<[(CqlType, Term); 2]>),
+    /// A number of a type with the other sign.
+    Negate(CqlType, Box<Term>),
+    /// A value of a type, written as JSON.
+    Json(CqlType, Box<Term>),
 }
 
 /// What analysis of one statement knows and collects.
@@ -89,23 +98,57 @@ impl Scope<'_> {
             Expr::TypeHint(written, inner) => {
                 let hinted = names::resolve_type(written, self.keyspace)?;
                 if !function::accepts(ty, &hinted) {
-                    return invalid(format!("Cannot assign value of type {hinted} to {name} of type {ty}"));
+                    return invalid(format!("Cannot assign value {} to {name} of type {ty}", text_of(expr)));
+                }
+                if is_literal(inner) && !may_be(inner, &hinted) {
+                    return invalid(format!("Cannot cast value {} to type {hinted}", text_of(inner)));
                 }
                 self.typed(inner, name, &hinted)
             }
             Expr::Call { function, arguments } => self.call(&function.name, arguments, name, ty),
-            Expr::Cast(..) => unsupported("cast outside of SELECT"),
-            Expr::Arithmetic(..) | Expr::Negate(_) => unsupported("arithmetic"),
-            Expr::Column(column) => invalid(format!("Invalid identifier {column}: a value was expected")),
+            Expr::Cast(inner, to) => self.cast(inner, to, name, ty),
+            Expr::Arithmetic(operator, left, right) => self.arithmetic(*operator, [left, right], name, ty),
+            Expr::Negate(inner) => {
+                if arithmetic::negated_type(ty.unfrozen()).is_none() {
+                    return invalid(format!(
+                        "Invalid call to function system._negate, none of its type signatures match {name} of type {ty}"
+                    ));
+                }
+                Ok(Term::Negate(ty.clone(), Box::new(self.typed(inner, name, ty)?)))
+            }
+            Expr::Column(column) => {
+                syntax(format!("no viable alternative at input '{column}': a value was expected"))
+            }
             Expr::CountRows | Expr::Field(..) | Expr::Element(..) | Expr::Slice(..) => {
                 invalid(format!("a value was expected for {name}, not a selector"))
             }
         }
     }
 
+    /// `from_json(text)`: a value of whatever receives it.
+    fn json(&mut self, arguments: &[Expr], ty: &CqlType) -> Result<Term> {
+        let [argument] = arguments else {
+            return invalid(format!(
+                "Invalid number of arguments in call to function system.from_json: 1 required but {} provided",
+                arguments.len()
+            ));
+        };
+        let known = self.known_type(argument).or_else(|| preferred_type(argument));
+        if let Some(other) = known.filter(|ty| !matches!(ty, CqlType::Text | CqlType::Ascii)) {
+            return invalid(format!(
+                "Function system.from_json requires an argument of type text, but found argument {} of type {other}",
+                text_of(argument)
+            ));
+        }
+        let text = self.typed(argument, "arg0(system.from_json)", &CqlType::Text)?;
+        Ok(Term::Json(ty.clone(), Box::new(text)))
+    }
+
     fn call(&mut self, function: &str, arguments: &[Expr], name: &str, ty: &CqlType) -> Result<Term> {
-        let known: Vec<Option<CqlType>> = arguments.iter().map(|a| self.known_type(a)).collect();
-        let function = function::resolve(function, &known, self.table)?;
+        if function == "from_json" || function == "fromjson" {
+            return self.json(arguments, ty);
+        }
+        let function = self.resolve(function, arguments)?;
         if !function::accepts(ty, &function.returns) {
             return invalid(format!(
                 "Type error: cannot assign result of function system.{} (type {}) to {name} (type {ty})",
@@ -120,13 +163,90 @@ impl Scope<'_> {
         Ok(Term::Call(Box::new(function), terms))
     }
 
+    fn cast(&mut self, inner: &Expr, to: &crate::ast::TypeName, name: &str, ty: &CqlType) -> Result<Term> {
+        let to = names::resolve_type(to, self.keyspace)?;
+        let Some(from) = self.known_type(inner).or_else(|| preferred_type(inner)) else {
+            return invalid(format!("Ambiguous cast of {} to {to}: use a type hint", text_of(inner)));
+        };
+        let function = function::cast(&from, &to, &text_of(inner))?;
+        if !function::accepts(ty, &to) {
+            return invalid(format!(
+                "Type error: cannot assign result of function system.{} (type {to}) to {name} (type {ty})",
+                function.name
+            ));
+        }
+        let inner = self.typed(inner, &format!("arg0({})", function.name), &from)?;
+        Ok(Term::Call(Box::new(function), vec![inner]))
+    }
+
+    /// Types both sides of an operator by the type that must come out.
+    fn arithmetic(
+        &mut self,
+        operator: Arithmetic,
+        sides: [&Expr; 2],
+        name: &str,
+        ty: &CqlType,
+    ) -> Result<Term> {
+        let wanted = ty.unfrozen();
+        let choices = sides.map(|side| match self.known_type(side) {
+            Some(known) => vec![known],
+            None => OPERANDS.iter().filter(|ty| may_be(side, ty)).cloned().collect(),
+        });
+        let mut found: Vec<[CqlType; 2]> = Vec::new();
+        for left in &choices[0] {
+            for right in &choices[1] {
+                let result = arithmetic::result_type(operator, left, right);
+                if result.is_some_and(|result| function::accepts(wanted, &result)) {
+                    found.push([left.clone(), right.clone()]);
+                }
+            }
+        }
+        let symbol = arithmetic::symbol(operator);
+        let texts = sides.map(text_of);
+        let markers = sides.iter().any(|side| matches!(side, Expr::Marker(_)));
+        let types = match &found[..] {
+            [] => {
+                return invalid(format!(
+                    "the '{symbol}' operation is not supported between {} and {}",
+                    texts[0], texts[1]
+                ));
+            }
+            [only] => only.clone(),
+            several => match several.iter().find(|pair| !markers && pair.iter().all(|ty| ty == wanted)) {
+                Some(same) => same.clone(),
+                None => {
+                    return invalid(format!(
+                        "Ambiguous '{symbol}' operation with args {} and {}: use type hint to disambiguate, example \
+                         '(int) ?'",
+                        texts[0], texts[1]
+                    ));
+                }
+            },
+        };
+        let [left_type, right_type] = types;
+        let left = self.typed(sides[0], name, &left_type)?;
+        let right = self.typed(sides[1], name, &right_type)?;
+        Ok(Term::Arithmetic(operator, Box::new([(left_type, left), (right_type, right)])))
+    }
+
+    fn resolve(&self, function: &str, arguments: &[Expr]) -> Result<Function> {
+        let known: Vec<Option<CqlType>> = arguments.iter().map(|a| self.known_type(a)).collect();
+        let facts: Vec<Argument<'_>> =
+            arguments.iter().zip(&known).map(|(expr, ty)| Argument { expr, ty: ty.as_ref() }).collect();
+        function::resolve(function, &facts, self.table)
+    }
+
     /// The type an expression has by itself.
     fn known_type(&self, expr: &Expr) -> Option<CqlType> {
         match expr {
+            Expr::Cast(_, to) => names::resolve_type(to, self.keyspace).ok(),
+            Expr::Arithmetic(operator, left, right) => {
+                arithmetic::result_type(*operator, &self.known_type(left)?, &self.known_type(right)?)
+            }
+            Expr::Negate(inner) => self.known_type(inner),
             Expr::TypeHint(written, _) => names::resolve_type(written, self.keyspace).ok(),
             Expr::Call { function, arguments } => {
-                let known: Vec<_> = arguments.iter().map(|a| self.known_type(a)).collect();
-                function::resolve(&function.name, &known, self.table).ok().map(|f| f.returns)
+                self.resolve(&function.name, arguments).ok().map(|f| f.returns)
             }
             _ => None,
         }
@@ -163,7 +283,6 @@ impl Scope<'_> {
         match ty.unfrozen() {
             CqlType::Set(element) => Ok(Term::Set((**element).clone(), self.items(items, name, element)?)),
             CqlType::Map(key, _) if items.is_empty() => Ok(Term::Map((**key).clone(), Vec::new())),
-            CqlType::Udt(udt) if items.is_empty() => Ok(Term::Tuple(vec![Term::Null; udt.fields.len()])),
             _ => invalid(format!("Invalid set literal for {name} of type {ty}")),
         }
     }
@@ -223,12 +342,92 @@ impl Scope<'_> {
     }
 }
 
+/// What may stand beside an operator.
+pub(crate) const OPERANDS: [CqlType; 14] = [
+    CqlType::Tinyint,
+    CqlType::Smallint,
+    CqlType::Int,
+    CqlType::Bigint,
+    CqlType::Counter,
+    CqlType::Varint,
+    CqlType::Float,
+    CqlType::Double,
+    CqlType::Decimal,
+    CqlType::Timestamp,
+    CqlType::Date,
+    CqlType::Duration,
+    CqlType::Ascii,
+    CqlType::Text,
+];
+
+pub(crate) fn is_literal(expr: &Expr) -> bool {
+    matches!(
+        expr,
+        Expr::Boolean(_)
+            | Expr::Integer(_)
+            | Expr::Float(_)
+            | Expr::Text(_)
+            | Expr::Uuid(_)
+            | Expr::Hex(_)
+            | Expr::Duration(_)
+    )
+}
+
+/// Whether a literal may be a value of a type.
+pub(crate) fn literal_fits(expr: &Expr, ty: &CqlType) -> bool {
+    is_literal(expr) && literal_kind(expr, ty.unfrozen()).is_ok_and(|(_, _, fits)| fits)
+}
+
+/// Whether an expression without a type of its own may have this one.
+pub(crate) fn may_be(expr: &Expr, ty: &CqlType) -> bool {
+    match expr {
+        Expr::Arithmetic(_, left, right) => may_be(left, ty) || may_be(right, ty),
+        Expr::Negate(inner) => arithmetic::negated_type(ty).is_some() && may_be(inner, ty),
+        _ if is_literal(expr) => literal_fits(expr, ty),
+        _ => true,
+    }
+}
+
+/// The type a literal has where nothing asks for another.
+pub(crate) fn preferred_type(expr: &Expr) -> Option<CqlType> {
+    Some(match expr {
+        Expr::Boolean(_) => CqlType::Boolean,
+        Expr::Integer(digits) if digits.parse::<i32>().is_ok() => CqlType::Int,
+        Expr::Integer(digits) if digits.parse::<i64>().is_ok() => CqlType::Bigint,
+        Expr::Integer(_) => CqlType::Varint,
+        Expr::Float(_) => CqlType::Double,
+        Expr::Text(_) => CqlType::Text,
+        Expr::Uuid(_) => CqlType::Uuid,
+        Expr::Hex(_) => CqlType::Blob,
+        Expr::Duration(_) => CqlType::Duration,
+        Expr::Negate(inner) => preferred_type(inner)?,
+        Expr::Arithmetic(operator, left, right) => {
+            arithmetic::result_type(*operator, &preferred_type(left)?, &preferred_type(right)?)?
+        }
+        _ => return None,
+    })
+}
+
 /// The wire form of a scalar literal.
 fn scalar(expr: &Expr, name: &str, ty: &CqlType) -> Result<Vec<u8>> {
-    use CqlType as T;
     let bare = ty.unfrozen();
+    let (kind, text, fits) = literal_kind(expr, bare)?;
+    if !fits {
+        return invalid(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {ty}"));
+    }
+    let wire = literal::from_text(bare, &text)?;
+    if matches!(expr, Expr::Integer(_) | Expr::Float(_)) && is_infinite(bare, &wire) && names_a_number(&text)
+    {
+        return invalid(format!("{text} is out of range for \"{name}\" of type {ty}"));
+    }
+    Ok(wire)
+}
+
+/// Cassandra's word for a literal, its text, and whether it may be a value of the type.
+fn literal_kind(expr: &Expr, bare: &CqlType) -> Result<(&'static str, String, bool)> {
+    use CqlType as T;
     let custom = matches!(bare, T::Custom(_));
-    let (kind, text, fits) = match expr {
+    Ok(match expr {
         Expr::Boolean(b) => ("BOOLEAN", b.to_string(), *bare == T::Boolean),
         Expr::Integer(n) => {
             let fits = matches!(
@@ -259,17 +458,8 @@ fn scalar(expr: &Expr, name: &str, ty: &CqlType) -> Result<Vec<u8>> {
         }
         Expr::Hex(digits) => ("HEX", format!("0x{digits}"), *bare == T::Blob || custom),
         Expr::Duration(text) => ("DURATION", text.clone(), *bare == T::Duration),
-        _ => return invalid(format!("a value was expected for {name}")),
-    };
-    if !fits {
-        return invalid(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {ty}"));
-    }
-    let wire = literal::from_text(bare, &text)?;
-    if matches!(expr, Expr::Integer(_) | Expr::Float(_)) && is_infinite(bare, &wire) && names_a_number(&text)
-    {
-        return invalid(format!("{text} is out of range for \"{name}\" of type {ty}"));
-    }
-    Ok(wire)
+        _ => return invalid("a value was expected"),
+    })
 }
 
 fn is_infinite(ty: &CqlType, wire: &[u8]) -> bool {
@@ -308,6 +498,8 @@ fn is_constant(term: &Term) -> bool {
         }
         Term::Map(_, pairs) => pairs.iter().all(|(k, v)| is_constant(k) && is_constant(v)),
         Term::Call(function, arguments) => !function.is_volatile() && arguments.iter().all(is_constant),
+        Term::Arithmetic(_, sides) => sides.iter().all(|(_, term)| is_constant(term)),
+        Term::Negate(_, inner) | Term::Json(_, inner) => is_constant(inner),
     }
 }
 
@@ -372,6 +564,30 @@ impl Term {
                 let arguments: Result<Vec<Val<'_>>> = arguments.iter().map(|a| a.eval(env)).collect();
                 return function.call(env.table, &arguments?, env.context);
             }
+            Term::Arithmetic(operator, sides) => {
+                let [(left_type, left), (right_type, right)] = &**sides;
+                let (left, right) = (operand(left.eval(env)?)?, operand(right.eval(env)?)?);
+                let (Some(left), Some(right)) = (left, right) else { return Ok(Val::Null) };
+                let sides = ((left_type, &*left), (right_type, &*right));
+                match arithmetic::apply(*operator, sides.0, sides.1)? {
+                    Some(bytes) => bytes,
+                    None => return Ok(Val::Null),
+                }
+            }
+            Term::Json(ty, text) => match operand(text.eval(env)?)? {
+                None => return Ok(Val::Null),
+                Some(text) => match decoded_json(ty, &text)? {
+                    Some(bytes) => bytes,
+                    None => return Ok(Val::Null),
+                },
+            },
+            Term::Negate(ty, inner) => match operand(inner.eval(env)?)? {
+                None => return Ok(Val::Null),
+                Some(value) => match arithmetic::negate(ty, &value)? {
+                    Some(bytes) => bytes,
+                    None => return Ok(Val::Null),
+                },
+            },
         };
         Ok(Val::Bytes(Cow::Owned(built)))
     }
@@ -382,6 +598,27 @@ impl Term {
             Term::Marker(index, _) => Some(*index),
             _ => None,
         }
+    }
+}
+
+fn decoded_json(ty: &CqlType, text: &[u8]) -> Result<Option<Vec<u8>>> {
+    let failed = |text: String| Error::Function {
+        name: "from_json".to_string(),
+        arguments: vec!["text".to_string()],
+        text: format!("execution of 'system.from_json[text]' failed: {text}"),
+    };
+    let text = std::str::from_utf8(text).map_err(|_| failed("String didn't validate.".to_string()))?;
+    let json = Json::parse(text)
+        .map_err(|error| failed(format!("Could not decode JSON string '{text}': {error}")))?;
+    from_json::wire(ty, &json).map_err(|error| failed(error.to_string()))
+}
+
+/// The value of one side of an operator; `None` for null.
+fn operand(value: Val<'_>) -> Result<Option<Cow<'_, [u8]>>> {
+    match value {
+        Val::Bytes(bytes) => Ok(Some(bytes)),
+        Val::Null => Ok(None),
+        Val::Unset => invalid("Invalid unset value for argument in call to function"),
     }
 }
 

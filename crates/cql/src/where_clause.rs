@@ -1,7 +1,8 @@
 //! WHERE, analysed: each relation finds the key component, the slice or the filter it stands for.
 
 use crate::ast::{Expr, Operand, Operator, Relation, Subject};
-use crate::error::{Result, invalid, unsupported};
+use crate::error::{Result, invalid, syntax};
+use crate::expr_text::text_of;
 use crate::restriction::{Bound, Clustering, Filter, Prefix, Row, Test, TokenBound, Values};
 use crate::term::{Scope, Term};
 use schema::{Column, ColumnKind, Table};
@@ -27,6 +28,8 @@ pub(crate) struct Where {
     pub restricts_clustering: bool,
     /// Name of a clustering column that is restricted behind a gap, with what is wrong.
     pub gap: Option<String>,
+    /// What cannot be a filter either, with what is wrong.
+    pub no_filter: Option<&'static str>,
 }
 
 impl Where {
@@ -60,6 +63,7 @@ enum What {
 /// Errors: unknown columns, operators a column's type does not take, restrictions that cannot stand together.
 pub(crate) fn analyse(scope: &mut Scope<'_>, relations: &[Relation]) -> Result<Where> {
     let table = scope.table.clone();
+    check_repeated(&table, relations)?;
     let mut out = Where { keys: vec![None; table.partition_key.len()], ..Where::default() };
     let mut clustering = Vec::new();
     for relation in relations {
@@ -68,16 +72,73 @@ pub(crate) fn analyse(scope: &mut Scope<'_>, relations: &[Relation]) -> Result<W
             Subject::Token(names) => out.tokens.push(on_token(scope, &table, names, relation)?),
             Subject::Tuple(names) => clustering.push(on_tuple(scope, &table, names, relation)?),
             Subject::Element(name, key) => out.filters.push(on_element(scope, &table, name, key, relation)?),
-            Subject::Field(..) => return unsupported("restrictions on fields of user types"),
-            Subject::Custom(_) => return unsupported("custom index expressions"),
+            Subject::Field(name, field) => {
+                return syntax(format!(
+                    "no viable alternative at input '.': {name}.{field} cannot be restricted"
+                ));
+            }
+            Subject::Custom(index) => return invalid(format!("Index {} not found", index.name)),
         }
-    }
-    if !out.tokens.is_empty() && out.keys.iter().any(Option::is_some) {
-        return unsupported("token restrictions together with partition key restrictions");
     }
     out.restricts_clustering = !clustering.is_empty();
     order_clustering(&table, clustering, &mut out)?;
     Ok(out)
+}
+
+/// A column may be compared for equality once, or bounded once from each side.
+fn check_repeated(table: &Table, relations: &[Relation]) -> Result<()> {
+    let tokens = table.partition_key.iter().map(|c| &*c.name).collect::<Vec<_>>().join(", ");
+    for (index, later) in relations.iter().enumerate() {
+        let earlier = relations[..index].iter();
+        let (name, same): (&str, Vec<&Relation>) = match &later.subject {
+            Subject::Column(name) if !is_clustering(table, name) => {
+                (name, earlier.filter(|r| r.subject == later.subject).collect())
+            }
+            Subject::Token(_) => {
+                (&tokens, earlier.filter(|r| matches!(r.subject, Subject::Token(_))).collect())
+            }
+            _ => continue,
+        };
+        let contains = |r: &Relation| matches!(r.operator, Operator::Contains | Operator::ContainsKey);
+        let bounds = |r: &Relation| is_range(r.operator);
+        for other in same {
+            if contains(later) && contains(other) {
+                continue;
+            }
+            if contains(later) || contains(other) {
+                return invalid(format!(
+                    "Collection column {name} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
+                ));
+            }
+            if !bounds(later) || !bounds(other) {
+                return invalid(format!(
+                    "{name} cannot be restricted by more than one relation if it includes an Equal"
+                ));
+            }
+            let lower = |r: &Relation| matches!(r.operator, Operator::Greater | Operator::GreaterOrEqual);
+            if lower(later) == lower(other) {
+                let side = if lower(later) { "start" } else { "end" };
+                return invalid(format!(
+                    "More than one restriction was found for the {side} bound on {name}"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_clustering(table: &Table, name: &str) -> bool {
+    table.column(name).is_some_and(|column| column.kind == ColumnKind::Clustering)
+}
+
+/// A relation written back.
+fn relation_text(subject: &str, relation: &Relation) -> String {
+    let object = match &relation.object {
+        Operand::One(expr) => text_of(expr),
+        Operand::Many(items) => format!("({})", items.iter().map(text_of).collect::<Vec<_>>().join(", ")),
+        Operand::Nothing => String::new(),
+    };
+    format!("{subject} {} {object}", symbol(relation.operator))
 }
 
 /// The column of a name, or Cassandra's error.
@@ -145,7 +206,9 @@ fn on_column(
                 Test::Compare(operator, term) => {
                     What::Bound(Bound { operator: *operator, row: Row::Terms(vec![term.clone()]) })
                 }
-                Test::Contains(_) | Test::ContainsKey(_) | Test::Entry(..) => What::Other,
+                Test::Contains(_) | Test::ContainsKey(_) | Test::Entry(..) | Test::FieldEqual(..) => {
+                    What::Other
+                }
             };
             let first = column.position as usize;
             clustering.push(OnClustering { first, count: 1, what, filter: Some(test) });
@@ -159,6 +222,14 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
     let name = &*column.name;
     let operator = relation.operator;
     let collection = column.ty.is_collection();
+    if column.is_complex()
+        && let CqlType::Udt(udt) = &column.ty
+    {
+        return invalid(format!(
+            "Non-frozen UDT column '{name}' ({}) cannot be restricted by any relation",
+            udt.name
+        ));
+    }
     if column.is_complex() && (is_range(operator) || matches!(operator, Operator::Equal | Operator::In)) {
         return invalid(format!(
             "Collection column '{name}' ({}) cannot be restricted by a '{}' relation",
@@ -192,8 +263,13 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
             }
             _ => invalid(format!("Cannot use CONTAINS KEY on non-map column {name}")),
         },
-        Operator::NotEqual => invalid(format!("Unsupported \"!=\" relation: {name} != value")),
-        Operator::Like => unsupported("LIKE"),
+        Operator::NotEqual => {
+            invalid(format!("Unsupported \"!=\" relation: {}", relation_text(name, relation)))
+        }
+        Operator::Like => invalid(format!(
+            "LIKE restriction is only supported on properly indexed columns. {} is not valid.",
+            relation_text(name, relation)
+        )),
         Operator::IsNotNull => invalid(format!("Unsupported restriction: {name} IS NOT NULL")),
     }
 }
@@ -213,7 +289,12 @@ fn values(scope: &mut Scope<'_>, operand: &Operand, name: &str, ty: &CqlType) ->
         }
         Operand::One(expr) => {
             let list = CqlType::list(ty.clone());
-            scope.term(expr, &format!("in({name})"), &list).map(Values::Whole)
+            let term = scope.term(expr, &format!("in({name})"), &list)?;
+            // Elements without an order of their own stay as they come, nulls too: what reads them knows about them.
+            Ok(Values::Whole(match term {
+                Term::Marker(index, _) if !ty.is_collection() => Term::Marker(index, None),
+                term => term,
+            }))
         }
         Operand::Nothing => invalid("values were expected after IN"),
     }
@@ -240,6 +321,13 @@ fn on_token(
             key.join(", ")
         ));
     }
+    if matches!(relation.operator, Operator::In | Operator::Contains | Operator::ContainsKey | Operator::Like)
+    {
+        return syntax(format!(
+            "no viable alternative at input '{}' behind token()",
+            symbol(relation.operator)
+        ));
+    }
     if relation.operator != Operator::Equal && !is_range(relation.operator) {
         return invalid(format!("{} cannot be used with the token function", symbol(relation.operator)));
     }
@@ -256,8 +344,21 @@ fn on_element(
 ) -> Result<Filter> {
     let column = column(table, name)?;
     let CqlType::Map(key_type, value_type) = column.ty.unfrozen().clone() else {
-        return invalid(format!("Column {name} cannot be used as a map"));
+        return match column.ty.unfrozen() {
+            CqlType::List(_) => {
+                invalid("Indexes on list entries (l[index] = value) are not currently supported.")
+            }
+            _ => invalid(format!("Column {name} cannot be used as a map")),
+        };
     };
+    if !column.is_complex() {
+        return invalid(format!(
+            "Map-entry equality predicates on frozen map column {name} are not supported"
+        ));
+    }
+    if relation.operator == Operator::In {
+        return syntax(format!("no viable alternative at input 'IN' ({name}[…] IN)"));
+    }
     if relation.operator != Operator::Equal {
         return invalid("Only EQ relations are supported on map entries");
     }
@@ -273,6 +374,7 @@ fn on_tuple(
     relation: &Relation,
 ) -> Result<OnClustering> {
     let mut columns: Vec<&Column> = Vec::with_capacity(names.len());
+    let spaced = format!("({})", names.join(", "));
     for name in names {
         let column = column(table, name)?;
         if column.kind != ColumnKind::Clustering {
@@ -281,12 +383,15 @@ fn on_tuple(
             ));
         }
         if columns.iter().any(|c| c.name == column.name) {
-            return invalid(format!("Column \"{name}\" appeared twice in a relation"));
+            return invalid(format!(
+                "Column \"{name}\" appeared twice in a relation: {}",
+                relation_text(&spaced, relation)
+            ));
         }
         if columns.last().is_some_and(|previous| column.position != previous.position + 1) {
             return invalid(format!(
-                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: ({})",
-                names.join(", ")
+                "Clustering columns must appear in the PRIMARY KEY order in multi-column relations: {}",
+                relation_text(&spaced, relation)
             ));
         }
         columns.push(column);
@@ -312,9 +417,10 @@ fn on_tuple(
         operator if is_range(operator) => {
             What::Bound(Bound { operator, row: row(scope, one(relation)?, &columns, &joined)? })
         }
-        operator => {
-            return invalid(format!("{} cannot be used for multi-column relations", symbol(operator)));
+        Operator::NotEqual => {
+            return invalid(format!("Unsupported \"!=\" relation: {}", relation_text(&spaced, relation)));
         }
+        operator => return syntax(format!("no viable alternative at input '{}'", symbol(operator))),
     };
     Ok(OnClustering { first, count: names.len(), what, filter: None })
 }
@@ -328,10 +434,10 @@ fn row(scope: &mut Scope<'_>, expr: &Expr, columns: &[&Column], joined: &str) ->
         Expr::Tuple(items) => {
             if items.len() != columns.len() {
                 return invalid(format!(
-                    "Expected {} elements in value tuple, but got {}: ({})",
+                    "Expected {} elements in value tuple, but got {}: {}",
                     columns.len(),
                     items.len(),
-                    vec!["?"; items.len()].join(", ")
+                    text_of(expr)
                 ));
             }
             let terms: Result<Vec<Term>> = items
@@ -342,9 +448,7 @@ fn row(scope: &mut Scope<'_>, expr: &Expr, columns: &[&Column], joined: &str) ->
             terms.map(Row::Terms)
         }
         Expr::Marker(_) => Ok(Row::Marker(scope.term(expr, joined, &tuple_type(columns))?, columns.len())),
-        _ => {
-            invalid(format!("Invalid value for the multi-column relation on {joined}: a tuple was expected"))
-        }
+        _ => syntax(format!("no viable alternative at input '{}': a tuple was expected", text_of(expr))),
     }
 }
 
@@ -377,8 +481,21 @@ fn order_clustering(table: &Table, mut restrictions: Vec<OnClustering>, out: &mu
             continue;
         }
         let Some(test) = restriction.filter else {
-            return unsupported("multi-column relations behind unrestricted columns");
+            if bounded_at.is_some() && matches!(restriction.what, What::Bound(_)) {
+                return two_starts(name);
+            }
+            if out.gap.is_none() {
+                out.gap = Some(gap_text(table, name, restriction.first, next, bounded_at));
+            }
+            filter_columns(table, &restriction, out);
+            continue;
         };
+        let bounds_differ = matches!(restriction.what, What::Bound(_))
+            && out.clustering.bounds.iter().any(|b| b.row.columns() > 1)
+            && bounded_at.is_some_and(|at| at < restriction.first);
+        if bounds_differ && overlaps_bound(&out.clustering.bounds, bounded_at, restriction.first) {
+            return two_starts(name);
+        }
         let is_gap = !matches!(restriction.what, What::Other);
         if is_gap && out.gap.is_none() {
             out.gap = Some(gap_text(table, name, restriction.first, next, bounded_at));
@@ -386,6 +503,41 @@ fn order_clustering(table: &Table, mut restrictions: Vec<OnClustering>, out: &mu
         out.filters.push(Filter { column: table.clustering[restriction.first].clone(), test });
     }
     Ok(())
+}
+
+fn two_starts(name: &str) -> Result<()> {
+    invalid(format!(
+        "Column \"{name}\" cannot be restricted by two inequalities not starting with the same column"
+    ))
+}
+
+/// Whether a bound of several columns reaches as far as a column.
+fn overlaps_bound(bounds: &[Bound], bounded_at: Option<usize>, column: usize) -> bool {
+    bounds.iter().any(|bound| bounded_at.is_some_and(|at| column < at + bound.row.columns()))
+}
+
+/// A relation of several columns that no slice serves: equality is one filter for each of them, the rest cannot be.
+fn filter_columns(table: &Table, restriction: &OnClustering, out: &mut Where) {
+    let columns = &table.clustering[restriction.first..restriction.first + restriction.count];
+    let rows = match &restriction.what {
+        What::Fixed(Prefix::Columns(_, rows)) => &rows[..],
+        What::Fixed(_) => &[],
+        What::Bound(_) | What::Other => {
+            out.no_filter = Some("Multi-column slice restrictions cannot be used for filtering.");
+            return;
+        }
+    };
+    let [row] = rows else {
+        out.no_filter = Some("Multicolumn IN filters are not supported");
+        return;
+    };
+    for (index, column) in columns.iter().enumerate() {
+        let test = match row {
+            Row::Terms(terms) => Test::Compare(Operator::Equal, terms[index].clone()),
+            Row::Marker(term, _) => Test::FieldEqual(term.clone(), index),
+        };
+        out.filters.push(Filter { column: column.clone(), test });
+    }
 }
 
 fn gap_text(table: &Table, name: &str, index: usize, next: usize, bounded_at: Option<usize>) -> String {

@@ -156,6 +156,10 @@ pub(crate) enum Operator {
     Put(Term, Term),
     /// Removes one element of a set or key of a map.
     DeleteElement(Term),
+    /// Overwrites a field of a user type.
+    SetField(u16, Term),
+    /// Deletes a field of a user type.
+    DeleteField(u16),
     /// Overwrites the list element at a place.
     PutAt(Term, Term),
     /// Removes the list element at a place.
@@ -292,6 +296,15 @@ fn complex<'t, 'v: 't>(
                 Val::Unset => return Ok(()),
             }
         }
+        Operator::SetField(field, value) => {
+            let path = Cow::Owned(field.to_be_bytes().to_vec());
+            match value.eval(env)? {
+                Val::Bytes(bytes) => cells.push((path, Some(bytes))),
+                Val::Null => cells.push((path, None)),
+                Val::Unset => return Ok(()),
+            }
+        }
+        Operator::DeleteField(field) => cells.push((Cow::Owned(field.to_be_bytes().to_vec()), None)),
         Operator::DeleteElement(key) => cells.push((path(operation, key.eval(env)?)?, None)),
         Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_) => {
             cells = list_cells(operation, env, prior)?;
@@ -390,6 +403,9 @@ fn join<'t>(
 
 /// The cells of a whole collection value. List elements get paths that grow within the statement.
 fn element_cells<'t>(operation: &Operation, bytes: &[u8], env: &Env<'_, '_>) -> Result<Vec<ElementCell<'t>>> {
+    if matches!(operation.ty, CqlType::Udt(_)) {
+        return field_cells(bytes);
+    }
     let mut cells = Vec::with_capacity(collection::count(bytes)?.min(bytes.len() / 4));
     match &operation.ty {
         CqlType::Map(..) => {
@@ -411,6 +427,18 @@ fn element_cells<'t>(operation: &Operation, bytes: &[u8], env: &Env<'_, '_>) -> 
                 let path = list_element_path((env.context.ticks)(), env);
                 cells.push((path, Some(Cow::Owned(item.to_vec()))));
             }
+        }
+    }
+    Ok(cells)
+}
+
+/// The cells of a whole user type value: one for each field that is not null.
+fn field_cells<'t>(bytes: &[u8]) -> Result<Vec<ElementCell<'t>>> {
+    let mut cells = Vec::new();
+    for (index, field) in collection::Fields::new(bytes).enumerate() {
+        if let Some(value) = field? {
+            let path = (index as u16).to_be_bytes().to_vec();
+            cells.push((Cow::Owned(path), Some(Cow::Owned(value.to_vec()))));
         }
     }
     Ok(cells)

@@ -2,7 +2,7 @@
 
 use super::core::Parser;
 use crate::ast::*;
-use crate::error::Result;
+use crate::error::{Result, syntax};
 use crate::lexer::Kind;
 
 const PERMISSIONS: [&str; 12] = [
@@ -26,88 +26,120 @@ impl Parser<'_> {
         if matches!(self.peek(), Kind::Text(_)) { self.text() } else { self.name() }
     }
 
+    /// A user's name: as it is written, without quotes or in single ones.
+    pub fn user_name(&mut self) -> Result<String> {
+        match self.peek() {
+            Kind::Word(word) if self.is_name() => {
+                let name = word.clone();
+                self.advance();
+                Ok(name)
+            }
+            Kind::Quoted(_) => syntax(
+                "Quoted strings are are not supported for user names and USER is deprecated, please use ROLE",
+            ),
+            _ => self.text(),
+        }
+    }
+
     /// CREATE or ALTER ROLE or USER; the cursor stands on ROLE or USER.
     pub fn role(&mut self, create: bool) -> Result<StatementKind> {
         let user = self.is_keyword("user");
         self.advance();
         let conditional = if create { self.if_not_exists() } else { self.if_exists() };
-        let name = self.role_name()?;
-        let mut options = Vec::new();
+        let name = if user { self.user_name()? } else { self.role_name()? };
+        let mut options = RoleOptions::default();
         if user {
             if self.keyword("with") {
-                options.push(self.user_password()?);
+                self.user_password(&mut options)?;
             }
-            if self.keyword("superuser") || self.keyword("nosuperuser") {
-                options
-                    .push(Property { name: "superuser".into(), value: PropertyValue::Scalar("kept".into()) });
+            let superuser = self.keyword("superuser");
+            let told = superuser || self.keyword("nosuperuser");
+            options.superuser = (told || create).then_some(superuser);
+            options.login = create.then_some(true);
+        } else {
+            if self.keyword("with") {
+                self.role_option(&mut options)?;
+                while self.keyword("and") {
+                    self.role_option(&mut options)?;
+                }
             }
-        } else if self.keyword("with") {
-            options.push(self.role_option()?);
-            while self.keyword("and") {
-                options.push(self.role_option()?);
+            if create {
+                options.superuser.get_or_insert(false);
+                options.login.get_or_insert(false);
             }
+        }
+        if options.password.is_some() && options.hashed_password.is_some() {
+            return syntax("Options 'password' and 'hashed password' are mutually exclusive");
         }
         Ok(StatementKind::Role(RoleStatement { create, conditional, name, options }))
     }
 
-    fn user_password(&mut self) -> Result<Property> {
+    fn user_password(&mut self, options: &mut RoleOptions) -> Result<()> {
         let hashed = self.keyword("hashed");
-        if !hashed && self.keyword("generated") {
-            self.expect_keyword("password")?;
-            return Ok(Property {
-                name: "generated password".into(),
-                value: PropertyValue::Scalar(String::new()),
-            });
-        }
         self.expect_keyword("password")?;
-        let name = if hashed { "hashed password" } else { "password" };
-        Ok(Property { name: name.into(), value: PropertyValue::Scalar(self.text()?) })
+        let text = Some(self.text()?);
+        if hashed {
+            options.hashed_password = text
+        } else {
+            options.password = text
+        }
+        Ok(())
     }
 
-    fn role_option(&mut self) -> Result<Property> {
+    fn role_option(&mut self, options: &mut RoleOptions) -> Result<()> {
         if self.keywords(&["access", "to"]) {
-            let name = if self.keyword("all") {
-                self.expect_keyword("datacenters")?;
-                return Ok(Property { name: "access to".into(), value: PropertyValue::Scalar("all".into()) });
-            } else {
-                self.keyword("datacenters");
-                "access to"
-            };
-            return self.access_list(name);
+            let access = self.access("datacenters")?;
+            return once("datacenters", &mut options.datacenters, access);
         }
         if self.keywords(&["access", "from"]) {
-            if self.keyword("all") {
-                self.expect_keyword("cidrs")?;
-                return Ok(Property {
-                    name: "access from".into(),
-                    value: PropertyValue::Scalar("all".into()),
-                });
+            let access = self.access("cidrs")?;
+            return once("cidrs", &mut options.cidrs, access);
+        }
+        if self.keyword("superuser") {
+            let flag = self.flag()?;
+            return once("SUPERUSER", &mut options.superuser, flag);
+        }
+        if self.keyword("login") {
+            let flag = self.flag()?;
+            return once("LOGIN", &mut options.login, flag);
+        }
+        if self.keyword("options") {
+            self.expect_symbol("=")?;
+            if !self.is_symbol("{") {
+                return self.mismatched("'{'");
             }
-            self.keyword("cidrs");
-            return self.access_list("access from");
+            self.property_value()?;
+            return once("OPTIONS", &mut options.custom, ());
         }
-        if self.keyword("generated") {
-            self.expect_keyword("password")?;
-            return Ok(Property {
-                name: "generated password".into(),
-                value: PropertyValue::Scalar(String::new()),
-            });
-        }
-        let mut name = self.name()?;
-        if name == "hashed" {
-            self.expect_keyword("password")?;
-            name.push_str(" password");
+        let hashed = self.keyword("hashed");
+        if !self.keyword("password") {
+            return self.no_alternative();
         }
         self.expect_symbol("=")?;
-        Ok(Property { name, value: self.property_value()? })
+        let text = self.text()?;
+        match hashed {
+            true => once("HASHED_PASSWORD", &mut options.hashed_password, text),
+            false => once("PASSWORD", &mut options.password, text),
+        }
     }
 
-    fn access_list(&mut self, name: &str) -> Result<Property> {
+    fn flag(&mut self) -> Result<bool> {
+        self.expect_symbol("=")?;
+        let yes = self.keyword("true");
+        if yes || self.keyword("false") { Ok(yes) } else { self.mismatched("BOOLEAN") }
+    }
+
+    /// `ALL DATACENTERS`, or `DATACENTERS { … }`; and the same of CIDRS.
+    fn access(&mut self, of: &str) -> Result<Access> {
+        if self.keyword("all") {
+            self.expect_keyword(of)?;
+            return Ok(Access::All);
+        }
+        self.expect_keyword(of)?;
         self.expect_symbol("{")?;
         let names = self.list_of(Self::text)?;
         self.expect_symbol("}")?;
-        let pairs = names.into_iter().map(|n| (n, String::new())).collect();
-        Ok(Property { name: name.into(), value: PropertyValue::Map(pairs) })
+        Ok(Access::Some(names.into_iter().collect()))
     }
 
     /// ADD IDENTITY.
@@ -205,8 +237,6 @@ impl Parser<'_> {
             ListStatement::Roles { of, recursive: !self.keyword("norecursive") }
         } else if self.keyword("users") {
             ListStatement::Users
-        } else if self.keyword("superusers") {
-            ListStatement::Superusers
         } else {
             let Some(permissions) = self.permissions()? else {
                 return self.no_alternative();
@@ -275,4 +305,12 @@ impl Parser<'_> {
         }
         self.table_name().map(DescribeTarget::Any)
     }
+}
+
+/// Takes an option that may be given once.
+fn once<T>(name: &str, slot: &mut Option<T>, value: T) -> Result<()> {
+    if slot.replace(value).is_some() {
+        return syntax(format!("Multiple definition for property '{name}'"));
+    }
+    Ok(())
 }

@@ -106,7 +106,10 @@ impl Parser<'_> {
     fn drop_role(&mut self, object: Object) -> Result<StatementKind> {
         self.advance();
         let if_exists = self.if_exists();
-        let name = TableName { keyspace: None, name: self.role_name()? };
+        let name = TableName {
+            keyspace: None,
+            name: if object == Object::User { self.user_name()? } else { self.role_name()? },
+        };
         Ok(StatementKind::DropObject { object, name, if_exists, on: None })
     }
 
@@ -392,17 +395,19 @@ impl Parser<'_> {
         self.advance();
         let if_exists = self.if_exists();
         let name = self.table_name()?;
-        let mut alter = AlterType { name, if_exists, add: None, renames: Vec::new() };
+        let mut alter =
+            AlterType { name, if_exists, add: None, renames: Vec::new(), if_field: false, retype: false };
         if self.keyword("add") {
-            self.if_not_exists();
+            alter.if_field = self.if_not_exists();
             alter.add = Some((self.name()?, self.type_name()?));
         } else if self.keyword("rename") {
-            self.if_exists();
+            alter.if_field = self.if_exists();
             alter.renames = self.renames()?;
         } else if self.keyword("alter") {
             self.name()?;
             self.expect_keyword("type")?;
             self.type_name()?;
+            alter.retype = true;
         } else {
             return self.no_alternative();
         }

@@ -211,9 +211,7 @@ impl Parser<'_> {
             } else {
                 return self.no_alternative();
             };
-            if slot.is_some() {
-                return self.fail("option given twice after USING");
-            }
+            // Of an option given twice the last counts.
             *slot = Some(if duration { self.expr()? } else { self.integer_or_marker()? });
             if !self.keyword("and") {
                 return Ok(using);
@@ -303,6 +301,10 @@ impl Parser<'_> {
         let targets = if self.is_keyword("from") { Vec::new() } else { self.list_of(Self::target)? };
         self.expect_keyword("from")?;
         let table = self.table_name()?;
+        if self.is_keyword("using") && self.is_keyword_at(1, "ttl") {
+            self.advance();
+            return self.mismatched("K_TIMESTAMP");
+        }
         let using = self.using()?;
         self.expect_keyword("where")?;
         let relations = self.relations()?;

@@ -81,6 +81,9 @@ impl Parser<'_> {
         let of = Box::new(of);
         let from = if self.is_symbol("..") { None } else { Some(Box::new(self.expr()?)) };
         if self.symbol("..") {
+            if from.is_none() && self.is_symbol("]") {
+                return self.no_alternative();
+            }
             let to = if self.is_symbol("]") { None } else { Some(Box::new(self.expr()?)) };
             self.expect_symbol("]")?;
             return Ok(Expr::Slice(of, from, to));
@@ -135,9 +138,18 @@ impl Parser<'_> {
         Ok(literal)
     }
 
-    /// `count(*)` and `count(1)`, passed whole if next.
+    /// `count(*)` and `count(1)`, or any other value, passed whole if next.
     fn count_rows(&mut self) -> bool {
-        let star = self.is_symbol_at(2, "*") || matches!(self.peek_at(2), Kind::Integer(n) if n == "1");
+        let value = matches!(
+            self.peek_at(2),
+            Kind::Integer(_)
+                | Kind::Float(_)
+                | Kind::Text(_)
+                | Kind::Uuid(_)
+                | Kind::Hex(_)
+                | Kind::Duration(_)
+        );
+        let star = self.is_symbol_at(2, "*") || value;
         let found = star && self.is_symbol_at(3, ")");
         if found {
             (0..4).for_each(|_| self.advance());
@@ -165,7 +177,7 @@ impl Parser<'_> {
             && self.is_symbol_at(2, "(");
         if qualified {
             self.advance();
-            let name = self.name()?;
+            let name = if self.keyword("token") { "token".to_string() } else { self.name()? };
             return self.call(crate::ast::TableName { keyspace: Some(first), name });
         }
         Ok(Expr::Column(first))
@@ -191,13 +203,19 @@ impl Parser<'_> {
             return Ok(Expr::Set(Vec::new()));
         }
         if self.is_name() && self.is_symbol_at(1, ":") {
+            let mark = self.mark();
             let fields = self.list_of(|p| {
                 let name = p.name()?;
                 p.expect_symbol(":")?;
                 Ok((name, p.expr()?))
-            })?;
-            self.expect_symbol("}")?;
-            return Ok(Expr::Udt(fields));
+            });
+            if let Ok(fields) = fields
+                && self.symbol("}")
+            {
+                return Ok(Expr::Udt(fields));
+            }
+            // A map whose first key is a column.
+            self.rewind(mark);
         }
         let first = self.expr()?;
         let expr = if self.symbol(":") {

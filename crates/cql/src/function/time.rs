@@ -1,0 +1,167 @@
+//! Functions of dates, times and timeuuids.
+
+use super::FunctionKind;
+use crate::error::{Result, invalid};
+use crate::value::BindContext;
+use types::datetime::{EPOCH_DAY, civil, days_of};
+use types::duration::Duration;
+use types::{CqlType, timeuuid};
+
+const DAY_MS: i64 = 86_400_000;
+
+/// A timeuuid of now with random node bits.
+pub(super) fn new_timeuuid(context: &BindContext<'_>) -> [u8; 16] {
+    let ticks = context.now_micros.saturating_mul(10);
+    *timeuuid::from_ticks(ticks, (context.random)()).as_bytes()
+}
+
+/// The day of a time, counted as `date` counts.
+pub(super) fn date_of_millis(millis: i64) -> u32 {
+    (millis.div_euclid(DAY_MS) + i64::from(EPOCH_DAY)) as u32
+}
+
+/// Milliseconds since the epoch of a date, timestamp or timeuuid; `None` for empty values.
+pub(super) fn millis_of(ty: &CqlType, value: &[u8]) -> Option<i64> {
+    match ty {
+        CqlType::Timestamp => Some(i64::from_be_bytes(value.try_into().ok()?)),
+        CqlType::Date => {
+            let days = i64::from(u32::from_be_bytes(value.try_into().ok()?)) - i64::from(EPOCH_DAY);
+            Some(days * DAY_MS)
+        }
+        CqlType::Timeuuid => timeuuid::unix_ms(&uuid::Uuid::from_slice(value).ok()?),
+        _ => None,
+    }
+}
+
+/// Conversions between date types.
+pub(super) fn convert(kind: FunctionKind, from: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
+    let millis = millis_of(from, value)?;
+    Some(match kind {
+        FunctionKind::ToDate => date_of_millis(millis).to_be_bytes().to_vec(),
+        FunctionKind::MinTimeuuid => timeuuid::min_of_ms(millis).as_bytes().to_vec(),
+        FunctionKind::MaxTimeuuid => timeuuid::max_of_ms(millis).as_bytes().to_vec(),
+        _ => millis.to_be_bytes().to_vec(),
+    })
+}
+
+/// `floor(time, duration[, start])`: the beginning of the interval that a time falls into.
+/// Errors: durations that are negative or finer than the type's precision, times before the start.
+pub(super) fn floor(types: &[CqlType], values: &[&[u8]]) -> Result<Option<Vec<u8>>> {
+    let duration = Duration::decode(values[1])?;
+    if duration.months < 0 || duration.days < 0 || duration.nanos < 0 {
+        return invalid("Negative durations are not supported by the floor function");
+    }
+    let Some(ty) = types.first() else { return Ok(None) };
+    if *ty == CqlType::Time {
+        return floor_clock(values[0], &duration);
+    }
+    let is_date = matches!(ty, CqlType::Date | CqlType::Int);
+    let precision = if is_date { "date" } else { "timestamp" };
+    if is_date && duration.nanos != 0 {
+        return invalid(format!(
+            "The floor on {precision} values cannot be computed for the {duration} duration as precision is below 1 day"
+        ));
+    }
+    if duration.nanos % 1_000_000 != 0 {
+        return invalid(format!(
+            "The floor cannot be computed for the {duration} duration as precision is below 1 millisecond"
+        ));
+    }
+    let Some(time) = millis_of(if is_date { &CqlType::Date } else { ty }, values[0]) else { return Ok(None) };
+    let start = match (types.get(2), values.get(2)) {
+        (Some(ty), Some(value)) => match millis_of(ty, value) {
+            Some(start) => start,
+            None => return Ok(None),
+        },
+        _ => 0,
+    };
+    if start > time {
+        return invalid("The floor function starting time is greater than the provided time");
+    }
+    let Some(floored) = floor_millis(time, &duration, start) else {
+        return invalid("The floor cannot be computed for a duration of zero");
+    };
+    Ok(Some(match is_date {
+        true => date_of_millis(floored).to_be_bytes().to_vec(),
+        false => floored.to_be_bytes().to_vec(),
+    }))
+}
+
+/// `None` for a duration of zero.
+fn floor_millis(time: i64, duration: &Duration, start: i64) -> Option<i64> {
+    let fixed = i64::from(duration.days) * DAY_MS + duration.nanos / 1_000_000;
+    if duration.months == 0 {
+        return (fixed > 0).then(|| start + (time - start) / fixed * fixed);
+    }
+    // Months differ in length: begin with as many intervals as surely fit, and go on while the next one still does.
+    let longest = i64::from(duration.months) * 31 * DAY_MS + fixed;
+    let mut count = (time - start) / longest;
+    let begin = |count: i64| -> Option<i64> {
+        let months = i64::from(duration.months).checked_mul(count)?;
+        add_months(start, months).and_then(|ms| ms.checked_add(fixed.checked_mul(count)?))
+    };
+    let mut floored = begin(count)?;
+    // The shortest month has 28 days: the guess was short by less than a seventh of its count.
+    for _ in 0..=count / 7 + 2 {
+        let next = begin(count + 1)?;
+        if next > time {
+            break;
+        }
+        (floored, count) = (next, count + 1);
+    }
+    Some(floored)
+}
+
+fn add_months(millis: i64, months: i64) -> Option<i64> {
+    let (days, within) = (millis.div_euclid(DAY_MS), millis.rem_euclid(DAY_MS));
+    let (year, month, day) = civil(days);
+    let all = year.checked_mul(12)?.checked_add(i64::from(month) - 1)?.checked_add(months)?;
+    let (year, month) = (all.div_euclid(12), all.rem_euclid(12) as u32 + 1);
+    let first = days_of(year, month, 1);
+    let next = if month == 12 { days_of(year + 1, 1, 1) } else { days_of(year, month + 1, 1) };
+    let days = first + i64::from(day - 1).min(next - first - 1);
+    days.checked_mul(DAY_MS)?.checked_add(within)
+}
+
+fn floor_clock(value: &[u8], duration: &Duration) -> Result<Option<Vec<u8>>> {
+    if duration.months != 0 || duration.days != 0 {
+        return invalid(format!(
+            "For time values, the floor can only be computed for durations smaller that a day, not for {duration}"
+        ));
+    }
+    let Ok(array) = <[u8; 8]>::try_from(value) else { return Ok(None) };
+    if duration.nanos == 0 {
+        return invalid("The floor cannot be computed for a duration of zero");
+    }
+    let time = i64::from_be_bytes(array);
+    Ok(Some((time - time.rem_euclid(duration.nanos)).to_be_bytes().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::literal::from_text;
+
+    fn floored(ty: &CqlType, value: &str, duration: &str) -> String {
+        let value = from_text(ty, value).expect("a value");
+        let duration = from_text(&CqlType::Duration, duration).expect("a duration");
+        match floor(&[ty.clone(), CqlType::Duration], &[&value, &duration]) {
+            Ok(Some(bytes)) => types::Value::decode(ty, &bytes).expect("valid").to_cql(),
+            Ok(None) => "null".into(),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn times_fall_into_intervals() {
+        let of = |value: &str, duration: &str| floored(&CqlType::Timestamp, value, duration);
+        assert_eq!(of("2016-09-27 16:12:00+0000", "5m"), "'2016-09-27T16:10:00.000Z'");
+        assert_eq!(of("2016-09-27 16:12:00+0000", "1mo"), "'2016-09-01T00:00:00.000Z'");
+        assert_eq!(of("2016-09-27 16:12:00+0000", "2y"), "'2016-01-01T00:00:00.000Z'");
+        assert_eq!(of("1999-12-31 23:59:59+0000", "1mo"), "'1999-12-01T00:00:00.000Z'");
+        assert_eq!(floored(&CqlType::Date, "2016-09-27", "2d"), "'2016-09-26'");
+        assert!(floored(&CqlType::Date, "2016-09-27", "1h").contains("precision is below 1 day"));
+        assert_eq!(floored(&CqlType::Time, "00:04:59", "5m"), "'00:00:00.000000000'");
+        assert!(of("2016-09-27 16:12:00+0000", "-5m").starts_with("Negative"));
+    }
+}

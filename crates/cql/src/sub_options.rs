@@ -1,0 +1,589 @@
+//! The options that are maps: caching, compaction, compression; and the small language of speculative retries.
+//!
+//! Each is checked as Cassandra checks it and kept in its spelling, so that DESCRIBE prints what Cassandra prints. What the
+//! storage does not act on is kept all the same: scripts carry it from cluster to cluster.
+
+use crate::error::{Result, configuration};
+use schema::TableOptions;
+use std::collections::BTreeMap;
+
+type Map = BTreeMap<String, String>;
+
+/// The class name behind the last point.
+pub(crate) fn simple(class: &str) -> &str {
+    class.rsplit('.').next().unwrap_or(class)
+}
+
+/// Checks `caching`.
+pub(crate) fn caching(given: Map) -> Result<Map> {
+    let mut out = TableOptions::cassandra().caching;
+    for (key, value) in given {
+        let upper = value.to_uppercase();
+        let word = matches!(upper.as_str(), "ALL" | "NONE");
+        let (known, allowed) = match key.as_str() {
+            "keys" => (word, "only 'ALL' and 'NONE' are allowed"),
+            "rows_per_partition" => {
+                (word || value.parse::<u32>().is_ok(), "only 'ALL', 'NONE', and integer values are allowed")
+            }
+            // What ScyllaDB's scripts write.
+            "enabled" => continue,
+            _ => {
+                return configuration(format!(
+                    "Invalid caching sub-options [{key}]: only 'keys' and 'rows_per_partition' are allowed"
+                ));
+            }
+        };
+        if !known {
+            return configuration(format!(
+                "Invalid value '{value}' for caching sub-option '{key}': {allowed}"
+            ));
+        }
+        out.insert(key, upper);
+    }
+    Ok(out)
+}
+
+/// What every strategy takes.
+const COMMON: [&str; 6] = [
+    "enabled",
+    "log_all",
+    "only_purge_repaired_tombstones",
+    "tombstone_compaction_interval",
+    "tombstone_threshold",
+    "unchecked_tombstone_compaction",
+];
+const SIZE_TIERED: [&str; 5] =
+    ["bucket_high", "bucket_low", "max_threshold", "min_sstable_size", "min_threshold"];
+const LEVELED: [&str; 3] = ["fanout_size", "single_sstable_uplevel", "sstable_size_in_mb"];
+const TIME_WINDOW: [&str; 5] = [
+    "compaction_window_size",
+    "compaction_window_unit",
+    "expired_sstable_check_frequency_seconds",
+    "timestamp_resolution",
+    "unsafe_aggressive_sstable_expiration",
+];
+const UNIFIED: [&str; 10] = [
+    "base_shard_count",
+    "expired_sstable_check_frequency_seconds",
+    "flush_size_override",
+    "max_sstables_to_compact",
+    "min_sstable_size",
+    "overlap_inclusion_method",
+    "scaling_parameters",
+    "sstable_growth",
+    "target_sstable_size",
+    "unsafe_aggressive_sstable_expiration",
+];
+
+/// Checks `compaction`.
+pub(crate) fn compaction(mut given: Map) -> Result<Map> {
+    let Some(class) = given.remove("class") else {
+        return configuration("Missing sub-option 'class' for the 'compaction' option");
+    };
+    let name = simple(&class).to_string();
+    let known: Vec<&str> = match name.as_str() {
+        "SizeTieredCompactionStrategy" => [&COMMON[..], &SIZE_TIERED].concat(),
+        "LeveledCompactionStrategy" => [&COMMON[..], &SIZE_TIERED, &LEVELED].concat(),
+        "TimeWindowCompactionStrategy" => [&COMMON[..], &SIZE_TIERED, &TIME_WINDOW].concat(),
+        "UnifiedCompactionStrategy" => [&COMMON[..], &UNIFIED].concat(),
+        // ScyllaDB's, whose scripts name it; its options are those of size tiers and a few of its own.
+        "IncrementalCompactionStrategy" => {
+            given.insert("class".into(), format!("org.apache.cassandra.db.compaction.{name}"));
+            return Ok(given);
+        }
+        _ => {
+            return configuration(format!(
+                "Unable to find compaction strategy class 'org.apache.cassandra.db.compaction.{name}'"
+            ));
+        }
+    };
+    let unknown: Vec<&str> = given.keys().map(String::as_str).filter(|key| !known.contains(key)).collect();
+    if !unknown.is_empty() {
+        let unknown = unknown.join(", ");
+        return configuration(format!("Properties specified [{unknown}] are not understood by {name}"));
+    }
+    check_common(&given)?;
+    if name == "UnifiedCompactionStrategy" {
+        check_unified(&given)?;
+    } else {
+        check_size_tiered(&given)?;
+        check_leveled(&given)?;
+        check_time_window(&given)?;
+        for (key, default) in [("max_threshold", "32"), ("min_threshold", "4")] {
+            given.entry(key.to_string()).or_insert_with(|| default.to_string());
+        }
+    }
+    given.insert("class".into(), format!("org.apache.cassandra.db.compaction.{name}"));
+    Ok(given)
+}
+
+fn integer(map: &Map, key: &str) -> Result<Option<i64>> {
+    match map.get(key).map(|value| (value, value.parse::<i64>())) {
+        None => Ok(None),
+        Some((_, Ok(number))) => Ok(Some(number)),
+        Some((value, Err(_))) => configuration(format!("{value} is not a parsable int (base10) for {key}")),
+    }
+}
+
+fn float(map: &Map, key: &str, what: &str) -> Result<Option<f64>> {
+    match map.get(key).map(|value| (value, value.parse::<f64>())) {
+        None => Ok(None),
+        Some((_, Ok(number))) if number.is_finite() => Ok(Some(number)),
+        Some((value, _)) => configuration(format!("{value} is not a parsable {what} for {key}")),
+    }
+}
+
+fn is_boolean(map: &Map, key: &str) -> std::result::Result<(), String> {
+    match map.get(key) {
+        Some(value) if !matches!(value.to_ascii_lowercase().as_str(), "true" | "false") => Err(value.clone()),
+        _ => Ok(()),
+    }
+}
+
+fn check_common(map: &Map) -> Result<()> {
+    if let Some(threshold) = float(map, "tombstone_threshold", "int (base10)")?
+        && threshold < 0.0
+    {
+        return configuration(format!("tombstone_threshold must be greater than 0, but was {threshold:.6}"));
+    }
+    if let Some(interval) = integer(map, "tombstone_compaction_interval")?
+        && interval < 0
+    {
+        return configuration(format!(
+            "tombstone_compaction_interval must be greater than 0, but was {interval}"
+        ));
+    }
+    if let Err(value) = is_boolean(map, "unchecked_tombstone_compaction") {
+        return configuration(format!(
+            "'unchecked_tombstone_compaction' should be either 'true' or 'false', not '{value}'"
+        ));
+    }
+    if let Err(value) = is_boolean(map, "log_all") {
+        return configuration(format!("'log_all' should either be 'true' or 'false', not {value}"));
+    }
+    if let Err(value) = is_boolean(map, "enabled") {
+        return configuration(format!("enabled should either be 'true' or 'false', not {value}"));
+    }
+    Ok(())
+}
+
+fn check_size_tiered(map: &Map) -> Result<()> {
+    let threshold = |key: &str, default| match map.get(key).map(|value| (value, value.parse::<i64>())) {
+        None => Ok(default),
+        Some((_, Ok(number))) => Ok(number),
+        Some((value, Err(_))) => configuration(format!(
+            "Invalid value {value} for '{key}' compaction sub-option - must be an integer"
+        )),
+    };
+    let (least, most) = (threshold("min_threshold", 4)?, threshold("max_threshold", 32)?);
+    if least <= 0 || most <= 0 {
+        return configuration(
+            "Disabling compaction by setting compaction thresholds to 0 has been removed, set the compaction option \
+             'enabled' to false instead.",
+        );
+    }
+    if least < 2 {
+        return configuration(format!("Min compaction threshold cannot be less than 2 (got {least})"));
+    }
+    if least > most {
+        return configuration(format!(
+            "Min compaction threshold (got {least}) cannot be greater than max compaction threshold (got {most})"
+        ));
+    }
+    if let Some(size) = integer(map, "min_sstable_size")?
+        && size < 0
+    {
+        return configuration(format!("min_sstable_size must be non negative: {size}"));
+    }
+    let low = float(map, "bucket_low", "float")?.unwrap_or(0.5);
+    let high = float(map, "bucket_high", "float")?.unwrap_or(1.5);
+    if high <= low {
+        return configuration(format!(
+            "bucket_high value ({high:?}) is less than or equal to the bucket_low value ({low:?})"
+        ));
+    }
+    Ok(())
+}
+
+fn check_leveled(map: &Map) -> Result<()> {
+    for key in ["sstable_size_in_mb", "fanout_size"] {
+        if let Some(number) = integer(map, key)?
+            && number < 1
+        {
+            return configuration(format!("{key} must be larger than 0, but was {number}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_time_window(map: &Map) -> Result<()> {
+    const UNITS: [&str; 3] = ["MINUTES", "HOURS", "DAYS"];
+    const RESOLUTIONS: [&str; 7] =
+        ["NANOSECONDS", "MICROSECONDS", "MILLISECONDS", "SECONDS", "MINUTES", "HOURS", "DAYS"];
+    for (key, words) in [("compaction_window_unit", &UNITS[..]), ("timestamp_resolution", &RESOLUTIONS)] {
+        if let Some(value) = map.get(key)
+            && !words.contains(&value.as_str())
+        {
+            return configuration(format!("{value} is not valid for {key}"));
+        }
+    }
+    if let Some(size) = integer(map, "compaction_window_size")?
+        && size < 1
+    {
+        return configuration(format!("{size} must be greater than 1 for compaction_window_size"));
+    }
+    check_expiry(map)
+}
+
+fn check_expiry(map: &Map) -> Result<()> {
+    if let Some(seconds) = integer(map, "expired_sstable_check_frequency_seconds")?
+        && seconds < 0
+    {
+        return configuration(format!(
+            "expired_sstable_check_frequency_seconds must not be negative, but was {seconds}"
+        ));
+    }
+    let key = "unsafe_aggressive_sstable_expiration";
+    if let Err(value) = is_boolean(map, key) {
+        return configuration(format!("{key} is not 'true' or 'false' ({value})"));
+    }
+    if map.get(key).is_some_and(|value| value.eq_ignore_ascii_case("true")) {
+        return configuration(format!("{key} is requested but not allowed"));
+    }
+    Ok(())
+}
+
+fn check_unified(map: &Map) -> Result<()> {
+    for parameter in map.get("scaling_parameters").iter().flat_map(|list| list.split(',')) {
+        let parameter = parameter.trim();
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let fits = parameter == "N"
+            || parameter.strip_prefix(['L', 'T']).is_some_and(digits)
+            || digits(parameter.strip_prefix(['+', '-']).unwrap_or(parameter));
+        if !fits {
+            return configuration(format!(
+                "Scaling parameter {parameter} must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+"
+            ));
+        }
+    }
+    for key in ["target_sstable_size", "flush_size_override"] {
+        let Some(value) = map.get(key) else { continue };
+        match bytes_of(value) {
+            None => {
+                return configuration(format!(
+                    "{key} {value} is not a valid size in bytes: {value} does not end in unit B"
+                ));
+            }
+            Some(bytes) if bytes < f64::from(1u32 << 20) => {
+                return configuration(format!(
+                    "{key} {value} is not acceptable, size must be at least 1.000MiB"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    if let Some(value) = map.get("min_sstable_size")
+        && bytes_of(value).is_none()
+    {
+        return configuration(format!("{value} is not a valid size in bytes for min_sstable_size"));
+    }
+    if let Some(count) = integer(map, "base_shard_count")?
+        && count < 1
+    {
+        return configuration(format!("Invalid configuration, base_shard_count should be positive: {count}"));
+    }
+    integer(map, "max_sstables_to_compact")?;
+    if let Some(growth) = map.get("sstable_growth")
+        && !growth.parse::<f64>().is_ok_and(|g| (0.0..=1.0).contains(&g))
+    {
+        return configuration(format!("sstable_growth {growth} must be between 0 and 1"));
+    }
+    if let Some(method) = map.get("overlap_inclusion_method")
+        && !matches!(method.to_uppercase().as_str(), "NONE" | "SINGLE" | "TRANSITIVE")
+    {
+        return configuration(format!(
+            "Invalid overlap inclusion method {method}. The valid options are [NONE, SINGLE, TRANSITIVE]."
+        ));
+    }
+    check_expiry(map)
+}
+
+/// A size such as `1GiB`, `100 MB` or `8B`; `None` when it is none.
+fn bytes_of(text: &str) -> Option<f64> {
+    let number = text.trim().strip_suffix('B')?.trim_end();
+    let (number, base) = match number.strip_suffix('i') {
+        Some(number) => (number, 1024f64),
+        None => (number, 1000f64),
+    };
+    let power = "kMGTPE".find(number.chars().last().filter(|c| c.is_ascii_alphabetic()).unwrap_or(' '));
+    let (digits, factor) = match power {
+        Some(power) => (&number[..number.len() - 1], base.powi(power as i32 + 1)),
+        None => (number, 1.0),
+    };
+    Some(digits.trim().parse::<f64>().ok()? * factor)
+}
+
+const COMPRESSORS: [(&str, &[&str]); 5] = [
+    ("DeflateCompressor", &[]),
+    ("LZ4Compressor", &["lz4_compressor_type", "lz4_high_compressor_level"]),
+    ("NoopCompressor", &[]),
+    ("SnappyCompressor", &[]),
+    ("ZstdCompressor", &["compression_level"]),
+];
+/// Largest chunk in KiB: its bytes are counted in 31 bits.
+const CHUNK_KIB_MAX: i64 = i32::MAX as i64 / 1024;
+
+/// Checks `compression`.
+pub(crate) fn compression(mut given: Map) -> Result<Map> {
+    let off = || Ok(Map::from([("enabled".to_string(), "false".to_string())]));
+    let enabled = given.remove("enabled").is_none_or(|value| value.eq_ignore_ascii_case("true"));
+    if !enabled && !given.is_empty() {
+        return configuration("If the 'enabled' option is set to false no other options must be specified");
+    }
+    if given.is_empty() {
+        return off();
+    }
+    // The second is how ScyllaDB's scripts spell it.
+    let class = match (given.remove("class"), given.contains_key("sstable_compression")) {
+        (Some(class), false) => Some(class),
+        (Some(_), true) => return configuration("Unknown compression options sstable_compression"),
+        (None, _) => given.remove("sstable_compression").filter(|class| !class.is_empty()),
+    };
+    let Some(class) = class else {
+        return configuration("Missing sub-option 'class' for the 'compression' option.");
+    };
+    if class.is_empty() {
+        return configuration(
+            "The 'class' option must not be empty. To disable compression use 'enabled' : false",
+        );
+    }
+    let name = simple(&class).to_string();
+    let Some((_, own)) = COMPRESSORS.iter().find(|(known, _)| *known == name) else {
+        return configuration(format!(
+            "Could not create Compression for type org.apache.cassandra.io.compress.{name}"
+        ));
+    };
+    let length = given.remove("chunk_length_in_kb").or_else(|| given.remove("chunk_length_kb"));
+    let length = length.unwrap_or_else(|| "16".to_string());
+    check_chunk_length(&length)?;
+    if let Some(ratio) = given.get("min_compress_ratio")
+        && !ratio.parse::<f64>().is_ok_and(|ratio| ratio == 0.0 || ratio >= 1.0)
+    {
+        return configuration("min_compress_ratio can either be 0 or greater than or equal to 1");
+    }
+    let unknown = |key: &&String| *key != "min_compress_ratio" && !own.contains(&key.as_str());
+    if let Some(unknown) = given.keys().find(unknown) {
+        return configuration(format!("Unknown compression options {unknown}"));
+    }
+    check_levels(&given)?;
+    given.insert("chunk_length_in_kb".into(), length);
+    given.insert("class".into(), format!("org.apache.cassandra.io.compress.{name}"));
+    Ok(given)
+}
+
+fn check_chunk_length(length: &str) -> Result<()> {
+    match length.parse::<i64>() {
+        Err(_) => configuration("Invalid value for chunk_length_in_kb"),
+        Ok(kib) if kib <= 0 => configuration("Invalid negative or null chunk_length_in_kb"),
+        Ok(kib) if kib > CHUNK_KIB_MAX => {
+            configuration(format!("Value of chunk_length_in_kb is too large ({kib})"))
+        }
+        Ok(kib) if kib & (kib - 1) != 0 => configuration("chunk_length_in_kb must be a power of 2"),
+        Ok(_) => Ok(()),
+    }
+}
+
+fn check_levels(given: &Map) -> Result<()> {
+    if let Some(kind) = given.get("lz4_compressor_type")
+        && !matches!(kind.as_str(), "high" | "fast")
+    {
+        return configuration(format!(
+            "Invalid compressor type '{kind}' specified for LZ4 parameter 'lz4_compressor_type'. Valid options are \
+             [high, fast]."
+        ));
+    }
+    if let Some(level) = given.get("lz4_high_compressor_level")
+        && !level.parse::<i64>().is_ok_and(|level| (1..=17).contains(&level))
+    {
+        return configuration(format!(
+            "Invalid value [{level}] for parameter 'lz4_high_compressor_level'. Value must be between 1 and 17."
+        ));
+    }
+    if let Some(level) = given.get("compression_level")
+        && !level.parse::<i64>().is_ok_and(|level| (-131_072..=22).contains(&level))
+    {
+        return configuration(format!(
+            "ZstdCompressor.create() threw an error: compression_level={level} is invalid"
+        ));
+    }
+    Ok(())
+}
+
+/// A part of a speculative retry policy.
+enum Policy {
+    Percentile(f64),
+    Fixed(i64),
+}
+
+impl Policy {
+    fn text(&self) -> String {
+        match self {
+            Policy::Percentile(percent) => format!("{percent}p"),
+            Policy::Fixed(ms) => format!("{ms}ms"),
+        }
+    }
+}
+
+fn policy(text: &str) -> Result<Option<Policy>> {
+    let upper = text.trim().to_uppercase();
+    let percentile = upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P'));
+    if let Some(Ok(percent)) = percentile.map(|n| n.trim().parse::<f64>()) {
+        if !(percent > 0.0 && percent < 100.0) {
+            return configuration(format!(
+                "Invalid value {text} for PERCENTILE option 'speculative_retry': must be between (0.0 and 100.0)"
+            ));
+        }
+        return Ok(Some(Policy::Percentile(percent)));
+    }
+    match upper.strip_suffix("MS").map(|n| n.trim().parse::<f64>()) {
+        // Whole milliseconds: the rest is cut, as Cassandra does.
+        Some(Ok(ms)) if ms >= 0.0 && ms < 2e9 => Ok(Some(Policy::Fixed(ms as i64))),
+        _ => Ok(None),
+    }
+}
+
+/// Checks `speculative_retry` and `additional_write_policy`: `99p`, `50ms`, `ALWAYS`, `NEVER`, `MIN(99p,50ms)`,
+/// `MAX(…)`; gives them in Cassandra's spelling.
+pub(crate) fn retry(given: &str) -> Result<String> {
+    let upper = given.trim().to_uppercase();
+    // Of both options Cassandra speaks as of the first.
+    let bad = || configuration(format!("Invalid value {given} for option 'speculative_retry'"));
+    match upper.as_str() {
+        "ALWAYS" => return Ok(upper),
+        "NEVER" | "NONE" => return Ok("NEVER".to_string()),
+        _ => {}
+    }
+    let hybrid = ["MIN", "MAX"].iter().find_map(|word| {
+        let inside = upper.strip_prefix(word)?.trim_start().strip_prefix('(')?.strip_suffix(')')?;
+        Some((*word, inside))
+    });
+    let Some((word, inside)) = hybrid else {
+        return match policy(given)? {
+            Some(policy) => Ok(policy.text()),
+            None => bad(),
+        };
+    };
+    let Some((first, second)) = inside.split_once(',') else { return bad() };
+    let (Some(first), Some(second)) = (policy(first)?, policy(second)?) else { return bad() };
+    let kind = match (&first, &second) {
+        (Policy::Percentile(_), Policy::Percentile(_)) => "PERCENTILE",
+        (Policy::Fixed(_), Policy::Fixed(_)) => "FIXED",
+        (Policy::Percentile(_), Policy::Fixed(_)) => {
+            return Ok(format!("{word}({},{})", first.text(), second.text()));
+        }
+        (Policy::Fixed(_), Policy::Percentile(_)) => {
+            return Ok(format!("{word}({},{})", second.text(), first.text()));
+        }
+    };
+    configuration(format!(
+        "Invalid value {given} for option 'speculative_retry': MIN()/MAX() arguments should be of different types, \
+         but both are of type {kind}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&str, &str)]) -> Map {
+        pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect()
+    }
+
+    fn told(result: Result<Map>) -> String {
+        match result {
+            Ok(map) => map.iter().map(|(k, v)| format!("{k}={v}")).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn compaction_is_checked_as_cassandra_checks_it() {
+        let class = "class=org.apache.cassandra.db.compaction";
+        for (given, want) in [
+            (&[][..], "Missing sub-option 'class' for the 'compaction' option".to_string()),
+            (
+                &[("class", "SizeTieredCompactionStrategy"), ("x", "y")],
+                "Properties specified [x] are not understood by SizeTieredCompactionStrategy".to_string(),
+            ),
+            (
+                &[("class", "LeveledCompactionStrategy"), ("sstable_size_in_mb", "160")],
+                format!(
+                    "{class}.LeveledCompactionStrategy max_threshold=32 min_threshold=4 sstable_size_in_mb=160"
+                ),
+            ),
+            (&[("class", "UnifiedCompactionStrategy")], format!("{class}.UnifiedCompactionStrategy")),
+            (
+                &[("class", "UnifiedCompactionStrategy"), ("target_sstable_size", "1B")],
+                "target_sstable_size 1B is not acceptable, size must be at least 1.000MiB".to_string(),
+            ),
+            (
+                &[("class", "TimeWindowCompactionStrategy"), ("compaction_window_unit", "hours")],
+                "hours is not valid for compaction_window_unit".to_string(),
+            ),
+            (
+                &[("class", "SizeTieredCompactionStrategy"), ("bucket_low", "2")],
+                "bucket_high value (1.5) is less than or equal to the bucket_low value (2.0)".to_string(),
+            ),
+        ] {
+            assert_eq!(told(compaction(map(given))), want);
+        }
+        for scaling in ["T4,L10,N", "-8", "2, 4"] {
+            let given = map(&[("class", "UnifiedCompactionStrategy"), ("scaling_parameters", scaling)]);
+            assert!(compaction(given).is_ok(), "{scaling}");
+        }
+    }
+
+    #[test]
+    fn compression_is_checked_as_cassandra_checks_it() {
+        let class = "class=org.apache.cassandra.io.compress";
+        for (given, want) in [
+            (&[][..], "enabled=false".to_string()),
+            (&[("class", "LZ4Compressor")], format!("chunk_length_in_kb=16 {class}.LZ4Compressor")),
+            (&[("class", "SnappyCompressor"), ("x", "1")], "Unknown compression options x".to_string()),
+            (
+                &[("class", "LZ4Compressor"), ("chunk_length_in_kb", "15")],
+                "chunk_length_in_kb must be a power of 2".to_string(),
+            ),
+            (
+                &[("class", "LZ4Compressor"), ("chunk_length_in_kb", "4194304")],
+                "Value of chunk_length_in_kb is too large (4194304)".to_string(),
+            ),
+            (
+                &[("enabled", "false"), ("class", "LZ4Compressor")],
+                "If the 'enabled' option is set to false no other options must be specified".to_string(),
+            ),
+            (
+                &[("class", "ZstdCompressor"), ("compression_level", "5")],
+                format!("chunk_length_in_kb=16 {class}.ZstdCompressor compression_level=5"),
+            ),
+        ] {
+            assert_eq!(told(compression(map(given))), want);
+        }
+    }
+
+    #[test]
+    fn retries_are_told_in_cassandras_spelling() {
+        for (given, want) in [
+            ("99.5PERCENTILE", "99.5p"),
+            ("50.5ms", "50ms"),
+            ("none", "NEVER"),
+            ("Always", "ALWAYS"),
+            ("MAX(10ms, 90.5p)", "MAX(90.5p,10ms)"),
+        ] {
+            assert_eq!(retry(given).as_deref(), Ok(want));
+        }
+        for given in ["x", "101p", "0p", "-1ms", "MIN(99p)", "MIN(99p,98p)", "MIN(1ms,2ms)", "p", "ms"] {
+            assert!(retry(given).is_err(), "{given}");
+        }
+    }
+}
