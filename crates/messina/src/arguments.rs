@@ -21,6 +21,9 @@ pub enum Command {
     Simulate(Simulate),
     /// Send load to a node and print what it cost.
     Load(Load),
+    /// Ask a node and tell it what to do, with the words and screens of Cassandra's nodetool.
+    #[command(disable_help_flag = true)]
+    Nodetool(Nodetool),
     /// Print the version.
     Version,
 }
@@ -52,6 +55,26 @@ pub struct Node {
     /// The port to listen on for clients; what the file says, or 9042.
     #[arg(long, value_name = "PORT")]
     pub native_transport_port: Option<u16>,
+    /// Sets a key of the configuration, nested ones with points; wins over file and environment.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Which log lines are written: info, or info,storage=debug.
+    #[arg(long, value_name = "LEVELS")]
+    pub log_level: Option<String>,
+    /// How log lines look: text or json.
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// Print every key with its value and where it comes from, and stop: no port is opened, no folder touched.
+    #[arg(long)]
+    pub check_config: bool,
+}
+
+/// Arguments of `messina nodetool`.
+#[derive(Debug, Args)]
+pub struct Nodetool {
+    /// Options, a command, and what it takes; see `messina nodetool help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
 }
 
 /// Arguments of `messina simulate`.
@@ -98,6 +121,15 @@ pub struct Load {
     /// Seconds to measure.
     #[arg(long, value_name = "S", default_value_t = 5)]
     pub seconds: u32,
+    /// Encrypt the connections; any certificate of the node is believed unless --tls-ca says whose.
+    #[arg(long)]
+    pub tls: bool,
+    /// The authorities that sign the node's certificate, a PEM file; means --tls.
+    #[arg(long, value_name = "FILE")]
+    pub tls_ca: Option<std::path::PathBuf>,
+    /// A certificate to show and its private key, one PEM file.
+    #[arg(long, value_name = "FILE", requires = "tls_ca")]
+    pub tls_certificate: Option<std::path::PathBuf>,
     /// Requests per second over all connections; as many as possible unless given.
     #[arg(long, value_name = "N")]
     pub rate: Option<f64>,

@@ -5,6 +5,7 @@ use client::load::{LoadOptions, Pace, Workload};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tls::ClientSettings;
 
 /// Sends load and prints what came back.
 pub fn run(arguments: &Load) -> ExitCode {
@@ -44,6 +45,10 @@ fn options(arguments: &Load) -> LoadOptions {
         duration: Duration::from_secs(u64::from(arguments.seconds)),
         prepare_data: !arguments.keep_data,
         shard_aware: arguments.shard_aware,
+        tls: (arguments.tls || arguments.tls_ca.is_some()).then(|| ClientSettings {
+            trust: arguments.tls_ca.clone(),
+            certificate: arguments.tls_certificate.clone().map(|file| (file.clone(), file)),
+        }),
         ..LoadOptions::new(vec![arguments.target])
     }
 }

@@ -13,13 +13,47 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    if let Some(words) = nodetool_words(std::env::args_os().map(|word| word.to_string_lossy().into_owned())) {
+        return run_nodetool(&words);
+    }
     match Arguments::parse().command {
         Command::Node(node) => start::run(&node),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Load(load) => load::run(&load),
+        Command::Nodetool(nodetool) => run_nodetool(&nodetool.words),
         Command::Version => {
             println!("messina {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
         }
+    }
+}
+
+/// The words for nodetool, untouched: when it is the first word, or when a link of that name was called.
+fn nodetool_words(mut words: impl Iterator<Item = String>) -> Option<Vec<String>> {
+    let program = words.next()?;
+    let name = std::path::Path::new(&program).file_name();
+    if name.is_some_and(|name| name == "nodetool") || words.next()? == "nodetool" {
+        return Some(words.collect());
+    }
+    None
+}
+
+fn run_nodetool(words: &[String]) -> ExitCode {
+    ExitCode::from(nodetool::run(words, &mut std::io::stdout(), &mut std::io::stderr()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodetool_is_found_as_a_word_and_as_a_link() {
+        let words = |line: &str| nodetool_words(line.split(' ').map(str::to_owned));
+        let status = Some(vec!["-h".to_owned(), "x".to_owned(), "status".to_owned()]);
+        assert_eq!(words("messina nodetool -h x status"), status);
+        assert_eq!(words("/usr/bin/nodetool -h x status"), status);
+        assert_eq!(words("nodetool"), Some(Vec::new()));
+        assert_eq!(words("messina node --smp 1"), None);
+        assert_eq!(words("messina"), None);
     }
 }

@@ -64,12 +64,13 @@ fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    const BUGS: [(&str, Bug); 5] = [
+    const BUGS: [(&str, Bug); 6] = [
         ("skip-sync", Bug::SkipSync),
         ("ignore-crc", Bug::IgnoreCrc),
         ("replay-stops-early", Bug::ReplayStopsEarly),
         ("probe-before-await", Bug::ProbeBeforeAwait),
         ("digest-stops-at-null", Bug::DigestStopsAtNull),
+        ("skip-batchlog", Bug::SkipBatchlog),
     ];
     let found = BUGS.iter().find(|(known, _)| *known == name);
     found.map(|(_, bug)| *bug).ok_or_else(|| {

@@ -1,7 +1,7 @@
-//! `messina node`: the configuration from file and command line, then the node until it is told to stop.
+//! `messina node`: the configuration from file, environment and command line, then the node until it is told to stop.
 
 use crate::arguments::Node;
-use node::config::Config;
+use node::config::{Config, ENVIRONMENT_PREFIX};
 use node::units;
 use runtime::Reactor;
 use std::path::PathBuf;
@@ -15,18 +15,24 @@ const MEMORY_MIN: u64 = 256 << 20;
 /// What is left to the rest of the machine, in bytes.
 const MEMORY_LEFT: u64 = 1 << 30;
 
-/// Runs a node. The exit code is 0 after an orderly stop.
+/// Runs a node, or only checks what it would be told. The exit code is 0 after an orderly stop.
 pub fn run(arguments: &Node) -> ExitCode {
-    match prepare(arguments) {
-        Ok((runtime_config, config)) => {
-            let code = runtime::run(runtime_config, node::main_closure(config, reporter()));
-            ExitCode::from(u8::try_from(code).unwrap_or(1))
-        }
+    let prepared = prepare(arguments);
+    let (runtime_config, config) = match prepared {
+        Ok(prepared) => prepared,
         Err(text) => {
             eprintln!("messina: {text}");
-            ExitCode::FAILURE
+            return ExitCode::FAILURE;
         }
+    };
+    if arguments.check_config {
+        print!("{}", config.explain());
+        return ExitCode::SUCCESS;
     }
+    runtime::log::set_levels(config.log_levels.clone());
+    runtime::log::set_json(config.log_json);
+    let code = runtime::run(runtime_config, node::main_closure(config, reporter()));
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
 fn prepare(arguments: &Node) -> Result<(runtime::Config, Config), String> {
@@ -62,26 +68,65 @@ fn prepare(arguments: &Node) -> Result<(runtime::Config, Config), String> {
     Ok((runtime_config, config))
 }
 
+/// File, then environment, then command line: later ones win.
 fn configure(arguments: &Node) -> Result<Config, String> {
     let mut config = Config::standard(PathBuf::from("data"));
+    let mut warnings = Vec::new();
     if let Some(path) = &arguments.config {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
-        let warnings = config.read(&name, &text).map_err(|e| e.to_string())?;
-        for warning in warnings {
-            eprintln!("messina: warning: {warning}");
-        }
+        warnings.extend(config.read(&name, &text).map_err(|e| e.to_string())?);
     }
-    if let Some(data) = &arguments.data {
-        config.data_directory = data.clone();
+    for (name, text) in variables()? {
+        warnings.extend(config.read_environment(&name, &text).map_err(|e| e.to_string())?);
     }
-    if let Some(address) = arguments.rpc_address {
-        config.rpc_address = address;
+    for (written, key, text) in settings(arguments)? {
+        warnings.extend(config.read_argument(&written, &key, &text).map_err(|e| e.to_string())?);
     }
-    if let Some(port) = arguments.native_transport_port {
-        config.native_transport_port = port;
+    for warning in warnings {
+        eprintln!("messina: warning: {warning}");
     }
+    config.finish().map_err(|e| e.to_string())?;
     Ok(config)
+}
+
+/// The environment variables that name keys, ascending, so that two runs read them in the same order.
+fn variables() -> Result<Vec<(String, String)>, String> {
+    let mut found = Vec::new();
+    for (name, value) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|name| name.starts_with(ENVIRONMENT_PREFIX)) else { continue };
+        let value = value.into_string().map_err(|_| format!("environment {name}: not UTF-8"))?;
+        found.push((name.to_string(), value));
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What the command line sets: the argument as written, the key, the value. `--set` wins over the short options.
+fn settings(arguments: &Node) -> Result<Vec<(String, String, String)>, String> {
+    let path = arguments.data.as_ref().map(|path| path.display().to_string());
+    let short = [
+        ("--data", "data_file_directories", path),
+        ("--rpc-address", "rpc_address", arguments.rpc_address.map(|address| address.to_string())),
+        (
+            "--native-transport-port",
+            "native_transport_port",
+            arguments.native_transport_port.map(|port| port.to_string()),
+        ),
+        ("--log-level", "log_level", arguments.log_level.clone()),
+        ("--log-format", "log_format", arguments.log_format.clone()),
+    ];
+    let short = short.into_iter().filter_map(|(option, key, value)| {
+        let value = value?;
+        Some((format!("{option} {value}"), key.to_string(), value))
+    });
+    let mut settings: Vec<_> = short.collect();
+    for text in &arguments.set {
+        let (key, value) =
+            text.split_once('=').ok_or_else(|| format!("--set: expected key=value, got \"{text}\""))?;
+        settings.push((format!("--set {text}"), key.trim().to_string(), value.to_string()));
+    }
+    Ok(settings)
 }
 
 /// Half of the machine's memory less what is left to others.

@@ -15,6 +15,8 @@ pub mod yaml;
 pub mod config;
 /// Who a node is.
 pub mod identity;
+/// What operators reach.
+mod operator;
 /// What is started in which order, and stopped.
 mod start;
 

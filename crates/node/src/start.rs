@@ -3,7 +3,7 @@
 //! ```text
 //! shard 0   folder lock and storage plan → schema log → identity
 //! every     store (replay) → replica → coordinator → cluster → engine → protocol server
-//! shard 0   internode port → metrics port → native ports → "ready"
+//! shard 0   internode port → metrics port → native ports → REST port → "ready"
 //!           … serving …
 //! shard 0   native ports closed → every shard drained → metrics and internode closed
 //! every     engine and coordinator closed → store flushed and closed
@@ -12,10 +12,12 @@
 
 use crate::config::{CommitlogSync, Config};
 use crate::identity::{self, Identity};
+use crate::operator::{ClientPort, serve_operators};
 use cluster::{Cluster, SchemaLog};
 use coordinator::Coordinator;
 use core::net::SocketAddr;
-use query::{Engine, NodeInfo, PeerInfo};
+use core::time::Duration;
+use query::{Authenticator, Engine, NodeInfo, PeerInfo};
 use replica::Local;
 use runtime::net::TcpListener;
 use runtime::sync::Flag;
@@ -98,6 +100,9 @@ pub enum StartError {
     /// A store cannot be opened.
     #[error(transparent)]
     Storage(#[from] storage::Error),
+    /// Logged batches of an earlier life cannot be read. Without them clients could see half of one.
+    #[error("logged batches cannot be read: {0}")]
+    Batches(replica::Error),
     /// A port cannot be listened on.
     #[error(transparent)]
     Clients(#[from] transport::Error),
@@ -113,6 +118,9 @@ pub enum StartError {
         source: std::io::Error,
     },
 }
+
+/// How long a start waits for the first role; above what writing it takes on a busy disk.
+const ROLE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Set when a shard other than 0 may end.
 struct Finish(Flag);
@@ -165,6 +173,10 @@ async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError
     let opened = open_shards(&shared, log).await;
     let result = match opened {
         Ok(()) => serve(&shared, &identity, reporter).await,
+        Err(StartError::Storage(storage::Error::Stopping)) => {
+            runtime::info!("node: stopped before everything was read; the next start reads it again");
+            Ok(())
+        }
         Err(error) => Err(error),
     };
     let closed = close_shards().await;
@@ -184,7 +196,9 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
             match admin::Server::start(address).await {
                 Ok(server) => Some(server),
                 // Nobody asked for this port by name: a second node on the machine works without it.
-                Err(error) if !config.given.iter().any(|(key, _)| key.starts_with("prometheus")) => {
+                Err(error)
+                    if !config.is_given("prometheus_port") && !config.is_given("prometheus_address") =>
+                {
                     runtime::warn!("node: no metrics: {error}");
                     None
                 }
@@ -192,7 +206,9 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
             }
         }
     };
-    let clients = transport::Server::start(&transport_settings(config)).await?;
+    before_clients(config).await?;
+    let clients = ClientPort::open(transport_settings(config)).await?;
+    let operators = serve_operators(config, &clients).await?;
     let ready = Ready {
         native: clients.address(),
         shard_aware_port: clients.shard_aware_port(),
@@ -204,17 +220,39 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
     (reporter.ready)(&ready);
     runtime::shutdown_requested().await;
     runtime::info!("node: stopping");
-    clients.stop();
+    clients.close();
     each_shard(|| async {
         if let Some(shard) = runtime::try_local::<transport::Shard>() {
             shard.drain().await;
         }
     })
     .await;
-    if let Some(metrics) = metrics {
-        metrics.stop();
+    for server in [metrics, operators].into_iter().flatten() {
+        server.stop();
     }
     stopping.set();
+    Ok(())
+}
+
+/// What clients must not find undone: logged batches of an earlier life, and the first role.
+async fn before_clients(config: &Config) -> Result<(), StartError> {
+    let coordinator = runtime::local::<Coordinator>();
+    let engine = runtime::local::<Engine>();
+    // Other nodes may take a while to be there.
+    if config.peers.is_empty() {
+        coordinator.replay_batches().await.map_err(StartError::Batches)?;
+    } else {
+        drop(runtime::spawn(Group::MAIN, async move {
+            if let Err(error) = coordinator.replay_batches().await {
+                runtime::error!("node: logged batches cannot be read: {error}");
+            }
+        }));
+    }
+    let roles = runtime::spawn(Group::MAIN, async move { engine.keep_a_role().await });
+    // Without a role nobody could log in; where nobody has to, nobody waits for it.
+    if config.peers.is_empty() && config.authentication.authenticator == Authenticator::Password {
+        let _in_the_background = runtime::timeout(ROLE_PATIENCE, roles).await;
+    }
     Ok(())
 }
 
@@ -383,26 +421,45 @@ fn storage_settings(config: &Config) -> storage::Settings {
             CommitlogSync::Group(window) => storage::CommitlogSync::Group { window_ms: millis(window) },
         },
         segment_bytes: config.commitlog_segment_bytes,
-        commitlog_bytes: (config.commitlog_segment_bytes * 8).max(budget),
+        commitlog_bytes: match config.commitlog_bytes {
+            Some(bytes) => (bytes / shards).max(config.commitlog_segment_bytes * 2),
+            None => (config.commitlog_segment_bytes * 8).max(budget),
+        },
         memtable_bytes: config
             .memtable_bytes
             .map_or(budget / 2, |bytes| (bytes / shards).max(memtable_floor)),
         ignore_replay_errors: false,
-        auto_compaction: true,
+        auto_compaction: config.auto_compaction,
         host_id: config.host_id.unwrap_or(0),
+        tombstones: storage::TombstoneLimits { warn: config.tombstone_warn, fail: config.tombstone_fail },
+        auto_snapshot: config.auto_snapshot,
+        describe: |table| cql::create_table(table, false),
     }
 }
 
 fn transport_settings(config: &Config) -> transport::Settings {
+    let clients = &config.clients;
     transport::Settings {
         address: SocketAddr::new(config.rpc_address, config.native_transport_port),
         shard_aware_port: config.shard_aware_port,
-        shard_aware_port_required: config.shard_aware_port_required,
+        shard_aware_port_required: config.is_given("native_shard_aware_transport_port"),
         frame_bytes_max: config.frame_bytes_max as usize,
         connections_max: config.connections_max.unwrap_or(transport::limits::CONNECTIONS_MAX),
+        connections_per_ip_max: clients.connections_per_ip_max,
         requests_per_shard_max: config
             .requests_per_shard_max
             .unwrap_or(transport::limits::REQUESTS_PER_SHARD),
+        request_bytes_max: clients.request_bytes_max,
+        request_bytes_per_ip_max: clients.request_bytes_per_ip_max,
+        requests_per_second_max: clients.is_rate_bounded.then_some(clients.requests_per_second_max),
+        throw_on_overload: clients.throw_on_overload,
+        idle_timeout: Some(clients.idle_timeout).filter(|time| !time.is_zero()),
+        keep_alive: clients.keep_alive,
+        older_versions: clients.older_versions,
+        tls: clients.tls(),
+        encryption: clients.encryption(),
+        ssl_port: clients.ssl_port,
+        shard_aware_port_ssl: clients.shard_aware_port_ssl,
     }
 }
 
@@ -410,6 +467,8 @@ fn engine_settings(shared: &Shared) -> query::Settings {
     let config = &shared.config;
     query::Settings {
         info: shared.info.clone(),
+        authentication: config.authentication,
+        slow_timeout: config.slow_query_timeout,
         read_timeout: config.read_timeout,
         range_timeout: config.range_timeout,
         write_timeout: config.write_timeout,
@@ -444,7 +503,7 @@ fn node_info(config: &Config, identity: &Identity, started_at_s: i32) -> NodeInf
         tokens: identity.tokens.clone(),
         started_at_s,
         peers: config.peers.iter().map(peer).collect(),
-        settings: config.given.clone(),
+        settings: config.effective(),
     }
 }
 

@@ -439,6 +439,11 @@ impl World {
         self.core.borrow_mut().nodes[node.0].disk.fail_next_syncs_as_full(count);
     }
 
+    /// Makes a node's disk refuse every change, or take them again.
+    pub fn set_read_only(&mut self, node: NodeId, on: bool) {
+        self.core.borrow_mut().nodes[node.0].disk.set_read_only(on);
+    }
+
     /// Changes the size of a node's disk.
     pub fn set_capacity(&mut self, node: NodeId, bytes: u64) {
         self.core.borrow_mut().nodes[node.0].disk.set_capacity(bytes);

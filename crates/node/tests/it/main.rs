@@ -1,8 +1,14 @@
 //! A whole node in a simulated world, spoken to through the client crate and through raw bytes.
 
+mod bad_days;
 mod bad_input;
+mod encrypted;
+mod events;
+mod limits;
 mod harness;
 mod operations;
+mod operators;
+mod roles;
 mod statements;
 mod system_tables;
 mod three;

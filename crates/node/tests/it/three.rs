@@ -24,6 +24,7 @@ fn config_of(n: u8) -> Config {
     config.listen_address = ip(n);
     config.rpc_address = ip(n);
     config.prometheus = None;
+    config.api_port = None;
     config.host_id = Some(u128::from(n));
     config.initial_tokens = vec![i64::from(n) * (i64::MAX / 4)];
     config

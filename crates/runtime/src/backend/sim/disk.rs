@@ -134,6 +134,7 @@ pub(crate) struct Disk {
     /// Whether a failing sync says that there is no space.
     failing_syncs_as_full: bool,
     ignore_syncs: bool,
+    read_only: bool,
     rng: Prng,
 }
 
@@ -188,6 +189,7 @@ impl Disk {
             failing_syncs: 0,
             failing_syncs_as_full: false,
             ignore_syncs: false,
+            read_only: false,
             rng: Prng::new(seed),
         }
     }
@@ -215,6 +217,11 @@ impl Disk {
     /// From now on a sync of a file answers without doing anything (a lying disk); folders are synced as asked.
     pub(crate) fn set_ignore_syncs(&mut self, on: bool) {
         self.ignore_syncs = on;
+    }
+
+    /// From now on nothing can be changed, as on a file system that was mounted anew for reading only.
+    pub(crate) fn set_read_only(&mut self, on: bool) {
+        self.read_only = on;
     }
 
     pub(crate) fn set_capacity(&mut self, bytes: u64) {
@@ -610,11 +617,37 @@ impl Disk {
         self.execute(op, captured)
     }
 
+    /// Would it change something? What was written before can still be synced.
+    fn changes(&self, op: &DiskOp) -> bool {
+        match op {
+            DiskOp::Open { path, flags } => {
+                flags.truncate || (flags.create || flags.create_new) && self.lookup(path).is_err()
+            }
+            DiskOp::CreateDirAll { path } => self.lookup(path).is_err(),
+            DiskOp::Write { .. }
+            | DiskOp::Truncate { .. }
+            | DiskOp::Allocate { .. }
+            | DiskOp::Rename { .. }
+            | DiskOp::Link { .. }
+            | DiskOp::Remove { .. }
+            | DiskOp::RemoveDirAll { .. } => true,
+            DiskOp::Read { .. }
+            | DiskOp::Sync { .. }
+            | DiskOp::SyncDir { .. }
+            | DiskOp::ReadDir { .. }
+            | DiskOp::Stat { .. }
+            | DiskOp::FreeSpace => false,
+        }
+    }
+
     fn handle(&self, handle: u64) -> io::Result<Ino> {
         self.handles.get(&handle).copied().ok_or_else(bad_handle)
     }
 
     fn execute(&mut self, op: DiskOp, captured: Option<Captured>) -> io::Result<DiskOut> {
+        if self.read_only && self.changes(&op) {
+            return Err(io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "read-only file system"));
+        }
         match op {
             DiskOp::Open { path, flags } => self.open(&path, flags),
             DiskOp::Read { handle, offset, len } => {

@@ -1,0 +1,31 @@
+//! Why keys have no effect, where several share the reason.
+
+pub(super) const JVM: &str = "there is no Java virtual machine";
+pub(super) const THREADS: &str = "work is divided among shards, one per core, not among pools of threads";
+pub(super) const ROLES_LOCAL: &str = "roles are kept on the node";
+pub(super) const PLAIN_FILES: &str = "files are not encrypted";
+pub(super) const ALTERNATOR: &str = "there is no DynamoDB-compatible port";
+pub(super) const THRIFT: &str = "there is no Thrift port";
+pub(super) const SEASTAR: &str = "it tunes a runtime that is not this one";
+pub(super) const OWN_FORMAT: &str = "sstables are written in the big format, version nb";
+pub(super) const PAGE_CACHE: &str = "sstables are cached by the operating system";
+pub(super) const SCHEMA_LOG: &str = "the schema has a log of its own in the data folder";
+
+pub(super) const MEMBERS: &str = "nodes do not join, repair or stream yet";
+pub(super) const HINTS: &str = "hints are not kept yet";
+pub(super) const CACHES: &str =
+    "there is no cache of keys, rows or counters yet; sstables are cached by the operating system";
+pub(super) const PERMISSIONS: &str = "there are no permissions yet";
+pub(super) const CREDENTIALS: &str = "roles are read anew when their validity has ended";
+pub(super) const AUDIT: &str = "there is no audit log and no full query log yet";
+pub(super) const CDC: &str = "changes are not captured yet";
+pub(super) const PEM: &str = "keys and certificates are read from PEM files, which say what they are";
+pub(super) const TLS: &str = "it has no effect yet";
+pub(super) const FUNCTIONS: &str = "there are no user-defined functions yet";
+pub(super) const VIEWS: &str = "there are no materialized views yet";
+pub(super) const INDEXES: &str = "there are no secondary indexes yet";
+pub(super) const GUARDRAILS: &str = "guardrails are not there yet";
+pub(super) const BACKPRESSURE: &str = "a shard sheds load by the number of its requests and their memory";
+pub(super) const SNAPSHOTS: &str = "snapshots are taken by nodetool only";
+pub(super) const TABLETS: &str = "data is spread by token ranges, not by tablets";
+pub(super) const LARGE_DATA: &str = "large partitions, rows and cells are not recorded yet";

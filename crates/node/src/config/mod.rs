@@ -1,0 +1,254 @@
+//! What a node is told: every key of `cassandra.yaml` 5.0 and `scylla.yaml`, from file, environment and command line.
+//!
+//! ```text
+//! standard ─▶ file ─▶ environment (MESSINA_KEY) ─▶ command line (--set key=value)      later ones win
+//! ```
+//! A key nobody knows is a warning with its line and the nearest known name; a value that makes no sense stops the start
+//! with its place, the key and what was expected. The caller reads file and environment: no I/O here.
+
+/// What a key can be set to.
+mod value;
+/// Why a configuration cannot be used, and where a value comes from.
+mod error;
+/// Names from before Cassandra 4.1.
+mod old_names;
+/// What is asked of clients.
+mod clients;
+/// Every key.
+mod keys;
+/// From text to a configuration.
+mod read;
+/// What holds, as text.
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use clients::ClientRules;
+pub use error::{ConfigError, Source};
+pub use read::ENVIRONMENT_PREFIX;
+pub use report::document;
+
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// When a write counts as logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommitlogSync {
+    /// Acknowledged before the sync; the log is synced this often.
+    Periodic(Duration),
+    /// Acknowledged after a sync that starts as soon as the device is free.
+    Batch,
+    /// Acknowledged after a sync; syncs are at least this far apart.
+    Group(Duration),
+}
+
+/// One member of a fixed membership.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// The member's identity.
+    pub host_id: u128,
+    /// Where nodes reach it, with the storage port.
+    pub address: SocketAddr,
+    /// Where clients reach it.
+    pub native_address: SocketAddr,
+    /// Its tokens; never empty.
+    pub tokens: Vec<i64>,
+    /// How many shards it runs.
+    pub shards: u16,
+    /// Its data centre.
+    pub data_center: String,
+    /// Its rack.
+    pub rack: String,
+}
+
+/// Everything a node is told at its start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// The name drivers compare between nodes.
+    pub cluster_name: String,
+    /// How many tokens a new node takes.
+    pub num_tokens: u32,
+    /// This node's identity, when it is given instead of drawn on the first start.
+    pub host_id: Option<u128>,
+    /// This node's tokens, when they are given instead of derived from the identity.
+    pub initial_tokens: Vec<i64>,
+    /// This node's data centre.
+    pub data_center: String,
+    /// This node's rack.
+    pub rack: String,
+    /// The address other nodes connect to, and listened on.
+    pub listen_address: IpAddr,
+    /// The address other nodes are told.
+    pub broadcast_address: Option<IpAddr>,
+    /// The address clients connect to, and listened on.
+    pub rpc_address: IpAddr,
+    /// The address clients are told.
+    pub broadcast_rpc_address: Option<IpAddr>,
+    /// The port between nodes; nothing listens on it without members.
+    pub storage_port: u16,
+    /// The port of the native protocol; 0 takes a free one.
+    pub native_transport_port: u16,
+    /// The shard-aware port; `None` serves none.
+    pub shard_aware_port: Option<u16>,
+    /// Where metrics are served; `None` serves none.
+    pub prometheus: Option<(Option<IpAddr>, u16)>,
+    /// The folder of data and of the node's identity.
+    pub data_directory: PathBuf,
+    /// The folder of the commitlog; inside the data folder unless given.
+    pub commitlog_directory: Option<PathBuf>,
+    /// When a write counts as logged.
+    pub commitlog_sync: CommitlogSync,
+    /// The size of a commitlog segment, in bytes.
+    pub commitlog_segment_bytes: u64,
+    /// The size of the log over all shards at which flushes start, in bytes; derived from memory unless given.
+    pub commitlog_bytes: Option<u64>,
+    /// Memory for memtables over all shards, in bytes; a share of the memory budget unless given.
+    pub memtable_bytes: Option<u64>,
+    /// Tables are compacted without being asked.
+    pub auto_compaction: bool,
+    /// The largest frame accepted, in bytes.
+    pub frame_bytes_max: u64,
+    /// How many client connections are served at once.
+    pub connections_max: Option<u32>,
+    /// How many requests one shard serves at once.
+    pub requests_per_shard_max: Option<u32>,
+    /// What is asked of clients.
+    pub clients: ClientRules,
+    /// Who is let in.
+    pub authentication: query::Authentication,
+    /// How long a single-partition read may take.
+    pub read_timeout: Duration,
+    /// How long a range read may take.
+    pub range_timeout: Duration,
+    /// How long a write may take.
+    pub write_timeout: Duration,
+    /// How long a truncation may take.
+    pub truncate_timeout: Duration,
+    /// Requests that take longer are written to the log; zero writes none.
+    pub slow_query_timeout: Duration,
+    /// The bytes after which a page is cut.
+    pub page_bytes: u64,
+    /// Batches above this many bytes carry a warning.
+    pub batch_warn_bytes: u64,
+    /// Batches above this many bytes are refused.
+    pub batch_fail_bytes: u64,
+    /// More tombstones in one page are worth a warning.
+    pub tombstone_warn: u32,
+    /// More tombstones in one page end the read.
+    pub tombstone_fail: u32,
+    /// What is dropped or truncated is kept as a snapshot.
+    pub auto_snapshot: bool,
+    /// Where the REST API is served.
+    pub api_address: IpAddr,
+    /// The port of the REST API; `None` serves none.
+    pub api_port: Option<u16>,
+    /// Which log lines are written.
+    pub log_levels: runtime::log::Levels,
+    /// Log lines are JSON objects.
+    pub log_json: bool,
+    /// The other members, when the membership is fixed.
+    pub peers: Vec<Peer>,
+    given: BTreeMap<&'static str, Given>,
+    pieces: Pieces,
+}
+
+/// A key that somebody set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Given {
+    text: String,
+    source: Source,
+}
+
+/// Values that only make sense together; `Config::finish` puts them together, whatever their order.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Pieces {
+    mode: Option<String>,
+    period: Option<Duration>,
+    window: Option<Duration>,
+    data: Option<PathBuf>,
+    workdir: Option<PathBuf>,
+    memtable_heap: Option<u64>,
+    memtable_offheap: Option<u64>,
+    prometheus_address: Option<IpAddr>,
+    prometheus_port: Option<u16>,
+    log_level: Option<String>,
+    log_levels: Option<runtime::log::Levels>,
+    loggers: Vec<(String, String)>,
+}
+
+impl Config {
+    /// What holds for everything nobody sets.
+    pub fn standard(data_directory: PathBuf) -> Config {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Config {
+            cluster_name: "Test Cluster".into(),
+            num_tokens: 16,
+            host_id: None,
+            initial_tokens: Vec::new(),
+            data_center: "datacenter1".into(),
+            rack: "rack1".into(),
+            listen_address: loopback,
+            broadcast_address: None,
+            rpc_address: loopback,
+            broadcast_rpc_address: None,
+            storage_port: 7000,
+            native_transport_port: 9042,
+            shard_aware_port: Some(19042),
+            prometheus: Some((None, 9180)),
+            data_directory,
+            commitlog_directory: None,
+            commitlog_sync: CommitlogSync::Periodic(Duration::from_secs(10)),
+            commitlog_segment_bytes: 32 << 20,
+            commitlog_bytes: None,
+            memtable_bytes: None,
+            auto_compaction: true,
+            frame_bytes_max: 16 << 20,
+            connections_max: None,
+            requests_per_shard_max: None,
+            clients: ClientRules::standard(),
+            authentication: query::Authentication::STANDARD,
+            read_timeout: Duration::from_secs(5),
+            range_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(2),
+            truncate_timeout: Duration::from_secs(60),
+            slow_query_timeout: Duration::from_millis(500),
+            page_bytes: 1 << 20,
+            batch_warn_bytes: 5 << 10,
+            batch_fail_bytes: 50 << 10,
+            tombstone_warn: 1_000,
+            tombstone_fail: 100_000,
+            auto_snapshot: true,
+            api_address: loopback,
+            api_port: Some(10_000),
+            log_levels: runtime::log::Levels::default(),
+            log_json: false,
+            peers: Vec::new(),
+            given: BTreeMap::new(),
+            pieces: Pieces::default(),
+        }
+    }
+
+    /// The address other nodes are told.
+    pub fn internode_address(&self) -> IpAddr {
+        self.broadcast_address.unwrap_or(self.listen_address)
+    }
+
+    /// The address clients are told.
+    pub fn client_address(&self) -> IpAddr {
+        self.broadcast_rpc_address.unwrap_or(self.rpc_address)
+    }
+
+    /// Has somebody set the key? Not getting a port that was asked for by name is an error.
+    pub fn is_given(&self, key: &str) -> bool {
+        self.given.contains_key(key)
+    }
+}
+
+/// Reads `info,storage=debug`.
+/// Errors: what was expected.
+fn log_levels(text: &str) -> Result<runtime::log::Levels, String> {
+    let expected = "levels such as info or info,storage=debug (trace, debug, info, warn, error)";
+    text.parse().map_err(|_| expected.into())
+}

@@ -1,0 +1,334 @@
+//! From text to a configuration: files, environment variables and arguments, one after the other.
+
+use super::error::{ConfigError, Source};
+use super::keys::{self, Effect, Key};
+use super::old_names::{self, Converted};
+use super::value::{Shape, Value, show};
+use super::{CommitlogSync, Config, Given};
+use crate::yaml;
+use core::time::Duration;
+
+/// The environment variables that name keys begin with this.
+pub const ENVIRONMENT_PREFIX: &str = "MESSINA_";
+
+/// What one file, variable or argument says.
+struct Reading<'a> {
+    config: &'a mut Config,
+    /// Keys met, by their new names, with the name they were written under.
+    met: Vec<(&'static str, String)>,
+    /// Keys without effect by reason, in the order of the file.
+    idle: Vec<(&'static str, Vec<String>)>,
+    warnings: Vec<String>,
+}
+
+impl Config {
+    /// Reads the text of the file called `name` over `self`; [`Config::finish`] follows.
+    ///
+    /// Returns the warnings, each with its `file:line`.
+    pub fn read(&mut self, name: &str, text: &str) -> Result<Vec<String>, ConfigError> {
+        let place = |line| Source::File { name: name.into(), line };
+        let malformed = |line, reason: String| ConfigError::Malformed { source_of: place(line), reason };
+        let document = yaml::parse(text).map_err(|m| malformed(m.line, m.reason))?;
+        let entries = match document.value {
+            yaml::Value::Map(entries) => entries,
+            yaml::Value::Null => Vec::new(),
+            _ => return Err(malformed(document.line, "expected `key: value` lines".into())),
+        };
+        let mut reading = Reading::new(self);
+        for entry in &entries {
+            reading.enter(&entry.key, &entry.value, entry.line, &place)?;
+        }
+        Ok(reading.end())
+    }
+
+    /// Sets one key from the environment: `MESSINA_READ_REQUEST_TIMEOUT`, `MESSINA_CLIENT_ENCRYPTION_OPTIONS__ENABLED`.
+    /// A variable with the prefix that names no key is a warning.
+    pub fn read_environment(&mut self, variable: &str, text: &str) -> Result<Vec<String>, ConfigError> {
+        let name = variable.strip_prefix(ENVIRONMENT_PREFIX).unwrap_or(variable);
+        let wanted = name.replace("__", ".").to_lowercase();
+        let key = keys::all().find(|key| key.name.to_lowercase() == wanted);
+        let key = key.map_or(wanted.as_str(), |key| key.name);
+        self.read_one(key, text, &Source::Environment(variable.into()))
+    }
+
+    /// Sets one key from the command line; `written` is the argument as the user wrote it.
+    pub fn read_argument(
+        &mut self,
+        written: &str,
+        key: &str,
+        text: &str,
+    ) -> Result<Vec<String>, ConfigError> {
+        let known = keys::find(key).is_some() || keys::is_group(key) || old_names::new_name(key).is_some();
+        let source_of = Source::Argument(written.into());
+        if !known {
+            // A file may be that of a newer server; what is typed is meant.
+            let reason = format!("key \"{key}\" is not known{}", nearest_hint(key));
+            return Err(ConfigError::Malformed { source_of, reason });
+        }
+        self.read_one(key, text, &source_of)
+    }
+
+    fn read_one(&mut self, key: &str, text: &str, source: &Source) -> Result<Vec<String>, ConfigError> {
+        let scalar = yaml::Node { line: 1, value: yaml::Value::Scalar(text.into()) };
+        // Lists and maps as in a file; everything else is taken as it stands.
+        let node = match text.trim_start().starts_with(['[', '{']) {
+            true => yaml::parse(text)
+                .map_err(|m| ConfigError::Malformed { source_of: source.clone(), reason: m.reason })?,
+            false => scalar,
+        };
+        let mut reading = Reading::new(self);
+        reading.enter(key, &node, 1, &|_| source.clone())?;
+        Ok(reading.end())
+    }
+
+    /// Puts together what only makes sense together. Call it once, after everything was read.
+    pub fn finish(&mut self) -> Result<(), ConfigError> {
+        self.finish_sync()?;
+        let pieces = &mut self.pieces;
+        if let Some(folder) = pieces.data.take().or(pieces.workdir.take()) {
+            self.data_directory = folder;
+        }
+        if let (Some(bytes), None) | (None, Some(bytes)) = (pieces.memtable_heap, pieces.memtable_offheap) {
+            self.memtable_bytes = Some(bytes);
+        } else if let (Some(heap), Some(offheap)) = (pieces.memtable_heap, pieces.memtable_offheap) {
+            self.memtable_bytes = Some(heap.saturating_add(offheap));
+        }
+        if pieces.prometheus_port.is_some() || pieces.prometheus_address.is_some() {
+            let port = pieces.prometheus_port.unwrap_or(9180);
+            self.prometheus = (port != 0).then_some((pieces.prometheus_address, port));
+        }
+        self.finish_log();
+        self.clients.check().map_err(|(key, expected, got)| self.wrong(key, expected, &got))?;
+        let client = self.client_address();
+        if client.is_unspecified() {
+            return Err(self.wrong(
+                "rpc_address",
+                "broadcast_rpc_address beside it, because clients cannot be told 0.0.0.0",
+                &client.to_string(),
+            ));
+        }
+        Ok(())
+    }
+
+    fn finish_sync(&mut self) -> Result<(), ConfigError> {
+        let (mode, period, window) =
+            (self.pieces.mode.take(), self.pieces.period.take(), self.pieces.window.take());
+        let Some(mode) = mode else {
+            if let (Some(period), CommitlogSync::Periodic(_)) = (period, self.commitlog_sync) {
+                self.commitlog_sync = CommitlogSync::Periodic(period);
+            }
+            return self.refuse_no_pause();
+        };
+        self.commitlog_sync = match mode.as_str() {
+            "periodic" => CommitlogSync::Periodic(period.unwrap_or(Duration::from_secs(10))),
+            "batch" => CommitlogSync::Batch,
+            _ => CommitlogSync::Group(window.unwrap_or(Duration::from_millis(1000))),
+        };
+        self.refuse_no_pause()
+    }
+
+    fn refuse_no_pause(&self) -> Result<(), ConfigError> {
+        let key = match self.commitlog_sync {
+            CommitlogSync::Periodic(Duration::ZERO) => "commitlog_sync_period",
+            CommitlogSync::Group(Duration::ZERO) => "commitlog_sync_group_window",
+            _ => return Ok(()),
+        };
+        Err(self.wrong(key, "a duration above zero", "0ms"))
+    }
+
+    fn finish_log(&mut self) {
+        let pieces = &mut self.pieces;
+        if let Some(level) = pieces.log_level.take() {
+            self.log_levels = level.parse().expect("the key takes only levels");
+        }
+        for (module, level) in std::mem::take(&mut pieces.loggers) {
+            self.log_levels.set(&module, level.parse().ok());
+        }
+        if let Some(levels) = pieces.log_levels.take() {
+            self.log_levels = levels;
+        }
+    }
+
+    fn wrong(&self, key: &str, expected: &str, got: &str) -> ConfigError {
+        ConfigError::Wrong {
+            source_of: self.given.get(key).map_or(Source::Standard, |given| given.source.clone()),
+            key: key.into(),
+            expected: expected.into(),
+            got: got.into(),
+        }
+    }
+}
+
+type Place<'a> = &'a dyn Fn(usize) -> Source;
+
+impl<'a> Reading<'a> {
+    fn new(config: &'a mut Config) -> Reading<'a> {
+        Reading { config, met: Vec::new(), idle: Vec::new(), warnings: Vec::new() }
+    }
+
+    /// Reads what stands under `name`: a key, an old name, or a group of keys.
+    fn enter(&mut self, name: &str, node: &yaml::Node, line: usize, place: Place) -> Result<(), ConfigError> {
+        if let Some(key) = keys::find(name) {
+            return self.take(key, name, node, place(line));
+        }
+        if let Some((new, conversion)) = old_names::new_name(name) {
+            let key = keys::find(new).expect("a test finds the new name of every old one");
+            let converted = match &node.value {
+                yaml::Value::Scalar(text) => conversion.convert(text),
+                _ => Ok(Converted::Text(String::new())),
+            };
+            let converted = converted.map_err(|expected| wrong(place(line), name, expected, node))?;
+            let node = match (&node.value, converted) {
+                (yaml::Value::Scalar(_), Converted::Text(text)) => {
+                    yaml::Node { line: node.line, value: yaml::Value::Scalar(text) }
+                }
+                (yaml::Value::Scalar(_), Converted::Null) => return self.meet(key, name, &place(line)),
+                _ => node.clone(),
+            };
+            return self.take(key, name, &node, place(line));
+        }
+        if keys::is_group(name) {
+            return self.enter_group(name, node, line, place);
+        }
+        let (place, hint) = (place(line), nearest_hint(name));
+        self.warnings.push(format!("{place}: key \"{name}\" is not known and has no effect{hint}"));
+        Ok(())
+    }
+
+    fn enter_group(
+        &mut self,
+        name: &str,
+        node: &yaml::Node,
+        line: usize,
+        place: Place,
+    ) -> Result<(), ConfigError> {
+        let entries = match &node.value {
+            yaml::Value::Null => return Ok(()),
+            yaml::Value::Map(entries) => entries,
+            yaml::Value::List(items) => match items.as_slice() {
+                [yaml::Node { value: yaml::Value::Map(entries), .. }] => entries,
+                _ => return Err(wrong(place(line), name, "a map".into(), node)),
+            },
+            // A class without parameters is named alone.
+            yaml::Value::Scalar(_) => {
+                return match keys::find(&format!("{name}.class_name")) {
+                    Some(key) => self.take(key, name, node, place(line)),
+                    None => Err(wrong(place(line), name, "a map".into(), node)),
+                };
+            }
+        };
+        for entry in entries {
+            self.enter(&format!("{name}.{}", entry.key), &entry.value, entry.line, place)?;
+        }
+        Ok(())
+    }
+
+    /// Errors: the key was met under its other name.
+    fn meet(&mut self, key: &'static Key, name: &str, source: &Source) -> Result<(), ConfigError> {
+        if let Some((_, other)) = self.met.iter().find(|met| met.0 == key.name && met.1 != name) {
+            let reason = format!(
+                "both {other} and {name} are given, which are names of the same key: keep {}",
+                key.name
+            );
+            return Err(ConfigError::Malformed { source_of: source.clone(), reason });
+        }
+        self.met.push((key.name, name.to_string()));
+        Ok(())
+    }
+
+    fn take(
+        &mut self,
+        key: &'static Key,
+        name: &str,
+        node: &yaml::Node,
+        source: Source,
+    ) -> Result<(), ConfigError> {
+        self.meet(key, name, &source)?;
+        if node.value == yaml::Value::Null {
+            return match key.standard {
+                "null" | "" => Ok(()),
+                _ => Err(wrong(source, name, key.shape.expected(), node)),
+            };
+        }
+        let value = key.shape.read(node).map_err(|expected| wrong(source.clone(), name, expected, node))?;
+        let text = shown(&value, node);
+        match key.effect {
+            Effect::Sets(set) => set(self.config, &value),
+            Effect::Checks(set) => {
+                set(self.config, &value).map_err(|expected| wrong(source.clone(), name, expected, node))?;
+            }
+            Effect::Only(values, why) => {
+                let simple =
+                    if key.shape == Shape::Class { text.rsplit('.').next().unwrap_or(&text) } else { &text };
+                if !values.contains(&simple) {
+                    let expected = format!("{} ({why})", values.join(" or "));
+                    return Err(wrong(source, name, expected, node));
+                }
+            }
+            Effect::Idle(why) | Effect::Later(why) => self.note_idle(why, name, &source),
+        }
+        self.config.given.insert(key.name, Given { text, source });
+        Ok(())
+    }
+
+    fn note_idle(&mut self, why: &'static str, name: &str, source: &Source) {
+        let told = match source {
+            Source::File { line, .. } => format!("{name} (line {line})"),
+            other => format!("{name} ({other})"),
+        };
+        match self.idle.iter_mut().find(|idle| idle.0 == why) {
+            Some((_, names)) => names.push(told),
+            None => self.idle.push((why, vec![told])),
+        }
+    }
+
+    fn end(mut self) -> Vec<String> {
+        let idle =
+            self.idle.into_iter().map(|(why, names)| format!("no effect: {}: {why}", names.join(", ")));
+        self.warnings.extend(idle);
+        self.warnings
+    }
+}
+
+fn wrong(source_of: Source, key: &str, expected: String, node: &yaml::Node) -> ConfigError {
+    let got = match &node.value {
+        yaml::Value::Null => "nothing".to_string(),
+        _ => show(node),
+    };
+    ConfigError::Wrong { source_of, key: key.into(), expected, got }
+}
+
+fn shown(value: &Value, node: &yaml::Node) -> String {
+    match value {
+        Value::Flag(flag) => flag.to_string(),
+        Value::List(items) => format!("[{}]", items.join(", ")),
+        _ => show(node),
+    }
+}
+
+/// `; did you mean "…"?`, when a known name is near.
+fn nearest_hint(name: &str) -> String {
+    let old = old_names::OLD_NAMES.iter().map(|row| row.0);
+    let known = keys::all().map(|key| key.name).chain(old);
+    let near = known.map(|known| (distance(name, known), known)).min();
+    match near {
+        Some((distance, known)) if distance <= name.len() / 4 => format!("; did you mean \"{known}\"?"),
+        _ => String::new(),
+    }
+}
+
+/// How many letters to add, remove or change to make one name of the other.
+fn distance(left: &str, right: &str) -> usize {
+    let right: Vec<char> = right.chars().collect();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for (i, letter) in left.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in right.iter().enumerate() {
+            let change = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[right.len()]
+}

@@ -1,0 +1,333 @@
+//! Files as users have them, values as they get them wrong, and the table of keys against what it claims.
+
+use super::keys::{self, Effect};
+use super::old_names::OLD_NAMES;
+use super::value::Shape;
+use super::*;
+
+fn read(text: &str) -> Result<(Config, Vec<String>), ConfigError> {
+    let mut config = Config::standard("data".into());
+    let warnings = config.read("node.yaml", text)?;
+    config.finish()?;
+    Ok((config, warnings))
+}
+
+fn refused(text: &str) -> String {
+    read(text).unwrap_err().to_string()
+}
+
+#[test]
+fn both_dialects_of_keys_are_read() {
+    let (c, warnings) = read(
+        "cluster_name: 'My Cluster'\nread_request_timeout: 7s\nwrite_request_timeout_in_ms: 900\n\
+         commitlog_segment_size_in_mb: 64\ncommitlog_sync: batch\ndata_file_directories:\n    - /d\n\
+         native_transport_max_frame_size: 32MiB\nnative_transport_max_concurrent_connections: -1\n\
+         commitlog_total_space_in_mb: -1\nmemtable_heap_space: 8MiB\nmemtable_offheap_space_in_mb: 4\n\
+         prometheus_port: 0\nprometheus_address: 127.0.0.1\n",
+    )
+    .unwrap();
+    assert_eq!(warnings, Vec::<String>::new());
+    assert_eq!(c.cluster_name, "My Cluster");
+    assert_eq!(c.read_timeout, Duration::from_secs(7));
+    assert_eq!(c.write_timeout, Duration::from_millis(900));
+    assert_eq!(c.commitlog_segment_bytes, 64 << 20);
+    assert_eq!(c.commitlog_sync, CommitlogSync::Batch);
+    assert_eq!(c.data_directory, PathBuf::from("/d"));
+    assert_eq!(c.frame_bytes_max, 32 << 20);
+    assert_eq!(c.connections_max, None);
+    assert_eq!(c.commitlog_bytes, None);
+    assert_eq!(c.memtable_bytes, Some(12 << 20));
+    assert_eq!(c.prometheus, None);
+}
+
+#[test]
+fn what_cassandra_ships_is_taken() {
+    let (c, warnings) = read(
+        "cluster_name: 'Test Cluster'\nnum_tokens: 16\nauthenticator:\n  class_name : AllowAllAuthenticator\n\
+         authorizer:\n  class_name : AllowAllAuthorizer\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
+         commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\ncommitlog_segment_size: 32MiB\n\
+         seed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    parameters:\n      - seeds: \"127.0.0.1:7000\"\n\
+         storage_port: 7000\nlisten_address: localhost\nstart_native_transport: true\nnative_transport_port: 9042\n\
+         rpc_address: localhost\nendpoint_snitch: SimpleSnitch\ninitial_token:\n",
+    )
+    .unwrap();
+    assert_eq!(
+        warnings,
+        [
+            "no effect: seed_provider.class_name (line 12), seed_provider.parameters (line 13): nodes do not join, repair or stream yet"
+        ]
+    );
+    assert_eq!(c.listen_address, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let settings = c.effective();
+    let setting = |name: &str| settings.iter().find(|row| row.0 == name).map(|row| row.1.as_str());
+    assert_eq!(setting("seed_provider.parameters"), Some("[{seeds=127.0.0.1:7000}]"));
+    assert_eq!(setting("commitlog_sync_period"), Some("10000ms"));
+    assert_eq!(setting("tombstone_warn_threshold"), Some("1000"));
+}
+
+#[test]
+fn unknown_keys_warn_with_their_line_and_a_near_name() {
+    let (_, warnings) = read(
+        "cluster_name: a\n\nhinted_handof_enabled: true\nwholly_unknown: 1\nclient_encryption_options:\n  enable: false\n",
+    )
+    .unwrap();
+    assert_eq!(
+        warnings,
+        [
+            "node.yaml:3: key \"hinted_handof_enabled\" is not known and has no effect; did you mean \"hinted_handoff_enabled\"?",
+            "node.yaml:4: key \"wholly_unknown\" is not known and has no effect",
+            "node.yaml:6: key \"client_encryption_options.enable\" is not known and has no effect; \
+             did you mean \"client_encryption_options.enabled\"?",
+        ]
+    );
+}
+
+#[test]
+fn keys_without_effect_say_why_once_per_reason() {
+    let (_, warnings) = read("concurrent_reads: 32\ngc_warn_threshold: 1s\nconcurrent_writes: 64\n").unwrap();
+    assert_eq!(
+        warnings,
+        [
+            "no effect: concurrent_reads (line 1), concurrent_writes (line 3): \
+             work is divided among shards, one per core, not among pools of threads",
+            "no effect: gc_warn_threshold (line 2): there is no Java virtual machine",
+        ]
+    );
+}
+
+#[test]
+fn wrong_values_name_file_line_key_and_expectation() {
+    let cases = [
+        (
+            "a: 1\nstorage_port: 70000\n",
+            "node.yaml:2: storage_port: expected a number from 0 to 65535, got \"70000\"",
+        ),
+        (
+            "commitlog_sync: sometimes",
+            "node.yaml:1: commitlog_sync: expected periodic or batch or group, got \"sometimes\"",
+        ),
+        (
+            "rpc_address: nowhere.example",
+            "node.yaml:1: rpc_address: expected an IP address or localhost, got \"nowhere.example\"",
+        ),
+        (
+            "read_request_timeout: 5000",
+            "node.yaml:1: read_request_timeout: expected a duration such as 500ms, in d, h, m, s, ms, got \"5000\"",
+        ),
+        (
+            "read_request_timeout_in_ms: 5s",
+            "node.yaml:1: read_request_timeout_in_ms: expected a number without a unit, it counts in ms, got \"5s\"",
+        ),
+        (
+            "commitlog_segment_size: 64KiB",
+            "node.yaml:1: commitlog_segment_size: expected a size such as 64MiB, in GiB, MiB, got \"64KiB\"",
+        ),
+        (
+            "native_transport_max_frame_size: 1GiB",
+            "node.yaml:1: native_transport_max_frame_size: expected a size from 4KiB to 256MiB, got \"1GiB\"",
+        ),
+        (
+            "compaction_throughput: 64",
+            "node.yaml:1: compaction_throughput: expected a rate such as 24MiB/s, in MiB/s, KiB/s, B/s, got \"64\"",
+        ),
+        ("auto_snapshot: 1", "node.yaml:1: auto_snapshot: expected true or false, got \"1\""),
+        ("cluster_name:", "node.yaml:1: cluster_name: expected text, got \"nothing\""),
+        (
+            "data_file_directories: [/a, /b]",
+            "node.yaml:1: data_file_directories: expected exactly one folder, got \"[/a, /b]\"",
+        ),
+        ("num_tokens: 0", "node.yaml:1: num_tokens: expected a number from 1 to 256, got \"0\""),
+        ("memtable: skiplist", "node.yaml:1: memtable: expected a map, got \"skiplist\""),
+        (
+            "authorizer: CassandraAuthorizer",
+            "node.yaml:1: authorizer: expected AllowAllAuthorizer (there are no permissions yet), got \"CassandraAuthorizer\"",
+        ),
+        (
+            "server_encryption_options:\n  internode_encryption: all\n",
+            "node.yaml:2: server_encryption_options.internode_encryption: \
+             expected none (traffic between nodes is not encrypted yet), got \"all\"",
+        ),
+        (
+            "read_request_timeout: 7s\nread_request_timeout_in_ms: 900\n",
+            "node.yaml:2: both read_request_timeout and read_request_timeout_in_ms are given, \
+             which are names of the same key: keep read_request_timeout",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(refused(text), expected);
+    }
+}
+
+#[test]
+fn an_unspecified_client_address_needs_a_broadcast_one() {
+    assert_eq!(
+        refused("a: b\nrpc_address: 0.0.0.0\n"),
+        "node.yaml:2: rpc_address: expected broadcast_rpc_address beside it, because clients cannot be told 0.0.0.0, \
+         got \"0.0.0.0\""
+    );
+    assert!(read("rpc_address: 0.0.0.0\nbroadcast_rpc_address: 10.0.0.1\n").is_ok());
+}
+
+#[test]
+fn sync_keys_come_in_any_order() {
+    let (c, _) = read("commitlog_sync_period: 200ms\ncommitlog_sync: periodic\n").unwrap();
+    assert_eq!(c.commitlog_sync, CommitlogSync::Periodic(Duration::from_millis(200)));
+    let (c, _) = read("commitlog_sync: group\ncommitlog_sync_group_window_in_ms: 4.6\n").unwrap();
+    assert_eq!(c.commitlog_sync, CommitlogSync::Group(Duration::from_millis(5)));
+    assert_eq!(
+        refused("commitlog_sync: group\ncommitlog_sync_group_window: 0ms\n"),
+        "node.yaml:2: commitlog_sync_group_window: expected a duration above zero, got \"0ms\""
+    );
+    assert!(read("commitlog_sync_period: 0ms\n").is_err());
+}
+
+#[test]
+fn later_sources_win() {
+    let mut c = Config::standard("data".into());
+    c.read("node.yaml", "read_request_timeout_in_ms: 1\nwrite_request_timeout: 2s\nrack: a\n").unwrap();
+    c.read_environment("MESSINA_READ_REQUEST_TIMEOUT", "3s").unwrap();
+    c.read_environment("MESSINA_RACK", "b").unwrap();
+    c.read_environment("MESSINA_DATA_FILE_DIRECTORIES", "[/e]").unwrap();
+    c.read_environment("MESSINA_CLIENT_ENCRYPTION_OPTIONS__ENABLED", "no").unwrap();
+    c.read_argument("--set rack=c", "rack", "c").unwrap();
+    c.finish().unwrap();
+    assert_eq!((c.read_timeout, c.write_timeout), (Duration::from_secs(3), Duration::from_secs(2)));
+    assert_eq!((c.rack.as_str(), c.data_directory.to_str()), ("c", Some("/e")));
+    let told = c.explain();
+    for line in [
+        "read_request_timeout: 3s  # environment MESSINA_READ_REQUEST_TIMEOUT\n",
+        "write_request_timeout: 2s  # node.yaml:2\n",
+        "rack: c  # argument --set rack=c\n",
+        "client_encryption_options.enabled: false  # environment MESSINA_CLIENT_ENCRYPTION_OPTIONS__ENABLED\n",
+        "range_request_timeout: 10000ms  # standard\n",
+    ] {
+        assert!(told.contains(line), "{line} is not in {told}");
+    }
+}
+
+#[test]
+fn wrong_variables_and_arguments_are_named() {
+    let mut c = Config::standard("data".into());
+    assert_eq!(
+        c.read_environment("MESSINA_STORAGE_PORT", "x").unwrap_err().to_string(),
+        "environment MESSINA_STORAGE_PORT: storage_port: expected a number from 0 to 65535, got \"x\""
+    );
+    assert_eq!(
+        c.read_environment("MESSINA_STORAGE_PORTT", "1").unwrap(),
+        [
+            "environment MESSINA_STORAGE_PORTT: key \"storage_portt\" is not known and has no effect; did you mean \"storage_port\"?"
+        ]
+    );
+    assert_eq!(
+        c.read_argument("--set storage_portt=1", "storage_portt", "1").unwrap_err().to_string(),
+        "argument --set storage_portt=1: key \"storage_portt\" is not known; did you mean \"storage_port\"?"
+    );
+}
+
+#[test]
+fn log_levels_come_from_any_of_three_keys() {
+    let (c, _) = read("default_log_level: warn\nlogger_log_level: {storage: debug, cql: trace}\n").unwrap();
+    assert_eq!(c.log_levels.to_string(), "warn,cql=trace,storage=debug");
+    let (c, _) = read("log_level: error,query=debug\nlog_format: json\n").unwrap();
+    assert_eq!((c.log_levels.to_string().as_str(), c.log_json), ("error,query=debug", true));
+    assert!(read("log_level: loud\n").is_err());
+    assert!(read("logger_log_level: {storage: loud}\n").is_err());
+}
+
+#[test]
+fn passwords_are_not_shown() {
+    let (c, _) = read("client_encryption_options:\n  keystore_password: secret\n").unwrap();
+    assert!(!c.explain().contains("secret"));
+    assert!(
+        c.effective().contains(&("client_encryption_options.keystore_password".into(), "<REDACTED>".into()))
+    );
+}
+
+/// What nobody sets is what the table says: setting every key to its standard changes nothing.
+#[test]
+fn standards_are_what_holds() {
+    let standard = Config::standard("data".into());
+    for key in keys::all() {
+        let mut c = standard.clone();
+        let text = if key.standard.is_empty() { "''" } else { key.standard };
+        c.read("node.yaml", &format!("{}: {text}\n", key.name)).unwrap_or_else(|e| panic!("{e}"));
+        c.finish().unwrap();
+        c.given.clear();
+        c.pieces = Pieces::default();
+        assert_eq!(c, standard, "{}", key.name);
+    }
+}
+
+/// No row asks its value for another shape than its own.
+#[test]
+fn every_key_takes_a_value_of_its_shape() {
+    for key in keys::all() {
+        let text = match (key.effect, key.shape) {
+            (Effect::Only(values, _), _) => values[0].to_string(),
+            (_, Shape::Flag) => "true".into(),
+            (_, Shape::Whole(least, most)) => 7.clamp(least, most).to_string(),
+            (_, Shape::Real) => "0.5".into(),
+            (_, Shape::Time(_) | Shape::SecondsOrTime) => "1h".into(),
+            (_, Shape::Size(_)) => "32MiB".into(),
+            (_, Shape::PlainSize(_)) => "4096".into(),
+            (_, Shape::Rate) => "1MiB/s".into(),
+            (_, Shape::OneOf(choices)) => choices[0].into(),
+            (_, Shape::Address) => "127.0.0.2".into(),
+            (_, Shape::List) => "[/x]".into(),
+            (_, Shape::Map) => "{}".into(),
+            (_, Shape::Text | Shape::Class | Shape::Any) => match key.name {
+                "initial_token" => "1,2".into(),
+                "host_id" => "6ba7b810-9dad-41d1-80b4-00c04fd430c8".into(),
+                "log_level" => "debug".into(),
+                "authenticator.class_name" => "PasswordAuthenticator".into(),
+                _ => "x".into(),
+            },
+        };
+        let text = if text.is_empty() { "''" } else { &text };
+        // Not finished: some keys ask for others beside them.
+        let mut c = Config::standard("data".into());
+        c.read("node.yaml", &format!("{}: {text}\n", key.name)).unwrap_or_else(|e| panic!("{e}"));
+        assert!(c.is_given(key.name), "{}", key.name);
+    }
+}
+
+#[test]
+fn names_are_distinct_and_old_ones_lead_somewhere() {
+    let mut names: Vec<&str> = keys::all().map(|key| key.name).collect();
+    names.extend(OLD_NAMES.iter().map(|row| row.0));
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    for (old, new, _) in OLD_NAMES {
+        let key = keys::find(new).unwrap_or_else(|| panic!("{old} is now {new}, which is no key"));
+        let wrong = read(&format!("{old}: 1\n")).err().map(|e| e.to_string());
+        assert!(wrong.is_none_or(|text| !text.contains("no key")), "{old} {}", key.name);
+    }
+}
+
+#[test]
+fn every_key_of_cassandra_is_known() {
+    let list = include_str!("../../testdata/cassandra-5.0-keys.txt");
+    let unknown: Vec<&str> = list
+        .lines()
+        .filter(|name| !name.starts_with('#'))
+        .filter(|name| keys::find(name).is_none() && OLD_NAMES.iter().all(|row| row.0 != *name))
+        .collect();
+    assert_eq!(unknown, Vec::<&str>::new());
+    assert!(list.lines().count() > 500);
+}
+
+const MARK: &str = "<!-- Below: written by `UPDATE=1 cargo test -p node document`. -->\n";
+
+#[test]
+fn the_document_lists_every_key() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating/configuration.md");
+    let text = std::fs::read_to_string(path).expect("the document is there");
+    let (prose, tables) = text.split_once(MARK).expect("the mark is in the document");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, format!("{prose}{MARK}{}", document())).expect("the document can be written");
+        return;
+    }
+    assert!(tables == document(), "the document is old: UPDATE=1 cargo test -p node document");
+}
