@@ -319,7 +319,7 @@ fn special(name: &str, arguments: &[Argument<'_>]) -> Result<Option<Function>> {
             Err(wanted) => invalid(format!(
                 "Function system.{name} requires {wanted}, but found argument {} of type {}",
                 text_of(given.expr),
-                shown_type(&ty)
+                ty
             )),
         };
     }
@@ -338,7 +338,7 @@ fn special(name: &str, arguments: &[Argument<'_>]) -> Result<Option<Function>> {
         return invalid(format!(
             "Function system.{name} requires an argument of type [text|varchar|ascii], but found argument {} of type {}",
             text_of(arguments[0].expr),
-            shown_type(&ty)
+            ty
         ));
     }
     let types = match mask {
@@ -359,14 +359,6 @@ fn special(name: &str, arguments: &[Argument<'_>]) -> Result<Option<Function>> {
 
 fn wrong_count<T>(name: &str, words: &str) -> Result<T> {
     invalid(format!("Invalid number of arguments for function system.{name}({words})"))
-}
-
-/// Tuples are always frozen, and Cassandra says so.
-fn shown_type(ty: &CqlType) -> String {
-    match ty {
-        CqlType::Tuple(_) => format!("frozen<{ty}>"),
-        ty => ty.to_string(),
-    }
 }
 
 /// The type of an argument that has to have one: a column's, or the one that a literal prefers.
@@ -397,7 +389,7 @@ fn vector_type(name: &str, left: &Argument<'_>, right: &Argument<'_>) -> Result<
             return invalid(format!(
                 "Function system.{name} requires a float vector argument, but found argument {} of type {}",
                 text_of(given.expr),
-                shown_type(&ty)
+                ty
             ));
         }
         if found.as_ref().is_some_and(|other| *other != ty) {

@@ -109,6 +109,8 @@ pub struct SelectRun {
     group_key: Vec<u8>,
     /// Rows that are given out when all are there, if they must be sorted.
     sorted: Option<Sorted>,
+    /// Rows of the next read where not every row read is given out.
+    step_rows: u32,
     page_rows: Option<u32>,
     page_left: u32,
     limit_left: u32,
@@ -132,8 +134,8 @@ impl SelectPlan {
     ) -> Result<SelectRun> {
         check_values(&self.binds, values)?;
         let env = Env { values, context, table: &self.table };
-        let limit = positive(self.limit.as_ref(), &env, "LIMIT", "limit")?;
-        let partition_limit = positive(self.partition_limit.as_ref(), &env, "LIMIT", "per partition limit")?;
+        let limit = positive(self.limit.as_ref(), &env)?;
+        let partition_limit = positive(self.partition_limit.as_ref(), &env)?;
         let aggregate = self.is_aggregate();
         let scope = self.scope(&env, page.rows.is_some())?;
         let slices = if self.distinct {
@@ -181,6 +183,10 @@ impl SelectPlan {
             group: None,
             group_key: Vec::new(),
             sorted: (sorts && !one_row).then(|| Sorted { rows: Vec::new(), bytes: 0, limit }),
+            step_rows: match one_row {
+                true => limits::ROWS_PER_STEP,
+                false => first_step(paged.unwrap_or(u32::MAX).min(limit)),
+            },
             page_rows: paged,
             page_left: paged.unwrap_or(u32::MAX),
             limit_left: if one_row || sorts { u32::MAX } else { limit },
@@ -251,16 +257,22 @@ fn kept(values: &[BoundValue<'_>]) -> Vec<Option<Option<Vec<u8>>>> {
         .collect()
 }
 
-fn positive(term: Option<&Term>, env: &Env<'_, '_>, name: &str, what: &str) -> Result<u32> {
+/// The value of LIMIT or PER PARTITION LIMIT, which Cassandra words alike.
+fn positive(term: Option<&Term>, env: &Env<'_, '_>) -> Result<u32> {
     let Some(term) = term else { return Ok(u32::MAX) };
     if matches!(term.eval(env)?, crate::value::Val::Unset) {
         return Ok(u32::MAX);
     }
-    match eval_int(term, env, what)? {
-        None => invalid(format!("Invalid null value of {what}")),
-        Some(limit) if limit <= 0 => invalid(format!("{name} must be strictly positive")),
+    match eval_int(term, env, "limit")? {
+        None => invalid("Invalid null value of limit"),
+        Some(limit) if limit <= 0 => invalid("LIMIT must be strictly positive"),
         Some(limit) => Ok(limit as u32),
     }
+}
+
+/// Rows of the first read for so many rows or groups wanted: as few as may do, since each page begins again.
+fn first_step(wanted: u32) -> u32 {
+    wanted.saturating_add(1).clamp(limits::ROWS_OF_FIRST_STEP, limits::ROWS_PER_STEP)
 }
 
 /// Reads of one page before a filter that passes nothing hands back an empty page, so that no request runs for ever.
@@ -295,7 +307,7 @@ impl SelectRun {
         }
         let wanted = self.page_left.min(self.limit_left);
         let many = !self.filters.is_empty() || self.plan.is_aggregate();
-        self.command.row_limit = if many { limits::ROWS_PER_STEP } else { wanted };
+        self.command.row_limit = if many { self.step_rows } else { wanted };
         if let Some(stopped) = self.stopped.take() {
             self.command.resume = Some(stopped);
         }

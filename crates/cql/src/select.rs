@@ -253,36 +253,16 @@ fn grouping(
         let column = match expr {
             Expr::Column(name) => where_clause::column(&table, name)?.clone(),
             Expr::Call { .. } => {
-                let (selector, mut columns) = grouping_function(scope, fetches, expr)?;
-                columns.dedup();
-                let names: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
-                let ([column], ColumnKind::Clustering) =
-                    (&columns[..], columns.first().map_or(ColumnKind::Regular, |c| c.kind))
-                else {
-                    return invalid(format!(
-                        "Group by functions are only supported on clustering columns, got {}",
-                        names.join(", ")
-                    ));
-                };
+                let (selector, column) = grouped_by_function(scope, fetches, expr)?;
                 grouping.function = Some(selector);
-                column.clone()
+                column
             }
-            other => {
-                return invalid(format!(
-                    "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
-                    text_of(other)
-                ));
-            }
+            other => return not_a_key(&text_of(other)),
         };
         let at = match column.kind {
             ColumnKind::PartitionKey => column.position as usize,
             ColumnKind::Clustering => keys + column.position as usize,
-            ColumnKind::Static | ColumnKind::Regular => {
-                return invalid(format!(
-                    "Group by is currently only supported on the columns of the PRIMARY KEY, got {}",
-                    column.name
-                ));
-            }
+            ColumnKind::Static | ColumnKind::Regular => return not_a_key(&column.name),
         };
         while next < at && fixed(next) {
             next += 1;
@@ -302,6 +282,30 @@ fn grouping(
     }
     grouping.columns = next - keys - usize::from(grouping.function.is_some());
     Ok(Some(grouping))
+}
+
+fn not_a_key<T>(what: &str) -> Result<T> {
+    invalid(format!("Group by is currently only supported on the columns of the PRIMARY KEY, got {what}"))
+}
+
+/// A function in GROUP BY and the clustering column it is of.
+fn grouped_by_function(
+    scope: &mut Scope<'_>,
+    fetches: &mut Fetches,
+    expr: &Expr,
+) -> Result<(Selector, Column)> {
+    let (selector, mut columns) = grouping_function(scope, fetches, expr)?;
+    columns.dedup();
+    match &columns[..] {
+        [column] if column.kind == ColumnKind::Clustering => Ok((selector, column.clone())),
+        _ => {
+            let names: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
+            invalid(format!(
+                "Group by functions are only supported on clustering columns, got {}",
+                names.join(", ")
+            ))
+        }
+    }
 }
 
 /// Whether rows come in reverse, and the columns an order was asked for, with whether each descends.

@@ -560,10 +560,9 @@ impl Analysis<'_, '_> {
     }
 }
 
-/// Tuples are always frozen, and Cassandra says so.
+/// A type in an error: user types by their names.
 fn shown_type(ty: &CqlType) -> String {
     match ty {
-        CqlType::Tuple(_) => format!("frozen<{ty}>"),
         CqlType::Udt(udt) => udt.name.to_string(),
         ty => ty.to_string(),
     }

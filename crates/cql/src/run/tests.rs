@@ -65,6 +65,7 @@ fn run_of(plan: &Arc<SelectPlan>, state: Option<Vec<u8>>) -> SelectRun {
         group: None,
         group_key: Vec::new(),
         sorted: None,
+        step_rows: limits::ROWS_PER_STEP,
         page_rows: Some(10),
         page_left: 10,
         limit_left: u32::MAX,
