@@ -72,10 +72,12 @@ const POWER_MAX: u32 = 10_000;
 /// Writes a number as another type, narrowing as Java does: integers keep their low bits, fractions are cut, floats that
 /// no integer holds become the nearest.
 pub(crate) fn number_to(to: &CqlType, number: &Number) -> Option<Vec<u8>> {
-    let float = match number {
-        Number::Integer(i) => i.to_string().parse::<f64>().ok()?,
-        Number::Float(f) => *f,
-        Number::Decimal(scale, unscaled) => number::format_decimal(*scale, unscaled).parse::<f64>().ok()?,
+    let float = || -> Option<f64> {
+        match number {
+            Number::Integer(i) => float_of(i),
+            Number::Float(f) => Some(*f),
+            Number::Decimal(scale, unscaled) => number::format_decimal(*scale, unscaled).parse().ok(),
+        }
     };
     let integer = || -> Option<BigInt> {
         Some(match number {
@@ -107,8 +109,8 @@ pub(crate) fn number_to(to: &CqlType, number: &Number) -> Option<Vec<u8>> {
         CqlType::Int => low(4),
         CqlType::Bigint | CqlType::Counter => low(8),
         CqlType::Varint => Some(integer()?.to_signed_bytes_be()),
-        CqlType::Float => Some((float as f32).to_be_bytes().to_vec()),
-        CqlType::Double => Some(float.to_be_bytes().to_vec()),
+        CqlType::Float => Some((float()? as f32).to_be_bytes().to_vec()),
+        CqlType::Double => Some(float()?.to_be_bytes().to_vec()),
         CqlType::Decimal => match number {
             Number::Integer(i) => Some(number::encode_decimal(0, i)),
             Number::Decimal(scale, unscaled) => Some(number::encode_decimal(*scale, unscaled)),
@@ -119,6 +121,18 @@ pub(crate) fn number_to(to: &CqlType, number: &Number) -> Option<Vec<u8>> {
         },
         _ => None,
     }
+}
+
+/// The float nearest to an integer; beyond the largest it is infinite, however many digits there are.
+fn float_of(integer: &BigInt) -> Option<f64> {
+    const BITS_MAX: u64 = 1024;
+    if let Ok(small) = i64::try_from(integer) {
+        return Some(small as f64);
+    }
+    if integer.bits() > BITS_MAX {
+        return Some(if *integer < BigInt::ZERO { f64::NEG_INFINITY } else { f64::INFINITY });
+    }
+    integer.to_string().parse().ok()
 }
 
 /// The integer part of a finite float.
@@ -170,7 +184,7 @@ impl MathFunction {
                 Number::Decimal(scale, n)
             }
             (function, Number::Integer(n)) => {
-                Number::Float(function.of_float(n.to_string().parse().unwrap_or(f64::NAN)))
+                Number::Float(function.of_float(float_of(&n).unwrap_or(f64::NAN)))
             }
             (function, Number::Float(f)) => Number::Float(function.of_float(f)),
         };
@@ -378,5 +392,8 @@ mod tests {
         let round = |f: f64| MathFunction::Round.call(&CqlType::Double, &f.to_be_bytes()).expect("computes");
         assert_eq!(round(-2.5), Some((-2f64).to_be_bytes().to_vec()));
         assert_eq!(round(f64::NAN), Some(0f64.to_be_bytes().to_vec()));
+        let huge = BigInt::from(10).pow(400);
+        assert_eq!(float_of(&-huge), Some(f64::NEG_INFINITY));
+        assert_eq!(float_of(&BigInt::from(10).pow(300)), Some(1e300));
     }
 }
