@@ -204,6 +204,10 @@ fn grow(counts: &mut Vec<u64>, bucket: usize, count: u64) {
     counts[bucket] = count;
 }
 
+/// `1 - exp(-5 s / 1, 5, 15 min)`: what one tick counts against all before it.
+const RATE_WEIGHTS: [f64; 3] =
+    [0.079_955_585_370_676_64, 0.016_528_546_178_382_28, 0.005_540_151_995_103_271];
+
 /// Events per second, each averaged over its minutes as a load average is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rates {
@@ -215,8 +219,7 @@ pub struct Rates {
 impl Rates {
     fn tick(&mut self, events: u64) {
         let now = events as f64 / TICK.as_secs_f64();
-        for (rate, minutes) in self.per_second.iter_mut().zip([1.0, 5.0, 15.0]) {
-            let weight = 1.0 - (-TICK.as_secs_f64() / 60.0 / minutes).exp();
+        for (rate, weight) in self.per_second.iter_mut().zip(RATE_WEIGHTS) {
             *rate = if self.ticked { *rate + weight * (now - *rate) } else { now };
         }
         self.ticked = true;
@@ -300,6 +303,10 @@ impl DecayingHistogram {
 
     /// [`TICK`] has passed.
     pub fn tick(&mut self) {
+        // Nothing was recorded ever, as in most tables of a node with thousands.
+        if self.ever.counts.is_empty() {
+            return;
+        }
         let count = self.ever.count();
         self.rates.tick(count - self.rated);
         self.rated = count;
@@ -404,6 +411,9 @@ mod tests {
 
     #[test]
     fn rates_follow_what_comes() {
+        for (weight, minutes) in RATE_WEIGHTS.into_iter().zip([1.0f64, 5.0, 15.0]) {
+            assert!((weight - (1.0 - (-5.0 / 60.0 / minutes).exp())).abs() < 1e-15);
+        }
         let mut histogram = DecayingHistogram::new(Zeroes::AsOne);
         for _ in 0..120 {
             histogram.record_many(1, 50);

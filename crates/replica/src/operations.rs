@@ -53,6 +53,11 @@ impl Local {
         whole
     }
 
+    /// Bytes of all sstables.
+    pub async fn live_bytes(&self) -> u64 {
+        on_every(|store| async move { store.live_bytes() }).await.into_iter().sum()
+    }
+
     /// Keyspace, name and identity of every table, in the order of their ids.
     pub fn table_names(&self) -> Vec<(String, String, TableId)> {
         self.here().store().table_names()

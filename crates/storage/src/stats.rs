@@ -269,9 +269,20 @@ impl Store {
         }
     }
 
+    /// Bytes of all sstables that are read on this shard.
+    pub fn live_bytes(&self) -> u64 {
+        let sizes = |version: &TableVersion, _: &schema::Table| -> u64 {
+            version.sstables.iter().map(|sstable| sstable.entry.meta.disk_bytes).sum()
+        };
+        self.tables.borrow().values().map(|table| table.with_version(sizes)).sum()
+    }
+
     /// Lets what tables counted fade. Call every [`base::histogram::TICK`].
-    pub(crate) fn tick(&self) {
-        self.tables.borrow().values().for_each(|table| table.metrics.tick());
+    async fn tick(&self) {
+        for table in self.all_tables() {
+            table.metrics.tick();
+            runtime::yield_if_needed().await;
+        }
     }
 }
 
@@ -339,7 +350,7 @@ pub(crate) async fn run_clock(store: Rc<Store>) {
         // Elapsed is what it waits for; a stop wakes it early.
         let _ = runtime::timeout_at(due, store.clock_stopped.wait()).await;
         if !store.stopping.get() {
-            store.tick();
+            store.tick().await;
             runtime::metrics::tick();
             ticks = ticks.wrapping_add(1);
             if runtime::shard().0 == 0 && ticks.is_multiple_of(EXPIRY_TICKS) && store.snapshots_expire.get() {

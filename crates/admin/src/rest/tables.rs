@@ -51,11 +51,12 @@ impl Rest {
                 };
                 Ok(json::rates_and_histogram(of, self.uptime_s()))
             }
-            ["storage_service", "load"] => Ok(value!(self.load().await)),
+            ["storage_service", "load"] => Ok(value!(self.coordinator().local().live_bytes().await)),
             ["storage_service", "load_map"] => {
                 let snapshot = self.coordinator().topology();
                 // What others hold they do not tell yet.
-                Ok(json::map([(snapshot.local().broadcast.to_string(), self.load().await)]))
+                let load = self.coordinator().local().live_bytes().await;
+                Ok(json::map([(snapshot.local().broadcast.to_string(), load)]))
             }
             ["storage_service", "metrics", "exceptions"] => {
                 // Nothing is thrown here: what fails unseen by any client are compactions.
@@ -73,11 +74,6 @@ impl Rest {
     pub(super) fn uptime_s(&self) -> f64 {
         let started = i64::from(self.settings.engine.info().started_at_s);
         (runtime::unix_micros() as f64 / 1e6 - started as f64).max(0.0)
-    }
-
-    /// Bytes of all sstables.
-    async fn load(&self) -> u64 {
-        self.coordinator().local().table_stats().await.iter().map(|table| table.live_bytes).sum()
     }
 
     async fn tables(&self, request: &Request) -> Answer {
