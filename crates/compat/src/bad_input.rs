@@ -4,12 +4,13 @@
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::messina::Start;
+use crate::certificates::Certificates;
 use crate::server::Server;
+use crate::stream::{self, Stream};
 use crate::suite::{Options, Report};
 use crate::wire::{self, Response};
 use crate::{command, server};
@@ -53,7 +54,7 @@ const CASES: &[Case] = &[
     ("large_answers_to_a_slow_client", large_answers_to_a_slow_client),
 ];
 
-/// Runs every case against one server, looking after each whether it still serves.
+/// Runs every case against one server, looking after each whether it still serves; then all of them over TLS.
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
     let mut running = None;
     report.test(&format!("bad_input::start --smp {shards}"), || {
@@ -61,16 +62,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         Ok(String::new())
     });
     let Some(mut server) = running else { return };
-    for (name, case) in CASES {
-        report.test(&format!("bad_input::{name} --smp {shards}"), || {
-            let note = case(server.address)?;
-            if !server.alive() {
-                return Err(format!("the node died:\n{}", server.last_words()));
-            }
-            still_serves(server.address)?;
-            Ok(note)
-        });
-    }
+    all_cases(&mut server, "", shards, report);
     if !options.against_cassandra {
         report.test(&format!("bad_input::folder_in_use --smp {shards}"), || {
             folder_in_use(options, &server, shards)
@@ -80,30 +72,60 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         });
         report.test("bad_input::configuration", || configuration(options));
     }
-    report.test(&format!("bad_input::no_panic --smp {shards}"), || {
+    finish(&mut server, "", shards, report);
+    if options.against_cassandra {
+        return;
+    }
+    let mut running = None;
+    report.test(&format!("bad_input::start tls --smp {shards}"), || {
+        let certificates = Certificates::make(&options.folder("bad-input-certificates")?)?;
+        let mut start = options.start(options.folder("bad-input-tls")?, shards);
+        start.yaml = certificates.yaml(false);
+        let server = start.run()?;
+        stream::encrypt(server.address, &certificates.authority)?;
+        running = Some(server);
+        Ok(String::new())
+    });
+    let Some(mut server) = running else { return };
+    all_cases(&mut server, " tls", shards, report);
+    finish(&mut server, " tls", shards, report);
+}
+
+fn all_cases(server: &mut Server, how: &str, shards: u16, report: &mut Report) {
+    for (name, case) in CASES {
+        report.test(&format!("bad_input::{name}{how} --smp {shards}"), || {
+            let note = case(server.address)?;
+            if !server.alive() {
+                return Err(format!("the node died:\n{}", server.last_words()));
+            }
+            still_serves(server.address)?;
+            Ok(note)
+        });
+    }
+}
+
+fn finish(server: &mut Server, how: &str, shards: u16, report: &mut Report) {
+    report.test(&format!("bad_input::no_panic{how} --smp {shards}"), || {
         let log = command::read(&server.log)?;
         match log.lines().find(|line| line.contains("panicked")) {
             Some(line) => Err(format!("the log of the node says {line}")),
             None => Ok(String::new()),
         }
     });
-    report.test(&format!("bad_input::stop --smp {shards}"), || server.stop().map(|()| String::new()));
+    report.test(&format!("bad_input::stop{how} --smp {shards}"), || server.stop().map(|()| String::new()));
 }
 
 /// One connection by hand.
 pub struct Raw {
-    stream: TcpStream,
+    /// The connection itself.
+    pub stream: Stream,
     version: u8,
 }
 
 impl Raw {
-    fn connect(address: SocketAddr, version: u8) -> Result<Raw, String> {
-        let stream =
-            TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| format!("connect: {error}"))?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
-        stream.set_write_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        Ok(Raw { stream, version })
+    /// Connects and says nothing yet.
+    pub fn connect(address: SocketAddr, version: u8) -> Result<Raw, String> {
+        Ok(Raw { stream: Stream::connect(address, PATIENCE)?, version })
     }
 
     /// Connects and says STARTUP.
@@ -117,12 +139,12 @@ impl Raw {
     }
 
     /// Sends bytes; the node may have closed already, which the next read tells.
-    fn send(&mut self, bytes: &[u8]) {
-        let _ = self.stream.write_all(bytes);
+    pub fn send(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
     }
 
     /// Sends a request in the framing of this connection's version.
-    fn request(&mut self, opcode: u8, stream: i16, body: &[u8]) {
+    pub fn request(&mut self, opcode: u8, stream: i16, body: &[u8]) {
         let envelope = wire::request(self.version, opcode, stream, body);
         if self.version >= 5 {
             self.send(&wire::segment(&envelope));
@@ -137,8 +159,17 @@ impl Raw {
         self.answer()
     }
 
+    /// How the node ended this connection: told after a request found it closed.
+    pub fn how_closed(&mut self) -> String {
+        match self.stream.read(&mut [0; 1]) {
+            Ok(0) => "closed in order".into(),
+            Ok(_) => "closed and not closed".into(),
+            Err(error) => format!("cut: {error}"),
+        }
+    }
+
     /// Reads one answer outside of segments.
-    fn envelope(&mut self) -> Result<Reaction, String> {
+    pub fn envelope(&mut self) -> Result<Reaction, String> {
         let mut header = [0; 9];
         if !self.fill(&mut header)? {
             return Ok(Reaction::Closed);
@@ -152,7 +183,7 @@ impl Raw {
     }
 
     /// Reads one answer in the framing of this connection's version; answers here fit one segment.
-    fn answer(&mut self) -> Result<Reaction, String> {
+    pub fn answer(&mut self) -> Result<Reaction, String> {
         if self.version < 5 {
             return self.envelope();
         }
@@ -173,7 +204,7 @@ impl Raw {
     }
 
     /// Fills the buffer; `false` when the connection was closed before its end.
-    fn fill(&mut self, buffer: &mut [u8]) -> Result<bool, String> {
+    pub fn fill(&mut self, buffer: &mut [u8]) -> Result<bool, String> {
         match self.stream.read_exact(buffer) {
             Ok(()) => Ok(true),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -194,7 +225,7 @@ fn reaction(header: &[u8; 9], body: Vec<u8>) -> Reaction {
 }
 
 /// A fresh connection of each version gets its rows.
-fn still_serves(address: SocketAddr) -> Result<(), String> {
+pub fn still_serves(address: SocketAddr) -> Result<(), String> {
     for version in [4, 5] {
         let mut raw = Raw::started(address, version)?;
         raw.request(wire::QUERY, 7, &wire::query_body(version, b"SELECT key FROM system.local"));
@@ -227,7 +258,7 @@ fn truncated_frames(address: SocketAddr) -> Result<String, String> {
     for end in 0..whole.len() {
         let mut raw = Raw::connect(address, 4)?;
         raw.send(&whole[..end]);
-        let _ = raw.stream.shutdown(std::net::Shutdown::Write);
+        raw.stream.finish();
         expect_refused("half a frame", raw.envelope()?)?;
     }
     Ok(format!("{} lengths", whole.len()))
@@ -476,7 +507,7 @@ fn other_protocols(address: SocketAddr) -> Result<String, String> {
     ] {
         let mut raw = Raw::connect(address, 4)?;
         raw.send(bytes);
-        let _ = raw.stream.shutdown(std::net::Shutdown::Write);
+        raw.stream.finish();
         expect_refused("another protocol", raw.envelope()?)?;
     }
     Ok(String::new())
@@ -495,7 +526,7 @@ fn mutated_frames(address: SocketAddr) -> Result<String, String> {
     for turn in 0..COUNT {
         let version = if turn % 2 == 0 { 4 } else { 5 };
         let mut raw = Raw::started(address, version)?;
-        let _ = raw.stream.set_read_timeout(Some(Duration::from_millis(20)));
+        let _ = raw.stream.socket().set_read_timeout(Some(Duration::from_millis(20)));
         let mut envelope = match turn % 4 {
             0 | 1 => wire::request(
                 version,
@@ -544,7 +575,7 @@ fn client_that_never_reads(address: SocketAddr) -> Result<String, String> {
     let mut accepted = 0usize;
     for _ in 0..4 {
         let mut raw = Raw::started(address, 4)?;
-        let _ = raw.stream.set_write_timeout(Some(Duration::from_millis(300)));
+        let _ = raw.stream.socket().set_write_timeout(Some(Duration::from_millis(300)));
         let body = wire::query_body(4, b"SELECT * FROM system_schema.columns");
         let frame = wire::request(4, wire::QUERY, 1, &body);
         let end = Instant::now() + Duration::from_secs(3);
@@ -628,7 +659,7 @@ fn unbroken(body: &[u8], bytes: usize) -> usize {
 }
 
 fn folder_in_use(options: &Options, server: &Server, shards: u16) -> Result<String, String> {
-    let mut start = Start::new(&options.binary, server.folder.clone(), shards);
+    let mut start = options.start(server.folder.clone(), shards);
     start.port = server::free_port();
     // The configuration file of the running node is not read again, so the second start may rewrite it.
     let mut second = start.spawn()?;
@@ -645,7 +676,7 @@ fn folder_in_use(options: &Options, server: &Server, shards: u16) -> Result<Stri
 }
 
 fn port_in_use(options: &Options, server: &Server, shards: u16) -> Result<String, String> {
-    let mut start = Start::new(&options.binary, options.folder("port-in-use")?, shards);
+    let mut start = options.start(options.folder("port-in-use")?, shards);
     start.port = server.address.port();
     let mut second = start.spawn()?;
     match command::wait(&mut second.child, PATIENCE) {

@@ -48,22 +48,30 @@ const EXPORTED: &[&str] = &[
 
 /// Starts a node that keeps everything in `folder`.
 pub fn start(folder: &Path) -> Result<Server, String> {
+    start_with(folder, "authenticator: AllowAllAuthenticator\n")
+}
+
+/// Starts a node with further lines of configuration, the authenticator's among them.
+pub fn start_with(folder: &Path, more: &str) -> Result<Server, String> {
     let jars = packages::cassandra()?;
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder.join("logs")).map_err(told)?;
     fs::create_dir_all(folder.join("triggers")).map_err(told)?;
     let port = free_port();
     let config = folder.join("cassandra.yaml");
-    fs::write(&config, yaml(folder, port)).map_err(told)?;
+    fs::write(&config, yaml(folder, port) + more).map_err(told)?;
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
     let log = folder.join("node.log");
     let out = File::create(&log).map_err(told)?;
     let mut command = java(&jars, folder, &config);
+    // A second node stands beside the first only to be asked for passwords.
+    let heap = if more.contains("PasswordAuthenticator") { "-Xmx512M" } else { "-Xmx1G" };
     command
-        .args(["-Xms1G", "-Xmx1G", "-Xss512k", "-XX:+UseG1GC", "-ea"])
+        .args([heap, "-Xss512k", "-XX:+UseG1GC", "-ea"])
         .args([
             "-Dcassandra.skip_wait_for_gossip_to_settle=0",
             "-Dcassandra.ring_delay_ms=100",
+            "-Dcassandra.superuser_setup_delay_ms=0",
             "-Dcassandra-foreground=yes",
         ])
         .arg(format!("-Dcassandra.jmx.local.port={}", free_port()))
@@ -82,8 +90,12 @@ pub fn start(folder: &Path) -> Result<Server, String> {
         log,
         child,
         started_in: Duration::ZERO,
+        tls: more.contains("client_encryption_options"),
     };
     server.wait_until_ready(since, Duration::from_secs(240))?;
+    if more.contains("PasswordAuthenticator") {
+        server.wait_until_said("Created default superuser role", since + Duration::from_secs(240))?;
+    }
     Ok(server)
 }
 
@@ -144,7 +156,7 @@ fn yaml(folder: &Path, port: u16) -> String {
          data_file_directories:\n  - {at}/data\ncommitlog_directory: {at}/commitlog\nhints_directory: {at}/hints\n\
          saved_caches_directory: {at}/saved_caches\ncdc_raw_directory: {at}/cdc_raw\n\
          commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n\
-         authenticator: AllowAllAuthenticator\nauthorizer: AllowAllAuthorizer\n\
+         authorizer: AllowAllAuthorizer\n\
          auto_snapshot: false\nread_request_timeout: 20000ms\nwrite_request_timeout: 20000ms\n\
          range_request_timeout: 20000ms\ntruncate_request_timeout: 60000ms\n"
     )
@@ -152,4 +164,4 @@ fn yaml(folder: &Path, port: u16) -> String {
 
 const LOGBACK: &str = "<configuration>\n  <appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\n    \
     <target>System.err</target>\n    <encoder><pattern>%-5level %date{ISO8601} %msg%n</pattern></encoder>\n  </appender>\n  \
-    <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root>\n</configuration>\n";
+    <logger name=\"org.apache.cassandra.auth\" level=\"INFO\"/>\n  <root level=\"WARN\"><appender-ref ref=\"OUT\"/></root>\n</configuration>\n";

@@ -28,7 +28,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         ("hang_up", hang_up),
     ] {
         report.test(&format!("damage::{name} --smp {shards}"), || {
-            let mut start = Start::new(&options.binary, options.folder("damage")?, shards);
+            let mut start = options.start(options.folder("damage")?, shards);
             start.commitlog_sync = "batch";
             case(&start)
         });

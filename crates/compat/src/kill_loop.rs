@@ -7,7 +7,6 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::messina::Start;
 use crate::python::Script;
 use crate::suite::{Options, Report};
 
@@ -20,7 +19,7 @@ const TELL_EVERY: u64 = 10;
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
     report.test(&format!("kill::acknowledged_writes_survive --smp {shards}"), || {
         let folder = options.folder("kill")?;
-        let mut start = Start::new(&options.binary, folder.clone(), shards);
+        let mut start = options.start(folder.clone(), shards);
         start.commitlog_sync = "batch";
         let all = folder.join("acked-all");
         let mut next = 0u64;

@@ -11,20 +11,26 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
 
+mod bad_days;
 mod bad_input;
 mod cassandra;
+mod certificates;
 mod command;
 mod cql;
 mod cqlsh;
 mod damage;
+mod drivers;
 mod kill_loop;
 mod messina;
+mod nodetool;
+mod no_io_uring;
 mod packages;
 mod paths;
 mod python;
 mod scylla;
 mod server;
 mod sstables;
+mod stream;
 mod suite;
 mod wire;
 mod ycsb;
@@ -35,6 +41,13 @@ use suite::{Options, Outcome};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|word| word == no_io_uring::WORD) {
+        eprintln!("compat: {}", no_io_uring::become_program(&arguments[1..]));
+        return ExitCode::FAILURE;
+    }
+    if arguments.first().is_some_and(|word| word == bad_days::HALF_OPEN) {
+        return bad_days::half_open_client(&arguments[1..]);
+    }
     match run(&arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -53,6 +66,10 @@ fn run(arguments: &[String]) -> Result<bool, String> {
     let options = Options::parse(arguments)?;
     if options.bring_only {
         packages::bring_all(&options)?;
+        return Ok(true);
+    }
+    if options.serve {
+        drivers::serve(&options, options.smp[0])?;
         return Ok(true);
     }
     let outcomes = suite::run_all(&options)?;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::command;
 use crate::server::{Server, free_port};
+use crate::{command, no_io_uring};
 
 /// How the node is started.
 #[derive(Clone)]
@@ -21,12 +21,30 @@ pub struct Start {
     pub commitlog_sync: &'static str,
     /// Port of the native protocol; 0 takes a free one.
     pub port: u16,
+    /// Further lines of its configuration.
+    pub yaml: String,
+    /// A program and its first arguments that run the node, such as one that sets limits and then becomes the node.
+    pub wrapper: Vec<String>,
+    /// Where the log is written, when not in the folder of data.
+    pub commitlog: Option<PathBuf>,
+    /// Whether the node runs where io_uring is refused.
+    pub refuse_io_uring: bool,
 }
 
 impl Start {
     /// A node of `shards` shards with the shipped commitlog mode.
     pub fn new(binary: &Path, folder: PathBuf, shards: u16) -> Start {
-        Start { binary: binary.into(), folder, shards, commitlog_sync: "periodic", port: 0 }
+        Start {
+            binary: binary.into(),
+            folder,
+            shards,
+            commitlog_sync: "periodic",
+            port: 0,
+            yaml: String::new(),
+            wrapper: Vec::new(),
+            commitlog: None,
+            refuse_io_uring: false,
+        }
     }
 
     /// Spawns the process without waiting for it to answer.
@@ -38,8 +56,14 @@ impl Start {
         fs::write(&config, self.yaml(port)).map_err(told)?;
         let log = self.folder.join("node.log");
         let out = File::options().create(true).append(true).open(&log).map_err(told)?;
-        let mut command = command::hung_up_by_default(&self.binary);
+        let mut words = self.wrapper.clone();
+        if self.refuse_io_uring {
+            words.extend(no_io_uring::wrapper()?);
+        }
+        words.push(self.binary.display().to_string());
+        let mut command = command::hung_up_by_default(Path::new(&words[0]));
         command
+            .args(&words[1..])
             .args(["node", "--overprovisioned", "--memory", "1G", "--smp", &self.shards.to_string()])
             .arg("--config")
             .arg(&config)
@@ -54,6 +78,7 @@ impl Start {
             log,
             child,
             started_in: Duration::ZERO,
+            tls: self.yaml.contains("client_encryption_options") && !self.yaml.contains("optional: true"),
         })
     }
 
@@ -62,6 +87,9 @@ impl Start {
         let since = Instant::now();
         let mut server = self.spawn()?;
         server.wait_until_ready(since, Duration::from_secs(120))?;
+        if self.refuse_io_uring {
+            server.wait_until_said(no_io_uring::SAID, since + Duration::from_secs(120))?;
+        }
         Ok(server)
     }
 
@@ -74,12 +102,13 @@ impl Start {
         format!(
             "cluster_name: 'compat'\nlisten_address: 127.0.0.1\nrpc_address: 127.0.0.1\n\
              native_transport_port: {port}\nnative_shard_aware_transport_port: {}\nprometheus_port: {}\n\
-             storage_port: {}\ndata_file_directories:\n  - {}\ncommitlog_directory: {}\n{sync}",
+             storage_port: {}\ndata_file_directories:\n  - {}\ncommitlog_directory: {}\n{sync}{}",
             free_port(),
             free_port(),
             free_port(),
             data.display(),
-            self.folder.join("commitlog").display(),
+            self.commitlog.clone().unwrap_or_else(|| self.folder.join("commitlog")).display(),
+            self.yaml,
         )
     }
 }

@@ -19,6 +19,13 @@ pub fn bring_all(options: &Options) -> Result<(), String> {
     python_cassandra()?;
     python_scylla()?;
     ycsb()?;
+    for driver in ["java4", "java3"] {
+        java_driver(driver)?;
+    }
+    for driver in ["gocql1", "gocql2"] {
+        gocql(driver)?;
+    }
+    nodejs()?;
     if options.with_cassandra {
         cassandra()?;
     }
@@ -54,6 +61,85 @@ pub fn ycsb() -> Result<String, String> {
         command::run(&mut javac, &folder.join("javac.log"), LIMIT).map(drop)
     })?;
     Ok(format!("{}:{}/jars/*", folder.join("classes").display(), folder.display()))
+}
+
+/// The jars of a Java driver and our program compiled; returns the class path.
+pub fn java_driver(name: &str) -> Result<String, String> {
+    let project = paths::resources().join("java").join(name);
+    let mut sources = sources(&paths::resources().join("java/shared/messina"))?;
+    sources.extend(self::sources(&project.join("messina"))?);
+    let pom = project.join("pom.xml");
+    let jar_folder = bring(name, &command::read(&pom)?, |folder| jars(&pom, &folder.join("jars")))?;
+    let classes = bring(&format!("{name}-classes"), &contents(&sources)?, |folder| {
+        let mut javac = Command::new("javac");
+        javac
+            .args(["-nowarn", "-proc:none", "-encoding", "UTF-8", "-source", "11", "-target", "11", "-cp"])
+            .arg(jar_folder.join("jars/*"))
+            .arg("-d")
+            .arg(folder.join("classes"))
+            .args(&sources);
+        command::run(&mut javac, &folder.join("javac.log"), LIMIT).map(drop)
+    })?;
+    Ok(format!("{}:{}/jars/*", classes.join("classes").display(), jar_folder.display()))
+}
+
+/// Our program built with a version of gocql; returns its path.
+///
+/// The two versions differ in the path of the module and little else, so their programs share their sources: each is
+/// built from a copy in which the path is its own.
+pub fn gocql(name: &str) -> Result<PathBuf, String> {
+    let project = paths::resources().join("gocql").join(name);
+    let mut sources = sources(&paths::resources().join("gocql/shared"))?;
+    sources.extend(self::sources(&project)?);
+    let folder = bring(name, &contents(&sources)?, |folder| {
+        for source in &sources {
+            let text = command::read(source)?
+                .replace("\"messina.invalid/gocql\"", GOCQL[usize::from(name == "gocql2")]);
+            let copy = folder.join(source.file_name().unwrap_or_default());
+            fs::write(&copy, text).map_err(|error| format!("{}: {error}", copy.display()))?;
+        }
+        let mut go = Command::new("go");
+        go.args(["build", "-o", "cases", "."]).current_dir(folder);
+        command::run(&mut go, &folder.join("build.log"), LIMIT).map(drop)
+    })?;
+    Ok(folder.join("cases"))
+}
+
+/// The import of the driver's version 1 and of its version 2.
+const GOCQL: [&str; 2] =
+    ["\"github.com/gocql/gocql\"", "gocql \"github.com/apache/cassandra-gocql-driver/v2\""];
+
+/// The Node.js driver and our program; returns their folder.
+pub fn nodejs() -> Result<PathBuf, String> {
+    let sources = sources(&paths::resources().join("nodejs"))?;
+    bring("nodejs", &contents(&sources)?, |folder| {
+        for source in &sources {
+            let copy = folder.join(source.file_name().unwrap_or_default());
+            fs::copy(source, &copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+        }
+        let mut npm = Command::new("npm");
+        npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(folder);
+        command::run(&mut npm, &folder.join("npm.log"), LIMIT).map(drop)
+    })
+}
+
+/// The files of a folder, in order.
+fn sources(folder: &Path) -> Result<Vec<PathBuf>, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).map_err(told)? {
+        let path = entry.map_err(told)?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// All of them, one behind the other: what a build depends on.
+fn contents(files: &[PathBuf]) -> Result<String, String> {
+    files.iter().map(|file| command::read(file)).collect()
 }
 
 /// The jars of Apache Cassandra; returns their folder.

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use crate::messina::Start;
 use crate::server::Server;
 use crate::suite::{Options, Report};
 use crate::{command, packages, paths};
@@ -54,7 +53,7 @@ pub fn run_restart(options: &Options, shards: u16, report: &mut Report) {
     for &(protocol, compression) in &CONVERSATIONS[..2] {
         report.test(&format!("restart::session v{protocol} {compression} --smp {shards}"), || {
             let folder = options.folder("restart")?;
-            let mut start = Start::new(&options.binary, folder, shards);
+            let mut start = options.start(folder, shards);
             start.commitlog_sync = "batch";
             let mut server = start.run()?;
             start.port = server.address.port();

@@ -23,6 +23,8 @@ pub struct Server {
     pub child: Child,
     /// Time from spawn to the first answer of the protocol.
     pub started_in: Duration,
+    /// Whether it speaks nothing but TLS.
+    pub tls: bool,
 }
 
 impl Server {
@@ -30,7 +32,7 @@ impl Server {
     pub fn wait_until_ready(&mut self, since: Instant, limit: Duration) -> Result<(), String> {
         let end = since + limit;
         loop {
-            if answers(self.address) {
+            if answers(self.address, self.tls) {
                 self.started_in = since.elapsed();
                 return Ok(());
             }
@@ -41,6 +43,19 @@ impl Server {
                 return Err(format!("{} did not answer within {limit:?}:\n{}", self.name, self.last_words()));
             }
             std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until its log holds these words.
+    pub fn wait_until_said(&mut self, words: &str, end: Instant) -> Result<(), String> {
+        loop {
+            if command::read(&self.log)?.contains(words) {
+                return Ok(());
+            }
+            if Instant::now() > end || !self.alive() {
+                return Err(format!("{} never said {words}:\n{}", self.name, self.last_words()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -98,14 +113,14 @@ pub fn free_port() -> u16 {
         .expect("the loopback interface has free ports")
 }
 
-/// Whether a native protocol server answers there.
-pub fn answers(address: SocketAddr) -> bool {
+/// Whether a native protocol server answers there; one of TLS only answers plain bytes with an alert, or closes.
+pub fn answers(address: SocketAddr, tls: bool) -> bool {
     let Ok(mut stream) = TcpStream::connect_timeout(&address, Duration::from_millis(500)) else {
         return false;
     };
     let _ = stream.set_read_timeout(Some(Duration::from_secs(2)));
     let mut header = [0u8; 9];
-    stream.write_all(&wire::request(4, wire::OPTIONS, 0, &[])).is_ok()
-        && stream.read_exact(&mut header).is_ok()
-        && header[4] == wire::SUPPORTED
+    let asked = stream.write_all(&wire::request(4, wire::OPTIONS, 0, &[])).is_ok();
+    let answered = stream.read_exact(&mut header).is_ok() && header[4] == wire::SUPPORTED;
+    answered || asked && tls
 }

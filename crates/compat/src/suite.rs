@@ -4,9 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
+use crate::certificates::Certificates;
 use crate::messina::Start;
 use crate::server::Server;
-use crate::{bad_input, cassandra, cql, cqlsh, damage, kill_loop, paths, python, scylla, sstables, ycsb};
+use crate::{
+    bad_days, bad_input, cassandra, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths, python, scylla,
+    sstables, ycsb,
+};
 
 /// What `--help` prints.
 pub const HELP: &str = "\
@@ -14,14 +18,18 @@ compat [SUITE…] [OPTIONS]      runs real clients against a node; without a SUI
 
 suites:
   python      the stock Python driver: v4 and v5, with and without LZ4; types, statements, paging, mistakes, schema
+  drivers     every stock driver: java4 java3 gocql1 gocql2 nodejs pycassandra pyscylla, each a suite by name, too;
+              types, mistakes, paging, schema changes, batches, events, metadata, TLS, passwords
   restart     one driver session across restarts and a kill: prepared statements come back, nothing is lost
   cql         files of statements, crates/compat/cql/*.cql, with Apache Cassandra's answers
   cqlsh       cqlsh from PyPI: create, insert, select, DESCRIBE, COPY TO and FROM
   scylla      the shard-aware drivers: Rust and Python
   ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f
   kill        kill -9 under load in batch mode, again and again
-  bad-input   raw sockets: broken frames, silent clients, taken ports, a folder in use
+  bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
+  bad-days    under load: 10,000 silent connections, bombs, no descriptors, SIGTERM, full disks, a read-only folder
   damage      files damaged or lost between two starts; a closed terminal
+  nodetool    nodetool's screens, compared with Apache Cassandra's own
   sstables    files written by us, read by Cassandra's own tools
 
 options:
@@ -33,9 +41,12 @@ options:
   --cycles N          kills of the kill suite (default 100)
   --records N         records and operations of YCSB (default 10000)
   --quick             small numbers, for every commit
-  --only WORD         only Python tests, or files of statements, whose name holds WORD
+  --only WORD         only tests of Python and the drivers, or files of statements, whose name holds WORD
   --at HOST:PORT      cql: a server that runs already
-  --bless             cql: write answers into the files, as crates/compat/src/cql/mod.rs says
+  --bless             nodetool --against cassandra: write its shapes to crates/compat/nodetool/shapes.txt;
+                      cql: write answers into the files, as crates/compat/src/cql/mod.rs says
+  --refuse-io-uring   the node runs where io_uring is refused, as in many containers
+  --serve             only start the servers of the drivers' suites, until standard input ends
   --bring             only bring the client packages
   --with-cassandra    with --bring: the jars of Apache Cassandra, too";
 
@@ -65,15 +76,31 @@ pub struct Options {
     pub at: Option<SocketAddr>,
     /// Write answers into the files of statements.
     pub bless: bool,
+    /// The node runs under a filter that refuses io_uring.
+    pub refuse_io_uring: bool,
+    /// Only start servers.
+    pub serve: bool,
     /// Only bring the client packages.
     pub bring_only: bool,
     /// Bring the jars of Apache Cassandra, too.
     pub with_cassandra: bool,
 }
 
-const ALL: &[&str] =
-    &["bad-input", "damage", "cql", "python", "restart", "cqlsh", "scylla", "ycsb", "kill", "sstables"];
-const ALL_CASSANDRA: &[&str] = &["cql", "python", "restart", "cqlsh", "ycsb"];
+const ALL: &[&str] = &[
+    "bad-input",
+    "bad-days",
+    "damage",
+    "cql",
+    "nodetool",
+    "python",
+    "restart",
+    "cqlsh",
+    "scylla",
+    "ycsb",
+    "kill",
+    "sstables",
+];
+const ALL_CASSANDRA: &[&str] = &["cql", "nodetool", "python", "restart", "cqlsh", "ycsb"];
 
 impl Options {
     /// Reads the command line; an error names the word that was not understood.
@@ -91,6 +118,8 @@ impl Options {
             only: None,
             at: None,
             bless: false,
+            refuse_io_uring: false,
+            serve: false,
             bring_only: false,
             with_cassandra: false,
         };
@@ -115,15 +144,20 @@ impl Options {
                 "--only" => options.only = Some(value()?.clone()),
                 "--at" => options.at = Some(address(value()?)?),
                 "--bless" => options.bless = true,
+                "--refuse-io-uring" => options.refuse_io_uring = true,
+                "--serve" => options.serve = true,
                 "--bring" => options.bring_only = true,
                 "--with-cassandra" => options.with_cassandra = true,
-                suite if ALL.contains(&suite) => options.suites.push(suite.into()),
+                "drivers" => options.suites.extend(drivers::NAMES.iter().map(|name| (*name).to_owned())),
+                suite if ALL.contains(&suite) || drivers::NAMES.contains(&suite) => {
+                    options.suites.push(suite.into());
+                }
                 other => return Err(format!("unknown word {other}; see --help")),
             }
         }
         if options.suites.is_empty() {
             let all = if options.against_cassandra { ALL_CASSANDRA } else { ALL };
-            options.suites = all.iter().map(|suite| (*suite).to_owned()).collect();
+            options.suites = all.iter().chain(drivers::NAMES).map(|suite| (*suite).to_owned()).collect();
         }
         Ok(options)
     }
@@ -141,11 +175,31 @@ impl Options {
     /// A running server of the chosen kind with an empty folder.
     pub fn server(&self, name: &str, shards: u16) -> Result<Server, String> {
         let folder = self.folder(name)?;
+        if self.against_cassandra { cassandra::start(&folder) } else { self.start(folder, shards).run() }
+    }
+
+    /// A running server that speaks only TLS and asks for a password.
+    pub fn secure_server(
+        &self,
+        name: &str,
+        shards: u16,
+        certificates: &Certificates,
+    ) -> Result<Server, String> {
+        let folder = self.folder(name)?;
+        let yaml = certificates.yaml(false) + "authenticator: PasswordAuthenticator\n";
         if self.against_cassandra {
-            cassandra::start(&folder)
-        } else {
-            Start::new(&self.binary, folder, shards).run()
+            return cassandra::start_with(&folder, &yaml);
         }
+        let mut start = self.start(folder, shards);
+        start.yaml = yaml;
+        start.run()
+    }
+
+    /// How a node is started in this folder.
+    pub fn start(&self, folder: PathBuf, shards: u16) -> Start {
+        let mut start = Start::new(&self.binary, folder, shards);
+        start.refuse_io_uring = self.refuse_io_uring;
+        start
     }
 }
 
@@ -188,6 +242,18 @@ impl Report {
         };
         self.outcomes.push(Outcome { name: name.into(), failure });
     }
+
+    /// Records a test that another program ran and that passed.
+    pub fn passed(&mut self, name: String, note: &str) {
+        println!("test {name} ... ok {note}");
+        self.outcomes.push(Outcome { name, failure: None });
+    }
+
+    /// Records a test that another program ran and that failed.
+    pub fn failed(&mut self, name: String, why: String) {
+        println!("test {name} ... FAILED\n{why}");
+        self.outcomes.push(Outcome { name, failure: Some(why) });
+    }
 }
 
 /// Runs the chosen suites for every shard count.
@@ -197,6 +263,8 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
     }
     let mut report = Report { outcomes: Vec::new() };
     let counts = if options.against_cassandra { &[1][..] } else { &options.smp[..] };
+    let programs: Vec<&str> = options.suites.iter().map(String::as_str).collect();
+    let programs: Vec<&str> = programs.into_iter().filter(|suite| drivers::NAMES.contains(suite)).collect();
     for &shards in counts {
         for suite in &options.suites {
             match suite.as_str() {
@@ -207,10 +275,15 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
                 "scylla" => scylla::run(options, shards, &mut report),
                 "ycsb" => ycsb::run(options, shards, &mut report),
                 "kill" => kill_loop::run(options, shards, &mut report),
+                "nodetool" => nodetool::run(options, shards, &mut report),
                 "damage" => damage::run(options, shards, &mut report),
                 "bad-input" => bad_input::run(options, shards, &mut report),
+                "bad-days" => bad_days::run(options, shards, &mut report),
                 _ => {}
             }
+        }
+        if !programs.is_empty() {
+            drivers::run(options, shards, &programs, &mut report);
         }
     }
     if options.suites.iter().any(|suite| suite == "sstables") {

@@ -347,12 +347,14 @@ impl<'b> Reader<'b> {
 
     fn columns(&mut self, global: bool, count: i32) -> Option<Vec<Column>> {
         if global && count > 0 {
-            (self.string()?, self.string()?);
+            self.string()?;
+            self.string()?;
         }
         (0..count)
             .map(|_| {
                 if !global {
-                    (self.string()?, self.string()?);
+                    self.string()?;
+                    self.string()?;
                 }
                 Some(Column { name: self.string()?, ty: self.ty()? })
             })
