@@ -15,6 +15,7 @@ use crate::clock::{Ascending, Steady};
 use crate::error::Error;
 use crate::info::{ClientInfo, NodeInfo};
 use crate::limits;
+use crate::logins::Logins;
 use crate::outcome::{Answer, Outcome};
 use crate::settings::Settings;
 use crate::seen::Seen;
@@ -23,13 +24,11 @@ use crate::statement::{Statement, id_of};
 use crate::system::definitions;
 use crate::system::live::Statements;
 use crate::trace::{Trace, Traces};
-use auth::Remembered;
 use cluster::Cluster;
 use coordinator::Coordinator;
 use core::net::IpAddr;
 use protocol::request::Parameters;
 use runtime::metrics::{self, Counter, Gauge};
-use runtime::sync::Semaphore;
 use runtime::{Group, ShardId};
 use schema::{Keyspace, Schema};
 use std::cell::{Cell, RefCell};
@@ -64,10 +63,7 @@ pub struct Engine {
     pub(crate) seen: Seen,
     pub(crate) traces: Traces,
     slow: Rc<SlowRequests>,
-    /// Logins of late.
-    pub(crate) remembered: RefCell<Remembered>,
-    /// Permits for hashing passwords; those of shard 0 are the node's.
-    pub(crate) hashes: Semaphore,
+    pub(crate) logins: Logins,
     system: Vec<Arc<Keyspace>>,
     schema: RefCell<Arc<Schema>>,
     statements: RefCell<Cache<Statement>>,
@@ -84,9 +80,7 @@ impl Engine {
         };
         let system = definitions::keyspaces();
         let schema = with_system(&cluster.schema(), &system);
-        let authentication = settings.authentication;
-        let key = runtime::random_uuid().to_be_bytes();
-        let remembered = Remembered::new(key, authentication.validity, authentication.remembered_max);
+        let logins = Logins::new(settings.authentication);
         let slow = SlowRequests::new(settings.slow_timeout);
         let engine = Rc::new(Engine {
             settings,
@@ -114,8 +108,7 @@ impl Engine {
             seen: Seen::register(),
             traces: Traces::default(),
             slow,
-            remembered: RefCell::new(remembered),
-            hashes: Semaphore::new(limits::HASHES_AT_ONCE),
+            logins,
             system,
             schema: RefCell::new(schema),
             statements: RefCell::default(),
@@ -165,7 +158,7 @@ impl Engine {
         let text_run = self.seen.texts.get();
         Statements {
             prepared: kept.len() as u64,
-            evicted: kept.evicted() as u64,
+            evicted: kept.evicted(),
             prepared_run: all.saturating_sub(text_run),
             text_run,
             logged_batches: self.seen.logged.snapshot(),

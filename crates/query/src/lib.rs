@@ -29,6 +29,8 @@ mod seen;
 mod statement;
 /// From values to work.
 mod bound;
+/// What a shard knows of logins.
+mod logins;
 /// One shard's engine.
 mod engine;
 /// Reads of system tables.

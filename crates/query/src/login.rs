@@ -10,6 +10,7 @@
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
+use crate::logins::wait;
 use crate::settings::Authenticator;
 use auth::{Cost, Credentials, Known};
 use runtime::{Group, ShardId};
@@ -28,27 +29,44 @@ impl Engine {
     /// Checks what a client answered to AUTHENTICATE; the name it is known by from now on.
     /// Errors: `BadCredentials`, and the client may try again; `Overloaded`.
     pub async fn login(&self, response: &[u8]) -> Result<Rc<str>, Error> {
+        let outcome = self.check_login(response).await;
+        match &outcome {
+            Ok(_) => self.logins.accepted.inc(),
+            Err(_) => self.logins.refused.inc(),
+        }
+        outcome
+    }
+
+    async fn check_login(&self, response: &[u8]) -> Result<Rc<str>, Error> {
         let Credentials { name, password } = Credentials::read(response)?;
-        let remembered = self.remembered.borrow().get(runtime::now(), &name, &password);
-        let (known, verified) = match remembered {
-            Some(found) => found,
-            None => {
-                let known = self.read_login(&name).await?;
-                self.remembered.borrow_mut().learn(runtime::now(), &name, known.clone());
-                (known, false)
-            }
-        };
+        let (mut known, mut verified) = self.known(&name, &password).await?;
         if !verified {
-            let (given, hash) = (password.clone(), known.salted_hash.clone());
-            if !hashing(move || auth::verify(&given, &hash)).await? {
-                return Err(auth::Error::Incorrect(name).into());
+            let _turn = wait(&self.logins.turn).await?;
+            // A driver opens many connections at once: the first of them has proven the password to the others.
+            (known, verified) = self.known(&name, &password).await?;
+            if !verified {
+                let (given, hash) = (password.clone(), known.salted_hash.clone());
+                if !hashing(move || auth::verify(&given, &hash)).await? {
+                    return Err(auth::Error::Incorrect(name).into());
+                }
+                self.logins.remembered.borrow_mut().verified(&name, &password, &known.salted_hash);
             }
-            self.remembered.borrow_mut().verified(&name, &password, &known.salted_hash);
         }
         if !known.can_login {
             return Err(auth::Error::NoLogin(name).into());
         }
         Ok(name.into())
+    }
+
+    /// What is known of a role, remembered or read, and whether this password is known to be its own.
+    async fn known(&self, name: &str, password: &str) -> Result<(Known, bool), Error> {
+        let remembered = self.logins.remembered.borrow().get(runtime::now(), name, password);
+        if let Some(found) = remembered {
+            return Ok(found);
+        }
+        let known = self.read_login(name).await?;
+        self.logins.remembered.borrow_mut().learn(runtime::now(), name, known.clone());
+        Ok((known, false))
     }
 
     async fn read_login(&self, name: &str) -> Result<Known, Error> {
@@ -109,7 +127,7 @@ pub(crate) async fn forget_login(name: &str) {
         let name = name.to_string();
         runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
             if let Some(engine) = runtime::try_local::<Engine>() {
-                engine.remembered.borrow_mut().forget(&name);
+                engine.logins.remembered.borrow_mut().forget(&name);
             }
         })
         .await;
@@ -119,11 +137,9 @@ pub(crate) async fn forget_login(name: &str) {
 /// Runs work with passwords on a helper thread, with one of the node's few permits for it.
 async fn hashing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     runtime::submit_to(ShardId(0), Group::QUERY, move || async move {
-        let hashes = runtime::local::<Engine>().hashes.clone();
-        if hashes.waiting() >= limits::LOGINS_WAITING_MAX {
-            return Err(Error::Overloaded("Too many logins at once".into()));
-        }
-        let _permit = hashes.acquire(1).await;
+        let engine = runtime::local::<Engine>();
+        let _permit = wait(&engine.logins.hashes).await?;
+        engine.logins.hashed.inc();
         Ok(runtime::offload(work).await)
     })
     .await

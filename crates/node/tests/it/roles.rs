@@ -70,6 +70,37 @@ fn nobody_gets_in_without_the_right_password() {
     });
 }
 
+async fn metric(name: &str) -> u64 {
+    let to: std::net::SocketAddr = "10.0.0.1:9180".parse().unwrap();
+    let stream = runtime::net::TcpStream::connect(to, None).await.unwrap();
+    stream.send_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n".to_vec()).await.unwrap();
+    let mut text = Vec::new();
+    loop {
+        match stream.recv().await.unwrap() {
+            bytes if bytes.is_empty() => break,
+            bytes => text.extend_from_slice(&bytes),
+        }
+    }
+    let text = String::from_utf8(text).unwrap();
+    let of_shards = text.lines().filter(|line| line.starts_with(name));
+    of_shards.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn connections_of_one_driver_cost_one_hash_for_each_shard() {
+    let mut stage = guarded(207, 2);
+    stage.play(async {
+        let before = metric("messina_query_password_hashes_total").await;
+        let logins = (0..40).map(|_| runtime::spawn(runtime::Group::MAIN, login("cassandra", "cassandra")));
+        for task in logins.collect::<Vec<_>>() {
+            drop(task.await);
+        }
+        let hashed = metric("messina_query_password_hashes_total").await - before;
+        assert!(hashed <= 2, "{hashed} passwords were hashed");
+        assert_eq!(metric("messina_query_logins_total{outcome=\"accepted\"").await, 40);
+    });
+}
+
 #[test]
 fn nothing_is_served_before_the_login() {
     use protocol::assembler::Assembler;
