@@ -145,7 +145,11 @@ pub fn prepare(schema: &Schema, keyspace: Option<&str>, statement: Statement) ->
 }
 
 fn refuse_system(table: &Table) -> Result<()> {
-    let shared = matches!(&*table.keyspace, "system_auth" | "system_distributed" | "system_traces");
+    // Tables made up when read are refused where they are made up, in other words.
+    let shared = matches!(
+        &*table.keyspace,
+        "system_auth" | "system_distributed" | "system_traces" | "system_views" | "system_virtual_schema"
+    );
     if is_system_keyspace(&table.keyspace) && !shared {
         return Err(Error::Unauthorized {
             text: format!("{} keyspace is not user-modifiable.", table.keyspace),

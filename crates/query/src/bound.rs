@@ -173,12 +173,14 @@ impl Engine {
                     Work::Write(modification(mutations, parameters.consistency, timeout))
                 }
             }
-            Plan::Batch(plan) if plan.needs_prior() => {
-                Work::ReadThenWrite(self.later(analysed, values, parameters, self.settings.write_timeout))
-            }
             Plan::Batch(plan) => {
-                let mutations = plan.bind(values, &self.context(parameters), &Prior::default())?;
-                Work::Write(self.batch_write(mutations, plan.logged, parameters.consistency)?)
+                plan.statements.iter().try_for_each(|part| refuse_modification(part.table()))?;
+                if plan.needs_prior() {
+                    Work::ReadThenWrite(self.later(analysed, values, parameters, self.settings.write_timeout))
+                } else {
+                    let mutations = plan.bind(values, &self.context(parameters), &Prior::default())?;
+                    Work::Write(self.batch_write(mutations, plan.logged, parameters.consistency)?)
+                }
             }
             _ => {
                 cql::check_values(&analysed.binds, values)?;

@@ -13,3 +13,4 @@ mod statements;
 mod system_tables;
 mod three;
 mod tracing;
+mod views;
