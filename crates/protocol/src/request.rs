@@ -176,7 +176,12 @@ impl<'a> Parameters<'a> {
         }
         parameters.skip_metadata = has(query_flag::SKIP_METADATA);
         if has(query_flag::PAGE_SIZE) {
-            parameters.page_size = u32::try_from(reader.int()?).ok().filter(|n| *n > 0);
+            let size = reader.int()?;
+            if size == 0 {
+                return Err(Error::message("The page size cannot be 0"));
+            }
+            // A negative one asks for everything.
+            parameters.page_size = u32::try_from(size).ok();
         }
         if has(query_flag::PAGING_STATE) {
             parameters.paging_state = reader.bytes()?;

@@ -258,16 +258,20 @@ fn credentials_are_split_from_the_right() {
 }
 
 #[test]
-fn page_sizes_below_one_are_no_paging() {
-    for size in [0i32, -1] {
+fn a_negative_page_size_is_no_paging_and_none_of_no_rows_is_refused() {
+    let decode = |size: i32| {
         let mut body = vec![0, 0, 0, 1, b'q', 0, 1, 4];
         body.extend_from_slice(&size.to_be_bytes());
         let header = Header { version: Version::V4, flags: 0, stream: 0, opcode: 7, length: 12 };
-        let Ok(Request::Query(query)) = Request::decode(&header, &body) else {
-            panic!("a query");
-        };
-        assert_eq!(query.parameters.page_size, None);
-    }
+        match Request::decode(&header, &body) {
+            Ok(Request::Query(query)) => Ok(query.parameters.page_size),
+            Ok(_) => panic!("a query"),
+            Err(error) => Err(error.to_string()),
+        }
+    };
+    assert_eq!(decode(-1), Ok(None));
+    assert_eq!(decode(7), Ok(Some(7)));
+    assert_eq!(decode(0), Err("The page size cannot be 0".to_string()));
 }
 
 proptest! {
