@@ -170,3 +170,63 @@ fn write_type(kind: WriteKind) -> WriteType {
         WriteKind::BatchLog => WriteType::BatchLog,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! What clients of each version are told of replicas that failed.
+    use super::*;
+    use protocol::envelope::Header;
+    use protocol::limits::HEADER_BYTES;
+    use protocol::response::Response;
+    use types::Consistency;
+
+    fn told(version: Version, failed: &Error) -> (u8, Failure) {
+        let mut out = Vec::new();
+        error(&mut out, version, 3, failed, Some([7; 16]));
+        let header = Header::parse(&out, Direction::Responses).unwrap().unwrap();
+        match Response::decode(&header, &out[HEADER_BYTES..]).unwrap() {
+            Response::Error(failure) => (header.flags, failure),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn replicas_that_failed_are_named_as_far_as_the_version_goes() {
+        let at = |last: u8| IpAddr::from([10, 0, 0, last]);
+        let failures = vec![(at(2), Reason::ReadTooManyTombstones), (at(1), Reason::IncompatibleSchema)];
+        let error = Error::ReadFailure {
+            reason: "said".into(),
+            consistency: Consistency::Quorum,
+            received: 1,
+            required: 2,
+            failures,
+            data_present: true,
+        };
+        let counted = |failures| FailureKind::ReadFailure {
+            consistency: Consistency::Quorum,
+            received: 1,
+            block_for: 2,
+            failures,
+            data_present: true,
+        };
+        let reasons =
+            vec![(at(1), FailureReason::IncompatibleSchema), (at(2), FailureReason::ReadTooManyTombstones)];
+        let (flags, v5) = told(Version::V5, &error);
+        assert_eq!((flags, v5.kind), (2, counted(Failures { count: 2, reasons })));
+        assert_eq!(
+            v5.message,
+            "Operation failed - received 1 responses and 2 failures: READ_TOO_MANY_TOMBSTONES from /10.0.0.2, \
+             INCOMPATIBLE_SCHEMA from /10.0.0.1 (said)"
+        );
+        let (_, v4) = told(Version::V4, &error);
+        assert_eq!(v4.kind, counted(Failures { count: 2, reasons: Vec::new() }));
+        let (_, v3) = told(Version::V3, &error);
+        let timeout = FailureKind::ReadTimeout {
+            consistency: Consistency::Quorum,
+            received: 1,
+            block_for: 2,
+            data_present: true,
+        };
+        assert_eq!(v3.kind, timeout);
+    }
+}

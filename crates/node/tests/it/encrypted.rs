@@ -2,14 +2,15 @@
 
 use crate::harness::*;
 use client::{Connection, Error, Options, Pool, PoolOptions};
+use protocol::assembler::Assembler;
 use protocol::compression::Compression;
-use protocol::envelope::Version;
-use protocol::request::Parameters;
+use protocol::envelope::{Direction, Version};
+use protocol::request::{Parameters, Query, Request, Startup};
 use runtime::net::TcpStream;
 use runtime::sim::main_of;
 use std::net::SocketAddr;
 use std::time::Duration;
-use tls::{ClientAuth, ClientSettings, Connector};
+use tls::{ClientAuth, ClientSettings, Connector, Session};
 use types::Value;
 
 const SERVER: &[u8] = include_bytes!("../../../tls/testdata/server.pem");
@@ -185,11 +186,9 @@ fn clients_show_certificates_where_they_must() {
         let options = Options { tls: Some(own), ..Options::new(Version::V4) };
         let connection = Connection::connect(native(), &options).await.unwrap();
         assert_eq!(count(&connection).await, Value::Bigint(1));
-        let said = rows(
-            &connection,
-            "SELECT ssl_enabled, ssl_protocol, ssl_cipher_suite FROM system_views.clients",
-        )
-        .await;
+        let said =
+            rows(&connection, "SELECT ssl_enabled, ssl_protocol, ssl_cipher_suite FROM system_views.clients")
+                .await;
         assert_eq!(said.value(0, 0).unwrap(), Value::Boolean(true));
         assert_eq!(said.value(0, 1).unwrap(), Value::Text("TLSv1.3".into()));
         assert!(matches!(said.value(0, 2).unwrap(), Value::Text(suite) if suite.starts_with("TLS_")));
@@ -257,6 +256,102 @@ fn silent_handshakes_stop_nobody_and_end() {
         }
         assert_eq!(count(&connection).await, Value::Bigint(1));
     });
+}
+
+/// A client that asks and does not read: it sends so many QUERYs for one large row over a session of its own.
+async fn ask_for(text: &str, count: usize) -> (TcpStream, Session) {
+    let stream = TcpStream::connect(native(), None).await.unwrap();
+    let mut session = connector(Some(AUTHORITY), None).await.session(native().ip()).unwrap();
+    loop {
+        let mut wire = Vec::new();
+        session.output(&mut wire).unwrap();
+        if !wire.is_empty() {
+            stream.send_all(wire).await.unwrap();
+        }
+        if !session.is_handshaking() {
+            break;
+        }
+        let bytes = stream.recv().await.unwrap();
+        session.receive(&bytes, |_| {}).unwrap();
+    }
+    let mut requests = Vec::new();
+    let options = vec![("CQL_VERSION", "3.0.0")];
+    Request::Startup(Startup { options }).encode(&mut requests, Version::V4, 0);
+    for stream in 1..=count {
+        let query = Query { query: text, parameters: one() };
+        Request::Query(query).encode(&mut requests, Version::V4, stream as i16);
+    }
+    let mut wire = Vec::new();
+    session.send(&requests, &mut wire).unwrap();
+    stream.send_all(wire).await.unwrap();
+    (stream, session)
+}
+
+#[test]
+fn slow_readers_get_everything_and_those_that_never_read_are_cut() {
+    const LARGE: usize = 2_000_000;
+    let mut stage = keyed(11);
+    stage.boot(1);
+    stage.play(async {
+        let connection = Connection::connect(native(), &secured(Version::V4).await).await.unwrap();
+        make_kv(&connection).await;
+        let large = "x".repeat(LARGE);
+        run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES (1, '{large}')")).await;
+        let text = "SELECT v FROM ks.kv WHERE k = 1";
+        let (never, _session) = ask_for(text, 40).await;
+        let (slow, mut session) = ask_for(text, 10).await;
+        let mut assembler = Assembler::new(Direction::Responses, 1 << 28);
+        let mut answers = 0;
+        while answers < 11 {
+            runtime::sleep(Duration::from_millis(5)).await;
+            let bytes = slow.recv().await.unwrap();
+            session.receive(&bytes, |plain| assembler.push(plain)).unwrap();
+            while let Some(envelope) = assembler.next().unwrap() {
+                answers += 1;
+                assert!(envelope.header.stream == 0 || envelope.body.len() > LARGE);
+            }
+        }
+        runtime::sleep(Duration::from_secs(61)).await;
+        // What was under way arrives, then the end: not all of it.
+        let mut arrived = 0;
+        while let Ok(bytes) = never.recv().await
+            && !bytes.is_empty()
+        {
+            arrived += bytes.len();
+        }
+        assert!(arrived < 40 * LARGE, "{arrived}");
+        assert_eq!(count(&connection).await, Value::Bigint(1));
+    });
+    let cut = stage.world.log_lines().iter().any(|(_, line)| line.contains("does not read its answers"));
+    assert!(cut);
+}
+
+#[test]
+fn an_orderly_stop_answers_what_was_asked() {
+    let mut stage = keyed(12);
+    stage.config.commitlog_sync = node::config::CommitlogSync::Group(Duration::from_millis(200));
+    stage.boot(2);
+    let connection = stage.play(async {
+        let connection = Connection::connect(native(), &secured(Version::V5).await).await.unwrap();
+        make_kv(&connection).await;
+        connection
+    });
+    let asking = connection.clone();
+    let mut asked = stage.world.spawn(stage.client, async move {
+        asking.query("INSERT INTO ks.kv (k, v) VALUES (1, 'x')", one()).await.is_ok()
+    });
+    stage.world.run_for(Duration::from_millis(20));
+    assert!(!asked.done(), "the write waits for its sync");
+    stage.stop();
+    assert_eq!(asked.take(), Some(true));
+    assert!(connection_ends(&mut stage, connection));
+}
+
+fn connection_ends(stage: &mut Stage, connection: Connection) -> bool {
+    stage.play(async move {
+        runtime::sleep(Duration::from_secs(1)).await;
+        connection.is_closed()
+    })
 }
 
 #[test]
