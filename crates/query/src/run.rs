@@ -65,11 +65,7 @@ impl Engine {
 
     pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
         let table = select.run.plan().table().clone();
-        let generated = if is_made_up(&table) {
-            Some(Box::pin(self.generate(&table)).await?)
-        } else {
-            None
-        };
+        let generated = if is_made_up(&table) { Some(Box::pin(self.generate(&table)).await?) } else { None };
         while let Some(command) = select.run.next() {
             let answer = match &generated {
                 Some(partitions) => read::read(&table, partitions, command),
@@ -85,7 +81,11 @@ impl Engine {
     fn warned(&self, mut answer: Answer, select: &Select) -> Answer {
         let (command, live_rows) = select.run.met();
         if command.tombstones > 0 {
-            answer.warnings.extend(self.coordinator.tombstone_warning(command, live_rows, command.tombstones));
+            answer.warnings.extend(self.coordinator.tombstone_warning(
+                command,
+                live_rows,
+                command.tombstones,
+            ));
         }
         answer
     }

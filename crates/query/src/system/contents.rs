@@ -4,8 +4,8 @@ mod estimates;
 mod views;
 
 use super::definitions::{STORED_KEYSPACES, VIRTUAL_KEYSPACES};
-use super::row::Row;
 use super::live::Live;
+use super::row::Row;
 use crate::info::{NodeInfo, PeerInfo};
 use crate::trace::Trace;
 use schema::{Column, ColumnKind, Keyspace, Order, Schema, Table};
@@ -41,8 +41,12 @@ pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
         ("system", "size_estimates") => estimates::estimates(source, &[""]),
         ("system", "table_estimates") => estimates::estimates(source, &["local_primary", "primary"]),
         ("system_views", name) => views::rows(name, source),
-        ("system_traces", "sessions") => source.live.traces.iter().map(|t| trace_session(t, source)).collect(),
-        ("system_traces", "events") => source.live.traces.iter().flat_map(|t| trace_events(t, source)).collect(),
+        ("system_traces", "sessions") => {
+            source.live.traces.iter().map(|t| trace_session(t, source)).collect()
+        }
+        ("system_traces", "events") => {
+            source.live.traces.iter().flat_map(|t| trace_events(t, source)).collect()
+        }
         _ => Vec::new(),
     }
 }
