@@ -30,6 +30,7 @@ const COMPAT: &[&str] = &[
     "bad-input",
     "damage",
     "cql",
+    "nodetool",
     "python",
     "restart",
     "cqlsh",
