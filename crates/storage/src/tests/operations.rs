@@ -97,6 +97,31 @@ fn numbers_are_what_was_done() {
 }
 
 #[test]
+fn a_running_compaction_is_seen_from_start_to_end() {
+    let table = table();
+    let id = table.id;
+    let mut node = node(9, &table);
+    for timestamp in [5, 6] {
+        write(&mut node, &table, 0..120, timestamp);
+        flush(&mut node);
+    }
+    let compaction = node.world.spawn(node.id, async move { runtime::local::<Store>().compact(id).await });
+    let mut seen = Vec::new();
+    while !compaction.done() {
+        seen.extend(node.run(async { runtime::local::<Store>().compactions() }));
+        node.world.run_for(Duration::from_micros(20));
+    }
+    let (first, last) = (&seen[0], &seen[seen.len() - 1]);
+    assert_eq!((&*first.keyspace, &*first.table, first.id), ("ks", "t", last.id));
+    assert!(first.completed < last.completed && last.completed <= last.total, "{first:?} {last:?}");
+    assert!(
+        seen.windows(2).all(|pair| pair[0].completed <= pair[1].completed && pair[0].total == pair[1].total)
+    );
+    assert!(last.total > 2 * 120 * 700);
+    assert_eq!(node.run(async { runtime::local::<Store>().compaction_totals() }).completed, 1);
+}
+
+#[test]
 fn what_is_recent_fades_while_totals_stay() {
     let table = table();
     let mut node = node(2, &table);
