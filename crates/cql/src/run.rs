@@ -161,22 +161,14 @@ impl SelectPlan {
                 random_state: std::cell::Cell::new((context.random)()),
             },
             command: ReadCommand {
-                table: self.table.id,
-                scope: scope.unwrap_or(Scope::Keys(Keys::new())),
                 slices,
-                reversed: self.reversed,
-                static_counts: self.static_counts,
-                row_limit: u32::MAX,
                 partition_row_limit: match (counted_here, sorts) {
                     (true, _) => u32::MAX,
                     (false, true) => of_partition.min(limit),
                     (false, false) => of_partition,
                 },
                 byte_limit: page.bytes.max(1),
-                now_s: context.now_s,
-                resume: None,
-                digest_only: false,
-                tombstones: 0,
+                ..self.whole_table(scope.unwrap_or(Scope::Keys(Keys::new())), context)
             },
             filters,
             running: vec![Running::new(); self.aggregates.len()],
@@ -203,6 +195,24 @@ impl SelectPlan {
             run.resume(PagingState::decode(state)?)?;
         }
         Ok(run)
+    }
+
+    /// A read of everything in a scope.
+    fn whole_table(&self, scope: Scope, context: &BindContext<'_>) -> ReadCommand {
+        ReadCommand {
+            table: self.table.id,
+            scope,
+            slices: smallvec![],
+            reversed: self.reversed,
+            static_counts: self.static_counts,
+            row_limit: u32::MAX,
+            partition_row_limit: u32::MAX,
+            byte_limit: u32::MAX,
+            now_s: context.now_s,
+            resume: None,
+            digest_only: false,
+            tombstones: 0,
+        }
     }
 
     /// The time the client allows, if the statement says.
@@ -380,8 +390,7 @@ impl SelectRun {
         let mut row = RowValues::new(&plan.fetches, self.command.now_s);
         let mut out: SmallVec<[Option<&[u8]>; COLUMNS_INLINE]> =
             SmallVec::with_capacity(plan.selectors.len());
-        let aggregates = plan.is_aggregate();
-        let direct = !aggregates
+        let direct = !plan.is_aggregate()
             && self.sorted.is_none()
             && plan.json.is_none()
             && plan.fetches.is_simple()
@@ -418,32 +427,22 @@ impl SelectRun {
                     }
                     None => row.clear_row(&plan.fetches),
                 }
-                let mut passes = (aggregates || given < self.partition_limit)
-                    && self.filters.iter().all(|f| f.passes(row.value(f.fetch)));
-                let begins = passes && aggregates && self.begins_group(&plan, &row, view.key, clustering)?;
-                if begins {
-                    self.close_group(&plan, sink)?;
-                    // Rows behind a partition's last group are passed over.
-                    passes = given < self.partition_limit;
-                }
-                if passes && (begins || !aggregates) && (self.page_left == 0 || self.limit_left == 0) {
-                    return self.overflow(answer, &view, last, taken, given).map(Some);
-                }
-                if passes && aggregates {
-                    self.join_group(&plan, &row)?;
-                    given += u32::from(begins);
-                } else if passes {
-                    if direct {
-                        out.clear();
-                        out.extend(
-                            plan.selectors.iter().map(|s| s.fetched().and_then(|index| row.borrowed(index))),
-                        );
-                        sink(&out);
-                    } else {
-                        self.give_row(&plan, &row, sink)?;
+                match self.admit(&plan, &row, (view.key, clustering), &mut given, sink)? {
+                    Admitted::Full => return self.overflow(answer, &view, last, taken, given).map(Some),
+                    Admitted::No => {}
+                    Admitted::Yes => {
+                        if direct {
+                            out.clear();
+                            out.extend(
+                                plan.selectors.iter().map(|s| s.fetched().and_then(|i| row.borrowed(i))),
+                            );
+                            sink(&out);
+                        } else {
+                            self.give_row(&plan, &row, sink)?;
+                        }
+                        given += 1;
+                        self.count_row();
                     }
-                    given += 1;
-                    self.count_row();
                 }
                 taken = taken.saturating_add(1);
                 last = clustering;
@@ -456,6 +455,42 @@ impl SelectRun {
             }
         }
         Ok(None)
+    }
+
+    /// Whether a row is given out. One of a group joins it instead; groups are counted in `given` as they begin.
+    #[inline]
+    fn admit(
+        &mut self,
+        plan: &SelectPlan,
+        row: &RowValues<'_>,
+        (key, clustering): (&[u8], Option<&[u8]>),
+        given: &mut u32,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Admitted> {
+        let aggregates = plan.is_aggregate();
+        if !aggregates && *given >= self.partition_limit {
+            return Ok(Admitted::No);
+        }
+        if !self.filters.iter().all(|f| f.passes(row.value(f.fetch))) {
+            return Ok(Admitted::No);
+        }
+        if !aggregates {
+            let full = self.page_left == 0 || self.limit_left == 0;
+            return Ok(if full { Admitted::Full } else { Admitted::Yes });
+        }
+        if self.begins_group(plan, row, key, clustering)? {
+            self.close_group(plan, sink)?;
+            // Rows behind a partition's last group are passed over.
+            if *given >= self.partition_limit {
+                return Ok(Admitted::No);
+            }
+            if self.page_left == 0 || self.limit_left == 0 {
+                return Ok(Admitted::Full);
+            }
+            *given += 1;
+        }
+        self.join_group(plan, row)?;
+        Ok(Admitted::No)
     }
 
     /// Counts a row given out against page and limit; what is to be sorted is not given out yet.
@@ -568,6 +603,16 @@ impl SelectRun {
             Ok(())
         })
     }
+}
+
+/// What becomes of a row that was read.
+enum Admitted {
+    /// It is given out.
+    Yes,
+    /// It is not, or as part of its group.
+    No,
+    /// It would be, but the page ended before it.
+    Full,
 }
 
 /// What was bound when the run started, for functions and terms among the selectors.

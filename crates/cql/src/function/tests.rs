@@ -1,3 +1,5 @@
+//! Resolving and calling.
+
 use super::*;
 use schema::{TableBuilder, TableId};
 

@@ -1,3 +1,5 @@
+//! Pages that end where rows are dead or groups begin, and tables that no step could hold.
+
 use super::*;
 use crate::{Plan, parse, prepare};
 use mutation::{Cell, Deletion, Liveness, Mutation, MutationBuilder, RowWriter};
