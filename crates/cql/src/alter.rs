@@ -98,7 +98,7 @@ fn add_column(
     if column.primary_key {
         return invalid(format!("Cannot add PRIMARY KEY column '{name}' to an existing table"));
     }
-    let ty = column_type(column, keyspace)?;
+    let ty = column_type(column, keyspace, &format!(" for column {name}"))?;
     if ty == CqlType::Counter && !table.counter {
         return configuration(format!(
             "{}: Cannot have a counter column (\"{name}\") in a non counter table",

@@ -103,8 +103,38 @@ pub struct SchemaEvent {
 pub struct Applied {
     /// The next schema.
     pub schema: Schema,
-    /// What happened.
+    /// What happened: the answer.
     pub event: SchemaEvent,
+}
+
+impl Applied {
+    /// All that registered connections are told, in order: what was in a dropped keyspace before the keyspace, what uses a
+    /// changed type behind the type. `before`: the schema that the change was applied to.
+    pub fn events(&self, before: &Schema) -> Vec<SchemaEvent> {
+        let event =
+            |target, name: &Arc<str>| SchemaEvent { target, name: name.to_string(), ..self.event.clone() };
+        let Some(old) = before.keyspace(&self.event.keyspace) else { return vec![self.event.clone()] };
+        let mut told = Vec::new();
+        match (self.event.target, self.event.change, self.schema.keyspace(&self.event.keyspace)) {
+            (ChangeTarget::Keyspace, ChangeKind::Dropped, _) => {
+                told.extend(old.tables.keys().map(|name| event(ChangeTarget::Table, name)));
+                told.extend(old.types.keys().map(|name| event(ChangeTarget::Type, name)));
+                told.push(self.event.clone());
+            }
+            (ChangeTarget::Type, ChangeKind::Updated, Some(new)) => {
+                told.push(self.event.clone());
+                let types = new
+                    .types
+                    .iter()
+                    .filter(|(name, udt)| ***name != *self.event.name && old.types.get(*name) != Some(*udt));
+                told.extend(types.map(|(name, _)| event(ChangeTarget::Type, name)));
+                let tables = new.tables.iter().filter(|(name, table)| old.tables.get(*name) != Some(*table));
+                told.extend(tables.map(|(name, _)| event(ChangeTarget::Table, name)));
+            }
+            _ => told.push(self.event.clone()),
+        }
+        told
+    }
 }
 
 /// Keyspaces no client may change.
@@ -393,7 +423,7 @@ fn build_table(keyspace: &Keyspace, create: &CreateTable, id: TableId) -> Result
     for column in
         create.columns.iter().filter(|c| !partition.contains(&c.name) && !clustering.contains(&c.name))
     {
-        let ty = column_type(column, keyspace)?;
+        let ty = column_type(column, keyspace, "")?;
         let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
         builder.add(&column.name, kind, ty);
     }
@@ -478,8 +508,8 @@ fn key_column_type(name: &str, ty: CqlType) -> Result<CqlType> {
     }
 }
 
-/// The type of a column that is no key.
-pub(crate) fn column_type(column: &ColumnDefinition, keyspace: &Keyspace) -> Result<CqlType> {
+/// The type of a column that is no key. `of` ends an error's text.
+pub(crate) fn column_type(column: &ColumnDefinition, keyspace: &Keyspace, of: &str) -> Result<CqlType> {
     if column.masked {
         return unsupported("dynamic data masking");
     }
@@ -487,10 +517,7 @@ pub(crate) fn column_type(column: &ColumnDefinition, keyspace: &Keyspace) -> Res
     if let CqlType::Udt(udt) = &ty
         && udt.fields.iter().any(|(_, field)| field.is_multi_cell())
     {
-        return invalid(format!(
-            "Non-frozen UDTs with nested non-frozen collections are not supported for column {}",
-            column.name
-        ));
+        return invalid(format!("Non-frozen UDTs with nested non-frozen collections are not supported{of}"));
     }
     Ok(ty)
 }

@@ -2,8 +2,9 @@
 
 use crate::ast::{Describe, DescribeTarget, TableName};
 use crate::ddl::is_system_keyspace;
-use crate::error::{Result, invalid, unsupported};
+use crate::error::{Result, invalid};
 use crate::names::{self, quoted};
+use crate::options::java_double;
 use crate::select::ResultColumn;
 use schema::{Column, ColumnKind, DroppedColumn, Keyspace, Order, Replication, Schema, Table, TableOptions};
 use std::collections::BTreeMap;
@@ -129,11 +130,11 @@ impl DescribePlan {
                     }
                 }
             }
-            DescribeTarget::Index(name) => return self.missing(schema, "Index", name),
+            // None of these can be made yet, so none is there.
+            DescribeTarget::Index(name) => return self.missing(schema, "Table for existing index", name),
             DescribeTarget::View(name) => return self.missing(schema, "Materialized view", name),
-            DescribeTarget::Function(_) | DescribeTarget::Aggregate(_) => {
-                return unsupported("user-defined functions and aggregates");
-            }
+            DescribeTarget::Function(name) => return self.missing(schema, "User defined function", name),
+            DescribeTarget::Aggregate(name) => return self.missing(schema, "User defined aggregate", name),
             DescribeTarget::Any(name) => self.any(schema, name, &mut rows)?,
         }
         Ok(rows)
@@ -178,7 +179,7 @@ impl DescribePlan {
 
     fn missing<T>(&self, schema: &Schema, what: &str, name: &TableName) -> Result<T> {
         let keyspace = self.keyspace_of(schema, name)?;
-        invalid(format!("{what} '{}' not found in keyspace '{}'", name.name, keyspace.name))
+        invalid(format!("{what} '{}' not found in '{}'", name.name, keyspace.name))
     }
 
     /// `DESC name`: a keyspace of that name, otherwise a table of the keyspace in use.
@@ -389,14 +390,14 @@ fn option_clauses(options: &TableOptions) -> Vec<String> {
     vec![
         format!("additional_write_policy = {}", quote(&options.additional_write_policy)),
         format!("allow_auto_snapshot = {}", options.allow_auto_snapshot),
-        format!("bloom_filter_fp_chance = {:?}", options.bloom_filter_fp_chance),
+        format!("bloom_filter_fp_chance = {}", java_double(options.bloom_filter_fp_chance)),
         format!("caching = {}", map_text(&options.caching)),
         format!("cdc = {}", options.cdc.unwrap_or(false)),
         format!("comment = {}", quote(&options.comment)),
         format!("compaction = {}", map_text(&options.compaction)),
         format!("compression = {}", map_text(&options.compression)),
         format!("memtable = {}", quote(options.memtable.as_deref().unwrap_or("default"))),
-        format!("crc_check_chance = {:?}", options.crc_check_chance),
+        format!("crc_check_chance = {}", java_double(options.crc_check_chance)),
         format!("default_time_to_live = {}", options.default_time_to_live),
         format!("extensions = {{{}}}", extensions.join(", ")),
         format!("gc_grace_seconds = {}", options.gc_grace_seconds),

@@ -32,7 +32,8 @@ fn apply_property(options: &mut TableOptions, name: &str, value: &PropertyValue)
             let chance = float(name, value)?;
             if !(chance > 6.71e-5 && chance <= 1.0) {
                 return configuration(format!(
-                    "bloom_filter_fp_chance must be larger than 6.71E-5 and less than or equal to 1.0 (got {chance:?})"
+                    "bloom_filter_fp_chance must be larger than 6.71E-5 and less than or equal to 1.0 (got {})",
+                    java_double(chance)
                 ));
             }
             options.bloom_filter_fp_chance = chance;
@@ -41,7 +42,8 @@ fn apply_property(options: &mut TableOptions, name: &str, value: &PropertyValue)
             let chance = float(name, value)?;
             if !(0.0..=1.0).contains(&chance) {
                 return configuration(format!(
-                    "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 (got {chance:?})"
+                    "crc_check_chance must be larger than or equal to 0 and smaller than or equal to 1.0 (got {})",
+                    java_double(chance)
                 ));
             }
             options.crc_check_chance = chance;
@@ -89,6 +91,11 @@ fn apply_property(options: &mut TableOptions, name: &str, value: &PropertyValue)
         _ => return syntax(format!("Unknown property '{name}'")),
     }
     Ok(())
+}
+
+/// A number as Cassandra prints it: `1.0E-5`.
+pub(crate) fn java_double(number: f64) -> String {
+    types::Value::Double(number).to_cql()
 }
 
 fn text(name: &str, value: &PropertyValue) -> Result<String> {

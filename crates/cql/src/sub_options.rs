@@ -438,7 +438,7 @@ fn policy(text: &str) -> Result<Option<Policy>> {
     let upper = text.trim().to_uppercase();
     let percentile = upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P'));
     if let Some(Ok(percent)) = percentile.map(|n| n.trim().parse::<f64>()) {
-        if !(percent > 0.0 && percent < 100.0) {
+        if percent <= 0.0 || percent >= 100.0 || percent.is_nan() {
             return configuration(format!(
                 "Invalid value {text} for PERCENTILE option 'speculative_retry': must be between (0.0 and 100.0)"
             ));
@@ -447,7 +447,7 @@ fn policy(text: &str) -> Result<Option<Policy>> {
     }
     match upper.strip_suffix("MS").map(|n| n.trim().parse::<f64>()) {
         // Whole milliseconds: the rest is cut, as Cassandra does.
-        Some(Ok(ms)) if ms >= 0.0 && ms < 2e9 => Ok(Some(Policy::Fixed(ms as i64))),
+        Some(Ok(ms)) if (0.0..2e9).contains(&ms) => Ok(Some(Policy::Fixed(ms as i64))),
         _ => Ok(None),
     }
 }

@@ -548,8 +548,8 @@ impl Term {
             Term::Tuple(items) => {
                 let fields: Result<Vec<Val<'_>>> = items.iter().map(|item| item.eval(env)).collect();
                 let fields = fields?;
-                if fields.contains(&Val::Unset) {
-                    return invalid("Invalid unset value for tuple field");
+                if let Some(index) = fields.iter().position(|field| *field == Val::Unset) {
+                    return invalid(format!("Invalid unset value for tuple field number {index}"));
                 }
                 collection::build_tuple(fields.iter().map(Val::bytes))
             }

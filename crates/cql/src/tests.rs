@@ -509,6 +509,30 @@ fn markers_are_named_as_drivers_expect() {
 }
 
 #[test]
+fn others_are_told_of_all_that_a_change_touches() {
+    let node = node_with(&[
+        KEYSPACE,
+        "CREATE TYPE ks.a (x int)",
+        "CREATE TYPE ks.b (y frozen<a>)",
+        "CREATE TYPE ks.c (y int)",
+        "CREATE TABLE ks.t (k int PRIMARY KEY, v frozen<b>)",
+        "CREATE TABLE ks.u (k int PRIMARY KEY)",
+    ]);
+    let told = |statement: &str| {
+        let prepared = prepare(&node.schema, None, parse(statement).expect("parses")).expect("prepares");
+        let Plan::SchemaChange(change) = &prepared.plan else { panic!("a schema change") };
+        let context = ChangeContext { version: 9, table_id: 9, now_micros: 9, datacenters: Vec::new() };
+        let applied = apply(&node.schema, change, &context).expect("applies").expect("changes");
+        let events = applied.events(&node.schema).into_iter();
+        events.map(|e| format!("{} {} {}", e.change.name(), e.target.name(), e.name)).collect::<Vec<_>>()
+    };
+    assert_eq!(told("ALTER TYPE ks.a ADD z int"), ["UPDATED TYPE a", "UPDATED TYPE b", "UPDATED TABLE t"]);
+    assert_eq!(told("ALTER TABLE ks.u ADD z int"), ["UPDATED TABLE u"]);
+    let dropped = ["TABLE t", "TABLE u", "TYPE a", "TYPE b", "TYPE c", "KEYSPACE "];
+    assert_eq!(told("DROP KEYSPACE ks"), dropped.map(|what| format!("DROPPED {what}")));
+}
+
+#[test]
 fn a_column_that_comes_back_has_its_ordinal_again() {
     let mut node = node_with(&[
         KEYSPACE,

@@ -155,12 +155,16 @@ impl Engine {
         };
         self.snapshot_dropped(&self.coordinator.schema(), &change, &context).await?;
         let decided = Cluster::change(move |schema| match cql::apply(schema, &change, &context)? {
-            Some(applied) => Ok(Some((applied.schema, vec![event_of(applied.event)]))),
+            Some(applied) => {
+                let events = applied.events(schema).into_iter().map(event_of).collect();
+                Ok(Some((applied.schema, events)))
+            }
             None => Ok::<_, cql::Error>(None),
         });
         match decided.await {
             Ok(Ok(Changed::Nothing)) => Ok(Answer::plain(Outcome::Void)),
-            Ok(Ok(Changed::Done(events))) => Ok(match events.into_iter().next() {
+            // Of a dropped keyspace others are told of everything in it; it is the answer itself.
+            Ok(Ok(Changed::Done(mut events))) => Ok(match answered(&mut events) {
                 Some(event) => {
                     let warnings = self.too_few_nodes(&event);
                     Answer { outcome: Outcome::SchemaChange(event), warnings }
@@ -244,6 +248,12 @@ pub(crate) fn refuse_system(keyspace: &str) -> Result<(), Error> {
         return Err(Error::Unauthorized(format!("{keyspace} keyspace is not user-modifiable.")));
     }
     Ok(())
+}
+
+/// The event that answers the client: the keyspace's, if there is one, otherwise the first.
+fn answered(events: &mut Vec<SchemaEvent>) -> Option<SchemaEvent> {
+    let place = events.iter().position(|event| event.target == Target::Keyspace).unwrap_or(0);
+    (place < events.len()).then(|| events.swap_remove(place))
 }
 
 fn event_of(event: cql::SchemaEvent) -> SchemaEvent {

@@ -109,6 +109,9 @@ fn build(definition: &Definition) -> Table {
         "system_schema" => 604_800,
         _ => 0,
     };
+    if matches!(definition.keyspace, "system" | "system_schema") {
+        options.memtable_flush_period_in_ms = 3_600_000;
+    }
     builder.build().expect("definitions are constants, and the tests build every one")
 }
 
