@@ -589,11 +589,11 @@ mod tests {
             assert!(reader.rest().is_empty());
             let timeout = "Operation timed out - received only 1 responses.";
             match (&kind, &back.kind) {
-                (FailureKind::ReadFailure { .. }, FailureKind::ReadTimeout { data_present: true, .. }) => {
+                (FailureKind::ReadFailure { .. }, FailureKind::ReadTimeout { data_present: false, .. }) => {
                     assert_eq!(back.message, timeout);
                 }
                 (FailureKind::WriteFailure { .. }, FailureKind::WriteTimeout { write_type, .. }) => {
-                    assert_eq!((&*back.message, write_type), (timeout, &WriteType::Batch));
+                    assert_eq!((&*back.message, write_type), (timeout, &WriteType::BatchLog));
                 }
                 (
                     FailureKind::CasWriteUnknown { .. },
