@@ -26,6 +26,7 @@ const PLANTED: &[(&str, &str)] = &[
     ("replay-stops-early", "crash"),
     ("probe-before-await", "crash"),
     ("digest-stops-at-null", "three"),
+    ("skip-batchlog", "crash"),
 ];
 
 /// Reads the words after `sim`.
