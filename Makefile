@@ -37,15 +37,23 @@ toolchain: compiler
 	  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain none --no-modify-path; }
 	@rustc --version >/dev/null 2>&1 || rustup toolchain install
 
-# What the client tests run on: Python 3 with venv, a JDK, Maven.
+# What the client tests run on: Python 3 with venv, a JDK, Maven, Go, Node.js with npm; openssl makes certificates,
+# unshare and setpriv make small disks and powerless processes.
 clients-tools:
 	@missing=""; \
 	python3 -c 'import ensurepip' >/dev/null 2>&1 || missing="$$missing python3 python3-venv"; \
 	command -v javac >/dev/null 2>&1 || missing="$$missing default-jdk-headless"; \
 	command -v mvn >/dev/null 2>&1 || missing="$$missing maven"; \
 	command -v g++ >/dev/null 2>&1 || missing="$$missing g++"; \
+	command -v go >/dev/null 2>&1 || missing="$$missing golang-go"; \
+	command -v node >/dev/null 2>&1 || missing="$$missing nodejs"; \
+	command -v npm >/dev/null 2>&1 || missing="$$missing npm"; \
+	command -v openssl >/dev/null 2>&1 || missing="$$missing openssl"; \
+	command -v setpriv >/dev/null 2>&1 || missing="$$missing util-linux"; \
 	if [ -n "$$missing" ]; then \
 	  echo "installing system-wide for the tests:$$missing"; \
 	  if command -v apt-get >/dev/null 2>&1; then $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q $$missing; \
 	  else echo "install these by hand, then run this again"; exit 1; fi; \
 	fi
+	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' || { \
+	  echo "the Node.js driver needs Node.js 20 or newer; install it by hand, then run this again"; exit 1; }

@@ -18,6 +18,7 @@ const STEPS: &[Step] = &[
     ("sim planted", || simulate::sim(&words(&["planted"]))),
     ("fuzz", || fuzz::fuzz(&words(&["--seconds", "15"]))),
     ("compat", || check::compat(&words(COMPAT))),
+    ("compat epoll", || check::compat(&words(COMPAT_EPOLL))),
     ("bench serve", bench_serve_smoke),
     ("bench start", || bench_start::start(&words(&["--smoke"]))),
     ("bench mesh", || bench_mesh::mesh(&words(&["--smoke"]))),
@@ -28,7 +29,9 @@ const COMPAT: &[&str] = &[
     "--smp",
     "2",
     "bad-input",
+    "bad-days",
     "damage",
+    "drivers",
     "cql",
     "nodetool",
     "python",
@@ -38,6 +41,10 @@ const COMPAT: &[&str] = &[
     "ycsb",
     "kill",
 ];
+
+/// The whole again where io_uring is refused takes `cargo x compat --refuse-io-uring`; these meet every part of it.
+const COMPAT_EPOLL: &[&str] =
+    &["--quick", "--smp", "2", "--refuse-io-uring", "bad-input", "damage", "gocql2", "restart", "kill"];
 
 /// Runs all steps, or those named; a failed step does not keep the later ones from running.
 pub fn ci(rest: &[String]) -> Outcome {

@@ -1,6 +1,6 @@
 module messina.invalid/cases
 
-go 1.22
+go 1.19
 
 require (
 	github.com/apache/cassandra-gocql-driver/v2 v2.1.2

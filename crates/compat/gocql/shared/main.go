@@ -28,7 +28,7 @@ type suite struct {
 func main() {
 	all := conversations
 	if quick {
-		all = all[:min(3, len(all))]
+		all = all[:3]
 	}
 	for i, talk := range all {
 		name := fmt.Sprintf(" v%d %s", talk.version, talk.compression)
