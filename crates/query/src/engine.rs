@@ -17,8 +17,8 @@ use crate::info::{ClientInfo, NodeInfo};
 use crate::limits;
 use crate::logins::Logins;
 use crate::outcome::{Answer, Outcome};
-use crate::settings::Settings;
 use crate::seen::Seen;
+use crate::settings::Settings;
 use crate::slow::SlowRequests;
 use crate::statement::{Statement, id_of};
 use crate::system::definitions;
@@ -306,9 +306,9 @@ impl Engine {
                 self.metrics.writes.inc();
                 Box::pin(self.run_read_then_write(&work)).await
             }
-            Work::Other(analysed) => {
+            Work::Other(analysed, page) => {
                 self.metrics.others.inc();
-                Box::pin(self.run_other(&analysed, user)).await
+                Box::pin(self.run_other(&analysed, &page, user)).await
             }
         }
     }

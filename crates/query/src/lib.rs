@@ -56,7 +56,7 @@ pub use engine::Engine;
 pub use error::Error;
 pub use info::{ClientInfo, NodeInfo, PeerInfo};
 pub use outcome::{Announce, Answer, Outcome, ResultMetadata, Rows};
+pub use settings::{Authentication, Authenticator, Settings};
 pub use slow::SlowRequests;
 pub use system::contents::RELEASE_VERSION;
-pub use settings::{Authentication, Authenticator, Settings};
 pub use trace::{Trace, TraceEvent};
