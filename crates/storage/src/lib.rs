@@ -38,7 +38,7 @@ mod tombstones;
 #[cfg(test)]
 mod tests;
 
-pub use compaction::{CompactionProgress, CompactionRecord, CompactionTotals};
+pub use compaction::{CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals};
 pub use error::Error;
 pub use journal::Journal;
 pub use settings::{CommitlogSync, Durability, Settings, TombstoneLimits};

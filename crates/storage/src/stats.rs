@@ -26,6 +26,8 @@ pub struct TableStats {
     pub sstables: u64,
     /// The largest of them on disk.
     pub largest_sstable: u64,
+    /// The longest time between the oldest and the newest timestamp of one of them, in microseconds.
+    pub longest_sstable_micros: u64,
     /// All their files.
     pub live_bytes: u64,
     /// The same, and files that wait for their last reader.
@@ -94,6 +96,7 @@ impl TableStats {
             strategy: String::new(),
             sstables: 0,
             largest_sstable: 0,
+            longest_sstable_micros: 0,
             live_bytes: 0,
             total_bytes: 0,
             stored_bytes: 0,
@@ -128,6 +131,7 @@ impl TableStats {
     pub fn merge(&mut self, other: &TableStats) {
         debug_assert!(self.id == other.id, "one table");
         self.largest_sstable = self.largest_sstable.max(other.largest_sstable);
+        self.longest_sstable_micros = self.longest_sstable_micros.max(other.longest_sstable_micros);
         let sums: [(&mut u64, u64); 19] = [
             (&mut self.sstables, other.sstables),
             (&mut self.live_bytes, other.live_bytes),
@@ -292,6 +296,9 @@ fn add_sstables(stats: &mut TableStats, version: &TableVersion, grace_s: i32) {
     for sstable in &version.sstables {
         let (meta, footprint) = (&sstable.entry.meta, sstable.reader.footprint());
         stats.largest_sstable = stats.largest_sstable.max(meta.disk_bytes);
+        // Without a timestamp the newest is older than the oldest.
+        let micros = u64::try_from(meta.max_timestamp.saturating_sub(meta.min_timestamp)).unwrap_or(0);
+        stats.longest_sstable_micros = stats.longest_sstable_micros.max(micros);
         stats.live_bytes += meta.disk_bytes;
         stats.total_bytes += meta.disk_bytes;
         if footprint.compressed {

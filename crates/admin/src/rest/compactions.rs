@@ -52,7 +52,7 @@ fn running(progress: &CompactionProgress) -> Value {
     value!({
         "id": id(progress.id), "ks": progress.keyspace, "cf": progress.table,
         "completed": progress.completed, "total": progress.total,
-        "task_type": "COMPACTION", "unit": "bytes",
+        "task_type": progress.kind.name(), "unit": "bytes",
     })
 }
 
@@ -61,6 +61,6 @@ fn finished(record: &CompactionRecord) -> Value {
         "id": id(record.id), "ks": record.keyspace, "cf": record.table,
         "compacted_at": record.at_ms, "bytes_in": record.bytes_in, "bytes_out": record.bytes_out,
         "rows_merged": json::map(record.merged.iter().map(|(inputs, count)| (*inputs, *count))),
-        "compaction_type": "Compaction",
+        "compaction_type": record.kind.name(),
     })
 }

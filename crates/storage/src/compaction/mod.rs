@@ -17,7 +17,7 @@ use crate::table::{Replacement, Sstable, TableStore};
 use merge::Merge;
 use progress::Running;
 pub(crate) use progress::Compactions;
-pub use progress::{CompactionProgress, CompactionRecord, CompactionTotals};
+pub use progress::{CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals};
 use schema::TableId;
 use sstable::{EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
@@ -93,7 +93,7 @@ impl Store {
         if picked.is_empty() {
             return Ok(false);
         }
-        self.merge_sstables(table, &picked).await.map(|()| true)
+        self.merge_sstables(CompactionKind::Background, table, &picked).await.map(|()| true)
     }
 
     /// Merges all sstables of a table into one.
@@ -105,12 +105,17 @@ impl Store {
         if sstables.is_empty() {
             return Ok(());
         }
-        self.merge_sstables(&table, &sstables).await
+        self.merge_sstables(CompactionKind::Major, &table, &sstables).await
     }
 
     /// Replaces sstables by their merge. The caller holds the table's compaction turn.
-    async fn merge_sstables(&self, table: &Rc<TableStore>, inputs: &[Rc<Sstable>]) -> Result<(), Error> {
-        let listed = self.compactions.begin(table, inputs);
+    async fn merge_sstables(
+        &self,
+        kind: CompactionKind,
+        table: &Rc<TableStore>,
+        inputs: &[Rc<Sstable>],
+    ) -> Result<(), Error> {
+        let listed = self.compactions.begin(kind, table, inputs);
         let merged = self.merge_listed(table, inputs, &listed.running).await;
         match &merged {
             Ok(bytes_out) => self.compactions.ended(&listed.running, Some(*bytes_out)),

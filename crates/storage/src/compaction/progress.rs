@@ -6,11 +6,32 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+/// Who wanted a compaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionKind {
+    /// The table's strategy.
+    Background,
+    /// An operator, of all sstables.
+    Major,
+}
+
+impl CompactionKind {
+    /// What Cassandra calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            CompactionKind::Background => "Compaction",
+            CompactionKind::Major => "Major compaction",
+        }
+    }
+}
+
 /// A compaction that runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionProgress {
     /// Which one.
     pub id: u128,
+    /// Who wanted it.
+    pub kind: CompactionKind,
     /// Keyspace of its table.
     pub keyspace: String,
     /// Its table.
@@ -26,6 +47,8 @@ pub struct CompactionProgress {
 pub struct CompactionRecord {
     /// Which one.
     pub id: u128,
+    /// Who wanted it.
+    pub kind: CompactionKind,
     /// Keyspace of its table.
     pub keyspace: String,
     /// Its table.
@@ -62,6 +85,7 @@ pub(crate) struct Compactions {
 /// One of them.
 pub(crate) struct Running {
     id: u128,
+    kind: CompactionKind,
     keyspace: String,
     table: String,
     total: u64,
@@ -91,10 +115,16 @@ impl Drop for Listed<'_> {
 
 impl Compactions {
     /// A compaction begins.
-    pub(crate) fn begin(&self, table: &TableStore, inputs: &[Rc<Sstable>]) -> Listed<'_> {
+    pub(crate) fn begin(
+        &self,
+        kind: CompactionKind,
+        table: &TableStore,
+        inputs: &[Rc<Sstable>],
+    ) -> Listed<'_> {
         let definition = table.definition();
         let running = Rc::new(Running {
             id: time_based_id(),
+            kind,
             keyspace: definition.keyspace.to_string(),
             table: definition.name.to_string(),
             total: inputs.iter().map(|input| input.entry.meta.data_bytes).sum(),
@@ -117,6 +147,7 @@ impl Compactions {
                 let mut history = self.history.borrow_mut();
                 history.push_back(CompactionRecord {
                     id: running.id,
+                    kind: running.kind,
                     keyspace: running.keyspace.clone(),
                     table: running.table.clone(),
                     at_ms: runtime::unix_micros() / 1000,
@@ -136,6 +167,7 @@ impl Compactions {
     pub(crate) fn running(&self) -> Vec<CompactionProgress> {
         let progress = |running: &Rc<Running>| CompactionProgress {
             id: running.id,
+            kind: running.kind,
             keyspace: running.keyspace.clone(),
             table: running.table.clone(),
             completed: running.completed.get().min(running.total),

@@ -89,9 +89,11 @@ fn numbers_are_what_was_done() {
     node.run(async move { runtime::local::<Store>().compact(id).await }).expect("compacts");
     let record = node.run(async { runtime::local::<Store>().compaction_history() }).remove(0);
     assert_eq!((&*record.keyspace, &*record.table), ("ks", "t"));
+    assert_eq!(record.kind.name(), "Major compaction");
     assert_eq!(record.merged.into_iter().collect::<Vec<_>>(), [(1, 20), (2, 10)]);
     assert_eq!(record.bytes_in, after.stored_bytes);
     let merged = stats(&mut node);
+    assert_eq!((after.longest_sstable_micros, merged.longest_sstable_micros), (0, 1));
     assert_eq!((merged.sstables, merged.partitions, merged.stored_bytes), (1, 30, record.bytes_out));
     assert!(node.run(async { runtime::local::<Store>().compactions() }).is_empty());
 }

@@ -65,7 +65,7 @@ pub fn compaction_history(source: &Source<'_>) -> Vec<Row> {
             merged.extend_from_slice(&8i32.to_be_bytes());
             merged.extend_from_slice(&(*partitions as i64).to_be_bytes());
         }
-        let properties = BTreeMap::from([("compaction_type".to_string(), "Compaction")]);
+        let properties = BTreeMap::from([("compaction_type".to_string(), record.kind.name())]);
         Row::new()
             .uuid("id", record.id)
             .bigint("bytes_in", record.bytes_in as i64)

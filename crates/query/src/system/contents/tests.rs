@@ -10,7 +10,7 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use runtime::metrics::GroupUsage;
 use schema::TableId;
 use storage::snapshot::Snapshot;
-use storage::{CompactionProgress, CompactionRecord, TableStats};
+use storage::{CompactionKind, CompactionProgress, CompactionRecord, TableStats};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A time-based UUID.
@@ -32,6 +32,7 @@ fn stats(keyspace: &str) -> TableStats {
     sizes.add(2_000_000, 10);
     TableStats {
         largest_sstable: 1,
+        longest_sstable_micros: 7_000,
         live_bytes: (1 << 20) + 1,
         partitions: 1000,
         partition_sizes: sizes,
@@ -58,6 +59,7 @@ fn live() -> Live {
         tables: vec![stats("shop"), stats("system")],
         compactions: vec![CompactionProgress {
             id: TIMEUUID,
+            kind: CompactionKind::Major,
             keyspace: "shop".into(),
             table: "visits".into(),
             completed: 1,
@@ -65,6 +67,7 @@ fn live() -> Live {
         }],
         history: vec![CompactionRecord {
             id: TIMEUUID,
+            kind: CompactionKind::Major,
             keyspace: "shop".into(),
             table: "visits".into(),
             at_ms: 1,
@@ -165,6 +168,7 @@ fn every_row_fits_its_table_and_what_exists_is_shown() {
         ("system_views.disk_usage", 2),
         ("system_views.max_partition_size", 2),
         ("system_views.max_sstable_size", 2),
+        ("system_views.max_sstable_duration", 2),
         ("system_views.local_read_latency", 2),
         ("system_views.local_scan_latency", 2),
         ("system_views.local_write_latency", 2),
@@ -195,6 +199,7 @@ fn numbers_are_in_their_columns_units() {
     assert_eq!(double(latency, "max_ms"), 1.109);
     assert_eq!(bigint(&all["system_views.disk_usage"][0], "mebibytes"), 2);
     assert_eq!(bigint(&all["system_views.max_sstable_size"][0], "mebibytes"), 1);
+    assert_eq!(bigint(&all["system_views.max_sstable_duration"][0], "max_sstable_duration"), 7);
     // The bucket of 2,000,000 bytes ends just above it.
     assert_eq!(bigint(&all["system_views.max_partition_size"][0], "mebibytes"), 3);
     let ratio = all["system_views.cql_metrics"]

@@ -34,6 +34,9 @@ pub fn rows(name: &str, source: &Source<'_>) -> Vec<Row> {
         "disk_usage" => of_tables(|stats, row| mebibytes(row, stats.live_bytes)),
         "max_partition_size" => of_tables(|stats, row| mebibytes(row, stats.partition_sizes.max())),
         "max_sstable_size" => of_tables(|stats, row| mebibytes(row, stats.largest_sstable)),
+        "max_sstable_duration" => of_tables(|stats, row| {
+            row.bigint("max_sstable_duration", (stats.longest_sstable_micros / 1000) as i64)
+        }),
         "local_read_latency" => of_tables(|stats, row| latency(row, &stats.reads)),
         "local_scan_latency" => of_tables(|stats, row| latency(row, &stats.scans)),
         "local_write_latency" => of_tables(|stats, row| latency(row, &stats.writes)),
@@ -107,7 +110,7 @@ fn task(task: &storage::CompactionProgress) -> Row {
         .text("table_name", &task.table)
         .uuid("task_id", task.id)
         .double("completion_ratio", ratio)
-        .text("kind", "compaction")
+        .text("kind", &task.kind.name().to_lowercase())
         .bigint("progress", task.completed as i64)
         .bigint("total", task.total as i64)
         .text("unit", "bytes")
