@@ -18,16 +18,12 @@ pub(crate) async fn begin(connection: &Rc<Connection>, deadline: Instant) -> Opt
         return Some(Vec::new());
     }
     let first = receive(connection, deadline).await?;
-    let is_tls = first.first() == Some(&HANDSHAKE_RECORD);
-    match (connection.encryption, is_tls) {
-        (_, true) => shake(connection, first, deadline).await,
-        (Encryption::Required, false) => {
-            runtime::debug!("transport: {} speaks plain text to an encrypted port", connection.peer);
-            connection.shard.metrics.handshakes_failed.inc();
-            None
-        }
-        (_, false) => Some(first),
+    let is_plain = first.first() != Some(&HANDSHAKE_RECORD);
+    if connection.encryption == Encryption::Optional && is_plain {
+        return Some(first);
     }
+    // Plain text on an encrypted port is answered with an alert, which makes drivers fail at once.
+    shake(connection, first, deadline).await
 }
 
 async fn receive(connection: &Connection, deadline: Instant) -> Option<Vec<u8>> {

@@ -80,7 +80,9 @@ pub struct Shard {
     pub(crate) handshakes: Semaphore,
     pub(crate) metrics: Metrics,
     pub(crate) draining: Flag,
-    request_bytes_max: u64,
+    request_bytes_max: usize,
+    /// Whether more is bounded than requests and their bytes on this shard.
+    has_further_bounds: bool,
     /// Bytes of requests by the clients' address, where they are bounded.
     request_bytes_by_ip: Option<(usize, RefCell<HashMap<IpAddr, usize>>)>,
     rate: Option<Rate>,
@@ -110,7 +112,8 @@ impl Shard {
             handshakes: Semaphore::new(limits::HANDSHAKES_AT_ONCE),
             metrics: Metrics::register(),
             draining: Flag::new(),
-            request_bytes_max,
+            request_bytes_max: usize::try_from(request_bytes_max).unwrap_or(usize::MAX),
+            has_further_bounds: by_ip.is_some() || rate.is_some(),
             request_bytes_by_ip: by_ip.map(|most| (most as usize, RefCell::default())),
             rate,
             requests: Cell::new(0),
@@ -152,10 +155,17 @@ impl Shard {
     }
 
     /// Whether one more request is to be refused: there are too many, or the client wants to hear of other overload.
+    #[inline]
     pub(crate) fn refuses(&self, connection: &Connection, bytes: usize) -> bool {
         if self.requests.get() >= self.settings.requests_per_shard_max {
             return true;
         }
+        let asks = self.has_further_bounds || connection.throws_on_overload.get();
+        asks && self.refuses_for_overload(connection, bytes)
+    }
+
+    #[cold]
+    fn refuses_for_overload(&self, connection: &Connection, bytes: usize) -> bool {
         let permitted = self.rate.as_ref().is_none_or(|rate| rate.take(runtime::now()));
         connection.throws_on_overload.get() && (!permitted || self.is_short_of_memory(connection, bytes))
     }
@@ -163,6 +173,14 @@ impl Shard {
     /// How long nothing is to be read from a connection, because of what is being served for it and others.
     #[inline]
     pub(crate) fn pause(&self, connection: &Connection) -> Option<Duration> {
+        if self.request_bytes.get() <= self.request_bytes_max && !self.has_further_bounds {
+            return None;
+        }
+        self.pause_of_overload(connection)
+    }
+
+    #[cold]
+    fn pause_of_overload(&self, connection: &Connection) -> Option<Duration> {
         if connection.throws_on_overload.get() {
             return None;
         }
@@ -173,9 +191,8 @@ impl Shard {
         Some(wait.min(limits::RATE_PAUSE_MAX))
     }
 
-    #[inline]
     fn is_short_of_memory(&self, connection: &Connection, bytes: usize) -> bool {
-        if self.request_bytes_max < (self.request_bytes.get() + bytes) as u64 {
+        if self.request_bytes_max < self.request_bytes.get() + bytes {
             return true;
         }
         let Some((most, by_ip)) = &self.request_bytes_by_ip else { return false };
