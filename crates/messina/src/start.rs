@@ -71,20 +71,18 @@ fn prepare(arguments: &Node) -> Result<(runtime::Config, Config), String> {
 /// File, then environment, then command line: later ones win.
 fn configure(arguments: &Node) -> Result<Config, String> {
     let mut config = Config::standard(PathBuf::from("data"));
-    let mut warnings = Vec::new();
+    // Told at once: what is wrong further on must not hide them.
+    let tell = |warnings: Vec<String>| warnings.iter().for_each(|text| eprintln!("messina: warning: {text}"));
     if let Some(path) = &arguments.config {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
-        warnings.extend(config.read(&name, &text).map_err(|e| e.to_string())?);
+        tell(config.read(&name, &text).map_err(|e| e.to_string())?);
     }
     for (name, text) in variables()? {
-        warnings.extend(config.read_environment(&name, &text).map_err(|e| e.to_string())?);
+        tell(config.read_environment(&name, &text).map_err(|e| e.to_string())?);
     }
     for (written, key, text) in settings(arguments)? {
-        warnings.extend(config.read_argument(&written, &key, &text).map_err(|e| e.to_string())?);
-    }
-    for warning in warnings {
-        eprintln!("messina: warning: {warning}");
+        tell(config.read_argument(&written, &key, &text).map_err(|e| e.to_string())?);
     }
     config.finish().map_err(|e| e.to_string())?;
     Ok(config)

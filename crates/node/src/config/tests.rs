@@ -321,6 +321,7 @@ fn every_key_of_cassandra_is_known() {
 const MARK: &str = "<!-- Below: written by `UPDATE=1 cargo test -p node document`. -->\n";
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the document is no file of a node")]
 fn the_document_lists_every_key() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating/configuration.md");
     let text = std::fs::read_to_string(path).expect("the document is there");

@@ -26,6 +26,7 @@ pub(super) const VIEWS: &str = "there are no materialized views yet";
 pub(super) const INDEXES: &str = "there are no secondary indexes yet";
 pub(super) const GUARDRAILS: &str = "guardrails are not there yet";
 pub(super) const BACKPRESSURE: &str = "a shard sheds load by the number of its requests and their memory";
-pub(super) const SNAPSHOTS: &str = "snapshots are taken by nodetool only";
+pub(super) const SNAPSHOTS: &str =
+    "snapshots are taken by nodetool and, with auto_snapshot, of what is dropped or truncated";
 pub(super) const TABLETS: &str = "data is spread by token ranges, not by tablets";
 pub(super) const LARGE_DATA: &str = "large partitions, rows and cells are not recorded yet";
