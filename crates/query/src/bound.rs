@@ -223,7 +223,7 @@ impl Engine {
             bytes: self.settings.page_bytes,
             state: parameters.paging_state.map(<[u8]>::to_vec),
         };
-        let run = plan.start(values, &self.context(parameters), page)?;
+        let run = plan.start(values, &read_context(parameters), page)?;
         let standard =
             if plan.is_by_key() { self.settings.read_timeout } else { self.settings.range_timeout };
         let metadata = analysed.metadata.clone();
@@ -241,13 +241,21 @@ impl Engine {
         self.timestamps.next(self.clock.time(now_micros))
     }
 
-    /// The clock as a request sees it.
+    /// The clock as a write sees it.
     pub(crate) fn context(&self, parameters: &Parameters<'_>) -> BindContext<'static> {
         let now_micros = runtime::unix_micros();
         let timestamp = parameters.timestamp.unwrap_or_else(|| self.next_timestamp(now_micros));
         let now_s = parameters.now_s.map_or((now_micros / 1_000_000) as u32, |s| s as u32);
         BindContext { timestamp, now_micros, now_s, random: &runtime::random_u64, ticks: &next_tick }
     }
+}
+
+/// The clock as a SELECT sees it: nothing it gives has to be later than what was given before.
+fn read_context(parameters: &Parameters<'_>) -> BindContext<'static> {
+    let now_micros = runtime::unix_micros();
+    let timestamp = parameters.timestamp.unwrap_or(now_micros);
+    let now_s = parameters.now_s.map_or((now_micros / 1_000_000) as u32, |s| s as u32);
+    BindContext { timestamp, now_micros, now_s, random: &runtime::random_u64, ticks: &next_tick }
 }
 
 /// The next tick of this shard, for list elements and traces.
