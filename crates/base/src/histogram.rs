@@ -79,6 +79,21 @@ pub fn bucket_of(value: u64) -> usize {
     bucket
 }
 
+/// A value and its bucket, for a value that several histograms count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    value: u64,
+    bucket: u8,
+}
+
+impl Placed {
+    /// Finds the bucket.
+    #[inline]
+    pub fn new(value: u64) -> Placed {
+        Placed { value, bucket: bucket_of(value) as u8 }
+    }
+}
+
 /// Whether zero has a bucket of its own, below that of 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zeroes {
@@ -294,6 +309,14 @@ impl DecayingHistogram {
         self.record_many(value, 1);
     }
 
+    /// Counts a value whose bucket is known. Zero counts as one: only for histograms without a bucket for it.
+    #[inline]
+    pub fn record_placed(&mut self, placed: Placed) {
+        debug_assert!(self.ever.zeroes == Zeroes::AsOne, "places are those of values from one on");
+        add_at(&mut self.ever.counts, usize::from(placed.bucket), 1);
+        self.sum = self.sum.wrapping_add(placed.value);
+    }
+
     /// Counts a value as often as told. O(1).
     #[inline]
     pub fn record_many(&mut self, value: u64, count: u64) {
@@ -430,7 +453,7 @@ mod tests {
     fn shards_merge() {
         let (mut left, mut right) =
             (DecayingHistogram::new(Zeroes::AsOne), DecayingHistogram::new(Zeroes::AsOne));
-        left.record(5);
+        left.record_placed(Placed::new(5));
         right.record_many(7, 2);
         let mut both = left.snapshot();
         both.merge(&right.snapshot());

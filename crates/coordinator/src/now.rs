@@ -20,7 +20,7 @@ impl Coordinator {
         }
         let (answer, micros) = self.local().read_now(command)?;
         self.metrics.reads.inc();
-        self.metrics.read_latency.record(micros);
+        self.metrics.read_latency.record_placed(micros);
         Some(answer)
     }
 
@@ -37,7 +37,7 @@ impl Coordinator {
         }
         let (written, micros) = self.local().write_now(mutations, Durability::Mode)?;
         self.metrics.writes.inc();
-        self.metrics.write_latency.record(micros);
+        self.metrics.write_latency.record_placed(micros);
         Some(written.or_else(|error| {
             let here = self.topology().local().broadcast;
             judge_one(Err(Silence::Failed(error)), here, 1, consistency, kind)

@@ -7,7 +7,7 @@ use crate::deletion::Deletion;
 use crate::encoded::{Mutation, MutationBuilder};
 use crate::merge::{Rewrite, rewrite_row};
 use crate::partition::{Partition, Row};
-use crate::row::{row_is_live, row_tombstones};
+use crate::row::{row_is_live, row_judged};
 use schema::{Position, TableId};
 use std::borrow::Cow;
 
@@ -124,7 +124,8 @@ impl<'e, 'a> Walk<'e, 'a> {
         let now_s = self.emit.command.now_s;
         let live = row_is_live(body, self.partition.deletion, now_s);
         if rewrite_row(body, &rewrite, &mut self.scratch) {
-            self.tombstones = self.tombstones.saturating_add(row_tombstones(&self.scratch, live, now_s));
+            let (_, tombstones) = row_judged(&self.scratch, Deletion::LIVE, now_s);
+            self.tombstones = self.tombstones.saturating_add(tombstones);
             builder.static_row(&self.scratch);
         }
         live
@@ -186,17 +187,19 @@ impl<'e, 'a> Walk<'e, 'a> {
     fn put_row(&mut self, position: &'e Position, row: &Row, builder: &mut MutationBuilder) {
         let covering = self.partition.covering(position);
         let now_s = self.emit.command.now_s;
-        let live = row_is_live(row.body(), covering, now_s);
-        self.live_rows += u32::from(live);
         self.last = Some(position);
         if covering == Deletion::LIVE {
-            self.tombstones = self.tombstones.saturating_add(row_tombstones(row.body(), live, now_s));
+            let (live, tombstones) = row_judged(row.body(), covering, now_s);
+            self.live_rows += u32::from(live);
+            self.tombstones = self.tombstones.saturating_add(tombstones);
             return builder.row(row.clustering(), row.body());
         }
+        self.live_rows += u32::from(row_is_live(row.body(), covering, now_s));
         self.scratch.clear();
         let rewrite = Rewrite { shadow: covering, expire_at: None, purge: None };
         if rewrite_row(row.body(), &rewrite, &mut self.scratch) {
-            self.tombstones = self.tombstones.saturating_add(row_tombstones(&self.scratch, live, now_s));
+            let (_, tombstones) = row_judged(&self.scratch, Deletion::LIVE, now_s);
+            self.tombstones = self.tombstones.saturating_add(tombstones);
             builder.row(row.clustering(), &self.scratch);
         }
     }

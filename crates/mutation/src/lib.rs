@@ -37,4 +37,4 @@ pub use error::Error;
 pub use merge::{Purge, Rewrite, merge_rows, rewrite_row};
 pub use partition::{Partition, Row, check_positions};
 pub use ranges::{Bound, RangeTombstone, RangeTombstones};
-pub use row::{ColumnView, ComplexView, RowView, RowWriter, row_is_live, row_tombstones};
+pub use row::{ColumnView, ComplexView, RowView, RowWriter, row_is_live, row_judged};

@@ -183,7 +183,11 @@ fn cell<'a>(
 
 /// Whether a reader at a second sees the row, when a partition or range deletion covers it as well.
 pub fn row_is_live(body: &[u8], covering: Deletion, now_s: u32) -> bool {
-    let row = RowView::new(body);
+    is_live(&RowView::new(body), covering, now_s)
+}
+
+#[inline]
+fn is_live(row: &RowView<'_>, covering: Deletion, now_s: u32) -> bool {
     let deletion = row.deletion().max(covering);
     if row.liveness().is_live(now_s) && !deletion.deletes(row.liveness().timestamp) {
         return true;
@@ -197,12 +201,35 @@ pub fn row_is_live(body: &[u8], covering: Deletion, now_s: u32) -> bool {
     })
 }
 
-/// What of a row a reader at a second passes over: tombstones and expired cells, or else the row tombstone of a row that
-/// is not `live`. As the reference counts them.
-pub fn row_tombstones(body: &[u8], live: bool, now_s: u32) -> u32 {
+/// Whether a reader at a second sees the row, as [`row_is_live`], and what of it that reader passes over: tombstones and
+/// expired cells, or else the row tombstone of a row that is not live. As the reference counts them.
+#[inline]
+pub fn row_judged(body: &[u8], covering: Deletion, now_s: u32) -> (bool, u32) {
     let row = RowView::new(body);
-    let mut dead = 0;
+    let live = is_live(&row, covering, now_s);
+    (live, tombstones_of(&row, live, now_s))
+}
+
+#[inline]
+fn tombstones_of(row: &RowView<'_>, live: bool, now_s: u32) -> u32 {
+    let columns = row.columns;
     let mut at = 0;
+    // Cells that neither are deleted nor expire, as most are all their life.
+    while let Some(flags) = columns.get(at + 2)
+        && flags & (TOMBSTONE | EXPIRING | COMPLEX) == 0
+    {
+        at += 3 + if flags & LIVENESS_TIMESTAMP == 0 { 8 } else { 0 };
+        at += 4 + sized_at(columns, at);
+    }
+    if at == columns.len() {
+        return u32::from(!live && !row.deletion.is_live());
+    }
+    dead_behind(row, at, live, now_s)
+}
+
+#[cold]
+fn dead_behind(row: &RowView<'_>, mut at: usize, live: bool, now_s: u32) -> u32 {
+    let mut dead = 0;
     while at < row.columns.len() {
         let flags = row.columns[at + 2];
         if flags & COMPLEX == 0 {

@@ -3,6 +3,7 @@
 use crate::Error;
 use crate::message::{Request, Response};
 use crate::shard::{Shard, digest_of};
+use base::histogram::Placed;
 use base::{Token, shard_interval, shard_of};
 use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange};
 use runtime::{Group, ShardId};
@@ -51,7 +52,7 @@ impl Local {
     /// The answer to a message if this shard's memory alone gives it; `None`: nothing has happened, send the message.
     /// The same message and the same answer, lent instead of given away.
     /// Also says how many microseconds it took.
-    pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, u64)> {
+    pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, Placed)> {
         match &command.scope {
             Scope::Keys(keys) => {
                 let [key] = &keys[..] else { return None };
@@ -66,7 +67,7 @@ impl Local {
         &self,
         mutations: &[Mutation],
         durability: Durability,
-    ) -> Option<(Result<(), Error>, u64)> {
+    ) -> Option<(Result<(), Error>, Placed)> {
         let here = runtime::shard();
         let owned = mutations.iter().all(|mutation| owner(mutation.token()) == here);
         owned.then(|| self.here.write_now(mutations, durability))?

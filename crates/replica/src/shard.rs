@@ -1,6 +1,7 @@
 //! One shard's part of a replica: its store behind messages.
 
 use crate::Error;
+use base::histogram::Placed;
 use core::time::Duration;
 use mutation::{DigestFault, Mutation, ReadAnswer, ReadCommand, digest};
 use runtime::Bug;
@@ -50,7 +51,7 @@ impl Shard {
 
     /// As [`Shard::read`] if memory alone answers; `None`: ask that.
     /// Also says how many microseconds it took.
-    pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, u64)> {
+    pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, Placed)> {
         self.store.read_now(command)
     }
 
@@ -60,7 +61,7 @@ impl Shard {
         &self,
         mutations: &[Mutation],
         durability: Durability,
-    ) -> Option<(Result<(), Error>, u64)> {
+    ) -> Option<(Result<(), Error>, Placed)> {
         let (applied, micros) = self.store.apply_now(mutations, durability)?;
         Some((applied.map_err(Error::from), micros))
     }

@@ -2,7 +2,7 @@
 //!
 //! Registering the same name and labels twice gives the same metric. Every sample carries the shard as a label.
 
-use base::histogram::{BOUNDARIES, DecayingHistogram, Distribution, Zeroes, boundary};
+use base::histogram::{BOUNDARIES, DecayingHistogram, Distribution, Placed, Zeroes, boundary};
 use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::rc::Rc;
@@ -73,6 +73,12 @@ impl Histogram {
     #[inline]
     pub fn record(&self, value: u64) {
         self.0.borrow_mut().record(value);
+    }
+
+    /// Adds one value whose bucket is known.
+    #[inline]
+    pub fn record_placed(&self, placed: Placed) {
+        self.0.borrow_mut().record_placed(placed);
     }
 
     /// Adds one value as often as told.

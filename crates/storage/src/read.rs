@@ -14,6 +14,7 @@ use crate::merge::{Merged, Wanted, slices_behind};
 use crate::store::Store;
 use crate::table::{Sstable, TableStore, TableVersion};
 use crate::table_metrics::{Met, bump, micros_since};
+use base::histogram::Placed;
 use mutation::{
     Budget, DigestFault, Emit, Emitted, Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange,
     emit,
@@ -29,7 +30,7 @@ impl Store {
     /// The answer to a command about one partition, if memory alone gives it. One step.
     /// `None`: nothing has happened, and [`Store::read`] says more, be it the reason why there is no answer at all.
     /// Also says how many microseconds it took.
-    pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, u64)> {
+    pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, Placed)> {
         let start = runtime::ticks();
         let Scope::Keys(keys) = &command.scope else { return None };
         let ([key], None) = (&keys[..], &command.resume) else { return None };

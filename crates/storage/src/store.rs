@@ -7,8 +7,8 @@
 //! Owned by one shard. Everything that changes which sstables exist goes through the manifest first, then becomes visible in
 //! one step.
 
-use crate::compaction::Compactions;
 use crate::commitlog::{Appended, Commitlog, Held, LogPosition};
+use crate::compaction::Compactions;
 use crate::limits::{ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FROZEN_MAX};
 use crate::manifest::{Edit, Manifest};
 use crate::metrics::Metrics;
@@ -17,6 +17,7 @@ use crate::table::{Sstable, TableStore, TableVersion};
 use crate::table_metrics::micros_since;
 use crate::{CommitlogSync, Durability, Error, Settings};
 use base::HashMap;
+use base::histogram::Placed;
 use mutation::{Mutation, TokenRange};
 use runtime::log::Sparse;
 use runtime::sync::{Event, Lock};
@@ -200,12 +201,17 @@ impl Store {
         &self,
         mutations: &[Mutation],
         durability: Durability,
-    ) -> Option<(Result<(), Error>, u64)> {
+    ) -> Option<(Result<(), Error>, Placed)> {
         let start = runtime::ticks();
         let periodic =
             durability == Durability::Mode && matches!(self.settings.sync, CommitlogSync::Periodic { .. });
         let bounded = !mutations.is_empty() && mutations.len() <= ENTRY_MUTATIONS_MAX;
-        if !periodic || !bounded || self.drained.get() || self.is_over(SLOW_AT_PERCENT) || !self.log.has_room() {
+        if !periodic
+            || !bounded
+            || self.drained.get()
+            || self.is_over(SLOW_AT_PERCENT)
+            || !self.log.has_room()
+        {
             return None;
         }
         if mutations.iter().any(|mutation| !self.is_open(mutation.table())) || self.log_refusal().is_some() {
@@ -221,7 +227,7 @@ impl Store {
                 self.apply_unlogged(mutations)
             };
             let micros = micros_since(start);
-            table.metrics.writes.record(micros);
+            table.metrics.writes.record_placed(micros);
             return Some((applied, micros));
         }
         let durable = self.is_durable(mutations, durability).ok()?;
@@ -233,9 +239,9 @@ impl Store {
     }
 
     /// Counts mutations that took this long together.
-    fn count_writes(&self, tables: impl Iterator<Item = TableId>, micros: u64) {
+    fn count_writes(&self, tables: impl Iterator<Item = TableId>, micros: Placed) {
         let known = self.tables.borrow();
-        tables.filter_map(|id| known.get(&id)).for_each(|table| table.metrics.writes.record(micros));
+        tables.filter_map(|id| known.get(&id)).for_each(|table| table.metrics.writes.record_placed(micros));
     }
 
     /// Logs and applies in one step, so the order of the two does not matter: nobody sees one without the other.

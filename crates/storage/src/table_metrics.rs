@@ -1,7 +1,7 @@
 //! What one table counts on one shard. Every request passes here: one increment for each thing counted.
 
 use base::Instant;
-use base::histogram::Zeroes;
+use base::histogram::{Placed, Zeroes};
 use runtime::metrics::Histogram;
 use std::cell::Cell;
 
@@ -69,8 +69,8 @@ const PLAIN: Met = Met { sstables: 0, live_rows: 1, tombstones: 0 };
 impl TableMetrics {
     /// A read by key has ended.
     #[inline]
-    pub(crate) fn read(&self, micros: u64, met: Met) {
-        self.reads.record(micros);
+    pub(crate) fn read(&self, micros: Placed, met: Met) {
+        self.reads.record_placed(micros);
         if met == PLAIN {
             bump(&self.plain_reads);
         } else {
@@ -80,8 +80,8 @@ impl TableMetrics {
     }
 
     /// A read of a token range has ended.
-    pub(crate) fn scan(&self, micros: u64, met: Met) {
-        self.scans.record(micros);
+    pub(crate) fn scan(&self, micros: Placed, met: Met) {
+        self.scans.record_placed(micros);
         self.met(met);
     }
 
@@ -130,8 +130,8 @@ pub(crate) fn bump(count: &Cell<u64>) {
 
 /// Microseconds since a tick.
 #[inline]
-pub(crate) fn micros_since(start: Instant) -> u64 {
-    runtime::ticks().0.saturating_sub(start.0) / 1000
+pub(crate) fn micros_since(start: Instant) -> Placed {
+    Placed::new(runtime::ticks().0.saturating_sub(start.0) / 1000)
 }
 
 #[cfg(test)]
@@ -141,8 +141,8 @@ mod tests {
     #[test]
     fn plain_reads_are_reads() {
         let metrics = TableMetrics::default();
-        (0..10).for_each(|_| metrics.read(3, PLAIN));
-        metrics.read(500, Met { sstables: 2, live_rows: 40, tombstones: 7 });
+        (0..10).for_each(|_| metrics.read(Placed::new(3), PLAIN));
+        metrics.read(Placed::new(500), Met { sstables: 2, live_rows: 40, tombstones: 7 });
         let met = metrics.met_by_reads();
         assert_eq!((met.sstables.count, met.sstables.sum, met.sstables.recent.percentile(0.5)), (11, 2, 0));
         assert_eq!((met.live_rows.count, met.live_rows.sum), (11, 50));
