@@ -107,7 +107,12 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
     let say = |reply: Reply<'_>, out: &mut Vec<u8>| reply.encode(out, version, stream, &Extras::default());
     match Request::decode(header, body).expect("our own client") {
         Request::Options => {
-            let sharding = Sharding { shard, shards: SHARDS, shard_aware_port: Some(SHARD_PORT), shard_aware_port_ssl: None };
+            let sharding = Sharding {
+                shard,
+                shards: SHARDS,
+                shard_aware_port: Some(SHARD_PORT),
+                shard_aware_port_ssl: None,
+            };
             say(Reply::Supported(&supported::options(Some(&sharding))), &mut out);
         }
         Request::Startup(_) | Request::Register(_) => say(Reply::Ready, &mut out),
