@@ -2,9 +2,10 @@
 
 use crate::ast::{Describe, DescribeTarget, TableName};
 use crate::ddl::is_system_keyspace;
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, invalid};
 use crate::names::{self, quoted};
 use crate::options::java_double;
+use crate::run::Page;
 use crate::select::ResultColumn;
 use schema::{Column, ColumnKind, DroppedColumn, Keyspace, Order, Replication, Schema, Table, TableOptions};
 use std::collections::BTreeMap;
@@ -140,6 +141,26 @@ impl DescribePlan {
         Ok(rows)
     }
 
+    /// One page of [`DescribePlan::rows`], and where the next one begins.
+    /// Errors: a foreign paging state, or one of another schema: the rows may have moved.
+    pub fn page(
+        &self,
+        schema: &Schema,
+        cluster: &ClusterFacts,
+        page: &Page,
+    ) -> Result<(Vec<DescribedRow>, Option<Vec<u8>>)> {
+        let first = match &page.state {
+            Some(state) => offset_of(state, schema.version)?,
+            None => 0,
+        };
+        let mut rows = self.rows(schema, cluster)?;
+        rows.drain(..first.min(rows.len()));
+        let most = page.rows.filter(|most| *most > 0).map_or(usize::MAX, |most| most as usize);
+        let state = (rows.len() > most).then(|| paging_state(schema.version, first + most));
+        rows.truncate(most);
+        Ok((rows, state))
+    }
+
     fn listed_keyspaces<'s>(&self, schema: &'s Schema) -> Vec<&'s Arc<Keyspace>> {
         let in_use = self.keyspace.as_deref();
         schema.keyspaces.values().filter(|k| in_use.is_none_or(|name| *k.name == *name)).collect()
@@ -201,6 +222,26 @@ impl DescribePlan {
         }
         Ok(())
     }
+}
+
+/// The version of the schema and how many rows have been told. Sent to clients: states of other versions are refused.
+fn paging_state(version: u128, told: usize) -> Vec<u8> {
+    let mut state = version.to_be_bytes().to_vec();
+    state.extend_from_slice(&(told as u64).to_be_bytes());
+    state
+}
+
+fn offset_of(state: &[u8], version: u128) -> Result<usize> {
+    let foreign = || Error::Protocol { text: "Invalid value for the paging state".to_string() };
+    let (of, told) = state.split_first_chunk::<16>().ok_or_else(foreign)?;
+    let told: [u8; 8] = told.try_into().map_err(|_| foreign())?;
+    if u128::from_be_bytes(*of) != version {
+        return invalid(
+            "The schema has changed since the previous page of the DESCRIBE statement result. Please retry the \
+             DESCRIBE statement.",
+        );
+    }
+    usize::try_from(u64::from_be_bytes(told)).map_err(|_| foreign())
 }
 
 fn listed(keyspace: &str, kind: &str, name: &str) -> DescribedRow {

@@ -1,13 +1,14 @@
 //! Conversations with a table kept in memory: statements and what they answer, from `testdata/*.txt`.
 //!
 //! ```text
-//! [directives: keyspace ks · bind 1, 'a', null, unset · page 2 · at 1000 (microseconds)]
+//! [directives: keyspace ks · bind 1, 'a', null, unset · page 2 · at 1000, step 1000 (microseconds)]
 //! statement
 //! ----
 //! outcome
 //! ```
 //! Blocks are separated by blank lines. `UPDATE=1` rewrites the outcomes. A file is one conversation: it starts without
-//! keyspaces, and every block sees what the blocks before it did. The clock stands at one second unless `at` says.
+//! keyspaces, and every block sees what the blocks before it did. The clock stands at one second unless `at` says,
+//! or goes on with every statement by what `step` says, alone in its block.
 
 use crate::{
     BindContext, BoundValue, ChangeContext, ClusterFacts, Page, Plan, Prepared, Prior, apply, parse, prepare,
@@ -506,6 +507,29 @@ fn markers_are_named_as_drivers_expect() {
     ] {
         assert_eq!(names(text), (binds.to_string(), key), "{text}");
     }
+}
+
+#[test]
+fn descriptions_come_in_pages_of_one_schema() {
+    let node = node_with(&[
+        KEYSPACE,
+        "CREATE TABLE ks.a (k int PRIMARY KEY)",
+        "CREATE TABLE ks.b (k int PRIMARY KEY)",
+        "CREATE TABLE ks.c (k int PRIMARY KEY)",
+    ]);
+    let prepared = prepare(&node.schema, Some("ks"), parse("DESCRIBE TABLES").expect("parses"));
+    let Plan::Describe(plan) = prepared.expect("prepares").plan else { panic!("a description") };
+    let cluster =
+        ClusterFacts { name: "c".into(), partitioner: "p".into(), snitch: "s".into(), ranges: Vec::new() };
+    let page = |schema: &Schema, state| plan.page(schema, &cluster, &Page { rows: Some(2), bytes: 0, state });
+    let (rows, next) = page(&node.schema, None).expect("the first page");
+    assert_eq!(rows.len(), 2);
+    let (rows, end) = page(&node.schema, next.clone()).expect("the second page");
+    assert_eq!((rows.len(), end), (1, None));
+    let moved = node.schema.without_keyspace(77, "none");
+    let error = page(&moved, next).expect_err("the rows may have moved").to_string();
+    assert!(error.starts_with("The schema has changed since the previous page"), "{error}");
+    assert!(matches!(page(&node.schema, Some(vec![1, 2])), Err(crate::Error::Protocol { .. })));
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub(crate) enum Work {
     /// A write that depends on what is there.
     ReadThenWrite(Box<ReadThenWrite>),
     /// Schema changes, USE, TRUNCATE, DESCRIBE.
-    Other(Rc<Analysed>),
+    Other(Rc<Analysed>, Box<Page>),
 }
 
 /// Rows to be read.
@@ -184,7 +184,7 @@ impl Engine {
             }
             _ => {
                 cql::check_values(&analysed.binds, values)?;
-                Work::Other(analysed.clone())
+                Work::Other(analysed.clone(), Box::new(self.page_of(parameters)))
             }
         };
         Ok(Bound { work })
@@ -207,6 +207,15 @@ impl Engine {
         })
     }
 
+    /// The part of a result that is asked for.
+    fn page_of(&self, parameters: &Parameters<'_>) -> Page {
+        Page {
+            rows: parameters.page_size,
+            bytes: self.settings.page_bytes,
+            state: parameters.paging_state.map(<[u8]>::to_vec),
+        }
+    }
+
     fn bind_select(
         &self,
         plan: &Arc<SelectPlan>,
@@ -218,12 +227,7 @@ impl Engine {
         if !is_system_keyspace(&plan.table().keyspace) {
             check_read_consistency(parameters.consistency)?;
         }
-        let page = Page {
-            rows: parameters.page_size,
-            bytes: self.settings.page_bytes,
-            state: parameters.paging_state.map(<[u8]>::to_vec),
-        };
-        let run = plan.start(values, &read_context(parameters), page)?;
+        let run = plan.start(values, &read_context(parameters), self.page_of(parameters))?;
         let standard =
             if plan.is_by_key() { self.settings.read_timeout } else { self.settings.range_timeout };
         let metadata = analysed.metadata.clone();

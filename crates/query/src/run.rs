@@ -9,7 +9,7 @@ use crate::statement::Analysed;
 use crate::system::definitions::VIRTUAL_KEYSPACES;
 use crate::system::read;
 use cluster::{ChangeKind, Changed, Cluster, SchemaEvent, Target, builtin};
-use cql::{ChangeContext, ClusterFacts, Plan, SchemaChange, SelectPlan, is_system_keyspace};
+use cql::{ChangeContext, ClusterFacts, Page, Plan, SchemaChange, SelectPlan, is_system_keyspace};
 use mutation::ReadAnswer;
 use protocol::request::Parameters;
 use protocol::wire::put_bytes;
@@ -110,7 +110,12 @@ impl Engine {
     }
 
     /// Schema changes, USE, TRUNCATE and DESCRIBE.
-    pub(crate) async fn run_other(&self, analysed: &Analysed, user: Option<&str>) -> Result<Answer, Error> {
+    pub(crate) async fn run_other(
+        &self,
+        analysed: &Analysed,
+        page: &Page,
+        user: Option<&str>,
+    ) -> Result<Answer, Error> {
         match &analysed.plan {
             Plan::SchemaChange(change) => self.change_schema(change.clone()).await,
             Plan::Use { keyspace } => Ok(Answer::plain(Outcome::SetKeyspace(keyspace.clone()))),
@@ -127,9 +132,10 @@ impl Engine {
             }
             Plan::Role(plan) => self.run_role(plan, analysed, user).await,
             Plan::Describe(plan) => {
-                let described = plan.rows(&self.schema(), &self.cluster_facts())?;
+                let (described, next) = plan.page(&self.schema(), &self.cluster_facts(), page)?;
                 let metadata = analysed.metadata.clone().ok_or_else(no_columns)?;
                 let mut rows = Rows::new(metadata, Announce::Columns);
+                rows.paging_state = next;
                 for row in &described {
                     let values: Vec<Option<&[u8]>> = row.iter().map(Option::as_deref).collect();
                     push_row(&mut rows.count, &mut rows.content, &values);
