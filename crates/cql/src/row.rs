@@ -113,13 +113,20 @@ pub(crate) struct RowValues<'a> {
     built: Vec<u8>,
     /// Bytes of `built` that belong to the partition's static columns.
     static_built: usize,
+    /// What few rows have; made when there is something to keep.
+    extras: Option<Box<Extras<'a>>>,
+    now_s: u32,
+}
+
+/// What rows have beside values when cells are watched or when they stand for a group.
+#[derive(Default)]
+struct Extras<'a> {
     /// Live cells of the places that are watched: place, path, times.
     cells: Vec<(usize, Cow<'a, [u8]>, CellTimes)>,
     /// How many of them are of static columns.
     static_cells: usize,
     /// Results of the aggregates of the group that this row stands for.
     aggregates: Vec<Option<Vec<u8>>>,
-    now_s: u32,
 }
 
 impl<'a> RowValues<'a> {
@@ -130,9 +137,7 @@ impl<'a> RowValues<'a> {
             times: smallvec![None; fetches.len()],
             built: Vec::new(),
             static_built: 0,
-            cells: Vec::new(),
-            static_cells: 0,
-            aggregates: Vec::new(),
+            extras: None,
             now_s,
         }
     }
@@ -149,32 +154,32 @@ impl<'a> RowValues<'a> {
             }
         });
         let values = values.collect();
-        let cells = self.cells.iter().map(|(at, path, times)| (*at, Cow::Owned(path.to_vec()), *times));
+        let watched = self.extras.iter().flat_map(|extras| &extras.cells);
+        let cells = watched.map(|(at, path, times)| (*at, Cow::Owned(path.to_vec()), *times)).collect();
         RowValues {
             values,
             times: self.times.clone(),
             built,
             static_built: 0,
-            cells: cells.collect(),
-            static_cells: 0,
-            aggregates: Vec::new(),
+            extras: Some(Box::new(Extras { cells, ..Extras::default() })),
             now_s: self.now_s,
         }
     }
 
     /// Gives the row what its group's aggregates came to.
     pub fn set_aggregates(&mut self, results: Vec<Option<Vec<u8>>>) {
-        self.aggregates = results;
+        self.extras.get_or_insert_default().aggregates = results;
     }
 
     /// What an aggregate came to.
     pub fn aggregate(&self, index: usize) -> Option<&[u8]> {
-        self.aggregates.get(index)?.as_deref()
+        self.extras.as_ref()?.aggregates.get(index)?.as_deref()
     }
 
     /// Paths and times of the live cells of a watched place, in the order of their paths.
     pub fn cells(&self, index: usize) -> impl Iterator<Item = (&[u8], CellTimes)> {
-        self.cells.iter().filter(move |(at, ..)| *at == index).map(|(_, path, times)| (&**path, *times))
+        let watched = self.extras.iter().flat_map(|extras| &extras.cells);
+        watched.filter(move |(at, ..)| *at == index).map(|(_, path, times)| (&**path, *times))
     }
 
     /// The value at a place.
@@ -216,7 +221,9 @@ impl<'a> RowValues<'a> {
         self.values.fill(Got::Null);
         self.times.fill(None);
         self.built.clear();
-        self.cells.clear();
+        if let Some(extras) = &mut self.extras {
+            extras.cells.clear();
+        }
         if fetches.has_keys() {
             if let [_] = &table.partition_key[..] {
                 self.fill_key(fetches, &[key]);
@@ -231,7 +238,9 @@ impl<'a> RowValues<'a> {
             self.fill_cells(fetches, &fetches.static_slots, body, deletion);
         }
         self.static_built = self.built.len();
-        self.static_cells = self.cells.len();
+        if let Some(extras) = &mut self.extras {
+            extras.static_cells = extras.cells.len();
+        }
         Ok(live)
     }
 
@@ -267,7 +276,9 @@ impl<'a> RowValues<'a> {
     /// Moves to no row: clustering and regular columns null.
     pub fn clear_row(&mut self, fetches: &Fetches) {
         self.built.truncate(self.static_built);
-        self.cells.truncate(self.static_cells);
+        if let Some(extras) = &mut self.extras {
+            extras.cells.truncate(extras.static_cells);
+        }
         for (index, (source, _)) in fetches.columns.iter().enumerate() {
             if matches!(source, Source::Clustering(_) | Source::Regular(_)) {
                 self.values[index] = Got::Null;
@@ -299,7 +310,7 @@ impl<'a> RowValues<'a> {
                     if fetches.by_cell.contains(&slot) {
                         let watched =
                             cells().map(|(path, cell)| (slot, Cow::Borrowed(path), times_of(&cell)));
-                        self.cells.extend(watched);
+                        self.extras.get_or_insert_default().cells.extend(watched);
                     }
                     self.values[slot] = build(&fetches.columns[slot].1.ty, cells(), &mut self.built);
                 }

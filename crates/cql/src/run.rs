@@ -103,12 +103,10 @@ pub struct SelectRun {
     command: ReadCommand,
     filters: Vec<BoundFilter>,
     running: Vec<Running>,
-    /// The group being read: its first row, which stands for it.
-    group: Option<Box<RowValues<'static>>>,
-    /// What that row and those that join it agree in.
-    group_key: Vec<u8>,
+    /// The group being read.
+    group: Option<Box<Group>>,
     /// Rows that are given out when all are there, if they must be sorted.
-    sorted: Option<Sorted>,
+    sorted: Option<Box<Sorted>>,
     /// Rows of the next read where not every row read is given out.
     step_rows: u32,
     page_rows: Option<u32>,
@@ -134,8 +132,9 @@ impl SelectPlan {
     ) -> Result<SelectRun> {
         check_values(&self.binds, values)?;
         let env = Env { values, context, table: &self.table };
-        let limit = positive(self.limit.as_ref(), &env)?;
-        let partition_limit = positive(self.partition_limit.as_ref(), &env)?;
+        let limit = self.limit.as_ref().map_or(Ok(u32::MAX), |term| positive(term, &env))?;
+        let partition_limit =
+            self.partition_limit.as_ref().map_or(Ok(u32::MAX), |term| positive(term, &env))?;
         let aggregate = self.is_aggregate();
         let scope = self.scope(&env, page.rows.is_some())?;
         let slices = if self.distinct {
@@ -161,20 +160,27 @@ impl SelectPlan {
                 random_state: std::cell::Cell::new((context.random)()),
             },
             command: ReadCommand {
+                table: self.table.id,
+                scope: scope.unwrap_or(Scope::Keys(Keys::new())),
                 slices,
+                reversed: self.reversed,
+                static_counts: self.static_counts,
+                row_limit: u32::MAX,
                 partition_row_limit: match (counted_here, sorts) {
                     (true, _) => u32::MAX,
                     (false, true) => of_partition.min(limit),
                     (false, false) => of_partition,
                 },
                 byte_limit: page.bytes.max(1),
-                ..self.whole_table(scope.unwrap_or(Scope::Keys(Keys::new())), context)
+                now_s: context.now_s,
+                resume: None,
+                digest_only: false,
+                tombstones: 0,
             },
             filters,
             running: vec![Running::new(); self.aggregates.len()],
             group: None,
-            group_key: Vec::new(),
-            sorted: (sorts && !one_row).then(|| Sorted { rows: Vec::new(), bytes: 0, limit }),
+            sorted: (sorts && !one_row).then(|| Box::new(Sorted { rows: Vec::new(), bytes: 0, limit })),
             step_rows: match one_row {
                 true => limits::ROWS_PER_STEP,
                 false => first_step(paged.unwrap_or(u32::MAX).min(limit)),
@@ -195,24 +201,6 @@ impl SelectPlan {
             run.resume(PagingState::decode(state)?)?;
         }
         Ok(run)
-    }
-
-    /// A read of everything in a scope.
-    fn whole_table(&self, scope: Scope, context: &BindContext<'_>) -> ReadCommand {
-        ReadCommand {
-            table: self.table.id,
-            scope,
-            slices: smallvec![],
-            reversed: self.reversed,
-            static_counts: self.static_counts,
-            row_limit: u32::MAX,
-            partition_row_limit: u32::MAX,
-            byte_limit: u32::MAX,
-            now_s: context.now_s,
-            resume: None,
-            digest_only: false,
-            tombstones: 0,
-        }
     }
 
     /// The time the client allows, if the statement says.
@@ -268,8 +256,7 @@ fn kept(values: &[BoundValue<'_>]) -> Vec<Option<Option<Vec<u8>>>> {
 }
 
 /// The value of LIMIT or PER PARTITION LIMIT, which Cassandra words alike.
-fn positive(term: Option<&Term>, env: &Env<'_, '_>) -> Result<u32> {
-    let Some(term) = term else { return Ok(u32::MAX) };
+fn positive(term: &Term, env: &Env<'_, '_>) -> Result<u32> {
     if matches!(term.eval(env)?, crate::value::Val::Unset) {
         return Ok(u32::MAX);
     }
@@ -358,18 +345,10 @@ impl SelectRun {
     /// Ends the page: gives out the last group and rows that were to be sorted; returns the state with which the next
     /// page starts, if there is one.
     pub fn finish(&mut self, sink: &mut RowSink<'_>) -> Result<Option<Vec<u8>>> {
-        let plan = self.plan.clone();
-        if plan.is_one_row() && self.group.is_none() {
-            self.group = Some(Box::new(RowValues::new(&plan.fetches, self.command.now_s)));
+        if self.plan.is_aggregate() || self.sorted.is_some() {
+            self.give_gathered(sink)?;
         }
-        if self.limit_left > 0 && self.page_left > 0 {
-            self.close_group(&plan, sink)?;
-        }
-        if let Some(sorted) = self.sorted.take() {
-            sorted.give(&plan, sink);
-            return Ok(None);
-        }
-        if plan.is_one_row() || self.done || self.limit_left == 0 {
+        if self.done || self.limit_left == 0 {
             return Ok(None);
         }
         let Some(resume) = self.stopped.take() else { return Ok(None) };
@@ -378,6 +357,24 @@ impl SelectRun {
             _ => 0,
         };
         Ok(Some(PagingState { resume, limit_left: self.limit_left, partition_rows }.encode()))
+    }
+
+    /// Gives out the last group, which of an aggregate without groups may have no rows, and what was to be sorted.
+    fn give_gathered(&mut self, sink: &mut RowSink<'_>) -> Result<()> {
+        let plan = self.plan.clone();
+        if plan.is_one_row() && self.group.is_none() {
+            let row = RowValues::new(&plan.fetches, self.command.now_s);
+            self.group = Some(Box::new(Group { row, key: Vec::new() }));
+        }
+        if self.limit_left > 0 && self.page_left > 0 {
+            self.close_group(&plan, sink)?;
+        }
+        // One row, or rows that were sorted, are the whole answer.
+        self.done |= plan.is_one_row() || self.sorted.is_some();
+        if let Some(sorted) = self.sorted.take() {
+            sorted.give(&plan, sink);
+        }
+        Ok(())
     }
 
     /// Whether a client that pages gets no more than this one row.
@@ -478,7 +475,8 @@ impl SelectRun {
             let full = self.page_left == 0 || self.limit_left == 0;
             return Ok(if full { Admitted::Full } else { Admitted::Yes });
         }
-        if self.begins_group(plan, row, key, clustering)? {
+        let begun = self.begins_group(plan, row, key, clustering)?;
+        if begun.is_some() {
             self.close_group(plan, sink)?;
             // Rows behind a partition's last group are passed over.
             if *given >= self.partition_limit {
@@ -489,7 +487,7 @@ impl SelectRun {
             }
             *given += 1;
         }
-        self.join_group(plan, row)?;
+        self.join_group(plan, row, begun)?;
         Ok(Admitted::No)
     }
 
@@ -530,15 +528,17 @@ impl SelectRun {
         }
     }
 
-    /// Whether a row is the first of a group; remembers what the group's rows agree in.
+    /// What a row and those of its group agree in, if it is the first of one.
     fn begins_group(
         &mut self,
         plan: &SelectPlan,
         row: &RowValues<'_>,
         key: &[u8],
         clustering: Option<&[u8]>,
-    ) -> Result<bool> {
-        let Some(grouping) = &plan.grouping else { return Ok(self.group.is_none()) };
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(grouping) = &plan.grouping else {
+            return Ok(self.group.is_none().then(Vec::new));
+        };
         let mut agree = Vec::with_capacity(key.len() + 16);
         schema::push_component(&mut agree, Some(key));
         let components = clustering.map(schema::clustering_components).into_iter().flatten();
@@ -546,19 +546,19 @@ impl SelectRun {
             schema::push_component(&mut agree, component.map_err(corrupt)?);
         }
         if let (Some(function), Some(_)) = (&grouping.function, clustering) {
-            let value =
-                self.bound.with_env(plan, |env| function.eval(row, env).map(|v| v.map(Cow::into_owned)))?;
+            let value = self
+                .bound
+                .with_env(plan, |env| function.eval(row, env).map(|value| value.map(Cow::into_owned)))?;
             schema::push_component(&mut agree, value.as_deref());
         }
-        let begins = self.group.is_none() || agree != self.group_key;
-        self.group_key = agree;
-        Ok(begins)
+        let same = self.group.as_ref().is_some_and(|group| group.key == agree);
+        Ok((!same).then_some(agree))
     }
 
-    /// Adds a row to the group being read; the first one stands for it.
-    fn join_group(&mut self, plan: &SelectPlan, row: &RowValues<'_>) -> Result<()> {
-        if self.group.is_none() {
-            self.group = Some(Box::new(row.kept()));
+    /// Adds a row to the group being read, or begins one with it that agrees in `begun`.
+    fn join_group(&mut self, plan: &SelectPlan, row: &RowValues<'_>, begun: Option<Vec<u8>>) -> Result<()> {
+        if let Some(key) = begun {
+            self.group = Some(Box::new(Group { row: row.kept(), key }));
         }
         let running = &mut self.running;
         self.bound.with_env(plan, |env| {
@@ -574,7 +574,8 @@ impl SelectRun {
 
     /// Gives out the group that is being read, if there is one, and starts anew.
     fn close_group(&mut self, plan: &SelectPlan, sink: &mut RowSink<'_>) -> Result<()> {
-        let Some(mut row) = self.group.take() else { return Ok(()) };
+        let Some(group) = self.group.take() else { return Ok(()) };
+        let mut row = group.row;
         let results =
             plan.aggregates.iter().zip(&self.running).map(|(a, running)| running.result(a)).collect();
         row.set_aggregates(results);
@@ -603,6 +604,12 @@ impl SelectRun {
             Ok(())
         })
     }
+}
+
+/// A group: its first row, which stands for it, and what its rows agree in.
+struct Group {
+    row: RowValues<'static>,
+    key: Vec<u8>,
 }
 
 /// What becomes of a row that was read.

@@ -65,7 +65,6 @@ fn run_of(plan: &Arc<SelectPlan>, state: Option<Vec<u8>>) -> SelectRun {
         filters: Vec::new(),
         running: Vec::new(),
         group: None,
-        group_key: Vec::new(),
         sorted: None,
         step_rows: limits::ROWS_PER_STEP,
         page_rows: Some(10),
