@@ -28,7 +28,7 @@ pub type Decision<E> = Result<Option<(Schema, Vec<SchemaEvent>)>, E>;
 pub enum Changed {
     /// Every shard runs the new schema; clients were or will be told these events.
     Done(Vec<SchemaEvent>),
-    /// There was nothing to do (`IF NOT EXISTS`).
+    /// There was nothing to do (`IF NOT EXISTS`), or it was so already.
     Nothing,
 }
 
@@ -109,6 +109,10 @@ impl Cluster {
             Ok(None) => return Ok(Ok(Changed::Nothing)),
             Err(error) => return Ok(Err(error)),
         };
+        // What alters nothing is no change: there is nothing to log, and nobody is told.
+        if schema::Change::between(&before, &next).is_empty() {
+            return Ok(Ok(Changed::Nothing));
+        }
         let next = Arc::new(builtin::versioned(next));
         await_forgotten(&before, &next).await?;
         let settling = log.is_unsettled();
