@@ -276,7 +276,8 @@ async function paging(session) {
 
 async function secure(version) {
   const open = async (authority, user, password) => {
-    const options = {};
+    // The driver does not notice that a refused connection was closed, and waits.
+    const options = { socketOptions: { readTimeout: 10000, connectTimeout: 10000 } };
     if (user) {
       options.authProvider = new auth.PlainTextAuthProvider(user, password);
     }

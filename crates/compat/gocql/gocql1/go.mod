@@ -4,7 +4,7 @@ go 1.19
 
 require (
 	github.com/gocql/gocql v1.7.0
-	github.com/pierrec/lz4/v4 v4.1.33
+	github.com/pierrec/lz4/v4 v4.1.8
 	gopkg.in/inf.v0 v0.9.1
 )
 
