@@ -181,6 +181,8 @@ impl Value {
             Value::Duration(v) => v.to_string(),
             Value::List(items) | Value::Vector(items) => format!("[{}]", joined(items)),
             Value::Set(items) => format!("{{{}}}", joined(items)),
+            // A value of no bytes: all its fields are null, and a literal has at least one.
+            Value::Tuple(items) if items.is_empty() => "(null)".into(),
             Value::Tuple(items) => format!("({})", joined(items)),
             Value::Map(entries) => {
                 let texts: Vec<String> =
