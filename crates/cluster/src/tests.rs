@@ -59,3 +59,16 @@ fn a_drop_that_failed_does_not_come_back_with_a_restart() {
         assert!(has_keyspace(&mut world, node), "{failing} syncs fail: the drop came back");
     }
 }
+
+#[test]
+fn a_change_that_alters_nothing_is_none() {
+    let mut world = World::new(9, SimConfig::calm());
+    let node = world.add_node([10, 0, 0, 1].into());
+    boot(&mut world, node);
+    let keyspace = || Keyspace::new("a", Replication::Local);
+    change(&mut world, node, move |from| from.with_keyspace(2, keyspace())).expect("durable");
+    let again = move |from: &Schema| Ok::<_, ()>(Some((from.with_keyspace(3, keyspace()), Vec::new())));
+    let mut task = world.spawn(node, async move { Cluster::change(again).await });
+    world.run_for(SECOND / 2);
+    assert_eq!(task.take().expect("it is done").expect("durable"), Ok(Changed::Nothing));
+}
