@@ -24,11 +24,7 @@ pub struct Counts {
 pub type Setup<'a> = &'a dyn Fn(&mut Connection) -> Result<Vec<Vec<u8>>, String>;
 
 /// Instructions and allocations per request for one kind of frame.
-pub fn per_request(
-    binary: &Path,
-    name: &str,
-    setup: Setup,
-) -> Result<(f64, f64), String> {
+pub fn per_request(binary: &Path, name: &str, setup: Setup) -> Result<(f64, f64), String> {
     const COUNT: u64 = 2_000;
     let few = run(binary, name, setup, COUNT)?;
     let many = run(binary, name, setup, 3 * COUNT)?;
@@ -36,12 +32,7 @@ pub fn per_request(
     Ok((per(few.instructions, many.instructions), per(few.allocations, many.allocations)))
 }
 
-fn run(
-    binary: &Path,
-    name: &str,
-    setup: Setup,
-    count: u64,
-) -> Result<Counts, String> {
+fn run(binary: &Path, name: &str, setup: Setup, count: u64) -> Result<Counts, String> {
     let folder = machine::fresh(&format!("callgrind-{name}"))?;
     let out = folder.join("callgrind.out");
     let port = machine::free_port()?;

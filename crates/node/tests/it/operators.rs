@@ -76,7 +76,9 @@ fn numbers_follow_what_clients_do() {
         assert_eq!((&after["sstable_count"], &after["memtable_cells"]), (&2.into(), &0.into()));
         assert_eq!(after["partition_sizes"]["count"], 40);
         let proxy = get("/messina/proxy").await;
-        assert!(40 <= proxy["read"]["count"].as_u64().unwrap() && 1 <= proxy["range"]["count"].as_u64().unwrap());
+        assert!(
+            40 <= proxy["read"]["count"].as_u64().unwrap() && 1 <= proxy["range"]["count"].as_u64().unwrap()
+        );
         assert!(proxy["write"]["count"].as_u64().unwrap() >= 40);
         assert_eq!(get("/column_family/metrics/live_ss_table_count/ks:kv").await, 2);
         post("/storage_service/keyspace_compaction/ks").await;

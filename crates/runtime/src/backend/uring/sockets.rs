@@ -6,7 +6,9 @@
 use super::Uring;
 use super::ops::{Keep, Op};
 use super::recv_buffers::{GROUP, RingBytes};
-use crate::backend::socket::{bind, keep_alive, listen, name, set_option, shutdown, socket, to_raw, try_send};
+use crate::backend::socket::{
+    bind, keep_alive, listen, name, set_option, shutdown, socket, to_raw, try_send,
+};
 use crate::limits::{ACCEPTED_PENDING, RECV_BUFFERS_PER_STREAM};
 use io_uring::{cqueue, opcode, types};
 use std::cell::RefCell;
