@@ -129,25 +129,40 @@ impl Shard {
     }
 
     /// Counts a request in.
+    #[inline]
     pub(crate) fn enter(&self, peer: &SocketAddr, bytes: usize) {
-        if let Some((_, by_ip)) = &self.request_bytes_by_ip {
-            *by_ip.borrow_mut().entry(peer.ip()).or_default() += bytes;
+        if self.request_bytes_by_ip.is_some() {
+            self.enter_by_ip(peer, bytes);
         }
         self.requests.set(self.requests.get() + 1);
         self.request_bytes.set(self.request_bytes.get() + bytes);
     }
 
-    /// Counts a request out.
-    pub(crate) fn leave(&self, peer: &SocketAddr, bytes: usize) {
+    #[cold]
+    fn enter_by_ip(&self, peer: &SocketAddr, bytes: usize) {
         if let Some((_, by_ip)) = &self.request_bytes_by_ip {
-            let mut by_ip = by_ip.borrow_mut();
-            let held = by_ip.get_mut(&peer.ip()).map_or(0, |held| {
-                *held -= bytes;
-                *held
-            });
-            if held == 0 {
-                by_ip.remove(&peer.ip());
-            }
+            *by_ip.borrow_mut().entry(peer.ip()).or_default() += bytes;
+        }
+    }
+
+    #[cold]
+    fn leave_by_ip(&self, peer: &SocketAddr, bytes: usize) {
+        let Some((_, by_ip)) = &self.request_bytes_by_ip else { return };
+        let mut by_ip = by_ip.borrow_mut();
+        let held = by_ip.get_mut(&peer.ip()).map_or(0, |held| {
+            *held -= bytes;
+            *held
+        });
+        if held == 0 {
+            by_ip.remove(&peer.ip());
+        }
+    }
+
+    /// Counts a request out.
+    #[inline]
+    pub(crate) fn leave(&self, peer: &SocketAddr, bytes: usize) {
+        if self.request_bytes_by_ip.is_some() {
+            self.leave_by_ip(peer, bytes);
         }
         self.requests.set(self.requests.get() - 1);
         self.request_bytes.set(self.request_bytes.get() - bytes);
