@@ -77,8 +77,13 @@ impl Node {
                 }
             }
         }
-        let mut answer =
-            ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None, tombstones: 0 };
+        let mut answer = ReadAnswer {
+            partitions: mutation::Partitions::new(),
+            live_rows: 0,
+            stopped: None,
+            digest: None,
+            tombstones: 0,
+        };
         let nothing = Partition::new();
         let mut keys = keys.iter().peekable();
         while let Some(key) = keys.next() {

@@ -114,7 +114,13 @@ fn a_static_row_stands_for_its_partition_behind_pages_of_dead_rows_only() {
         assert!(run.next().is_some());
         let stopped = Some(Resume { key: key(), after: Some(after.clone()), rows_taken });
         let partitions = vec![part(Some((&clustering, live)))];
-        let answer = ReadAnswer { partitions, live_rows: rows_taken, stopped, digest: None, tombstones: 0 };
+        let answer = ReadAnswer {
+            partitions: partitions.into(),
+            live_rows: rows_taken,
+            stopped,
+            digest: None,
+            tombstones: 0,
+        };
         let mut rows = 0;
         run.feed(&answer, &mut |_| rows += 1).expect("fits");
         assert_eq!(rows, rows_taken, "the page ends inside the partition");
@@ -123,8 +129,13 @@ fn a_static_row_stands_for_its_partition_behind_pages_of_dead_rows_only() {
         let mut run = run_of(&plan, Some(state));
         assert!(run.next().is_some());
         let partitions = vec![part(None)];
-        let answer =
-            ReadAnswer { partitions, live_rows: 1 - rows_taken, stopped: None, digest: None, tombstones: 0 };
+        let answer = ReadAnswer {
+            partitions: partitions.into(),
+            live_rows: 1 - rows_taken,
+            stopped: None,
+            digest: None,
+            tombstones: 0,
+        };
         run.feed(&answer, &mut |_| rows += 1).expect("fits");
         assert_eq!(rows, 1, "live: {live}");
     }
@@ -175,7 +186,7 @@ impl Large {
                         after => Resume { key: key.clone(), after, rows_taken: c as u32 },
                     };
                     return ReadAnswer {
-                        partitions,
+                        partitions: partitions.into(),
                         live_rows,
                         stopped: Some(stopped),
                         digest: None,
@@ -190,7 +201,7 @@ impl Large {
             }
             partitions.push(builder.finish());
         }
-        ReadAnswer { partitions, live_rows, stopped: None, digest: None, tombstones: 0 }
+        ReadAnswer { partitions: partitions.into(), live_rows, stopped: None, digest: None, tombstones: 0 }
     }
 
     /// Behind the partition before this one.
