@@ -7,8 +7,8 @@
 
 use base::HashMap;
 use mutation::{
-    Budget, Emit, Error, Item, Key, Mutation, MutationBuilder, MutationView, Partition, RangeTombstone,
-    ReadAnswer, ReadCommand, Resume, Scope, emit,
+    Budget, Emit, Error, Item, Key, Mutation, MutationBuilder, MutationView, Partition, Partitions,
+    RangeTombstone, ReadAnswer, ReadCommand, Resume, Scope, emit,
 };
 use schema::{Position, Table};
 use std::cmp::Ordering;
@@ -31,7 +31,7 @@ pub(crate) fn merge_answers(
     let tombstones = answers.iter().map(|answer| answer.tombstones).max().unwrap_or(0);
     let mut merged = Merged {
         answer: ReadAnswer {
-            partitions: Vec::new(),
+            partitions: Partitions::new(),
             live_rows: 0,
             stopped: covered.cloned(),
             digest: None,
@@ -77,7 +77,7 @@ pub(crate) fn agreed(command: &ReadCommand, mut answers: Vec<ReadAnswer>) -> Rea
 
 /// Adds the partitions of a further round. One that goes on where the round before stopped in it stays one partition:
 /// whoever reads the answer must not take its end for a partition of only a static row.
-pub(crate) fn append(whole: &mut Vec<Mutation>, more: Vec<Mutation>) {
+pub(crate) fn append(whole: &mut Partitions, more: Partitions) {
     let mut more = more.into_iter();
     if let (Some(last), Some(first)) = (whole.last_mut(), more.as_slice().first())
         && last.view().key == first.view().key

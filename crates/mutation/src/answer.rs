@@ -4,6 +4,10 @@ use crate::command::{Resume, put_resume, resume};
 use crate::encoded::Mutation;
 use crate::error::Error;
 use crate::input::{Input, put_sized};
+use smallvec::SmallVec;
+
+/// Partitions of an answer; the one of most reads has its place in the answer itself.
+pub type Partitions = SmallVec<[Mutation; 1]>;
 
 /// The answer to a [`crate::ReadCommand`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,7 +15,7 @@ pub struct ReadAnswer {
     /// Partitions in the order asked for, items in the order of reading (descending when reversed). Partitions about
     /// which nothing is known are left out; those that hold only tombstones are not. Empty when only a digest was
     /// asked for.
-    pub partitions: Vec<Mutation>,
+    pub partitions: Partitions,
     /// Live rows in it.
     pub live_rows: u32,
     /// Where a limit stopped the read; everything up to it is covered. `None`: all that was asked for is covered.
@@ -45,7 +49,7 @@ impl ReadAnswer {
     pub fn decode(bytes: &[u8]) -> Result<ReadAnswer, Error> {
         let mut input = Input::new(bytes);
         let count = input.u32("count of partitions")?;
-        let mut partitions = Vec::new();
+        let mut partitions = Partitions::new();
         for _ in 0..count {
             partitions.push(Mutation::from_bytes(input.sized("a partition")?.to_vec())?);
         }

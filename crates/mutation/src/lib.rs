@@ -26,7 +26,7 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-pub use answer::ReadAnswer;
+pub use answer::{Partitions, ReadAnswer};
 pub use cell::{Cell, NO_TIME};
 pub use command::{Key, Keys, ReadCommand, Resume, Scope, Slice, Slices, TokenRange};
 pub use deletion::{Deletion, Liveness};

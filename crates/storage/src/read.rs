@@ -16,7 +16,7 @@ use crate::table::{Sstable, TableStore, TableVersion};
 use crate::table_metrics::{Met, bump, micros_since};
 use base::histogram::Placed;
 use mutation::{
-    Budget, DigestFault, Emit, Emitted, Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange,
+    Budget, DigestFault, Emit, Emitted, Key, Partitions, ReadAnswer, ReadCommand, Resume, Scope, TokenRange,
     emit,
 };
 use runtime::Bug;
@@ -86,7 +86,7 @@ struct Page<'a> {
     definition: Arc<Table>,
     version: Rc<TableVersion>,
     command: &'a ReadCommand,
-    partitions: Vec<Mutation>,
+    partitions: Partitions,
     live_rows: u32,
     bytes: usize,
     /// Met so far, those of earlier reads for the same page included.
@@ -135,7 +135,7 @@ impl<'a> Page<'a> {
             definition,
             version: table.version(),
             command,
-            partitions: Vec::with_capacity(1),
+            partitions: Partitions::new(),
             live_rows: 0,
             bytes: 0,
         }
@@ -157,7 +157,7 @@ impl<'a> Page<'a> {
         if self.command.digest_only {
             let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
             answer.digest = Some(mutation::digest(&answer.partitions, fault));
-            answer.partitions = Vec::new();
+            answer.partitions = Partitions::new();
         }
         answer
     }

@@ -65,8 +65,13 @@ fn apply(table: &Table, replica: &mut Replica, mutation: &Mutation) {
 }
 
 fn read(replica: &Replica, command: &ReadCommand) -> ReadAnswer {
-    let mut answer =
-        ReadAnswer { partitions: Vec::new(), live_rows: 0, stopped: None, digest: None, tombstones: 0 };
+    let mut answer = ReadAnswer {
+        partitions: mutation::Partitions::new(),
+        live_rows: 0,
+        stopped: None,
+        digest: None,
+        tombstones: 0,
+    };
     for (key, partition) in replica {
         let resume = command.resume.as_ref();
         if resume.is_some_and(|r| *key < r.key || (*key == r.key && r.after.is_none())) {
@@ -234,11 +239,11 @@ fn a_partition_read_in_two_rounds_stays_one() {
         builder.write_row(&clustering, Liveness::at(1), Deletion::LIVE, |_| {});
         builder.finish()
     };
-    let mut whole = vec![part(b"a", 1)];
-    append(&mut whole, vec![part(b"a", 2), part(b"b", 1)]);
+    let mut whole = mutation::Partitions::from_iter([part(b"a", 1)]);
+    append(&mut whole, mutation::Partitions::from_iter([part(b"a", 2), part(b"b", 1)]));
     let rows: Vec<usize> = whole.iter().map(|m| m.view().rows().count()).collect();
     assert_eq!(rows, [2, 1]);
     assert!(whole.iter().all(|m| m.view().static_row.is_some()));
-    append(&mut whole, vec![part(b"c", 1)]);
+    append(&mut whole, mutation::Partitions::from_iter([part(b"c", 1)]));
     assert_eq!(whole.len(), 3);
 }

@@ -172,7 +172,7 @@ fn encoded_forms_read_back_and_damage_is_an_error() {
         assert_eq!(ReadCommand::decode(&bytes), Ok(command));
         let stopped = Some(Resume { key: Key::new(b"k"), after: None, rows_taken: 3 });
         let answer = ReadAnswer {
-            partitions: vec![mutation],
+            partitions: std::iter::once(mutation).collect(),
             live_rows: 2,
             stopped,
             digest: Some([7; 16]),

@@ -12,7 +12,7 @@ pub fn read(table: &Table, partitions: &Partitions, command: &ReadCommand) -> Re
         rows_left: command.row_limit,
         bytes_left: command.byte_limit as usize,
         answer: ReadAnswer {
-            partitions: Vec::new(),
+            partitions: mutation::Partitions::new(),
             live_rows: 0,
             stopped: None,
             digest: None,
