@@ -226,9 +226,9 @@ impl Parser<'_> {
                 let high = self.hex()?;
                 if (0xD800..0xDC00).contains(&high) && self.text[self.at..].starts_with("\\u") {
                     self.at += 2;
-                    let low = self.hex()?;
-                    let pair = 0x10000 + ((high - 0xD800) << 10) + low.wrapping_sub(0xDC00);
-                    return char::from_u32(pair).ok_or_else(|| "half a surrogate pair".to_string());
+                    let low = self.hex()?.wrapping_sub(0xDC00);
+                    let pair = (low < 0x400).then(|| 0x10000 + ((high - 0xD800) << 10) + low);
+                    return pair.and_then(char::from_u32).ok_or_else(|| "half a surrogate pair".to_string());
                 }
                 char::from_u32(high).ok_or_else(|| "half a surrogate pair".to_string())?
             }
@@ -494,6 +494,8 @@ mod tests {
             "{\"k\":007}",
             "\"\\q\"",
             "\"\\ud800\"",
+            r#""\ud800\u0041""#,
+            r#""\ud800\ue000""#,
             "1.",
             "nul",
             "-",

@@ -202,30 +202,10 @@ impl Parser<'_> {
         if self.symbol("}") {
             return Ok(Expr::Set(Vec::new()));
         }
-        if self.is_name() && self.is_symbol_at(1, ":") {
-            let mark = self.mark();
-            let fields = self.list_of(|p| {
-                let name = p.name()?;
-                p.expect_symbol(":")?;
-                Ok((name, p.expr()?))
-            });
-            if let Ok(fields) = fields
-                && self.symbol("}")
-            {
-                return Ok(Expr::Udt(fields));
-            }
-            // A map whose first key is a column.
-            self.rewind(mark);
-        }
+        let name = self.bare_key();
         let first = self.expr()?;
         let expr = if self.symbol(":") {
-            let mut pairs = vec![(first, self.expr()?)];
-            while self.symbol(",") {
-                let key = self.expr()?;
-                self.expect_symbol(":")?;
-                pairs.push((key, self.expr()?));
-            }
-            Expr::Map(pairs)
+            self.pairs(name, first)?
         } else {
             let mut items = vec![first];
             while self.symbol(",") {
@@ -235,6 +215,35 @@ impl Parser<'_> {
         };
         self.expect_symbol("}")?;
         Ok(expr)
+    }
+
+    /// The name that is next and whole before a colon.
+    fn bare_key(&self) -> Option<String> {
+        if !self.is_name() || !self.is_symbol_at(1, ":") {
+            return None;
+        }
+        match self.peek() {
+            Kind::Quoted(name) => Some(name.clone()),
+            _ => self.peek_word(),
+        }
+    }
+
+    /// What follows the first key and its colon: fields of a user type if every key is a bare name, else a map whose keys
+    /// may be columns. Read once: to go back and read it as the other would double the work with every level.
+    fn pairs(&mut self, name: Option<String>, first: Expr) -> Result<Expr> {
+        let mut names: Option<Vec<String>> = name.map(|name| vec![name]);
+        let mut pairs = vec![(first, self.expr()?)];
+        while self.symbol(",") {
+            names = names.zip(self.bare_key()).map(|(mut names, name)| {
+                names.push(name);
+                names
+            });
+            let key = self.expr()?;
+            self.expect_symbol(":")?;
+            pairs.push((key, self.expr()?));
+        }
+        let Some(names) = names else { return Ok(Expr::Map(pairs)) };
+        Ok(Expr::Udt(names.into_iter().zip(pairs.into_iter().map(|(_, value)| value)).collect()))
     }
 
     /// `(type) value`, `(a, b)` or `(a)`. A lone value in parentheses is a tuple of one, as in Cassandra.

@@ -1,6 +1,7 @@
 //! The parser: shapes of every statement, Cassandra's error texts, and that no text whatever makes it panic.
 
 use super::*;
+use crate::ast::{Expr, StatementKind};
 use proptest::prelude::*;
 
 /// One accepted text per line of the grammar.
@@ -100,6 +101,25 @@ fn a_rewound_type_hint_does_not_count_its_markers_twice() {
 }
 
 #[test]
+fn braces_hold_sets_maps_or_fields() {
+    let written = |text: &str| {
+        let text = format!("INSERT INTO t (a) VALUES ({text})");
+        match parse(&text).expect("parses").kind {
+            StatementKind::Insert(insert) => insert.values[0].clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let one = || Expr::Integer("1".to_string());
+    let field = |name: &str| (name.to_string(), one());
+    let column = |name: &str| (Expr::Column(name.to_string()), one());
+    assert_eq!(written("{a: 1, \"B\": 1}"), Expr::Udt(vec![field("a"), field("B")]));
+    assert_eq!(written("{true: 1}"), Expr::Udt(vec![field("true")]));
+    assert_eq!(written("{a: 1, 1: 1}"), Expr::Map(vec![column("a"), (one(), one())]));
+    assert_eq!(written("{1: 1, a: 1}"), Expr::Map(vec![(one(), one()), column("a")]));
+    assert_eq!(written("{1, 1}"), Expr::Set(vec![one(), one()]));
+}
+
+#[test]
 fn errors_are_worded_as_cassandra_words_them() {
     let text = |input: &str| parse(input).expect_err(input).to_string();
     assert_eq!(text("foo"), "line 1:0 no viable alternative at input 'foo' ([foo])");
@@ -119,7 +139,16 @@ fn errors_are_worded_as_cassandra_words_them() {
 #[test]
 fn nested_bombs_are_refused() {
     let deep = 100_000;
-    for (open, close) in [("[", "]"), ("{", "}"), ("(", ")"), ("f(", ")"), ("-", ""), ("(int)", "")] {
+    for (open, close) in [
+        ("[", "]"),
+        ("{", "}"),
+        ("{a:", "}"),
+        ("{a:1,b:", "}"),
+        ("(", ")"),
+        ("f(", ")"),
+        ("-", ""),
+        ("(int)", ""),
+    ] {
         let bomb = format!("INSERT INTO t (a) VALUES ({}1{})", open.repeat(deep), close.repeat(deep));
         assert!(parse(&bomb).is_err(), "{open}");
     }
@@ -127,6 +156,10 @@ fn nested_bombs_are_refused() {
     assert!(parse(&format!("SELECT a{} FROM t", "[1]".repeat(deep))).is_err());
     assert!(parse(&format!("SELECT 1{} FROM t", "+1".repeat(deep))).is_err());
     assert!(parse(&format!("CREATE TABLE t (a {}int)", "list<".repeat(deep))).is_err());
+    // Each level is read once: with two readings of it, this would take 2^50.
+    let open = "{a:".repeat(50);
+    assert!(parse(&format!("INSERT INTO t (a) VALUES ({open}")).is_err());
+    assert!(parse(&format!("INSERT INTO t (a) VALUES ({open}1, 2:3{})", "}".repeat(50))).is_ok());
     let modest = format!("INSERT INTO t (a) VALUES ({}1{})", "[".repeat(20), "]".repeat(20));
     assert!(parse(&modest).is_ok());
 }
