@@ -5,7 +5,9 @@ use crate::ddl::{
     Applied, ChangeContext, ChangeKind, SchemaChange, column_type, definition_error, with_table,
 };
 use crate::error::{Result, configuration, invalid, syntax, unsupported};
+use crate::limits;
 use crate::options;
+use base::HashSet;
 use schema::{ColumnKind, Keyspace, Schema, Table, TableBuilder};
 use types::CqlType;
 
@@ -25,8 +27,13 @@ pub(crate) fn alter_table(
     let mut builder = table.to_builder();
     match &alter.change {
         TableChange::Add { if_not_exists, columns } => {
-            for (index, column) in columns.iter().enumerate() {
-                if columns[..index].iter().any(|earlier| earlier.name == column.name) {
+            let count = table.columns().count() + columns.len();
+            if count > limits::COLUMNS {
+                return too_many(table);
+            }
+            let mut names = HashSet::default();
+            for column in columns {
+                if !names.insert(&column.name) {
                     return invalid(format!("Column with name '{}' already exists", column.name));
                 }
                 add_column(&mut builder, keyspace, table, column, *if_not_exists)?;
@@ -34,8 +41,12 @@ pub(crate) fn alter_table(
         }
         TableChange::Drop { if_exists, columns, timestamp } => {
             let at = timestamp.unwrap_or(context.now_micros);
-            for (index, column) in columns.iter().enumerate() {
-                if columns[..index].contains(column) {
+            if columns.len() > limits::COLUMNS {
+                return too_many(table);
+            }
+            let mut names = HashSet::default();
+            for column in columns {
+                if !names.insert(column) {
                     return invalid(format!(
                         "Column {column} was not found in table '{}'",
                         table.qualified_name()
@@ -45,6 +56,9 @@ pub(crate) fn alter_table(
             }
         }
         TableChange::Rename { if_exists, renames } => {
+            if renames.len() > limits::COLUMNS {
+                return too_many(table);
+            }
             for (from, to) in renames {
                 rename_column(&mut builder, table, from, to, *if_exists)?;
             }
@@ -61,6 +75,10 @@ pub(crate) fn alter_table(
         return Ok(None);
     }
     Ok(Some(with_table(schema, keyspace, altered, ChangeKind::Updated, context.version)))
+}
+
+fn too_many<T>(table: &Table) -> Result<T> {
+    invalid(format!("table {} has more than {} columns", table.qualified_name(), limits::COLUMNS))
 }
 
 fn alter_options(builder: &mut TableBuilder, table: &Table, with: &TableProperties) -> Result<()> {
@@ -117,10 +135,6 @@ fn add_column(
         );
     }
     comes_back(table, column, &ty)?;
-    let next = if column.is_static { table.next_static_ordinal } else { table.next_regular_ordinal };
-    if usize::from(next) + 1 >= schema::COLUMNS_MAX {
-        return invalid(format!("table {} cannot have more columns", table.qualified_name()));
-    }
     builder.add(name, if column.is_static { ColumnKind::Static } else { ColumnKind::Regular }, ty);
     Ok(())
 }

@@ -1,7 +1,8 @@
 //! Schema changes as pure functions: a schema and a change give the next schema and what to tell the world.
 //!
 //! A change is checked when it is applied, not when it is prepared, because the schema may have moved between. Ordinals
-//! of columns are given by the schema crate and never come back; a dropped column is remembered with its time.
+//! of columns are given by the schema crate; that of a dropped column, which is remembered with its time, only the column
+//! itself gets again.
 
 use crate::alter::alter_table;
 use crate::ast::{ColumnDefinition, CreateTable, Object, StatementKind, TableName, TableProperties};

@@ -584,6 +584,59 @@ fn a_column_that_comes_back_has_its_ordinal_again() {
     assert_eq!((table.hidden_to(false, 1), table.hidden_to(true, 0)), (i64::MIN, i64::MIN));
 }
 
+#[test]
+fn a_second_drop_with_an_earlier_time_shows_nothing_again() {
+    let node = node_with(&[
+        KEYSPACE,
+        "CREATE TABLE ks.t (k int PRIMARY KEY, a int, b int)",
+        "ALTER TABLE ks.t DROP a USING TIMESTAMP 2000",
+        "ALTER TABLE ks.t ADD a int",
+        "ALTER TABLE ks.t DROP a USING TIMESTAMP 1000",
+        "ALTER TABLE ks.t ADD a int",
+    ]);
+    assert_eq!(node.schema.table("ks", "t").expect("exists").hidden_to(false, 0), 2000);
+}
+
+/// What is written `count` times, with its number for `#`.
+fn many(count: usize, text: &str) -> String {
+    let each: Vec<String> = (0..count).map(|n| text.replace('#', &n.to_string())).collect();
+    each.join(", ")
+}
+
+fn refusal(node: &mut Node, statement: &str) -> String {
+    match execute(node, statement, &Directives::default()) {
+        Ok(outcome) => panic!("{}: {outcome}", &statement[..statement.len().min(200)]),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn tables_have_so_many_columns_however_they_come() {
+    let mut node = node_with(&[KEYSPACE, "CREATE TABLE ks.t (k int PRIMARY KEY, a int)"]);
+    let columns = many(crate::limits::COLUMNS - 1, "c# int");
+    let told = "has more than 16384 columns";
+    assert!(refusal(&mut node, &format!("ALTER TABLE ks.t ADD ({columns})")).ends_with(told));
+    let columns = many(70_000, "c# int");
+    assert!(refusal(&mut node, &format!("ALTER TABLE ks.t ADD ({columns})")).ends_with(told));
+    assert!(refusal(&mut node, &format!("ALTER TABLE ks.t DROP ({})", many(20_000, "c#"))).ends_with(told));
+    assert!(refusal(&mut node, &format!("CREATE TABLE ks.u (k int PRIMARY KEY, {columns})")).ends_with(told));
+}
+
+#[test]
+fn ordinals_end() {
+    let mut builder = schema::TableBuilder::new("ks", "t", TableId(1)).partition_key("k", CqlType::Int);
+    for round in 0..schema::ORDINALS_MAX {
+        builder.add("a", schema::ColumnKind::Regular, CqlType::Int);
+        builder.drop_column("a", round as i64);
+    }
+    let mut builder = builder.build().expect("one ordinal was given").to_builder();
+    for round in 0..=schema::ORDINALS_MAX {
+        builder.add(&format!("c{round}"), schema::ColumnKind::Regular, CqlType::Int);
+    }
+    let error = builder.build().expect_err("there are no more").to_string();
+    assert!(error.contains("has had 32768 columns"), "{error}");
+}
+
 proptest! {
     /// Pages put together are the unpaged answer, whatever the page size, limits and filters.
     #[test]

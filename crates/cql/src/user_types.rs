@@ -122,6 +122,9 @@ fn added_field(
 }
 
 fn renamed_fields(udt: &UdtType, renames: &[(String, String)], if_exists: bool) -> Result<Option<UdtType>> {
+    if renames.len() > FIELDS_MAX {
+        return invalid(format!("type {}.{} has no more than {FIELDS_MAX} fields", udt.keyspace, udt.name));
+    }
     let mut changed = udt.clone();
     let mut any = false;
     for (from, to) in renames {

@@ -20,7 +20,7 @@ pub use change::Change;
 pub use column::{Column, ColumnKind, DroppedColumn, Order};
 pub use error::Error;
 pub use keyspace::{Keyspace, Replication};
-pub use limits::{COLUMNS_MAX, KEY_BYTES_MAX, NAME_CHARS_MAX};
+pub use limits::{KEY_BYTES_MAX, ORDINALS_MAX};
 pub use options::TableOptions;
 pub use position::{BoundSide, Position, clustering_components, push_component};
 pub use snapshot::Schema;

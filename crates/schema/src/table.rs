@@ -1,5 +1,6 @@
 //! A table: its key, its columns and what follows from them.
 
+use crate::limits::ORDINALS_MAX;
 use crate::position;
 use crate::{BoundSide, Column, ColumnKind, DroppedColumn, Error, Order, Position, TableOptions};
 use std::fmt;
@@ -184,7 +185,7 @@ impl Table {
 
     /// A builder that starts from this definition, for ALTER TABLE.
     pub fn to_builder(&self) -> TableBuilder {
-        TableBuilder { table: self.clone() }
+        TableBuilder { table: self.clone(), full: false }
     }
 }
 
@@ -192,6 +193,8 @@ impl Table {
 #[derive(Debug, Clone)]
 pub struct TableBuilder {
     table: Table,
+    /// A column found no ordinal: [`TableBuilder::build`] says so.
+    full: bool,
 }
 
 impl TableBuilder {
@@ -216,6 +219,7 @@ impl TableBuilder {
                 static_hidden: Vec::new(),
                 regular_hidden: Vec::new(),
             },
+            full: false,
         }
     }
 
@@ -270,6 +274,10 @@ impl TableBuilder {
         let mut back = self.table.dropped.iter().rev().filter(|d| &*d.name == name && d.kind == kind);
         let ordinal = match back.next().filter(|d| d.ty.is_multi_cell() == ty.is_multi_cell()) {
             Some(dropped) => dropped.ordinal,
+            None if usize::from(*next) >= ORDINALS_MAX => {
+                self.full = true;
+                return;
+            }
             None => {
                 *next += 1;
                 *next - 1
@@ -286,7 +294,11 @@ impl TableBuilder {
         for columns in [&mut self.table.statics, &mut self.table.regulars] {
             if let Some(index) = columns.iter().position(|c| &*c.name == name) {
                 let Column { name, kind, ordinal, ty, .. } = columns.remove(index);
-                self.table.dropped.retain(|d| (d.kind, d.ordinal) != (kind, ordinal));
+                let same = |d: &DroppedColumn| (d.kind, d.ordinal) == (kind, ordinal);
+                // A second drop with an earlier time does not bring back what the first one hid.
+                let earlier = self.table.dropped.iter().filter(|d| same(d)).map(|d| d.dropped_at).max();
+                let dropped_at = earlier.map_or(dropped_at, |earlier| earlier.max(dropped_at));
+                self.table.dropped.retain(|d| !same(d));
                 self.table.dropped.push(DroppedColumn { name, kind, ordinal, ty, dropped_at });
                 return true;
             }
@@ -352,9 +364,15 @@ impl TableBuilder {
     }
 
     /// Checks the definition and derives the rest.
-    /// Errors: no partition key, a name used twice, statics without clustering, counters mixed with others.
+    /// Errors: no partition key, a name used twice, no ordinals left, statics without clustering, counters mixed with others.
     pub fn build(self) -> Result<Table, Error> {
         let mut table = self.table;
+        if self.full {
+            return Err(Error::Definition(format!(
+                "table {} has had {ORDINALS_MAX} columns and can have no new ones",
+                table.qualified_name()
+            )));
+        }
         if table.partition_key.is_empty() {
             return Err(Error::Definition(format!(
                 "No PRIMARY KEY specified for table '{}' (exactly one required)",

@@ -2,7 +2,8 @@
 //!
 //! In memory while it is open: summary, filter, chunk offsets, checksums of index pages. A lookup costs the filter,
 //! then a piece of the index, then chunks of data. A reader never changes; its table definition is that of the moment
-//! it was opened, which is enough because ordinals are never reused.
+//! it was opened, which is enough because an ordinal stays with its column: none but the column itself, come back
+//! after a drop, gets it again.
 
 use base::Token;
 use base::histogram::EstimatedHistogram;
