@@ -37,7 +37,8 @@ impl Values {
             }
             Values::Whole(term) => whole_list(column, term.eval(env)?)?,
         };
-        out.sort_by(|a, b| column.ty.compare(a, b));
+        // Equal values may have several spellings in bytes, which are different partition keys: each is kept once.
+        out.sort_by(|a, b| column.ty.compare(a, b).then_with(|| a.cmp(b)));
         out.dedup();
         Ok(out)
     }
@@ -409,7 +410,8 @@ impl Clustering {
         }
         if out.len() > 1 {
             out.sort_by(|a, b| a.start_at.cmp(&b.start_at));
-            out.dedup();
+            // By position: 1.0 and 1.00 are different bytes of one decimal, whose rows are read once.
+            out.dedup_by(|a, b| a.start_at == b.start_at && a.end_at == b.end_at);
         }
         Ok(out)
     }
