@@ -78,8 +78,11 @@ pub(super) fn floor(types: &[CqlType], values: &[&[u8]]) -> Result<Option<Vec<u8
     if start > time {
         return invalid("The floor function starting time is greater than the provided time");
     }
-    let Some(floored) = floor_millis(time, &duration, start) else {
+    if (duration.months, duration.days, duration.nanos) == (0, 0, 0) {
         return invalid("The floor cannot be computed for a duration of zero");
+    }
+    let Some(floored) = floor_millis(time, &duration, start) else {
+        return invalid("The floor cannot be computed: the times are too far apart");
     };
     Ok(Some(match is_date {
         true => date_of_millis(floored).to_be_bytes().to_vec(),
@@ -87,29 +90,29 @@ pub(super) fn floor(types: &[CqlType], values: &[&[u8]]) -> Result<Option<Vec<u8
     }))
 }
 
-/// `None` for a duration of zero.
+/// The beginning of the interval of a duration above zero; `None` when a span of time is beyond what milliseconds count.
 fn floor_millis(time: i64, duration: &Duration, start: i64) -> Option<i64> {
     let fixed = i64::from(duration.days) * DAY_MS + duration.nanos / 1_000_000;
+    let span = time.checked_sub(start)?;
     if duration.months == 0 {
-        return (fixed > 0).then(|| start + (time - start) / fixed * fixed);
+        return Some(start + span / fixed * fixed);
     }
-    // Months differ in length: begin with as many intervals as surely fit, and go on while the next one still does.
-    let longest = i64::from(duration.months) * 31 * DAY_MS + fixed;
-    let mut count = (time - start) / longest;
     let begin = |count: i64| -> Option<i64> {
         let months = i64::from(duration.months).checked_mul(count)?;
         add_months(start, months).and_then(|ms| ms.checked_add(fixed.checked_mul(count)?))
     };
-    let mut floored = begin(count)?;
-    // The shortest month has 28 days: the guess was short by less than a seventh of its count.
-    for _ in 0..=count / 7 + 2 {
-        let next = begin(count + 1)?;
-        if next > time {
-            break;
+    // Months differ in length, so the interval is searched for: no month is shorter than 28 days, which bounds its number.
+    // What lies beyond all times begins later than `time`.
+    let shortest = i64::from(duration.months) * 28 * DAY_MS + fixed;
+    let (mut last, mut beyond) = (0, span / shortest + 1);
+    while beyond - last > 1 {
+        let middle = last + (beyond - last) / 2;
+        match begin(middle) {
+            Some(begun) if begun <= time => last = middle,
+            _ => beyond = middle,
         }
-        (floored, count) = (next, count + 1);
     }
-    Some(floored)
+    begin(last)
 }
 
 fn add_months(millis: i64, months: i64) -> Option<i64> {
@@ -163,5 +166,42 @@ mod tests {
         assert!(floored(&CqlType::Date, "2016-09-27", "1h").contains("precision is below 1 day"));
         assert_eq!(floored(&CqlType::Time, "00:04:59", "5m"), "'00:00:00.000000000'");
         assert!(of("2016-09-27 16:12:00+0000", "-5m").starts_with("Negative"));
+        assert_eq!(
+            of("2016-09-27 16:12:00+0000", "0m"),
+            "The floor cannot be computed for a duration of zero"
+        );
+    }
+
+    #[test]
+    fn floors_of_any_times_are_found_quickly() {
+        let floor_of = |time: i64, text: &str, start: i64| {
+            let duration = from_text(&CqlType::Duration, text).expect("a duration");
+            let types = [CqlType::Timestamp, CqlType::Duration, CqlType::Timestamp];
+            floor(&types, &[&time.to_be_bytes(), &duration, &start.to_be_bytes()])
+        };
+        let millis = |days: i64| days * DAY_MS;
+        for (time, text, start) in [
+            (i64::MAX, "1mo", 0),
+            (i64::MAX - 1, "1mo1ms", 0),
+            (i64::MAX, "178956970y7mo", 0),
+            (i64::MAX, "1ms", 0),
+            (0, "1mo", i64::MIN / 2),
+            (i64::MAX, "1mo", i64::MIN),
+            (i64::MAX, "1ms", i64::MIN),
+        ] {
+            match floor_of(time, text, start) {
+                Ok(floored) => {
+                    let floored = i64::from_be_bytes(floored.expect("a time").try_into().expect("8 bytes"));
+                    assert!((start..=time).contains(&floored), "{time} {text} {start}: {floored}");
+                }
+                Err(error) => assert!(error.to_string().contains("too far apart"), "{error}"),
+            }
+        }
+        // The last day of January, and a month after it: the shorter one's last.
+        let (from, to) = (days_of(2021, 1, 31), days_of(2021, 2, 28));
+        for (day, want) in [(to - 1, from), (to, to), (days_of(2021, 3, 30), to)] {
+            let floored = floor_of(millis(day) + 5, "1mo", millis(from)).expect("a time");
+            assert_eq!(floored, Some(millis(want).to_be_bytes().to_vec()), "{day}");
+        }
     }
 }
