@@ -67,7 +67,8 @@ impl PagingState {
         out
     }
 
-    /// Reads what a client sent back; any bytes may come.
+    /// Reads what a client sent back; any bytes may come. Rows beyond the largest limit count no further, so that whoever
+    /// counts on from there does not overflow.
     fn decode(bytes: &[u8]) -> Result<PagingState> {
         let mut reader = ByteReader::new(bytes);
         let state = (|| {
@@ -75,8 +76,8 @@ impl PagingState {
                 return None;
             }
             let limit_left = reader.u32().ok()?;
-            let partition_rows = reader.u32().ok()?;
-            let rows_taken = reader.u32().ok()?;
+            let partition_rows = reader.u32().ok()?.min(i32::MAX as u32);
+            let rows_taken = reader.u32().ok()?.min(i32::MAX as u32);
             let length = reader.u32().ok()? as usize;
             let key = Key::new(reader.bytes(length).ok()?);
             let after = if reader.is_empty() {
@@ -107,7 +108,7 @@ pub struct SelectRun {
     group: Option<Box<Group>>,
     /// Rows that are given out when all are there, if they must be sorted.
     sorted: Option<Box<Sorted>>,
-    /// Rows of the next read where not every row read is given out.
+    /// Rows of the next read where not every row read is given out: few at first, four times as many with each.
     step_rows: u32,
     page_rows: Option<u32>,
     page_left: u32,
@@ -327,8 +328,11 @@ impl SelectRun {
         let paged = self.page_rows.is_some();
         let gave = self.page_left < before;
         let tired = self.steps >= STEPS_PER_PAGE;
-        // A group is not cut: its page ends where the next group begins.
+        self.step_rows = self.step_rows.saturating_mul(4).min(limits::ROWS_PER_STEP);
+        // A group is not cut: its page ends where the next group begins. Each of its reads may meet as many tombstones as
+        // one page, for nobody can ask for it in smaller ones.
         if self.plan.is_aggregate() {
+            self.command.tombstones = 0;
             return Ok(());
         }
         if paged && ((gave && self.filters.is_empty()) || tired) {
@@ -437,7 +441,7 @@ impl SelectRun {
                         } else {
                             self.give_row(&plan, &row, sink)?;
                         }
-                        given += 1;
+                        given = given.saturating_add(1);
                         self.count_row();
                     }
                 }
@@ -485,7 +489,7 @@ impl SelectRun {
             if self.page_left == 0 || self.limit_left == 0 {
                 return Ok(Admitted::Full);
             }
-            *given += 1;
+            *given = given.saturating_add(1);
         }
         self.join_group(plan, row, begun)?;
         Ok(Admitted::No)

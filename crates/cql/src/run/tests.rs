@@ -152,6 +152,9 @@ struct Large {
     keys: Vec<(Key, i32)>,
     positions: Vec<Position>,
     steps: u32,
+    /// Tombstones each read meets, and the most that a command already knew of.
+    tombstones: u32,
+    known_tombstones: u32,
 }
 
 impl Large {
@@ -160,12 +163,14 @@ impl Large {
         let mut keys: Vec<(Key, i32)> = (0..PARTITIONS).map(|k| (Key::new(&k.to_be_bytes()), k)).collect();
         keys.sort();
         let positions = (0..ROWS).map(|c| table.position(&clustering(c)).expect("a position")).collect();
-        Large { table, keys, positions, steps: 0 }
+        Large { table, keys, positions, steps: 0, tombstones: 0, known_tombstones: 0 }
     }
 
     fn read(&mut self, command: &ReadCommand) -> ReadAnswer {
         assert!(command.row_limit <= limits::ROWS_PER_STEP, "a step is bounded");
         self.steps += 1;
+        self.known_tombstones = self.known_tombstones.max(command.tombstones);
+        let tombstones = command.tombstones + self.tombstones;
         let resume = command.resume.as_ref();
         let first = resume.map_or(0, |r| {
             let at = self.keys.iter().position(|(key, _)| *key == r.key).expect("a key of the table");
@@ -190,7 +195,7 @@ impl Large {
                         live_rows,
                         stopped: Some(stopped),
                         digest: None,
-                        tombstones: 0,
+                        tombstones,
                     };
                 }
                 live_rows += 1;
@@ -201,7 +206,7 @@ impl Large {
             }
             partitions.push(builder.finish());
         }
-        ReadAnswer { partitions: partitions.into(), live_rows, stopped: None, digest: None, tombstones: 0 }
+        ReadAnswer { partitions: partitions.into(), live_rows, stopped: None, digest: None, tombstones }
     }
 
     /// Behind the partition before this one.
@@ -260,6 +265,42 @@ fn large_tables_are_aggregated_and_filtered_in_bounded_steps() {
     let pages = large.ask("SELECT c, v FROM t WHERE v = 7 ALLOW FILTERING", Some(50));
     assert_eq!(pages.concat().len(), 2 * PARTITIONS as usize);
     assert!(pages.iter().all(|page| page.len() <= 2 * 50));
+}
+
+#[test]
+fn steps_grow_while_a_page_looks_for_its_rows() {
+    let mut large = Large::new();
+    let found = large.ask("SELECT c, v FROM t WHERE v = 7 LIMIT 20 ALLOW FILTERING", Some(20));
+    assert_eq!(found.concat().len(), 2 * 20);
+    assert!(large.steps <= 8, "{} steps through 20,000 rows", large.steps);
+    let mut large = Large::new();
+    large.ask("SELECT count(*) FROM t GROUP BY k LIMIT 20", Some(20));
+    assert!(large.steps <= 8, "{} steps through 20,000 rows", large.steps);
+}
+
+#[test]
+fn an_aggregate_meets_tombstones_read_by_read_as_pages_do() {
+    for (text, most) in [
+        ("SELECT count(*) FROM t", 0),
+        ("SELECT count(*) FROM t GROUP BY k", 0),
+        // One page is one allowance.
+        ("SELECT c FROM t WHERE v = -1 ALLOW FILTERING", 10),
+    ] {
+        let mut large = Large::new();
+        large.tombstones = 10;
+        large.ask(text, None);
+        assert!(large.steps > 2);
+        let known = large.known_tombstones;
+        assert!(if most == 0 { known == 0 } else { known >= most }, "{text}: {known}");
+    }
+}
+
+#[test]
+fn numbers_of_a_paging_state_do_not_overflow() {
+    let resume = Resume { key: key(), after: None, rows_taken: u32::MAX };
+    let state = PagingState { resume, limit_left: u32::MAX, partition_rows: u32::MAX }.encode();
+    let read = PagingState::decode(&state).expect("ours");
+    assert!(read.partition_rows <= u32::MAX / 2 && read.resume.rows_taken <= u32::MAX / 2);
 }
 
 #[test]
