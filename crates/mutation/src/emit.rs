@@ -7,6 +7,7 @@ use crate::deletion::Deletion;
 use crate::encoded::{Mutation, MutationBuilder};
 use crate::merge::{Rewrite, rewrite_row};
 use crate::partition::{Partition, Row};
+use crate::ranges::RangeTombstone;
 use crate::row::{row_is_live, row_judged};
 use schema::{Position, TableId};
 use std::borrow::Cow;
@@ -74,12 +75,20 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
         let Some((start, end)) = walk.clip(slice) else {
             continue;
         };
-        walk.put_ranges(&start, &end, &mut builder);
         let rows = partition.rows_between(&start, Some(&end));
-        let done = if command.reversed {
-            walk.put_rows(rows.rev(), &mut builder)
-        } else {
-            walk.put_rows(rows, &mut builder)
+        let done = match (partition.ranges.is_empty(), command.reversed) {
+            (true, false) => walk.put_rows(rows, &mut builder),
+            (true, true) => walk.put_rows(rows.rev(), &mut builder),
+            (false, false) => {
+                let ranges = partition.ranges.overlapping(&start, &end);
+                let before = |range: &Range, row: &Position| range.0 < *row;
+                walk.put_mixed(rows, ranges, before, &mut builder)
+            }
+            (false, true) => {
+                let ranges = partition.ranges.overlapping(&start, &end).rev();
+                let before = |range: &Range, row: &Position| range.1 > *row;
+                walk.put_mixed(rows.rev(), ranges, before, &mut builder)
+            }
         };
         if !done {
             walk.cut = true;
@@ -102,6 +111,9 @@ pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
     };
     Emitted { mutation: (!builder.is_empty()).then(|| builder.finish()), live_rows, cut_after, tombstones }
 }
+
+/// A range tombstone between the positions of its ends.
+type Range = (Position, Position, RangeTombstone);
 
 struct Walk<'e, 'a> {
     emit: &'e Emit<'a>,
@@ -153,14 +165,37 @@ impl<'e, 'a> Walk<'e, 'a> {
         (start < end).then_some((start, end))
     }
 
-    /// Range tombstones that overlap the slice, whole: they are true whatever the slice is.
-    fn put_ranges(&mut self, start: &Position, end: &Position, builder: &mut MutationBuilder) {
-        for (_, _, tombstone) in self.partition.ranges.overlapping(start, end) {
-            if tombstone.deletion.supersedes(self.partition.deletion) {
-                self.tombstones = self.tombstones.saturating_add(2);
-                builder.range(&tombstone);
+    /// As [`Walk::put_rows`], with the range tombstones that overlap the slice: those that begin `before` a row come with it,
+    /// so that a page meets none behind its end. They are whole: they are true whatever the slice is.
+    fn put_mixed(
+        &mut self,
+        rows: impl Iterator<Item = (&'e Position, &'e Row)>,
+        ranges: impl Iterator<Item = Range>,
+        before: impl Fn(&Range, &Position) -> bool,
+        builder: &mut MutationBuilder,
+    ) -> bool {
+        let partition = self.partition;
+        let mut ranges = ranges.filter(|range| range.2.deletion.supersedes(partition.deletion)).peekable();
+        for (position, row) in rows {
+            if self.exhausted(builder) {
+                return false;
             }
+            while let Some(range) = ranges.next_if(|range| before(range, position)) {
+                self.put_range(&range, builder);
+            }
+            self.put_row(position, row, builder);
         }
+        // Without a row there is no place where the next page could go on.
+        if self.last.is_some() && ranges.peek().is_some() && self.exhausted(builder) {
+            return false;
+        }
+        ranges.for_each(|range| self.put_range(&range, builder));
+        true
+    }
+
+    fn put_range(&mut self, range: &Range, builder: &mut MutationBuilder) {
+        self.tombstones = self.tombstones.saturating_add(2);
+        builder.range(&range.2);
     }
 
     /// Returns false when a limit was reached with rows left.

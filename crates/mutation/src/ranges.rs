@@ -178,7 +178,7 @@ impl RangeTombstones {
         &self,
         start: &[u8],
         end: &[u8],
-    ) -> impl Iterator<Item = (Position, Position, RangeTombstone)> + '_ {
+    ) -> impl DoubleEndedIterator<Item = (Position, Position, RangeTombstone)> + '_ {
         use std::ops::Bound::{Excluded, Included, Unbounded};
         let first = self.intervals.range::<[u8], _>((Unbounded, Excluded(start))).next_back();
         let first = first.filter(|(_, i)| i.end_at.as_bytes() > start);

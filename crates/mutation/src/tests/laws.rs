@@ -226,3 +226,44 @@ fn tombstones_are_counted_in_the_bytes_as_in_the_cells() {
     }
     assert!(found > 1000, "{found}");
 }
+
+#[test]
+fn a_page_meets_no_range_tombstone_behind_its_end() {
+    let table = TableBuilder::new("ks", "t", TableId(7))
+        .partition_key("k", CqlType::Text)
+        .clustering("c", CqlType::Int, Order::Ascending)
+        .build()
+        .expect("a sound table");
+    let at = |c: i32| {
+        let mut clustering = Vec::new();
+        push_component(&mut clustering, Some(&c.to_be_bytes()));
+        clustering
+    };
+    let mut builder = MutationBuilder::new(table.id, Token::of_key(KEY), KEY);
+    for c in [0, 1000] {
+        builder.write_row(&at(c), Liveness::at(1), Deletion::LIVE, |_| {});
+    }
+    for c in (1..1000).step_by(2) {
+        let deletion = Deletion { timestamp: 1, local_time: 5 };
+        let (start, end) = (crate::Bound::new(&at(c), schema::BoundSide::Before), at(c));
+        let end = crate::Bound::new(&end, schema::BoundSide::After);
+        builder.range(&crate::RangeTombstone { start, end, deletion });
+    }
+    let whole = builder.finish();
+    let partition = partition(&table, &[&whole]);
+    for reversed in [false, true] {
+        let mut page = command(1, reversed);
+        let first = read(&partition, &page, Budget { rows: 1, ..ALL });
+        assert_eq!((first.live_rows, first.tombstones), (1, 0), "reversed: {reversed}");
+        page.resume = Some(Resume { key: Key::new(KEY), after: first.cut_after, rows_taken: 1 });
+        let second = read(&partition, &page, Budget { rows: 1, ..ALL });
+        assert_eq!((second.live_rows, second.tombstones), (1, 1000), "reversed: {reversed}");
+        assert_eq!(second.cut_after, None);
+    }
+    // Behind the last row there are only tombstones: they are the next page's.
+    let rows = Slice { end: table.position(&at(999)).expect("fits"), ..Slice::all() };
+    let few = ReadCommand { slices: vec![rows].into(), ..command(1, false) };
+    let first = read(&partition, &few, Budget { rows: 1, ..ALL });
+    assert_eq!((first.live_rows, first.tombstones), (1, 0));
+    assert!(first.cut_after.is_some());
+}
