@@ -11,6 +11,9 @@
 //! Nothing is written again that may have been deleted and forgotten since: a batch older than the shortest
 //! `gc_grace_seconds` of its tables is let go, and so is what a truncation or a drop has taken away.
 //! A batch that one shard of a single node owns needs none of this: it is one entry of that shard's log.
+//!
+//! All of that is as durable as the log is. With `commitlog_sync: periodic` a power cut takes the last moments of each
+//! shard's log: it may take 1 and leave some of 2, or leave 3 and take some of 2, and then half of a batch is there.
 
 use crate::coordinator::Coordinator;
 use crate::error::{Error, WriteKind};
@@ -25,7 +28,7 @@ use mutation::{
 use runtime::{Bug, Group, ShardId};
 use schema::Table;
 use std::cell::{Cell as StdCell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,10 +42,10 @@ const VERSION: i32 = 1;
 const MUTATIONS: u16 = 0;
 const VERSION_COLUMN: u16 = 1;
 
-/// Batches of this shard whose parts failed, by their keys: when to write them again.
+/// Batches of this shard whose parts failed: when to write them again, and their keys, each once.
 #[derive(Default)]
 pub(crate) struct Unfinished {
-    due: RefCell<BTreeMap<Box<[u8]>, Instant>>,
+    due: RefCell<BTreeSet<(Instant, Box<[u8]>)>>,
     task: StdCell<bool>,
 }
 
@@ -50,7 +53,7 @@ pub(crate) struct Unfinished {
 struct Entry {
     table: Arc<Table>,
     key: Key,
-    /// Microseconds since the Unix epoch.
+    /// Microseconds since the Unix epoch, of the clock that tells truncations, too.
     written_at: i64,
 }
 
@@ -74,7 +77,8 @@ impl Coordinator {
     }
 
     /// Writes a logged batch; see the head of this file.
-    /// Errors: `BatchLog` says that it was not begun for sure; `Batch` that it will be written in the end.
+    /// Errors: `BatchLog` says that it is not known whether the batch was kept: all of it will be written, or nothing;
+    /// `Batch` that it was, and will be written in the end.
     pub(crate) async fn write_logged(
         self: &Rc<Self>,
         mutations: Vec<Mutation>,
@@ -84,24 +88,31 @@ impl Coordinator {
         self.check_levels(&mutations, consistency)?;
         let schema = self.schema();
         let batches = schema.table("system", "batches").ok_or(Error::UnknownTable)?.clone();
-        let entry = Entry::drawn(batches);
+        let entry = Entry::drawn(batches, self.local().next_time(i64::MIN));
         let coordinator = self.clone();
+        let kept = Rc::new(StdCell::new(false));
+        let told = kept.clone();
         // In a task of its own: once begun, a write is never dropped half way.
         let work = runtime::spawn_now(Group::QUERY, async move {
-            coordinator.write_entry(entry, mutations, consistency, patience).await
+            coordinator.write_entry(entry, mutations, consistency, patience, &told).await
         });
         match runtime::timeout(patience, work).await {
             Ok(outcome) => outcome,
-            Err(_) => self.judge(Err(Silence::Unheard), consistency, WriteKind::Batch),
+            Err(_) => {
+                let kind = if kept.get() { WriteKind::Batch } else { WriteKind::BatchLog };
+                self.judge(Err(Silence::Unheard), consistency, kind)
+            }
         }
     }
 
+    /// As above. `kept`: set when the batch is in the table.
     async fn write_entry(
         self: Rc<Self>,
         entry: Entry,
         mutations: Vec<Mutation>,
         consistency: Consistency,
         patience: Duration,
+        kept: &StdCell<bool>,
     ) -> Result<(), Error> {
         let single = self.topology().is_single();
         let here = runtime::shard();
@@ -116,6 +127,7 @@ impl Coordinator {
             self.write_again_later(&entry, patience);
             return self.judge(Err(Silence::Failed(error)), consistency, WriteKind::BatchLog);
         }
+        kept.set(true);
         let outcome = if single {
             self.write_shards(rest, consistency).await
         } else {
@@ -186,11 +198,11 @@ impl Coordinator {
     fn retry(self: &Rc<Self>, key: &Key, pause: Duration) {
         let unfinished = &self.unfinished;
         let mut due = unfinished.due.borrow_mut();
-        if due.len() >= BATCHES_UNFINISHED_MAX && !due.contains_key(&key.bytes) {
+        if due.len() >= BATCHES_UNFINISHED_MAX {
             runtime::error!("too many unfinished batches: some wait for the next start");
             return;
         }
-        due.insert(key.bytes.clone(), runtime::now() + pause);
+        due.insert((runtime::now() + pause, key.bytes.clone()));
         if !unfinished.task.replace(true) {
             let coordinator = self.clone();
             drop(runtime::spawn(Group::RPC, async move { coordinator.write_unfinished().await }));
@@ -200,26 +212,27 @@ impl Coordinator {
     /// Writes unfinished batches again, each when it is due, until there are none.
     async fn write_unfinished(self: Rc<Self>) {
         loop {
-            let first = self.unfinished.due.borrow().iter().map(|(key, at)| (*at, key.clone())).min();
-            let Some((at, key)) = first.filter(|_| !self.is_closed()) else {
+            let first = self.unfinished.due.borrow().first().map(|(at, _)| *at);
+            let Some(at) = first.filter(|_| !self.is_closed()) else {
                 self.unfinished.task.set(false);
                 return;
             };
             if runtime::now() < at {
                 runtime::sleep(at - runtime::now()).await;
             }
+            // Perhaps another one by now, that is due even earlier.
+            let Some((_, key)) = self.unfinished.due.borrow_mut().pop_first() else { continue };
             let key = Key::new(&key);
-            self.unfinished.due.borrow_mut().remove(&key.bytes);
             let scope = Scope::Keys(std::iter::once(key.clone()).collect());
-            let done = match self.find_batches(scope, None).await {
-                Ok(answer) => self.write_found(&answer).await.failed == 0,
+            match self.find_batches(scope, None).await {
+                // What it cannot write is due again.
+                Ok(answer) => {
+                    self.write_found(&answer).await;
+                }
                 Err(error) => {
                     runtime::warn!("an unfinished batch cannot be read: {error}");
-                    false
+                    self.retry(&key, REPLAY_AGAIN_AFTER);
                 }
-            };
-            if !done {
-                self.retry(&key, REPLAY_AGAIN_AFTER);
             }
         }
     }
@@ -275,6 +288,8 @@ impl Coordinator {
     async fn write_found(self: &Rc<Self>, answer: &ReadAnswer) -> Replayed {
         let mut replayed = Replayed::default();
         for found in answer.partitions.iter().filter_map(Found::read) {
+            // Should the clock have been set back meanwhile: what is truncated from now on is later than this batch.
+            self.local().next_time(found.written_at);
             match self.write_one(&found).await {
                 Ok(()) => replayed.written += 1,
                 Err(error) => {
@@ -346,8 +361,7 @@ struct Replayed {
 
 impl Entry {
     /// An id whose token this shard owns, so that writing it is no message.
-    fn drawn(table: Arc<Table>) -> Entry {
-        let written_at = runtime::unix_micros();
+    fn drawn(table: Arc<Table>, written_at: i64) -> Entry {
         let here = runtime::shard();
         loop {
             let id = types::timeuuid::from_ticks(written_at.saturating_mul(10), runtime::random_u64());

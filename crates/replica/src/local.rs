@@ -168,8 +168,10 @@ impl Local {
     }
 
     /// Forgets a table's data on every shard, after a snapshot of it where the operator wants one.
+    /// `at`: the time of whoever asks; what is recorded is later than everything begun on this node before.
     pub async fn truncate(&self, table: TableId, at: i64) -> Result<(), Error> {
         self.snapshot_before("truncated", vec![table]).await?;
+        let at = self.next_time(at);
         for shard in 0..runtime::shard_count() {
             runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
                 runtime::local::<Shard>().truncate(table, at).await
@@ -179,7 +181,13 @@ impl Local {
         Ok(())
     }
 
-    /// When a table was truncated last on this node, in microseconds since the Unix epoch.
+    /// Microseconds since the Unix epoch: later than all that this gave before on this node, whatever happens to the machine's
+    /// clock, and not before `at_least`.
+    pub fn next_time(&self, at_least: i64) -> i64 {
+        self.here().store().next_time(at_least)
+    }
+
+    /// When a table was truncated last on this node, or one of its id dropped, in microseconds since the Unix epoch.
     pub async fn truncated_at(&self, table: TableId) -> Option<i64> {
         self.here.truncated_at(table).await
     }

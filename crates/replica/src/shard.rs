@@ -26,8 +26,7 @@ impl Shard {
         Shard { store, told: Sparse::new(DAMAGE_LOG_EVERY) }
     }
 
-    /// The store itself, for what operators ask; requests go through messages.
-    /// The store below.
+    /// The store itself, for what operators ask and for its clock; reads and writes go through the methods here.
     pub fn store(&self) -> &Rc<Store> {
         &self.store
     }
@@ -81,7 +80,7 @@ impl Shard {
         Ok(self.store.truncate(table, at).await?)
     }
 
-    /// When a table was truncated last, in microseconds since the Unix epoch.
+    /// When a table was truncated last, or one of its id dropped, in microseconds since the Unix epoch.
     pub async fn truncated_at(&self, table: TableId) -> Option<i64> {
         self.store.truncated_at(table).await
     }

@@ -110,11 +110,14 @@ impl ManifestState {
             let known = self.flushed.entry(*table).or_default();
             *known = (*known).max(*position);
         }
-        self.truncated.extend(edit.truncated.iter().copied());
+        for (table, at) in &edit.truncated {
+            let known = self.truncated.entry(*table).or_insert(*at);
+            *known = (*known).max(*at);
+        }
         for table in &edit.forget {
             self.sstables.retain(|(of, _), _| of != table);
-            // The flushed position stays: a table made again with the id must not get what was written to this one.
-            self.truncated.remove(table);
+            // The flushed position and the time of the truncation stay: a table made again with the id must not get what was
+            // written to this one.
         }
         if let Some(floor) = edit.log_floor {
             self.log_floor = self.log_floor.max(floor);
@@ -370,6 +373,17 @@ mod tests {
             let snapshot = ManifestState::from_records(path, &state.records()).expect("sound");
             assert_eq!(shown(&snapshot), shown(&state));
         }
+    }
+
+    #[test]
+    fn a_dropped_table_keeps_the_latest_time_of_its_end() {
+        let mut state = ManifestState::new(ManifestHeader { incarnation: 1, shard: 0, shards: 1 });
+        let table = TableId(1);
+        for at in [7, 9, 8] {
+            state.apply(&Edit { truncated: vec![(table, at)], ..Edit::default() });
+        }
+        state.apply(&Edit { forget: vec![table], ..Edit::default() });
+        assert_eq!(state.truncated.get(&table), Some(&9));
     }
 
     #[test]

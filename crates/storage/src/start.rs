@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 
 const NODE_FILE: &str = "messina.node";
 const MAGIC: &[u8; 8] = b"MSNNODE1";
@@ -39,6 +39,8 @@ pub struct StartPlan {
     last_generations: HashMap<TableId, u64>,
     /// Old manifests and log segments, to be removed after the switch.
     old_files: Vec<PathBuf>,
+    /// The last time given out on this node, microseconds since the Unix epoch.
+    last_time: AtomicI64,
 }
 
 /// What one shard takes over.
@@ -72,6 +74,16 @@ impl StartPlan {
     /// The largest generation any file of a table had at start; 0 when there was none.
     pub(crate) fn last_generation(&self, table: TableId) -> u64 {
         self.last_generations.get(&table).copied().unwrap_or(0)
+    }
+
+    /// A time later than all given out before on any shard, and not before `now` and `at_least`.
+    pub(crate) fn next_time(&self, now: i64, at_least: i64) -> i64 {
+        let wanted = now.max(at_least);
+        let next = |last: i64| wanted.max(last.saturating_add(1));
+        // The closure always gives something, so both sides are the time before.
+        let before =
+            self.last_time.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        next(before.unwrap_or_else(|last| last))
     }
 }
 
@@ -322,13 +334,19 @@ fn plan(
         let (first, last) = shard_interval(header.shard, header.shards);
         for shard in shards_of_interval(first, last, shards) {
             let plan = &mut plans[shard as usize];
-            plan.truncated.extend(manifest.truncated.iter().map(|(table, at)| (*table, *at)));
+            for (table, at) in &manifest.truncated {
+                // The shards of an earlier start took their times one after the other.
+                let known = plan.truncated.entry(*table).or_insert(*at);
+                *known = (*known).max(*at);
+            }
             if !planned.log.segments.is_empty() {
                 plan.logs.push(planned.clone());
             }
         }
     }
-    Arc::new(StartPlan { incarnation, shards: plans, last_generations, old_files })
+    let last_time = manifests.iter().flat_map(|manifest| manifest.truncated.values().copied()).max();
+    let last_time = AtomicI64::new(last_time.unwrap_or(i64::MIN));
+    Arc::new(StartPlan { incarnation, shards: plans, last_generations, old_files, last_time })
 }
 
 /// Gives every sstable to the shards that own tokens of it, with the ranges that count for each.

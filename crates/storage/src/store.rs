@@ -477,8 +477,10 @@ impl Store {
         for table in dropped {
             table.dropped.set(true);
             self.generations.borrow_mut().insert(table.id, table.generations());
+            // Drawn now: what is written to a table made again with the id is later.
+            let at = self.next_time(i64::MIN);
             let store = self.clone();
-            drop(runtime::spawn(Group::FLUSH, async move { store.drop_table(&table).await }));
+            drop(runtime::spawn(Group::FLUSH, async move { store.drop_table(&table, at).await }));
         }
     }
 
@@ -492,7 +494,7 @@ impl Store {
 
     /// Lets go of a dropped table: its memory at once, its sstables when the manifest knows of the drop, which is tried until
     /// the store stops.
-    async fn drop_table(self: Rc<Self>, table: &Rc<TableStore>) {
+    async fn drop_table(self: Rc<Self>, table: &Rc<TableStore>, at: i64) {
         let _turn = table.turn.lock().await;
         let bytes = table.memtable_bytes();
         let mut written: Vec<_> =
@@ -505,8 +507,12 @@ impl Store {
         self.dirty.set(self.dirty.get().saturating_sub(bytes));
         self.flushed.notify_all();
         // Behind every entry of the table: none is appended until it is made again.
-        let edit =
-            Edit { forget: vec![table.id], flushed: vec![(table.id, self.log.end())], ..Edit::default() };
+        let edit = Edit {
+            forget: vec![table.id],
+            flushed: vec![(table.id, self.log.end())],
+            truncated: vec![(table.id, at)],
+            ..Edit::default()
+        };
         loop {
             {
                 let mut manifest = self.manifest.lock().await;
@@ -618,7 +624,14 @@ impl Store {
         Ok(())
     }
 
-    /// When a table was truncated last, in microseconds since the Unix epoch, as the caller of [`Store::truncate`] said.
+    /// Microseconds since the Unix epoch, as a clock says that nobody sets back: later than every time this gave before on
+    /// this node, than every recorded truncation, and not before `at_least`.
+    pub fn next_time(&self, at_least: i64) -> i64 {
+        self.plan.next_time(runtime::unix_micros(), at_least)
+    }
+
+    /// When a table was truncated last, or one of its id dropped, in microseconds since the Unix epoch, as the caller of
+    /// [`Store::truncate`] said.
     pub async fn truncated_at(&self, id: TableId) -> Option<i64> {
         self.manifest.lock().await.truncated_at(id)
     }

@@ -204,3 +204,33 @@ fn an_orderly_stop_after_the_log_failed_keeps_what_is_in_memory() {
     node.boot(1).expect("opens");
     assert_eq!(rows(&mut node, &t, b"k"), 1);
 }
+
+#[test]
+fn times_never_go_back_and_a_dropped_table_ends_at_one() {
+    let (t, u) = two();
+    let mut node = Node::new(1, SimConfig::calm(), settings(CommitlogSync::Batch), &[&t, &u]);
+    node.boot(1).expect("opens");
+    let (id, without, with) = (t.id, schema_of(&[&u]), schema_of(&[&t, &u]));
+    // As of a clock that somebody sets back later.
+    let future = 4_000_000_000_000_000;
+    let (before, dropped) = node.run(async move {
+        let store = runtime::local::<Store>();
+        let at = store.next_time(future);
+        store.truncate(id, at).await.expect("truncated");
+        let before = store.next_time(0);
+        store.set_schema(&without);
+        runtime::sleep(std::time::Duration::from_secs(5)).await;
+        store.set_schema(&with);
+        let dropped = store.truncated_at(id).await;
+        assert!(store.next_time(0) > dropped.expect("its end is known"));
+        (before, dropped)
+    });
+    assert!(before > future && dropped.is_some_and(|dropped| dropped > before), "{before} {dropped:?}");
+    node.stop();
+    node.boot(2).expect("opens");
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        assert_eq!(store.truncated_at(id).await, dropped);
+        assert!(Some(store.next_time(0)) > dropped, "nor over a restart");
+    });
+}
