@@ -10,20 +10,14 @@ pub const STATEMENT_BYTES_MAX: usize = 32 << 20;
 pub const STATEMENT_BYTES_BASE: usize = 2 << 10;
 /// Statements in one batch: the protocol counts them in 16 bits.
 pub const BATCH_STATEMENTS_MAX: usize = 65_535;
-/// Partitions one unlogged batch may touch before it carries a warning, as Cassandra's default.
-pub const UNLOGGED_BATCH_PARTITIONS_WARN: usize = 10;
-/// Passwords that a node hashes or compares at once, on helper threads: what is left of them serves files.
+/// Passwords that a node hashes or compares at once, on helper threads: what is left of them serves handshakes.
 pub const HASHES_AT_ONCE: usize = 2;
 /// Logins that wait for their turn before more are refused; at tens of milliseconds each, a minute or two of them.
 pub const LOGINS_WAITING_MAX: usize = 4096;
 /// How long a node that could not find out whether there is a role waits before it tries again.
 pub const DEFAULT_ROLE_RETRY: Duration = Duration::from_secs(10);
-/// Rows asked of replicas at once when a statement has no page size, so that no answer grows without bound.
-pub const ROUND_ROWS_MAX: u32 = 10_000;
 /// Bytes of one unpaged result before it is refused: what fits a frame of 256 MiB.
 pub const RESULT_BYTES_MAX: usize = 240 << 20;
-/// Replica answers that one aggregate reads between two looks at the clock.
-pub const RANGE_ROUNDS_MAX: u32 = u32::MAX;
 /// How long making a statement known to every shard may take.
 pub const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Traced requests one shard remembers: enough to look at, at most a few megabytes.

@@ -401,7 +401,8 @@ impl<'a> Page<'a> {
             self.bytes += mutation.as_bytes().len();
             self.partitions.push(mutation);
         }
-        let rows_taken = left.rows_taken + emitted.live_rows;
+        // Where the read began may be what a client sent.
+        let rows_taken = left.rows_taken.saturating_add(emitted.live_rows);
         let Some(after) = emitted.cut_after else { return Ok(None) };
         let done = rows_taken >= self.command.partition_row_limit;
         Ok((!done).then(|| Resume { key: key.clone(), after: Some(after), rows_taken }))

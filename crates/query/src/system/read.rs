@@ -89,7 +89,7 @@ impl Reading<'_> {
         let cut_by_partition = emitted.live_rows >= partition_rows;
         match emitted.cut_after {
             Some(after) if !cut_by_partition => {
-                let rows_taken = taken + emitted.live_rows;
+                let rows_taken = taken.saturating_add(emitted.live_rows);
                 self.answer.stopped = Some(Resume { key: key.clone(), after: Some(after), rows_taken });
                 false
             }
