@@ -66,8 +66,11 @@ impl<'a> Merge<'a> {
     /// Writes everything that is left of the inputs.
     pub(crate) async fn run(mut self, writer: &mut Writer) -> Result<(), Error> {
         loop {
-            if self.store.stopping.get() || self.table.dropped.get() {
+            if self.store.stopping.get() {
                 return Err(Error::Stopping);
+            }
+            if self.table.dropped.get() {
+                return Err(Error::UnknownTable(self.table.id));
             }
             for input in &mut self.inputs {
                 input.fill().await?;

@@ -61,7 +61,7 @@ impl Store {
                     table.compaction_backoff.succeeded();
                     any |= done;
                 }
-                Err(Error::Stopping) => {}
+                Err(Error::Stopping | Error::UnknownTable(_)) => {}
                 Err(error) => {
                     if table.compaction_backoff.failed(error.clone()) {
                         let id = table.id;
@@ -119,7 +119,7 @@ impl Store {
         let merged = self.merge_listed(table, inputs, &listed.running).await;
         match &merged {
             Ok(bytes_out) => self.compactions.ended(&listed.running, Some(*bytes_out)),
-            Err(Error::Stopping) => {}
+            Err(Error::Stopping | Error::UnknownTable(_)) => {}
             Err(_) => self.compactions.ended(&listed.running, None),
         }
         merged.map(|_| ())
