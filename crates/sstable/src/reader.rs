@@ -104,40 +104,22 @@ impl Reader {
             None => None,
         };
         let known = checksums.clone().unwrap_or_default();
-
         let file = path(Component::Statistics);
-        let Some(bytes) = read_whole(&file).await? else {
-            return Err(Error::corrupt(&file, 0, "the component", "no file"));
-        };
-        let statistics = Statistics::decode(&file, &bytes)?;
-        if statistics.partitioner != PARTITIONER {
-            let what = format!("partitioner \"{}\"", statistics.partitioner);
-            return Err(Error::Unsupported { file, what });
-        }
+        let statistics = read_statistics(&file, &mut disk_bytes).await?;
         let shape = Rc::new(Shape::for_reading(&file, &statistics.header, &table)?);
-        disk_bytes += bytes.len() as u64;
 
         let data = open_data(dir, generation, &known, &mut disk_bytes).await?;
         let pages = checksums.map(|checksums| (PAGE_BYTES, checksums.index_pages));
         let index = Rc::new(Source::plain(path(Component::Index), pages).await?);
-        let summary = match read_whole(&path(Component::Summary)).await? {
-            Some(bytes) if known.agrees(Component::Summary, &bytes) => {
-                disk_bytes += bytes.len() as u64;
-                Summary::decode(&path(Component::Summary), &bytes, index.length()).ok()
-            }
-            _ => None,
-        };
-        let summary = match summary {
+        let file = path(Component::Summary);
+        let bytes = read_sound(&file, Component::Summary, &known, &mut disk_bytes).await?;
+        let summary = match bytes.and_then(|bytes| Summary::decode(&file, &bytes, index.length()).ok()) {
             Some(summary) => summary,
             None => rebuild_summary(&index).await?,
         };
-        let filter = match read_whole(&path(Component::Filter)).await? {
-            Some(bytes) if known.agrees(Component::Filter, &bytes) => {
-                disk_bytes += bytes.len() as u64;
-                Filter::decode(&path(Component::Filter), &bytes).ok()
-            }
-            _ => None,
-        };
+        let file = path(Component::Filter);
+        let bytes = read_sound(&file, Component::Filter, &known, &mut disk_bytes).await?;
+        let filter = bytes.and_then(|bytes| Filter::decode(&file, &bytes).ok());
         disk_bytes += data.stored_bytes() + index.stored_bytes();
         let keys = (summary.first_key(), summary.last_key());
         let meta = Meta::from_parts(generation, keys, &statistics.stats, (data.length(), disk_bytes));
@@ -387,6 +369,33 @@ pub async fn remove_sstable(dir: &Path, generation: u64) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The statistics; adds its bytes to those on disk.
+async fn read_statistics(file: &Path, disk_bytes: &mut u64) -> Result<Statistics, Error> {
+    let Some(bytes) = read_whole(file).await? else {
+        return Err(Error::corrupt(file, 0, "the component", "no file"));
+    };
+    let statistics = Statistics::decode(file, &bytes)?;
+    if statistics.partitioner != PARTITIONER {
+        let what = format!("partitioner \"{}\"", statistics.partitioner);
+        return Err(Error::Unsupported { file: file.to_path_buf(), what });
+    }
+    *disk_bytes += bytes.len() as u64;
+    Ok(statistics)
+}
+
+/// The bytes of a component that can be done without; `None` when it is missing or its checksum tells otherwise. Adds them
+/// to those on disk.
+async fn read_sound(
+    file: &Path,
+    component: Component,
+    known: &Checksums,
+    disk_bytes: &mut u64,
+) -> Result<Option<Vec<u8>>, Error> {
+    let bytes = read_whole(file).await?.filter(|bytes| known.agrees(component, bytes));
+    *disk_bytes += bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+    Ok(bytes)
 }
 
 /// Opens the data file with its chunk offsets, or with its checksums when it is not compressed.
