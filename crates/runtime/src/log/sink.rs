@@ -6,7 +6,7 @@
 use crate::inbox::lock;
 use crate::limits::{LOG_FLUSH, LOG_QUEUE_BYTES};
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ impl Queue {
 
     fn push(&self, line: &str) {
         let mut state = lock(&self.state);
-        if state.waiting.len() + line.len() > LOG_QUEUE_BYTES {
+        if state.over || state.waiting.len() + line.len() > LOG_QUEUE_BYTES {
             state.left_out += 1;
             return;
         }
@@ -74,14 +74,22 @@ impl Queue {
 
     /// Waits until everything is written, not longer than `limit`.
     fn flush(&self, limit: Duration) {
-        let state = lock(&self.state);
-        let busy = |state: &mut State| !state.waiting.is_empty() || state.writing;
-        drop(self.bell.wait_timeout_while(state, limit, busy));
+        self.wait_written(lock(&self.state), limit);
     }
 
-    fn end(&self) {
-        lock(&self.state).over = true;
+    /// Takes no more lines, and waits as [`Queue::flush`] does; whether everything is written.
+    fn end(&self, limit: Duration) -> bool {
+        let mut state = lock(&self.state);
+        state.over = true;
         self.bell.notify_all();
+        self.wait_written(state, limit)
+    }
+
+    fn wait_written(&self, state: MutexGuard<'_, State>, limit: Duration) -> bool {
+        let busy = |state: &mut State| !state.waiting.is_empty() || state.writing;
+        let waited = self.bell.wait_timeout_while(state, limit, busy);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !busy(&mut state)
     }
 }
 
@@ -149,23 +157,32 @@ impl Writer {
             return None;
         }
         flush_before_panics();
-        let queue = Queue::new(2);
+        let writer = Writer::of(Queue::new(2))?;
+        *place = Some(writer.queue.clone());
+        Some(writer)
+    }
+
+    fn of(queue: Arc<Queue>) -> Option<Writer> {
         let served = queue.clone();
         let builder = std::thread::Builder::new().name("log".into()).stack_size(128 * 1024);
         let thread = builder.spawn(move || served.serve()).ok()?;
-        *place = Some(queue.clone());
         Some(Writer { queue, thread: Some(thread) })
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        *lock(&QUEUE) = None;
-        self.queue.flush(LOG_FLUSH);
-        self.queue.end();
-        let written = { lock(&self.queue.state).waiting.is_empty() };
-        // A thread that is stuck in a write is left behind; the process ends soon.
-        if let Some(thread) = self.thread.take().filter(|_| written) {
+        // A thread that is stuck in a write is left behind, and its queue stays in place: a line written directly would be
+        // stuck as well. The process ends soon.
+        if !self.queue.end(LOG_FLUSH) {
+            return;
+        }
+        let mut place = lock(&QUEUE);
+        if place.as_ref().is_some_and(|queue| Arc::ptr_eq(queue, &self.queue)) {
+            *place = None;
+        }
+        drop(place);
+        if let Some(thread) = self.thread.take() {
             drop(thread.join());
         }
     }
@@ -208,7 +225,7 @@ mod tests {
         });
         queue.flush(Duration::from_secs(10));
         queue.push("the last\n");
-        queue.end();
+        assert!(queue.end(Duration::from_secs(10)));
         thread.join().unwrap();
         drop((queue, writer));
         let text = read.join().unwrap().unwrap();
@@ -218,5 +235,33 @@ mod tests {
             .lines()
             .find_map(|line| line.strip_suffix(" log lines were left out: standard error is not read"));
         assert_eq!(told.map(|count| count.parse::<usize>().unwrap() + written), Some(lines));
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_does_not_hold_up_the_end() {
+        let (mut reader, end) = pipe();
+        let writer = Writer::of(Queue::new(end.as_raw_fd())).unwrap();
+        // More than a pipe holds, and less than the queue: the thread has taken all of it and is stuck.
+        writer.queue.push(&"x".repeat(LOG_QUEUE_BYTES / 2));
+        while !lock(&writer.queue.state).waiting.is_empty() {
+            std::thread::yield_now();
+        }
+        let queue = writer.queue.clone();
+        let (tell, told) = std::sync::mpsc::channel();
+        let dropper = std::thread::spawn(move || {
+            drop(writer);
+            tell.send(()).unwrap();
+        });
+        let ended = told.recv_timeout(LOG_FLUSH * 5);
+        // Lets the thread go, whatever came out.
+        let read = std::thread::spawn(move || {
+            let mut text = String::new();
+            reader.read_to_string(&mut text).map(|_| text.len())
+        });
+        dropper.join().unwrap();
+        assert!(queue.end(Duration::from_secs(10)));
+        drop(end);
+        assert_eq!(read.join().unwrap().unwrap(), LOG_QUEUE_BYTES / 2);
+        assert!(ended.is_ok(), "the end waits for the reader");
     }
 }
