@@ -104,7 +104,9 @@ impl SlowRequests {
         let seen = self.seen.take();
         let Some(since) = seen.since else { return };
         let interval = runtime::now().since(since).as_millis();
-        runtime::info!("{}", seen.told(interval, self.limit));
+        for line in seen.told(interval, self.limit).lines() {
+            runtime::info!("{line}");
+        }
     }
 }
 
@@ -138,8 +140,11 @@ impl Seen {
     }
 }
 
-/// Cuts a statement to what a line holds, and before what nobody may read.
+/// Makes a statement one line, and cuts it to what a line holds and before what nobody may read.
 fn shorten(text: &mut String) {
+    if text.contains(char::is_control) {
+        *text = text.replace(char::is_control, " ");
+    }
     const SECRET: &str = "password";
     if let Some(at) = text.to_ascii_lowercase().find(SECRET) {
         text.truncate(at + SECRET.len());
@@ -178,6 +183,9 @@ mod tests {
         let mut text = "CREATE ROLE ann WITH Password = 'secret' AND LOGIN = true".to_string();
         shorten(&mut text);
         assert_eq!(text, "CREATE ROLE ann WITH Password *******");
+        let mut text = "SELECT 1\r\nERROR forged".to_string();
+        shorten(&mut text);
+        assert_eq!(text, "SELECT 1  ERROR forged");
     }
 
     #[test]
@@ -208,14 +216,12 @@ mod tests {
         assert!(world.run_until(|world| !world.alive(node), Duration::from_secs(60)));
         let lines = world.log_lines();
         let told: Vec<&String> =
-            lines.iter().map(|line| &line.1).filter(|line| line.contains("were slow")).collect();
-        assert_eq!(told.len(), 1, "{lines:?}");
+            lines.iter().map(|line| &line.1).filter(|line| line.contains("query - ")).collect();
+        assert_eq!(told.len(), 2 + SLOW_STATEMENTS_MAX, "{lines:?}");
         let count = 2 * (SLOW_STATEMENTS_MAX + 3);
-        assert!(
-            told[0].contains(&format!(
-                "{count} operations were slow in the last 5000 ms:\n<SELECT 0>, was slow"
-            ))
-        );
-        assert!(told[0].ends_with("... (3 were dropped)\n"), "{}", told[0]);
+        let begun = format!("query - {count} operations were slow in the last 5000 ms:\n");
+        assert!(told[0].ends_with(&begun), "{}", told[0]);
+        assert!(told[1].contains("query - <SELECT 0>, was slow"), "{}", told[1]);
+        assert!(told[told.len() - 1].ends_with("... (3 were dropped)\n"));
     }
 }

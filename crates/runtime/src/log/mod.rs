@@ -87,9 +87,10 @@ impl Record<'_> {
         if let Some((shard, group)) = self.place {
             let _ = write!(line, " [shard {shard}:{group}]");
         }
-        let _ = write!(line, " {} - {}", self.simple_module(), self.message);
+        let _ = write!(line, " {} - ", self.simple_module());
+        let _ = write!(OneLine(&mut line), "{}", self.message);
         for (name, value) in self.fields {
-            let _ = write!(line, " {name}={value}");
+            let _ = write!(OneLine(&mut line), " {name}={value}");
         }
         line.0.push('\n');
         line.0
@@ -122,6 +123,26 @@ impl Record<'_> {
     /// The crate: enough for a reader, and shorter.
     fn simple_module(&self) -> &str {
         self.module.split("::").next().unwrap_or(self.module)
+    }
+}
+
+/// Writes text without line breaks and other control characters: what a client sent cannot pass for a record of its own,
+/// nor steer the terminal it is read on.
+struct OneLine<'a>(&'a mut Line);
+
+impl Write for OneLine<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let mut rest = text;
+        while let Some(at) = rest.find(char::is_control) {
+            let (before, from) = rest.split_at(at);
+            self.0.write_str(before)?;
+            let mut letters = from.chars();
+            if let Some(letter) = letters.next() {
+                write!(self.0, "{}", letter.escape_default())?;
+            }
+            rest = letters.as_str();
+        }
+        self.0.write_str(rest)
     }
 }
 
@@ -300,6 +321,11 @@ mod tests {
         assert_eq!(
             record(format_args!("slow")).as_text(),
             "WARN  2000-02-29 00:00:00,000 [shard 3:flush] storage - slow table=ks.t bytes=12\n"
+        );
+        assert_eq!(
+            record(format_args!("a\r\nERROR forged\tß\u{1b}[2J\u{7f}")).as_text(),
+            "WARN  2000-02-29 00:00:00,000 [shard 3:flush] storage - \
+             a\\r\\nERROR forged\\tß\\u{1b}[2J\\u{7f} table=ks.t bytes=12\n"
         );
         assert_eq!(
             record(format_args!("a \"quote\"\nand \u{1}")).as_json(),
