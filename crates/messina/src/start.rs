@@ -4,6 +4,7 @@ use crate::arguments::Node;
 use node::config::{Config, ENVIRONMENT_PREFIX};
 use node::units;
 use runtime::Reactor;
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,12 +22,13 @@ pub fn run(arguments: &Node) -> ExitCode {
     let (runtime_config, config) = match prepared {
         Ok(prepared) => prepared,
         Err(text) => {
-            eprintln!("messina: {text}");
+            complain(&text);
             return ExitCode::FAILURE;
         }
     };
     if arguments.check_config {
-        print!("{}", config.explain());
+        // Whoever reads may have seen enough.
+        let _closed = std::io::stdout().write_all(config.explain().as_bytes());
         return ExitCode::SUCCESS;
     }
     runtime::log::set_levels(config.log_levels.clone());
@@ -72,7 +74,9 @@ fn prepare(arguments: &Node) -> Result<(runtime::Config, Config), String> {
 fn configure(arguments: &Node) -> Result<Config, String> {
     let mut config = Config::standard(PathBuf::from("data"));
     // Told at once: what is wrong further on must not hide them.
-    let tell = |warnings: Vec<String>| warnings.iter().for_each(|text| eprintln!("messina: warning: {text}"));
+    let tell = |warnings: Vec<String>| {
+        warnings.iter().for_each(|text| complain(&format!("warning: {text}")));
+    };
     if let Some(path) = &arguments.config {
         let name = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
@@ -100,7 +104,7 @@ fn variables() -> Result<Vec<(String, String)>, String> {
     Ok(found)
 }
 
-/// What the command line sets: the argument as written, the key, the value. `--set` wins over the short options.
+/// What the command line sets: the argument without the value, the key, the value. `--set` wins over the short options.
 fn settings(arguments: &Node) -> Result<Vec<(String, String, String)>, String> {
     let path = arguments.data.as_ref().map(|path| path.display().to_string());
     let short = [
@@ -116,13 +120,14 @@ fn settings(arguments: &Node) -> Result<Vec<(String, String, String)>, String> {
     ];
     let short = short.into_iter().filter_map(|(option, key, value)| {
         let value = value?;
-        Some((format!("{option} {value}"), key.to_string(), value))
+        Some((option.to_string(), key.to_string(), value))
     });
     let mut settings: Vec<_> = short.collect();
     for text in &arguments.set {
         let (key, value) =
             text.split_once('=').ok_or_else(|| format!("--set: expected key=value, got \"{text}\""))?;
-        settings.push((format!("--set {text}"), key.trim().to_string(), value.to_string()));
+        let key = key.trim();
+        settings.push((format!("--set {key}"), key.to_string(), value.to_string()));
     }
     Ok(settings)
 }
@@ -139,16 +144,50 @@ fn standard_memory() -> u64 {
 
 fn reporter() -> node::Reporter {
     node::Reporter {
-        ready: Arc::new(|ready| {
-            println!("messina is ready: CQL on {}, host id {}", ready.native, ready.host_id);
-            if let Some(port) = ready.shard_aware_port {
-                println!("shard-aware port {port}, {} shards", ready.shards);
-            }
-            if let Some(address) = ready.metrics {
-                println!("metrics on http://{address}/metrics");
-            }
-            println!("stop it with Ctrl-C or `kill {}`", std::process::id());
-        }),
-        failed: Arc::new(|text| eprintln!("messina: {text}")),
+        // A node serves its clients also when nobody reads what it says.
+        ready: Arc::new(|ready| drop(announce(&mut std::io::stdout(), ready))),
+        failed: Arc::new(complain),
+    }
+}
+
+fn announce(out: &mut impl Write, ready: &node::Ready) -> std::io::Result<()> {
+    writeln!(out, "messina is ready: CQL on {}, host id {}", ready.native, ready.host_id)?;
+    if let Some(port) = ready.shard_aware_port {
+        writeln!(out, "shard-aware port {port}, {} shards", ready.shards)?;
+    }
+    if let Some(address) = ready.metrics {
+        writeln!(out, "metrics on http://{address}/metrics")?;
+    }
+    writeln!(out, "stop it with Ctrl-C or `kill {}`", std::process::id())?;
+    out.flush()
+}
+
+/// Tells the terminal what is wrong, if it still listens.
+fn complain(text: &str) {
+    drop(writeln!(std::io::stderr(), "messina: {text}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::{Arguments, Command};
+    use clap::Parser;
+
+    #[test]
+    fn values_of_arguments_are_not_told() {
+        let line = [
+            "messina",
+            "node",
+            "--data",
+            "/d",
+            "--set",
+            "client_encryption_options.keystore_password=hunter2",
+        ];
+        let Command::Node(arguments) = Arguments::parse_from(line).command else { panic!("a node") };
+        let config = configure(&arguments).unwrap().explain();
+        assert!(!config.contains("hunter2"), "{config}");
+        assert!(
+            config.contains("keystore_password: <REDACTED>  # argument --set client_encryption_options.")
+        );
     }
 }

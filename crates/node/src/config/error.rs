@@ -16,7 +16,7 @@ pub enum Source {
     },
     /// An environment variable of this name.
     Environment(String),
-    /// An argument of the command line, as written.
+    /// An argument of the command line: the option, and the key where it names one. Never the value, which may be secret.
     Argument(String),
 }
 

@@ -3,6 +3,7 @@
 use super::error::{ConfigError, Source};
 use super::keys::{self, Effect, Key};
 use super::old_names::{self, Converted};
+use super::report::{REDACTED, names_secret};
 use super::value::{Shape, Value, show};
 use super::{CommitlogSync, Config, Given};
 use crate::yaml;
@@ -51,7 +52,7 @@ impl Config {
         self.read_one(key, text, &Source::Environment(variable.into()))
     }
 
-    /// Sets one key from the command line; `written` is the argument as the user wrote it.
+    /// Sets one key from the command line; `written` is the argument as the user wrote it, without the value: it is shown.
     pub fn read_argument(
         &mut self,
         written: &str,
@@ -295,6 +296,8 @@ fn wrong(source_of: Source, key: &str, expected: String, node: &yaml::Node) -> C
         yaml::Value::Null => "nothing".to_string(),
         _ => show(node),
     };
+    let is_map = !matches!(node.value, yaml::Value::Null | yaml::Value::Scalar(_));
+    let got = if names_secret(key) || (is_map && names_secret(&got)) { REDACTED.into() } else { got };
     ConfigError::Wrong { source_of, key: key.into(), expected, got }
 }
 

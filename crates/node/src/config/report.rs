@@ -9,7 +9,7 @@ use core::fmt::Write;
 
 impl Config {
     /// Every key with the value that holds, as text, ascending by name; keys that only `scylla.yaml` has, when they are
-    /// set. Passwords are not shown.
+    /// set. Passwords are not shown, nor maps that may hold some.
     pub fn effective(&self) -> Vec<(String, String)> {
         let rows = self.rows().map(|(key, text, _)| (key.name.to_string(), text));
         let mut rows: Vec<_> = rows.collect();
@@ -31,7 +31,7 @@ impl Config {
 
     fn rows(&self) -> impl Iterator<Item = (&'static Key, String, &Source)> {
         keys::all().filter_map(|key| match self.given.get(key.name) {
-            Some(given) => Some((key, hidden(key.name, &given.text), &given.source)),
+            Some(given) => Some((key, hidden(key, &given.text), &given.source)),
             None if key.shape == Shape::Any => None,
             None if key.name == "data_file_directories" => {
                 Some((key, format!("[{}]", self.data_directory.display()), &Source::Standard))
@@ -41,9 +41,35 @@ impl Config {
     }
 }
 
-fn hidden(name: &str, text: &str) -> String {
-    let secret = ["password", "passwd"].iter().any(|end| name.ends_with(end));
-    if secret && !text.is_empty() { "<REDACTED>".into() } else { text.into() }
+/// Maps that hold no secrets. In any other there may be some, under names that other servers and their plugins make up.
+const SHOWN_MAPS: &[&str] = &[
+    "back_pressure_strategy.parameters",
+    "commitlog_compression.parameters",
+    "default_compaction.parameters",
+    "hints_compression.parameters",
+    "logger_log_level",
+    "memtable.configurations",
+    "seed_provider.parameters",
+    "sstable.format",
+    "startup_checks",
+];
+
+fn hidden(key: &Key, text: &str) -> String {
+    let is_map = key.shape == Shape::Map || (key.shape == Shape::Any && text.starts_with(['[', '{']));
+    let is_empty = ["", "null", "{}", "[]", "[{}]"].contains(&text);
+    let may_hold_secrets = !SHOWN_MAPS.contains(&key.name) || names_secret(text);
+    let is_secret = names_secret(key.name) || (is_map && may_hold_secrets);
+    if is_secret && !is_empty { REDACTED.into() } else { text.into() }
+}
+
+/// Stands for what is not shown.
+pub(super) const REDACTED: &str = "<REDACTED>";
+
+/// Whether a key, or one within a map, is that of a secret.
+pub(super) fn names_secret(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["password=", "passwd=", "secret", "private_key"].iter().any(|word| text.contains(word))
+        || ["password", "passwd"].iter().any(|end| text.ends_with(end))
 }
 
 /// The tables of `docs/operating/configuration.md`: every key, its standard, what it does here.

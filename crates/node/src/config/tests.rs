@@ -189,7 +189,7 @@ fn later_sources_win() {
     c.read_environment("MESSINA_RACK", "b").unwrap();
     c.read_environment("MESSINA_DATA_FILE_DIRECTORIES", "[/e]").unwrap();
     c.read_environment("MESSINA_CLIENT_ENCRYPTION_OPTIONS__ENABLED", "no").unwrap();
-    c.read_argument("--set rack=c", "rack", "c").unwrap();
+    c.read_argument("--set rack", "rack", "c").unwrap();
     c.finish().unwrap();
     assert_eq!((c.read_timeout, c.write_timeout), (Duration::from_secs(3), Duration::from_secs(2)));
     assert_eq!((c.rack.as_str(), c.data_directory.to_str()), ("c", Some("/e")));
@@ -197,7 +197,7 @@ fn later_sources_win() {
     for line in [
         "read_request_timeout: 3s  # environment MESSINA_READ_REQUEST_TIMEOUT\n",
         "write_request_timeout: 2s  # node.yaml:2\n",
-        "rack: c  # argument --set rack=c\n",
+        "rack: c  # argument --set rack\n",
         "client_encryption_options.enabled: false  # environment MESSINA_CLIENT_ENCRYPTION_OPTIONS__ENABLED\n",
         "range_request_timeout: 10000ms  # standard\n",
     ] {
@@ -219,8 +219,8 @@ fn wrong_variables_and_arguments_are_named() {
         ]
     );
     assert_eq!(
-        c.read_argument("--set storage_portt=1", "storage_portt", "1").unwrap_err().to_string(),
-        "argument --set storage_portt=1: key \"storage_portt\" is not known; did you mean \"storage_port\"?"
+        c.read_argument("--set storage_portt", "storage_portt", "1").unwrap_err().to_string(),
+        "argument --set storage_portt: key \"storage_portt\" is not known; did you mean \"storage_port\"?"
     );
 }
 
@@ -241,6 +241,20 @@ fn passwords_are_not_shown() {
     assert!(
         c.effective().contains(&("client_encryption_options.keystore_password".into(), "<REDACTED>".into()))
     );
+    let (c, _) = read(
+        "client_encryption_options:\n  ssl_context_factory:\n    class_name: PEMBasedSslContextFactory\n    \
+         parameters:\n      private_key_password: hunter2\nauthenticator:\n  class_name: AllowAllAuthenticator\n  \
+         parameters:\n    pin: hunter2\nkmip_hosts:\n  host:\n    username: ann\n    token: hunter2\n\
+         seed_provider:\n  - class_name: x\n    parameters:\n      - seeds: 10.0.0.1\n        password: hunter2\n",
+    )
+    .unwrap();
+    assert!(!c.explain().contains("hunter2"), "{}", c.explain());
+    let shown = c.effective();
+    for key in ["client_encryption_options.ssl_context_factory.parameters", "kmip_hosts"] {
+        assert!(shown.contains(&(key.into(), "<REDACTED>".into())), "{key}");
+    }
+    let refused = read("client_encryption_options: [{keystore_password: hunter2}, 1]\n").unwrap_err();
+    assert!(!refused.to_string().contains("hunter2"), "{refused}");
 }
 
 /// What nobody sets is what the table says: setting every key to its standard changes nothing.
