@@ -168,7 +168,7 @@ impl Local {
     }
 
     /// Makes a snapshot of tables that are about to be dropped or truncated, if the operator wants that; named after
-    /// what is about to happen, the time and the table, as in Cassandra. Tables without data get none.
+    /// what is about to happen, the time and the table, as in Cassandra. Tables without data get none, nor those that allow none.
     pub async fn snapshot_before(&self, what: &'static str, tables: Vec<TableId>) -> Result<(), Error> {
         if !self.here().store().auto_snapshot() {
             return Ok(());
@@ -179,7 +179,8 @@ impl Local {
             let now_ms = runtime::unix_micros() / 1000;
             let names = store.table_names();
             for (_, name, id) in names.into_iter().filter(|(_, _, id)| tables.contains(id)) {
-                if !flushed_as_far_as_possible(id).await {
+                let wanted = store.allows_auto_snapshot(id).unwrap_or(false);
+                if !wanted || !flushed_as_far_as_possible(id).await {
                     continue;
                 }
                 let tag = format!("{what}-{now_ms}-{name}");
@@ -238,7 +239,7 @@ async fn snapshot_all(store: &Store, options: &SnapshotOptions, tables: &[TableI
 }
 
 /// Flushes a table that is about to go, and says whether it has sstables now. What cannot be flushed is no reason to keep
-/// it: a drop is what lets go of a table whose disk refuses.
+/// it: only a snapshot of its sstables that cannot be made is one.
 async fn flushed_as_far_as_possible(table: TableId) -> bool {
     let shards = on_every(move |store| async move {
         if let Err(error) = unless_gone(store.flush(Some(table)).await) {

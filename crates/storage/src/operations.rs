@@ -90,9 +90,14 @@ impl Store {
         &self.settings.data_dir
     }
 
-    /// Whether tables are snapshot before they are dropped or truncated.
+    /// Whether tables are snapshot before they are dropped or truncated, unless one says otherwise.
     pub fn auto_snapshot(&self) -> bool {
         self.settings.auto_snapshot
+    }
+
+    /// Whether a table is, for its own part (`allow_auto_snapshot`).
+    pub fn allows_auto_snapshot(&self, id: TableId) -> Result<bool, Error> {
+        Ok(self.table(id)?.definition().options.allow_auto_snapshot)
     }
 
     /// The statements that make a table again.
