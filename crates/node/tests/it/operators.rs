@@ -179,6 +179,13 @@ fn what_is_dropped_or_truncated_is_kept_where_that_is_asked_for() {
             let connection = connect().await;
             make_kv(&connection).await;
             run(&connection, "CREATE TABLE ks.empty (k int PRIMARY KEY)").await;
+            run(&connection, "CREATE TABLE ks.none (k int PRIMARY KEY) WITH allow_auto_snapshot = false").await;
+            run(&connection, "INSERT INTO ks.none (k) VALUES (1)").await;
+            // The longest name there is.
+            let long = "x".repeat(222);
+            run(&connection, &format!("CREATE TABLE ks.{long} (k int PRIMARY KEY)")).await;
+            run(&connection, &format!("INSERT INTO ks.{long} (k) VALUES (1)")).await;
+            run(&connection, &format!("DROP TABLE ks.{long}")).await;
             run(&connection, "INSERT INTO ks.kv (k, v) VALUES (1, 'v')").await;
             run(&connection, "TRUNCATE ks.kv").await;
             assert_eq!(rows(&connection, "SELECT * FROM ks.kv").await.rows.len(), 0);
@@ -187,7 +194,7 @@ fn what_is_dropped_or_truncated_is_kept_where_that_is_asked_for() {
             tags().await
         });
         let kinds: Vec<&str> = tags.iter().map(|tag| tag.split('-').next().unwrap()).collect();
-        assert_eq!(kinds, if kept { vec!["dropped", "truncated"] } else { vec![] }, "{tags:?}");
+        assert_eq!(kinds, if kept { vec!["dropped", "dropped", "truncated"] } else { vec![] }, "{tags:?}");
     }
 }
 
