@@ -494,13 +494,5 @@ pub(crate) fn skip_payload(reader: &mut Reader<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The user and password of a PLAIN token: split at NUL from the right. `None` when there are not two parts.
-pub fn plain_credentials(token: &[u8]) -> Option<(&str, &str)> {
-    let mut parts = token.rsplit(|b| *b == 0);
-    let password = std::str::from_utf8(parts.next()?).ok()?;
-    let user = std::str::from_utf8(parts.next()?).ok()?;
-    Some((user, password))
-}
-
 #[cfg(test)]
 mod tests;

@@ -251,13 +251,6 @@ impl Drawn {
 }
 
 #[test]
-fn credentials_are_split_from_the_right() {
-    assert_eq!(plain_credentials(b"\0user\0pass"), Some(("user", "pass")));
-    assert_eq!(plain_credentials(b"admin\0user\0pass"), Some(("user", "pass")));
-    assert_eq!(plain_credentials(b"user"), None);
-}
-
-#[test]
 fn a_negative_page_size_is_no_paging_and_none_of_no_rows_is_refused() {
     let decode = |size: i32| {
         let mut body = vec![0, 0, 0, 1, b'q', 0, 1, 4];
