@@ -38,14 +38,15 @@ struct Step {
     session: Box<Session>,
     plain: Vec<u8>,
     wire: Vec<u8>,
-    outcome: Result<(), tls::Error>,
+    /// Whether the client has said goodbye already.
+    outcome: Result<bool, tls::Error>,
 }
 
 fn step(mut session: Box<Session>, bytes: &[u8]) -> Step {
     let (mut plain, mut wire) = (Vec::new(), Vec::new());
     let received = session.receive(bytes, |piece| plain.extend_from_slice(piece));
     let sent = session.output(&mut wire);
-    Step { session, plain, wire, outcome: received.and(sent) }
+    Step { session, plain, wire, outcome: sent.and(received).map(|received| received.closed) }
 }
 
 async fn shake(connection: &Rc<Connection>, mut bytes: Vec<u8>, deadline: Instant) -> Option<Vec<u8>> {
@@ -60,15 +61,21 @@ async fn shake(connection: &Rc<Connection>, mut bytes: Vec<u8>, deadline: Instan
         if !wire.is_empty() {
             runtime::timeout_at(deadline, connection.stream().send_all(wire)).await.ok()?.ok()?;
         }
-        if let Err(error) = outcome {
-            runtime::debug!("transport: no TLS with {}: {error}", connection.peer);
-            shard.metrics.handshakes_failed.inc();
-            return None;
+        match outcome {
+            Ok(closed) => connection.ended.set(closed),
+            Err(error) => {
+                runtime::debug!("transport: no TLS with {}: {error}", connection.peer);
+                shard.metrics.handshakes_failed.inc();
+                return None;
+            }
         }
         if !session.is_handshaking() {
             shard.metrics.handshakes.inc();
             connection.secure(session);
             return Some(plain);
+        }
+        if connection.ended.get() {
+            return None;
         }
         bytes = receive(connection, deadline).await?;
     }

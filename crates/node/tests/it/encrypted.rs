@@ -292,6 +292,39 @@ async fn ask_for(text: &str, count: usize) -> (TcpStream, Session) {
 }
 
 #[test]
+fn a_goodbye_with_the_end_of_the_handshake_is_heard() {
+    let mut stage = keyed(13);
+    stage.boot(1);
+    stage.play(async {
+        let stream = TcpStream::connect(native(), None).await.unwrap();
+        let mut session = connector(Some(AUTHORITY), None).await.session(native().ip()).unwrap();
+        let mut wire = Vec::new();
+        session.output(&mut wire).unwrap();
+        stream.send_all(wire).await.unwrap();
+        while session.is_handshaking() {
+            let bytes = stream.recv().await.unwrap();
+            session.receive(&bytes, |_| {}).unwrap();
+        }
+        // The client's last part of the handshake, its request and its goodbye arrive as one.
+        let (mut request, mut wire) = (Vec::new(), Vec::new());
+        Request::Options.encode(&mut request, Version::V4, 7);
+        session.send(&request, &mut wire).unwrap();
+        session.goodbye(&mut wire).unwrap();
+        stream.send_all(wire).await.unwrap();
+        let mut plain = Vec::new();
+        let to_the_end = async {
+            while let Ok(bytes) = stream.recv().await
+                && !bytes.is_empty()
+            {
+                session.receive(&bytes, |piece| plain.extend_from_slice(piece)).unwrap();
+            }
+        };
+        assert!(runtime::timeout(Duration::from_secs(2), to_the_end).await.is_ok(), "it is still open");
+        assert_eq!(plain[..5], [0x84, 0, 0, 7, 6], "SUPPORTED");
+    });
+}
+
+#[test]
 fn slow_readers_get_everything_and_those_that_never_read_are_cut() {
     const LARGE: usize = 2_000_000;
     let mut stage = keyed(11);
