@@ -1,6 +1,7 @@
 //! What an operator reaches while the node runs: the REST interface, and the port of clients that it switches.
 
 use crate::config::Config;
+use crate::units;
 use admin::{NativeTransport, Rest, RestSettings, Switched};
 use coordinator::Coordinator;
 use core::net::SocketAddr;
@@ -18,6 +19,8 @@ pub(crate) struct ClientPort {
 
 struct Inner {
     settings: transport::Settings,
+    /// Connections outlive the listeners that accepted them.
+    slots: transport::Slots,
     address: SocketAddr,
     shard_aware_port: Option<u16>,
     server: RefCell<Option<transport::Server>>,
@@ -28,10 +31,11 @@ struct Inner {
 impl ClientPort {
     /// Begins to accept connections.
     pub(crate) async fn open(settings: transport::Settings) -> Result<ClientPort, transport::Error> {
-        let server = transport::Server::start(&settings).await?;
+        let slots = transport::Slots::new(settings.connections_max, settings.connections_per_ip_max);
+        let server = transport::Server::start(&settings, &slots).await?;
         let (address, shard_aware_port) = (server.address(), server.shard_aware_port());
         let server = RefCell::new(Some(server));
-        let inner = Inner { settings, address, shard_aware_port, server, turn: Lock::new(()) };
+        let inner = Inner { settings, slots, address, shard_aware_port, server, turn: Lock::new(()) };
         Ok(ClientPort { inner: Rc::new(inner) })
     }
 
@@ -45,10 +49,11 @@ impl ClientPort {
         self.inner.shard_aware_port
     }
 
-    /// Accepts no more connections; those there are go on.
-    pub(crate) fn close(&self) {
-        if let Some(server) = self.inner.server.take() {
-            server.stop();
+    /// Accepts no more connections, and frees the ports; those there are go on.
+    pub(crate) async fn close(&self) {
+        let server = self.inner.server.take();
+        if let Some(server) = server {
+            server.stop().await;
         }
     }
 }
@@ -63,9 +68,9 @@ impl NativeTransport for ClientPort {
         Box::pin(async move {
             let _turn = port.inner.turn.lock().await;
             if !on {
-                port.close();
+                port.close().await;
             } else if !port.is_running() {
-                let server = transport::Server::start(&port.inner.settings).await;
+                let server = transport::Server::start(&port.inner.settings, &port.inner.slots).await;
                 *port.inner.server.borrow_mut() = Some(server.map_err(|error| error.to_string())?);
             }
             Ok(())
@@ -96,14 +101,6 @@ pub(crate) async fn serve_operators(
     }
 }
 
-/// Milliseconds of `500ms` or `2s`.
-fn millis_of(text: &str) -> Option<u64> {
-    match text.strip_suffix("ms") {
-        Some(number) => number.parse().ok(),
-        None => text.strip_suffix('s')?.parse::<u64>().ok()?.checked_mul(1000),
-    }
-}
-
 /// Timeouts by the names of `nodetool gettimeout`, milliseconds.
 fn timeouts(config: &Config) -> Vec<(&'static str, u64)> {
     let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -125,7 +122,7 @@ fn timeouts(config: &Config) -> Vec<(&'static str, u64)> {
     let effective = config.effective();
     for (kind, key) in others {
         let value = effective.iter().find(|(name, _)| name == key);
-        let ms = value.and_then(|(_, text)| millis_of(text));
+        let ms = value.and_then(|(_, text)| units::time(text, 1)).map(millis);
         timeouts.extend(ms.map(|ms| (kind, ms)));
     }
     timeouts

@@ -220,7 +220,7 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
     (reporter.ready)(&ready);
     runtime::shutdown_requested().await;
     runtime::info!("node: stopping");
-    clients.close();
+    clients.close().await;
     each_shard(|| async {
         if let Some(shard) = runtime::try_local::<transport::Shard>() {
             shard.drain().await;

@@ -33,3 +33,4 @@ mod listener;
 pub use listener::{Error, Server};
 pub use settings::Settings;
 pub use shard::Shard;
+pub use slots::Slots;

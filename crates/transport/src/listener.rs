@@ -16,7 +16,7 @@ use core::task::Poll;
 use runtime::log::Sparse;
 use runtime::net::{TcpListener, TcpStream};
 use runtime::sync::Flag;
-use runtime::{Group, ShardId};
+use runtime::{Group, JoinHandle, ShardId};
 use tls::{Encryption, Watch};
 
 /// Why clients cannot be served. The node must not start.
@@ -52,6 +52,7 @@ pub struct Server {
     keep_alive: bool,
     slots: Slots,
     stop: Flag,
+    acceptors: Vec<JoinHandle<()>>,
 }
 
 /// A port, before it is listened on.
@@ -66,7 +67,8 @@ struct Port {
 
 impl Server {
     /// Listens from the current shard. Every shard must have its [`Shard`] installed (`runtime::install`) before.
-    pub async fn start(settings: &Settings) -> Result<Server, Error> {
+    /// `slots` outlive the server: connections do.
+    pub async fn start(settings: &Settings, slots: &Slots) -> Result<Server, Error> {
         let watch = match &settings.tls {
             Some(keys) if settings.encryption != Encryption::None => {
                 let (acceptor, watch) = Watch::start(keys.clone()).await?;
@@ -82,8 +84,9 @@ impl Server {
             shard_aware_port: None,
             ssl_port: None,
             keep_alive: settings.keep_alive,
-            slots: Slots::new(settings.connections_max, settings.connections_per_ip_max),
+            slots: slots.clone(),
             stop: Flag::new(),
+            acceptors: Vec::new(),
         };
         let mut listening = vec![(ordinary, Placement::RoundRobin, settings.ordinary_encryption())];
         let mut told = (0, 0);
@@ -167,12 +170,15 @@ impl Server {
         self.ssl_port
     }
 
-    /// Takes no more connections. Those accepted go on; see [`Shard::drain`].
-    pub fn stop(&self) {
+    /// Takes no more connections; when this ends the ports are free. Those accepted go on; see [`Shard::drain`].
+    pub async fn stop(self) {
         self.stop.set();
+        for acceptor in self.acceptors {
+            acceptor.await;
+        }
     }
 
-    fn accept(&self, listener: TcpListener, placement: Placement, encryption: Encryption) {
+    fn accept(&mut self, listener: TcpListener, placement: Placement, encryption: Encryption) {
         if self.keep_alive
             && let Err(error) = listener.keep_alive()
         {
@@ -187,7 +193,7 @@ impl Server {
             stop: self.stop.clone(),
             told: Sparse::new(limits::REFUSAL_LOG_EVERY),
         };
-        drop(runtime::spawn(Group::MAIN, acceptor.run()));
+        self.acceptors.push(runtime::spawn(Group::MAIN, acceptor.run()));
     }
 }
 

@@ -296,3 +296,24 @@ fn tombstones_warn_and_fail_a_client() {
             .contains("Read 1 live rows and 7 tombstone cells for query SELECT * FROM ks.wide WHERE k = 1")
     );
 }
+
+#[test]
+fn the_port_of_clients_is_free_at_once_and_connections_stay_counted() {
+    let mut stage = Stage::new(41);
+    stage.config.api_address = "10.0.0.1".parse().unwrap();
+    stage.config.connections_max = Some(2);
+    stage.boot(2);
+    stage.play(async {
+        let connections = [connect().await, connect().await];
+        for _ in 0..5 {
+            let (off, _) = ask("DELETE", "/storage_service/native_transport").await;
+            let (on, why) = ask("POST", "/storage_service/native_transport").await;
+            assert_eq!((off, on), (200, 200), "{why}");
+        }
+        for connection in &connections {
+            rows(connection, "SELECT key FROM system.local").await;
+        }
+        let options = client::Options::new(protocol::envelope::Version::V4);
+        assert!(client::Connection::connect(native(), &options).await.is_err(), "a third");
+    });
+}
