@@ -119,11 +119,17 @@ impl Assembler {
         self.wire.pending().len() + self.inner.pending().len()
     }
 
+    /// The whole length of the envelope that has begun to arrive, in bytes of the wire without segments; 0 between two, and
+    /// until its header is whole. Say it after [`Assembler::next`] gave nothing.
+    pub fn awaited(&self) -> usize {
+        let source = if self.segmented { &self.inner } else { &self.wire };
+        let Ok(Some(header)) = Header::parse(source.pending(), self.direction) else { return 0 };
+        HEADER_BYTES + header.length as usize
+    }
+
     /// Adds bytes from the connection.
     pub fn push(&mut self, bytes: &[u8]) {
         self.wire.compact();
-        self.scratch.clear();
-        shrink(&mut self.scratch);
         self.wire.bytes.extend_from_slice(bytes);
     }
 
@@ -131,6 +137,11 @@ impl Assembler {
     /// after a [`Error::Message`] the envelope was skipped and the next call goes on.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Envelope<'_>>, Error> {
+        if !self.scratch.is_empty() {
+            // The body before this one: few bytes of the wire may have become many.
+            self.scratch.clear();
+            shrink(&mut self.scratch);
+        }
         if self.segmented {
             self.inner.compact();
             while !self.inner_has_envelope()? {

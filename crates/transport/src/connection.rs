@@ -100,6 +100,8 @@ pub struct Connection {
     requests: Cell<u32>,
     request_bytes: Cell<usize>,
     freed: Event,
+    /// Pieces of answers that the socket took late.
+    late_sends: Cell<u64>,
     closed: Flag,
     _slot: Slot,
 }
@@ -140,6 +142,7 @@ impl Connection {
             requests: Cell::new(0),
             request_bytes: Cell::new(0),
             freed: Event::new(),
+            late_sends: Cell::new(0),
             closed: Flag::new(),
             _slot: slot,
         }))
@@ -349,7 +352,10 @@ impl Connection {
             };
             let sent = runtime::timeout(limits::SEND_TIMEOUT, self.stream.send_all(piece)).await;
             match sent {
-                Ok(Ok(_)) => self.freed.notify(),
+                Ok(Ok(_)) => {
+                    self.late_sends.set(self.late_sends.get() + 1);
+                    self.freed.notify();
+                }
                 Ok(Err(_)) => self.cut(),
                 Err(_) => {
                     runtime::info!("transport: {} does not read its answers, closing it", self.peer);
@@ -404,6 +410,16 @@ impl Connection {
             self.unsent_from.set(end);
         }
         piece
+    }
+
+    /// Whether requests are being served or answers are on their way.
+    pub(crate) fn is_busy(&self) -> bool {
+        0 < self.requests.get() || 0 < self.out_bytes()
+    }
+
+    /// Changes whenever something was done for the client, be it slowly.
+    pub(crate) fn progress(&self) -> u64 {
+        self.answered.get() + self.late_sends.get()
     }
 
     /// Waits until every request has ended and every answer has reached the socket, or the connection is closed.

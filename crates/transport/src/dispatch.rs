@@ -4,6 +4,7 @@
 //! Other statements are copied into their task and decoded there.
 
 use crate::connection::{Connection, InFlight, Phase, Registered};
+use crate::limits;
 use crate::respond;
 use protocol::compression::Compression;
 use protocol::envelope::{Header, Opcode, Version, flag};
@@ -14,6 +15,7 @@ use protocol::supported::{self, Sharding};
 use query::{Answer, Authenticator, Engine, Error, Executed, Trace};
 use runtime::Group;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// What STARTUP agreed on.
@@ -99,7 +101,7 @@ fn startup(connection: &Connection, header: &Header, body: &[u8]) -> Result<(), 
         connection.throws_on_overload.set(true);
     }
     let mut greeting = connection.greeting.borrow_mut();
-    greeting.options = startup.options.iter().map(|(k, v)| (k.to_uppercase(), v.to_string())).collect();
+    greeting.options = kept(&startup.options);
     let authenticator = connection.shard.engine.authenticator();
     let (phase, answer) = match authenticator {
         Authenticator::AllowAll => (Phase::Ready, Reply::Ready),
@@ -110,6 +112,13 @@ fn startup(connection: &Connection, header: &Header, body: &[u8]) -> Result<(), 
     connection.phase.set(phase);
     connection.agree(Agreed { version: header.version, compression });
     Ok(())
+}
+
+/// What is remembered of STARTUP for as long as the connection lasts.
+fn kept(options: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let fits = |text: &str| text.len() <= limits::STARTUP_OPTION_BYTES_MAX;
+    let fitting = options.iter().filter(|(key, value)| fits(key) && fits(value));
+    fitting.take(limits::STARTUP_OPTIONS_MAX).map(|(k, v)| (k.to_uppercase(), v.to_string())).collect()
 }
 
 /// Checks a name and a password; meanwhile nothing more is read from the connection.
@@ -142,6 +151,9 @@ fn register(connection: &Connection, header: &Header, body: &[u8]) -> Result<(),
     let Request::Register(kinds) = decode(header, body)? else {
         return Err(Error::Protocol("Unexpected message, expecting REGISTER".into()));
     };
+    if limits::REGISTER_MAX < kinds.len() {
+        return Err(Error::Protocol(format!("{} event types in one REGISTER", kinds.len())));
+    }
     if let Some(kind) = kinds.iter().find(|kind| header.version < kind.since()) {
         let version = header.version as u8;
         return Err(Error::Protocol(format!(
@@ -306,4 +318,20 @@ fn finish(guard: &InFlight, header: &Header, result: Result<Answer, Error>, trac
         Err(error) => fail(connection, header, &error, traced),
     }
     connection.flush_later();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_says_of_itself_is_bounded() {
+        let long = "x".repeat(limits::STARTUP_OPTION_BYTES_MAX + 1);
+        let names: Vec<String> = (0..1000).map(|n| format!("k{n:03}")).collect();
+        let mut options = vec![("DRIVER_NAME", "a driver"), (long.as_str(), "a"), ("b", long.as_str())];
+        options.extend(names.iter().map(|name| (name.as_str(), "c")));
+        let kept = kept(&options);
+        assert_eq!(kept.len(), limits::STARTUP_OPTIONS_MAX);
+        assert!(kept.contains_key("DRIVER_NAME") && kept.contains_key("K000") && !kept.contains_key("B"));
+    }
 }

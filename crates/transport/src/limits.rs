@@ -8,7 +8,8 @@ pub const REQUESTS_PER_CONNECTION: u32 = 2048;
 pub const REQUEST_BYTES_PER_CONNECTION: usize = 32 << 20;
 /// Requests one shard serves at once before it answers `Overloaded`, unless configured.
 pub const REQUESTS_PER_SHARD: u32 = 32_768;
-/// Part of a shard's memory that bodies of requests being served may take: one in this many.
+/// Part of a shard's memory that bodies of requests being served may take, and those of large ones that are arriving as
+/// much again: one in this many.
 pub const REQUEST_MEMORY_SHARE: u64 = 8;
 /// Answers waiting to be sent, in bytes, above which nothing more is read from a connection.
 pub const OUT_BYTES_STOP: usize = 4 << 20;
@@ -39,5 +40,16 @@ pub const HANDSHAKES_AT_ONCE: usize = 2;
 pub const OVERLOAD_PAUSE: Duration = Duration::from_millis(10);
 /// Longest pause of a connection for the sake of the rate: Cassandra's longest.
 pub const RATE_PAUSE_MAX: Duration = Duration::from_millis(200);
-/// Event types one REGISTER may name.
+/// Event types one REGISTER may name; there are three.
 pub const REGISTER_MAX: usize = 64;
+/// Options of STARTUP that are kept; drivers send fewer than ten.
+pub const STARTUP_OPTIONS_MAX: usize = 64;
+/// Longest key and longest value of such an option that is kept, in bytes.
+pub const STARTUP_OPTION_BYTES_MAX: usize = 256;
+/// A frame that has not arrived as a whole is large from this size on, in bytes: its memory is asked for before more of it
+/// is read.
+pub const LARGE_FRAME_BYTES: usize = 64 << 10;
+/// How long a large frame may wait for memory: longer than clients wait for answers.
+pub const LARGE_FRAME_WAIT: Duration = Duration::from_secs(30);
+/// How long a large frame may take to arrive once it has memory: meanwhile it keeps others from theirs.
+pub const LARGE_FRAME_TIMEOUT: Duration = Duration::from_secs(60);

@@ -14,6 +14,8 @@ use protocol::envelope::{Direction, Header, Version};
 use protocol::error::Error as ProtocolError;
 use protocol::response::refusal;
 use runtime::net::RecvBuf;
+use runtime::sync::Permit;
+use std::pin::pin;
 use std::rc::Rc;
 
 /// Requests served in one go before other connections get their turn.
@@ -28,26 +30,38 @@ pub(crate) async fn serve(connection: Rc<Connection>) {
         read_all(&connection, &first, deadline).await;
     }
     if !connection.is_closed() {
-        // A client that ends its side still gets the answers to what it asked.
-        if runtime::timeout(limits::DRAIN_TIMEOUT, connection.drain()).await.is_err() {
-            runtime::debug!("transport: {} left with requests in flight", connection.peer);
-        }
+        answer_all(&connection).await;
         connection.cut();
     }
     shard.remove(id);
+}
+
+/// A client that ends its side still gets the answers to what it asked, however long, as long as it takes them.
+async fn answer_all(connection: &Rc<Connection>) {
+    let mut drained = pin!(connection.drain());
+    loop {
+        let before = connection.progress();
+        if runtime::timeout(limits::SEND_TIMEOUT, drained.as_mut()).await.is_ok() {
+            return;
+        }
+        if connection.progress() == before {
+            return runtime::debug!("transport: {} left with requests in flight", connection.peer);
+        }
+    }
 }
 
 async fn read_all(connection: &Rc<Connection>, first: &[u8], deadline: Instant) {
     let mut inbound = Assembler::new(Direction::Requests, limits::FIRST_FRAME_BYTES_MAX);
     inbound.push(first);
     let mut opened = false;
+    let mut large = None;
     while !connection.is_closed() && !connection.shard.draining.is_set() {
         if !opened && connection.phase.get() == Phase::Ready {
             inbound.set_body_max(connection.shard.settings.frame_bytes_max);
             opened = true;
         }
         connection.set_reading(true);
-        let more = serve_buffered(connection, &mut inbound);
+        let more = serve_buffered(connection, &mut inbound, &mut large);
         connection.set_reading(false);
         connection.flush();
         match more {
@@ -59,7 +73,8 @@ async fn read_all(connection: &Rc<Connection>, first: &[u8], deadline: Instant) 
                 runtime::sleep(pause).await;
             }
             Next::Bytes if connection.ended.get() => return,
-            Next::Bytes => match receive(connection, deadline).await {
+            Next::Bytes if !make_room(connection, &inbound, &mut large).await => return,
+            Next::Bytes => match receive(connection, deadline, large.as_ref()).await {
                 Some(Ok(bytes)) if !bytes.is_empty() => {
                     if let Err(error) = connection.take_in(&bytes, &mut inbound) {
                         runtime::debug!("transport: {} breaks its encryption: {error}", connection.peer);
@@ -73,16 +88,63 @@ async fn read_all(connection: &Rc<Connection>, first: &[u8], deadline: Instant) 
 }
 
 /// The next bytes; `None` when the client has been silent for too long.
-async fn receive(connection: &Rc<Connection>, deadline: Instant) -> Option<std::io::Result<RecvBuf>> {
+async fn receive(
+    connection: &Rc<Connection>,
+    deadline: Instant,
+    large: Option<&LargeFrame>,
+) -> Option<std::io::Result<RecvBuf>> {
+    if let Some(large) = large {
+        return receive_large(connection, large).await;
+    }
     let stream = connection.stream();
-    let patience = match (connection.phase.get(), connection.shard.settings.idle_timeout) {
-        (Phase::Ready, None) => return Some(stream.recv().await),
-        (Phase::Ready, Some(patience)) => runtime::now() + patience,
-        (Phase::Startup | Phase::Authenticating, _) => deadline,
-    };
-    let received = runtime::timeout_at(patience, stream.recv()).await.ok();
-    if received.is_none() && connection.phase.get() == Phase::Ready {
-        runtime::info!("transport: {} was idle for too long, closing it", connection.peer);
+    if connection.phase.get() != Phase::Ready {
+        return runtime::timeout_at(deadline, stream.recv()).await.ok();
+    }
+    let Some(patience) = connection.shard.settings.idle_timeout else { return Some(stream.recv().await) };
+    let mut received = pin!(stream.recv());
+    loop {
+        let before = connection.progress();
+        if let Ok(received) = runtime::timeout(patience, received.as_mut()).await {
+            return Some(received);
+        }
+        // Who waits for an answer is not idle.
+        if !connection.is_busy() && connection.progress() == before {
+            runtime::info!("transport: {} was idle for too long, closing it", connection.peer);
+            return None;
+        }
+    }
+}
+
+/// A frame that is too large to be kept without asking, while it arrives.
+struct LargeFrame {
+    deadline: Instant,
+    _memory: Permit,
+}
+
+/// Has memory for what has begun to arrive; without it nothing more is read. Cuts the connection when there is none for too
+/// long, or the frame takes too long.
+async fn make_room(connection: &Connection, inbound: &Assembler, large: &mut Option<LargeFrame>) -> bool {
+    let awaited = inbound.awaited();
+    if awaited < limits::LARGE_FRAME_BYTES || connection.phase.get() != Phase::Ready {
+        *large = None;
+        return true;
+    }
+    if large.is_none() {
+        let memory = connection.shard.unfinished.acquire(awaited);
+        let Ok(memory) = runtime::timeout(limits::LARGE_FRAME_WAIT, memory).await else {
+            runtime::info!("transport: no memory for a request of {}, closing it", connection.peer);
+            return false;
+        };
+        *large = Some(LargeFrame { deadline: runtime::now() + limits::LARGE_FRAME_TIMEOUT, _memory: memory });
+    }
+    true
+}
+
+/// The next bytes of a large frame.
+async fn receive_large(connection: &Connection, large: &LargeFrame) -> Option<std::io::Result<RecvBuf>> {
+    let received = runtime::timeout_at(large.deadline, connection.stream().recv()).await.ok();
+    if received.is_none() {
+        runtime::info!("transport: a request of {} does not end, closing it", connection.peer);
     }
     received
 }
@@ -102,7 +164,11 @@ enum Next {
 }
 
 /// Serves the requests whose bytes have arrived.
-fn serve_buffered(connection: &Rc<Connection>, inbound: &mut Assembler) -> Next {
+fn serve_buffered(
+    connection: &Rc<Connection>,
+    inbound: &mut Assembler,
+    large: &mut Option<LargeFrame>,
+) -> Next {
     // The answer to a login says how to go on; what was read meanwhile waits for it.
     if connection.logging_in.get() {
         return Next::Room;
@@ -118,7 +184,12 @@ fn serve_buffered(connection: &Rc<Connection>, inbound: &mut Assembler) -> Next 
             return Next::Pause(pause);
         }
         let before = connection.phase.get();
-        match inbound.next() {
+        let next = inbound.next();
+        if large.is_some() && !matches!(next, Ok(None)) {
+            // It has arrived; what follows is another one.
+            *large = None;
+        }
+        match next {
             Ok(None) => return Next::Bytes,
             Ok(Some(envelope)) if !is_served(connection, envelope.header.version) => {
                 refuse(connection, Some(envelope.header.version), &rejected(&envelope.header));

@@ -21,7 +21,8 @@ pub struct Settings {
     pub connections_per_ip_max: Option<u32>,
     /// Requests one shard serves at once.
     pub requests_per_shard_max: u32,
-    /// Bytes of requests being served at once over all shards; a share of the memory unless given.
+    /// Bytes of requests being served at once over all shards, and as many of large ones that are arriving; a share of the
+    /// memory unless given.
     pub request_bytes_max: Option<u64>,
     /// Bytes of requests of one address being served at once on one shard.
     pub request_bytes_per_ip_max: Option<u64>,

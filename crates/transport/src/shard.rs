@@ -81,6 +81,8 @@ pub struct Shard {
     pub(crate) metrics: Metrics,
     pub(crate) draining: Flag,
     request_bytes_max: usize,
+    /// Bytes of large frames that are arriving: as many again as may be served.
+    pub(crate) unfinished: Semaphore,
     /// Whether more is bounded than requests and their bytes on this shard.
     has_further_bounds: bool,
     /// Bytes of requests by the clients' address, where they are bounded.
@@ -99,7 +101,8 @@ impl Shard {
     pub fn start(engine: Rc<Engine>, settings: Settings) -> Rc<Shard> {
         let shards = u64::from(runtime::shard_count());
         let share = runtime::memory::budget() / limits::REQUEST_MEMORY_SHARE;
-        let request_bytes_max = settings.request_bytes_max.map_or(share, |most| share.min(most / shards));
+        let request_bytes_max = settings.request_bytes_max.map_or(share, |most| most / shards);
+        let request_bytes_max = usize::try_from(request_bytes_max).unwrap_or(usize::MAX);
         let by_ip = settings.request_bytes_per_ip_max;
         let rate = settings.requests_per_second_max;
         let rate = rate.map(|most| Rate::new(f64::from(most) / shards as f64, runtime::now()));
@@ -112,7 +115,8 @@ impl Shard {
             handshakes: Semaphore::new(limits::HANDSHAKES_AT_ONCE),
             metrics: Metrics::register(),
             draining: Flag::new(),
-            request_bytes_max: usize::try_from(request_bytes_max).unwrap_or(usize::MAX),
+            request_bytes_max,
+            unfinished: Semaphore::new(request_bytes_max),
             has_further_bounds: by_ip.is_some() || rate.is_some(),
             request_bytes_by_ip: by_ip.map(|most| (most as usize, RefCell::default())),
             rate,
@@ -196,7 +200,8 @@ impl Shard {
 
     #[cold]
     fn pause_of_overload(&self, connection: &Connection) -> Option<Duration> {
-        if connection.throws_on_overload.get() {
+        // Who is slowed down must have been let in: a handshake that takes seconds is given up by its driver.
+        if connection.throws_on_overload.get() || connection.phase.get() != Phase::Ready {
             return None;
         }
         if self.is_short_of_memory(connection, 0) {

@@ -4,7 +4,7 @@ use crate::harness::*;
 use client::{Connection, Error, Options};
 use protocol::envelope::Version;
 use protocol::failure::FailureKind;
-use protocol::request::Parameters;
+use protocol::request::{Parameters, Query, Request, Startup};
 use runtime::net::TcpStream;
 use std::time::Duration;
 use types::Value;
@@ -158,6 +158,94 @@ fn bytes_in_flight_slow_clients_down_or_are_told() {
             });
         }
     }
+}
+
+#[test]
+fn a_rate_below_one_for_each_shard_serves_slowly() {
+    let mut stage = Stage::new(7);
+    stage.config.clients.is_rate_bounded = true;
+    stage.config.clients.requests_per_second_max = 1;
+    stage.boot(4);
+    stage.play(async {
+        let begun = runtime::now();
+        for _ in 0..8 {
+            assert!(is_served(&try_connect().await.unwrap()).await);
+        }
+        assert!(runtime::now() - begun < Duration::from_secs(20));
+    });
+}
+
+#[test]
+fn clients_that_wait_for_answers_are_not_idle() {
+    let mut stage = Stage::new(8);
+    stage.config.clients.idle_timeout = Duration::from_secs(2);
+    stage.config.write_timeout = Duration::from_secs(30);
+    stage.config.commitlog_sync = node::config::CommitlogSync::Group(Duration::from_secs(7));
+    stage.boot(1);
+    stage.play(async {
+        let connection = try_connect().await.unwrap();
+        make_kv(&connection).await;
+        let begun = runtime::now();
+        for key in 0..2 {
+            run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES ({key}, 'x')")).await;
+        }
+        assert!(runtime::now() - begun > Duration::from_secs(4), "the writes waited for their sync");
+        runtime::sleep(Duration::from_secs(5)).await;
+        assert!(connection.is_closed());
+    });
+}
+
+#[test]
+fn large_requests_that_do_not_end_wait_for_memory_and_are_cut() {
+    const LARGE: usize = 8 << 20;
+    let mut stage = Stage::new(9);
+    stage.config.clients.request_bytes_max = Some(16 << 20);
+    stage.boot(1);
+    stage.play(async {
+        let connection = try_connect().await.unwrap();
+        make_kv(&connection).await;
+        let mut hoarders = Vec::new();
+        for _ in 0..10 {
+            let stream = TcpStream::connect(native(), None).await.unwrap();
+            let mut wire = Vec::new();
+            let options = vec![("CQL_VERSION", "3.0.0")];
+            Request::Startup(Startup { options }).encode(&mut wire, Version::V4, 0);
+            let query = "x".repeat(LARGE);
+            Request::Query(Query { query: &query, parameters: one() }).encode(&mut wire, Version::V4, 1);
+            wire.truncate(wire.len() - 1000);
+            let sending = stream.clone();
+            let sent = runtime::spawn(runtime::Group::QUERY, async move {
+                runtime::timeout(Duration::from_secs(20), sending.send_all(wire)).await.is_ok()
+            });
+            hoarders.push((stream, sent));
+        }
+        // Small requests go on.
+        for _ in 0..20 {
+            assert!(is_served(&connection).await);
+        }
+        let mut taken = 0;
+        let mut streams = Vec::new();
+        for (stream, sent) in hoarders {
+            taken += usize::from(sent.await);
+            streams.push(stream);
+        }
+        assert_eq!(taken, 1, "the others wait");
+        let text = "x".repeat(LARGE);
+        let options = Options { request_timeout: None, ..Options::new(Version::V4) };
+        let connection = Connection::connect(native(), &options).await.unwrap();
+        // An honest one may have to come again while they hold the memory, but not for ever.
+        runtime::sleep(Duration::from_secs(45)).await;
+        let insert = format!("INSERT INTO ks.kv (k, v) VALUES (1, '{text}')");
+        let written = connection.query(&insert, one()).await;
+        assert!(
+            written.is_ok(),
+            "{:?}",
+            written.err().map(|e| e.to_string().chars().take(300).collect::<String>())
+        );
+        drop(streams);
+    });
+    let told = |text: &str| stage.world.log_lines().iter().filter(|(_, line)| line.contains(text)).count();
+    assert_eq!((told("does not end, closing it"), told("no memory for a request")), (1, 9));
 }
 
 #[test]

@@ -151,3 +151,36 @@ fn memory_of_a_large_message_is_given_back() {
         }
     }
 }
+
+#[test]
+fn the_length_of_what_is_awaited_is_known() {
+    for segmented in [false, true] {
+        let version = if segmented { Version::V5 } else { Version::V4 };
+        let outgoing = Outgoing { version, compression: Compression::None, segmented };
+        let mut wire = Vec::new();
+        outgoing.write(&envelopes(version, &[vec![1; 300_000]]), &mut wire);
+        let mut assembler = dressed(outgoing);
+        assert_eq!(assembler.awaited(), 0);
+        let (first, rest) = wire.split_at(200_000);
+        assembler.push(first);
+        assert_eq!(assembler.next(), Ok(None));
+        assert_eq!(assembler.awaited(), 300_009);
+        assembler.push(rest);
+        assert!(assembler.next().unwrap().is_some());
+        assert_eq!(assembler.next(), Ok(None));
+        assert_eq!(assembler.awaited(), 0);
+    }
+}
+
+#[test]
+fn a_decompressed_body_is_given_back_with_the_next_look() {
+    let outgoing = Outgoing { version: Version::V4, compression: Compression::Lz4, segmented: false };
+    let mut wire = Vec::new();
+    outgoing.write(&envelopes(Version::V4, &[vec![1; 1_000_000]]), &mut wire);
+    let mut assembler = dressed(outgoing);
+    assembler.push(&wire);
+    assert!(assembler.next().unwrap().is_some());
+    assert!(1_000_000 <= assembler.capacity());
+    assert_eq!(assembler.next(), Ok(None));
+    assert!(assembler.capacity() < 500_000, "{}", assembler.capacity());
+}
