@@ -9,7 +9,7 @@
 
 use crate::ast::Arithmetic;
 use crate::error::{Error, Result};
-use crate::function::{is_number, number_of, number_to};
+use crate::function::{TOO_LARGE, is_number, is_workable, number_of, number_to};
 use num_bigint::BigInt;
 use types::datetime::{civil, days_of};
 use types::duration::Duration;
@@ -101,6 +101,9 @@ pub(crate) fn apply(
     }
     if left.1.is_empty() || right.1.is_empty() {
         return Ok(None);
+    }
+    if !is_workable(left.0, left.1) || !is_workable(right.0, right.1) {
+        return Err(failed(TOO_LARGE.to_string()));
     }
     match &ty {
         CqlType::Timestamp | CqlType::Date => shifted(operator, left, right.1).map(Some).map_err(failed),
@@ -396,5 +399,13 @@ mod tests {
         );
         assert_eq!(negate(&Int, &i32::MIN.to_be_bytes()), Ok(Some(i32::MIN.to_be_bytes().to_vec())));
         assert_eq!(apply(Add, (&Int, &[]), (&Int, &[0, 0, 0, 1])), Ok(None));
+        let large = vec![0x7f; 16 << 20];
+        assert!(Varint.validate(&large).is_err() && Decimal.validate(&large).is_err());
+        for operator in [Add, Multiply, Divide, Modulo] {
+            for ty in [Varint, Decimal] {
+                assert!(apply(operator, (&ty, &large), (&Tinyint, &[1])).is_err());
+                assert!(apply(operator, (&Tinyint, &[1]), (&ty, &large)).is_err());
+            }
+        }
     }
 }

@@ -11,9 +11,11 @@ use crate::limits;
 use crate::names;
 use crate::options;
 use crate::user_types::{alter_type, create_type, drop_type};
+use base::{HashMap, HashSet};
 use schema::{ColumnKind, Keyspace, Order, Schema, Table, TableBuilder, TableId};
 use std::sync::Arc;
 use types::CqlType;
+use types::limits::{FIELDS_MAX, TYPE_DEPTH_MAX, TYPE_TEXT_BYTES_MAX};
 
 /// A schema change with its names resolved, to be applied where the schema lives. Send, cheap.
 #[derive(Debug, Clone, PartialEq)]
@@ -211,6 +213,48 @@ fn fixed(statement: &StatementKind, keyspace: &str) -> String {
 /// Applies a change. `None`: IF [NOT] EXISTS held, nothing changes and nobody is told.
 /// Errors: names taken or unknown, options out of range, definitions that cannot stand. The schema stays as it was.
 pub fn apply(schema: &Schema, change: &SchemaChange, context: &ChangeContext) -> Result<Option<Applied>> {
+    let applied = changed(schema, change, context)?;
+    if let Some(applied) = &applied {
+        refuse_unreadable(schema, applied)?;
+    }
+    Ok(applied)
+}
+
+/// Refuses types that the schema log could not give back: a node with one would not start again.
+fn refuse_unreadable(before: &Schema, applied: &Applied) -> Result<()> {
+    let name = &applied.event.keyspace;
+    let Some(after) = applied.schema.keyspace(name) else { return Ok(()) };
+    let before = before.keyspace(name);
+    for (name, udt) in &after.types {
+        let known = before.and_then(|keyspace| keyspace.types.get(name));
+        if known != Some(udt) {
+            check_readable(&CqlType::Udt(udt.clone()), &format!("type {}.{name}", after.name))?;
+        }
+    }
+    for (name, table) in &after.tables {
+        let known = before.and_then(|keyspace| keyspace.tables.get(name));
+        if known.is_some_and(|known| Arc::ptr_eq(known, table)) {
+            continue;
+        }
+        let dropped = table.dropped.iter().map(|column| (&column.name, &column.ty));
+        for (column, ty) in table.columns().map(|column| (&column.name, &column.ty)).chain(dropped) {
+            check_readable(ty, &format!("the type of column {column} of {}", table.qualified_name()))?;
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn check_readable(ty: &CqlType, what: &str) -> Result<()> {
+    if ty.is_readable() {
+        return Ok(());
+    }
+    invalid(format!(
+        "{what} is too large: with all types in it, it may have {TYPE_DEPTH_MAX} levels, {FIELDS_MAX} fields each, and a \
+         class name of {TYPE_TEXT_BYTES_MAX} bytes"
+    ))
+}
+
+fn changed(schema: &Schema, change: &SchemaChange, context: &ChangeContext) -> Result<Option<Applied>> {
     match &change.statement {
         StatementKind::CreateKeyspace(create) => {
             let (name, if_not_exists) = (&create.name, create.if_not_exists);
@@ -392,21 +436,22 @@ fn create_table(
 fn build_table(keyspace: &Keyspace, create: &CreateTable, id: TableId) -> Result<Table> {
     let name = &create.table.name;
     let full = format!("{}.{name}", keyspace.name);
+    if create.columns.len() > limits::COLUMNS {
+        return invalid(format!("table {full} has more than {} columns", limits::COLUMNS));
+    }
     let (partition, clustering) = primary_key(create, &full)?;
-    for (index, column) in create.columns.iter().enumerate() {
-        if create.columns[..index].iter().any(|c| c.name == column.name) {
+    let mut columns = HashMap::default();
+    for column in &create.columns {
+        if columns.insert(&*column.name, column).is_some() {
             return invalid(format!("Duplicate column '{}' declaration for table '{full}'", column.name));
         }
         if column.masked {
             return unsupported("dynamic data masking");
         }
     }
-    if create.columns.len() > limits::COLUMNS {
-        return invalid(format!("table {full} has more than {} columns", limits::COLUMNS));
-    }
     let orders = clustering_orders(&clustering, &create.with)?;
     let key_type = |key: &String| -> Result<CqlType> {
-        match create.columns.iter().find(|c| c.name == *key) {
+        match columns.get(key.as_str()) {
             Some(column) if column.is_static => {
                 invalid(format!("Static column '{key}' cannot be part of the PRIMARY KEY"))
             }
@@ -421,9 +466,8 @@ fn build_table(keyspace: &Keyspace, create: &CreateTable, id: TableId) -> Result
     for (key, order) in clustering.iter().zip(orders) {
         builder = builder.clustering(key, key_type(key)?, order);
     }
-    for column in
-        create.columns.iter().filter(|c| !partition.contains(&c.name) && !clustering.contains(&c.name))
-    {
+    let keys: HashSet<&String> = partition.iter().chain(&clustering).collect();
+    for column in create.columns.iter().filter(|c| !keys.contains(&c.name)) {
         let ty = column_type(column, keyspace, "")?;
         let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
         builder.add(&column.name, kind, ty);
@@ -450,10 +494,11 @@ fn primary_key(create: &CreateTable, full: &str) -> Result<(Vec<String>, Vec<Str
             ));
         }
     };
-    let all: Vec<&String> = partition.iter().chain(&clustering).collect();
-    if let Some(twice) = all.iter().enumerate().find(|(i, n)| all[..*i].contains(n)) {
-        return invalid(format!("Duplicate column '{}' in PRIMARY KEY clause for table '{full}'", twice.1));
+    let mut names = HashSet::default();
+    if let Some(twice) = partition.iter().chain(&clustering).find(|name| !names.insert(*name)) {
+        return invalid(format!("Duplicate column '{twice}' in PRIMARY KEY clause for table '{full}'"));
     }
+    drop(names);
     Ok((partition, clustering))
 }
 
@@ -461,12 +506,10 @@ fn clustering_orders(clustering: &[String], with: &TableProperties) -> Result<Ve
     if with.clustering_order.is_empty() {
         return Ok(vec![Order::Ascending; clustering.len()]);
     }
-    let strangers: Vec<&str> = with
-        .clustering_order
-        .iter()
-        .map(|(name, _)| &**name)
-        .filter(|n| !clustering.iter().any(|c| c == n))
-        .collect();
+    let known: HashSet<&str> = clustering.iter().map(String::as_str).collect();
+    let ordered: HashSet<&str> = with.clustering_order.iter().map(|(name, _)| name.as_str()).collect();
+    let names = with.clustering_order.iter().map(|(name, _)| name.as_str());
+    let strangers: Vec<&str> = names.filter(|name| !known.contains(name)).collect();
     if !strangers.is_empty() {
         return invalid(format!(
             "Only clustering key columns can be defined in CLUSTERING ORDER directive: [{}] are not clustering columns",
@@ -476,7 +519,7 @@ fn clustering_orders(clustering: &[String], with: &TableProperties) -> Result<Ve
     let mut out = vec![Order::Ascending; clustering.len()];
     for (index, (name, descending)) in with.clustering_order.iter().enumerate() {
         let expected = &clustering[index.min(clustering.len() - 1)];
-        if !with.clustering_order.iter().any(|(name, _)| name == expected) {
+        if !ordered.contains(expected.as_str()) {
             return invalid(format!("Missing CLUSTERING ORDER for column {expected}"));
         }
         if name != expected {

@@ -23,7 +23,9 @@ use types::CqlType;
 pub(crate) use cast::cast;
 pub(crate) use collection::{CollectionFunction, Similarity};
 pub(crate) use mask::Mask;
-pub(crate) use number::{MathFunction, NUMBERS, Number, is_number, number_of, number_to};
+pub(crate) use number::{
+    MathFunction, NUMBERS, Number, TOO_LARGE, is_number, is_workable, number_of, number_to,
+};
 
 /// A function with the types it was resolved to.
 #[derive(Debug, Clone, PartialEq)]

@@ -10,6 +10,8 @@ pub const MARKERS: usize = 65_535;
 pub const BATCH_STATEMENTS: usize = 65_535;
 /// Bytes of a partition key and of a clustering component; their lengths are written in 16 bits.
 pub const KEY_BYTES: usize = 65_535;
+/// Bytes of the shortest value of a vector, and of what a function makes up: no write takes more.
+pub const VALUE_BYTES: usize = mutation::limits::MUTATION_BYTES_MAX;
 /// Partition keys or clustering prefixes one statement may name by `IN` products; more would be an unbounded fan-out.
 pub const IN_PRODUCT: usize = 10_000;
 /// Seconds of the longest time to live: twenty years, Cassandra's `MAX_TTL`.
@@ -20,6 +22,10 @@ pub const KEYSPACE_NAME_CHARS: usize = 48;
 pub const TABLE_NAME_CHARS: usize = 222;
 /// Columns in a table; ordinals are 16 bits.
 pub const COLUMNS: usize = 16_384;
+/// Relations of one WHERE: each is compared with those before it. More than a bound on each side of any sensible key.
+pub const RELATIONS: usize = 1_024;
+/// Assignments of one UPDATE and columns or elements one DELETE names: as many as there may be markers.
+pub const ASSIGNMENTS: usize = 65_535;
 /// Tokens of query text quoted in a syntax error before the offending one, as Cassandra's tools expect.
 pub const SNIPPET_TOKENS: usize = 10;
 /// Bytes of rows that ORDER BY with IN on the partition key may gather to sort them; a shard answers many at once.

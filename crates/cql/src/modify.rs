@@ -14,7 +14,7 @@ use crate::term::{Env, Scope, Term};
 use crate::value::{BindContext, BindSpec, BoundValue, Val, check_values};
 use crate::where_clause::{self, Where};
 use crate::write::{Content, Operation, Operator, Times, eval_timeout, eval_timestamp};
-use base::Token;
+use base::{HashMap, HashSet, Token};
 use core::time::Duration;
 use mutation::limits::MUTATION_BYTES_MAX;
 use mutation::{
@@ -483,9 +483,10 @@ pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPla
     let mut keys: Vec<Option<Values>> = vec![None; table.partition_key.len()];
     let mut clustering: Vec<Option<Term>> = vec![None; table.clustering.len()];
     let mut operations = Operations::default();
-    for (index, (name, expr)) in insert.columns.iter().zip(&insert.values).enumerate() {
+    let mut names = HashSet::default();
+    for (name, expr) in insert.columns.iter().zip(&insert.values) {
         let column = where_clause::column(&table, name)?;
-        if insert.columns[..index].contains(name) {
+        if !names.insert(name) {
             return invalid("The column names contains duplicates");
         }
         let term = scope.term(expr, name, &column.ty)?;
@@ -635,6 +636,7 @@ fn columns_reach(table: &Table, clause: &Where, operations: &Operations, stateme
 /// Analyses UPDATE.
 pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPlan> {
     refuse_condition(&update.condition)?;
+    refuse_many(update.assignments.len())?;
     let table = scope.table.clone();
     if table.counter {
         counter_assignments(scope, &update.assignments)?;
@@ -668,6 +670,16 @@ pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPla
         using,
         json: None,
     })
+}
+
+fn refuse_many(assignments: usize) -> Result<()> {
+    if assignments > limits::ASSIGNMENTS {
+        return invalid(format!(
+            "a statement changes no more than {} columns or elements",
+            limits::ASSIGNMENTS
+        ));
+    }
+    Ok(())
 }
 
 fn target_name(target: &Target) -> &str {
@@ -783,6 +795,7 @@ fn put_element(scope: &mut Scope<'_>, column: &Column, key: &Expr, value: &Expr)
 /// Analyses DELETE.
 pub(crate) fn delete(scope: &mut Scope<'_>, delete: &Delete) -> Result<ModifyPlan> {
     refuse_condition(&delete.condition)?;
+    refuse_many(delete.targets.len())?;
     let table = scope.table.clone();
     refuse_counters(&table, &delete.using)?;
     if delete.using.ttl.is_some() {
@@ -865,21 +878,24 @@ fn deleted(scope: &mut Scope<'_>, column: &Column, target: &Target) -> Result<Op
 struct Operations {
     statics: Vec<Operation>,
     regulars: Vec<Operation>,
+    /// Columns that have operations, by kind and ordinal, with whether one of them is about all of it.
+    columns: HashMap<(ColumnKind, u16), bool>,
+    /// Fields that have operations.
+    fields: HashSet<(ColumnKind, u16, u16)>,
 }
 
 impl Operations {
     fn add(&mut self, column: &Column, operator: Operator) -> Result<()> {
         let list = if column.kind == ColumnKind::Static { &mut self.statics } else { &mut self.regulars };
-        let whole = |o: &Operator| matches!(o, Operator::Set(_) | Operator::Delete);
-        let field = |o: &Operator| match o {
-            Operator::SetField(index, _) | Operator::DeleteField(index) => Some(*index),
-            _ => None,
+        let whole = matches!(operator, Operator::Set(_) | Operator::Delete);
+        let same_field = match operator {
+            Operator::SetField(index, _) | Operator::DeleteField(index) => {
+                !self.fields.insert((column.kind, column.ordinal, index))
+            }
+            _ => false,
         };
-        let clash = list.iter().filter(|o| o.ordinal == column.ordinal).any(|o| {
-            let same_field = field(&o.operator).is_some() && field(&o.operator) == field(&operator);
-            !column.is_complex() || whole(&o.operator) || whole(&operator) || same_field
-        });
-        if clash {
+        let earlier = self.columns.insert((column.kind, column.ordinal), whole);
+        if earlier.is_some_and(|had_whole| !column.is_complex() || had_whole || whole || same_field) {
             return syntax(format!("Multiple incompatible setting of column {}", column.name));
         }
         list.push(Operation {

@@ -2,6 +2,7 @@
 
 use crate::ast::TypeName;
 use crate::error::{Result, invalid};
+use crate::limits;
 use crate::parse::is_reserved;
 use schema::{Keyspace, Schema, Table};
 use std::sync::Arc;
@@ -133,10 +134,15 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
                 CqlType::Counter => return invalid("Counters are not allowed inside vectors"),
                 element => element,
             };
-            CqlType::Vector(Arc::new(element), count)
+            let ty = CqlType::Vector(Arc::new(element), count);
+            refuse_huge_vector(&ty)?;
+            ty
         }
         TypeName::Custom(class) => match CqlType::parse_class(class) {
-            Ok(ty) if !matches!(ty, CqlType::Custom(_)) => ty,
+            Ok(ty) if !matches!(ty, CqlType::Custom(_)) => {
+                refuse_huge(&ty)?;
+                ty
+            }
             _ => {
                 return crate::error::syntax(format!(
                     "Error setting type {class}: Unable to find abstract-type class '{class}'"
@@ -145,6 +151,41 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
         },
     };
     Ok(ty)
+}
+
+/// Refuses a vector of which no value could ever be written.
+fn refuse_huge_vector(ty: &CqlType) -> Result<()> {
+    let least = least_bytes(ty);
+    if least > limits::VALUE_BYTES {
+        return invalid(format!(
+            "a vector has {least} bytes at least, more than the maximum of {}",
+            limits::VALUE_BYTES
+        ));
+    }
+    Ok(())
+}
+
+/// As [`refuse_huge_vector`], for every vector within a type.
+fn refuse_huge(ty: &CqlType) -> Result<()> {
+    match ty {
+        CqlType::Vector(element, _) => refuse_huge_vector(ty).and_then(|()| refuse_huge(element)),
+        CqlType::List(element) | CqlType::Set(element) | CqlType::Frozen(element) => refuse_huge(element),
+        CqlType::Map(key, value) => refuse_huge(key).and_then(|()| refuse_huge(value)),
+        CqlType::Tuple(fields) => fields.iter().try_for_each(refuse_huge),
+        CqlType::Udt(udt) => udt.fields.iter().try_for_each(|(_, field)| refuse_huge(field)),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of the shortest element or vector; an element of no fixed length has at least one that says its length.
+fn least_bytes(ty: &CqlType) -> usize {
+    match ty.unfrozen() {
+        CqlType::Vector(element, dimension) => {
+            let each = element.fixed_len().unwrap_or_else(|| least_bytes(element).saturating_add(1));
+            each.max(1).saturating_mul(*dimension as usize)
+        }
+        _ => 0,
+    }
 }
 
 /// As [`resolve_type`] inside `frozen<…>`, a tuple or a vector, where nested collections are frozen by position.

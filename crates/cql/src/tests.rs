@@ -623,6 +623,77 @@ fn tables_have_so_many_columns_however_they_come() {
 }
 
 #[test]
+fn types_that_could_not_be_read_back_are_refused() {
+    let mut node =
+        node_with(&[KEYSPACE, "USE ks", "CREATE TABLE t (k int PRIMARY KEY)", "CREATE TYPE u0 (a int)"]);
+    let deep = |levels: usize| format!("frozen<{}int{}>", "list<".repeat(levels), ">".repeat(levels));
+    let told = "too large: with all types in it";
+    for statement in [
+        format!("CREATE TABLE d (k int PRIMARY KEY, v {})", deep(40)),
+        format!("ALTER TABLE t ADD v {}", deep(40)),
+        format!("CREATE TYPE d (v {})", deep(40)),
+        format!("CREATE TABLE d (k int PRIMARY KEY, v tuple<{}>)", many(1025, "int")),
+        format!("CREATE TYPE d (v tuple<{}>)", many(3, &format!("tuple<{}>", many(1000, "int")))),
+    ] {
+        let error = refusal(&mut node, &statement);
+        assert!(error.contains(told), "{error}");
+    }
+    // Every level has ten times the fields of the one below.
+    let mut levels = 0;
+    for level in 1..40 {
+        let fields = many(10, &format!("f# frozen<u{}>", level - 1));
+        match execute(&mut node, &format!("CREATE TYPE u{level} ({fields})"), &Directives::default()) {
+            Ok(_) => levels = level,
+            Err(error) => {
+                assert!(error.to_string().contains(told), "{error}");
+                break;
+            }
+        }
+    }
+    assert_eq!(levels, 2);
+    // A small type that grows grows whatever uses it.
+    let grows = format!("ALTER TYPE u0 ADD b tuple<{}>", many(100, "int"));
+    assert!(refusal(&mut node, &grows).contains(told));
+    let decoded = Schema::decode(&node.schema.encode()).expect("it can be read back");
+    assert_eq!(decoded.encode(), node.schema.encode());
+}
+
+#[test]
+fn vectors_no_value_fits_are_refused() {
+    let mut node =
+        node_with(&[KEYSPACE, "USE ks", "CREATE TABLE t (k int PRIMARY KEY, v vector<float, 4194304>)"]);
+    for ty in [
+        "vector<float, 4194305>",
+        "vector<text, 2147483647>",
+        "frozen<list<vector<vector<int, 65536>, 65536>>>",
+        "'org.apache.cassandra.db.marshal.VectorType(org.apache.cassandra.db.marshal.FloatType , 2147483647)'",
+    ] {
+        let error = refusal(&mut node, &format!("ALTER TABLE t ADD w {ty}"));
+        assert!(error.contains("bytes at least, more than the maximum of 16777216"), "{error}");
+    }
+}
+
+#[test]
+fn statements_of_many_parts_are_analysed() {
+    let mut node =
+        node_with(&[KEYSPACE, "USE ks", "CREATE TABLE t (k int PRIMARY KEY, m map<int, int>, l list<int>)"]);
+    let relations = many(100_000, "m CONTAINS #").replace(',', " AND");
+    let error = refusal(&mut node, &format!("SELECT * FROM t WHERE {relations} ALLOW FILTERING"));
+    assert_eq!(error, "WHERE has more than 1024 relations");
+    let error = refusal(&mut node, &format!("UPDATE t SET {} WHERE k = 1", many(70_000, "m[#] = 1")));
+    assert!(error.contains("no more than 65535"), "{error}");
+    let error = refusal(&mut node, &format!("DELETE {} FROM t WHERE k = 1", many(70_000, "m[#]")));
+    assert!(error.contains("no more than 65535"), "{error}");
+    let update = format!("UPDATE t SET {} WHERE k = 1", many(5_000, "m[#] = 1"));
+    execute(&mut node, &update, &Directives::default()).expect("it is written");
+    let key = format!("CREATE TABLE u (k int, PRIMARY KEY (k, {}))", many(200_000, "c#"));
+    assert!(refusal(&mut node, &key).contains("Unknown column"));
+    let columns = many(4_000, "c# int");
+    let table = format!("CREATE TABLE u (k int, {columns}, PRIMARY KEY (k, {}))", many(2_000, "c#"));
+    execute(&mut node, &table, &Directives::default()).expect("it is created");
+}
+
+#[test]
 fn ordinals_end() {
     let mut builder = schema::TableBuilder::new("ks", "t", TableId(1)).partition_key("k", CqlType::Int);
     for round in 0..schema::ORDINALS_MAX {

@@ -2,7 +2,9 @@
 //! columns, so that whoever holds a schema sees one definition of each type.
 
 use crate::ast::{AlterType, CreateType, TypeName};
-use crate::ddl::{Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent};
+use crate::ddl::{
+    Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent, check_readable,
+};
 use crate::error::{Result, invalid};
 use crate::names;
 use schema::{Keyspace, Schema};
@@ -77,7 +79,10 @@ pub(crate) fn alter_type(
         None => renamed_fields(udt, &alter.renames, alter.if_field)?,
     };
     let Some(changed) = changed else { return Ok(None) };
-    let keyspace = with_type(keyspace, Arc::new(changed))?;
+    let changed = Arc::new(changed);
+    // Before it is put into whatever uses it, which multiplies it.
+    check_readable(&CqlType::Udt(changed.clone()), &format!("type {of}.{name}"))?;
+    let keyspace = with_type(keyspace, changed)?;
     let event = type_event(ChangeKind::Updated, of, name);
     Ok(Some(Applied { schema: schema.with_keyspace(context.version, keyspace), event }))
 }

@@ -3,6 +3,7 @@
 use crate::ast::{Expr, Operand, Operator, Relation, Subject};
 use crate::error::{Result, invalid, syntax};
 use crate::expr_text::text_of;
+use crate::limits;
 use crate::restriction::{Bound, Clustering, Filter, Prefix, Row, Test, TokenBound, Values};
 use crate::term::{Scope, Term};
 use schema::{Column, ColumnKind, Table};
@@ -63,6 +64,9 @@ enum What {
 /// Errors: unknown columns, operators a column's type does not take, restrictions that cannot stand together.
 pub(crate) fn analyse(scope: &mut Scope<'_>, relations: &[Relation]) -> Result<Where> {
     let table = scope.table.clone();
+    if relations.len() > limits::RELATIONS {
+        return invalid(format!("WHERE has more than {} relations", limits::RELATIONS));
+    }
     check_repeated(&table, relations)?;
     let mut out = Where { keys: vec![None; table.partition_key.len()], ..Where::default() };
     let mut clustering = Vec::new();
@@ -306,7 +310,7 @@ fn on_token(
     names: &[String],
     relation: &Relation,
 ) -> Result<TokenBound> {
-    for name in names {
+    for name in names.iter().take(limits::COLUMNS) {
         column(table, name)?;
     }
     let key: Vec<&str> = table.partition_key.iter().map(|c| &*c.name).collect();

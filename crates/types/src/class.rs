@@ -41,6 +41,18 @@ impl CqlType {
         out
     }
 
+    /// Whether the class name reads back as what it was made of: it is neither too long nor nested too deeply. Types that
+    /// do not must not come into a schema, which is kept by class names.
+    /// Cost: bounded by the limits, however large the type is.
+    pub fn is_readable(&self) -> bool {
+        let mut left = TYPE_TEXT_BYTES_MAX;
+        if !fits(self, 0, &mut left) {
+            return false;
+        }
+        let name = self.class_name();
+        CqlType::parse_class(&name).is_ok_and(|read| read.class_name() == name)
+    }
+
     /// Parses a class name, full or short. `ReversedType(x)` gives `x`; unknown classes become [`CqlType::Custom`].
     pub fn parse_class(text: &str) -> Result<CqlType, TypeError> {
         Ok(CqlType::parse_class_reversed(text)?.0)
@@ -54,6 +66,31 @@ impl CqlType {
         let mut parser = Parser { rest: text, text };
         let parsed = parser.ty(0)?;
         if parser.rest.trim().is_empty() { Ok(parsed) } else { Err(parser.bad()) }
+    }
+}
+
+/// Takes from `left` what a class name has at least; false when there is not enough. User types share their definitions,
+/// so that a name may be exponentially longer than what it took to define it.
+fn fits(ty: &CqlType, depth: usize, left: &mut usize) -> bool {
+    // A frozen mark may be left out of the name, but is a level here.
+    if depth > 2 * TYPE_DEPTH_MAX {
+        return false;
+    }
+    let own = match ty {
+        CqlType::Custom(class) => class.len(),
+        CqlType::Frozen(_) => 0,
+        _ => PREFIX.len(),
+    };
+    let Some(rest) = left.checked_sub(own) else { return false };
+    *left = rest;
+    match ty {
+        CqlType::List(e) | CqlType::Set(e) | CqlType::Vector(e, _) | CqlType::Frozen(e) => {
+            fits(e, depth + 1, left)
+        }
+        CqlType::Map(key, value) => fits(key, depth + 1, left) && fits(value, depth + 1, left),
+        CqlType::Tuple(fields) => fields.iter().all(|field| fits(field, depth + 1, left)),
+        CqlType::Udt(udt) => udt.fields.iter().all(|(_, field)| fits(field, depth + 1, left)),
+        _ => true,
     }
 }
 
@@ -309,6 +346,24 @@ mod tests {
         );
         let reversed = full("ReversedType(LongType)");
         assert_eq!(CqlType::parse_class_reversed(&reversed), Ok((CqlType::Bigint, true)));
+    }
+
+    #[test]
+    fn types_too_large_or_deep_for_a_name() {
+        let nested = |levels: usize| (0..levels).fold(CqlType::Int, |ty, _| CqlType::list(ty).frozen());
+        assert!(nested(20).is_readable());
+        assert!(!nested(40).is_readable() && !nested(200).is_readable());
+        let user = |name: String, ty: CqlType, fields: usize| {
+            let fields = (0..fields).map(|field| (format!("f{field}").into(), ty.clone())).collect();
+            CqlType::Udt(Arc::new(UdtType { keyspace: "ks".into(), name: name.into(), fields })).frozen()
+        };
+        assert!(user("u".into(), CqlType::Text, 1000).is_readable());
+        assert!(!user("u".into(), CqlType::Text, 1025).is_readable());
+        // Thirty levels of ten fields each: 10^30 fields in all.
+        let wide = (0..30).fold(CqlType::Int, |ty, level| user(format!("u{level}"), ty, 10));
+        assert!(!wide.is_readable());
+        let frozen_inside = user("u".into(), CqlType::set(CqlType::Int).frozen(), 2);
+        assert!(frozen_inside.is_readable());
     }
 
     #[test]

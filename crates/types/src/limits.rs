@@ -8,5 +8,8 @@ pub const TYPE_TEXT_BYTES_MAX: usize = 64 * 1024;
 pub const VECTOR_DIMENSION_MAX: u32 = i32::MAX as u32;
 /// Most fields of a tuple or user type.
 pub const FIELDS_MAX: usize = 1024;
+/// Most bytes of a varint, and of a decimal besides its scale: text and comparison of it are quadratic. More than the longest
+/// literal has.
+pub const NUMBER_BYTES_MAX: usize = 16 * 1024;
 /// Longest literal of a number, in digits: arithmetic on it is quadratic.
 pub const NUMBER_DIGITS_MAX: usize = 32 * 1024;

@@ -3,6 +3,7 @@
 use crate::collection::{self, Fields};
 use crate::cql_type::CqlType;
 use crate::error::TypeError;
+use crate::limits::NUMBER_BYTES_MAX;
 
 fn sized(ok: bool, text: &str, wire: &[u8]) -> Result<(), TypeError> {
     if ok { Ok(()) } else { Err(TypeError::Bytes(format!("{text} ({})", wire.len()))) }
@@ -22,7 +23,10 @@ impl CqlType {
                 Ok(_) => Ok(()),
                 Err(_) => Err(bad("String didn't validate.")),
             },
-            CqlType::Blob | CqlType::Varint | CqlType::Custom(_) => Ok(()),
+            CqlType::Blob | CqlType::Custom(_) => Ok(()),
+            CqlType::Varint => {
+                sized(len <= NUMBER_BYTES_MAX, "Expected at most 16384 bytes for a varint", wire)
+            }
             CqlType::Boolean => sized(len <= 1, "Expected 1 or 0 byte value", wire),
             CqlType::Tinyint => sized(len == 1, "Expected 1 byte for a tinyint", wire),
             CqlType::Smallint => sized(len == 2, "Expected 2 bytes for a smallint", wire),
@@ -51,7 +55,10 @@ impl CqlType {
                 }
                 Ok(())
             }
-            CqlType::Decimal => sized(len == 0 || len >= 4, "Expected 0 or at least 4 bytes", wire),
+            CqlType::Decimal => {
+                sized(len == 0 || len >= 4, "Expected 0 or at least 4 bytes", wire)?;
+                sized(len <= 4 + NUMBER_BYTES_MAX, "Expected at most 16388 bytes for a decimal", wire)
+            }
             CqlType::Inet => sized([0, 4, 16].contains(&len), "Expected 4 or 16 byte inetaddress", wire),
             CqlType::Duration => crate::duration::Duration::decode(wire).map(|_| ()),
             CqlType::Empty => sized(len == 0, "EmptyType only accept empty values", wire),

@@ -1,6 +1,6 @@
 //! `CAST(a AS type)`: between numbers, to text, between date types.
 
-use super::number::{Number, is_number, number_of, number_to};
+use super::number::{Number, TOO_LARGE, is_number, is_workable, number_of, number_to};
 use super::time::{date_of_millis, millis_of};
 use super::{Function, FunctionKind};
 use crate::error::{Error, Result, invalid};
@@ -56,6 +56,13 @@ pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Result<Opti
     }
     if value.is_empty() {
         return Ok(matches!(from, CqlType::Text | CqlType::Ascii).then(Vec::new));
+    }
+    if !is_workable(from, value) {
+        return Err(Error::Function {
+            name: format!("cast_as_{to}"),
+            arguments: vec![from.to_string()],
+            text: TOO_LARGE.to_string(),
+        });
     }
     if matches!(to, CqlType::Text | CqlType::Ascii) {
         return Ok(Some(text_of(&Value::decode(from, value)?).into_bytes()));

@@ -1,7 +1,8 @@
 //! Functions that hide values: dynamic data masking's, usable in any SELECT.
 
 use super::Function;
-use crate::error::{Result, invalid};
+use crate::error::{Error, Result, invalid};
+use crate::limits;
 use crate::value::Val;
 use md5::Md5;
 use sha2::{Digest, Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
@@ -58,7 +59,18 @@ impl Mask {
         let given = |index: usize| arguments.get(index).and_then(|v| v.bytes());
         let bytes = match self {
             Mask::Null => return Ok(Val::Null),
-            Mask::Default => default_of(ty),
+            Mask::Default => match default_of(ty) {
+                Some(bytes) => bytes,
+                None => {
+                    let text =
+                        format!("The default value of its type has more than {} bytes", limits::VALUE_BYTES);
+                    return Err(Error::Function {
+                        name: function.name.clone(),
+                        arguments: vec![ty.to_string()],
+                        text,
+                    });
+                }
+            },
             Mask::Replace => match given(1) {
                 Some(bytes) => bytes.to_vec(),
                 None => return Ok(Val::Null),
@@ -128,10 +140,10 @@ fn hash(algorithm: &str, value: Option<&[u8]>) -> Option<Option<Vec<u8>>> {
     Some(value.map(of))
 }
 
-/// The value that stands for all values of a type.
-fn default_of(ty: &CqlType) -> Vec<u8> {
+/// The value that stands for all values of a type; `None` if it is too large.
+fn default_of(ty: &CqlType) -> Option<Vec<u8>> {
     use CqlType as T;
-    match ty.unfrozen() {
+    Some(match ty.unfrozen() {
         T::Ascii | T::Text => b"****".to_vec(),
         T::Blob | T::Custom(_) | T::Empty => Vec::new(),
         T::Boolean | T::Tinyint | T::Varint => vec![0],
@@ -144,22 +156,33 @@ fn default_of(ty: &CqlType) -> Vec<u8> {
         T::Uuid => vec![0; 16],
         T::Timeuuid => types::timeuuid::min_of_ms(0).as_bytes().to_vec(),
         T::List(_) | T::Set(_) | T::Map(..) => collection::build([]),
-        T::Tuple(fields) => {
-            let fields: Vec<Vec<u8>> = fields.iter().map(default_of).collect();
-            collection::build_tuple(fields.iter().map(|f| Some(&f[..])))
-        }
-        T::Udt(udt) => {
-            let fields: Vec<Vec<u8>> = udt.fields.iter().map(|(_, ty)| default_of(ty)).collect();
-            collection::build_tuple(fields.iter().map(|f| Some(&f[..])))
-        }
+        T::Tuple(fields) => default_fields(fields.iter())?,
+        T::Udt(udt) => default_fields(udt.fields.iter().map(|(_, ty)| ty))?,
         T::Vector(element, count) => {
             let mut out = Vec::new();
-            let value = default_of(element);
+            let value = default_of(element)?;
+            if value.len().max(1).saturating_mul(*count as usize) > limits::VALUE_BYTES {
+                return None;
+            }
             (0..*count).for_each(|_| collection::put_vector_element(element, &value, &mut out));
             out
         }
-        T::Frozen(inner) => default_of(inner),
+        T::Frozen(inner) => default_of(inner)?,
+    })
+}
+
+fn default_fields<'t>(types: impl Iterator<Item = &'t CqlType>) -> Option<Vec<u8>> {
+    let mut fields = Vec::new();
+    let mut bytes = 0;
+    for ty in types {
+        let field = default_of(ty)?;
+        bytes += field.len();
+        if bytes > limits::VALUE_BYTES {
+            return None;
+        }
+        fields.push(field);
     }
+    Some(collection::build_tuple(fields.iter().map(|f| Some(&f[..]))))
 }
 
 #[cfg(test)]
@@ -183,9 +206,12 @@ mod tests {
             ["ascii", "blob", "boolean", "decimal", "duration", "inet", "timeuuid", "varint", "date", "time"]
         {
             let ty = crate::names::native_type(name).expect("a type");
-            assert!(ty.validate(&default_of(&ty)).is_ok(), "{name}");
+            assert!(ty.validate(&default_of(&ty).expect("a value")).is_ok(), "{name}");
         }
         let nested = CqlType::tuple(vec![CqlType::Int, CqlType::Vector(CqlType::Text.into(), 2)]);
-        assert!(nested.validate(&default_of(&nested)).is_ok());
+        assert!(nested.validate(&default_of(&nested).expect("a value")).is_ok());
+        let vector = |dimension| CqlType::Vector(CqlType::Float.into(), dimension);
+        assert_eq!(default_of(&vector(i32::MAX as u32)), None);
+        assert_eq!(default_of(&CqlType::tuple(vec![vector(1 << 20); 1000])), None);
     }
 }

@@ -66,6 +66,14 @@ pub(crate) fn number_of(ty: &CqlType, value: &[u8]) -> Option<Number> {
     })
 }
 
+/// Whether a number is small enough to compute with: what functions made may be larger than any value that is written.
+pub(crate) fn is_workable(ty: &CqlType, value: &[u8]) -> bool {
+    !matches!(ty, CqlType::Varint | CqlType::Decimal) || value.len() <= types::limits::NUMBER_BYTES_MAX + 4
+}
+
+/// What is said of one that is not.
+pub(crate) const TOO_LARGE: &str = "the number has more than 16384 bytes";
+
 /// Powers of ten beyond this are taken for zero or cut: their digits would fill memory.
 const POWER_MAX: u32 = 10_000;
 
@@ -165,6 +173,9 @@ impl MathFunction {
 
     /// Computes it; `None` for an empty value. Errors: logarithms of decimals that have none, powers too large to write.
     pub fn call(self, ty: &CqlType, value: &[u8]) -> std::result::Result<Option<Vec<u8>>, &'static str> {
+        if !is_workable(ty, value) {
+            return Err(TOO_LARGE);
+        }
         let Some(number) = number_of(ty, value) else { return Ok(None) };
         let result = match (self, number) {
             (MathFunction::Abs, Number::Integer(i)) => Number::Integer(BigInt::from(i.magnitude().clone())),
