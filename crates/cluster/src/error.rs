@@ -15,6 +15,9 @@ pub enum Error {
         /// What is wrong with it.
         source: schema::Error,
     },
+    /// The change would not decode from its own bytes. Nothing has changed; fail the statement, and tell its author.
+    #[error("the schema log could not read this change again: {0}")]
+    Unreadable(#[source] schema::Error),
     /// A shard could not yet make it durable that an earlier table of the same id is gone. Nothing has changed; try again.
     #[error("shard {shard} has not recorded yet that the table of this id was dropped")]
     StillDropping {

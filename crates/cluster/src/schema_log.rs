@@ -30,7 +30,7 @@ impl SchemaLog {
     }
 
     /// Makes the step from one schema to the next durable.
-    /// Errors: it did not happen. What a failed sync may have left of it is written over at once: a table must not take writes
+    /// Errors: it did not happen, for one thing because it could not be read back. What a failed sync may have left of it is written over at once: a table must not take writes
     /// while a record of its drop may be on the disk. Should that fail, too, the log is [unsettled](SchemaLog::is_unsettled).
     pub async fn append(&mut self, from: &Schema, to: &Schema) -> Result<(), Error> {
         let result = self.try_append(from, to).await;
@@ -62,7 +62,8 @@ impl SchemaLog {
         }
         let changes = Change::between(from, to);
         if !changes.is_empty() {
-            self.journal.append(&Change::encode_all(&changes)).await?;
+            let record = readable(Change::encode_all(&changes))?;
+            self.journal.append(&record).await?;
             self.records += 1;
         }
         Ok(())
@@ -70,8 +71,15 @@ impl SchemaLog {
 
     async fn rewrite(&mut self, to: &Schema) -> Result<(), Error> {
         let all = [Change::All(Arc::new(builtin::logged(to)))];
-        self.journal.rewrite(&[Change::encode_all(&all)]).await?;
+        let record = readable(Change::encode_all(&all))?;
+        self.journal.rewrite(&[record]).await?;
         self.records = 1;
         Ok(())
     }
+}
+
+/// A record, if it can be read again: with one that cannot, the node would never start again.
+fn readable(record: Vec<u8>) -> Result<Vec<u8>, Error> {
+    Change::decode_all(&record).map_err(Error::Unreadable)?;
+    Ok(record)
 }

@@ -2,9 +2,10 @@
 
 use crate::{Changed, Cluster, Error, SchemaLog};
 use runtime::sim::{NodeId, SimConfig, World, main_of};
-use schema::{Keyspace, Replication, Schema};
+use schema::{Keyspace, Replication, Schema, TableBuilder, TableId};
 use std::path::Path;
 use std::time::Duration;
+use types::CqlType;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -71,4 +72,25 @@ fn a_change_that_alters_nothing_is_none() {
     let mut task = world.spawn(node, async move { Cluster::change(again).await });
     world.run_for(SECOND / 2);
     assert_eq!(task.take().expect("it is done").expect("durable"), Ok(Changed::Nothing));
+}
+
+#[test]
+fn a_change_that_could_not_be_read_back_does_not_happen() {
+    let mut world = World::new(10, SimConfig::calm());
+    let node = world.add_node([10, 0, 0, 1].into());
+    boot(&mut world, node);
+    let deep = (0..40).fold(CqlType::Int, |ty, _| CqlType::list(ty).frozen());
+    let table = TableBuilder::new("a", "t", TableId(1))
+        .partition_key("k", CqlType::Int)
+        .regular("v", deep)
+        .build()
+        .expect("what the builder does not look at");
+    let mut keyspace = Keyspace::new("a", Replication::Local);
+    keyspace.tables.insert(table.name.clone(), table.into());
+    let refused = change(&mut world, node, |from| from.with_keyspace(2, keyspace));
+    assert!(matches!(refused, Err(Error::Unreadable(_))), "{refused:?}");
+    assert!(!has_keyspace(&mut world, node));
+    world.kill(node);
+    boot(&mut world, node);
+    assert!(!has_keyspace(&mut world, node));
 }
