@@ -684,7 +684,7 @@ fn statements_of_many_parts_are_analysed() {
     assert!(error.contains("no more than 65535"), "{error}");
     let error = refusal(&mut node, &format!("DELETE {} FROM t WHERE k = 1", many(70_000, "m[#]")));
     assert!(error.contains("no more than 65535"), "{error}");
-    let update = format!("UPDATE t SET {} WHERE k = 1", many(5_000, "m[#] = 1"));
+    let update = format!("UPDATE t SET {} WHERE k = 1", many(20_000, "m[#] = 1"));
     execute(&mut node, &update, &Directives::default()).expect("it is written");
     let key = format!("CREATE TABLE u (k int, PRIMARY KEY (k, {}))", many(200_000, "c#"));
     assert!(refusal(&mut node, &key).contains("Unknown column"));

@@ -198,9 +198,12 @@ impl<'t> Content<'t> {
         prior: PriorRow<'_>,
     ) -> Result<Content<'t>> {
         let mut changes = Vec::with_capacity(operations.len());
-        for operation in operations {
+        for (index, operation) in operations.iter().enumerate() {
             if operation.ty.is_multi_cell() {
                 complex(operation, env, written, prior, &mut changes)?;
+                if operations.get(index + 1).is_none_or(|next| next.ordinal != operation.ordinal) {
+                    put_in_order(operation, &mut changes);
+                }
                 continue;
             }
             match &operation.operator {
@@ -314,6 +317,22 @@ fn complex<'t, 'v: 't>(
     Ok(())
 }
 
+/// Brings the cells of a column into order once all its operations have given theirs: of equal paths the last one stays.
+fn put_in_order(operation: &Operation, changes: &mut [(u16, Change<'_>)]) {
+    let Some((ordinal, Change::Complex(_, cells))) = changes.last_mut() else { return };
+    let Some(path_type) = operation.ty.cell_path_type().filter(|_| *ordinal == operation.ordinal) else {
+        return;
+    };
+    cells.sort_by(|a, b| path_type.compare(&a.0, &b.0));
+    cells.dedup_by(|later, earlier| {
+        let same = path_type.compare(&later.0, &earlier.0).is_eq();
+        if same {
+            std::mem::swap(later, earlier);
+        }
+        same
+    });
+}
+
 /// The cells that an operation on the list as it stands writes.
 fn list_cells<'t, 'v: 't>(
     operation: &'t Operation,
@@ -385,16 +404,6 @@ fn join<'t>(
         all = cells;
     }
     all.append(&mut cells);
-    if let Some(path_type) = operation.ty.cell_path_type() {
-        all.sort_by(|a, b| path_type.compare(&a.0, &b.0));
-        all.dedup_by(|later, earlier| {
-            let same = path_type.compare(&later.0, &earlier.0).is_eq();
-            if same {
-                std::mem::swap(later, earlier);
-            }
-            same
-        });
-    }
     if all.is_empty() && all_deletion.is_live() {
         return;
     }
