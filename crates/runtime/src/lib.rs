@@ -63,8 +63,8 @@ pub use backend::{Bug, Reactor};
 pub use channel::submit_to;
 pub use group::Group;
 pub use node::{
-    install, local, offload, planted, random_u64, random_uuid, rare, reactor, request_shutdown, shard,
-    shard_count, shutdown_is_requested, shutdown_requested, simulated, try_local,
+    compute, install, local, offload, planted, random_u64, random_uuid, rare, reactor, request_shutdown,
+    shard, shard_count, shutdown_is_requested, shutdown_requested, simulated, try_local,
 };
 pub use shard::ShardId;
 pub use start::{Config, Main, run};

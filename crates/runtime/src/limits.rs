@@ -12,9 +12,14 @@ pub const GROUPS_MAX: usize = 8;
 pub const CALLS_PER_PAIR: usize = 256;
 /// Calls one turn takes from one peer, so that a flood of messages does not stop the reactor.
 pub const CALLS_PER_TURN: usize = 256;
-/// Threads of the offload pool of one node: blocking metadata calls and password hashing.
+/// Threads of one node for calls that block: files.
 pub const OFFLOAD_THREADS: usize = 4;
-/// An idle offload thread ends after this time.
+/// Threads of one node for long computing: passwords and handshakes, of each no more at once than leaves some to the other.
+pub const COMPUTE_THREADS: usize = 4;
+/// Nice value of those threads: a tenth of a shard's share of the core they meet on. At 19 a login would take seconds on
+/// a busy node.
+pub const COMPUTE_NICE: i32 = 10;
+/// An idle helper thread ends after this time.
 pub const OFFLOAD_IDLE: Duration = Duration::from_secs(20);
 /// Receive buffers of one shard. A power of two: the kernel's ring wants one.
 pub const RECV_BUFFERS: u16 = 64;
@@ -42,6 +47,10 @@ pub const SPIN: Duration = Duration::from_micros(50);
 pub const STALL_LOG_EVERY: Duration = Duration::from_secs(10);
 /// One log line is cut at this many bytes.
 pub const LOG_LINE_BYTES: usize = 16 * 1024;
+/// Modules that have a log level of their own; every line that may be written looks through them.
+pub const LOG_MODULES_MAX: usize = 256;
+/// Longest name of such a module, in bytes.
+pub const LOG_MODULE_BYTES: usize = 256;
 /// Log lines waiting for whoever reads standard error, in bytes; more are counted and left out.
 pub const LOG_QUEUE_BYTES: usize = 1 << 20;
 /// How long the end of a process waits for its last log lines: a reader that does not read must not keep it.

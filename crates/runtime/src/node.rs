@@ -1,9 +1,11 @@
 //! The shard a task runs on: identity, chance, values installed per shard, helper threads, shutdown.
 
 use crate::backend::{Backend, Bug};
-use crate::shard::{ShardId, with};
+use crate::offload::OffloadPool;
+use crate::shard::{NodeShared, ShardId, with};
 use std::any::{TypeId, type_name};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The shard this runs on.
 pub fn shard() -> ShardId {
@@ -74,8 +76,21 @@ pub fn try_local<T: 'static>() -> Option<Rc<T>> {
 /// Runs a blocking closure on a helper thread; inline in simulation. The closure runs to its end even when this
 /// future is dropped.
 pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    run_on(|node| node.offload.clone(), work).await
+}
+
+/// Runs long computing, such as hashing a password, on a helper thread of lower priority that no file waits for; inline
+/// in simulation. The closure runs to its end even when this future is dropped.
+pub async fn compute<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    run_on(|node| node.compute.clone(), work).await
+}
+
+async fn run_on<T: Send + 'static>(
+    pool: impl FnOnce(&NodeShared) -> Arc<OffloadPool>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> T {
     let pool = with(|shard| match &shard.backend {
-        Backend::Uring(_) | Backend::Epoll(_) => Some(shard.node.offload.clone()),
+        Backend::Uring(_) | Backend::Epoll(_) => Some(pool(&shard.node)),
         Backend::Sim(_) => None,
     });
     match pool {

@@ -1,8 +1,9 @@
-//! A small pool of threads for calls that block: file metadata, password hashing. Threads start when first needed and
-//! end when idle; shards of one node share them.
+//! Two small pools of threads: one for calls that block, which are those on files, and one of lower priority for long
+//! computing, so that no file waits for a password. Threads start when first needed and end when idle; shards of one
+//! node share them.
 
 use crate::inbox::lock;
-use crate::limits::{OFFLOAD_IDLE, OFFLOAD_THREADS};
+use crate::limits::{COMPUTE_NICE, COMPUTE_THREADS, OFFLOAD_IDLE, OFFLOAD_THREADS};
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
@@ -11,10 +12,17 @@ use std::task::{Context, Poll, Waker};
 
 type Job = Box<dyn FnOnce() + Send>;
 
-#[derive(Default)]
 pub(crate) struct OffloadPool {
+    kind: Kind,
     state: Mutex<State>,
     work: Condvar,
+}
+
+/// What the threads of a pool are like.
+struct Kind {
+    name: &'static str,
+    threads_max: usize,
+    nice: i32,
 }
 
 #[derive(Default)]
@@ -25,8 +33,18 @@ struct State {
 }
 
 impl OffloadPool {
-    pub(crate) fn new() -> Arc<OffloadPool> {
-        Arc::new(OffloadPool::default())
+    /// A pool for calls that block.
+    pub(crate) fn blocking() -> Arc<OffloadPool> {
+        OffloadPool::new(Kind { name: "offload", threads_max: OFFLOAD_THREADS, nice: 0 })
+    }
+
+    /// A pool for computing that may take its time.
+    pub(crate) fn computing() -> Arc<OffloadPool> {
+        OffloadPool::new(Kind { name: "compute", threads_max: COMPUTE_THREADS, nice: COMPUTE_NICE })
+    }
+
+    fn new(kind: Kind) -> Arc<OffloadPool> {
+        Arc::new(OffloadPool { kind, state: Mutex::default(), work: Condvar::new() })
     }
 
     /// Queues a job. Its number is bounded by the tasks that wait for one.
@@ -35,11 +53,11 @@ impl OffloadPool {
         state.jobs.push_back(job);
         if state.idle >= state.jobs.len() {
             self.work.notify_one();
-        } else if state.threads < OFFLOAD_THREADS {
+        } else if state.threads < self.kind.threads_max {
             state.threads += 1;
             drop(state);
             let pool = self.clone();
-            let builder = std::thread::Builder::new().name("offload".to_string()).stack_size(512 * 1024);
+            let builder = std::thread::Builder::new().name(self.kind.name.to_string()).stack_size(512 * 1024);
             if builder.spawn(move || pool.serve()).is_err() {
                 self.without_thread();
             }
@@ -59,6 +77,9 @@ impl OffloadPool {
 
     fn serve(&self) {
         unpin_thread();
+        if self.kind.nice > 0 {
+            lower_priority(self.kind.nice);
+        }
         let mut state = lock(&self.state);
         loop {
             if let Some(job) = state.jobs.pop_front() {
@@ -108,6 +129,14 @@ fn unpin_thread() {
             libc::CPU_SET(cpu, &mut set);
         }
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
+/// Linux keeps a nice value for each thread; one that cannot be set leaves the thread as it was.
+fn lower_priority(nice: i32) {
+    // SAFETY: the call takes numbers only; 0 is the calling thread.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, nice);
     }
 }
 

@@ -37,6 +37,7 @@ impl std::fmt::Display for ShardId {
 pub(crate) struct NodeShared {
     pub(crate) inboxes: Vec<Arc<Inbox>>,
     pub(crate) offload: Arc<OffloadPool>,
+    pub(crate) compute: Arc<OffloadPool>,
     pub(crate) shutdown: AtomicBool,
     /// Shards whose main has not returned.
     pub(crate) running: AtomicUsize,
@@ -48,7 +49,8 @@ impl NodeShared {
     pub(crate) fn new(inboxes: Vec<Arc<Inbox>>) -> Arc<NodeShared> {
         let running = AtomicUsize::new(inboxes.len());
         let (shutdown, aborted) = (AtomicBool::new(false), AtomicBool::new(false));
-        Arc::new(NodeShared { inboxes, offload: OffloadPool::new(), shutdown, running, aborted })
+        let (offload, compute) = (OffloadPool::blocking(), OffloadPool::computing());
+        Arc::new(NodeShared { inboxes, offload, compute, shutdown, running, aborted })
     }
 
     /// Asks all shards to stop gracefully.

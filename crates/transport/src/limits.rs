@@ -34,7 +34,7 @@ pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// At most one connection that was not taken is written to the log in this time.
 pub const REFUSAL_LOG_EVERY: Duration = Duration::from_secs(10);
-/// Handshakes of one shard computed at once: the helper threads serve others, too.
+/// Handshakes of one shard computed at once: other shards have some, too.
 pub const HANDSHAKES_AT_ONCE: usize = 2;
 /// How long a connection is not read while too many bytes of requests are being served; Cassandra's shortest such pause.
 pub const OVERLOAD_PAUSE: Duration = Duration::from_millis(10);

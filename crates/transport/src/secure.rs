@@ -55,7 +55,7 @@ async fn shake(connection: &Rc<Connection>, mut bytes: Vec<u8>, deadline: Instan
     loop {
         let permit = runtime::timeout_at(deadline, shard.handshakes.acquire(1)).await.ok()?;
         let Step { session: stepped, plain, wire, outcome } =
-            runtime::offload(move || step(session, &bytes)).await;
+            runtime::compute(move || step(session, &bytes)).await;
         drop(permit);
         session = stepped;
         if !wire.is_empty() {

@@ -149,7 +149,9 @@ fn set_level(module: &str, request: &Request) -> Answer {
             Some(text.parse::<Level>().map_err(unknown)?)
         }
     };
-    runtime::log::set_module_level(module, level);
+    let refused =
+        |_| Failure::new(400, format!("no level for {module}: too long a name, or too many of them"));
+    runtime::log::set_module_level(module, level).map_err(refused)?;
     Ok(Value::Null)
 }
 

@@ -1,5 +1,6 @@
 //! Which log lines are written: a level for all, and other levels for some modules.
 
+use crate::limits::{LOG_MODULE_BYTES, LOG_MODULES_MAX};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -47,6 +48,10 @@ impl fmt::Display for Level {
         f.write_str(self.name())
     }
 }
+
+/// As many modules have a level of their own as there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyModules;
 
 /// The text names no level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,11 +115,15 @@ impl fmt::Display for Levels {
     }
 }
 
+fn is_root(module: &str) -> bool {
+    module.is_empty() || module.eq_ignore_ascii_case("root")
+}
+
 impl Levels {
     /// Sets the threshold of the modules below a prefix, `None` takes it back. `ROOT` and the empty prefix are all modules;
     /// points may stand for `::`.
     pub fn set(&mut self, module: &str, level: Option<Level>) {
-        if module.is_empty() || module.eq_ignore_ascii_case("root") {
+        if is_root(module) {
             self.root = level.unwrap_or(Level::Info);
             return;
         }
@@ -126,6 +135,15 @@ impl Levels {
             (Err(index), Some(level)) => self.modules.insert(index, (module, level)),
             (Err(_), None) => {}
         }
+    }
+
+    /// The threshold that was set for exactly this prefix.
+    fn own(&self, module: &str) -> Option<Level> {
+        if is_root(module) {
+            return Some(self.root);
+        }
+        let module = module.replace('.', "::");
+        self.modules.iter().find(|(known, _)| *known == module).map(|(_, level)| *level)
     }
 
     /// The threshold of a module: that of the longest prefix that fits.
@@ -152,26 +170,48 @@ impl Levels {
 /// The most that any module writes: most lines below it end here. Configuration of the process, not state of a node.
 static MOST: AtomicU8 = AtomicU8::new(Level::Info as u8);
 /// `None` is the default.
-static LEVELS: Mutex<Option<Levels>> = Mutex::new(None);
+static LEVELS: Mutex<Option<Thresholds>> = Mutex::new(None);
+
+/// The thresholds of a process as they are, and as they were configured.
+#[derive(Clone, Default)]
+struct Thresholds {
+    configured: Levels,
+    current: Levels,
+}
+
+impl Thresholds {
+    fn set(&mut self, module: &str, level: Option<Level>) -> Result<(), TooManyModules> {
+        let level = level.or_else(|| self.configured.own(module));
+        let is_new = level.is_some() && self.current.own(module).is_none();
+        if is_new && (self.current.modules.len() >= LOG_MODULES_MAX || module.len() > LOG_MODULE_BYTES) {
+            return Err(TooManyModules);
+        }
+        self.current.set(module, level);
+        Ok(())
+    }
+}
 
 /// The thresholds of this process.
 pub fn levels() -> Levels {
     let levels = LEVELS.lock().unwrap_or_else(PoisonError::into_inner);
-    levels.clone().unwrap_or_default()
+    levels.as_ref().map(|levels| levels.current.clone()).unwrap_or_default()
 }
 
-/// Replaces the thresholds of this process: of every shard, at once.
+/// Replaces the thresholds of this process: of every shard, at once. These are the configured ones from now on.
 pub fn set_levels(levels: Levels) {
     let mut place = LEVELS.lock().unwrap_or_else(PoisonError::into_inner);
     MOST.store(levels.most() as u8, Ordering::Relaxed);
-    *place = Some(levels);
+    *place = Some(Thresholds { configured: levels.clone(), current: levels });
 }
 
-/// Sets or takes back the threshold of the modules below a prefix (see [`Levels::set`]) while the node runs.
-pub fn set_module_level(module: &str, level: Option<Level>) {
-    let mut levels = levels();
-    levels.set(module, level);
-    set_levels(levels);
+/// Sets the threshold of the modules below a prefix (see [`Levels::set`]) while the node runs; `None` gives back the
+/// configured one. Errors: too many modules have one, or the name is longer than any module's.
+pub fn set_module_level(module: &str, level: Option<Level>) -> Result<(), TooManyModules> {
+    let mut place = LEVELS.lock().unwrap_or_else(PoisonError::into_inner);
+    let levels = place.get_or_insert_default();
+    levels.set(module, level)?;
+    MOST.store(levels.current.most() as u8, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Does any module write lines of this level? One relaxed load.
@@ -187,7 +227,7 @@ pub(crate) fn is_written(level: Level, module: &str) -> bool {
     }
     let levels = LEVELS.lock().unwrap_or_else(PoisonError::into_inner);
     let threshold = match &*levels {
-        Some(levels) => levels.of(module),
+        Some(levels) => levels.current.of(module),
         None => Level::from_number(MOST.load(Ordering::Relaxed)),
     };
     level <= threshold
@@ -208,6 +248,25 @@ mod tests {
         assert_eq!(levels.most(), Level::Debug);
         assert_eq!(levels.to_string(), "warn,storage=debug,storage::commitlog=error");
         assert_eq!(levels.to_string().parse(), Ok(levels));
+    }
+
+    #[test]
+    fn what_was_configured_comes_back() {
+        let configured: Levels = "warn,storage=debug".parse().unwrap();
+        let mut levels = Thresholds { configured: configured.clone(), current: configured.clone() };
+        for module in ["ROOT", "storage", "query.engine"] {
+            levels.set(module, Some(Level::Trace)).unwrap();
+        }
+        assert_eq!(levels.current.to_string(), "trace,query::engine=trace,storage=trace");
+        for module in ["ROOT", "storage", "query.engine", "unknown"] {
+            levels.set(module, None).unwrap();
+        }
+        assert_eq!(levels.current, configured);
+        assert_eq!(levels.set(&"x".repeat(LOG_MODULE_BYTES + 1), Some(Level::Info)), Err(TooManyModules));
+        let filled =
+            (0..LOG_MODULES_MAX * 2).filter(|n| levels.set(&format!("m{n}"), Some(Level::Info)).is_ok());
+        assert_eq!(filled.count(), LOG_MODULES_MAX - 1, "one was configured");
+        assert_eq!(levels.set("storage", Some(Level::Off)), Ok(()), "there already");
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use crate::{debug, error, info, trace, warn};
-pub use levels::{Level, Levels, NoLevel, enabled, levels, set_levels, set_module_level};
+pub use levels::{Level, Levels, NoLevel, TooManyModules, enabled, levels, set_levels, set_module_level};
 
 /// Lines of real nodes are JSON objects. Configuration of the process, not state of a node.
 static JSON: AtomicBool = AtomicBool::new(false);

@@ -113,6 +113,31 @@ fn groups_share_the_core_by_their_shares() {
 }
 
 #[test]
+fn calls_that_block_do_not_wait_for_computing() {
+    on_shard(|| async {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let receiver = std::sync::Arc::new(std::sync::Mutex::new(receiver));
+        let computing: Vec<_> = (0..16)
+            .map(|_| {
+                let receiver = receiver.clone();
+                let work = move || drop(receiver.lock().map(|waited| waited.recv()));
+                spawn(Group::MAIN, runtime::compute(work))
+            })
+            .collect();
+        yield_now().await;
+        assert_eq!(timeout(Duration::from_secs(5), runtime::offload(|| 2)).await, Ok(2), "another pool");
+        drop(sender);
+        for computed in computing {
+            computed.await;
+        }
+        // SAFETY: the call takes numbers only.
+        let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let (blocking, computing) = (runtime::offload(nice).await, runtime::compute(nice).await);
+        assert!(computing > blocking || computing == 19, "{computing} and {blocking}");
+    });
+}
+
+#[test]
 fn a_waker_works_from_another_thread() {
     on_shard(|| async {
         for _ in 0..100 {
