@@ -12,6 +12,15 @@ use topology::{NodeIndex, Snapshot};
 /// A ring of tokens as shares of the whole.
 const WHOLE: f64 = 18_446_744_073_709_551_616.0;
 
+/// The whole name of the class that the configuration names.
+fn snitch(settings: &[(String, String)]) -> String {
+    let given = settings.iter().find(|(key, _)| key == "endpoint_snitch");
+    match given.map_or("SimpleSnitch", |(_, name)| name) {
+        name if name.contains('.') => name.to_string(),
+        name => format!("org.apache.cassandra.locator.{name}"),
+    }
+}
+
 impl Rest {
     /// The answer to a GET that needs nobody else; `None`: ask [`Rest::look`].
     pub(super) fn fact(&self, path: &[&str], request: &Request) -> Option<Answer> {
@@ -21,7 +30,7 @@ impl Rest {
             ["system", "uptime_ms"] => {
                 json!((runtime::unix_micros() / 1000 - i64::from(info.started_at_s) * 1000).max(0))
             }
-            ["snitch", "name"] => json!("org.apache.cassandra.locator.SimpleSnitch"),
+            ["snitch", "name"] => json!(snitch(&info.settings)),
             ["snitch", what @ ("datacenter" | "rack")] => return Some(self.place(what, request)),
             ["gossiper", "endpoint", what @ ("live" | "down")] => {
                 json!(self.addresses(|up| up == (*what == "live")))
@@ -99,10 +108,7 @@ impl Rest {
             ["compaction_throughput"] => json!(0),
             ["nodes", "joining" | "leaving" | "moving"] => json!([]),
             ["keyspaces"] => return Some(self.keyspaces(request)),
-            ["ownership", ""] | ["ownership"] => self.shares(|snapshot, node, _| {
-                let _ = snapshot;
-                vec![node]
-            }),
+            ["ownership", ""] | ["ownership"] => self.shares(|_, node, _| vec![node]),
             ["ownership", keyspace] => return Some(self.ownership(keyspace)),
             ["describe_ring", keyspace] => return Some(self.describe_ring(keyspace)),
             ["natural_endpoints", keyspace] => return Some(self.natural_endpoints(keyspace, request)),

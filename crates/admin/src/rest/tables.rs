@@ -2,6 +2,7 @@
 
 use super::{Answer, Failure, Rest, json};
 use crate::http::Request;
+use base::HashMap;
 use coordinator::{Coordinator, Latencies};
 use query::{ClientInfo, Engine};
 use runtime::metrics::GroupUsage;
@@ -81,15 +82,19 @@ impl Rest {
         if let Some(keyspace) = &keyspace {
             self.tables_of(keyspace, table.clone())?;
         }
-        let snapshots = self.coordinator().local().list_snapshots().await?;
+        let mut snapshots: HashMap<(String, String), u64> = HashMap::default();
+        for snapshot in self.coordinator().local().list_snapshots().await? {
+            *snapshots.entry((snapshot.keyspace, snapshot.table)).or_default() += snapshot.true_size;
+        }
         let mut tables = Vec::new();
         for stats in self.coordinator().local().table_stats().await {
             let wanted = |name: &Option<String>, of: &str| name.as_deref().is_none_or(|name| name == of);
             if !wanted(&keyspace, &stats.keyspace) || !wanted(&table, &stats.table) {
                 continue;
             }
-            let own = snapshots.iter().filter(|s| s.keyspace == stats.keyspace && s.table == stats.table);
-            tables.push(table_value(&stats, own.map(|snapshot| snapshot.true_size).sum()));
+            let own = snapshots.get(&(stats.keyspace.clone(), stats.table.clone()));
+            tables.push(table_value(&stats, own.copied().unwrap_or(0)));
+            runtime::yield_if_needed().await;
         }
         Ok(Value::Array(tables))
     }
