@@ -55,10 +55,7 @@ impl CqlType {
                 }
                 Ok(())
             }
-            CqlType::Decimal => {
-                sized(len == 0 || len >= 4, "Expected 0 or at least 4 bytes", wire)?;
-                sized(len <= 4 + NUMBER_BYTES_MAX, "Expected at most 16388 bytes for a decimal", wire)
-            }
+            CqlType::Decimal => validate_decimal(wire),
             CqlType::Inet => sized([0, 4, 16].contains(&len), "Expected 4 or 16 byte inetaddress", wire),
             CqlType::Duration => crate::duration::Duration::decode(wire).map(|_| ()),
             CqlType::Empty => sized(len == 0, "EmptyType only accept empty values", wire),
@@ -83,6 +80,12 @@ impl CqlType {
             CqlType::Frozen(inner) => inner.validate(wire),
         }
     }
+}
+
+fn validate_decimal(wire: &[u8]) -> Result<(), TypeError> {
+    let len = wire.len();
+    sized(len == 0 || len >= 4, "Expected 0 or at least 4 bytes", wire)?;
+    sized(len <= 4 + NUMBER_BYTES_MAX, "Expected at most 16388 bytes for a decimal", wire)
 }
 
 /// A count is no reason to loop long: each element takes at least four bytes.
