@@ -12,7 +12,7 @@ pub enum Error {
     /// No name.
     #[error("Authentication ID must not be null")]
     NoName,
-    /// Nobody of that name, or another password; which of the two is not told.
+    /// Nobody of that name, or another password; which of the two is not told, neither by words nor by time.
     #[error("Provided username {0} and/or password are incorrect")]
     Incorrect(String),
     /// The role may not log in.

@@ -7,7 +7,7 @@ use coordinator::Coordinator;
 use core::net::SocketAddr;
 use core::time::Duration;
 use query::Engine;
-use runtime::sync::Lock;
+use runtime::sync::{Flag, Lock};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -21,32 +21,28 @@ struct Inner {
     settings: transport::Settings,
     /// Connections outlive the listeners that accepted them.
     slots: transport::Slots,
-    address: SocketAddr,
-    shard_aware_port: Option<u16>,
     server: RefCell<Option<transport::Server>>,
+    /// The node has started: operators may switch.
+    opened: Flag,
     /// One switch at a time.
     turn: Lock<()>,
 }
 
 impl ClientPort {
-    /// Begins to accept connections.
-    pub(crate) async fn open(settings: transport::Settings) -> Result<ClientPort, transport::Error> {
+    /// Accepts nobody yet, and nobody else may begin to: that is for [`ClientPort::open`].
+    pub(crate) fn new(settings: transport::Settings) -> ClientPort {
         let slots = transport::Slots::new(settings.connections_max, settings.connections_per_ip_max);
-        let server = transport::Server::start(&settings, &slots).await?;
-        let (address, shard_aware_port) = (server.address(), server.shard_aware_port());
-        let server = RefCell::new(Some(server));
-        let inner = Inner { settings, slots, address, shard_aware_port, server, turn: Lock::new(()) };
-        Ok(ClientPort { inner: Rc::new(inner) })
+        let (server, opened) = (RefCell::new(None), Flag::new());
+        ClientPort { inner: Rc::new(Inner { settings, slots, server, opened, turn: Lock::new(()) }) }
     }
 
-    /// Where clients connect.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.inner.address
-    }
-
-    /// The shard-aware port, if it is served.
-    pub(crate) fn shard_aware_port(&self) -> Option<u16> {
-        self.inner.shard_aware_port
+    /// Begins to accept connections. Where clients connect, and the shard-aware port if it is served.
+    pub(crate) async fn open(&self) -> Result<(SocketAddr, Option<u16>), transport::Error> {
+        let server = transport::Server::start(&self.inner.settings, &self.inner.slots).await?;
+        let reached_by = (server.address(), server.shard_aware_port());
+        *self.inner.server.borrow_mut() = Some(server);
+        self.inner.opened.set();
+        Ok(reached_by)
     }
 
     /// Accepts no more connections, and frees the ports; those there are go on.
@@ -66,6 +62,7 @@ impl NativeTransport for ClientPort {
     fn switch(&self, on: bool) -> Switched {
         let port = self.clone();
         Box::pin(async move {
+            port.inner.opened.wait().await;
             let _turn = port.inner.turn.lock().await;
             if !on {
                 port.close().await;

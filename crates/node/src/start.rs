@@ -3,7 +3,7 @@
 //! ```text
 //! shard 0   folder lock and storage plan → schema log → identity
 //! every     store (replay) → replica → coordinator → cluster → engine → protocol server
-//! shard 0   internode port → metrics port → native ports → REST port → "ready"
+//! shard 0   internode port → metrics port → REST port → native ports → "ready"
 //!           … serving …
 //! shard 0   native ports closed → every shard drained → metrics and internode closed
 //! every     engine and coordinator closed → store flushed and closed
@@ -206,18 +206,25 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
             }
         }
     };
-    before_clients(config).await?;
-    let clients = ClientPort::open(transport_settings(config)).await?;
+    let is_guarded = config.authentication.authenticator == Authenticator::Password;
+    before_clients(config, is_guarded).await?;
+    // Clients last: nothing that may still fail is left to do once one is served.
+    let clients = ClientPort::new(transport_settings(config));
     let operators = serve_operators(config, &clients).await?;
+    let (native, shard_aware_port) = clients.open().await?;
     let ready = Ready {
-        native: clients.address(),
-        shard_aware_port: clients.shard_aware_port(),
+        native,
+        shard_aware_port,
         metrics: metrics.as_ref().map(admin::Server::address),
         shards: runtime::shard_count(),
         host_id: uuid::Uuid::from_u128(identity.host_id),
     };
     runtime::info!("node: ready for clients on {}", ready.native);
     (reporter.ready)(&ready);
+    if !is_guarded {
+        // Where nobody has to log in, no start waits for its password to be hashed.
+        drop(keep_a_role());
+    }
     runtime::shutdown_requested().await;
     runtime::info!("node: stopping");
     clients.close().await;
@@ -234,10 +241,9 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
     Ok(())
 }
 
-/// What clients must not find undone: logged batches of an earlier life, and the first role.
-async fn before_clients(config: &Config) -> Result<(), StartError> {
+/// What clients must not find undone: logged batches of an earlier life, and the first role where they need one.
+async fn before_clients(config: &Config, is_guarded: bool) -> Result<(), StartError> {
     let coordinator = runtime::local::<Coordinator>();
-    let engine = runtime::local::<Engine>();
     // Other nodes may take a while to be there.
     if config.peers.is_empty() {
         coordinator.replay_batches().await.map_err(StartError::Batches)?;
@@ -248,12 +254,20 @@ async fn before_clients(config: &Config) -> Result<(), StartError> {
             }
         }));
     }
-    let roles = runtime::spawn(Group::MAIN, async move { engine.keep_a_role().await });
-    // Without a role nobody could log in; where nobody has to, nobody waits for it.
-    if config.peers.is_empty() && config.authentication.authenticator == Authenticator::Password {
-        let _in_the_background = runtime::timeout(ROLE_PATIENCE, roles).await;
+    if is_guarded {
+        let roles = keep_a_role();
+        // Without a role nobody could log in.
+        if config.peers.is_empty() {
+            let _in_the_background = runtime::timeout(ROLE_PATIENCE, roles).await;
+        }
     }
     Ok(())
+}
+
+/// Makes the default role if there is none.
+fn keep_a_role() -> runtime::JoinHandle<()> {
+    let engine = runtime::local::<Engine>();
+    runtime::spawn(Group::MAIN, async move { engine.keep_a_role().await })
 }
 
 /// What every shard is opened with.
@@ -475,6 +489,7 @@ fn engine_settings(shared: &Shared) -> query::Settings {
         truncate_timeout: config.truncate_timeout,
         page_bytes: u32::try_from(config.page_bytes).unwrap_or(u32::MAX),
         batch_warn_bytes: config.batch_warn_bytes as usize,
+        batch_warn_partitions: config.batch_warn_partitions as usize,
         batch_fail_bytes: config.batch_fail_bytes as usize,
     }
 }

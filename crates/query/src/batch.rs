@@ -101,7 +101,7 @@ impl Engine {
         if logged {
             warnings.extend(self.short_memory(&mutations));
         }
-        if !logged && partitions > limits::UNLOGGED_BATCH_PARTITIONS_WARN {
+        if !logged && partitions > self.settings.batch_warn_partitions {
             warnings.push(format!(
                 "Unlogged batch covering {partitions} partitions detected against table {}. You should use a logged \
                  batch for atomicity, or asynchronous writes for performance.",

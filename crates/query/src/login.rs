@@ -4,15 +4,17 @@
 //!   AUTH_RESPONSE ─▶ remembered? ── no ──▶ read the role ─▶ hash (few at once on the node, off its shards) ─▶ remember
 //!                        └── yes, with this password ──────────────────────────────────────────────────────▶ in
 //! ```
-//! Hashing takes tens of milliseconds of a processor by design. Shard 0 hands out the permits for it, so that a storm of
-//! logins waits for itself and requests do not.
+//! Hashing takes tens of milliseconds of a processor by design. Logins of one role go one after the other, roles take
+//! turns, and shard 0 hands out the permits, so that a storm of logins waits for itself and requests do not. Whoever has
+//! left or waited for too long when the turn comes costs no hash. A role that is not there costs what any other costs.
 
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
-use crate::logins::wait;
+use crate::logins::{too_many, wait};
 use crate::settings::Authenticator;
 use auth::{Cost, Credentials, Known};
+use base::Instant;
 use runtime::{Group, ShardId};
 use std::rc::Rc;
 use types::Consistency;
@@ -27,9 +29,16 @@ impl Engine {
     }
 
     /// Checks what a client answered to AUTHENTICATE; the name it is known by from now on.
+    /// `deadline`: until when it may wait for others. `has_left`: whether the client is gone, asked before hashing.
     /// Errors: `BadCredentials`, and the client may try again; `Overloaded`.
-    pub async fn login(&self, response: &[u8]) -> Result<Rc<str>, Error> {
-        let outcome = self.check_login(response).await;
+    pub async fn login(
+        &self,
+        response: &[u8],
+        deadline: Instant,
+        has_left: impl Fn() -> bool,
+    ) -> Result<Rc<str>, Error> {
+        let checked = runtime::timeout_at(deadline, self.check_login(response, deadline, has_left)).await;
+        let outcome = checked.unwrap_or_else(|_| Err(too_many()));
         match &outcome {
             Ok(_) => self.logins.accepted.inc(),
             Err(_) => self.logins.refused.inc(),
@@ -37,17 +46,28 @@ impl Engine {
         outcome
     }
 
-    async fn check_login(&self, response: &[u8]) -> Result<Rc<str>, Error> {
+    async fn check_login(
+        &self,
+        response: &[u8],
+        deadline: Instant,
+        has_left: impl Fn() -> bool,
+    ) -> Result<Rc<str>, Error> {
         let Credentials { name, password } = Credentials::read(response)?;
         let (mut known, mut verified) = self.known(&name, &password).await?;
         if !verified {
-            let _turn = wait(&self.logins.turn).await?;
+            // Names of nobody share one turn: who makes names up waits for himself.
+            let _turn = self.logins.turn(if known.exists { &name } else { "" }).await?;
+            let _own = self.logins.own.acquire(1).await;
+            if has_left() {
+                return Err(too_many());
+            }
             // A driver opens many connections at once: the first of them has proven the password to the others.
             (known, verified) = self.known(&name, &password).await?;
             if !verified {
                 let (given, hash) = (password.clone(), known.salted_hash.clone());
-                if !hashing(move || auth::verify(&given, &hash)).await? {
-                    return Err(auth::Error::Incorrect(name).into());
+                let matches = hashing(Some(deadline), move || auth::verify(&given, &hash)).await?;
+                if !matches || !known.exists {
+                    return Err(auth::Error::Incorrect(name.clone()).into());
                 }
                 self.logins.remembered.borrow_mut().verified(&name, &password, &known.salted_hash);
             }
@@ -64,22 +84,39 @@ impl Engine {
         if let Some(found) = remembered {
             return Ok(found);
         }
+        let changes = self.logins.remembered.borrow().changes();
         let known = self.read_login(name).await?;
-        self.logins.remembered.borrow_mut().learn(runtime::now(), name, known.clone());
+        let mut remembered = self.logins.remembered.borrow_mut();
+        // A role that changed meanwhile may have been read as it was.
+        if remembered.changes() == changes {
+            remembered.learn(runtime::now(), name, known.clone());
+        }
         Ok((known, false))
     }
 
+    /// A role that is not there, or has no password, is nobody.
     async fn read_login(&self, name: &str) -> Result<Known, Error> {
         let text = "SELECT salted_hash, can_login FROM system_auth.roles WHERE role = ?";
-        let rows = self.internal(text, &[Some(name.as_bytes())], Consistency::Quorum).await;
+        let rows = self.internal(text, &[Some(name.as_bytes())], self.role_read_level(name)).await;
         let rows =
             rows.map_err(|e| Error::BadCredentials(format!("Unable to perform authentication: {e}")))?;
         let known = rows.into_iter().next().and_then(|mut row| {
             let can_login = row.pop()?.is_some_and(|value| value == [1]);
             let salted_hash = String::from_utf8(row.pop()??).ok()?;
-            Some(Known { salted_hash, can_login })
+            Some(Known { salted_hash, can_login, exists: true })
         });
-        known.ok_or_else(|| auth::Error::Incorrect(name.to_string()).into())
+        Ok(known.unwrap_or_else(|| Known::nobody(cost())))
+    }
+
+    /// How many replicas are asked for a role. The default one, which a node makes by itself, is read and written by more
+    /// than half, as in Cassandra.
+    pub(crate) fn role_read_level(&self, name: &str) -> Consistency {
+        if name == DEFAULT_ROLE { Consistency::Quorum } else { self.settings.authentication.read_level }
+    }
+
+    /// How many replicas must have what is written of a role.
+    pub(crate) fn role_write_level(&self, name: &str) -> Consistency {
+        if name == DEFAULT_ROLE { Consistency::Quorum } else { self.settings.authentication.write_level }
     }
 
     /// Makes the default superuser if there is no role at all; tries again until that is known or the node stops.
@@ -91,6 +128,7 @@ impl Engine {
                     runtime::info!("made the superuser '{DEFAULT_ROLE}', whose password everybody knows");
                     return;
                 }
+                Err(_) if runtime::shutdown_is_requested() => return,
                 Err(error) => runtime::warn!("whether there is a role is not known yet: {error}"),
             }
             runtime::sleep(limits::DEFAULT_ROLE_RETRY).await;
@@ -117,8 +155,12 @@ pub(crate) async fn new_hash(password: String) -> Result<String, Error> {
     let mut salt = [0; 16];
     salt[..8].copy_from_slice(&runtime::random_u64().to_be_bytes());
     salt[8..].copy_from_slice(&runtime::random_u64().to_be_bytes());
-    let cost = if runtime::simulated() { Cost::LEAST } else { Cost::USUAL };
-    hashing(move || auth::hash(&password, cost, salt)).await
+    let cost = cost();
+    hashing(None, move || auth::hash(&password, cost, salt)).await
+}
+
+fn cost() -> Cost {
+    if runtime::simulated() { Cost::LEAST } else { Cost::USUAL }
 }
 
 /// Forgets on every shard what is known of a role, because it has changed.
@@ -134,13 +176,19 @@ pub(crate) async fn forget_login(name: &str) {
     }
 }
 
-/// Runs work with passwords on a helper thread, with one of the node's few permits for it.
-async fn hashing<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+/// Runs work with passwords on a helper thread, with one of the node's few permits for it; not after `deadline`.
+async fn hashing<T: Send + 'static>(
+    deadline: Option<Instant>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
     runtime::submit_to(ShardId(0), Group::QUERY, move || async move {
         let engine = runtime::local::<Engine>();
         let _permit = wait(&engine.logins.hashes).await?;
+        if deadline.is_some_and(|deadline| runtime::now() >= deadline) {
+            return Err(too_many());
+        }
         engine.logins.hashed.inc();
-        Ok(runtime::offload(work).await)
+        Ok(runtime::compute(work).await)
     })
     .await
 }

@@ -17,10 +17,8 @@ use cql::RolePlan;
 use cql::ast::{Access, RoleOptions};
 use protocol::wire::put_bytes;
 use std::collections::{BTreeMap, BTreeSet};
-use types::{Consistency, collection};
+use types::collection;
 
-/// Roles are few and must be right everywhere.
-const LEVEL: Consistency = Consistency::Quorum;
 /// What Cassandra's role manager is called where it says that it cannot do something.
 const MANAGER: &str = "org.apache.cassandra.auth.CassandraRoleManager";
 
@@ -98,12 +96,13 @@ impl Engine {
             return if if_not_exists { Ok(()) } else { invalid(format!("{name} already exists")) };
         }
         let hash = self.hash_of(options).await?;
+        let level = self.role_write_level(name);
         let text = "INSERT INTO system_auth.roles (role, is_superuser, can_login, salted_hash) \
                     VALUES (?, ?, ?, ?)";
         let flag = |flag: Option<bool>| [u8::from(flag.unwrap_or(false))];
         let (superuser, login) = (flag(options.superuser), flag(options.login));
         let hash = hash.as_deref().map(str::as_bytes);
-        self.internal(text, &[Some(name.as_bytes()), Some(&superuser), Some(&login), hash], LEVEL).await?;
+        self.internal(text, &[Some(name.as_bytes()), Some(&superuser), Some(&login), hash], level).await?;
         forget_login(name).await;
         Ok(())
     }
@@ -139,18 +138,18 @@ impl Engine {
         if options.datacenters.is_some() {
             return invalid("ACCESS TO DATACENTERS operations not supported by AllowAllNetworkAuthorizer");
         }
-        let key = Some(name.as_bytes());
+        let (key, level) = (Some(name.as_bytes()), self.role_write_level(name));
         if let Some(superuser) = options.superuser {
             let text = "UPDATE system_auth.roles SET is_superuser = ? WHERE role = ?";
-            self.internal(text, &[Some(&[u8::from(superuser)]), key], LEVEL).await?;
+            self.internal(text, &[Some(&[u8::from(superuser)]), key], level).await?;
         }
         if let Some(login) = options.login {
             let text = "UPDATE system_auth.roles SET can_login = ? WHERE role = ?";
-            self.internal(text, &[Some(&[u8::from(login)]), key], LEVEL).await?;
+            self.internal(text, &[Some(&[u8::from(login)]), key], level).await?;
         }
         if let Some(hash) = self.hash_of(options).await? {
             let text = "UPDATE system_auth.roles SET salted_hash = ? WHERE role = ?";
-            self.internal(text, &[Some(hash.as_bytes()), key], LEVEL).await?;
+            self.internal(text, &[Some(hash.as_bytes()), key], level).await?;
         }
         forget_login(name).await;
         Ok(())
@@ -168,22 +167,22 @@ impl Engine {
         if user == Some(name) {
             return invalid("Cannot DROP primary role for current login");
         }
-        let key = Some(name.as_bytes());
-        self.internal("DELETE FROM system_auth.roles WHERE role = ?", &[key], LEVEL).await?;
+        let (key, level) = (Some(name.as_bytes()), self.role_write_level(name));
+        self.internal("DELETE FROM system_auth.roles WHERE role = ?", &[key], level).await?;
         forget_login(name).await;
         let members = "SELECT member FROM system_auth.role_members WHERE role = ?";
-        for member in self.internal(members, &[key], LEVEL).await? {
+        for member in self.internal(members, &[key], self.role_read_level(name)).await? {
             let member = member.into_iter().next().flatten();
             let text = "UPDATE system_auth.roles SET member_of = member_of - ? WHERE role = ?";
-            self.internal(text, &[Some(&set_of(name)), member.as_deref()], LEVEL).await?;
+            self.internal(text, &[Some(&set_of(name)), member.as_deref()], level).await?;
         }
-        self.internal("DELETE FROM system_auth.role_members WHERE role = ?", &[key], LEVEL).await?;
+        self.internal("DELETE FROM system_auth.role_members WHERE role = ?", &[key], level).await?;
         for granted in &role.member_of {
             let text = "DELETE FROM system_auth.role_members WHERE role = ? AND member = ?";
-            self.internal(text, &[Some(granted.as_bytes()), key], LEVEL).await?;
+            self.internal(text, &[Some(granted.as_bytes()), key], level).await?;
         }
         let text = "DELETE FROM system_auth.network_permissions WHERE role = ?";
-        self.internal(text, &[key], LEVEL).await?;
+        self.internal(text, &[key], level).await?;
         Ok(())
     }
 
@@ -194,10 +193,11 @@ impl Engine {
         if self.collect(role, true).await?.iter().any(|had| had.name == member.name) {
             return invalid(format!("{role} is a member of {}", member.name));
         }
+        let level = self.role_write_level(&member.name);
         let text = "UPDATE system_auth.roles SET member_of = member_of + ? WHERE role = ?";
-        self.internal(text, &[Some(&set_of(role)), Some(member.name.as_bytes())], LEVEL).await?;
+        self.internal(text, &[Some(&set_of(role)), Some(member.name.as_bytes())], level).await?;
         let text = "INSERT INTO system_auth.role_members (role, member) VALUES (?, ?)";
-        self.internal(text, &[Some(role.as_bytes()), Some(member.name.as_bytes())], LEVEL).await?;
+        self.internal(text, &[Some(role.as_bytes()), Some(member.name.as_bytes())], level).await?;
         Ok(())
     }
 
@@ -205,10 +205,11 @@ impl Engine {
         if !member.member_of.contains(role) && member.name != role {
             return invalid(format!("{} is not a member of {role}", member.name));
         }
+        let level = self.role_write_level(&member.name);
         let text = "UPDATE system_auth.roles SET member_of = member_of - ? WHERE role = ?";
-        self.internal(text, &[Some(&set_of(role)), Some(member.name.as_bytes())], LEVEL).await?;
+        self.internal(text, &[Some(&set_of(role)), Some(member.name.as_bytes())], level).await?;
         let text = "DELETE FROM system_auth.role_members WHERE role = ? AND member = ?";
-        self.internal(text, &[Some(role.as_bytes()), Some(member.name.as_bytes())], LEVEL).await?;
+        self.internal(text, &[Some(role.as_bytes()), Some(member.name.as_bytes())], level).await?;
         Ok(())
     }
 
@@ -304,14 +305,14 @@ impl Engine {
 
     async fn role(&self, name: &str) -> Result<Option<Role>, Error> {
         let text = "SELECT role, is_superuser, can_login, member_of FROM system_auth.roles WHERE role = ?";
-        let rows = self.internal(text, &[Some(name.as_bytes())], LEVEL).await?;
+        let rows = self.internal(text, &[Some(name.as_bytes())], self.role_read_level(name)).await?;
         rows.into_iter().next().map(read_role).transpose()
     }
 
     /// Every role, by name.
     async fn all_roles(&self) -> Result<Vec<Role>, Error> {
         let text = "SELECT role, is_superuser, can_login, member_of FROM system_auth.roles";
-        let rows = self.internal(text, &[], LEVEL).await?;
+        let rows = self.internal(text, &[], self.settings.authentication.read_level).await?;
         let mut roles = rows.into_iter().map(read_role).collect::<Result<Vec<Role>, Error>>()?;
         roles.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(roles)

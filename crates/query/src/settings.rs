@@ -2,6 +2,7 @@
 
 use crate::info::NodeInfo;
 use core::time::Duration;
+use types::Consistency;
 
 /// How clients say who they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,10 @@ pub struct Authentication {
     pub validity: Duration,
     /// Logins that one shard remembers.
     pub remembered_max: usize,
+    /// How many replicas are asked for a role; more than half for the default one.
+    pub read_level: Consistency,
+    /// How many replicas must have what is written of a role; more than half for the default one.
+    pub write_level: Consistency,
 }
 
 impl Authentication {
@@ -39,6 +44,8 @@ impl Authentication {
         authenticator: Authenticator::AllowAll,
         validity: Duration::from_millis(2000),
         remembered_max: auth::limits::REMEMBERED_MAX,
+        read_level: Consistency::LocalQuorum,
+        write_level: Consistency::EachQuorum,
     };
 }
 
@@ -63,6 +70,8 @@ pub struct Settings {
     pub page_bytes: u32,
     /// Batches of several partitions above this many bytes carry a warning.
     pub batch_warn_bytes: usize,
+    /// Unlogged batches of more partitions carry a warning.
+    pub batch_warn_partitions: usize,
     /// Batches of several partitions above this many bytes are refused.
     pub batch_fail_bytes: usize,
 }

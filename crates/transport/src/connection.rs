@@ -14,6 +14,7 @@ use crate::limits;
 use crate::outbound::Outbound;
 use crate::shard::Shard;
 use crate::slots::Slot;
+use base::Instant;
 use core::net::SocketAddr;
 use protocol::assembler::Assembler;
 use runtime::Group;
@@ -68,7 +69,9 @@ pub struct Connection {
     pub phase: Cell<Phase>,
     /// Who has logged in.
     pub user: RefCell<Option<Rc<str>>>,
-    /// A login is being checked; nothing more is read until that has ended.
+    /// Until when it must have introduced itself.
+    pub(crate) startup_deadline: Instant,
+    /// A login is being checked; nothing more is served until that has ended.
     pub(crate) logging_in: Cell<bool>,
     /// The keyspace in use.
     pub keyspace: RefCell<Option<Arc<str>>>,
@@ -125,6 +128,7 @@ impl Connection {
             version: Cell::new(0),
             phase: Cell::new(Phase::Startup),
             user: RefCell::new(None),
+            startup_deadline: runtime::now() + limits::STARTUP_TIMEOUT,
             logging_in: Cell::new(false),
             keyspace: RefCell::new(None),
             greeting: RefCell::default(),

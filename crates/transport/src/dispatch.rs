@@ -132,7 +132,9 @@ fn log_in(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<(
     connection.logging_in.set(true);
     runtime::spawn_detached_now(Group::QUERY, async move {
         let connection = &guard.connection;
-        let result = connection.shard.engine.login(&token).await;
+        let has_left = || connection.is_closed() || connection.ended.get();
+        let engine = &connection.shard.engine;
+        let result = engine.login(&token, connection.startup_deadline, has_left).await;
         connection.logging_in.set(false);
         match result {
             Ok(user) => {

@@ -15,8 +15,10 @@ use protocol::error::Error as ProtocolError;
 use protocol::response::refusal;
 use runtime::net::RecvBuf;
 use runtime::sync::Permit;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// Requests served in one go before other connections get their turn.
 const BURST: u32 = 64;
@@ -25,7 +27,7 @@ const BURST: u32 = 64;
 pub(crate) async fn serve(connection: Rc<Connection>) {
     let shard = connection.shard.clone();
     let id = shard.add(&connection);
-    let deadline = runtime::now() + limits::STARTUP_TIMEOUT;
+    let deadline = connection.startup_deadline;
     if let Some(first) = secure::begin(&connection, deadline).await {
         read_all(&connection, &first, deadline).await;
     }
@@ -67,6 +69,11 @@ async fn read_all(connection: &Rc<Connection>, first: &[u8], deadline: Instant) 
         match more {
             Next::Stop => return,
             Next::Turn => runtime::yield_now().await,
+            Next::Room if connection.logging_in.get() => {
+                if wait_login(connection, &mut inbound).await.is_err() {
+                    return;
+                }
+            }
             Next::Room => connection.wait_freed().await,
             Next::Pause(pause) => {
                 connection.shard.metrics.paused.inc();
@@ -85,6 +92,25 @@ async fn read_all(connection: &Rc<Connection>, first: &[u8], deadline: Instant) 
             },
         }
     }
+}
+
+/// Nothing is served while a login is checked. Who leaves meanwhile is noticed, so that no password is hashed for nobody;
+/// who sends more is asked to wait.
+async fn wait_login(connection: &Rc<Connection>, inbound: &mut Assembler) -> Result<(), tls::Error> {
+    let (mut freed, mut received) = (pin!(connection.wait_freed()), pin!(connection.stream().recv()));
+    let came = poll_fn(|context| match freed.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(None),
+        Poll::Pending => received.as_mut().poll(context).map(Some),
+    });
+    match came.await {
+        Some(Ok(bytes)) if !bytes.is_empty() => connection.take_in(&bytes, inbound)?,
+        Some(_) => connection.ended.set(true),
+        None => return Ok(()),
+    }
+    while connection.logging_in.get() && !connection.is_closed() {
+        connection.wait_freed().await;
+    }
+    Ok(())
 }
 
 /// The next bytes; `None` when the client has been silent for too long.

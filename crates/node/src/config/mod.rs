@@ -132,6 +132,8 @@ pub struct Config {
     pub page_bytes: u64,
     /// Batches above this many bytes carry a warning.
     pub batch_warn_bytes: u64,
+    /// Unlogged batches of more partitions carry a warning.
+    pub batch_warn_partitions: u32,
     /// Batches above this many bytes are refused.
     pub batch_fail_bytes: u64,
     /// More tombstones in one page are worth a warning.
@@ -216,6 +218,7 @@ impl Config {
             slow_query_timeout: Duration::from_millis(500),
             page_bytes: 1 << 20,
             batch_warn_bytes: 5 << 10,
+            batch_warn_partitions: 10,
             batch_fail_bytes: 50 << 10,
             tombstone_warn: 1_000,
             tombstone_fail: 100_000,

@@ -41,6 +41,25 @@ fn both_dialects_of_keys_are_read() {
 }
 
 #[test]
+fn levels_of_roles_and_thresholds_of_batches_are_taken() {
+    use types::Consistency;
+    let (c, _) = read("cluster_name: c\n").unwrap();
+    let levels = (c.authentication.read_level, c.authentication.write_level);
+    assert_eq!(levels, (Consistency::LocalQuorum, Consistency::EachQuorum));
+    assert_eq!(c.batch_warn_partitions, 10);
+    let (c, warnings) = read(
+        "auth_read_consistency_level: ONE\nauth_write_consistency_level: ALL\n\
+         unlogged_batch_across_partitions_warn_threshold: 3\n",
+    )
+    .unwrap();
+    let levels = (c.authentication.read_level, c.authentication.write_level);
+    assert_eq!(levels, (Consistency::One, Consistency::All));
+    assert_eq!(c.batch_warn_partitions, 3);
+    assert_eq!(warnings, Vec::<String>::new());
+    assert!(read("auth_read_consistency_level: SERIAL\n").is_err());
+}
+
+#[test]
 fn what_cassandra_ships_is_taken() {
     let (c, warnings) = read(
         "cluster_name: 'Test Cluster'\nnum_tokens: 16\nauthenticator:\n  class_name : AllowAllAuthenticator\n\

@@ -77,7 +77,7 @@ fn half_open_connections_stop_nobody_and_end() {
     });
 }
 
-/// Sends so many OPTIONS at once and says how many were answered well, how many as overload, and how long it took.
+/// Sends so many QUERY at once and says how many were answered well, how many as overload, and how long it took.
 async fn burst(connection: &Connection, count: usize) -> (usize, usize, Duration) {
     let begun = runtime::now();
     let ask =

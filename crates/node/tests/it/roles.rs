@@ -102,6 +102,54 @@ fn connections_of_one_driver_cost_one_hash_for_each_shard() {
 }
 
 #[test]
+fn a_name_that_is_nobodys_costs_what_a_wrong_password_costs() {
+    let mut stage = guarded(208, 2);
+    stage.play(async {
+        drop(login("cassandra", "cassandra").await);
+        for name in ["cassandra", "nobody", "nobody"] {
+            let before = metric("messina_query_password_hashes_total").await;
+            assert_eq!(refused(name, "wrong").await, incorrect(name));
+            assert_eq!(metric("messina_query_password_hashes_total").await - before, 1, "{name}");
+        }
+        // What is remembered of nobody ends when the role is made.
+        let admin = login("cassandra", "cassandra").await;
+        run(&admin, "CREATE ROLE nobody WITH PASSWORD = 'wrong' AND LOGIN = true").await;
+        drop(login("nobody", "wrong").await);
+    });
+}
+
+#[test]
+fn who_leaves_before_the_turn_costs_no_hash() {
+    use protocol::request::{Request, Startup};
+    const COUNT: u64 = 200;
+    let mut stage = guarded(209, 2);
+    stage.play(async {
+        let mut streams = Vec::new();
+        for _ in 0..COUNT {
+            let stream = runtime::net::TcpStream::connect(native(), None).await.unwrap();
+            let mut wire = Vec::new();
+            Request::Startup(Startup { options: vec![("CQL_VERSION", "3.0.0")] }).encode(
+                &mut wire,
+                Version::V4,
+                1,
+            );
+            stream.send_all(wire).await.unwrap();
+            assert!(!stream.recv().await.unwrap().is_empty(), "AUTHENTICATE");
+            streams.push(stream);
+        }
+        let before = metric("messina_query_password_hashes_total").await;
+        for stream in streams {
+            let mut wire = Vec::new();
+            Request::AuthResponse(Some(b"\0cassandra\0wrong")).encode(&mut wire, Version::V4, 1);
+            stream.send_all(wire).await.unwrap();
+        }
+        runtime::sleep(std::time::Duration::from_secs(20)).await;
+        let hashed = metric("messina_query_password_hashes_total").await - before;
+        assert!(hashed < COUNT, "all who left were served: {hashed}");
+    });
+}
+
+#[test]
 fn nothing_is_served_before_the_login() {
     use protocol::assembler::Assembler;
     use protocol::envelope::Direction;
@@ -295,6 +343,11 @@ fn without_passwords_nobody_is_somebody() {
     let mut stage = stage(205, 2);
     stage.play(async {
         let connection = connect().await;
+        // Made after the start, which does not wait for it.
+        let roles = "SELECT role FROM system_auth.roles";
+        while texts(&rows(&connection, roles).await, 0) != ["cassandra"] {
+            runtime::sleep(std::time::Duration::from_millis(10)).await;
+        }
         let anonymous = "You have to be logged in and not anonymous to perform this request";
         let no_password = "org.apache.cassandra.auth.CassandraRoleManager doesn't support PASSWORD";
         let cases = [

@@ -293,6 +293,24 @@ async fn warnings(connection: &Connection, text: &str) -> Vec<String> {
 }
 
 #[test]
+fn unlogged_batches_of_more_partitions_than_configured_warn() {
+    let mut stage = Stage::new(33);
+    stage.config.batch_warn_partitions = 2;
+    stage.boot(2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        let batch = |count: i32| {
+            let rows = (0..count).map(|k| format!("INSERT INTO ks.kv (k, v) VALUES ({k}, 'x');"));
+            format!("BEGIN UNLOGGED BATCH {} APPLY BATCH", rows.collect::<String>())
+        };
+        assert_eq!(warnings(&connection, &batch(2)).await, Vec::<String>::new());
+        let warned = warnings(&connection, &batch(3)).await;
+        assert!(warned[0].starts_with("Unlogged batch covering 3 partitions"), "{warned:?}");
+    });
+}
+
+#[test]
 fn a_keyspace_with_more_replicas_than_nodes_warns() {
     let mut stage = stage(31, 2);
     stage.play(async {

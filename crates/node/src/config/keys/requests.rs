@@ -82,7 +82,7 @@ pub(super) const KEYS: &[Key] = &[
         "unlogged_batch_across_partitions_warn_threshold",
         INT,
         "10",
-        Later("unlogged batches are only measured in bytes yet"),
+        Sets(|c, v| c.batch_warn_partitions = most(v)),
     ),
     key("use_statements_enabled", Flag, "true", Later(FUNCTIONS)),
     key("user_defined_functions_enabled", Flag, "false", Later(FUNCTIONS)),

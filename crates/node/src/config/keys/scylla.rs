@@ -248,7 +248,7 @@ pub(super) const KEYS: &[Key] = &[
         "request_timeout_on_shutdown_in_seconds",
         Any,
         "null",
-        Idle("a stop waits for running requests as long as their own timeouts"),
+        Idle("a stop waits ten seconds for running requests"),
     ),
     key("restrict_dtcs", Any, "null", Later(GUARDRAILS)),
     key("restrict_future_timestamp", Any, "null", Later(GUARDRAILS)),

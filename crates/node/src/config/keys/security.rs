@@ -2,11 +2,12 @@
 
 use super::Effect::{Checks, Idle, Later, Only, Sets};
 use super::reasons::{AUDIT, CREDENTIALS, MEMBERS, PEM, PERMISSIONS, PLAIN_FILES, ROLES_LOCAL, TLS};
-use super::{Key, key, set};
+use super::{Key, Value, key, set};
 use crate::config::clients::{client_auth, file};
 use crate::config::value::Shape::{Class, Flag, List, Map, OneOf, Text, Time, Whole};
 use crate::config::value::{INT, LONG, MS};
 use query::Authenticator;
+use types::Consistency;
 
 pub(super) const KEYS: &[Key] = &[
     key("audit_logging_options.allow_nodetool_archive_command", Flag, "false", Later(AUDIT)),
@@ -32,8 +33,18 @@ pub(super) const KEYS: &[Key] = &[
     key("audit_logging_options.max_queue_weight", INT, "268435456", Later(AUDIT)),
     key("audit_logging_options.roll_cycle", Text, "HOURLY", Later(AUDIT)),
     key("auth_cache_warming_enabled", Flag, "false", Idle(ROLES_LOCAL)),
-    key("auth_read_consistency_level", Text, "LOCAL_QUORUM", Idle(ROLES_LOCAL)),
-    key("auth_write_consistency_level", Text, "EACH_QUORUM", Idle(ROLES_LOCAL)),
+    key(
+        "auth_read_consistency_level",
+        OneOf(&["ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "EACH_QUORUM", "LOCAL_ONE"]),
+        "LOCAL_QUORUM",
+        Checks(|c, v| set(&mut c.authentication.read_level, level(v)?)),
+    ),
+    key(
+        "auth_write_consistency_level",
+        OneOf(&["ANY", "ONE", "TWO", "THREE", "QUORUM", "ALL", "LOCAL_QUORUM", "EACH_QUORUM", "LOCAL_ONE"]),
+        "EACH_QUORUM",
+        Checks(|c, v| set(&mut c.authentication.write_level, level(v)?)),
+    ),
     key(
         "authenticator.class_name",
         Class,
@@ -217,6 +228,11 @@ pub(super) const KEYS: &[Key] = &[
     key("transparent_data_encryption_options.key_provider.class_name", Text, "null", Idle(PLAIN_FILES)),
     key("transparent_data_encryption_options.key_provider.parameters", Map, "null", Idle(PLAIN_FILES)),
 ];
+
+/// A consistency level; the shape of the key says which.
+fn level(value: &Value) -> Result<Consistency, String> {
+    Consistency::parse(&value.text()).ok_or_else(|| "a consistency level".into())
+}
 
 /// Class names come with their package or without.
 fn authenticator(class: &str) -> Result<Authenticator, String> {
