@@ -212,11 +212,12 @@ impl Connection {
     }
 
     /// Takes note of a request until the guard is dropped.
-    pub(crate) fn enter(self: &Rc<Self>, bytes: usize) -> InFlight {
-        self.requests.set(self.requests.get() + 1);
+    /// A weight above 1 is for requests that may cost far more than others.
+    pub(crate) fn enter(self: &Rc<Self>, bytes: usize, weight: u32) -> InFlight {
+        self.requests.set(self.requests.get() + weight);
         self.request_bytes.set(self.request_bytes.get() + bytes);
         self.shard.enter(&self.peer, bytes);
-        InFlight { connection: self.clone(), bytes }
+        InFlight { connection: self.clone(), bytes, weight }
     }
 
     /// Whether nothing more should be read for now.
@@ -443,12 +444,13 @@ impl Connection {
 pub(crate) struct InFlight {
     pub(crate) connection: Rc<Connection>,
     bytes: usize,
+    weight: u32,
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         let connection = &self.connection;
-        connection.requests.set(connection.requests.get() - 1);
+        connection.requests.set(connection.requests.get() - self.weight);
         connection.request_bytes.set(connection.request_bytes.get() - self.bytes);
         connection.answered.set(connection.answered.get() + 1);
         connection.shard.leave(&connection.peer, self.bytes);

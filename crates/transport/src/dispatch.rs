@@ -128,7 +128,7 @@ fn log_in(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<(
         return Err(Error::Protocol("Unexpected message, expecting SASL_RESPONSE".into()));
     };
     let token = token.unwrap_or_default().to_vec();
-    let (header, guard) = (*header, connection.enter(body.len()));
+    let (header, guard) = (*header, connection.enter(body.len(), limits::TEXT_WEIGHT));
     connection.logging_in.set(true);
     runtime::spawn_detached_now(Group::QUERY, async move {
         let connection = &guard.connection;
@@ -207,7 +207,7 @@ fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<
     });
     let begun = engine.slow().begin_step();
     let executed = engine.execute(id, *result_metadata_id, parameters)?;
-    let guard = connection.enter(body.len());
+    let guard = connection.enter(body.len(), 1);
     let bound = match executed {
         Executed::Done(result) => {
             finish(&guard, header, result, trace);
@@ -229,7 +229,7 @@ fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<
 
 fn statement(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<(), Error> {
     admit(connection, body.len())?;
-    let (header, guard, body) = (*header, connection.enter(body.len()), body.to_vec());
+    let (header, guard, body) = (*header, connection.enter(body.len(), limits::TEXT_WEIGHT), body.to_vec());
     runtime::spawn_detached_now(Group::QUERY, async move { run_statement(guard, header, body).await });
     Ok(())
 }
