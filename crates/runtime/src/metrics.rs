@@ -449,8 +449,7 @@ mod tests {
     fn collected_samples_carry_the_shard() {
         let mut registry = Registry::default();
         registry.collectors.push(Box::new(|samples| {
-            let mut latency = Distribution::default();
-            latency.count = 2;
+            let latency = Distribution { count: 2, ..Distribution::default() };
             let (name, help) = ("t".to_string(), "T.".to_string());
             samples.push(Sample { name, help, labels: Vec::new(), value: SampleValue::Summary(latency) });
         }));

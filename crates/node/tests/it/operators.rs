@@ -179,7 +179,8 @@ fn what_is_dropped_or_truncated_is_kept_where_that_is_asked_for() {
             let connection = connect().await;
             make_kv(&connection).await;
             run(&connection, "CREATE TABLE ks.empty (k int PRIMARY KEY)").await;
-            run(&connection, "CREATE TABLE ks.none (k int PRIMARY KEY) WITH allow_auto_snapshot = false").await;
+            run(&connection, "CREATE TABLE ks.none (k int PRIMARY KEY) WITH allow_auto_snapshot = false")
+                .await;
             run(&connection, "INSERT INTO ks.none (k) VALUES (1)").await;
             // The longest name there is.
             let long = "x".repeat(222);
