@@ -4,7 +4,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::bad_input::{Raw, Reaction};
 use crate::command;
@@ -46,14 +46,26 @@ fn sstable(start: &Start) -> Result<String, String> {
         Reaction::Error(0x1300, text) => text,
         other => return Err(format!("a read of a damaged sstable gave {other:?}")),
     };
-    let log = command::read(&server.log)?;
-    let told = log.lines().find(|line| line.contains("ERROR") && line.contains("-Data.db"));
-    for text in [&text[..], told.unwrap_or_default()] {
+    let told = logged_error(&server, "-Data.db")?;
+    for text in [&text[..], &told] {
         if !text.contains("-Data.db") || !text.contains("offset") {
             return Err(format!("file and offset are not named: {text}"));
         }
     }
     server.stop().map(|()| text)
+}
+
+/// The error in the log that holds a word; empty when none comes. The node writes its log behind its answers.
+fn logged_error(server: &Server, word: &str) -> Result<String, String> {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let log = command::read(&server.log)?;
+        let told = log.lines().find(|line| line.contains("ERROR") && line.contains(word));
+        if told.is_some() || Instant::now() > until {
+            return Ok(told.unwrap_or_default().to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 /// Damage in the middle of a log whose every write was synced: the start is refused, naming file and offset.

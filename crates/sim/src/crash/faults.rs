@@ -74,7 +74,8 @@ pub(super) fn rot(world: &mut World, run: &mut Run, end: End, at: Instant) -> Re
         // The last one with entries may end anywhere, and one behind it may be prepared.
         let older =
             log.is_some_and(|(a, b, c)| behind.filter(|(x, y, z)| (a, b) == (*x, *y) && c < *z).count() > 1);
-        *size > 0 && (path.ends_with(".db") || older)
+        // A snapshot's files are the table's own under a second name, and the node names the first.
+        *size > 0 && (path.ends_with(".db") && !path.contains("/snapshots/") || older)
     };
     let candidates: Vec<&(String, u64)> = files.iter().filter(damageable).collect();
     let Some((path, size)) = candidates.get(run.rng.below(candidates.len().max(1) as u64) as usize) else {
