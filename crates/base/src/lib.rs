@@ -2,6 +2,8 @@
 //!
 //! Modules, bottom to top: each uses only those listed above it.
 
+/// Days and the proleptic Gregorian calendar.
+pub mod calendar;
 /// CRC-32 and the running hash of a trace.
 pub mod checksum;
 /// Byte cursors and variable-length integers.

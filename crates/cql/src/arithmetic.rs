@@ -11,7 +11,6 @@ use crate::ast::Arithmetic;
 use crate::error::{Error, Result};
 use crate::function::{TOO_LARGE, is_number, is_workable, number_of, number_to};
 use num_bigint::BigInt;
-use types::datetime::{civil, days_of};
 use types::duration::Duration;
 use types::{CqlType, number};
 
@@ -300,16 +299,7 @@ fn shifted(operator: Arithmetic, left: (&CqlType, &[u8]), right: &[u8]) -> Compu
 /// Days since the epoch after months and days have been added or taken away; a day that the month has not becomes its last.
 fn moved_days(operator: Arithmetic, days: i64, duration: &Duration) -> Option<i64> {
     let sign = if operator == Arithmetic::Add { 1 } else { -1 };
-    let mut days = days;
-    if duration.months != 0 {
-        let (year, month, day) = civil(days);
-        let months =
-            year.checked_mul(12)?.checked_add(i64::from(month) - 1 + sign * i64::from(duration.months))?;
-        let (year, month) = (months.div_euclid(12), months.rem_euclid(12) as u32 + 1);
-        let next = if month == 12 { days_of(year + 1, 1, 1) } else { days_of(year, month + 1, 1) };
-        let first = days_of(year, month, 1);
-        days = first + i64::from(day - 1).min(next - first - 1);
-    }
+    let days = base::calendar::plus_months(days, sign * i64::from(duration.months))?;
     days.checked_add(sign * i64::from(duration.days))
 }
 

@@ -69,7 +69,7 @@ fn put(out: &mut String, value: &Value, ty: &CqlType) {
         Value::Double(v) if !v.is_finite() => out.push_str("null"),
         Value::Blob(v) => out.push_str(&format!("\"0x{}\"", text::format_hex(v))),
         Value::Timestamp(v) => {
-            let (year, month, day) = datetime::civil(v.div_euclid(DAY_MS));
+            let (year, month, day) = base::calendar::civil(v.div_euclid(DAY_MS));
             let time = datetime::format_time(v.rem_euclid(DAY_MS) * 1_000_000);
             out.push_str(&format!("\"{year:04}-{month:02}-{day:02} {}Z\"", &time[..12]));
         }

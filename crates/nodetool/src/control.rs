@@ -130,7 +130,7 @@ pub fn getsstables(context: &mut Context<'_>) -> Result<(), Error> {
 /// `2026-11-21T13:06:55.103`: milliseconds since the epoch as a time of day in UTC.
 pub fn local_time(millis: i64) -> String {
     let (days, of_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-    let (year, month, day) = date(days);
+    let (year, month, day) = base::calendar::civil(days);
     let (seconds, ms) = (of_day / 1000, of_day % 1000);
     format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{ms:03}",
@@ -144,19 +144,6 @@ pub fn local_time(millis: i64) -> String {
 pub fn instant(millis: i64) -> String {
     let text = local_time(millis);
     format!("{}Z", text.strip_suffix(".000").unwrap_or(&text))
-}
-
-/// Year, month and day of a count of days since 1970-01-01, by the proleptic Gregorian calendar.
-fn date(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

@@ -1,36 +1,12 @@
 //! Text of dates, times and timestamps, as Cassandra accepts and prints them. Text without a zone is UTC.
 
 use crate::error::TypeError;
+use base::calendar::{civil, days_of};
 
 /// The day number of 1970-01-01 in a `date` value.
 pub const EPOCH_DAY: u32 = 1 << 31;
 const MS_PER_DAY: i64 = 86_400_000;
 const NS_PER_SECOND: i64 = 1_000_000_000;
-
-/// Days since 1970-01-01 of a date of the proleptic Gregorian calendar.
-pub fn days_of(year: i64, month: u32, day: u32) -> i64 {
-    // Years start in March here, so that the leap day is the last of its year.
-    let y = if month <= 2 { year - 1 } else { year };
-    let era = y.div_euclid(400);
-    let year_of_era = y.rem_euclid(400);
-    let day_of_year = i64::from((153 * ((month + 9) % 12) + 2) / 5 + day - 1);
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// Year, month and day of a number of days since 1970-01-01.
-pub fn civil(days: i64) -> (i64, u32, u32) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_shifted = (5 * day_of_year + 2) / 153;
-    let day = (day_of_year - (153 * month_shifted + 2) / 5 + 1) as u32;
-    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 } as u32;
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
 
 fn digits(text: &str, range: std::ops::RangeInclusive<usize>) -> Option<u64> {
     let ok = range.contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());

@@ -107,7 +107,7 @@ fn text_of(value: &Value) -> String {
         Value::Text(text) => text.clone(),
         Value::Timestamp(millis) => {
             let (days, within) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-            let (year, month, day) = datetime::civil(days);
+            let (year, month, day) = base::calendar::civil(days);
             let time = datetime::format_time(within * 1_000_000);
             format!("{year:04}-{month:02}-{day:02}T{}Z", &time[..12])
         }

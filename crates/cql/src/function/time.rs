@@ -3,7 +3,8 @@
 use super::FunctionKind;
 use crate::error::{Result, invalid};
 use crate::value::BindContext;
-use types::datetime::{EPOCH_DAY, civil, days_of};
+use base::calendar::plus_months;
+use types::datetime::EPOCH_DAY;
 use types::duration::Duration;
 use types::{CqlType, timeuuid};
 
@@ -116,14 +117,8 @@ fn floor_millis(time: i64, duration: &Duration, start: i64) -> Option<i64> {
 }
 
 fn add_months(millis: i64, months: i64) -> Option<i64> {
-    let (days, within) = (millis.div_euclid(DAY_MS), millis.rem_euclid(DAY_MS));
-    let (year, month, day) = civil(days);
-    let all = year.checked_mul(12)?.checked_add(i64::from(month) - 1)?.checked_add(months)?;
-    let (year, month) = (all.div_euclid(12), all.rem_euclid(12) as u32 + 1);
-    let first = days_of(year, month, 1);
-    let next = if month == 12 { days_of(year + 1, 1, 1) } else { days_of(year, month + 1, 1) };
-    let days = first + i64::from(day - 1).min(next - first - 1);
-    days.checked_mul(DAY_MS)?.checked_add(within)
+    let days = plus_months(millis.div_euclid(DAY_MS), months)?;
+    days.checked_mul(DAY_MS)?.checked_add(millis.rem_euclid(DAY_MS))
 }
 
 fn floor_clock(value: &[u8], duration: &Duration) -> Result<Option<Vec<u8>>> {
@@ -143,6 +138,7 @@ fn floor_clock(value: &[u8], duration: &Duration) -> Result<Option<Vec<u8>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::calendar::days_of;
     use types::literal::from_text;
 
     fn floored(ty: &CqlType, value: &str, duration: &str) -> String {

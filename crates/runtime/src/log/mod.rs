@@ -171,25 +171,11 @@ impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let millis = self.0.div_euclid(1000);
         let (days, in_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-        let (year, month, day) = civil(days);
+        let (year, month, day) = base::calendar::civil(days);
         let (hour, minute) = (in_day / 3_600_000, in_day / 60_000 % 60);
         let (second, milli) = (in_day / 1000 % 60, in_day % 1000);
         write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02},{milli:03}")
     }
-}
-
-/// Year, month and day of a day counted from 1970-01-01, in the proleptic Gregorian calendar.
-fn civil(days: i64) -> (i64, i64, i64) {
-    // Years here start in March, so that the leap day is the last; 719,468 days lie between 0000-03-01 and the epoch.
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let in_era = shifted.rem_euclid(146_097);
-    let year_of_era = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
-    let in_year = in_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * in_year + 2) / 153;
-    let day = in_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 /// Logs at level error: data at risk or node unavailable.
