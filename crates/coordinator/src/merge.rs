@@ -30,13 +30,7 @@ pub(crate) fn merge_answers(
     let covered = first_stop(command, answers);
     let tombstones = answers.iter().map(|answer| answer.tombstones).max().unwrap_or(0);
     let mut merged = Merged {
-        answer: ReadAnswer {
-            partitions: Partitions::new(),
-            live_rows: 0,
-            stopped: covered.cloned(),
-            digest: None,
-            tombstones,
-        },
+        answer: ReadAnswer { stopped: covered.cloned(), tombstones, ..ReadAnswer::default() },
         repairs: vec![Vec::new(); answers.len()],
     };
     let mut budget = Budget {

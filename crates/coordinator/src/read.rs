@@ -163,13 +163,7 @@ impl Read<'_> {
         {
             return self.ask_one(asked, command).await;
         }
-        let mut whole = ReadAnswer {
-            partitions: mutation::Partitions::new(),
-            live_rows: 0,
-            stopped: None,
-            digest: None,
-            tombstones: 0,
-        };
+        let mut whole = ReadAnswer::default();
         let mut command = command;
         let mut bytes = 0usize;
         let (row_limit, byte_limit) = (command.row_limit, command.byte_limit as usize);
@@ -321,13 +315,7 @@ impl Read<'_> {
         if asked.is_one() {
             return self.ask_one(asked, command).await;
         }
-        let mut whole = ReadAnswer {
-            partitions: mutation::Partitions::new(),
-            live_rows: 0,
-            stopped: None,
-            digest: None,
-            tombstones: 0,
-        };
+        let mut whole = ReadAnswer::default();
         let mut command = command;
         for _ in 0..SHORT_READ_ROUNDS_MAX {
             let answer = self.round(asked, &command).await?;

@@ -77,13 +77,7 @@ impl Node {
                 }
             }
         }
-        let mut answer = ReadAnswer {
-            partitions: mutation::Partitions::new(),
-            live_rows: 0,
-            stopped: None,
-            digest: None,
-            tombstones: 0,
-        };
+        let mut answer = ReadAnswer::default();
         let nothing = Partition::new();
         let mut keys = keys.iter().peekable();
         while let Some(key) = keys.next() {

@@ -9,8 +9,8 @@ use smallvec::SmallVec;
 /// Partitions of an answer; the one of most reads has its place in the answer itself.
 pub type Partitions = SmallVec<[Mutation; 1]>;
 
-/// The answer to a [`crate::ReadCommand`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The answer to a [`crate::ReadCommand`]; by default that nothing is known of all that was asked for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReadAnswer {
     /// Partitions in the order asked for, items in the order of reading (descending when reversed). Partitions about
     /// which nothing is known are left out; those that hold only tombstones are not. Empty when only a digest was

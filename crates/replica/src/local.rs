@@ -87,13 +87,7 @@ impl Local {
     }
 
     async fn read_parts(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
-        let mut whole = ReadAnswer {
-            partitions: mutation::Partitions::new(),
-            live_rows: 0,
-            stopped: None,
-            digest: None,
-            tombstones: 0,
-        };
+        let mut whole = ReadAnswer::default();
         let mut bytes = 0usize;
         let parts = parts(command);
         let count = parts.len();

@@ -65,13 +65,7 @@ fn apply(table: &Table, replica: &mut Replica, mutation: &Mutation) {
 }
 
 fn read(replica: &Replica, command: &ReadCommand) -> ReadAnswer {
-    let mut answer = ReadAnswer {
-        partitions: mutation::Partitions::new(),
-        live_rows: 0,
-        stopped: None,
-        digest: None,
-        tombstones: 0,
-    };
+    let mut answer = ReadAnswer::default();
     for (key, partition) in replica {
         let resume = command.resume.as_ref();
         if resume.is_some_and(|r| *key < r.key || (*key == r.key && r.after.is_none())) {

@@ -11,13 +11,7 @@ pub fn read(table: &Table, partitions: &Partitions, command: &ReadCommand) -> Re
         command,
         rows_left: command.row_limit,
         bytes_left: command.byte_limit as usize,
-        answer: ReadAnswer {
-            partitions: mutation::Partitions::new(),
-            live_rows: 0,
-            stopped: None,
-            digest: None,
-            tombstones: 0,
-        },
+        answer: ReadAnswer::default(),
     };
     let resume = command.resume.as_ref();
     match &command.scope {
