@@ -63,9 +63,8 @@ pub fn ci(rest: &[String]) -> Outcome {
             Ok(note) => lines.push(format!("{name:12} {seconds:5} s  {note}")),
             Err(error) => {
                 println!("{name} failed: {error}");
-                lines
-                    .push(format!("{name:12} {seconds:5} s  FAILED: {}", error.lines().next().unwrap_or("")));
-                failed.push(*name);
+                lines.push(format!("{name:12} {seconds:5} s  FAILED"));
+                failed.push((*name, error));
             }
         }
     }
@@ -73,7 +72,15 @@ pub fn ci(rest: &[String]) -> Outcome {
     for line in &lines {
         println!("{line}");
     }
-    if failed.is_empty() { Ok("ci result: ok".into()) } else { Err(format!("failed: {}", failed.join(", "))) }
+    if failed.is_empty() {
+        return Ok("ci result: ok".into());
+    }
+    // Last, because the end of a long output is what everybody sees.
+    for (name, error) in &failed {
+        println!("\n=== what failed in {name}\n{error}");
+    }
+    let names: Vec<&str> = failed.iter().map(|(name, _)| *name).collect();
+    Err(format!("failed: {}", names.join(", ")))
 }
 
 /// The bench pins server and loader to processors of their own.

@@ -59,7 +59,7 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     }
 }
 
-/// Runs it with our output and keeps a copy of its standard output.
+/// Runs it with our output and keeps a copy of its standard output; an error names the tests that failed, and why.
 pub fn teed(command: &mut Command) -> Result<String, String> {
     use std::io::{BufRead, BufReader};
     let mut child =
@@ -73,7 +73,29 @@ pub fn teed(command: &mut Command) -> Result<String, String> {
         text.push('\n');
     }
     let status = child.wait().map_err(|error| format!("{}: {error}", shown(command)))?;
-    if status.success() { Ok(text) } else { Err(format!("{} ended with {status}", shown(command))) }
+    if status.success() {
+        return Ok(text);
+    }
+    Err(format!("{} ended with {status}{}", shown(command), failures(&text)))
+}
+
+/// The lines of a runner's output that name a failed test or a panic, each with the begin of what follows it.
+fn failures(text: &str) -> String {
+    const FOLLOWING: usize = 2;
+    const WIDTH: usize = 200;
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    let mut kept = String::new();
+    let mut until = 0;
+    for (at, line) in lines.iter().enumerate() {
+        if line.contains(" ... FAILED") || line.contains("panicked at") {
+            until = at + 1 + FOLLOWING;
+        }
+        if at < until {
+            kept.push('\n');
+            kept.extend(line.chars().take(WIDTH));
+        }
+    }
+    kept
 }
 
 /// Builds the `messina` binary and returns its path.
@@ -105,4 +127,16 @@ pub fn shown(command: &Command) -> String {
 pub fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     let at = words.iter().position(|word| word == name)?;
     words.get(at + 1).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failures;
+
+    #[test]
+    fn a_failed_test_is_named_with_its_reason() {
+        let text = "test a ... ok\ntest b ... FAILED [0.1 s]\nwhy it failed\n\nand more\nbut not this\ntest c ... ok\n";
+        assert_eq!(failures(text), "\ntest b ... FAILED [0.1 s]\nwhy it failed\nand more");
+        assert_eq!(failures("test a ... ok\n"), "");
+    }
 }
