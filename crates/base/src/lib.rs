@@ -6,6 +6,8 @@
 pub mod calendar;
 /// CRC-32 and the running hash of a trace.
 pub mod checksum;
+/// An allocator that counts.
+pub mod counting;
 /// Byte cursors and variable-length integers.
 pub mod cursor;
 /// Histograms with Cassandra's bucket boundaries.

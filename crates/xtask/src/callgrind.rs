@@ -92,7 +92,7 @@ fn has_row(answer: &[u8]) -> bool {
 }
 
 /// Reads a callgrind file: the totals, and the calls of the allocator's functions.
-fn counts(text: &str) -> Result<Counts, String> {
+pub fn counts(text: &str) -> Result<Counts, String> {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut callee = "";
     let mut counts = Counts::default();

@@ -37,7 +37,6 @@ const COMPAT: &[&str] = &[
     "python",
     "restart",
     "cqlsh",
-    "scylla",
     "ycsb",
     "kill",
 ];

@@ -10,7 +10,7 @@ use crate::source::{self, Source};
 use crate::{Outcome, house};
 
 /// Crates beside the house: they may use anything, and nothing may use them.
-const BESIDE: &[&str] = &["xtask", "compat"];
+const BESIDE: &[&str] = &["xtask", "compat", "enginebench"];
 /// Crates that may hold `unsafe`.
 const UNSAFE: &[&str] = &["base", "runtime", "arena"];
 

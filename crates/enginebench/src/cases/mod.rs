@@ -1,0 +1,78 @@
+//! The cases by name, and how they run.
+
+mod memory;
+
+use crate::Options;
+use crate::meter::Cost;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+
+/// One case: M memory and writes, R cached reads, D disk reads, C commitlog, F flush, K compaction, T tombstones,
+/// N counters, X the rest.
+pub struct Case {
+    /// Its name, such as `M1`.
+    pub name: &'static str,
+    /// What it does.
+    pub what: &'static str,
+    /// Does it.
+    pub run: fn(Bench) -> Running,
+}
+
+/// A case that runs.
+pub type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
+
+/// All cases; a part of the engine adds its module's list here.
+pub const CASES: &[Case] = memory::CASES;
+
+/// What a case is given.
+pub struct Bench {
+    /// The command line.
+    pub options: Options,
+    /// An empty folder.
+    pub folder: PathBuf,
+    name: &'static str,
+}
+
+impl Bench {
+    /// Prints one line of the result: costs of one kind of operation.
+    pub fn cost(&self, what: &str, cost: Cost) {
+        println!("| {} | {what} | {} |  |", self.name, cost.columns());
+    }
+
+    /// Prints one line of the result that is not a cost per operation.
+    pub fn fact(&self, what: &str, value: &str) {
+        println!("| {} | {what} |  |  |  |  | {value} |", self.name);
+    }
+}
+
+/// Runs the cases that were asked for, in order.
+pub async fn run(options: &Options) -> Result<(), String> {
+    println!("| case | what | operations | processor, ns each | clock, ns each | allocations each | |");
+    println!("|---|---|---:|---:|---:|---:|---|");
+    let wanted = |case: &&Case| {
+        options.cases.is_empty() || options.cases.iter().any(|name| case.name.starts_with(name.as_str()))
+    };
+    let mut any = false;
+    for case in CASES.iter().filter(wanted) {
+        any = true;
+        let folder = options.folder.join(case.name);
+        empty(&folder)?;
+        let bench = Bench { options: options.clone(), folder: folder.clone(), name: case.name };
+        (case.run)(bench).await.map_err(|error| format!("{}: {error}", case.name))?;
+        std::fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    if any { Ok(()) } else { Err(format!("no such case: {}", options.cases.join(" "))) }
+}
+
+/// Makes the folders of a store, with nothing in them.
+pub fn empty(folder: &Path) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).map_err(failed)?;
+    }
+    for part in ["data", "commitlog"] {
+        std::fs::create_dir_all(folder.join(part)).map_err(failed)?;
+    }
+    Ok(())
+}

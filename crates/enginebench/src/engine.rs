@@ -1,0 +1,121 @@
+//! A store on real files, its tables, and requests as the floors above make them.
+
+use base::Token;
+use mutation::{
+    Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, Scope, Slice,
+};
+use schema::{Keyspace, Order, Replication, Schema, Table, TableBuilder, TableId};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use storage::{CommitlogSync, Durability, Settings, Store, TombstoneLimits, prepare};
+use types::CqlType;
+
+/// Settings for the benches: a log in periodic mode, no background compaction unless a case turns it on.
+pub fn settings(folder: &Path) -> Settings {
+    Settings {
+        data_dir: folder.join("data"),
+        commitlog_dir: folder.join("commitlog"),
+        sync: CommitlogSync::Periodic { period_ms: 10_000 },
+        segment_bytes: 32 << 20,
+        commitlog_bytes: 8 << 30,
+        memtable_bytes: 2 << 30,
+        ignore_replay_errors: false,
+        auto_compaction: false,
+        tombstones: TombstoneLimits::NONE,
+        auto_snapshot: false,
+        describe: |table| table.name.to_string(),
+        host_id: 1,
+    }
+}
+
+/// `CREATE TABLE bench.kv (k blob PRIMARY KEY, v blob)`.
+pub fn kv() -> Arc<Table> {
+    let table = TableBuilder::new("bench", "kv", TableId(1))
+        .partition_key("k", CqlType::Blob)
+        .regular("v", CqlType::Blob);
+    Arc::new(table.build().expect("a valid table"))
+}
+
+/// `CREATE TABLE bench.wide (k blob, c bigint, v blob, PRIMARY KEY (k, c))`.
+pub fn wide() -> Arc<Table> {
+    let table = TableBuilder::new("bench", "wide", TableId(2))
+        .partition_key("k", CqlType::Blob)
+        .clustering("c", CqlType::Bigint, Order::Ascending)
+        .regular("v", CqlType::Blob);
+    Arc::new(table.build().expect("a valid table"))
+}
+
+/// Opens a store with these tables in the folder; what is there from an earlier opening is found again.
+pub async fn open(settings: Settings, tables: &[Arc<Table>]) -> Result<Rc<Store>, String> {
+    let mut keyspace = Keyspace::new("bench", Replication::Simple { factor: 1 });
+    for table in tables {
+        keyspace.tables.insert(table.name.clone(), table.clone());
+    }
+    let schema = Schema::new(1, BTreeMap::from([(keyspace.name.clone(), Arc::new(keyspace))]));
+    let failed = |error: storage::Error| error.to_string();
+    let plan = prepare(&settings, 1).await.map_err(failed)?;
+    Store::open(settings, plan, &schema).await.map_err(failed)
+}
+
+/// `INSERT INTO kv`: `timestamp` in microseconds.
+pub fn insert(table: &Table, key: &[u8], timestamp: i64, value: &[u8]) -> Mutation {
+    let mut builder = MutationBuilder::new(table.id, Token::of_key(key), key);
+    builder.write_row(&[], Liveness::at(timestamp), Deletion::LIVE, |row| {
+        row.simple(0, Cell::live(timestamp, value));
+    });
+    builder.finish()
+}
+
+/// `INSERT INTO wide`.
+pub fn insert_row(table: &Table, key: &[u8], clustering: i64, timestamp: i64, value: &[u8]) -> Mutation {
+    let mut wire = Vec::with_capacity(12);
+    schema::push_component(&mut wire, Some(&clustering.to_be_bytes()));
+    let mut builder = MutationBuilder::new(table.id, Token::of_key(key), key);
+    builder.write_row(&wire, Liveness::at(timestamp), Deletion::LIVE, |row| {
+        row.simple(0, Cell::live(timestamp, value));
+    });
+    builder.finish()
+}
+
+/// `SELECT * FROM table WHERE k = ?`: change what a case asks differently.
+pub fn select(table: &Table, key: &[u8]) -> ReadCommand {
+    let key = Key::with_token(Token::of_key(key), key);
+    ReadCommand { row_limit: 5_000, ..scan(table, Scope::Keys(vec![key].into())) }
+}
+
+/// `SELECT * FROM table`, without limits.
+pub fn scan(table: &Table, scope: Scope) -> ReadCommand {
+    ReadCommand {
+        table: table.id,
+        scope,
+        slices: vec![Slice::all()].into(),
+        reversed: false,
+        static_counts: false,
+        row_limit: u32::MAX,
+        partition_row_limit: u32::MAX,
+        byte_limit: 0,
+        now_s: 1_700_000_000,
+        resume: None,
+        digest_only: false,
+        tombstones: 0,
+    }
+}
+
+/// Applies one mutation the way a request does: in this step if nothing has to be waited for.
+pub async fn apply(store: &Store, mutation: Mutation) -> Result<(), String> {
+    let mutations = [mutation];
+    match store.apply_now(&mutations, Durability::Mode) {
+        Some((applied, _)) => applied.map_err(|error| error.to_string()),
+        None => store.apply(mutations.into(), Durability::Mode).await.map_err(|error| error.to_string()),
+    }
+}
+
+/// Reads the way a request does; whether it was answered in one step, and what it found.
+pub async fn read(store: &Store, command: &ReadCommand) -> Result<(bool, ReadAnswer), String> {
+    match store.read_now(command) {
+        Some((answer, _)) => Ok((true, answer)),
+        None => store.read(command).await.map(|answer| (false, answer)).map_err(|error| error.to_string()),
+    }
+}

@@ -1,0 +1,71 @@
+//! `cargo x bench storage`: one shard's engine alone, without protocol and network.
+//!
+//! `bench storage [CASE…] [--scale F] [--rounds N] [--smoke]` runs `enginebench` on one processor; its cases are listed
+//! by `enginebench --list`. Instructions per operation are counted by callgrind: two runs of a case that differ in
+//! nothing but the number of measured operations.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::{Outcome, callgrind, house, machine};
+
+/// Cases whose instructions are counted, and the operations of the shorter run.
+const COUNTED: &[(&str, u64)] = &[("M1", 20_000), ("M2", 20_000), ("R1", 20_000)];
+/// The processor the shard runs on.
+const PROCESSOR: usize = 1;
+
+/// Runs the cases and writes the result.
+pub fn storage(rest: &[String]) -> Outcome {
+    let smoke = rest.iter().any(|word| word == "--smoke");
+    house::run(house::cargo().args(["build", "--release", "--package", "enginebench"]))?;
+    let binary = house::target().join("release/enginebench");
+    let folder = machine::fresh("storage")?;
+    let cases: Vec<&String> = rest.iter().take_while(|word| !word.starts_with("--")).collect();
+    let mut text = format!(
+        "# bench storage\n\n{}\ncommit {}; one shard on one processor; medians of rounds.\n\n",
+        machine::shape(),
+        machine::commit()
+    );
+    let mut command = house::command("taskset");
+    command.args(["-c", &PROCESSOR.to_string()]).arg(&binary).args(&cases).arg("--folder").arg(&folder);
+    for (name, default) in
+        [("--scale", if smoke { "0.01" } else { "1" }), ("--rounds", if smoke { "1" } else { "5" })]
+    {
+        command.args([name, house::option(rest, name).unwrap_or(default)]);
+    }
+    text.push_str(&house::teed(&mut command)?);
+    if smoke {
+        return Ok("bench result: ok. storage works".into());
+    }
+    text.push_str("\n| case | instructions each | allocations each |\n|---|---:|---:|\n");
+    for (case, count) in COUNTED {
+        if cases.is_empty() || cases.iter().any(|name| case.starts_with(name.as_str())) {
+            let (instructions, allocations) = counted(&binary, &folder, case, *count)?;
+            let line = format!("| {case} | {instructions:.0} | {allocations:.2} |");
+            println!("{line}");
+            writeln!(text, "{line}").ok();
+        }
+    }
+    machine::record("storage", &text)
+}
+
+/// Instructions and allocations per measured operation of a case.
+fn counted(binary: &Path, folder: &Path, case: &str, count: u64) -> Result<(f64, f64), String> {
+    let run = |count: u64| {
+        let out = folder.join(format!("callgrind-{case}-{count}.out"));
+        let mut valgrind = house::command("valgrind");
+        valgrind
+            .args(["--quiet", "--tool=callgrind"])
+            .arg(format!("--callgrind-out-file={}", out.display()))
+            .arg(binary)
+            .args([case, "--epoll", "--rounds", "1", "--scale", "0.02", "--count", &count.to_string()])
+            .arg("--folder")
+            .arg(folder);
+        house::output(&mut valgrind)?;
+        let text = std::fs::read_to_string(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+        callgrind::counts(&text)
+    };
+    let (few, many) = (run(count)?, run(3 * count)?);
+    let per = |few: u64, many: u64| many.saturating_sub(few) as f64 / (2 * count) as f64;
+    Ok((per(few.instructions, many.instructions), per(few.allocations, many.allocations)))
+}
