@@ -14,10 +14,11 @@ use std::time::Duration;
 use crate::certificates::Certificates;
 use crate::server::Server;
 use crate::suite::{Options, Report};
-use crate::{command, packages, paths};
+use crate::{command, packages, paths, python, scylla};
 
 /// Names of the programs, which are names of suites, too.
-pub const NAMES: &[&str] = &["java4", "java3", "gocql1", "gocql2", "nodejs", "pycassandra", "pyscylla"];
+pub const NAMES: &[&str] =
+    &["java4", "java3", "gocql1", "gocql2", "nodejs", "pycassandra", "pyscylla", scylla::NAME];
 
 /// Time for a program to end after its last test.
 const ENDING: Duration = Duration::from_secs(60);
@@ -33,6 +34,10 @@ pub fn run(options: &Options, shards: u16, drivers: &[&str], report: &mut Report
     for driver in drivers {
         let ended = converse(options, shards, driver, &open, &secure, &certificates, report);
         report.test(&format!("{driver}::end --smp {shards}"), || ended);
+        if *driver == scylla::NAME {
+            let name = format!("{driver}::python_paging --smp {shards}");
+            report.test(&name, || python::run_shard_aware(options, &open));
+        }
     }
     report.test(&format!("drivers::stop --smp {shards}"), || {
         secure.stop()?;
@@ -175,6 +180,7 @@ fn program(driver: &str) -> Result<Command, String> {
         }
         "pycassandra" => Ok(python(&packages::python_cassandra()?)),
         "pyscylla" => Ok(python(&packages::python_scylla()?)),
+        scylla::NAME => scylla::program(),
         other => Err(format!("there is no driver {other}")),
     }
 }

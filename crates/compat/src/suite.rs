@@ -8,7 +8,7 @@ use crate::certificates::Certificates;
 use crate::messina::Start;
 use crate::server::Server;
 use crate::{
-    bad_days, bad_input, cassandra, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths, python, scylla,
+    bad_days, bad_input, cassandra, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths, python,
     sstables, ycsb,
 };
 
@@ -18,12 +18,12 @@ compat [SUITE…] [OPTIONS]      runs real clients against a node; without a SUI
 
 suites:
   python      the stock Python driver: v4 and v5, with and without LZ4; types, statements, paging, mistakes, schema
-  drivers     every stock driver: java4 java3 gocql1 gocql2 nodejs pycassandra pyscylla, each a suite by name, too;
-              types, mistakes, paging, schema changes, batches, events, metadata, TLS, passwords
+  drivers     every driver: java4 java3 gocql1 gocql2 nodejs pycassandra pyscylla scylla, each a suite by name, too;
+              types, mistakes, paging, schema changes, batches, events, metadata, TLS, passwords; scylla is Rust's,
+              shard-aware, with Python's shard-aware paging
   restart     one driver session across restarts and a kill: prepared statements come back, nothing is lost
   cql         files of statements, crates/compat/cql/*.cql, with Apache Cassandra's answers
   cqlsh       cqlsh from PyPI: create, insert, select, DESCRIBE, COPY TO and FROM
-  scylla      the shard-aware drivers: Rust and Python
   ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f
   kill        kill -9 under load in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
@@ -95,7 +95,6 @@ const ALL: &[&str] = &[
     "python",
     "restart",
     "cqlsh",
-    "scylla",
     "ycsb",
     "kill",
     "sstables",
@@ -272,7 +271,6 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
                 "restart" => python::run_restart(options, shards, &mut report),
                 "cql" => cql::run(options, shards, &mut report),
                 "cqlsh" => cqlsh::run(options, shards, &mut report),
-                "scylla" => scylla::run(options, shards, &mut report),
                 "ycsb" => ycsb::run(options, shards, &mut report),
                 "kill" => kill_loop::run(options, shards, &mut report),
                 "nodetool" => nodetool::run(options, shards, &mut report),
