@@ -5,8 +5,8 @@ use core::time::Duration;
 /// Requests of one connection served at once; a driver's stream ids go further, its useful pipelining does not.
 pub const REQUESTS_PER_CONNECTION: u32 = 2048;
 /// As how many of them a statement sent as text counts, or a batch: it is parsed first, and may read whatever it likes. A
-/// client that sends them without reading answers keeps others waiting for no more than 128 of its own.
-pub const TEXT_WEIGHT: u32 = 16;
+/// client that sends them without reading answers keeps others waiting for no more than 32 of its own.
+pub const TEXT_WEIGHT: u32 = 64;
 /// Bytes of request bodies of one connection being served at once; above it nothing more is read from it.
 pub const REQUEST_BYTES_PER_CONNECTION: usize = 32 << 20;
 /// Requests one shard serves at once before it answers `Overloaded`, unless configured.
