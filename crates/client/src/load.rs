@@ -45,6 +45,26 @@ pub enum Pace {
     Open(f64),
 }
 
+/// The table the requests go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableShape {
+    /// `key text, value blob`, every value of the same bytes.
+    KeyValue,
+    /// That of cassandra-stress: a key of 10 bytes and five columns of 34 random bytes.
+    Stress,
+}
+
+/// Which keys come how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Draw {
+    /// All alike.
+    Uniform,
+    /// The middle ones most: the mean is half of the keys, three standard deviations reach the first and the last.
+    Gaussian,
+    /// One after the other, each once; the run ends with the last.
+    Sequence,
+}
+
 /// What to run. Each shard that runs it makes its own connections.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
@@ -58,8 +78,12 @@ pub struct LoadOptions {
     pub workload: Workload,
     /// When they are sent.
     pub pace: Pace,
+    /// The table.
+    pub table: TableShape,
     /// Keys, `0..keys`.
     pub keys: u64,
+    /// Which of them.
+    pub draw: Draw,
     /// Bytes of each value.
     pub value_bytes: usize,
     /// Consistency of every request.
@@ -74,8 +98,10 @@ pub struct LoadOptions {
     pub compression: Compression,
     /// Encrypts the connections.
     pub tls: Option<ClientSettings>,
-    /// Make keyspace and table, and insert every key first.
+    /// Make keyspace and table first.
     pub prepare_data: bool,
+    /// And insert every key.
+    pub fill: bool,
     /// Spread the connections over the shards, and send each key to its own.
     pub shard_aware: bool,
     /// Seed of the keys' order.
@@ -91,7 +117,9 @@ impl LoadOptions {
             depth: 1,
             workload: Workload::Read,
             pace: Pace::Closed,
+            table: TableShape::KeyValue,
             keys: 100_000,
+            draw: Draw::Uniform,
             value_bytes: 100,
             consistency: Consistency::One,
             duration: Duration::from_secs(10),
@@ -100,6 +128,7 @@ impl LoadOptions {
             compression: Compression::None,
             tls: None,
             prepare_data: true,
+            fill: true,
             shard_aware: false,
             seed: 1,
         }
@@ -119,6 +148,8 @@ pub struct Report {
     pub elapsed: Duration,
     /// Latencies of the good answers.
     pub latencies: Histogram,
+    /// When a sequence of keys had ended.
+    ended: Option<Instant>,
 }
 
 impl Report {
@@ -129,6 +160,7 @@ impl Report {
             first_error: None,
             elapsed: Duration::ZERO,
             latencies: Histogram::new(),
+            ended: None,
         }
     }
 
@@ -174,9 +206,27 @@ impl fmt::Display for Report {
 
 /// The keyspace and table the load goes to.
 const KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS load WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
-const TABLE: &str = "CREATE TABLE IF NOT EXISTS load.kv (key text PRIMARY KEY, value blob)";
-const READ: &str = "SELECT value FROM load.kv WHERE key = ?";
-const INSERT: &str = "INSERT INTO load.kv (key, value) VALUES (?, ?)";
+
+/// Statements of a table: to make it, to read one row, to insert one.
+struct Texts {
+    table: &'static str,
+    read: &'static str,
+    insert: &'static str,
+}
+
+const KEY_VALUE: Texts = Texts {
+    table: "CREATE TABLE IF NOT EXISTS load.kv (key text PRIMARY KEY, value blob)",
+    read: "SELECT value FROM load.kv WHERE key = ?",
+    insert: "INSERT INTO load.kv (key, value) VALUES (?, ?)",
+};
+const STRESS: Texts = Texts {
+    table: "CREATE TABLE IF NOT EXISTS load.standard1 (key blob PRIMARY KEY, \"C0\" blob, \"C1\" blob, \"C2\" blob, \"C3\" blob, \"C4\" blob)",
+    read: "SELECT \"C0\", \"C1\", \"C2\", \"C3\", \"C4\" FROM load.standard1 WHERE key = ?",
+    insert: "UPDATE load.standard1 SET \"C0\" = ?, \"C1\" = ?, \"C2\" = ?, \"C3\" = ?, \"C4\" = ? WHERE key = ?",
+};
+/// Columns of the stress table beside its key, and bytes of each.
+const STRESS_COLUMNS: usize = 5;
+const STRESS_BYTES: usize = 34;
 /// Inserts in flight while the data is prepared.
 const FILL_IN_FLIGHT: usize = 256;
 /// Draws for a key that belongs to a connection's shard; the chance to miss all of them is negligible.
@@ -202,6 +252,7 @@ struct Run {
     measure_from: Instant,
     end: Instant,
     next_index: Cell<u64>,
+    next_key: Cell<u64>,
     report: RefCell<Report>,
 }
 
@@ -213,7 +264,7 @@ pub async fn run(options: LoadOptions) -> Result<Report, Error> {
         Workload::Read | Workload::Insert | Workload::Mixed(_) => Some(prepare(&options, &connecting).await?),
     };
     let lanes = open_lanes(&options, &connecting).await?;
-    if let (true, Some(statements)) = (options.prepare_data, &statements) {
+    if let (true, Some(statements)) = (options.prepare_data && options.fill, &statements) {
         fill(&options, &lanes, &statements.insert).await?;
     }
     let start = runtime::now();
@@ -226,6 +277,7 @@ pub async fn run(options: LoadOptions) -> Result<Report, Error> {
         measure_from,
         end,
         next_index: Cell::new(0),
+        next_key: Cell::new(0),
         report: RefCell::new(Report::new()),
         options,
     });
@@ -242,7 +294,11 @@ pub async fn run(options: LoadOptions) -> Result<Report, Error> {
         worker.await;
     }
     let mut report = run.report.borrow().clone();
-    report.elapsed = run.options.duration;
+    report.elapsed = match report.ended {
+        // A sequence ends when it ends.
+        Some(ended) => ended.min(run.end).saturating_duration_since(run.measure_from),
+        None => run.options.duration,
+    };
     Ok(report)
 }
 
@@ -260,6 +316,10 @@ async fn connection_options(options: &LoadOptions) -> Result<Options, Error> {
 }
 
 async fn prepare(options: &LoadOptions, connecting: &Options) -> Result<Statements, Error> {
+    let texts = match options.table {
+        TableShape::KeyValue => KEY_VALUE,
+        TableShape::Stress => STRESS,
+    };
     let mut last = Error::Unexpected("no contact point");
     for address in &options.addresses {
         match Connection::connect(*address, connecting).await {
@@ -267,11 +327,11 @@ async fn prepare(options: &LoadOptions, connecting: &Options) -> Result<Statemen
                 if options.prepare_data {
                     let at = Parameters::at(options.consistency);
                     connection.query(KEYSPACE, at).await?;
-                    connection.query(TABLE, at).await?;
+                    connection.query(texts.table, at).await?;
                 }
                 return Ok(Statements {
-                    read: connection.prepare(READ).await?,
-                    insert: connection.prepare(INSERT).await?,
+                    read: connection.prepare(texts.read).await?,
+                    insert: connection.prepare(texts.insert).await?,
                 });
             }
             Err(error) => last = error,
@@ -317,10 +377,32 @@ fn value_of(options: &LoadOptions) -> Vec<u8> {
     value
 }
 
-fn put_key(index: u64, out: &mut Vec<u8>) {
+fn put_key(table: TableShape, index: u64, out: &mut Vec<u8>) {
     use std::io::Write;
     out.clear();
-    write!(out, "key{index:012}").expect("writing to memory does not fail");
+    match table {
+        TableShape::KeyValue => write!(out, "key{index:012}").expect("writing to memory does not fail"),
+        TableShape::Stress => {
+            // Two bytes that look like any others, then the number: distinct and not in the order of the ring.
+            out.extend_from_slice(&(index as u16).wrapping_mul(40_503).to_be_bytes());
+            out.extend_from_slice(&index.to_be_bytes());
+        }
+    }
+}
+
+/// Binds what an insert says, in the order of its statement.
+fn put_insert(options: &LoadOptions, key: &[u8], value: &[u8], rng: &mut Prng, values: &mut ValuesBuilder) {
+    match options.table {
+        TableShape::KeyValue => drop(values.bytes(key).bytes(value)),
+        TableShape::Stress => {
+            let mut cells = [0; STRESS_COLUMNS * STRESS_BYTES];
+            rng.fill(&mut cells);
+            for cell in cells.chunks(STRESS_BYTES) {
+                values.bytes(cell);
+            }
+            values.bytes(key);
+        }
+    }
 }
 
 /// Inserts every key once.
@@ -330,14 +412,15 @@ async fn fill(options: &LoadOptions, lanes: &[Lane], insert: &Statement) -> Resu
     for worker in 0..FILL_IN_FLIGHT {
         let connection = lanes[worker % lanes.len()].connection.clone();
         let (next, insert, value) = (next.clone(), insert.clone(), value_of(options));
-        let (keys, consistency) = (options.keys, options.consistency);
+        let (options, consistency) = (options.clone(), options.consistency);
+        let mut rng = Prng::new(options.seed ^ worker as u64);
         workers.push(runtime::spawn(Group::QUERY, async move {
             let mut key = Vec::new();
             let mut values = ValuesBuilder::new();
-            while next.get() < keys {
-                put_key(next.replace(next.get() + 1), &mut key);
+            while next.get() < options.keys {
+                put_key(options.table, next.replace(next.get() + 1), &mut key);
                 values.clear();
-                values.bytes(&key).bytes(&value);
+                put_insert(&options, &key, &value, &mut rng, &mut values);
                 let parameters = Parameters { values: values.values(), ..Parameters::at(consistency) };
                 connection.execute(&insert, parameters).await?;
             }
@@ -371,7 +454,11 @@ async fn work(run: Rc<Run>, lane: Rc<Lane>, mut rng: Prng) {
         if run.end <= runtime::now() {
             return;
         }
-        let result = one(&run, &lane, &mut rng, &mut key, &mut values).await;
+        if !draw_key(&run, &lane, &mut rng, &mut key) {
+            run.report.borrow_mut().ended.get_or_insert(runtime::now());
+            return;
+        }
+        let result = one(&run, &lane, &mut rng, &key, &mut values).await;
         let done = runtime::now();
         if intended < run.measure_from || run.end < done {
             continue;
@@ -393,39 +480,63 @@ async fn work(run: Rc<Run>, lane: Rc<Lane>, mut rng: Prng) {
     }
 }
 
-/// A key, of the lane's shard if it has one.
-fn draw_key(run: &Run, lane: &Lane, rng: &mut Prng, key: &mut Vec<u8>) {
+/// A key, of the lane's shard if it has one; false when a sequence has ended.
+fn draw_key(run: &Run, lane: &Lane, rng: &mut Prng, key: &mut Vec<u8>) -> bool {
+    let keys = run.options.keys;
     for _ in 0..KEY_DRAWS {
-        put_key(rng.below(run.options.keys), key);
+        let index = match run.options.draw {
+            Draw::Uniform => rng.below(keys),
+            Draw::Gaussian => gaussian(keys, rng),
+            Draw::Sequence => {
+                let next = run.next_key.replace(run.next_key.get() + 1);
+                if next >= keys {
+                    return false;
+                }
+                next
+            }
+        };
+        put_key(run.options.table, index, key);
         match lane.shard {
-            Some((shard, shards)) if base::shard_of(Token::of_key(key), shards) != shard => {}
-            _ => return,
+            // A sequence leaves no key out, whosever it is.
+            Some((shard, shards))
+                if run.options.draw != Draw::Sequence
+                    && base::shard_of(Token::of_key(key), shards) != shard => {}
+            _ => return true,
         }
     }
+    true
+}
+
+/// A number below `keys`, normally distributed around the middle, by the method of Box and Muller.
+fn gaussian(keys: u64, rng: &mut Prng) -> u64 {
+    let mean = (keys as f64 - 1.0) / 2.0;
+    let radius = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
+    let deviations = radius * (std::f64::consts::TAU * rng.unit()).cos();
+    let drawn = mean + deviations * mean / 3.0;
+    drawn.clamp(0.0, keys as f64 - 1.0) as u64
 }
 
 async fn one(
     run: &Run,
     lane: &Lane,
     rng: &mut Prng,
-    key: &mut Vec<u8>,
+    key: &[u8],
     values: &mut ValuesBuilder,
 ) -> Result<(), Error> {
     let Some(statements) = &run.statements else {
         return lane.connection.request(&Request::Options).await.map(|_| ());
     };
-    draw_key(run, lane, rng, key);
     let reading = match run.options.workload {
         Workload::Read => true,
         Workload::Insert | Workload::Echo => false,
         Workload::Mixed(share) => rng.chance(share),
     };
     values.clear();
-    values.bytes(key);
     let statement = if reading {
+        values.bytes(key);
         &statements.read
     } else {
-        values.bytes(&run.value);
+        put_insert(&run.options, key, &run.value, rng, values);
         &statements.insert
     };
     let parameters = Parameters {

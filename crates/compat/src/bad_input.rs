@@ -591,7 +591,10 @@ fn client_that_never_reads(address: SocketAddr) -> Result<String, String> {
         return Err(format!("another client waited {took:?}"));
     }
     drop(silent);
-    Ok(format!("{accepted} requests taken before the node stopped reading"))
+    Ok(format!(
+        "{accepted} requests taken before the node stopped reading; another client waited {} ms",
+        took.as_millis()
+    ))
 }
 
 /// Answers far beyond what a socket takes at once, to a client that is slow at first: they arrive whole and in order, and

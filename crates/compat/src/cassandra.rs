@@ -51,8 +51,40 @@ pub fn start(folder: &Path) -> Result<Server, String> {
     start_with(folder, "authenticator: AllowAllAuthenticator\n")
 }
 
+/// Which of the two configurations that Cassandra 5.0 is shipped with a node follows where they differ.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// `cassandra.yaml`: big sstables, memtables of skip lists on the heap.
+    Stock,
+    /// `cassandra_latest.yaml`: BTI sstables, tries off the heap, unified compaction.
+    Latest,
+}
+
+/// A node to measure against: how large its heap is, and the processors it keeps to.
+pub struct Measured {
+    /// The configuration.
+    pub profile: Profile,
+    /// As Java's `-Xmx` wants it.
+    pub heap: String,
+    /// As `taskset -c` wants them.
+    pub cpus: String,
+}
+
+/// Starts a node as an operator would who wants it fast: all memory touched, no assertions of ours.
+pub fn start_measured(folder: &Path, measured: &Measured) -> Result<Server, String> {
+    let differences = match measured.profile {
+        Profile::Stock => STOCK,
+        Profile::Latest => LATEST,
+    };
+    launch(folder, &format!("authenticator: AllowAllAuthenticator\n{differences}"), Some(measured))
+}
+
 /// Starts a node with further lines of configuration, the authenticator's among them.
 pub fn start_with(folder: &Path, more: &str) -> Result<Server, String> {
+    launch(folder, more, None)
+}
+
+fn launch(folder: &Path, more: &str, measured: Option<&Measured>) -> Result<Server, String> {
     let jars = packages::cassandra()?;
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder.join("logs")).map_err(told)?;
@@ -63,11 +95,17 @@ pub fn start_with(folder: &Path, more: &str) -> Result<Server, String> {
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
     let log = folder.join("node.log");
     let out = File::create(&log).map_err(told)?;
-    let mut command = java(&jars, folder, &config);
-    // A second node stands beside the first only to be asked for passwords.
-    let heap = if more.contains("PasswordAuthenticator") { "-Xmx512M" } else { "-Xmx1G" };
+    let mut command = java(&jars, folder, &config, measured.map(|measured| measured.cpus.as_str()));
+    // Others stand beside the first only to be asked for passwords and certificates.
+    let heap = if more.contains("client_encryption_options") { "-Xmx512M" } else { "-Xmx1G" };
+    match measured {
+        Some(measured) => {
+            let (most, least) = (format!("-Xmx{}", measured.heap), format!("-Xms{}", measured.heap));
+            command.args([&most, &least]).args(MEASURED_FLAGS);
+        }
+        None => drop(command.args([heap, "-Xss512k", "-XX:+UseG1GC", "-ea"])),
+    }
     command
-        .args([heap, "-Xss512k", "-XX:+UseG1GC", "-ea"])
         .args([
             "-Dcassandra.skip_wait_for_gossip_to_settle=0",
             "-Dcassandra.ring_delay_ms=100",
@@ -107,13 +145,20 @@ pub fn tool(folder: &Path, class: &str, arguments: &[String]) -> Result<Command,
     let config = folder.join("cassandra.yaml");
     fs::write(&config, yaml(folder, free_port())).map_err(told)?;
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
-    let mut command = java(&jars, folder, &config);
+    let mut command = java(&jars, folder, &config, None);
     command.args(["-Xmx512M", "-XX:+UseSerialGC"]).arg(class).args(arguments).current_dir(folder);
     Ok(command)
 }
 
-fn java(jars: &Path, folder: &Path, config: &Path) -> Command {
-    let mut command = Command::new("java");
+fn java(jars: &Path, folder: &Path, config: &Path, cpus: Option<&str>) -> Command {
+    let mut command = match cpus {
+        Some(cpus) => {
+            let mut command = Command::new("taskset");
+            command.args(["-c", cpus, "java"]);
+            command
+        }
+        None => Command::new("java"),
+    };
     command.arg("-Djdk.attach.allowAttachSelf=true");
     for package in OPENED {
         command.arg(format!("--add-opens={package}=ALL-UNNAMED"));
@@ -161,6 +206,34 @@ fn yaml(folder: &Path, port: u16) -> String {
          range_request_timeout: 20000ms\ntruncate_request_timeout: 60000ms\n"
     )
 }
+
+/// Flags of the Java 17 that Cassandra 5.0 ships, as far as they matter to speed.
+const MEASURED_FLAGS: &[&str] = &[
+    "-Xss256k",
+    "-XX:+AlwaysPreTouch",
+    "-XX:+UseTLAB",
+    "-XX:+ResizeTLAB",
+    "-XX:+PerfDisableSharedMem",
+    "-XX:+UseG1GC",
+    "-XX:+ParallelRefProcEnabled",
+    "-XX:+UnlockExperimentalVMOptions",
+    "-XX:MaxTenuringThreshold=2",
+    "-XX:G1HeapRegionSize=16m",
+    "-XX:G1NewSizePercent=50",
+    "-XX:G1RSetUpdatingPauseTimePercent=5",
+    "-XX:MaxGCPauseMillis=300",
+    "-XX:InitiatingHeapOccupancyPercent=70",
+    "-ea",
+];
+const STOCK: &str = "storage_compatibility_mode: CASSANDRA_4\nmemtable_allocation_type: heap_buffers\n\
+     uuid_sstable_identifiers_enabled: false\ncommitlog_disk_access_mode: legacy\ntrickle_fsync: false\n";
+const LATEST: &str = "storage_compatibility_mode: NONE\nmemtable:\n  configurations:\n    skiplist:\n      \
+     class_name: SkipListMemtable\n    trie:\n      class_name: TrieMemtable\n    default:\n      inherits: trie\n\
+     memtable_allocation_type: offheap_objects\nsstable:\n  selected_format: bti\ndefault_compaction:\n  \
+     class_name: UnifiedCompactionStrategy\n  parameters:\n    scaling_parameters: T4\n    \
+     max_sstables_to_compact: 64\n    target_sstable_size: 1GiB\n    sstable_growth: 0.3333333333333333\n    \
+     min_sstable_size: 100MiB\nuuid_sstable_identifiers_enabled: true\ncommitlog_disk_access_mode: auto\n\
+     trickle_fsync: true\ncolumn_index_size: 4KiB\nkey_cache_size: 0MiB\n";
 
 const LOGBACK: &str = "<configuration>\n  <appender name=\"OUT\" class=\"ch.qos.logback.core.ConsoleAppender\">\n    \
     <target>System.err</target>\n    <encoder><pattern>%-5level %date{ISO8601} %msg%n</pattern></encoder>\n  </appender>\n  \

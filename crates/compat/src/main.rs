@@ -26,7 +26,10 @@ mod nodetool;
 mod no_io_uring;
 mod packages;
 mod paths;
+mod peer;
+mod protocol;
 mod python;
+mod renewal;
 mod scylla;
 mod server;
 mod sstables;
@@ -44,6 +47,9 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|word| word == no_io_uring::WORD) {
         eprintln!("compat: {}", no_io_uring::become_program(&arguments[1..]));
         return ExitCode::FAILURE;
+    }
+    if arguments.first().is_some_and(|word| word == peer::WORD) {
+        return peer::run(&arguments[1..]);
     }
     if arguments.first().is_some_and(|word| word == bad_days::HALF_OPEN) {
         return bad_days::half_open_client(&arguments[1..]);

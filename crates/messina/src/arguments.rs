@@ -103,9 +103,27 @@ pub struct Load {
     /// What to send: read, insert, mixed (half and half) or echo.
     #[arg(long, value_name = "KIND", default_value = "read", value_parser = ["read", "insert", "mixed", "echo"])]
     pub workload: String,
+    /// Share of reads of the mixed workload, 0 to 1.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    pub reads: f64,
+    /// The table: kv, or stress, that of cassandra-stress.
+    #[arg(long, value_name = "TABLE", default_value = "kv", value_parser = ["kv", "stress"])]
+    pub table: String,
     /// Distinct keys.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub keys: u64,
+    /// Which keys: uniform, gaussian, or sequence, each once.
+    #[arg(long, value_name = "DRAW", default_value = "uniform", value_parser = ["uniform", "gaussian", "sequence"])]
+    pub draw: String,
+    /// Seconds before measuring.
+    #[arg(long, value_name = "S", default_value_t = 2)]
+    pub warm_up: u32,
+    /// Seed of the keys and values.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Make keyspace and table, but insert nothing before the load.
+    #[arg(long)]
+    pub no_fill: bool,
     /// Send each key to the shard that owns it.
     #[arg(long)]
     pub shard_aware: bool,

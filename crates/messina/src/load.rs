@@ -1,7 +1,7 @@
 //! `messina load`: a loader on the node's own runtime, one shard of it.
 
 use crate::arguments::Load;
-use client::load::{LoadOptions, Pace, Workload};
+use client::load::{Draw, LoadOptions, Pace, TableShape, Workload};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,12 +36,21 @@ fn options(arguments: &Load) -> LoadOptions {
         depth: usize::from(arguments.depth),
         workload: match arguments.workload.as_str() {
             "insert" => Workload::Insert,
-            "mixed" => Workload::Mixed(0.5),
+            "mixed" => Workload::Mixed(arguments.reads),
             "echo" => Workload::Echo,
             _ => Workload::Read,
         },
         pace: arguments.rate.map_or(Pace::Closed, Pace::Open),
+        table: if arguments.table == "stress" { TableShape::Stress } else { TableShape::KeyValue },
         keys: arguments.keys,
+        draw: match arguments.draw.as_str() {
+            "gaussian" => Draw::Gaussian,
+            "sequence" => Draw::Sequence,
+            _ => Draw::Uniform,
+        },
+        warm_up: Duration::from_secs(u64::from(arguments.warm_up)),
+        seed: arguments.seed,
+        fill: !arguments.no_fill,
         duration: Duration::from_secs(u64::from(arguments.seconds)),
         prepare_data: !arguments.keep_data,
         shard_aware: arguments.shard_aware,

@@ -6,7 +6,7 @@
 //! tidy             floors, headers, forbidden words, formatting; lists the longest functions
 //! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
-//! bench NAME       serve, start, mesh or storage; writes bench/results/
+//! bench NAME       serve, start, mesh, storage or peer; writes bench/results/
 //! compat [ARGS]    real clients against the release build
 //! run [ARGS]       the release node on 127.0.0.1:9042 with ./data
 //! ci               all of it, short; what `make test` runs
@@ -15,6 +15,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
 
 mod bench_mesh;
+mod bench_peer;
 mod bench_serve;
 mod bench_start;
 mod bench_storage;
@@ -77,11 +78,12 @@ fn bench(rest: &[String]) -> Outcome {
         Some("serve") => bench_serve::serve(&rest[1..]),
         Some("start") => bench_start::start(&rest[1..]),
         Some("mesh") => bench_mesh::mesh(&rest[1..]),
+        Some("peer") => bench_peer::peer(&rest[1..]),
         Some("storage") => bench_storage::storage(&rest[1..]),
-        _ => Err("bench serve, bench start, bench mesh or bench storage".into()),
+        _ => Err("bench serve, start, mesh, storage or peer".into()),
     }
 }
 
 const HELP: &str = "\
 cargo x check | test [ARGS] | tidy | sim SCENARIO --seeds A..B | fuzz [TARGET] --minutes N
-        bench serve|start|mesh|storage | compat [ARGS] | run [ARGS] | ci";
+        bench serve|start|mesh|storage|peer | compat [ARGS] | run [ARGS] | ci";
