@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::suite::Options;
-use crate::{command, paths};
+use crate::{command, paths, scylla};
 
 /// Long enough for a slow mirror.
 const LIMIT: Duration = Duration::from_secs(1200);
@@ -26,6 +26,7 @@ pub fn bring_all(options: &Options) -> Result<(), String> {
         gocql(driver)?;
     }
     nodejs()?;
+    scylla::program()?;
     if options.with_cassandra {
         cassandra()?;
     }

@@ -1,5 +1,6 @@
 //! A session with the words that every test says, and what an error was told as.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use scylla::client::Compression;
@@ -19,6 +20,9 @@ use crate::suite::{Failure, PATIENCE};
 /// How every keyspace is made.
 pub const REPLICATION: &str = "replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 1}";
 
+/// Looks at a trace that is still written.
+const TRACE_ATTEMPTS: NonZeroU32 = NonZeroU32::new(3000).unwrap();
+
 /// A session that waits long, repeats nothing by itself, and asks one replica.
 pub fn builder(host: &str, port: u16, compression: Option<Compression>) -> SessionBuilder {
     let profile = ExecutionProfile::builder()
@@ -31,6 +35,9 @@ pub fn builder(host: &str, port: u16, compression: Option<Compression>) -> Sessi
         .compression(compression)
         .connection_timeout(PATIENCE / 2)
         .schema_agreement_timeout(PATIENCE)
+        // A trace is written behind the answer; the driver looks five times within a moment unless told otherwise.
+        .tracing_info_fetch_attempts(TRACE_ATTEMPTS)
+        .tracing_info_fetch_interval(PATIENCE / TRACE_ATTEMPTS.get())
         .default_execution_profile_handle(profile.into_handle())
 }
 
