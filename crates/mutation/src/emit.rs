@@ -1,16 +1,21 @@
-//! From a merged partition to a part of an answer, within limits.
+//! From what is known of a partition to a part of an answer, within limits.
 //!
-//! Replicas and coordinators cut answers by the same rule, so both use this.
+//! Replicas and coordinators cut answers by the same rule, so both use this. What is known may lie in several places; it is
+//! merged row by row on the way, so nothing is copied but what is answered.
 
-use crate::command::{Key, ReadCommand};
+use crate::command::{Key, ReadCommand, Slice};
 use crate::deletion::Deletion;
 use crate::encoded::{Mutation, MutationBuilder};
-use crate::merge::{Rewrite, rewrite_row};
-use crate::partition::{Partition, Row};
-use crate::ranges::RangeTombstone;
+use crate::limits::WALKED_BYTES_MAX;
+use crate::merge::{Rewrite, merge_rows, rewrite_row, without_hidden};
+use crate::ranges::{RangeRef, Sweep, SweepBack};
 use crate::row::{row_is_live, row_judged};
-use schema::{Position, TableId};
+use crate::view::{Body, PartitionView, RowRef};
+use schema::{Position, Table, TableId};
+use smallvec::SmallVec;
 use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::iter::Peekable;
 
 /// What may still be put into an answer. A partition whose rows are used up gives none and counts as done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,89 +58,131 @@ pub struct Emit<'a> {
 
 /// Emits the rows a command asks for, in reading order, until a limit is reached.
 /// Shape: rows and tombstones that covering deletions have killed are left out; expired cells stay as written.
-///        O(rows walked). Does not subtract from the budget: the caller does, by what is returned.
-pub fn emit(partition: &Partition, emit: &Emit<'_>, budget: Budget) -> Emitted {
-    let command = emit.command;
-    let mut builder = MutationBuilder::new(emit.table, emit.key.token, &emit.key.bytes);
-    builder.deletion(partition.deletion);
-    let mut walk = Walk {
-        emit,
-        partition,
-        budget,
-        live_rows: 0,
-        last: None,
-        cut: false,
-        tombstones: 0,
-        scratch: Vec::new(),
-    };
-    let static_live = walk.put_static(&mut builder);
-    let count = command.slices.len();
-    for index in 0..count {
-        let slice = &command.slices[if command.reversed { count - 1 - index } else { index }];
-        let Some((start, end)) = walk.clip(slice) else {
-            continue;
-        };
-        let rows = partition.rows_between(&start, Some(&end));
-        let done = match (partition.ranges.is_empty(), command.reversed) {
-            (true, false) => walk.put_rows(rows, &mut builder),
-            (true, true) => walk.put_rows(rows.rev(), &mut builder),
-            (false, false) => {
-                let ranges = partition.ranges.overlapping(&start, &end);
-                let before = |range: &Range, row: &Position| range.0 < *row;
-                walk.put_mixed(rows, ranges, before, &mut builder)
-            }
-            (false, true) => {
-                let ranges = partition.ranges.overlapping(&start, &end).rev();
-                let before = |range: &Range, row: &Position| range.1 > *row;
-                walk.put_mixed(rows.rev(), ranges, before, &mut builder)
-            }
-        };
-        if !done {
-            walk.cut = true;
-            break;
-        }
-    }
-    let unread = emit.complete_to.is_some();
-    // Earlier pages may have ended among rows of the partition that are all dead: those do not stand for it.
-    let taken = command.resume.as_ref().filter(|resume| emit.after.is_some() && resume.key == *emit.key);
-    let first = walk.live_rows == 0 && taken.is_none_or(|resume| resume.rows_taken == 0);
-    let only_static = static_live && command.static_counts && first;
-    let (mut live_rows, tombstones) = (walk.live_rows, walk.tombstones);
-    if only_static && !walk.cut && !unread {
-        live_rows = 1;
-    }
-    let cut_after = match (walk.cut, unread) {
-        (true, _) => walk.last.cloned(),
-        (false, true) => emit.complete_to.cloned(),
-        (false, false) => None,
-    };
-    Emitted { mutation: (!builder.is_empty()).then(|| builder.finish()), live_rows, cut_after, tombstones }
+///        O(rows walked), and ends early after [`WALKED_BYTES_MAX`] of rows however few are left of them. Does not subtract
+///        from the budget: the caller does, by what is returned.
+pub fn emit<V: PartitionView>(partition: &V, emit: &Emit<'_>, budget: Budget) -> Emitted {
+    Walk::new(std::slice::from_ref(partition), None, emit, budget).run()
 }
 
-/// A range tombstone between the positions of its ends.
-type Range = (Position, Position, RangeTombstone);
+/// As [`emit`], of what several sources know together; cells of dropped columns are left out.
+/// Cost: as [`emit`]; rows that only one source knows are not copied before they are answered.
+pub fn emit_merged<V: PartitionView>(
+    table: &Table,
+    sources: &[V],
+    emit: &Emit<'_>,
+    budget: Budget,
+) -> Emitted {
+    Walk::new(sources, Some(table), emit, budget).run()
+}
 
-struct Walk<'e, 'a> {
+struct Walk<'e, 'a, V> {
     emit: &'e Emit<'a>,
-    partition: &'e Partition,
+    sources: &'e [V],
+    /// For merging rows of several sources, and for what dropped columns hide.
+    table: Option<&'e Table>,
+    hides: bool,
+    deletion: Deletion,
     budget: Budget,
     live_rows: u32,
-    last: Option<&'e Position>,
+    last: Option<Position>,
     cut: bool,
+    /// Bytes of rows walked.
+    walked: usize,
     tombstones: u32,
     scratch: Vec<u8>,
+    unhidden: Vec<u8>,
+    /// Large rows, put together.
+    pieces: Vec<u8>,
 }
 
-impl<'e, 'a> Walk<'e, 'a> {
-    fn put_static(&mut self, builder: &mut MutationBuilder) -> bool {
-        let Some(body) = &self.partition.static_row else {
-            return false;
+/// The range tombstones of a slice in reading order, and the last one begun.
+struct Ranges<'e, I: Iterator<Item = RangeRef<'e>>> {
+    ahead: Peekable<I>,
+    open: Option<RangeRef<'e>>,
+}
+
+impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
+    fn new(
+        sources: &'e [V],
+        table: Option<&'e Table>,
+        emit: &'e Emit<'a>,
+        budget: Budget,
+    ) -> Walk<'e, 'a, V> {
+        Walk {
+            emit,
+            sources,
+            table,
+            hides: table.is_some_and(Table::hides_cells),
+            deletion: sources.iter().map(V::deletion).fold(Deletion::LIVE, Deletion::max),
+            budget,
+            live_rows: 0,
+            last: None,
+            cut: false,
+            walked: 0,
+            tombstones: 0,
+            scratch: Vec::new(),
+            unhidden: Vec::new(),
+            pieces: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Emitted {
+        let (emit, command) = (self.emit, self.emit.command);
+        let mut builder = MutationBuilder::new(emit.table, emit.key.token, &emit.key.bytes);
+        builder.deletion(self.deletion);
+        let static_live = self.put_static(&mut builder);
+        let count = command.slices.len();
+        for index in 0..count {
+            let slice = &command.slices[if command.reversed { count - 1 - index } else { index }];
+            let Some((start, end)) = self.clip(slice) else {
+                continue;
+            };
+            if !self.put_slice(&start, &end, &mut builder) {
+                self.cut = true;
+                break;
+            }
+        }
+        let unread = emit.complete_to.is_some();
+        // Earlier pages may have ended among rows of the partition that are all dead: those do not stand for it.
+        let taken = command.resume.as_ref().filter(|resume| emit.after.is_some() && resume.key == *emit.key);
+        let first = self.live_rows == 0 && taken.is_none_or(|resume| resume.rows_taken == 0);
+        if static_live && command.static_counts && first && !self.cut && !unread {
+            self.live_rows = 1;
+        }
+        let cut_after = match (self.cut, unread) {
+            (true, _) => self.last,
+            (false, true) => emit.complete_to.cloned(),
+            (false, false) => None,
         };
-        let rewrite = Rewrite { shadow: self.partition.deletion, expire_at: None, purge: None };
+        let mutation = (!builder.is_empty()).then(|| builder.finish());
+        Emitted { mutation, live_rows: self.live_rows, cut_after, tombstones: self.tombstones }
+    }
+
+    fn put_static(&mut self, builder: &mut MutationBuilder) -> bool {
+        let mut known = self.sources.iter().filter_map(V::static_row);
+        let Some(first) = known.next() else { return false };
+        let mut merged: Cow<'_, [u8]> = match first {
+            Body::Whole(body) => Cow::Borrowed(body),
+            Body::Pieces(_) => Cow::Owned(first.whole(&mut Vec::new()).to_vec()),
+        };
+        for body in known {
+            let table = self.table.expect("several sources come with their table");
+            let mut both = Vec::with_capacity(merged.len() + body.size());
+            merge_rows(table, true, &merged, body.whole(&mut self.pieces), &mut both);
+            merged = Cow::Owned(both);
+        }
+        if let Some(table) = self.table.filter(|_| self.hides) {
+            let mut kept = Vec::with_capacity(merged.len());
+            if !without_hidden(&merged, |ordinal| table.hidden_to(true, ordinal), &mut kept) {
+                return false;
+            }
+            merged = Cow::Owned(kept);
+        }
+        let rewrite = Rewrite { shadow: self.deletion, expire_at: None, purge: None };
         self.scratch.clear();
         let now_s = self.emit.command.now_s;
-        let live = row_is_live(body, self.partition.deletion, now_s);
-        if rewrite_row(body, &rewrite, &mut self.scratch) {
+        let live = row_is_live(&merged, self.deletion, now_s);
+        if rewrite_row(&merged, &rewrite, &mut self.scratch) {
             let (_, tombstones) = row_judged(&self.scratch, Deletion::LIVE, now_s);
             self.tombstones = self.tombstones.saturating_add(tombstones);
             builder.static_row(&self.scratch);
@@ -144,7 +191,7 @@ impl<'e, 'a> Walk<'e, 'a> {
     }
 
     /// The part of a slice that is behind `after` and known. Copies only what it cuts.
-    fn clip(&self, slice: &'a crate::Slice) -> Option<(Cow<'a, Position>, Cow<'a, Position>)> {
+    fn clip(&self, slice: &'a Slice) -> Option<(Cow<'a, Position>, Cow<'a, Position>)> {
         let (mut start, mut end) = (Cow::Borrowed(&slice.start), Cow::Borrowed(&slice.end));
         let (after, complete_to) = (self.emit.after, self.emit.complete_to);
         let reversed = self.emit.command.reversed;
@@ -165,77 +212,237 @@ impl<'e, 'a> Walk<'e, 'a> {
         (start < end).then_some((start, end))
     }
 
+    /// Emits one slice. False when a limit was reached with something left.
+    fn put_slice(&mut self, start: &Position, end: &Position, builder: &mut MutationBuilder) -> bool {
+        let sources = self.sources;
+        let reversed = self.emit.command.reversed;
+        let ranges = || sources.iter().filter_map(V::ranges);
+        if ranges().next().is_none() {
+            return self.put_rows(start, end, builder, |walk, row, builder| {
+                let covering = walk.deletion;
+                walk.put_row(row, covering, builder);
+            });
+        }
+        if reversed {
+            let before = |range: &RangeRef<'_>, row: &[u8]| range.end_at.as_bytes() > row;
+            self.put_mixed(start, end, SweepBack::between(ranges(), start, end), before, builder)
+        } else {
+            let before = |range: &RangeRef<'_>, row: &[u8]| range.start_at.as_bytes() <= row;
+            self.put_mixed(start, end, Sweep::between(ranges(), start, end), before, builder)
+        }
+    }
+
     /// As [`Walk::put_rows`], with the range tombstones that overlap the slice: those that begin `before` a row come with it,
     /// so that a page meets none behind its end. They are whole: they are true whatever the slice is.
     fn put_mixed(
         &mut self,
-        rows: impl Iterator<Item = (&'e Position, &'e Row)>,
-        ranges: impl Iterator<Item = Range>,
-        before: impl Fn(&Range, &Position) -> bool,
+        start: &Position,
+        end: &Position,
+        ranges: impl Iterator<Item = RangeRef<'e>>,
+        before: impl Fn(&RangeRef<'_>, &[u8]) -> bool,
         builder: &mut MutationBuilder,
     ) -> bool {
-        let partition = self.partition;
-        let mut ranges = ranges.filter(|range| range.2.deletion.supersedes(partition.deletion)).peekable();
-        for (position, row) in rows {
-            if self.exhausted(builder) {
-                return false;
+        let mut ranges = Ranges { ahead: ranges.peekable(), open: None };
+        let done = self.put_rows(start, end, builder, |walk, row, builder| {
+            while let Some(range) = ranges.ahead.next_if(|range| before(range, row.position)) {
+                walk.put_range(&range, builder);
+                ranges.open = Some(range);
             }
-            while let Some(range) = ranges.next_if(|range| before(range, position)) {
-                self.put_range(&range, builder);
-            }
-            self.put_row(position, row, builder);
-        }
-        // Without a row there is no place where the next page could go on.
-        if self.last.is_some() && ranges.peek().is_some() && self.exhausted(builder) {
+            let covers = |range: &RangeRef<'_>| {
+                range.start_at.as_bytes() <= row.position && row.position < range.end_at.as_bytes()
+            };
+            let covering = ranges.open.filter(covers).map_or(Deletion::LIVE, |range| range.deletion);
+            let covering = walk.deletion.max(covering);
+            walk.put_row(row, covering, builder);
+        });
+        if !done {
             return false;
         }
-        ranges.for_each(|range| self.put_range(&range, builder));
+        // Without a row there is no place where the next page could go on.
+        if self.last.is_some() && ranges.ahead.peek().is_some() && self.exhausted(builder) {
+            return false;
+        }
+        ranges.ahead.for_each(|range| self.put_range(&range, builder));
         true
     }
 
-    fn put_range(&mut self, range: &Range, builder: &mut MutationBuilder) {
-        self.tombstones = self.tombstones.saturating_add(2);
-        builder.range(&range.2);
+    fn put_range(&mut self, range: &RangeRef<'_>, builder: &mut MutationBuilder) {
+        if range.deletion.supersedes(self.deletion) {
+            self.tombstones = self.tombstones.saturating_add(2);
+            builder.range(&range.to_tombstone());
+        }
     }
 
-    /// Returns false when a limit was reached with rows left.
+    /// Hands over the rows of all sources in reading order, merged. False when a limit was reached with rows left.
     fn put_rows(
         &mut self,
-        rows: impl Iterator<Item = (&'e Position, &'e Row)>,
+        start: &Position,
+        end: &Position,
         builder: &mut MutationBuilder,
+        mut put: impl FnMut(&mut Self, RowRef<'_>, &mut MutationBuilder),
     ) -> bool {
-        for (position, row) in rows {
-            if self.exhausted(builder) {
+        let (sources, reversed) = (self.sources, self.emit.command.reversed);
+        if let [only] = sources {
+            let mut last = None;
+            for row in only.rows_between(start, Some(end), reversed) {
+                if self.exhausted_behind(last.is_some(), builder) {
+                    self.note_last(last);
+                    return false;
+                }
+                last = Some(row.position);
+                put(self, row, builder);
+            }
+            self.note_last(last);
+            return true;
+        }
+        let rows = sources.iter().map(|source| source.rows_between(start, Some(end), reversed).peekable());
+        let mut rows: SmallVec<[_; 4]> = rows.collect();
+        let table = self.table.expect("several sources come with their table");
+        let mut last = None;
+        let mut merging = Merging::default();
+        while let Some((first, same)) = next_row(&mut rows, reversed) {
+            if self.exhausted_behind(last.is_some(), builder) {
+                self.note_last(last);
                 return false;
             }
-            self.put_row(position, row, builder);
+            let position = rows[first].peek().expect("found just now").position;
+            last = Some(position);
+            if same == 1 {
+                let row = rows[first].next().expect("found just now");
+                put(self, row, builder);
+                continue;
+            }
+            merging.clear();
+            for rows in &mut rows {
+                if let Some(row) = rows.next_if(|row| row.position == position) {
+                    merging.add(table, row);
+                }
+            }
+            put(self, merging.row(position), builder);
         }
+        self.note_last(last);
         true
+    }
+
+    /// The last row of a slice, if it gave any, is the place where a next piece goes on.
+    fn note_last(&mut self, last: Option<&[u8]>) {
+        if let Some(last) = last {
+            self.last = Some(Position::from_bytes(last));
+        }
     }
 
     fn exhausted(&self, builder: &MutationBuilder) -> bool {
-        // Bytes alone never stop the first row, so that every page makes progress.
-        self.live_rows >= self.budget.rows.min(self.budget.partition_rows)
-            || (self.last.is_some() && builder.len() >= self.budget.bytes)
+        self.exhausted_behind(false, builder)
     }
 
-    fn put_row(&mut self, position: &'e Position, row: &Row, builder: &mut MutationBuilder) {
-        let covering = self.partition.covering(position);
+    /// `behind_row`: this slice has given a row.
+    fn exhausted_behind(&self, behind_row: bool, builder: &MutationBuilder) -> bool {
+        // Bytes alone never stop the first row, so that every page makes progress.
+        self.live_rows >= self.budget.rows.min(self.budget.partition_rows)
+            || ((behind_row || self.last.is_some())
+                && (builder.len() >= self.budget.bytes || self.walked >= WALKED_BYTES_MAX))
+    }
+
+    fn put_row(&mut self, row: RowRef<'_>, covering: Deletion, builder: &mut MutationBuilder) {
+        self.walked += row.size();
+        if let (Body::Whole(body), false) = (row.body, self.hides) {
+            return self.put_seen(row.clustering, body, covering, builder);
+        }
+        let mut pieces = std::mem::take(&mut self.pieces);
+        let body = row.body.whole(&mut pieces);
+        match self.table.filter(|_| self.hides) {
+            None => self.put_seen(row.clustering, body, covering, builder),
+            Some(table) => {
+                let mut unhidden = std::mem::take(&mut self.unhidden);
+                unhidden.clear();
+                if without_hidden(body, |ordinal| table.hidden_to(false, ordinal), &mut unhidden) {
+                    self.put_seen(row.clustering, &unhidden, covering, builder);
+                }
+                self.unhidden = unhidden;
+            }
+        }
+        self.pieces = pieces;
+    }
+
+    fn put_seen(
+        &mut self,
+        clustering: &[u8],
+        body: &[u8],
+        covering: Deletion,
+        builder: &mut MutationBuilder,
+    ) {
         let now_s = self.emit.command.now_s;
-        self.last = Some(position);
         if covering == Deletion::LIVE {
-            let (live, tombstones) = row_judged(row.body(), covering, now_s);
+            let (live, tombstones) = row_judged(body, covering, now_s);
             self.live_rows += u32::from(live);
             self.tombstones = self.tombstones.saturating_add(tombstones);
-            return builder.row(row.clustering(), row.body());
+            return builder.row(clustering, body);
         }
-        self.live_rows += u32::from(row_is_live(row.body(), covering, now_s));
+        self.live_rows += u32::from(row_is_live(body, covering, now_s));
         self.scratch.clear();
         let rewrite = Rewrite { shadow: covering, expire_at: None, purge: None };
-        if rewrite_row(row.body(), &rewrite, &mut self.scratch) {
+        if rewrite_row(body, &rewrite, &mut self.scratch) {
             let (_, tombstones) = row_judged(&self.scratch, Deletion::LIVE, now_s);
             self.tombstones = self.tombstones.saturating_add(tombstones);
-            builder.row(row.clustering(), &self.scratch);
+            builder.row(clustering, &self.scratch);
         }
+    }
+}
+
+/// The source with the next row in reading order, and how many have a row there.
+fn next_row<'v, I: Iterator<Item = RowRef<'v>>>(
+    rows: &mut [Peekable<I>],
+    reversed: bool,
+) -> Option<(usize, usize)> {
+    let mut best: Option<(usize, usize, &[u8])> = None;
+    for (index, rows) in rows.iter_mut().enumerate() {
+        let Some(row) = rows.peek() else { continue };
+        best = Some(match best {
+            None => (index, 1, row.position),
+            Some((first, same, position)) => match (row.position.cmp(position), reversed) {
+                (Ordering::Equal, _) => (first, same + 1, position),
+                (Ordering::Less, false) | (Ordering::Greater, true) => (index, 1, row.position),
+                (Ordering::Less, true) | (Ordering::Greater, false) => (first, same, position),
+            },
+        });
+    }
+    best.map(|(first, same, _)| (first, same))
+}
+
+/// Versions of one row becoming one.
+#[derive(Default)]
+struct Merging {
+    clustering: Vec<u8>,
+    body: Vec<u8>,
+    spare: Vec<u8>,
+    pieces: Vec<u8>,
+    any: bool,
+}
+
+impl Merging {
+    fn clear(&mut self) {
+        self.any = false;
+    }
+
+    fn add(&mut self, table: &Table, row: RowRef<'_>) {
+        if !self.any {
+            self.any = true;
+            self.clustering.clear();
+            self.clustering.extend_from_slice(row.clustering);
+            self.body.clear();
+            return row.body.write(&mut self.body);
+        }
+        // Equal values can have several byte forms: the same one, whatever comes first.
+        if row.clustering > self.clustering.as_slice() {
+            self.clustering.clear();
+            self.clustering.extend_from_slice(row.clustering);
+        }
+        self.spare.clear();
+        merge_rows(table, false, &self.body, row.body.whole(&mut self.pieces), &mut self.spare);
+        std::mem::swap(&mut self.body, &mut self.spare);
+    }
+
+    fn row<'m>(&'m self, position: &'m [u8]) -> RowRef<'m> {
+        RowRef { position, clustering: &self.clustering, body: Body::Whole(&self.body) }
     }
 }

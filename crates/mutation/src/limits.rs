@@ -8,3 +8,6 @@ pub const VALUE_BYTES_MAX: usize = i32::MAX as usize;
 pub const KEYS_MAX: usize = 65_536;
 /// Most clustering slices in one read command.
 pub const SLICES_MAX: usize = 65_536;
+/// Most bytes of rows walked for one piece of an answer, however few of them are left of it: rows under a tombstone cost time,
+/// too, and a page that ends early is continued.
+pub const WALKED_BYTES_MAX: usize = 1 << 20;

@@ -1,9 +1,18 @@
-//! The range tombstones of one partition: sorted, never overlapping, each with one deletion.
+//! The range tombstones of one partition: who deletes what, however they overlap.
+//!
+//! ```text
+//! runs   [a────b)[b──c)   [d─e)          each sorted, disjoint, touching intervals of one deletion joined
+//!            [f──────────g)              runs overlap each other; each is at least twice as long as the next
+//!        [h─)
+//! ```
+//! A new tombstone is a run of its own; runs of like length are swept into one, so adding costs O(log n) on average whatever
+//! the order, and nothing a newer deletion hides is kept for long. Readers sweep over all runs, of one or of several
+//! partitions, with one open interval per run: what they see is disjoint, ascending and of one form, however it came about.
 
 use crate::deletion::Deletion;
 use crate::error::Error;
 use schema::{BoundSide, Position, Table};
-use std::collections::BTreeMap;
+use smallvec::SmallVec;
 
 /// One end of a range tombstone as written: a clustering prefix (wire form) and a side.
 /// A start on side `Before` is inclusive, on `After` exclusive; an end the other way round. No components: open.
@@ -38,29 +47,88 @@ pub struct RangeTombstone {
     pub deletion: Deletion,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 struct Interval {
+    start_at: Position,
     start: Bound,
     end_at: Position,
     end: Bound,
     deletion: Deletion,
 }
 
-/// Disjoint intervals by start. Insert and lookup O(log n) plus the intervals overlapped.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RangeTombstones {
-    intervals: BTreeMap<Position, Interval>,
+/// A range tombstone where it lies, between the positions of its ends.
+#[derive(Debug, Clone, Copy)]
+pub struct RangeRef<'a> {
+    /// Where it begins.
+    pub start_at: &'a Position,
+    /// First bound.
+    pub start: &'a Bound,
+    /// Where it ends.
+    pub end_at: &'a Position,
+    /// Last bound.
+    pub end: &'a Bound,
+    /// What it deletes.
+    pub deletion: Deletion,
 }
 
-impl RangeTombstones {
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.intervals.is_empty()
+impl Interval {
+    fn memory_bytes(&self) -> usize {
+        let prefixes = self.start.prefix.len() + self.end.prefix.len();
+        size_of::<Interval>() + prefixes + self.start_at.heap_bytes() + self.end_at.heap_bytes()
+    }
+}
+
+fn bytes_of(run: &[Interval]) -> usize {
+    run.iter().map(Interval::memory_bytes).sum()
+}
+
+impl RangeRef<'_> {
+    /// An owned copy.
+    pub fn to_tombstone(self) -> RangeTombstone {
+        RangeTombstone { start: self.start.clone(), end: self.end.clone(), deletion: self.deletion }
     }
 
-    /// How many disjoint intervals there are.
+    fn to_interval(self) -> Interval {
+        Interval {
+            start_at: self.start_at.clone(),
+            start: self.start.clone(),
+            end_at: self.end_at.clone(),
+            end: self.end.clone(),
+            deletion: self.deletion,
+        }
+    }
+}
+
+/// The range tombstones of one partition. Adding one O(log n) on average, lookup O(log² n).
+/// Two are equal when they delete the same, however they came about.
+#[derive(Debug, Clone, Default)]
+pub struct RangeTombstones {
+    runs: Vec<Vec<Interval>>,
+    memory_bytes: usize,
+}
+
+/// A run that is longer than this many times its successor is left alone.
+const RUN_RATIO: usize = 2;
+
+impl RangeTombstones {
+    /// None yet.
+    pub const fn new() -> RangeTombstones {
+        RangeTombstones { runs: Vec::new(), memory_bytes: 0 }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// How many intervals are kept: at least the disjoint ones there are.
     pub fn len(&self) -> usize {
-        self.intervals.len()
+        self.runs.iter().map(Vec::len).sum()
+    }
+
+    /// Bytes of memory its intervals take. O(1).
+    pub fn memory_bytes(&self) -> usize {
+        self.memory_bytes
     }
 
     /// Adds one. Where it overlaps others the superseding deletion stays. An empty or inverted range adds nothing.
@@ -68,109 +136,84 @@ impl RangeTombstones {
     pub fn add(&mut self, table: &Table, tombstone: RangeTombstone) -> Result<(), Error> {
         let start_at = tombstone.start.position(table)?;
         let end_at = tombstone.end.position(table)?;
-        if start_at < end_at {
-            self.insert(start_at.clone(), end_at.clone(), tombstone);
-            self.join(&start_at, &end_at);
+        if start_at < end_at && !tombstone.deletion.is_live() {
+            let RangeTombstone { start, end, deletion } = tombstone;
+            self.insert(Interval { start_at, start, end_at, end, deletion });
         }
         Ok(())
     }
 
-    fn insert(&mut self, start_at: Position, end_at: Position, tombstone: RangeTombstone) {
-        let RangeTombstone { start, end, deletion } = tombstone;
-        let overlapped = self.take_overlapped(&start_at, &end_at);
-        // What of the new range is not yet placed begins here.
-        let mut open = (start_at.clone(), start);
-        for (old_at, old) in overlapped {
-            if old.deletion.supersedes(deletion) || old.deletion == deletion {
-                if open.0 < old_at {
-                    let piece = Interval {
-                        start: open.1.clone(),
-                        end_at: old_at.clone(),
-                        end: old.start.clone(),
-                        deletion,
-                    };
-                    self.intervals.insert(open.0.clone(), piece);
+    /// Adds all of another.
+    pub fn merge(&mut self, other: &RangeTombstones) {
+        for run in &other.runs {
+            match &run[..] {
+                [one] => self.insert(one.clone()),
+                _ => {
+                    self.memory_bytes += bytes_of(run);
+                    self.runs.push(run.clone());
+                    self.runs.sort_by_key(|run| std::cmp::Reverse(run.len()));
+                    self.settle();
                 }
-                open = (old.end_at.clone(), old.end.clone());
-                self.intervals.insert(old_at, old);
-            } else {
-                self.keep_outside(old_at, old, (&start_at, &open), (&end_at, &end));
-            }
-        }
-        if open.0 < end_at {
-            self.intervals.insert(open.0, Interval { start: open.1, end_at, end, deletion });
-        }
-    }
-
-    /// Joins touching intervals of one deletion around a range just changed, so that equal content has one form.
-    fn join(&mut self, start_at: &Position, end_at: &Position) {
-        let before = self.intervals.range::<Position, _>(..start_at).next_back();
-        let from = before.map_or(start_at, |(at, _)| at);
-        let near = self.intervals.range::<Position, _>(from..=end_at);
-        let places: Vec<Position> = near.map(|(at, _)| at.clone()).collect();
-        let mut open: Option<Position> = None;
-        for at in places {
-            let same = |i: &Interval, j: &Interval| i.end_at == at && i.deletion == j.deletion;
-            let joins = open.as_ref().is_some_and(|o| same(&self.intervals[o], &self.intervals[&at]));
-            if !joins {
-                open = Some(at);
-                continue;
-            }
-            let right = self.intervals.remove::<Position>(&at);
-            let left = open.as_ref().and_then(|o| self.intervals.get_mut::<Position>(o));
-            if let (Some(left), Some(right)) = (left, right) {
-                left.end_at = right.end_at;
-                left.end = right.end;
             }
         }
     }
 
-    fn take_overlapped(&mut self, start_at: &Position, end_at: &Position) -> Vec<(Position, Interval)> {
-        let mut keys: Vec<Position> = Vec::new();
-        if let Some((at, interval)) = self.intervals.range::<Position, _>(..start_at).next_back()
-            && interval.end_at > *start_at
+    fn runs(&self) -> impl Iterator<Item = &[Interval]> {
+        self.runs.iter().map(Vec::as_slice)
+    }
+
+    fn insert(&mut self, interval: Interval) {
+        // In order, as files and queues bring them, they need no sweep.
+        if let Some(last) = self.runs.first_mut().and_then(|run| run.last_mut())
+            && last.end_at <= interval.start_at
         {
-            keys.push(at.clone());
+            if last.end_at == interval.start_at && last.deletion == interval.deletion {
+                self.memory_bytes -= last.memory_bytes();
+                last.end_at = interval.end_at;
+                last.end = interval.end;
+                self.memory_bytes += last.memory_bytes();
+            } else {
+                self.memory_bytes += interval.memory_bytes();
+                self.runs[0].push(interval);
+            }
+            return;
         }
-        keys.extend(self.intervals.range::<Position, _>(start_at..end_at).map(|(at, _)| at.clone()));
-        keys.into_iter().filter_map(|at| self.intervals.remove_entry::<Position>(&at)).collect()
+        self.memory_bytes += interval.memory_bytes();
+        self.runs.push(vec![interval]);
+        self.settle();
     }
 
-    /// Puts back what of a losing interval lies before and behind the new range.
-    fn keep_outside(
-        &mut self,
-        old_at: Position,
-        old: Interval,
-        start: (&Position, &(Position, Bound)),
-        end: (&Position, &Bound),
-    ) {
-        if old.end_at > *end.0 {
-            let right = Interval { start: end.1.clone(), ..old.clone() };
-            self.intervals.insert(end.0.clone(), right);
-        }
-        if old_at < *start.0 {
-            // Only the first overlapped interval can begin before the new range, so `open` is still its start.
-            let left = Interval { end_at: start.0.clone(), end: start.1.1.clone(), ..old };
-            self.intervals.insert(old_at, left);
+    fn settle(&mut self) {
+        while let [.., longer, shorter] = &self.runs[..]
+            && longer.len() < RUN_RATIO * shorter.len()
+        {
+            let swept = Sweep::of_runs([&longer[..], &shorter[..]].into_iter());
+            let swept: Vec<Interval> = swept.map(RangeRef::to_interval).collect();
+            self.memory_bytes -= bytes_of(longer) + bytes_of(shorter);
+            self.memory_bytes += bytes_of(&swept);
+            self.runs.truncate(self.runs.len() - 2);
+            self.runs.push(swept);
         }
     }
 
     /// The deletion that covers a row's position; LIVE when none does.
     pub fn covering(&self, position: &[u8]) -> Deletion {
-        use std::ops::Bound::{Included, Unbounded};
-        match self.intervals.range::<[u8], _>((Unbounded, Included(position))).next_back() {
-            Some((_, interval)) if interval.end_at.as_bytes() > position => interval.deletion,
-            _ => Deletion::LIVE,
-        }
+        let of_run = |run: &[Interval]| {
+            let next = run.partition_point(|i| i.end_at.as_bytes() <= position);
+            let covers = run.get(next).filter(|i| i.start_at.as_bytes() <= position);
+            covers.map_or(Deletion::LIVE, |i| i.deletion)
+        };
+        self.runs().map(of_run).fold(Deletion::LIVE, Deletion::max)
     }
 
-    /// All of them in order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = RangeTombstone> + '_ {
-        self.intervals.values().map(|i| RangeTombstone {
-            start: i.start.clone(),
-            end: i.end.clone(),
-            deletion: i.deletion,
-        })
+    /// All of them in order, disjoint.
+    pub fn iter(&self) -> impl Iterator<Item = RangeTombstone> + '_ {
+        self.refs().map(RangeRef::to_tombstone)
+    }
+
+    /// All of them in order, disjoint, where they lie.
+    pub fn refs(&self) -> impl Iterator<Item = RangeRef<'_>> {
+        Sweep::of_runs(self.runs())
     }
 
     /// Those that overlap `start <= p < end`, in order, with their positions: (start, end, tombstone).
@@ -178,16 +221,304 @@ impl RangeTombstones {
         &self,
         start: &[u8],
         end: &[u8],
-    ) -> impl DoubleEndedIterator<Item = (Position, Position, RangeTombstone)> + '_ {
-        use std::ops::Bound::{Excluded, Included, Unbounded};
-        let first = self.intervals.range::<[u8], _>((Unbounded, Excluded(start))).next_back();
-        let first = first.filter(|(_, i)| i.end_at.as_bytes() > start);
-        let empty = start >= end;
-        let rest = (!empty).then(|| self.intervals.range::<[u8], _>((Included(start), Excluded(end))));
-        first.filter(|_| !empty).into_iter().chain(rest.into_iter().flatten()).map(|(at, i)| {
-            let tombstone =
-                RangeTombstone { start: i.start.clone(), end: i.end.clone(), deletion: i.deletion };
-            (at.clone(), i.end_at.clone(), tombstone)
-        })
+    ) -> impl Iterator<Item = (Position, Position, RangeTombstone)> + '_ {
+        let (start, end) = (Position::from_bytes(start), Position::from_bytes(end));
+        let found = Sweep::between([self].into_iter(), &start, &end);
+        found.map(|range| (range.start_at.clone(), range.end_at.clone(), range.to_tombstone()))
     }
+}
+
+#[cfg(test)]
+impl RangeTombstones {
+    /// What [`RangeTombstones::memory_bytes`] must say.
+    pub(crate) fn counted_bytes(&self) -> usize {
+        self.runs().map(bytes_of).sum()
+    }
+}
+
+impl PartialEq for RangeTombstones {
+    fn eq(&self, other: &RangeTombstones) -> bool {
+        let same = |(a, b): (RangeRef<'_>, RangeRef<'_>)| {
+            (a.start, a.end, a.deletion) == (b.start, b.end, b.deletion)
+        };
+        let (mut mine, mut theirs) = (self.refs(), other.refs());
+        loop {
+            match (mine.next(), theirs.next()) {
+                (None, None) => return true,
+                (Some(a), Some(b)) if same((a, b)) => {}
+                _ => return false,
+            }
+        }
+    }
+}
+
+impl Eq for RangeTombstones {}
+
+/// One end of an interval.
+#[derive(Clone, Copy)]
+struct End<'a> {
+    at: &'a Position,
+    bound: &'a Bound,
+}
+
+impl Interval {
+    fn first(&self) -> End<'_> {
+        End { at: &self.start_at, bound: &self.start }
+    }
+
+    fn last(&self) -> End<'_> {
+        End { at: &self.end_at, bound: &self.end }
+    }
+}
+
+impl<'a> End<'a> {
+    /// The smaller one. Equal places can have several byte forms: always the same of them.
+    fn min(self, other: End<'a>) -> End<'a> {
+        let forms = || other.bound.prefix.cmp(&self.bound.prefix).reverse();
+        if other.at.cmp(self.at).then_with(forms).is_lt() { other } else { self }
+    }
+
+    fn max(self, other: End<'a>) -> End<'a> {
+        let forms = || other.bound.prefix.cmp(&self.bound.prefix);
+        if other.at.cmp(self.at).then_with(forms).is_gt() { other } else { self }
+    }
+}
+
+type Runs<'a> = SmallVec<[&'a [Interval]; 4]>;
+
+fn runs_of<'a>(sources: impl Iterator<Item = &'a RangeTombstones>) -> Runs<'a> {
+    sources.flat_map(RangeTombstones::runs).collect()
+}
+
+/// What several runs together say, ascending, disjoint and joined.
+/// Cost: O(runs) for each interval, and for each end on the way that newer deletions hide.
+pub struct Sweep<'a> {
+    /// What of each run is not behind.
+    runs: Runs<'a>,
+    at: Option<End<'a>>,
+    /// The first, when it is found already.
+    first: Option<RangeRef<'a>>,
+    /// Found already, and not joined with what follows.
+    ahead: Option<RangeRef<'a>>,
+    /// Nothing that begins here or behind is wanted.
+    stop: Option<Position>,
+}
+
+impl<'a> Sweep<'a> {
+    fn of_runs(runs: impl Iterator<Item = &'a [Interval]>) -> Sweep<'a> {
+        Sweep { runs: runs.collect(), at: None, first: None, ahead: None, stop: None }
+    }
+
+    /// What the tombstones of several partitions together say about `start <= p < end`. The first and the last interval may
+    /// reach beyond: they are whole, so that equal content has one form whatever is asked for. O(log n) to begin.
+    pub fn between(
+        sources: impl Iterator<Item = &'a RangeTombstones>,
+        start: &Position,
+        end: &Position,
+    ) -> Sweep<'a> {
+        let mut runs = runs_of(sources);
+        if end <= start {
+            runs.clear();
+        }
+        // What reaches over the start begins further back.
+        let at = left_end(&runs, start);
+        let from = at.map_or(start, |end| end.at);
+        for run in &mut runs {
+            *run = &run[run.partition_point(|i| i.end_at <= *from)..];
+        }
+        let mut sweep = Sweep { runs, at, first: None, ahead: None, stop: None };
+        // One that only touches the start is not asked for.
+        sweep.first = sweep.next().filter(|first| *first.end_at > *start);
+        sweep.stop = Some(end.clone());
+        sweep
+    }
+
+    /// The deletion from a place on, and where that ends; `None`: there is nothing from there on.
+    fn step(&mut self, from: &Position) -> Option<(Deletion, End<'a>)> {
+        let (mut deletion, mut to) = (Deletion::LIVE, None);
+        for run in &mut self.runs {
+            while let Some((first, rest)) = run.split_first()
+                && first.end_at <= *from
+            {
+                *run = rest;
+            }
+            let Some(first) = run.first() else { continue };
+            let end = if first.start_at <= *from {
+                deletion = deletion.max(first.deletion);
+                first.last()
+            } else {
+                first.first()
+            };
+            to = Some(to.map_or(end, |to: End<'a>| to.min(end)));
+        }
+        Some((deletion, to?))
+    }
+
+    fn piece(&mut self) -> Option<RangeRef<'a>> {
+        loop {
+            let heads = || self.runs.iter().filter_map(|run| run.first());
+            let from = self.at.or_else(|| heads().map(Interval::first).reduce(End::min))?;
+            let (deletion, to) = self.step(from.at)?;
+            self.at = Some(to);
+            if !deletion.is_live() {
+                let (start_at, start) = (from.at, from.bound);
+                return Some(RangeRef { start_at, start, end_at: to.at, end: to.bound, deletion });
+            }
+        }
+    }
+
+    fn joined(&mut self) -> Option<RangeRef<'a>> {
+        let mut range = match self.ahead.take() {
+            Some(ahead) => ahead,
+            None => self.piece()?,
+        };
+        while let Some(piece) = self.piece() {
+            if piece.start_at != range.end_at || piece.deletion != range.deletion {
+                self.ahead = Some(piece);
+                break;
+            }
+            (range.end_at, range.end) = (piece.end_at, piece.end);
+        }
+        Some(range)
+    }
+}
+
+impl<'a> Iterator for Sweep<'a> {
+    type Item = RangeRef<'a>;
+
+    fn next(&mut self) -> Option<RangeRef<'a>> {
+        let joined = match self.first.take() {
+            Some(first) => first,
+            None => self.joined()?,
+        };
+        let wanted = self.stop.as_ref().is_none_or(|stop| joined.start_at < stop);
+        wanted.then_some(joined)
+    }
+}
+
+/// As [`Sweep`], descending.
+pub struct SweepBack<'a> {
+    runs: Runs<'a>,
+    at: Option<End<'a>>,
+    first: Option<RangeRef<'a>>,
+    ahead: Option<RangeRef<'a>>,
+    /// Nothing that ends here or before is wanted.
+    stop: Option<Position>,
+}
+
+impl<'a> SweepBack<'a> {
+    /// As [`Sweep::between`], descending.
+    pub fn between(
+        sources: impl Iterator<Item = &'a RangeTombstones>,
+        start: &Position,
+        end: &Position,
+    ) -> SweepBack<'a> {
+        let mut runs = runs_of(sources);
+        if end <= start {
+            runs.clear();
+        }
+        let at = right_end(&runs, end);
+        let from = at.map_or(end, |end| end.at);
+        for run in &mut runs {
+            *run = &run[..run.partition_point(|i| i.start_at < *from)];
+        }
+        let mut sweep = SweepBack { runs, at, first: None, ahead: None, stop: None };
+        sweep.first = sweep.next().filter(|last| *last.start_at < *end);
+        sweep.stop = Some(start.clone());
+        sweep
+    }
+
+    /// The deletion directly before a place, and where that begins.
+    fn step(&mut self, from: &Position) -> Option<(Deletion, End<'a>)> {
+        let (mut deletion, mut to) = (Deletion::LIVE, None);
+        for run in &mut self.runs {
+            while let Some((last, rest)) = run.split_last()
+                && last.start_at >= *from
+            {
+                *run = rest;
+            }
+            let Some(last) = run.last() else { continue };
+            let end = if last.end_at >= *from {
+                deletion = deletion.max(last.deletion);
+                last.first()
+            } else {
+                last.last()
+            };
+            to = Some(to.map_or(end, |to: End<'a>| to.max(end)));
+        }
+        Some((deletion, to?))
+    }
+
+    fn piece(&mut self) -> Option<RangeRef<'a>> {
+        loop {
+            let tails = || self.runs.iter().filter_map(|run| run.last());
+            let from = self.at.or_else(|| tails().map(Interval::last).reduce(End::max))?;
+            let (deletion, to) = self.step(from.at)?;
+            self.at = Some(to);
+            if !deletion.is_live() {
+                let (end_at, end) = (from.at, from.bound);
+                return Some(RangeRef { start_at: to.at, start: to.bound, end_at, end, deletion });
+            }
+        }
+    }
+
+    fn joined(&mut self) -> Option<RangeRef<'a>> {
+        let mut range = match self.ahead.take() {
+            Some(ahead) => ahead,
+            None => self.piece()?,
+        };
+        while let Some(piece) = self.piece() {
+            if piece.end_at != range.start_at || piece.deletion != range.deletion {
+                self.ahead = Some(piece);
+                break;
+            }
+            (range.start_at, range.start) = (piece.start_at, piece.start);
+        }
+        Some(range)
+    }
+}
+
+impl<'a> Iterator for SweepBack<'a> {
+    type Item = RangeRef<'a>;
+
+    fn next(&mut self) -> Option<RangeRef<'a>> {
+        let joined = match self.first.take() {
+            Some(first) => first,
+            None => self.joined()?,
+        };
+        let wanted = self.stop.as_ref().is_none_or(|stop| joined.end_at > stop);
+        wanted.then_some(joined)
+    }
+}
+
+/// Where the deletion directly before a place begins; `None` when there is none.
+fn left_end<'a>(runs: &Runs<'a>, place: &Position) -> Option<End<'a>> {
+    let before = runs.iter().map(|run| &run[..run.partition_point(|i| i.start_at < *place)]);
+    let mut back = SweepBack { runs: before.collect(), at: None, first: None, ahead: None, stop: None };
+    let (deletion, mut to) = back.step(place)?;
+    if deletion.is_live() {
+        return None;
+    }
+    while let Some((same, next)) = back.step(to.at)
+        && same == deletion
+    {
+        to = next;
+    }
+    Some(to)
+}
+
+/// Where the deletion from a place on ends; `None` when there is none.
+fn right_end<'a>(runs: &Runs<'a>, place: &Position) -> Option<End<'a>> {
+    let behind = runs.iter().map(|run| &run[run.partition_point(|i| i.end_at <= *place)..]);
+    let mut forth = Sweep { runs: behind.collect(), at: None, first: None, ahead: None, stop: None };
+    let (deletion, mut to) = forth.step(place)?;
+    if deletion.is_live() {
+        return None;
+    }
+    while let Some((same, next)) = forth.step(to.at)
+        && same == deletion
+    {
+        to = next;
+    }
+    Some(to)
 }

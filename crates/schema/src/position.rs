@@ -63,6 +63,14 @@ impl Position {
         }
     }
 
+    /// Bytes it keeps outside of itself.
+    pub fn heap_bytes(&self) -> usize {
+        match &self.0 {
+            Bytes::Inline { .. } => 0,
+            Bytes::Heap(bytes) => bytes.len(),
+        }
+    }
+
     /// The smallest position greater than this one.
     pub fn successor(&self) -> Position {
         let mut bytes = Vec::with_capacity(self.len() + 1);

@@ -267,3 +267,70 @@ fn a_page_meets_no_range_tombstone_behind_its_end() {
     assert_eq!((first.live_rows, first.tombstones), (1, 0));
     assert!(first.cut_after.is_some());
 }
+
+/// Emitting from several sources gives what emitting from their merger gives, whatever the limits.
+#[test]
+fn sources_emitted_together_are_the_merged_partition() {
+    let table = table();
+    for seed in 0..4000 {
+        let mut prng = Prng::new(seed);
+        let mutations: Vec<Mutation> = (0..1 + prng.below(6)).map(|_| mutation(&mut prng)).collect();
+        let sources: Vec<Partition> = mutations.iter().map(|m| partition(&table, &[m])).collect();
+        let whole = partition(&table, &mutations.iter().collect::<Vec<_>>());
+        let mut command = command(u32::MAX, prng.below(2) == 0);
+        command.slices = match prng.below(3) {
+            0 => vec![Slice::all()].into(),
+            _ => {
+                let at = |a| table.position(&super::sample::clustering(a, Some("y"))).expect("fits");
+                vec![Slice { start: at(0), end: at(1) }, Slice { start: at(2), end: at(3) }].into()
+            }
+        };
+        let budget = Budget { rows: 1 + prng.below(4) as u32, ..ALL };
+        let key = Key::new(KEY);
+        let after = table.position(&super::sample::clustering(1, Some("x"))).expect("fits");
+        let what = Emit {
+            table: TableId(7),
+            key: &key,
+            command: &command,
+            after: (prng.below(2) == 0).then_some(&after),
+            complete_to: None,
+        };
+        let together = crate::emit_merged(&table, &sources, &what, budget);
+        assert_eq!(together, emit(&whole, &what, budget), "seed {seed}");
+    }
+}
+
+/// A million dead rows under a partition tombstone are passed in pieces, each of which says where the next begins.
+#[test]
+fn rows_under_a_tombstone_end_a_piece_early() {
+    let table = table();
+    let mut whole = Partition::new();
+    let (clusterings, body) = ((0..40_000).map(|a| super::sample::clustering(a, Some("x"))), {
+        let mut body = Vec::new();
+        RowWriter::new(&mut body, Liveness::at(5), Deletion::LIVE).simple(0, Cell::live(5, b"value"));
+        body
+    });
+    for clustering in clusterings {
+        whole.merge_row(&table, &clustering, &body).expect("fits");
+    }
+    whole.deletion = Deletion { timestamp: 9, local_time: 1 };
+    let key = Key::new(KEY);
+    let command = command(u32::MAX, false);
+    let (mut after, mut pieces) = (None, 0);
+    loop {
+        let what = Emit {
+            table: TableId(7),
+            key: &key,
+            command: &command,
+            after: after.as_ref(),
+            complete_to: None,
+        };
+        let emitted = emit(&whole, &what, ALL);
+        assert_eq!(emitted.live_rows, 0);
+        pieces += 1;
+        let Some(next) = emitted.cut_after else { break };
+        assert!(after.as_ref().is_none_or(|after| *after < next), "it moves on");
+        after = Some(next);
+    }
+    assert!(pieces > 1, "40,000 rows are more than one piece");
+}
