@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use client::{Answer, Client, Column, Parameters, Value};
 use file::{Block, Case, Directives, File};
@@ -29,6 +30,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     if address.is_none() {
         report.test(&format!("cql::start --smp {shards}"), || {
             let started = options.server("cql", shards)?;
+            wait_for_role(started.address)?;
             address = Some(started.address);
             server = Some(started);
             Ok(String::new())
@@ -58,6 +60,20 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     if let Some(mut server) = server {
         report.test(&format!("cql::stop --smp {shards}"), || server.stop().map(|()| String::new()));
     }
+}
+
+/// Waits until the server has made its default role: it answers earlier, and the file of roles asks for it.
+fn wait_for_role(address: SocketAddr) -> Result<(), String> {
+    let end = Instant::now() + ROLE_WAIT;
+    let mut client = Client::connect(address, VERSION)?;
+    while Instant::now() < end {
+        let (answer, _) = client.query("SELECT role FROM system_auth.roles", &Parameters::default())?;
+        if matches!(&answer, Answer::Rows { rows, .. } if !rows.is_empty()) {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Err(format!("no default role after {ROLE_WAIT:?}"))
 }
 
 fn as_case(block: &Block) -> Option<&Case> {
@@ -101,6 +117,8 @@ struct Session {
 
 /// The protocol's version where a file does not say.
 const VERSION: u8 = 5;
+/// How long a server may take to make its default role.
+const ROLE_WAIT: Duration = Duration::from_secs(60);
 /// Pages after which a statement is taken to have no end.
 const PAGES: usize = 10_000;
 /// Failures of one file that are shown.
