@@ -1,6 +1,7 @@
 //! What an operator reaches while the node runs: the REST interface, and the port of clients that it switches.
 
 use crate::config::Config;
+use crate::start::each_shard;
 use crate::units;
 use admin::{NativeTransport, Rest, RestSettings, Switched};
 use coordinator::Coordinator;
@@ -19,7 +20,7 @@ pub(crate) struct ClientPort {
 
 struct Inner {
     settings: transport::Settings,
-    /// Connections outlive the listeners that accepted them.
+    /// Connections may outlive the listeners that accepted them, by what is left of their requests.
     slots: transport::Slots,
     server: RefCell<Option<transport::Server>>,
     /// The node has started: operators may switch.
@@ -45,12 +46,18 @@ impl ClientPort {
         Ok(reached_by)
     }
 
-    /// Accepts no more connections, and frees the ports; those there are go on.
+    /// Accepts no more connections, and frees the ports; those there are end with their requests.
     pub(crate) async fn close(&self) {
         let server = self.inner.server.take();
         if let Some(server) = server {
             server.stop().await;
         }
+        each_shard(|| async {
+            if let Some(shard) = runtime::try_local::<transport::Shard>() {
+                shard.drain().await;
+            }
+        })
+        .await;
     }
 }
 

@@ -228,12 +228,6 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
     runtime::shutdown_requested().await;
     runtime::info!("node: stopping");
     clients.close().await;
-    each_shard(|| async {
-        if let Some(shard) = runtime::try_local::<transport::Shard>() {
-            shard.drain().await;
-        }
-    })
-    .await;
     for server in [metrics, operators].into_iter().flatten() {
         server.stop();
     }
@@ -371,7 +365,7 @@ async fn close_shards() -> Result<(), StartError> {
     outcome
 }
 
-async fn each_shard<F, Fut>(act: F)
+pub(crate) async fn each_shard<F, Fut>(act: F)
 where
     F: Fn() -> Fut + Copy + Send + 'static,
     Fut: Future<Output = ()> + 'static,

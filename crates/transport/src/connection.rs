@@ -85,6 +85,8 @@ pub struct Connection {
     pub throws_on_overload: Cell<bool>,
     /// The client has said that it is done.
     pub(crate) ended: Cell<bool>,
+    /// The server is done with it: what is being served ends, nothing more is read.
+    pub(crate) leaving: Cell<bool>,
     agreed: Cell<Option<Agreed>>,
     pub(crate) out: RefCell<Outbound>,
     stream: TcpStream,
@@ -122,6 +124,7 @@ impl Connection {
             peer: stream.peer_addr()?,
             encryption,
             ended: Cell::new(false),
+            leaving: Cell::new(false),
             encrypted: Cell::new(false),
             session: RefCell::new(None),
             sealed: RefCell::default(),

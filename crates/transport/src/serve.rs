@@ -57,7 +57,7 @@ async fn read_all(connection: &Rc<Connection>, first: &[u8], deadline: Instant) 
     inbound.push(first);
     let mut opened = false;
     let mut large = None;
-    while !connection.is_closed() && !connection.shard.draining.is_set() {
+    while !connection.is_closed() && !connection.leaving.get() {
         if !opened && connection.phase.get() == Phase::Ready {
             inbound.set_body_max(connection.shard.settings.frame_bytes_max);
             opened = true;

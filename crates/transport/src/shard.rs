@@ -15,7 +15,7 @@ use protocol::response::{EVENT_STREAM, Reply};
 use query::{ClientInfo, Engine};
 use runtime::Group;
 use runtime::metrics::{self, Counter, Gauge};
-use runtime::sync::{Event, Flag, Semaphore};
+use runtime::sync::{Event, Semaphore};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use tls::Acceptor;
@@ -79,7 +79,6 @@ pub struct Shard {
     acceptor: RefCell<Option<Acceptor>>,
     pub(crate) handshakes: Semaphore,
     pub(crate) metrics: Metrics,
-    pub(crate) draining: Flag,
     request_bytes_max: usize,
     /// Bytes of large frames that are arriving: as many again as may be served.
     pub(crate) unfinished: Semaphore,
@@ -114,7 +113,6 @@ impl Shard {
             acceptor: RefCell::new(None),
             handshakes: Semaphore::new(limits::HANDSHAKES_AT_ONCE),
             metrics: Metrics::register(),
-            draining: Flag::new(),
             request_bytes_max,
             unfinished: Semaphore::new(request_bytes_max),
             has_further_bounds: by_ip.is_some() || rate.is_some(),
@@ -289,6 +287,18 @@ impl Shard {
         }
     }
 
+    fn tell_down(&self, connections: &[Rc<Connection>]) {
+        let info = self.engine.info();
+        let down = ProtocolEvent::Status(false, SocketAddr::new(info.rpc_address, info.rpc_port));
+        for connection in connections {
+            let Some(version) = Version::from_number(connection.version.get()) else { continue };
+            if connection.registered.get().status {
+                let mut out = connection.out.borrow_mut();
+                respond::reply(out.buffer(), version, EVENT_STREAM, &Reply::Event(&down));
+            }
+        }
+    }
+
     pub(crate) fn ask_flush(&self, connection: Rc<Connection>) {
         let mut waiting = self.to_flush.borrow_mut();
         waiting.push(connection);
@@ -308,10 +318,14 @@ impl Shard {
         }
     }
 
-    /// Lets requests end and closes every connection, within the drain limit.
+    /// Tells clients that asked for it that this node is down for them; then lets the requests of every connection there
+    /// is end and closes it, within the drain limit. Others may come, where somebody listens.
     pub async fn drain(&self) {
-        self.draining.set();
         let connections = self.connections();
+        self.tell_down(&connections);
+        for connection in &connections {
+            connection.leaving.set(true);
+        }
         let all = async {
             for connection in &connections {
                 connection.drain().await;

@@ -28,7 +28,8 @@ pub type Switched = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 pub trait NativeTransport {
     /// Whether new connections are accepted.
     fn is_running(&self) -> bool;
-    /// Begins or ceases to accept connections. Errors: in words for the operator.
+    /// Begins to accept connections; or ceases to, and ends those there are with their requests. Errors: in words for
+    /// the operator.
     fn switch(&self, on: bool) -> Switched;
 }
 
