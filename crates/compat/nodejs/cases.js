@@ -58,6 +58,7 @@ async function main() {
     }
     await session.shutdown();
     await test(`tls_and_password v${version}`, () => secure(version));
+    await test(`client_certificate v${version}`, () => clientCertificate(version));
   }
   end();
 }
@@ -192,6 +193,23 @@ async function extras(session, version) {
   if (version >= 4) {
     const { warnings } = (await session.execute('SELECT count(*) FROM extras')).info;
     assert.ok(String(warnings).includes('Aggregation query used without partition key'), `warnings ${warnings}`);
+    await payloads(session);
+  }
+}
+
+/** Nobody reads them, nobody answers with one, nothing changes by them. */
+async function payloads(session) {
+  const customPayload = { key: Buffer.from([1, 2]), empty: Buffer.alloc(0), long: Buffer.alloc(300000, 7) };
+  const update = 'UPDATE extras SET v = ? WHERE k = 1';
+  const options = { customPayload, prepare: true };
+  const ways = {
+    simple: () => session.execute("UPDATE extras SET v = 'simple' WHERE k = 1", [], { customPayload }),
+    prepared: () => session.execute(update, ['prepared'], options),
+    batched: () => session.batch([{ query: update, params: ['batched'] }], options),
+  };
+  for (const [reads, way] of Object.entries(ways)) {
+    assert.ok(!(await way()).info.customPayload, `answered with a payload: ${reads}`);
+    assert.strictEqual((await session.execute('SELECT v FROM extras WHERE k = 1')).first().v, reads);
   }
 }
 
@@ -272,6 +290,24 @@ async function paging(session) {
   const twenty = await session.execute('SELECT k, c FROM pages LIMIT 20');
   assert.deepStrictEqual([...first.rows, ...second.rows].map(String), twenty.rows.map(String));
   return `${ROWS} rows`;
+}
+
+async function clientCertificate(version) {
+  const connect = async own => {
+    const pem = own && fs.readFileSync(env[own]);
+    const sslOptions = { ca: [fs.readFileSync(env.NODE_AUTHORITY)], host: env.NODE_HOST, rejectUnauthorized: true, cert: pem, key: pem };
+    const options = { sslOptions, socketOptions: { readTimeout: 10000, connectTimeout: 10000 } };
+    const session = client(version, { port: env.NODE_MUTUAL_PORT, options });
+    try {
+      await session.connect();
+      assert.strictEqual((await session.execute('SELECT key FROM system.local')).rows.length, 1);
+    } finally {
+      await session.shutdown();
+    }
+  };
+  await connect('NODE_CLIENT');
+  await assert.rejects(connect('NODE_IMPOSTOR'), errors.NoHostAvailableError);
+  await assert.rejects(connect(undefined), errors.NoHostAvailableError);
 }
 
 async function secure(version) {

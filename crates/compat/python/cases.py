@@ -245,6 +245,7 @@ class Conversation:
         self.session.execute("CREATE TABLE extras (k int PRIMARY KEY, v text)")
         payload = {"key": b"\x01\x02"} if self.version >= 4 else None
         result = self.session.execute("INSERT INTO extras (k, v) VALUES (1, 'v')", trace=True, custom_payload=payload)
+        self.payloads()
         trace = result.get_query_trace(max_wait_sec=20)
         assert trace.events and trace.duration is not None and trace.request_type
         assert self.session.execute("SELECT * FROM extras").get_query_trace() is None, "traced unasked"
@@ -256,6 +257,28 @@ class Conversation:
                 batch.add(SimpleStatement("INSERT INTO extras (k, v) VALUES (%s, %s)"), [k, "x" * 4000])
             warnings = self.session.execute(batch).response_future.warnings
             assert "exceed" in str(warnings), f"warnings of a large batch: {warnings}"
+
+    def payloads(self):
+        """Nobody reads them, nobody answers with one, nothing changes by them."""
+        if self.version < 4:
+            return
+        payload = {"key": b"\x01\x02", "empty": b"", "long": b"\x07" * 300_000}
+        prepared = self.session.prepare("UPDATE extras SET v = ? WHERE k = 1", custom_payload=payload)
+        batch = BatchStatement()
+        batch.add(prepared, ["batched"])
+        for statement, bound, reads in (
+            (SimpleStatement("UPDATE extras SET v = 'simple' WHERE k = 1"), None, "simple"),
+            (prepared, ["prepared"], "prepared"),
+            (batch, None, "batched"),
+        ):
+            future = self.session.execute(statement, bound, custom_payload=payload).response_future
+            equal(None, future.custom_payload, f"payload of an answer: {reads}")
+            equal(reads, self.one("SELECT v FROM extras WHERE k = 1"))
+        try:
+            self.session.execute("SELECT nothing FROM extras", custom_payload=payload)
+        except InvalidRequest:
+            return
+        raise AssertionError("a payload made a mistake right")
 
     def metadata(self):
         self.session.execute("CREATE TYPE point (x int, y int)")
@@ -293,27 +316,33 @@ class Conversation:
         with open_cluster(self.version, self.compression) as listening:
             listening.connect()
             connection = listening.control_connection._connection
-            before = connection._push_watchers["SCHEMA_CHANGE"].copy()
+            for kind in ("TOPOLOGY_CHANGE", "STATUS_CHANGE", "SCHEMA_CHANGE"):
+                assert connection._push_watchers[kind], f"the driver listens to {kind}"
+            of_nodes = lambda event: told.append(("NODE", event["change_type"], str(event["address"])))
+            connection._push_watchers["TOPOLOGY_CHANGE"].add(of_nodes)
+            connection._push_watchers["STATUS_CHANGE"].add(of_nodes)
             connection._push_watchers["SCHEMA_CHANGE"].add(lambda event: event["keyspace"].endswith("_events") and heard(event))
-            assert before, "the driver listens to changes of the schema"
-            for text, event in (
+            for text, *events in (
                 (f"CREATE KEYSPACE {DRIVER}_events WITH {REPLICATION}", ("CREATED", "KEYSPACE", "")),
+                (f"ALTER KEYSPACE {DRIVER}_events WITH durable_writes = false", ("UPDATED", "KEYSPACE", "")),
                 (f"CREATE TYPE {DRIVER}_events.t (x int)", ("CREATED", "TYPE", "t")),
+                (f"ALTER TYPE {DRIVER}_events.t ADD y int", ("UPDATED", "TYPE", "t")),
+                (f"CREATE TYPE {DRIVER}_events.u (x int)", ("CREATED", "TYPE", "u")),
+                (f"DROP TYPE {DRIVER}_events.u", ("DROPPED", "TYPE", "u")),
                 (f"CREATE TABLE {DRIVER}_events.told (k int PRIMARY KEY)", ("CREATED", "TABLE", "told")),
                 (f"ALTER TABLE {DRIVER}_events.told ADD v int", ("UPDATED", "TABLE", "told")),
                 (f"DROP TABLE {DRIVER}_events.told", ("DROPPED", "TABLE", "told")),
-                (f"DROP KEYSPACE {DRIVER}_events", ("DROPPED", "KEYSPACE", "")),
+                # What a keyspace holds goes with it, and is told of.
+                (f"DROP KEYSPACE {DRIVER}_events", ("DROPPED", "TYPE", "t"), ("DROPPED", "KEYSPACE", "")),
+                # What was told twice stands before the event of the next change.
+                (f"CREATE KEYSPACE last_events WITH {REPLICATION}", ("CREATED", "KEYSPACE", "")),
+                ("DROP KEYSPACE last_events", ("DROPPED", "KEYSPACE", "")),
             ):
                 self.session.execute(text)
-                if event == ("DROPPED", "KEYSPACE", ""):
-                    # What a keyspace holds goes with it, and is told of.
-                    expected.append(("DROPPED", "TYPE", "t"))
-                expected.append(event)
+                expected += events
                 with changed:
-                    changed.wait_for(lambda: len(told) >= len(expected), timeout=20)
+                    changed.wait_for(lambda: len(told) >= len(expected), timeout=TIMEOUT_S)
                     equal(expected, told, f"told after {text}")
-            time.sleep(0.2)
-            equal(expected, told, "told at the end")
         return f"{len(expected)} events"
 
     def paging(self):
@@ -349,13 +378,61 @@ class Conversation:
             time.sleep(0.05)
 
 
+def encrypted(authority, client=None):
+    """Options of a cluster that trusts this authority and shows this certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(ENV[authority])
+    if client:
+        context.load_cert_chain(ENV[client])
+    return {"ssl_context": context, "ssl_options": {"server_hostname": ENV["NODE_HOST"]}}
+
+
+def client_certificate(version, compression):
+    def open_as(client, patience_s):
+        options = encrypted("NODE_AUTHORITY", client)
+        return open_cluster(version, compression, ENV["NODE_MUTUAL_PORT"], patience_s, **options)
+
+    with open_as("NODE_CLIENT", TIMEOUT_S) as cluster:
+        equal("local", cluster.connect().execute("SELECT key FROM system.local").one()[0])
+    for client in ("NODE_IMPOSTOR", None):
+        cluster = open_as(client, 10)
+        try:
+            cluster.connect()
+        except NoHostAvailable:
+            continue
+        finally:
+            cluster.shutdown()
+        raise AssertionError(f"who shows the certificate {client} was let in")
+
+
+def every_shard_over_tls():
+    """The shard-aware driver finds the shard-aware port of encrypted connections, and every shard through it."""
+    login = PlainTextAuthProvider("cassandra", "cassandra")
+    port = int(ENV["NODE_SECURE_PORT"])
+    with open_cluster(4, "lz4", port, auth_provider=login, **encrypted("NODE_AUTHORITY")) as cluster:
+        session = cluster.connect()
+        (pool,) = session.get_pools()
+        shard_port = pool.host.sharding_info.shard_aware_port_ssl
+        assert shard_port and shard_port != port, f"no shard-aware port is told: {pool.host.sharding_info}"
+        end = time.monotonic() + TIMEOUT_S
+        while sorted(pool._connections) != list(range(SHARDS)):
+            assert time.monotonic() < end, f"connections to the shards {sorted(pool._connections)} of {SHARDS}"
+            time.sleep(0.05)
+        through = {shard: held._socket.getpeername()[1] for shard, held in pool._connections.items()}
+        # The first connection came through the ordinary port.
+        equal(SHARDS - 1, list(through.values()).count(shard_port), f"ports by shard {through}")
+        assert set(through.values()) <= {port, shard_port}, through
+        for held in pool._connections.values():
+            assert isinstance(held._socket, ssl.SSLSocket), f"{held} is not encrypted"
+        select = session.prepare("SELECT key FROM system.local WHERE key = ?")
+        for ok, rows in execute_concurrent_with_args(session, select, [["local"]] * 500):
+            assert ok and rows.one()[0] == "local", rows
+    return f"{SHARDS} shards"
+
+
 def secure(version, compression):
     def open_secure(authority, user, password):
-        more = {}
-        if authority:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            context.load_verify_locations(ENV[authority])
-            more |= {"ssl_context": context, "ssl_options": {"server_hostname": ENV["NODE_HOST"]}}
+        more = encrypted(authority) if authority else {}
         if user:
             more["auth_provider"] = PlainTextAuthProvider(user, password)
         # The driver does not notice that a refused connection was closed, and waits.
@@ -405,7 +482,11 @@ def main():
         talk.session.execute(f"DROP KEYSPACE {DRIVER}")
         talk.cluster.shutdown()
     for version, compression in conversations[: 1 if QUICK else 3]:
-        test(f"tls_and_password v{version} {compression or 'none'}", lambda: secure(version, compression))
+        name = f" v{version} {compression or 'none'}"
+        test("tls_and_password" + name, lambda: secure(version, compression))
+        test("client_certificate" + name, lambda: client_certificate(version, compression))
+    if SHARDS and DRIVER == "pyscylla":
+        test("every_shard_over_tls", every_shard_over_tls)
     print(f"end {count}", flush=True)
     # Threads of sessions that were refused end by themselves, some seconds later.
     sys.stdout.flush()

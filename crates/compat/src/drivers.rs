@@ -1,8 +1,8 @@
 //! The stock drivers of every language, each by a program of its own that writes and reads the shared tables of
 //! `cases/`: connect by every protocol version and compression, types, mistakes, paging, prepared statements across
-//! schema changes, batches, events, metadata, and, on a second server, TLS and passwords.
+//! schema changes, batches, events, metadata; on a second server, TLS and passwords; on a third, clients' certificates.
 //!
-//! Both servers start once for all drivers. A program runs once, with everything it needs in its environment, and prints
+//! The servers start once for all drivers. A program runs once, with everything it needs in its environment, and prints
 //! `test NAME ... ok` or `test NAME ... FAILED` and why; its last line, `end COUNT`, is how a program that ended early
 //! is told from one that is done.
 
@@ -23,43 +23,59 @@ pub const NAMES: &[&str] =
 /// Time for a program to end after its last test.
 const ENDING: Duration = Duration::from_secs(60);
 
-/// Runs the chosen drivers against two servers: an open one, and one with TLS and passwords.
+/// What every program is run against.
+struct Servers {
+    open: Server,
+    /// TLS and passwords.
+    secure: Server,
+    /// TLS with certificates of clients.
+    mutual: Server,
+    certificates: Certificates,
+}
+
+impl Servers {
+    fn start(options: &Options, shards: u16) -> Result<Servers, String> {
+        let certificates = Certificates::make(&options.folder("certificates")?)?;
+        let open = options.server("drivers", shards)?;
+        let secure = options.secure_server("drivers-secure", shards, &certificates)?;
+        let yaml = certificates.asking_yaml("true") + "authenticator: AllowAllAuthenticator\n";
+        let mutual = options.server_with("drivers-mutual", shards, yaml)?;
+        Ok(Servers { open, secure, mutual, certificates })
+    }
+
+    fn stop(&mut self) -> Result<(), String> {
+        self.mutual.stop()?;
+        self.secure.stop()?;
+        self.open.stop()
+    }
+}
+
+/// Runs the chosen drivers against all of them.
 pub fn run(options: &Options, shards: u16, drivers: &[&str], report: &mut Report) {
-    let mut servers = None;
+    let mut started = None;
     report.test(&format!("drivers::start --smp {shards}"), || {
-        servers = Some(start(options, shards)?);
+        started = Some(Servers::start(options, shards)?);
         Ok(String::new())
     });
-    let Some((mut open, mut secure, certificates)) = servers else { return };
+    let Some(mut servers) = started else { return };
     for driver in drivers {
-        let ended = converse(options, shards, driver, &open, &secure, &certificates, report);
+        let ended = converse(options, shards, driver, &servers, report);
         report.test(&format!("{driver}::end --smp {shards}"), || ended);
         if *driver == scylla::NAME {
             let name = format!("{driver}::python_paging --smp {shards}");
-            report.test(&name, || python::run_shard_aware(options, &open));
+            report.test(&name, || python::run_shard_aware(options, &servers.open));
         }
     }
-    report.test(&format!("drivers::stop --smp {shards}"), || {
-        secure.stop()?;
-        open.stop()?;
-        Ok(String::new())
-    });
+    report.test(&format!("drivers::stop --smp {shards}"), || servers.stop().map(|()| String::new()));
 }
 
-/// Starts both servers and waits, as long as standard input is open, for somebody to try something on them.
+/// Starts the servers and waits, as long as standard input is open, for somebody to try something on them.
 pub fn serve(options: &Options, shards: u16) -> Result<(), String> {
-    let (mut open, mut secure, certificates) = start(options, shards)?;
-    println!("open {} secure {} {certificates:?}", open.address, secure.address);
+    let mut servers = Servers::start(options, shards)?;
+    let Servers { open, secure, mutual, certificates } = &servers;
+    println!("open {} secure {} mutual {} {certificates:?}", open.address, secure.address, mutual.address);
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-    secure.stop()?;
-    open.stop()
-}
-
-fn start(options: &Options, shards: u16) -> Result<(Server, Server, Certificates), String> {
-    let certificates = Certificates::make(&options.folder("certificates")?)?;
-    let open = options.server("drivers", shards)?;
-    let secure = options.secure_server("drivers-secure", shards, &certificates)?;
-    Ok((open, secure, certificates))
+    servers.stop()
 }
 
 /// Runs one program, turning its lines into outcomes.
@@ -67,21 +83,23 @@ fn converse(
     options: &Options,
     shards: u16,
     driver: &str,
-    open: &Server,
-    secure: &Server,
-    certificates: &Certificates,
+    servers: &Servers,
     report: &mut Report,
 ) -> Result<String, String> {
     let mut program = program(driver)?;
+    let Servers { open, secure, mutual, certificates } = servers;
     let log = open.folder.join(format!("{driver}.log"));
     let errors = std::fs::File::create(&log).map_err(|error| format!("{}: {error}", log.display()))?;
     program
         .env("NODE_HOST", open.address.ip().to_string())
         .env("NODE_PORT", open.address.port().to_string())
         .env("NODE_SECURE_PORT", secure.address.port().to_string())
+        .env("NODE_MUTUAL_PORT", mutual.address.port().to_string())
         .env("NODE_SHARDS", if options.against_cassandra { "0".into() } else { shards.to_string() })
         .env("NODE_AUTHORITY", &certificates.authority)
         .env("NODE_STRANGER", &certificates.stranger)
+        .env("NODE_CLIENT", &certificates.client)
+        .env("NODE_IMPOSTOR", &certificates.impostor)
         .env("SUITE_DRIVER", driver)
         .env("SUITE_CASES", paths::resources().join("cases"))
         .env("SUITE_ROWS", options.rows.to_string())

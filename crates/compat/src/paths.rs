@@ -1,6 +1,8 @@
 //! Where things are: the crate's own resources, and the user's cache folder that outlives a build.
 
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The folder of this crate, with the scripts and projects of the clients. Cargo says at run time where it is: a
 /// binary in a target folder that several checkouts share may have been compiled in another of them.
@@ -40,7 +42,20 @@ pub fn target() -> PathBuf {
     }
 }
 
-/// Jobs of the suites: data folders and logs of the servers, files of the clients. Emptied by each run.
+/// Runs at once that find a folder of their own by number.
+const RUNS_MAX: u32 = 16;
+
+/// Jobs of the suites: data folders and logs of the servers, files of the clients. Emptied by each run, so that runs
+/// at once take different ones: `compat`, `compat-2` and so on, each held by a lock that ends with its process.
 pub fn scratch() -> PathBuf {
-    target().join("compat")
+    static TAKEN: OnceLock<(PathBuf, Option<File>)> = OnceLock::new();
+    let take = |run: u32| {
+        let name = if run == 1 { "compat".to_owned() } else { format!("compat-{run}") };
+        let folder = target().join(name);
+        fs::create_dir_all(&folder).ok()?;
+        let lock = File::create(folder.join("lock")).ok()?;
+        lock.try_lock().ok().map(|()| (folder, Some(lock)))
+    };
+    let last = || (target().join(format!("compat-of-{}", std::process::id())), None);
+    TAKEN.get_or_init(|| (1..=RUNS_MAX).find_map(take).unwrap_or_else(last)).0.clone()
 }

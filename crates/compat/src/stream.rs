@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 /// Addresses that speak TLS, and whom their certificates must come from.
@@ -16,15 +16,34 @@ static ENCRYPTED: OnceLock<Mutex<HashMap<SocketAddr, Arc<ClientConfig>>>> = Once
 
 /// From now on, connections to this address are encrypted, and its certificate is checked.
 pub fn encrypt(address: SocketAddr, authority: &Path) -> Result<(), String> {
-    let told = |error: String| format!("{}: {error}", authority.display());
-    let pem = std::fs::read(authority).map_err(|error| told(error.to_string()))?;
-    let certificate = CertificateDer::from_pem_slice(&pem).map_err(|error| told(error.to_string()))?;
+    encrypt_as(address, authority, None)
+}
+
+/// The same, and whoever connects shows the certificate in this file, which holds its key, too.
+pub fn encrypt_as(address: SocketAddr, authority: &Path, client: Option<&Path>) -> Result<(), String> {
     let mut roots = RootCertStore::empty();
-    roots.add(certificate).map_err(|error| told(error.to_string()))?;
-    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    for certificate in certificates(authority)? {
+        roots.add(certificate).map_err(|error| format!("{}: {error}", authority.display()))?;
+    }
+    let builder = ClientConfig::builder().with_root_certificates(roots);
+    let config = match client {
+        None => builder.with_no_client_auth(),
+        Some(file) => {
+            let told = |error: String| format!("{}: {error}", file.display());
+            let key = PrivateKeyDer::from_pem_file(file).map_err(|error| told(error.to_string()))?;
+            builder
+                .with_client_auth_cert(certificates(file)?, key)
+                .map_err(|error| told(error.to_string()))?
+        }
+    };
     let all = ENCRYPTED.get_or_init(Mutex::default);
     all.lock().map_err(|error| error.to_string())?.insert(address, Arc::new(config));
     Ok(())
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let told = |error: rustls::pki_types::pem::Error| format!("{}: {error}", file.display());
+    CertificateDer::pem_file_iter(file).map_err(told)?.collect::<Result<_, _>>().map_err(told)
 }
 
 /// A connected socket, plain or encrypted.

@@ -8,8 +8,8 @@ use crate::certificates::Certificates;
 use crate::messina::Start;
 use crate::server::Server;
 use crate::{
-    bad_days, bad_input, cassandra, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths, python,
-    sstables, ycsb,
+    bad_days, bad_input, cassandra, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths, protocol,
+    python, renewal, sstables, ycsb,
 };
 
 /// What `--help` prints.
@@ -19,11 +19,13 @@ compat [SUITE…] [OPTIONS]      runs real clients against a node; without a SUI
 suites:
   python      the stock Python driver: v4 and v5, with and without LZ4; types, statements, paging, mistakes, schema
   drivers     every driver: java4 java3 gocql1 gocql2 nodejs pycassandra pyscylla scylla, each a suite by name, too;
-              types, mistakes, paging, schema changes, batches, events, metadata, TLS, passwords; scylla is Rust's,
-              shard-aware, with Python's shard-aware paging
+              types, mistakes, paging, schema changes, batches, events, metadata, TLS, passwords, client
+              certificates; scylla is Rust's, shard-aware, with Python's shard-aware paging
   restart     one driver session across restarts and a kill: prepared statements come back, nothing is lost
   cql         files of statements, crates/compat/cql/*.cql, with Apache Cassandra's answers
   cqlsh       cqlsh from PyPI: create, insert, select, DESCRIBE, COPY TO and FROM
+  protocol    raw sockets, by every version: events, custom payloads
+  certificates  keys and certificates renewed while the node runs; clients' certificates
   ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f
   kill        kill -9 under load in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
@@ -94,12 +96,14 @@ const ALL: &[&str] = &[
     "nodetool",
     "python",
     "restart",
+    "protocol",
+    "certificates",
     "cqlsh",
     "ycsb",
     "kill",
     "sstables",
 ];
-const ALL_CASSANDRA: &[&str] = &["cql", "nodetool", "python", "restart", "cqlsh", "ycsb"];
+const ALL_CASSANDRA: &[&str] = &["cql", "nodetool", "python", "restart", "protocol", "cqlsh", "ycsb"];
 
 impl Options {
     /// Reads the command line; an error names the word that was not understood.
@@ -177,6 +181,17 @@ impl Options {
         if self.against_cassandra { cassandra::start(&folder) } else { self.start(folder, shards).run() }
     }
 
+    /// A running server of the chosen kind with further lines of configuration.
+    pub fn server_with(&self, name: &str, shards: u16, yaml: String) -> Result<Server, String> {
+        let folder = self.folder(name)?;
+        if self.against_cassandra {
+            return cassandra::start_with(&folder, &yaml);
+        }
+        let mut start = self.start(folder, shards);
+        start.yaml = yaml;
+        start.run()
+    }
+
     /// A running server that speaks only TLS and asks for a password.
     pub fn secure_server(
         &self,
@@ -184,14 +199,8 @@ impl Options {
         shards: u16,
         certificates: &Certificates,
     ) -> Result<Server, String> {
-        let folder = self.folder(name)?;
         let yaml = certificates.yaml(false) + "authenticator: PasswordAuthenticator\n";
-        if self.against_cassandra {
-            return cassandra::start_with(&folder, &yaml);
-        }
-        let mut start = self.start(folder, shards);
-        start.yaml = yaml;
-        start.run()
+        self.server_with(name, shards, yaml)
     }
 
     /// How a node is started in this folder.
@@ -270,6 +279,8 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
                 "python" => python::run(options, shards, &mut report),
                 "restart" => python::run_restart(options, shards, &mut report),
                 "cql" => cql::run(options, shards, &mut report),
+                "protocol" => protocol::run(options, shards, &mut report),
+                "certificates" => renewal::run(options, shards, &mut report),
                 "cqlsh" => cqlsh::run(options, shards, &mut report),
                 "ycsb" => ycsb::run(options, shards, &mut report),
                 "kill" => kill_loop::run(options, shards, &mut report),

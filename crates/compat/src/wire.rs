@@ -15,6 +15,8 @@ pub const QUERY: u8 = 0x07;
 pub const PREPARE: u8 = 0x09;
 /// A statement by its id.
 pub const EXECUTE: u8 = 0x0A;
+/// Asks for events.
+pub const REGISTER: u8 = 0x0B;
 /// Several statements.
 pub const BATCH: u8 = 0x0D;
 /// Opcodes of responses.
@@ -25,6 +27,10 @@ pub const READY: u8 = 0x02;
 pub const SUPPORTED: u8 = 0x06;
 /// Answer to statements.
 pub const RESULT: u8 = 0x08;
+/// What nobody asked for just now.
+pub const EVENT: u8 = 0x0C;
+/// Flag of an envelope whose body begins with a custom payload.
+pub const CUSTOM_PAYLOAD: u8 = 0x04;
 
 /// One response envelope.
 #[derive(Debug)]
@@ -85,7 +91,20 @@ pub fn string(out: &mut Vec<u8>, text: &[u8]) {
 
 /// One uncompressed, self-contained v5 segment.
 pub fn segment(payload: &[u8]) -> Vec<u8> {
-    let header = payload.len() as u32 | 1 << 17;
+    part(payload, 1 << 17)
+}
+
+/// One envelope of any length as v5 segments, uncompressed.
+pub fn segments(envelope: &[u8]) -> Vec<u8> {
+    const MAX: usize = (1 << 17) - 1;
+    match envelope.len() {
+        0..=MAX => segment(envelope),
+        _ => envelope.chunks(MAX).flat_map(|chunk| part(chunk, 0)).collect(),
+    }
+}
+
+fn part(payload: &[u8], self_contained: u32) -> Vec<u8> {
+    let header = payload.len() as u32 | self_contained;
     let mut out = header.to_le_bytes()[..3].to_vec();
     out.extend_from_slice(&crc24(&out).to_le_bytes()[..3]);
     out.extend_from_slice(payload);
@@ -130,5 +149,13 @@ mod tests {
         assert_eq!(bytes.len(), 6 + 3 + 4);
         assert_eq!(&bytes[..3], &[3, 0, 2]);
         assert_eq!(&bytes[6..9], b"abc");
+    }
+
+    #[test]
+    fn a_long_envelope_takes_several_segments() {
+        let bytes = segments(&vec![7; 131_072]);
+        assert_eq!(bytes.len(), 131_072 + 2 * 10);
+        assert_eq!(&bytes[..3], &[0xFF, 0xFF, 1]);
+        assert_eq!(&bytes[131_071 + 10..][..3], &[1, 0, 0]);
     }
 }

@@ -58,7 +58,9 @@ func main() {
 	}
 	for _, talk := range all {
 		if talk.compression != "none" {
-			test(fmt.Sprintf("tls_and_password v%d %s", talk.version, talk.compression), func() string { return secure(talk) })
+			name := fmt.Sprintf(" v%d %s", talk.version, talk.compression)
+			test("tls_and_password"+name, func() string { return secure(talk) })
+			test("client_certificate"+name, func() string { return clientCertificate(talk) })
 		}
 	}
 	fmt.Printf("end %d\n", count)
@@ -320,11 +322,29 @@ func (s suite) extras() string {
 	if s.version < 4 {
 		return ""
 	}
+	s.payloads()
 	iter := s.session.Query("SELECT count(*) FROM extras").Iter()
 	warnings := fmt.Sprint(iter.Warnings())
 	check(iter.Close())
 	that(strings.Contains(warnings, "Aggregation query used without partition key"), "warnings: "+warnings)
 	return ""
+}
+
+// payloads: nobody reads them, nobody answers with one, nothing changes by them.
+func (s suite) payloads() {
+	payload := map[string][]byte{"key": {1, 2}, "empty": {}, "long": bytes.Repeat([]byte{7}, 300_000)}
+	// The driver prepares what has values.
+	for _, values := range [][]interface{}{{"v", 1}, {"prepared", 1}} {
+		iter := s.session.Query("UPDATE extras SET v = ? WHERE k = ?", values...).CustomPayload(payload).Iter()
+		equal(0, len(iter.GetCustomPayload()), "payload of an answer")
+		check(iter.Close())
+		equal(values[0], s.read("SELECT v FROM extras WHERE k = 1"), "written with a payload")
+	}
+	batch := s.session.NewBatch(gocql.LoggedBatch)
+	batch.CustomPayload = payload
+	batch.Query("UPDATE extras SET v = ? WHERE k = ?", "batched", 1)
+	check(s.session.ExecuteBatch(batch))
+	equal("batched", s.read("SELECT v FROM extras WHERE k = 1"), "written with a payload")
 }
 
 func (s suite) metadata() string {
@@ -414,16 +434,46 @@ func (s suite) paging() string {
 	return fmt.Sprintf("%d rows", rows)
 }
 
+// encrypted is TLS that trusts an authority and shows a client's certificate.
+func encrypted(authority, client string) *gocql.SslOptions {
+	pem, err := os.ReadFile(os.Getenv(authority))
+	check(err)
+	config := &tls.Config{RootCAs: x509.NewCertPool()}
+	that(config.RootCAs.AppendCertsFromPEM(pem), "no certificate in "+authority)
+	if client != "" {
+		own, err := tls.LoadX509KeyPair(os.Getenv(client), os.Getenv(client))
+		check(err)
+		config.Certificates = []tls.Certificate{own}
+	}
+	return &gocql.SslOptions{Config: config, EnableHostVerification: true}
+}
+
+func clientCertificate(talk conversation) string {
+	showing := func(client string) *gocql.ClusterConfig {
+		config := cluster(talk, mutualPort)
+		config.SslOpts = encrypted("NODE_AUTHORITY", client)
+		return config
+	}
+	session := open(showing("NODE_CLIENT"), "")
+	equal("local", suite{session: session, version: talk.version}.read("SELECT key FROM system.local"), "key")
+	session.Close()
+	for _, client := range []string{"NODE_IMPOSTOR", ""} {
+		config := showing(client)
+		config.ConnectTimeout = 10 * time.Second
+		if session, err := config.CreateSession(); err == nil {
+			session.Close()
+			panic("who shows the certificate " + client + " was let in")
+		}
+	}
+	return ""
+}
+
 func secure(talk conversation) string {
 	with := func(authority, user, password string) *gocql.ClusterConfig {
 		config := cluster(talk, securePort)
 		config.ConnectTimeout = 10 * time.Second
 		if authority != "" {
-			pem, err := os.ReadFile(os.Getenv(authority))
-			check(err)
-			pool := x509.NewCertPool()
-			that(pool.AppendCertsFromPEM(pem), "no certificate in "+authority)
-			config.SslOpts = &gocql.SslOptions{Config: &tls.Config{RootCAs: pool}, EnableHostVerification: true}
+			config.SslOpts = encrypted(authority, "")
 		}
 		if user != "" {
 			config.Authenticator = gocql.PasswordAuthenticator{Username: user, Password: password}

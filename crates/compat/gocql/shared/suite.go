@@ -16,6 +16,7 @@ var (
 	host       = os.Getenv("NODE_HOST")
 	port       = number("NODE_PORT")
 	securePort = number("NODE_SECURE_PORT")
+	mutualPort = number("NODE_MUTUAL_PORT")
 	driver     = os.Getenv("SUITE_DRIVER")
 	rows       = number("SUITE_ROWS")
 	quick      = os.Getenv("SUITE_QUICK") == "1"

@@ -44,6 +44,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
@@ -100,6 +101,7 @@ public final class Cases {
     for (int i = 0; i < (Suite.QUICK ? 1 : 3); i++) {
       String[] talk = CONVERSATIONS[i];
       test("tls_and_password " + talk[0].toLowerCase() + " " + talk[1].toLowerCase(), () -> secure(talk));
+      test("client_certificate " + talk[0].toLowerCase() + " " + talk[1].toLowerCase(), () -> clientCertificate(talk));
     }
     Suite.end();
   }
@@ -313,6 +315,7 @@ public final class Cases {
       statement.setOutgoingPayload(Collections.singletonMap("key", ByteBuffer.wrap(new byte[] {1, 2})));
     }
     QueryTrace trace = session.execute(statement).getExecutionInfo().getQueryTrace();
+    payloads();
     that(!trace.getEvents().isEmpty() && trace.getDurationMicros() >= 0, "a trace without events or session");
     that(session.execute("SELECT * FROM extras").getExecutionInfo().getQueryTrace() == null, "traced unasked");
     if (version >= 4) {
@@ -320,6 +323,26 @@ public final class Cases {
       that(warnings.toString().contains("Aggregation query used without partition key"), "warnings " + warnings);
     }
     return "";
+  }
+
+  /** Nobody reads them, nobody answers with one, nothing changes by them. */
+  private void payloads() {
+    if (version < 4) {
+      return;
+    }
+    Map<String, ByteBuffer> payload = new HashMap<>();
+    payload.put("key", ByteBuffer.wrap(new byte[] {1, 2}));
+    payload.put("long", ByteBuffer.wrap(new byte[300_000]));
+    PreparedStatement prepared = session.prepare("UPDATE extras SET v = ? WHERE k = 1");
+    Map<String, Statement> statements = new LinkedHashMap<>();
+    statements.put("simple", new SimpleStatement("UPDATE extras SET v = 'simple' WHERE k = 1"));
+    statements.put("bound", prepared.bind("bound"));
+    statements.put("batched", new BatchStatement().add(prepared.bind("batched")));
+    statements.forEach((reads, statement) -> {
+      ResultSet result = session.execute(statement.setOutgoingPayload(payload));
+      equal(null, result.getExecutionInfo().getIncomingPayload(), "payload of an answer");
+      equal(reads, session.execute("SELECT v FROM extras WHERE k = 1").one().getString(0), "written with a payload");
+    });
   }
 
   private String metadata() {
@@ -391,19 +414,32 @@ public final class Cases {
 
   private static String events(String[] talk) throws Exception {
     List<String> told = Collections.synchronizedList(new ArrayList<>());
-    List<String> expected = Arrays.asList("keyspace created java3_events", "type created t", "table created told",
-        "table changed told", "table dropped told", "keyspace dropped java3_events");
-    String[] statements = {
-      "CREATE KEYSPACE java3_events WITH " + Suite.REPLICATION, "CREATE TYPE java3_events.t (x int)",
-      "CREATE TABLE java3_events.told (k int PRIMARY KEY)", "ALTER TABLE java3_events.told ADD v int",
-      "DROP TABLE java3_events.told", "DROP KEYSPACE java3_events",
+    // What was told twice stands before what is told of the next change.
+    String[][] steps = {
+      {"CREATE KEYSPACE java3_events WITH " + Suite.REPLICATION, "keyspace created java3_events"},
+      {"ALTER KEYSPACE java3_events WITH durable_writes = false", "keyspace changed java3_events"},
+      {"CREATE TYPE java3_events.t (x int)", "type created t"},
+      {"ALTER TYPE java3_events.t ADD y int", "type changed t"},
+      {"DROP TYPE java3_events.t", "type dropped t"},
+      {"CREATE TABLE java3_events.told (k int PRIMARY KEY)", "table created told"},
+      {"ALTER TABLE java3_events.told ADD v int", "table changed told"},
+      {"DROP TABLE java3_events.told", "table dropped told"},
+      {"DROP KEYSPACE java3_events", "keyspace dropped java3_events"},
+      {"CREATE KEYSPACE java3_last WITH " + Suite.REPLICATION, "keyspace created java3_last"},
+      {"DROP KEYSPACE java3_last", "keyspace dropped java3_last"},
     };
+    List<String> expected = new ArrayList<>();
     try (Cluster listening = builder(talk, Suite.PORT).build(); Cluster changing = builder(talk, Suite.PORT).build()) {
       listening.init();
       listening.register(new SchemaChangeListenerBase() {
         @Override
         public void onKeyspaceAdded(KeyspaceMetadata keyspace) {
           told.add("keyspace created " + keyspace.getName());
+        }
+
+        @Override
+        public void onKeyspaceChanged(KeyspaceMetadata current, KeyspaceMetadata previous) {
+          told.add("keyspace changed " + current.getName());
         }
 
         @Override
@@ -430,18 +466,27 @@ public final class Cases {
         public void onUserTypeAdded(UserType type) {
           told.add("type created " + type.getTypeName());
         }
+
+        @Override
+        public void onUserTypeChanged(UserType current, UserType previous) {
+          told.add("type changed " + current.getTypeName());
+        }
+
+        @Override
+        public void onUserTypeRemoved(UserType type) {
+          told.add("type dropped " + type.getTypeName());
+        }
       });
       Session session = changing.connect();
-      for (int i = 0; i < statements.length; i++) {
-        session.execute(statements[i]);
-        long end = System.nanoTime() + 20_000_000_000L;
-        while (told.size() <= i && System.nanoTime() < end) {
+      for (String[] step : steps) {
+        session.execute(step[0]);
+        expected.add(step[1]);
+        long end = System.nanoTime() + 60_000_000_000L;
+        while (told.size() < expected.size() && System.nanoTime() < end) {
           Thread.sleep(10);
         }
-        equal(expected.subList(0, i + 1), new ArrayList<>(told), "told after " + statements[i]);
+        equal(expected, new ArrayList<>(told), "told after " + step[0]);
       }
-      Thread.sleep(200);
-      equal(expected, new ArrayList<>(told), "told at the end");
       equal(1, listening.getMetadata().getAllHosts().size(), "nodes");
     }
     return expected.size() + " events";
@@ -462,13 +507,30 @@ public final class Cases {
     return "";
   }
 
+  private static String clientCertificate(String[] talk) throws Exception {
+    try (Cluster cluster = showing(talk, "NODE_CLIENT").build()) {
+      equal(1, cluster.connect().execute("SELECT key FROM system.local").all().size(), "rows");
+    }
+    refused(showing(talk, "NODE_IMPOSTOR"), NoHostAvailableException.class);
+    refused(showing(talk, null), NoHostAvailableException.class);
+    return "";
+  }
+
+  private static Cluster.Builder showing(String[] talk, String client) throws Exception {
+    return builder(talk, Suite.MUTUAL_PORT).withSSL(tls("NODE_AUTHORITY", client));
+  }
+
   private static Cluster.Builder login(String[] talk, String authority, String user, String password) throws Exception {
     return builder(talk, Suite.SECURE_PORT).withSSL(tls(authority)).withCredentials(user, password);
   }
 
   private static RemoteEndpointAwareJdkSSLOptions tls(String authority) throws Exception {
+    return tls(authority, null);
+  }
+
+  private static RemoteEndpointAwareJdkSSLOptions tls(String authority, String client) throws Exception {
     return (RemoteEndpointAwareJdkSSLOptions)
-        RemoteEndpointAwareJdkSSLOptions.builder().withSSLContext(Suite.tls(authority)).build();
+        RemoteEndpointAwareJdkSSLOptions.builder().withSSLContext(Suite.tls(authority, client)).build();
   }
 
   private static void refused(Cluster.Builder builder, Class<?> wanted) {

@@ -22,6 +22,7 @@ import com.datastax.oss.driver.api.core.cql.QueryTrace;
 import com.datastax.oss.driver.api.core.cql.ResultSet;
 import com.datastax.oss.driver.api.core.cql.Row;
 import com.datastax.oss.driver.api.core.cql.SimpleStatement;
+import com.datastax.oss.driver.api.core.cql.Statement;
 import com.datastax.oss.driver.api.core.metadata.Metadata;
 import com.datastax.oss.driver.api.core.metadata.TokenMap;
 import com.datastax.oss.driver.api.core.metadata.schema.ClusteringOrder;
@@ -44,6 +45,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletionStage;
@@ -100,6 +102,7 @@ public final class Cases {
     }
     for (String version : Suite.QUICK ? new String[] {"V5"} : new String[] {"V5", "V4", "V3"}) {
       test("tls_and_password " + version.toLowerCase(), () -> secure(version));
+      test("client_certificate " + version.toLowerCase(), () -> clientCertificate(version));
     }
     Suite.end();
   }
@@ -320,6 +323,7 @@ public final class Cases {
     }
     ResultSet result = session.execute(statement.setTracing(true));
     QueryTrace trace = result.getExecutionInfo().getQueryTrace();
+    payloads();
     that(!trace.getEvents().isEmpty(), "a trace without events");
     that(trace.getDurationMicros() >= 0 && trace.getRequestType() != null, "a trace without its session");
     that(session.execute("SELECT * FROM extras").getExecutionInfo().getTracingId() == null, "traced unasked");
@@ -336,6 +340,34 @@ public final class Cases {
       that(warnings.toString().contains("exceed"), "warnings of a large batch " + warnings);
     }
     return "";
+  }
+
+  /** Nobody reads them, nobody answers with one, nothing changes by them. */
+  private void payloads() {
+    if (version < 4) {
+      return;
+    }
+    Map<String, ByteBuffer> payload = new HashMap<>();
+    payload.put("key", ByteBuffer.wrap(new byte[] {1, 2}));
+    payload.put("empty", ByteBuffer.wrap(new byte[0]));
+    payload.put("long", ByteBuffer.wrap(new byte[300_000]));
+    SimpleStatement update = SimpleStatement.newInstance("UPDATE extras SET v = ? WHERE k = 1");
+    PreparedStatement prepared = session.prepare(update.setCustomPayload(payload));
+    Map<String, Statement<?>> statements = new LinkedHashMap<>();
+    statements.put("simple", update.setPositionalValues(Collections.singletonList("simple")));
+    statements.put("bound", prepared.bind("bound"));
+    statements.put("batched", BatchStatement.newInstance(DefaultBatchType.LOGGED, prepared.bind("batched")));
+    statements.forEach((reads, statement) -> {
+      ResultSet result = session.execute(statement.setCustomPayload(payload));
+      that(result.getExecutionInfo().getIncomingPayload().isEmpty(), "answered with a payload: " + reads);
+      equal(reads, session.execute("SELECT v FROM extras WHERE k = 1").one().getString(0), "written with a payload");
+    });
+    try {
+      session.execute(SimpleStatement.newInstance("SELECT nothing FROM extras").setCustomPayload(payload));
+    } catch (InvalidQueryException expected) {
+      return;
+    }
+    throw new AssertionError("a payload made a mistake right");
   }
 
   private String metadata() {
@@ -429,6 +461,11 @@ public final class Cases {
     }
 
     @Override
+    public void onKeyspaceUpdated(KeyspaceMetadata current, KeyspaceMetadata previous) {
+      told.add("keyspace updated " + current.getName());
+    }
+
+    @Override
     public void onKeyspaceDropped(KeyspaceMetadata keyspace) {
       told.add("keyspace dropped " + keyspace.getName());
     }
@@ -452,29 +489,46 @@ public final class Cases {
     public void onUserDefinedTypeCreated(UserDefinedType type) {
       told.add("type created " + type.getName());
     }
+
+    @Override
+    public void onUserDefinedTypeUpdated(UserDefinedType current, UserDefinedType previous) {
+      told.add("type updated " + current.getName());
+    }
+
+    @Override
+    public void onUserDefinedTypeDropped(UserDefinedType type) {
+      told.add("type dropped " + type.getName());
+    }
   }
 
   private static String events(String version, String compression) throws Exception {
     Events events = new Events();
-    List<String> expected = Arrays.asList("keyspace created java4_events", "type created t", "table created told",
-        "table updated told", "table dropped told", "keyspace dropped java4_events");
+    // What was told twice stands before what is told of the next change.
+    String[][] steps = {
+      {"CREATE KEYSPACE java4_events WITH " + Suite.REPLICATION, "keyspace created java4_events"},
+      {"ALTER KEYSPACE java4_events WITH durable_writes = false", "keyspace updated java4_events"},
+      {"CREATE TYPE java4_events.t (x int)", "type created t"},
+      {"ALTER TYPE java4_events.t ADD y int", "type updated t"},
+      {"DROP TYPE java4_events.t", "type dropped t"},
+      {"CREATE TABLE java4_events.told (k int PRIMARY KEY)", "table created told"},
+      {"ALTER TABLE java4_events.told ADD v int", "table updated told"},
+      {"DROP TABLE java4_events.told", "table dropped told"},
+      {"DROP KEYSPACE java4_events", "keyspace dropped java4_events"},
+      {"CREATE KEYSPACE java4_last WITH " + Suite.REPLICATION, "keyspace created java4_last"},
+      {"DROP KEYSPACE java4_last", "keyspace dropped java4_last"},
+    };
+    List<String> expected = new ArrayList<>();
     try (CqlSession listening = builder(version, compression, events).build();
         CqlSession changing = builder(version, compression, new Events()).build()) {
-      String[] statements = {
-        "CREATE KEYSPACE java4_events WITH " + Suite.REPLICATION, "CREATE TYPE java4_events.t (x int)",
-        "CREATE TABLE java4_events.told (k int PRIMARY KEY)", "ALTER TABLE java4_events.told ADD v int",
-        "DROP TABLE java4_events.told", "DROP KEYSPACE java4_events",
-      };
-      for (int i = 0; i < statements.length; i++) {
-        changing.execute(statements[i]);
-        long end = System.nanoTime() + 20_000_000_000L;
-        while (events.told.size() <= i && System.nanoTime() < end) {
+      for (String[] step : steps) {
+        changing.execute(step[0]);
+        expected.add(step[1]);
+        long end = System.nanoTime() + 60_000_000_000L;
+        while (events.told.size() < expected.size() && System.nanoTime() < end) {
           Thread.sleep(10);
         }
-        equal(expected.subList(0, i + 1), new ArrayList<>(events.told), "told after " + statements[i]);
+        equal(expected, new ArrayList<>(events.told), "told after " + step[0]);
       }
-      Thread.sleep(200);
-      equal(expected, new ArrayList<>(events.told), "told at the end");
       that(listening.getMetadata().getNodes().size() == 1, "there is one node");
     }
     return expected.size() + " events";
@@ -497,6 +551,21 @@ public final class Cases {
     CqlSessionBuilder nameless = builder(version, compression, new Events(), Suite.SECURE_PORT);
     refused(nameless.withSslContext(Suite.tls("NODE_AUTHORITY")), AuthenticationException.class);
     return "";
+  }
+
+  private static String clientCertificate(String version) throws Exception {
+    try (CqlSession session = showing(version, "NODE_CLIENT").build()) {
+      equal(1, session.execute("SELECT key FROM system.local").all().size(), "rows");
+    }
+    refused(showing(version, "NODE_IMPOSTOR"), null);
+    refused(showing(version, null), null);
+    return "";
+  }
+
+  private static CqlSessionBuilder showing(String version, String client) throws Exception {
+    String compression = version.equals("V4") ? "snappy" : "lz4";
+    return builder(version, compression, new Events(), Suite.MUTUAL_PORT)
+        .withSslContext(Suite.tls("NODE_AUTHORITY", client));
   }
 
   private static CqlSessionBuilder login(String version, String compression, String authority, String user, String password)

@@ -2,16 +2,28 @@ package messina;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.ByteArrayInputStream;
 import java.io.FileInputStream;
 import java.io.PrintWriter;
 import java.io.StringWriter;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Paths;
+import java.security.KeyFactory;
 import java.security.KeyStore;
+import java.security.PrivateKey;
+import java.security.cert.Certificate;
 import java.security.cert.CertificateFactory;
+import java.security.spec.PKCS8EncodedKeySpec;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.Collections;
 import java.util.List;
 import java.util.concurrent.Callable;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 import javax.net.ssl.TrustManagerFactory;
 
@@ -23,6 +35,7 @@ final class Suite {
   static final String HOST = System.getenv("NODE_HOST");
   static final int PORT = Integer.parseInt(System.getenv("NODE_PORT"));
   static final int SECURE_PORT = Integer.parseInt(System.getenv("NODE_SECURE_PORT"));
+  static final int MUTUAL_PORT = Integer.parseInt(System.getenv("NODE_MUTUAL_PORT"));
   static final String DRIVER = System.getenv("SUITE_DRIVER");
   static final int ROWS = Integer.parseInt(System.getenv("SUITE_ROWS"));
   static final boolean QUICK = "1".equals(System.getenv("SUITE_QUICK"));
@@ -136,6 +149,11 @@ final class Suite {
 
   /** A TLS context that trusts the authority in a PEM file. */
   static SSLContext tls(String variable) throws Exception {
+    return tls(variable, null);
+  }
+
+  /** The same with the key and certificates of a client in another PEM file, unless it is null. */
+  static SSLContext tls(String variable, String client) throws Exception {
     KeyStore trusted = KeyStore.getInstance(KeyStore.getDefaultType());
     trusted.load(null, null);
     try (FileInputStream in = new FileInputStream(System.getenv(variable))) {
@@ -144,8 +162,29 @@ final class Suite {
     TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
     trust.init(trusted);
     SSLContext context = SSLContext.getInstance("TLS");
-    context.init(null, trust.getTrustManagers(), null);
+    context.init(client == null ? null : own(client), trust.getTrustManagers(), null);
     return context;
+  }
+
+  private static KeyManager[] own(String variable) throws Exception {
+    String pem = new String(Files.readAllBytes(Paths.get(System.getenv(variable))), StandardCharsets.US_ASCII);
+    Matcher blocks = Pattern.compile("-----BEGIN ([A-Z ]+)-----([^-]+)-----END").matcher(pem);
+    PrivateKey key = null;
+    List<Certificate> chain = new ArrayList<>();
+    while (blocks.find()) {
+      byte[] der = Base64.getMimeDecoder().decode(blocks.group(2));
+      if (blocks.group(1).equals("PRIVATE KEY")) {
+        key = KeyFactory.getInstance("EC").generatePrivate(new PKCS8EncodedKeySpec(der));
+      } else {
+        chain.add(CertificateFactory.getInstance("X.509").generateCertificate(new ByteArrayInputStream(der)));
+      }
+    }
+    KeyStore store = KeyStore.getInstance(KeyStore.getDefaultType());
+    store.load(null, null);
+    store.setKeyEntry("own", key, new char[0], chain.toArray(new Certificate[0]));
+    KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+    keys.init(store, new char[0]);
+    return keys.getKeyManagers();
   }
 
   static void equal(Object expected, Object got, String what) {

@@ -1,5 +1,7 @@
 //! cqlsh as people type it: create, insert, select, DESCRIBE of everything and what it prints, COPY TO and
-//! FROM of every type, pages, passwords and TLS.
+//! FROM of every type, files, pages, passwords and TLS.
+
+mod copy;
 
 use std::fs;
 use std::path::Path;
@@ -71,87 +73,14 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         recreate(&server)
     });
     report.test(&format!("cqlsh::mistakes --smp {shards}"), || mistakes(&server));
-    report.test(&format!("cqlsh::copy --smp {shards}"), || copy(&server, options.copy_rows));
-    report.test(&format!("cqlsh::copy_every_type --smp {shards}"), || copy_every_type(&server));
+    report.test(&format!("cqlsh::copy --smp {shards}"), || copy::many_rows(&server, options.copy_rows));
+    report.test(&format!("cqlsh::copy_every_type --smp {shards}"), || copy::every_type(&server));
+    report.test(&format!("cqlsh::copy_what_cqlsh_cannot --smp {shards}"), || copy::beyond_cqlsh(&server));
+    report.test(&format!("cqlsh::copy_options --smp {shards}"), || copy::ways(&server));
     report.test(&format!("cqlsh::options_expand_paging --smp {shards}"), || ways_of_asking(&server));
     report.test(&format!("cqlsh::describe_everything --smp {shards}"), || describe_everything(&server));
     report.test(&format!("cqlsh::stop --smp {shards}"), || server.stop().map(|()| String::new()));
     report.test(&format!("cqlsh::tls_and_password --smp {shards}"), || secure(options, shards));
-}
-
-/// One column of every type that COPY carries, with what each holds in two rows; a third row is empty.
-const EVERY_TYPE: &[(&str, &str, &str)] = &[
-    ("ascii", "'it''s'", "'~'"),
-    ("bigint", "-9223372036854775808", "9223372036854775807"),
-    ("blob", "0xcafe00", "0x"),
-    ("boolean", "true", "false"),
-    ("date", "'2024-02-29'", "'1969-12-31'"),
-    ("decimal", "-1.50", "1E+20"),
-    ("double", "-1.5e-3", "Infinity"),
-    ("duration", "1y2mo3d4h", "-1ns"),
-    ("float", "0.5", "-Infinity"),
-    ("inet", "'127.0.0.1'", "'2001:db8::1'"),
-    ("int", "-2147483648", "2147483647"),
-    ("smallint", "-32768", "32767"),
-    ("text", "'a, \"b\" ''c'' €'", "'line'"),
-    ("time", "'12:34:56.789012345'", "'00:00:00'"),
-    ("timestamp", "'2024-02-29T23:59:59.999+0000'", "'1969-12-31T23:59:59.000+0000'"),
-    ("timeuuid", "c2cb1b30-8d1a-11ee-b9d1-0242ac120002", "00000000-0000-1000-8080-808080808080"),
-    ("tinyint", "-128", "127"),
-    ("uuid", "3f2504e0-4f89-41d3-9a0c-0305e82c3301", "00000000-0000-0000-0000-000000000000"),
-    ("varint", "-1000000000000000000000000000000", "255"),
-    ("list<text>", "['b', 'a, c']", "['x']"),
-    ("set<int>", "{3, -1}", "{0}"),
-    ("map<text, int>", "{'k': 1, 'l': -2}", "{'': 0}"),
-    ("frozen<list<frozen<map<int, text>>>>", "[{1: 'a'}, {2: 'b'}]", "[]"),
-    ("tuple<int, text>", "(1, 'a')", "(-1, 'b')"),
-    ("frozen<spot>", "{x: 1, y: 'a'}", "{x: -1, y: 'b'}"),
-    ("spot", "{x: 2, y: 'c'}", "{x: -2, y: 'd'}"),
-];
-
-/// What COPY TO writes, COPY FROM reads: the same rows, and the same file again.
-fn copy_every_type(server: &Server) -> Result<String, String> {
-    let names: Vec<String> = (0..EVERY_TYPE.len()).map(|column| format!("c{column}")).collect();
-    let columns: Vec<String> =
-        names.iter().zip(EVERY_TYPE).map(|(name, (kind, ..))| format!("{name} {kind}")).collect();
-    let values =
-        |row: fn(&(&str, &str, &str)) -> String| EVERY_TYPE.iter().map(row).collect::<Vec<_>>().join(", ");
-    let insert = |key: u8, values: String| {
-        format!("INSERT INTO shell.source (k, {}) VALUES ({key}, {values});\n", names.join(", "))
-    };
-    let mut text = "CREATE TYPE shell.spot (x int, y text);\nUSE shell;\n".to_owned();
-    for table in ["source", "target"] {
-        text += &format!("CREATE TABLE {table} (k int PRIMARY KEY, {});\n", columns.join(", "));
-    }
-    text += &insert(1, values(|(_, first, _)| (*first).to_owned()));
-    text += &insert(2, values(|(_, _, second)| (*second).to_owned()));
-    text += "INSERT INTO source (k) VALUES (3);\n";
-    let files = ["every-first.csv", "every-second.csv"].map(|name| server.folder.join(name));
-    text += &format!(
-        "COPY source TO '{}';\nCOPY target FROM '{0}' WITH PREPAREDSTATEMENTS = false;\n",
-        files[0].display()
-    );
-    text += &format!("COPY target TO '{}';\n", files[1].display());
-    let answer = shell(server, "every-type", &text)?;
-    holds(&answer, &["3 rows exported to 1 files in", "3 rows imported from 1 files in"])?;
-    let sorted = |path: &Path| -> Result<Vec<String>, String> {
-        let mut lines: Vec<String> = command::read(path)?.lines().map(str::to_owned).collect();
-        lines.sort();
-        Ok(lines)
-    };
-    let (first, second) = (sorted(&files[0])?, sorted(&files[1])?);
-    if first != second {
-        return Err(format!("copied out {first:#?}\nin and out again {second:#?}"));
-    }
-    let rows = |table: &str| {
-        let answer = shell(server, "every-rows", &format!("EXPAND ON;\nSELECT * FROM shell.{table};\n"))?;
-        Ok::<_, String>(answer)
-    };
-    let (source, target) = (rows("source")?, rows("target")?);
-    if source != target {
-        return Err(format!("copied {source}\nas {target}"));
-    }
-    Ok(format!("{} types", EVERY_TYPE.len()))
 }
 
 /// Statements on the command line, rows below each other, small pages.
@@ -164,6 +93,24 @@ fn ways_of_asking(server: &Server) -> Result<String, String> {
     cqlsh.args(["-e", "SELECT nothing FROM system.local"]);
     if command::run(&mut cqlsh, &log(&server.folder, "execute-mistake"), LIMIT).is_ok() {
         return Err("a mistake on the command line ended with success".into());
+    }
+    let sourced = server.folder.join("sourced.cql");
+    fs::write(&sourced, "SELECT k FROM source WHERE k = 2;\n").map_err(|error| error.to_string())?;
+    let mut cqlsh = cqlsh_command(server)?;
+    let text = format!("SOURCE '{}'; SELECT k FROM source WHERE k = 1", sourced.display());
+    cqlsh.args(["-k", "shell", "-e", &text]);
+    let answer = command::run(&mut cqlsh, &log(&server.folder, "keyspace"), LIMIT)?;
+    holds(&answer, &[" 2\n", " 1\n"])?;
+    let captured = server.folder.join("captured.txt");
+    let text = format!("CAPTURE '{}';\nSELECT k FROM shell.source WHERE k = 2;\n", captured.display());
+    shell(server, "capture", &text)?;
+    holds(&command::read(&captured)?, &[" 2\n", "(1 rows)"])?;
+    for (text, line) in
+        [("DESCRIBE KEYSPACES", "shell"), ("DESC TYPE shell.spot", "CREATE TYPE shell.spot (")]
+    {
+        let mut cqlsh = cqlsh_command(server)?;
+        cqlsh.args(["-e", text]);
+        holds(&command::run(&mut cqlsh, &log(&server.folder, "execute-describe"), LIMIT)?, &[line])?;
     }
     let answer = shell(server, "expand", "EXPAND ON;\nSELECT k, c10 FROM shell.source WHERE k = 1;\n")?;
     holds(&answer, &["@ Row 1", " k   | 1", " c10 | -2147483648", "(1 rows)"])?;
@@ -187,7 +134,9 @@ fn describe_everything(server: &Server) -> Result<String, String> {
     shell(server, "told", setup)?;
     let text = "USE told;\nDESCRIBE KEYSPACES;\nDESCRIBE KEYSPACE;\nDESCRIBE TABLES;\nDESCRIBE TYPES;\nDESCRIBE TYPE inner_t;\n\
         DESCRIBE TYPE \"Outer\";\nDESCRIBE TABLE \"Mixed\";\nDESCRIBE counted;\nDESCRIBE CLUSTER;\nDESCRIBE SCHEMA;\n\
-        DESCRIBE FULL SCHEMA;\nDESCRIBE FUNCTIONS;\nDESCRIBE AGGREGATES;\n";
+        DESCRIBE FULL SCHEMA;\nDESCRIBE FUNCTIONS;\nDESCRIBE AGGREGATES;\nDESC TYPES;\nDESCRIBE COLUMNFAMILY counted;\n\
+        DESCRIBE ONLY KEYSPACE told;\nDESCRIBE KEYSPACE told WITH INTERNALS;\nDESCRIBE TABLE counted WITH INTERNALS;\n\
+        DESC system.local;\nDESCRIBE told;\nDESCRIBE told.counted;\n";
     let answer = shell(server, "tell", text)?;
     holds(
         &answer,
@@ -196,8 +145,14 @@ fn describe_everything(server: &Server) -> Result<String, String> {
             "CREATE TYPE told.\"Outer\" (",
             "CREATE TABLE told.\"Mixed\" (",
             "    n counter\n",
+            ") WITH ID = ",
+            "CREATE TABLE system.local (",
         ],
     )?;
+    let only = shell(server, "tell-only", "DESCRIBE ONLY KEYSPACE told;\n")?;
+    if !only.contains("CREATE KEYSPACE told ") || only.contains("CREATE T") {
+        return Err(format!("only the keyspace was asked for: {only}"));
+    }
     let first = shell(server, "tell-keyspace", "DESCRIBE KEYSPACE told;\n")?;
     shell(server, "told-again", &format!("DROP KEYSPACE told;\n{first}"))?;
     let second = shell(server, "tell-again", "DESCRIBE KEYSPACE told;\n")?;
@@ -212,14 +167,33 @@ fn secure(options: &Options, shards: u16) -> Result<String, String> {
     let settings = server.folder.join("cqlshrc");
     let text = format!("[ssl]\ncertfile = {}\nvalidate = true\n", certificates.authority.display());
     fs::write(&settings, text).map_err(|error| error.to_string())?;
-    let ask = |name: &str, password: &str| {
+    let ask = |name: &str, password: &str, text: &str| {
         let mut cqlsh = cqlsh_command(&server)?;
         cqlsh.arg("--cqlshrc").arg(&settings);
-        cqlsh.args(["--ssl", "-u", "cassandra", "-p", password, "-e", "SELECT key FROM system.local"]);
+        cqlsh.args(["--ssl", "-u", "cassandra", "-p", password, "-e", text]);
         command::run(&mut cqlsh, &log(&server.folder, name), LIMIT)
     };
-    holds(&ask("right", "cassandra")?, &[" local"])?;
-    match ask("wrong", "wrong") {
+    let select = "SELECT key FROM system.local";
+    holds(&ask("right", "cassandra", select)?, &[" local"])?;
+    // COPY's own processes log in and encrypt, too.
+    let (from, to) = (server.folder.join("secret.csv"), server.folder.join("secret-again.csv"));
+    let rows: String = (0..100).map(|k| format!("{k},row {k}\n")).collect();
+    fs::write(&from, &rows).map_err(|error| error.to_string())?;
+    let copy = format!(
+        "CREATE KEYSPACE secret WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}; \
+         CREATE TABLE secret.rows (k int PRIMARY KEY, v text); COPY secret.rows FROM '{}'; COPY secret.rows TO '{}';",
+        from.display(),
+        to.display()
+    );
+    holds(
+        &ask("copy", "cassandra", &copy)?,
+        &["100 rows imported from 1 files", "100 rows exported to 1 files"],
+    )?;
+    let written = command::read(&to)?;
+    if !rows.lines().all(|row| written.lines().any(|line| line == row)) {
+        return Err(format!("copied out: {written}"));
+    }
+    match ask("wrong", "wrong", select) {
         Ok(answer) => return Err(format!("a wrong password was accepted: {answer}")),
         Err(error) if error.contains("AuthenticationFailed") => {}
         Err(error) => return Err(format!("a wrong password: {error}")),
@@ -240,7 +214,14 @@ fn mistakes(server: &Server) -> Result<String, String> {
         ("SELEC 1;", "SyntaxException"),
         ("SELECT * FROM shell.nowhere;", "table nowhere does not exist"),
         ("SELECT nothing FROM shell.people;", "Undefined column name nothing"),
-        ("DESCRIBE TABLE shell.nowhere;", "nowhere"),
+        ("DESCRIBE TABLE shell.nowhere;", "'nowhere' not found in keyspace 'shell'"),
+        ("DESCRIBE KEYSPACE nowhere;", "'nowhere' not found in keyspaces"),
+        ("DESCRIBE TYPE shell.nowhere;", "User defined type 'nowhere' not found in 'shell'"),
+        ("DESCRIBE INDEX shell.nowhere;", "Table for existing index 'nowhere' not found in 'shell'"),
+        ("DESCRIBE MATERIALIZED VIEW shell.nowhere;", "Materialized view 'nowhere' not found in 'shell'"),
+        ("DESCRIBE FUNCTION shell.nowhere;", "User defined function 'nowhere' not found in 'shell'"),
+        ("DESCRIBE AGGREGATE shell.nowhere;", "User defined aggregate 'nowhere' not found in 'shell'"),
+        ("SOURCE '/nowhere.cql';", "Could not open '/nowhere.cql'"),
     ] {
         match shell(server, "mistake", text) {
             Ok(accepted) => return Err(format!("accepted {text}: {accepted}")),
@@ -249,44 +230,6 @@ fn mistakes(server: &Server) -> Result<String, String> {
         }
     }
     Ok(String::new())
-}
-
-fn copy(server: &Server, rows: u64) -> Result<String, String> {
-    let from = server.folder.join("from.csv");
-    let to = server.folder.join("to.csv");
-    let mut lines: Vec<String> = (0..rows)
-        .map(|i| {
-            format!(
-                "{i},\"name, {i}\",{}.5,\"{{'a{i}', 'b'}}\",2024-02-29 00:00:{:02}.000+0000",
-                i * 3,
-                i % 60
-            )
-        })
-        .collect();
-    fs::write(&from, lines.join("\n") + "\n").map_err(|error| format!("{}: {error}", from.display()))?;
-    let columns = "(id, name, score, tags, seen)";
-    let text = format!(
-        "CREATE TABLE shell.copied (id int PRIMARY KEY, name text, score double, tags set<text>, seen timestamp);\n\
-         COPY shell.copied {columns} FROM '{}' WITH NUMPROCESSES=2;\n\
-         COPY shell.copied {columns} TO '{}' WITH NUMPROCESSES=2 AND DATETIMEFORMAT='%Y-%m-%d %H:%M:%S.000%z';\n\
-         SELECT count(*) FROM shell.copied;\n",
-        from.display(),
-        to.display()
-    );
-    let answer = shell(server, "copy", &text)?;
-    holds(
-        &answer,
-        &[&format!("{rows} rows imported from 1 files in"), &format!("{rows} rows exported to 1 files in")],
-    )?;
-    let written = command::read(&to)?;
-    let mut got: Vec<&str> = written.lines().map(str::trim_end).collect();
-    got.sort_unstable();
-    lines.sort_unstable();
-    match got.iter().zip(&lines).find(|(got, wrote)| **got != wrote.as_str()) {
-        Some((got, wrote)) => Err(format!("copied {wrote} in and {got} out")),
-        None if got.len() != lines.len() => Err(format!("{} rows in and {} out", lines.len(), got.len())),
-        None => Ok(format!("{rows} rows")),
-    }
 }
 
 /// Runs a file of statements through cqlsh and returns what it printed, without its remark on versions.
