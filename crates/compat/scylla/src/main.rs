@@ -40,6 +40,9 @@ async fn main() -> Result<(), Failure> {
         let name = format!("v4 {}", name_of(*compression));
         suite.test(&format!("tls_and_password {name}"), secure::tls_and_password(&told, *compression)).await;
         suite.test(&format!("shard_aware_tls {name}"), secure::shard_aware(&told, *compression)).await;
+        suite
+            .test(&format!("client_certificate {name}"), secure::client_certificate(&told, *compression))
+            .await;
     }
     suite.end();
     Ok(())

@@ -1,9 +1,9 @@
-//! TLS and passwords, right and wrong, on the second server.
+//! TLS and passwords on the second server, and clients' certificates on the third: right and wrong.
 
 use std::sync::Arc;
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use scylla::client::Compression;
 use scylla::client::session::Session;
@@ -21,25 +21,76 @@ use crate::{Connections, connections};
 /// Variables that name the files of authorities.
 const AUTHORITY: &str = "NODE_AUTHORITY";
 const STRANGER: &str = "NODE_STRANGER";
+/// Variables that name files with a client's key and certificate: of the authority, and of the stranger.
+const CLIENT: &str = "NODE_CLIENT";
+const IMPOSTOR: &str = "NODE_IMPOSTOR";
 const PASSWORD: &str = "it's secret";
+
+/// A way to a server: what is trusted, what is shown, and who logs in.
+#[derive(Clone, Copy, Debug)]
+struct Way<'a> {
+    port: u16,
+    compression: Option<Compression>,
+    /// `None`: no TLS.
+    authority: Option<&'a str>,
+    client: Option<&'a str>,
+    login: Option<(&'a str, &'a str)>,
+}
+
+impl<'a> Way<'a> {
+    /// To the server of passwords, as a role that the first test makes.
+    fn own(told: &'a Told, compression: Option<Compression>) -> Way<'a> {
+        let login = Some((told.driver.as_str(), PASSWORD));
+        Way { port: told.secure_port, compression, authority: Some(AUTHORITY), client: None, login }
+    }
+
+    async fn open(self, told: &Told) -> Result<Session, Failure> {
+        Ok(self.builder(told)?.build().await.map_err(|error| format!("{self:?}: {error}"))?)
+    }
+
+    async fn refused(self, told: &Told) -> Result<NewSessionError, Failure> {
+        match self.builder(told)?.build().await {
+            Ok(_) => Err(format!("{self:?}: a session that must be refused was opened").into()),
+            Err(error) => Ok(error),
+        }
+    }
+
+    fn builder(self, told: &Told) -> Result<SessionBuilder, Failure> {
+        let mut builder = builder(&told.host, self.port, self.compression);
+        if let Some((user, password)) = self.login {
+            builder = builder.user(user, password);
+        }
+        let Some(authority) = self.authority else { return Ok(builder) };
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(std::env::var(authority)?)? {
+            roots.add(certificate?)?;
+        }
+        let config = ClientConfig::builder().with_root_certificates(roots);
+        let config = match self.client {
+            None => config.with_no_client_auth(),
+            Some(client) => {
+                let file = std::env::var(client)?;
+                let chain = CertificateDer::pem_file_iter(&file)?.collect::<Result<_, _>>()?;
+                config.with_client_auth_cert(chain, PrivateKeyDer::from_pem_file(&file)?)?
+            }
+        };
+        Ok(builder.tls_context(Some(Arc::new(config))))
+    }
+}
 
 /// A role made and used; five sessions that must be refused, each for its own reason.
 pub async fn tls_and_password(told: &Told, compression: Option<Compression>) -> Outcome {
-    let root = with(told, compression, Some(AUTHORITY), Some(("cassandra", "cassandra")))?.build().await?;
+    let own = Way::own(told, compression);
     let role = &told.driver;
+    let root = Way { login: Some(("cassandra", "cassandra")), ..own }.open(told).await?;
     let text = format!("CREATE ROLE IF NOT EXISTS {role} WITH PASSWORD = 'it''s secret' AND LOGIN = true");
     root.query_unpaged(text, &[]).await?;
-    let session = own(told, compression).await?;
-    let seen = connections(&session).await?;
+    let seen = connections(&own.open(told).await?).await?;
     let expected = Connections { tls: true, user: role.clone(), ..Connections::new(compression) };
     equal(expected, seen, "connections as the server sees them")?;
 
-    let refused = async |authority, login| match with(told, compression, authority, login)?.build().await {
-        Ok(_) => Err(format!("{authority:?} {login:?}: a session that must be refused was opened").into()),
-        Err(error) => Ok::<NewSessionError, Failure>(error),
-    };
     for login in [(role.as_str(), "wrong"), ("nobody", PASSWORD)] {
-        let error = refused(Some(AUTHORITY), Some(login)).await?;
+        let error = Way { login: Some(login), ..own }.refused(told).await?;
         match setup(&error) {
             Some(ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, says)) => {
                 that(says.contains("incorrect"), || format!("{login:?} was refused by: {says}"))?;
@@ -47,49 +98,37 @@ pub async fn tls_and_password(told: &Told, compression: Option<Compression>) -> 
             _ => return Err(format!("{login:?} was refused by: {error:?}").into()),
         }
     }
-    let error = refused(Some(AUTHORITY), None).await?;
+    let error = Way { login: None, ..own }.refused(told).await?;
     let missing = matches!(setup(&error), Some(ConnectionSetupRequestErrorKind::MissingAuthentication));
     that(missing, || format!("nobody was refused by: {error:?}"))?;
-    let error = refused(Some(STRANGER), Some((role, PASSWORD))).await?;
+    let error = Way { authority: Some(STRANGER), ..own }.refused(told).await?;
     let distrusted = matches!(connection(&error), Some(ConnectionError::IoError(told))
         if told.to_string().contains("certificate"));
     that(distrusted, || format!("a strange authority was refused by: {error:?}"))?;
-    let error = refused(None, Some((role, PASSWORD))).await?;
+    let error = Way { authority: None, ..own }.refused(told).await?;
     that(connection(&error).is_some(), || format!("plain bytes were refused by: {error:?}"))?;
+    Ok(String::new())
+}
+
+/// The third server lets in who shows a certificate of the authority, and nobody else.
+pub async fn client_certificate(told: &Told, compression: Option<Compression>) -> Outcome {
+    let port = told.mutual_port;
+    let own = Way { port, compression, authority: Some(AUTHORITY), client: Some(CLIENT), login: None };
+    let seen = connections(&own.open(told).await?).await?;
+    equal(Connections { tls: true, ..Connections::new(compression) }, seen, "connections")?;
+    for client in [Some(IMPOSTOR), None] {
+        let error = Way { client, ..own }.refused(told).await?;
+        that(connection(&error).is_some(), || format!("{client:?} was refused by: {error:?}"))?;
+    }
     Ok(String::new())
 }
 
 /// The shard-aware port, encrypted.
 pub async fn shard_aware(told: &Told, compression: Option<Compression>) -> Outcome {
-    let talk = Talk::new(own(told, compression).await?, &told.driver).await?;
+    let talk = Talk::new(Way::own(told, compression).open(told).await?, &told.driver).await?;
     let note = every_shard(&talk, told, told.secure_port).await?;
     talk.exec(format!("DROP KEYSPACE {}", talk.keyspace)).await?;
     Ok(note)
-}
-
-/// A session with everything right, as the role that the first test made.
-async fn own(told: &Told, compression: Option<Compression>) -> Result<Session, Failure> {
-    let login = Some((told.driver.as_str(), PASSWORD));
-    Ok(with(told, compression, Some(AUTHORITY), login)?.build().await?)
-}
-
-fn with(
-    told: &Told,
-    compression: Option<Compression>,
-    authority: Option<&str>,
-    login: Option<(&str, &str)>,
-) -> Result<SessionBuilder, Failure> {
-    let mut builder = builder(&told.host, told.secure_port, compression);
-    if let Some((user, password)) = login {
-        builder = builder.user(user, password);
-    }
-    let Some(authority) = authority else { return Ok(builder) };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(std::env::var(authority)?)? {
-        roots.add(certificate?)?;
-    }
-    let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    Ok(builder.tls_context(Some(Arc::new(config))))
 }
 
 /// Why the first connection failed.

@@ -24,12 +24,14 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The environment, which tells everything.
 pub struct Told {
-    /// Address of both servers.
+    /// Address of all servers.
     pub host: String,
     /// Port of the open one.
     pub port: u16,
     /// Port of the one with TLS and passwords.
     pub secure_port: u16,
+    /// Port of the one with TLS that asks clients for certificates.
+    pub mutual_port: u16,
     /// How many shards each has; 0: it has none.
     pub shards: u16,
     /// The name of this driver in the tables, and of the keyspace.
@@ -50,6 +52,7 @@ impl Told {
             host: var("NODE_HOST")?,
             port: var("NODE_PORT")?.parse()?,
             secure_port: var("NODE_SECURE_PORT")?.parse()?,
+            mutual_port: var("NODE_MUTUAL_PORT")?.parse()?,
             shards: var("NODE_SHARDS")?.parse()?,
             driver: var("SUITE_DRIVER")?,
             rows: var("SUITE_ROWS")?.parse()?,
