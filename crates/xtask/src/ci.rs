@@ -36,6 +36,8 @@ const COMPAT: &[&str] = &[
     "nodetool",
     "python",
     "restart",
+    "protocol",
+    "certificates",
     "cqlsh",
     "ycsb",
     "kill",
