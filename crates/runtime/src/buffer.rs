@@ -1,8 +1,12 @@
 //! Memory that direct file operations accept: its address and capacity are multiples of 4096.
+//!
+//! Read buffers of a shard are used again: what was read last lies in the processor's cache, and nothing is zeroed.
 
-use crate::limits::DIRECT_ALIGN;
+use crate::limits::{DIRECT_ALIGN, READ_BUFFER_BYTES, READ_BUFFERS_KEPT_BYTES};
+use crate::shard::try_with;
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ops::{Deref, DerefMut};
+use std::cell::{Cell, RefCell};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 
 /// An owned, growable byte buffer, aligned for direct file operations. Bytes between length and capacity are
@@ -91,6 +95,12 @@ impl AlignedBuf {
         self.resize(align_up(self.len), 0);
     }
 
+    /// Sets the length within the capacity; bytes that come back are zero or older content.
+    pub fn set_len(&mut self, len: usize) {
+        assert!(len <= self.capacity, "the memory is there");
+        self.len = len;
+    }
+
     /// Shortens to `len`; longer lengths change nothing.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -158,9 +168,107 @@ impl Drop for AlignedBuf {
     }
 }
 
+/// Free read buffers of a shard, by size: powers of two from 4 KiB.
+#[derive(Default)]
+pub(crate) struct ReadBuffers {
+    free: RefCell<[Vec<AlignedBuf>; CLASSES]>,
+    kept: Cell<usize>,
+}
+
+const CLASSES: usize = (READ_BUFFER_BYTES / DIRECT_ALIGN).ilog2() as usize + 1;
+
+fn class(bytes: usize) -> usize {
+    (bytes.div_ceil(DIRECT_ALIGN).next_power_of_two()).ilog2() as usize
+}
+
+impl ReadBuffers {
+    /// A buffer of this length; its content is undefined but initialised.
+    pub(crate) fn take(&self, len: usize) -> AlignedBuf {
+        if len > READ_BUFFER_BYTES {
+            return AlignedBuf::zeroed(len);
+        }
+        let class = class(len.max(1));
+        let free = self.free.borrow_mut()[class].pop();
+        let mut buffer = match free {
+            Some(buffer) => {
+                self.kept.set(self.kept.get() - buffer.capacity());
+                buffer
+            }
+            None => AlignedBuf::with_capacity(DIRECT_ALIGN << class),
+        };
+        buffer.set_len(len);
+        buffer
+    }
+
+    /// Bytes of buffers that are kept.
+    #[cfg(test)]
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept.get()
+    }
+
+    /// Keeps a buffer for later, if it is of a size that is asked for and not too many are kept.
+    fn give(&self, buffer: AlignedBuf) {
+        let capacity = buffer.capacity();
+        let fits = (DIRECT_ALIGN..=READ_BUFFER_BYTES).contains(&capacity) && capacity.is_power_of_two();
+        if fits && self.kept.get() + capacity <= READ_BUFFERS_KEPT_BYTES {
+            self.kept.set(self.kept.get() + capacity);
+            self.free.borrow_mut()[class(capacity)].push(buffer);
+        }
+    }
+}
+
+/// Bytes that were read from a file, in a buffer that the shard uses again.
+#[derive(Debug)]
+pub struct Piece {
+    buffer: AlignedBuf,
+    range: Range<usize>,
+}
+
+impl Piece {
+    pub(crate) fn new(buffer: AlignedBuf, range: Range<usize>) -> Piece {
+        assert!(range.end <= buffer.len(), "the bytes are in the buffer");
+        Piece { buffer, range }
+    }
+}
+
+impl Deref for Piece {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.range.clone()]
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        // Without a shard the memory is freed.
+        try_with(|shard| shard.read_buffers.give(buffer));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn read_buffers_are_used_again_within_bounds() {
+        let buffers = ReadBuffers::default();
+        let buffer = buffers.take(5000);
+        assert_eq!((buffer.len(), buffer.capacity()), (5000, 8192));
+        let place = buffer.as_ptr();
+        buffers.give(buffer);
+        assert_eq!(buffers.kept.get(), 8192);
+        let again = buffers.take(8192);
+        assert_eq!((again.as_ptr(), again.len(), buffers.kept.get()), (place, 8192, 0));
+        assert_eq!(buffers.take(1).capacity(), DIRECT_ALIGN);
+        assert_eq!(buffers.take(READ_BUFFER_BYTES + 1).len(), READ_BUFFER_BYTES + 1);
+        for _ in 0..READ_BUFFERS_KEPT_BYTES / READ_BUFFER_BYTES + 3 {
+            buffers.give(AlignedBuf::with_capacity(READ_BUFFER_BYTES));
+        }
+        buffers.give(AlignedBuf::with_capacity(3 * DIRECT_ALIGN));
+        buffers.give(AlignedBuf::default());
+        assert_eq!(buffers.kept.get(), READ_BUFFERS_KEPT_BYTES);
+    }
 
     #[test]
     fn grows_aligned() {

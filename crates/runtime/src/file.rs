@@ -1,6 +1,8 @@
-//! Files. A future that is dropped leaves its operation running to its end; the buffer stays with the backend.
+//! Files. A future that is dropped leaves its operation running to its end; the buffer stays with the backend. Reads,
+//! writes and syncs wait for their turn at the device first, see [`crate::io`].
 
 use crate::backend::{Backend, FileHandle, LockHandle};
+use crate::io::{Device, Permit};
 use crate::limits::DIRECT_ALIGN;
 use crate::shard::with;
 use std::io;
@@ -8,12 +10,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 pub use crate::backend::{DirEntry, OpenOptions};
-pub use crate::buffer::{AlignedBuf, align_up};
+pub use crate::buffer::{AlignedBuf, Piece, align_up};
 
 /// An open file; cloning it gives another handle to the same one, the last handle closes it.
 #[derive(Clone)]
 pub struct File {
     handle: FileHandle,
+    device: Rc<Device>,
+    /// Opened around the page cache, whether or not the file system agreed.
     direct: bool,
     path: Rc<Path>,
 }
@@ -22,6 +26,11 @@ impl std::fmt::Debug for File {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "File({:?})", self.path)
     }
+}
+
+/// A request's turn at a device, until it is dropped.
+pub struct Turn {
+    _permit: Permit,
 }
 
 /// One operation on the current shard's backend.
@@ -37,11 +46,18 @@ fn current() -> Backend {
 }
 
 impl File {
-    /// Opens a file. Falls back to the page cache where the file system knows no direct operations.
+    /// Opens a file. Falls back to the page cache where the file system knows no direct operations, which is found out
+    /// once for each folder.
     pub async fn open(path: impl AsRef<Path>, options: OpenOptions) -> io::Result<File> {
         let path: Rc<Path> = path.as_ref().into();
-        let handle = backend!(open(&path, options)).map_err(|e| with_path(e, &path))?;
-        Ok(File { handle, direct: options.direct, path })
+        let handle = open(&path, options).await.map_err(|e| with_path(e, &path))?;
+        let device = handle.device().map_err(|e| with_path(e, &path))?;
+        Ok(File { handle, device: crate::io::device(device), direct: options.direct, path })
+    }
+
+    /// Whether operations really go around the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.handle.is_direct()
     }
 
     /// The path it was opened with.
@@ -51,26 +67,41 @@ impl File {
 
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file. Direct files want multiples of 4096.
     pub async fn read_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<(AlignedBuf, usize)> {
-        let result = match &self.handle {
-            FileHandle::Uring(file) => file.read_at(offset, buffer).await,
-            FileHandle::Blocking(file) => file.read_at(offset, buffer).await,
-            FileHandle::Sim(file) => file.read_at(offset, buffer).await,
-        };
-        result.map_err(|e| with_path(e, &self.path))
+        let _turn = self.device.admit(buffer.len() as u64).await;
+        self.handle.read_at(offset, buffer).await.map_err(|e| with_path(e, &self.path))
     }
 
     /// Reads exactly `len` bytes from any offset. `UnexpectedEof` when the file ends before.
     pub async fn read_exact_at(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        self.read_piece(offset, len).await.map(|piece| piece.to_vec())
+    }
+
+    /// Reads exactly `len` bytes from any offset, in one operation. Memory is taken when it is the read's turn, so those
+    /// that wait cost none. `UnexpectedEof` when the file ends before.
+    pub async fn read_piece(&self, offset: u64, len: usize) -> io::Result<Piece> {
+        let turn = self.turn(len).await;
+        self.read_piece_in(&turn, offset, len).await
+    }
+
+    /// Waits until the device may be asked for about `len` bytes. Dropping the future costs nothing.
+    pub async fn turn(&self, len: usize) -> Turn {
+        Turn { _permit: self.device.admit(len as u64).await }
+    }
+
+    /// As [`File::read_piece`], when its turn has come.
+    pub async fn read_piece_in(&self, _turn: &Turn, offset: u64, len: usize) -> io::Result<Piece> {
         let align = if self.direct { DIRECT_ALIGN as u64 } else { 1 };
         let start = offset / align * align;
         let skip = (offset - start) as usize;
         let wanted = skip.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
         let ask = if self.direct { align_up(wanted) } else { wanted };
-        let (buffer, count) = self.read_at(start, AlignedBuf::zeroed(ask)).await?;
-        match buffer.get(skip..wanted) {
-            Some(bytes) if wanted <= count => Ok(bytes.to_vec()),
-            _ => Err(with_path(io::ErrorKind::UnexpectedEof.into(), &self.path)),
+        let buffer = with(|shard| shard.read_buffers.take(ask));
+        let read = self.handle.read_at(start, buffer).await;
+        let (buffer, count) = read.map_err(|e| with_path(e, &self.path))?;
+        if count < wanted {
+            return Err(with_path(io::ErrorKind::UnexpectedEof.into(), &self.path));
         }
+        Ok(Piece::new(buffer, skip..wanted))
     }
 
     /// Writes the whole buffer and gives it back. Direct files want multiples of 4096.
@@ -80,6 +111,7 @@ impl File {
         {
             return Err(with_path(io::ErrorKind::InvalidInput.into(), &self.path));
         }
+        let _turn = self.device.admit(buffer.len() as u64).await;
         let result = match &self.handle {
             FileHandle::Uring(file) => file.write_at(offset, buffer).await,
             FileHandle::Blocking(file) => file.write_at(offset, buffer).await,
@@ -90,6 +122,7 @@ impl File {
 
     /// Makes everything written so far durable: data, and the size if it grew. Does not block the shard.
     pub async fn sync_data(&self) -> io::Result<()> {
+        let _turn = self.device.admit(0).await;
         let result = match &self.handle {
             FileHandle::Uring(file) => file.sync_data().await,
             FileHandle::Blocking(file) => file.sync_data().await,
@@ -100,11 +133,7 @@ impl File {
 
     /// The file's size in bytes.
     pub async fn size(&self) -> io::Result<u64> {
-        match &self.handle {
-            FileHandle::Uring(file) => file.size(),
-            FileHandle::Blocking(file) => file.size(),
-            FileHandle::Sim(file) => file.size().await,
-        }
+        self.handle.size().await
     }
 
     /// Reserves space for the first `len` bytes and makes the file at least that long.
@@ -125,6 +154,39 @@ impl File {
             FileHandle::Sim(file) => file.truncate(len).await,
         };
         result.map_err(|e| with_path(e, &self.path))
+    }
+}
+
+/// Opens a file, directly if asked for and possible.
+async fn open(path: &Path, options: OpenOptions) -> io::Result<FileHandle> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    if !options.direct {
+        return backend!(open(path, options));
+    }
+    let known = with(|shard| shard.node.direct.known(folder));
+    if known == Some(false) {
+        return backend!(open(path, OpenOptions { direct: false, ..options }));
+    }
+    let handle = backend!(open(path, options))?;
+    if !handle.is_direct() {
+        with(|shard| shard.node.direct.note(folder, false));
+        return Ok(handle);
+    }
+    if known.is_some() || !options.read || handle.size().await? == 0 {
+        return Ok(handle);
+    }
+    // Some file systems take the flag and refuse the operations.
+    match handle.read_at(0, AlignedBuf::zeroed(DIRECT_ALIGN)).await {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            with(|shard| shard.node.direct.note(folder, false));
+            let again = OpenOptions { direct: false, create_new: false, truncate: false, ..options };
+            backend!(open(path, again))
+        }
+        // Whatever else is wrong with it is the business of whoever reads it.
+        _ => {
+            with(|shard| shard.node.direct.note(folder, true));
+            Ok(handle)
+        }
     }
 }
 
@@ -168,6 +230,7 @@ pub async fn create_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
 /// Removes a folder and all in it; fine when it is missing.
 pub async fn remove_dir_all(path: impl AsRef<Path>) -> io::Result<()> {
     let path = path.as_ref();
+    with(|shard| shard.node.direct.forget(path));
     backend!(remove_dir_all(path)).map_err(|e| with_path(e, path))
 }
 

@@ -1,6 +1,7 @@
-//! Scheduling groups: who gets how much of the core when several want it.
+//! Scheduling groups: who gets how much of the core, and of each device, when several want it.
 
-/// A scheduling group. Every task belongs to one; the core is divided between the groups that have work by their shares.
+/// A scheduling group. Every task belongs to one; the core and each device are divided between
+/// the groups that have work by their shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Group(u8);
 
@@ -9,7 +10,7 @@ pub(crate) struct Description {
     pub(crate) shares: u32,
 }
 
-pub(crate) const DESCRIPTIONS: [Description; 7] = [
+pub(crate) const DESCRIPTIONS: [Description; 8] = [
     Description { name: "main", shares: 1000 },
     Description { name: "query", shares: 1000 },
     Description { name: "commitlog", shares: 1000 },
@@ -17,6 +18,7 @@ pub(crate) const DESCRIPTIONS: [Description; 7] = [
     Description { name: "compaction", shares: 200 },
     Description { name: "admin", shares: 100 },
     Description { name: "rpc", shares: 1000 },
+    Description { name: "streaming", shares: 200 },
 ];
 
 impl Group {
@@ -34,8 +36,10 @@ impl Group {
     pub const ADMIN: Group = Group(5);
     /// Requests of other nodes.
     pub const RPC: Group = Group(6);
+    /// Whole sstables on their way in or out: imports, and what other nodes ask for.
+    pub const STREAMING: Group = Group(7);
     /// All groups, in order of their index.
-    pub const ALL: [Group; 7] = [
+    pub const ALL: [Group; 8] = [
         Group::MAIN,
         Group::QUERY,
         Group::COMMITLOG,
@@ -43,6 +47,7 @@ impl Group {
         Group::COMPACTION,
         Group::ADMIN,
         Group::RPC,
+        Group::STREAMING,
     ];
 
     /// The group's name in metrics and logs.

@@ -3,7 +3,7 @@
 //! A node is [`run`] with one `main` that runs on every shard. Everything here acts on the current shard; tasks never
 //! leave theirs. In simulation the same code runs with other clocks, disks and networks.
 //!
-//! Modules, bottom to top: each uses only those listed above it, except that `log` and `metrics` look at the current
+//! Modules, bottom to top: each uses only those listed above it, except that `log`, `metrics` and `io` look at the current
 //! shard.
 
 #![allow(
@@ -38,6 +38,10 @@ pub mod log;
 pub mod metrics;
 /// io_uring, epoll and the simulated world behind one seam.
 mod backend;
+/// Which file systems know direct operations.
+mod direct;
+/// Turns of file requests at the devices.
+pub mod io;
 /// One shard.
 mod shard;
 /// Waiting for time to pass.
@@ -69,7 +73,7 @@ pub use node::{
 pub use shard::ShardId;
 pub use start::{Config, Main, run};
 pub use task::{
-    JoinHandle, current_group, need_preempt, set_shares, shares, spawn, spawn_detached_now, spawn_now,
-    yield_if_needed, yield_now,
+    JoinHandle, current_group, need_preempt, poll_now, set_shares, shares, spawn, spawn_detached_now,
+    spawn_now, yield_if_needed, yield_now,
 };
 pub use time::{Elapsed, Sleep, now, sleep, sleep_until, ticks, timeout, timeout_at, unix_micros};

@@ -39,6 +39,21 @@ pub const RING_ENTRIES: u32 = 256;
 pub const RING_COMPLETIONS: u32 = 2048;
 /// Alignment of direct file operations, of offsets, lengths and memory.
 pub const DIRECT_ALIGN: usize = 4096;
+/// Requests of one shard under way at one device: more than a fast disk needs to be busy, few against what a turn of a
+/// small group should wait for.
+pub const IO_DEPTH: usize = 128;
+/// Bytes of requests of one shard under way at one device, above which no other starts: bounds their buffers.
+pub const IO_BYTES_IN_FLIGHT: u64 = 16 << 20;
+/// What a request costs besides its bytes, in bytes: a disk does fewer small requests than large ones in its time.
+pub const IO_REQUEST_COST: u64 = 16 * 1024;
+/// Idle time of a limited device that may be made up for: a late timer, not a rest.
+pub const RATE_CREDIT: Duration = Duration::from_millis(10);
+/// Longest sleep of what a rate holds back, because another shard may change it.
+pub const RATE_LOOK: Duration = Duration::from_millis(100);
+/// Bytes of the largest read buffer that is kept for the next read.
+pub const READ_BUFFER_BYTES: usize = 256 * 1024;
+/// Bytes of read buffers a shard keeps for the next reads.
+pub const READ_BUFFERS_KEPT_BYTES: usize = 4 << 20;
 /// Longest transfer of one file operation; longer ones are split. Linux caps one call just below 2 GiB.
 pub const TRANSFER_BYTES: usize = 1 << 30;
 /// Longest spin before a sleep, when the shard owns its core.

@@ -4,9 +4,12 @@
 //! one thread may drive many shards of many nodes. No `static` holds a node's state.
 
 use crate::backend::Backend;
+use crate::buffer::ReadBuffers;
+use crate::direct::DirectFolders;
 use crate::executor::{Context, Executor, LocalFuture};
 use crate::group::Group;
 use crate::inbox::{Address, Inbox, TaskId, wake_anywhere};
+use crate::io::{NodeIo, ShardIo};
 use crate::limits::{QUOTA, STALL_LOG_EVERY};
 use crate::mesh::{Answer, Link, Mesh, ReplyTo};
 use crate::metrics::{Counter, Registry};
@@ -38,6 +41,9 @@ pub(crate) struct NodeShared {
     pub(crate) inboxes: Vec<Arc<Inbox>>,
     pub(crate) offload: Arc<OffloadPool>,
     pub(crate) compute: Arc<OffloadPool>,
+    pub(crate) io: NodeIo,
+    /// Folders whose file system was asked whether it knows direct operations.
+    pub(crate) direct: DirectFolders,
     pub(crate) shutdown: AtomicBool,
     /// Shards whose main has not returned.
     pub(crate) running: AtomicUsize,
@@ -50,7 +56,8 @@ impl NodeShared {
         let running = AtomicUsize::new(inboxes.len());
         let (shutdown, aborted) = (AtomicBool::new(false), AtomicBool::new(false));
         let (offload, compute) = (OffloadPool::blocking(), OffloadPool::computing());
-        Arc::new(NodeShared { inboxes, offload, compute, shutdown, running, aborted })
+        let (io, direct) = (NodeIo::default(), DirectFolders::default());
+        Arc::new(NodeShared { inboxes, offload, compute, io, direct, shutdown, running, aborted })
     }
 
     /// Asks all shards to stop gracefully.
@@ -97,6 +104,8 @@ pub(crate) struct Shard {
     pub(crate) backend: Backend,
     pub(crate) metrics: RefCell<Registry>,
     pub(crate) random: RefCell<Prng>,
+    pub(crate) io: ShardIo,
+    pub(crate) read_buffers: ReadBuffers,
     pub(crate) memory: u64,
     pub(crate) stopping: Flag,
     slots: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
@@ -179,6 +188,8 @@ impl Shard {
             backend,
             metrics: RefCell::new(metrics),
             random: RefCell::new(Prng::new(seed ^ (u64::from(id.0) << 48))),
+            io: ShardIo::default(),
+            read_buffers: ReadBuffers::default(),
             memory,
             stopping: Flag::new(),
             slots: RefCell::default(),
@@ -428,6 +439,20 @@ fn register_metrics(metrics: &mut Registry) -> Counter {
             &labels,
             Box::new(ready),
         );
+    }
+    for group in Group::ALL {
+        let labels = [("group", group.name())];
+        let name = "messina_runtime_io_requests_total";
+        let requests = move || with(|shard| shard.io.started(group).0);
+        let help = "Reads, writes and syncs of files by the group.";
+        metrics.counter_fn(name, help, &labels, Box::new(requests));
+        let name = "messina_runtime_io_bytes_total";
+        let bytes = move || with(|shard| shard.io.started(group).1);
+        let help = "Bytes of files that the group asked to read or write.";
+        metrics.counter_fn(name, help, &labels, Box::new(bytes));
+        let name = "messina_runtime_io_waiting";
+        let waiting = move || with(|shard| shard.io.waiting(group) as f64);
+        metrics.gauge_fn(name, "Requests of the group that wait for their turn.", &labels, Box::new(waiting));
     }
     let live = || with(|shard| shard.executor.live() as f64);
     metrics.gauge_fn("messina_runtime_tasks", "Tasks alive.", &[], Box::new(live));

@@ -9,7 +9,7 @@
 
 use crate::backend::Backend;
 use crate::backend::sim::net::Delay;
-use crate::backend::sim::{Core, CoreNode, Latency, SharedCore, SimShard, disk::Disk};
+use crate::backend::sim::{Core, CoreNode, DiskSpeed, Latency, SharedCore, SimShard, disk::Disk};
 use crate::inbox::Inbox;
 use crate::log::Level;
 use crate::shard::{NodeShared, Shard, ShardId, ShardParts};
@@ -41,6 +41,10 @@ pub struct SimConfig {
     pub disk_sync: (Duration, Duration),
     /// Share of disk operations that take up to sixty times longer.
     pub disk_spikes: f64,
+    /// Bytes a disk reads and writes in a second, one request after the other; 0 for no limit.
+    pub disk_bytes_per_second: u64,
+    /// Reads, writes and syncs a disk does in a second; 0 for no limit.
+    pub disk_requests_per_second: u64,
     /// Bytes of each disk.
     pub disk_bytes: u64,
     /// Largest difference of a node's wall clock from the world's, either way.
@@ -60,6 +64,8 @@ impl SimConfig {
             disk_write: (micros(10), micros(100)),
             disk_sync: (micros(50), micros(500)),
             disk_spikes: 0.0,
+            disk_bytes_per_second: 0,
+            disk_requests_per_second: 0,
             disk_bytes: 1 << 30,
             skew: Duration::ZERO,
             memory_per_shard: 256 << 20,
@@ -165,7 +171,22 @@ impl World {
         };
         core.net.add_host(ip);
         let bugs = BTreeSet::new();
-        core.nodes.push(CoreNode { ip, disk, latency, skew_micros, bugs, boot: 0, alive: false });
+        let speed = DiskSpeed {
+            bytes_per_second: self.config.disk_bytes_per_second,
+            requests_per_second: self.config.disk_requests_per_second,
+        };
+        core.nodes.push(CoreNode {
+            ip,
+            disk,
+            latency,
+            speed,
+            disk_free_at: 0,
+            direct: true,
+            skew_micros,
+            bugs,
+            boot: 0,
+            alive: false,
+        });
         drop(core);
         self.nodes.push(Node { ip, seats: Vec::new(), shared: None, exit: None });
         NodeId(self.nodes.len() - 1)
@@ -469,6 +490,22 @@ impl World {
         let range = nanos(range);
         let latency = &mut self.core.borrow_mut().nodes[node.0].latency;
         (latency.read, latency.write, latency.sync) = (range, range, range);
+    }
+
+    /// Lets a node's disk do no more than this in a second, one request after the other; 0 for no limit.
+    pub fn set_disk_speed(&mut self, node: NodeId, bytes: u64, requests: u64) {
+        let speed = DiskSpeed { bytes_per_second: bytes, requests_per_second: requests };
+        self.core.borrow_mut().nodes[node.0].speed = speed;
+    }
+
+    /// Whether a node's file system knows direct operations.
+    pub fn set_direct(&mut self, node: NodeId, on: bool) {
+        self.core.borrow_mut().nodes[node.0].direct = on;
+    }
+
+    /// The next reads of a node's disk fail.
+    pub fn fail_reads(&mut self, node: NodeId, count: u32) {
+        self.core.borrow_mut().nodes[node.0].disk.fail_next_reads(count);
     }
 
     /// Moves a node's wall clock, in microseconds against the world's.

@@ -96,6 +96,15 @@ pub fn shares(group: Group) -> u32 {
     with(|shard| shard.executor.shares(group))
 }
 
+/// The future's output if it needs not wait: polled once, then dropped.
+pub fn poll_now<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut context = Context::from_waker(Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
 /// Lets every other ready task of the group go first.
 pub async fn yield_now() {
     let mut yielded = false;

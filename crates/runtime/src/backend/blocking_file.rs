@@ -131,6 +131,14 @@ impl BlockingFile {
         self.fd.size()
     }
 
+    pub(crate) fn device(&self) -> io::Result<u64> {
+        self.fd.device()
+    }
+
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
     pub(crate) async fn allocate(&self, len: u64) -> io::Result<()> {
         let bytes = i64::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: the descriptor is shared with the closure and open.

@@ -55,7 +55,17 @@ impl FileFd {
         self.fd.as_ref().expect("only drop takes it").as_raw_fd()
     }
 
+    /// Bytes of the file.
     pub(crate) fn size(&self) -> io::Result<u64> {
+        Ok(self.stat()?.st_size as u64)
+    }
+
+    /// The number of the device that holds the file.
+    pub(crate) fn device(&self) -> io::Result<u64> {
+        Ok(self.stat()?.st_dev)
+    }
+
+    fn stat(&self) -> io::Result<libc::stat> {
         // SAFETY: all-zero bytes are a valid stat, which the call fills; the descriptor is open.
         let (result, stat) = unsafe {
             let mut stat: libc::stat = std::mem::zeroed();
@@ -64,7 +74,7 @@ impl FileFd {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        Ok(stat.st_size as u64)
+        Ok(stat)
     }
 
     pub(crate) async fn truncate(&self, len: u64) -> io::Result<()> {

@@ -16,6 +16,7 @@ pub(crate) mod epoll;
 /// Disk, network and clock of a simulated world.
 pub(crate) mod sim;
 
+use crate::buffer::AlignedBuf;
 use crate::inbox::Inbox;
 use crate::log::Level;
 use crate::offload::OffloadPool;
@@ -132,6 +133,43 @@ pub(crate) enum FileHandle {
     Uring(Rc<uring::UringFile>),
     Blocking(Rc<blocking_file::BlockingFile>),
     Sim(sim::SimFile),
+}
+
+impl FileHandle {
+    /// Do operations go around the page cache?
+    pub(crate) fn is_direct(&self) -> bool {
+        match self {
+            FileHandle::Uring(file) => file.is_direct(),
+            FileHandle::Blocking(file) => file.is_direct(),
+            FileHandle::Sim(file) => file.is_direct(),
+        }
+    }
+
+    /// The number of the device that holds the file.
+    pub(crate) fn device(&self) -> io::Result<u64> {
+        match self {
+            FileHandle::Uring(file) => file.device(),
+            FileHandle::Blocking(file) => file.device(),
+            FileHandle::Sim(_) => Ok(0),
+        }
+    }
+
+    pub(crate) async fn size(&self) -> io::Result<u64> {
+        match self {
+            FileHandle::Uring(file) => file.size(),
+            FileHandle::Blocking(file) => file.size(),
+            FileHandle::Sim(file) => file.size().await,
+        }
+    }
+
+    /// Fills the buffer from `offset`; answers how many bytes there were.
+    pub(crate) async fn read_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<(AlignedBuf, usize)> {
+        match self {
+            FileHandle::Uring(file) => file.read_at(offset, buffer).await,
+            FileHandle::Blocking(file) => file.read_at(offset, buffer).await,
+            FileHandle::Sim(file) => file.read_at(offset, buffer).await,
+        }
+    }
 }
 
 #[derive(Clone)]

@@ -142,6 +142,33 @@ fn reading() {
 }
 
 #[test]
+fn reading_pieces() {
+    in_folder("piece", |root| async move {
+        let file = File::open(root.join("f"), OpenOptions::CREATE.with_direct()).await.expect("opens");
+        file.write_at(0, filled(7)).await.expect("writes");
+        file.write_at(BLOCK as u64, filled(8)).await.expect("writes");
+        at_every_step(
+            async |_| {
+                let file = file.clone();
+                async move { file.read_piece(BLOCK as u64 - 5, 10).await }
+            },
+            async |_, cut| {
+                // Buffers go round: one that came back while the kernel still writes into it would change here.
+                let other = file.read_piece(0, 100).await.expect("reads");
+                sleep(Duration::from_millis(1)).await;
+                assert!(other.len() == 100 && other.iter().all(|b| *b == 7));
+                if let Some(done) = cut.done {
+                    assert_eq!(done.expect("reads")[..], [7, 7, 7, 7, 7, 8, 8, 8, 8, 8]);
+                }
+            },
+        )
+        .await;
+        drop(file);
+        no_descriptors(&root).await;
+    });
+}
+
+#[test]
 fn syncing_growing_and_cutting() {
     in_folder("sync", |root| async move {
         let file = File::open(root.join("f"), OpenOptions::CREATE).await.expect("opens");

@@ -50,6 +50,23 @@ fn direct_writes_and_reads() {
     });
 }
 
+/// `/proc` refuses direct operations, like some file systems of containers.
+#[test]
+fn without_direct_operations_the_page_cache_serves() {
+    in_folder("buffered", |root| async move {
+        if runtime::simulated() {
+            return;
+        }
+        let file = File::open("/proc/self/maps", OpenOptions::READ.with_direct()).await.expect("opens");
+        assert!(!file.is_direct());
+        let (buffer, count) = file.read_at(0, AlignedBuf::zeroed(4096)).await.expect("reads");
+        assert!(count > 0 && buffer[..count].contains(&b'\n'));
+        let file = File::open(root.join("f"), OpenOptions::CREATE_NEW.with_direct()).await.expect("opens");
+        file.write_at(0, AlignedBuf::zeroed(4096)).await.expect("writes");
+        assert_eq!(file.read_piece(4000, 96).await.expect("reads").len(), 96);
+    });
+}
+
 #[test]
 fn folders_names_and_atomic_replacement() {
     in_folder("names", |root| async move {

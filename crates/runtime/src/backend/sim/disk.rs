@@ -131,6 +131,7 @@ pub(crate) struct Disk {
     used: u64,
     capacity: u64,
     failing_syncs: u32,
+    failing_reads: u32,
     /// Whether a failing sync says that there is no space.
     failing_syncs_as_full: bool,
     ignore_syncs: bool,
@@ -187,6 +188,7 @@ impl Disk {
             used: 0,
             capacity,
             failing_syncs: 0,
+            failing_reads: 0,
             failing_syncs_as_full: false,
             ignore_syncs: false,
             read_only: false,
@@ -198,6 +200,11 @@ impl Disk {
     pub(crate) fn fail_next_syncs(&mut self, n: u32) {
         self.failing_syncs = n;
         self.failing_syncs_as_full = false;
+    }
+
+    /// The next `n` reads fail.
+    pub(crate) fn fail_next_reads(&mut self, n: u32) {
+        self.failing_reads = n;
     }
 
     /// As [`Disk::fail_next_syncs`], saying that there is no space.
@@ -650,6 +657,10 @@ impl Disk {
         }
         match op {
             DiskOp::Open { path, flags } => self.open(&path, flags),
+            DiskOp::Read { .. } if self.failing_reads > 0 => {
+                self.failing_reads -= 1;
+                Err(io::Error::other("input/output error (simulated)"))
+            }
             DiskOp::Read { handle, offset, len } => {
                 let ino = self.handle(handle)?;
                 let file = self.file_mut(ino).ok_or_else(bad_handle)?;

@@ -45,11 +45,37 @@ pub(crate) struct Latency {
     pub(crate) spike: f64,
 }
 
+/// How much a disk does: requests wait for those before them. 0 stands for no limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DiskSpeed {
+    pub(crate) bytes_per_second: u64,
+    pub(crate) requests_per_second: u64,
+}
+
+impl DiskSpeed {
+    /// Nanoseconds of the disk's time that an operation takes.
+    fn service(self, op: &DiskOp) -> u64 {
+        let bytes = match op {
+            DiskOp::Read { len, .. } => *len as u64,
+            DiskOp::Write { data, .. } => data.len() as u64,
+            DiskOp::Sync { .. } => 0,
+            _ => return 0,
+        };
+        let time = |units: u64, rate: u64| units.saturating_mul(1_000_000_000).checked_div(rate).unwrap_or(0);
+        time(bytes, self.bytes_per_second).max(time(1, self.requests_per_second))
+    }
+}
+
 /// One node as the core sees it; its disk and skew outlive its boots.
 pub(crate) struct CoreNode {
     pub(crate) ip: IpAddr,
     pub(crate) disk: Disk,
     pub(crate) latency: Latency,
+    pub(crate) speed: DiskSpeed,
+    /// When the disk has done what it was asked so far.
+    pub(crate) disk_free_at: u64,
+    /// Does the file system know direct operations?
+    pub(crate) direct: bool,
     pub(crate) skew_micros: i64,
     pub(crate) bugs: BTreeSet<Bug>,
     /// Counts boots: operations and events of an earlier one are void.
@@ -326,7 +352,15 @@ impl SimShard {
         core.next_op += 1;
         if self.is_current(&core) {
             core.trace_op(self.node, &op);
-            let at = core.now + self.turn_charge() + core.latency(self.node, &op);
+            let asked_at = core.now + self.turn_charge();
+            let latency = core.latency(self.node, &op);
+            let node = &mut core.nodes[self.node];
+            let service = node.speed.service(&op);
+            let mut at = asked_at + latency;
+            if service > 0 {
+                node.disk_free_at = node.disk_free_at.max(asked_at) + service;
+                at = node.disk_free_at + latency;
+            }
             let ticket = core.nodes[self.node].disk.submit(op);
             core.events.insert((at, id), Pending { node: self.node, boot: self.boot, ticket, op: id });
             core.slots.insert(id, Slot::Waiting(None));
@@ -346,7 +380,8 @@ impl SimShard {
         match self.disk(DiskOp::Open { path: text(path)?, flags }).await? {
             DiskOut::Handle(handle) => {
                 let shard = self.clone();
-                Ok(SimFile(Rc::new(FileInner { shard, handle, direct: options.direct })))
+                let direct = options.direct && self.core.borrow().nodes[self.node].direct;
+                Ok(SimFile(Rc::new(FileInner { shard, handle, direct })))
             }
             other => Err(unexpected(&other)),
         }
@@ -542,6 +577,10 @@ impl SimFile {
             ));
         }
         Ok(())
+    }
+
+    pub(crate) fn is_direct(&self) -> bool {
+        self.0.direct
     }
 
     /// Fills the buffer from `offset`; answers how many bytes there were.

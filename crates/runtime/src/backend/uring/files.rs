@@ -142,6 +142,14 @@ impl UringFile {
         self.fd.size()
     }
 
+    pub(crate) fn device(&self) -> io::Result<u64> {
+        self.fd.device()
+    }
+
+    pub(crate) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
     pub(crate) async fn allocate(&self, len: u64) -> io::Result<()> {
         let result = self.plain(|fd| opcode::Fallocate::new(fd, len).build()).await;
         match result {
