@@ -405,11 +405,9 @@ def client_certificate(version, compression):
         raise AssertionError(f"who shows the certificate {client} was let in")
 
 
-def every_shard_over_tls():
+def every_shard_over_tls(port, **options):
     """The shard-aware driver finds the shard-aware port of encrypted connections, and every shard through it."""
-    login = PlainTextAuthProvider("cassandra", "cassandra")
-    port = int(ENV["NODE_SECURE_PORT"])
-    with open_cluster(4, "lz4", port, auth_provider=login, **encrypted("NODE_AUTHORITY")) as cluster:
+    with open_cluster(4, "lz4", port, **options) as cluster:
         session = cluster.connect()
         (pool,) = session.get_pools()
         shard_port = pool.host.sharding_info.shard_aware_port_ssl
@@ -486,7 +484,12 @@ def main():
         test("tls_and_password" + name, lambda: secure(version, compression))
         test("client_certificate" + name, lambda: client_certificate(version, compression))
     if SHARDS and DRIVER == "pyscylla":
-        test("every_shard_over_tls", every_shard_over_tls)
+        # One server has a shard-aware port of its own for TLS, the other one for whatever it speaks.
+        secure_port, mutual_port = int(ENV["NODE_SECURE_PORT"]), int(ENV["NODE_MUTUAL_PORT"])
+        login = {"auth_provider": PlainTextAuthProvider("cassandra", "cassandra"), **encrypted("NODE_AUTHORITY")}
+        test("every_shard_over_tls with_password", lambda: every_shard_over_tls(secure_port, **login))
+        shown = encrypted("NODE_AUTHORITY", "NODE_CLIENT")
+        test("every_shard_over_tls with_certificate", lambda: every_shard_over_tls(mutual_port, **shown))
     print(f"end {count}", flush=True)
     # Threads of sessions that were refused end by themselves, some seconds later.
     sys.stdout.flush()

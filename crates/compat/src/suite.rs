@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::certificates::Certificates;
 use crate::messina::Start;
-use crate::server::Server;
+use crate::server::{Server, free_port};
 use crate::{
     bad_days, bad_input, cassandra, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths, protocol,
     python, renewal, sstables, ycsb,
@@ -192,14 +192,17 @@ impl Options {
         start.run()
     }
 
-    /// A running server that speaks only TLS and asks for a password.
+    /// A running server that speaks only TLS and asks for a password; what is shard-aware has a port of its own for TLS.
     pub fn secure_server(
         &self,
         name: &str,
         shards: u16,
         certificates: &Certificates,
     ) -> Result<Server, String> {
-        let yaml = certificates.yaml(false) + "authenticator: PasswordAuthenticator\n";
+        let mut yaml = certificates.yaml(false) + "authenticator: PasswordAuthenticator\n";
+        if !self.against_cassandra {
+            yaml += &format!("native_shard_aware_transport_port_ssl: {}\n", free_port());
+        }
         self.server_with(name, shards, yaml)
     }
 

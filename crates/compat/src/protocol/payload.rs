@@ -134,7 +134,8 @@ pub fn broken(address: SocketAddr, version: u8, _: usize) -> Result<String, Stri
     let mut cases: Vec<Vec<u8>> = (0..whole.len()).map(|len| whole[..len].to_vec()).collect();
     let mut longer = payload(&[("key", Some(b""))]);
     let end = longer.len();
-    longer[end - 4..].copy_from_slice(&i32::MAX.to_be_bytes());
+    // Not more: Cassandra takes memory for what it is told, and ends when there is none.
+    longer[end - 4..].copy_from_slice(&(1i32 << 24).to_be_bytes());
     cases.push([&longer[..], &query].concat());
     cases.push([&[0xFF, 0xFF][..], &whole[2..], &query].concat());
     for case in &cases {
