@@ -22,6 +22,7 @@ mod index;
 /// Every limit, with unit and reason.
 pub mod limits;
 mod meta;
+mod pages;
 mod reader;
 mod row;
 mod scanner;
@@ -32,6 +33,7 @@ mod statistics;
 mod summary;
 mod unfiltered;
 mod walk;
+mod window;
 mod writer;
 
 pub use cardinality::Cardinality;
@@ -40,6 +42,7 @@ pub use compression::Compressor;
 pub use error::Error;
 pub use histogram::TombstoneHistogram;
 pub use meta::Meta;
+pub use pages::{Cache, CacheStats};
 pub use reader::{Footprint, Reader, SourceSlice, remove_sstable};
 pub use scanner::{Scanned, Scanner};
 pub use statistics::EncodingStats;

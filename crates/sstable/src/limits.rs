@@ -16,8 +16,29 @@ pub const SUMMARY_INTERVAL: u32 = 128;
 /// Bytes gathered before the writer hands a file's head to the disk in one aligned write.
 pub const WRITE_BYTES: usize = 128 * 1024;
 
-/// Bytes of the largest single read ahead of a scan.
+/// Bytes of the largest single read ahead of a scan, of plain data.
 pub const READ_AHEAD_BYTES: u64 = 128 * 1024;
+
+/// Reads of one scan under way at a time: the disk works on one while the core works on the other.
+pub const READS_AHEAD: usize = 2;
+
+/// Bytes of the first read of a scan on behalf of a request: many end after a page of rows.
+pub const SCAN_FIRST_BYTES: u64 = 32 * 1024;
+
+/// What a stored chunk may have besides twice its plain size: checksum, frame and headers of tiny chunks.
+pub const STORED_SLACK_BYTES: u64 = 4096;
+
+/// Least bytes copied when something crosses the end of a block.
+pub const SPILL_BYTES: u64 = 512;
+
+/// Bytes of a shard's cache of blocks before its owner says how large it may be.
+pub const CACHE_BYTES_DEFAULT: usize = 8 * 1024 * 1024;
+
+/// Bytes that keeping a block costs besides its own.
+pub const CACHE_ENTRY_BYTES: usize = 128;
+
+/// A block is not kept if it would take more than one in so many bytes of the cache.
+pub const CACHE_SHARE_OF_BLOCK: usize = 8;
 
 /// Bytes of an `Index.db` read by a point lookup at a time.
 pub const INDEX_READ_BYTES: u64 = 8 * 1024;

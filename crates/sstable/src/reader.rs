@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::cardinality::Cardinality;
-use crate::checksums::{Checksums, PAGE_BYTES};
+use crate::checksums::Checksums;
 use crate::component::Component;
 use crate::compression::CompressionInfo;
 use crate::cursor::Cursor;
@@ -109,7 +109,7 @@ impl Reader {
         let shape = Rc::new(Shape::for_reading(&file, &statistics.header, &table)?);
 
         let data = open_data(dir, generation, &known, &mut disk_bytes).await?;
-        let pages = checksums.map(|checksums| (PAGE_BYTES, checksums.index_pages));
+        let pages = known.pages_of(Component::Index);
         let index = Rc::new(Source::plain(path(Component::Index), pages).await?);
         let file = path(Component::Summary);
         let bytes = read_sound(&file, Component::Summary, &known, &mut disk_bytes).await?;

@@ -1,16 +1,24 @@
-//! Bytes of a data or index file as if they were neither cut into chunks nor compressed; every chunk's checksum is
-//! verified when it comes off the disk.
+//! Bytes of a data or index file as if they were neither cut into chunks nor compressed; every checksum there is, is
+//! verified when a block comes off the disk.
+//!
+//! A file is read in blocks: chunks of a data file, pages of 4 KiB of the others. They come from the shard's [`Cache`] or
+//! from one read around the kernel's page cache that brings all neighbours which are wanted with it.
 
 use runtime::Bug;
-use runtime::file::{File, OpenOptions};
+use runtime::file::{File, OpenOptions, Turn};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use crate::checksums::PAGE_BYTES;
 use crate::compression::CompressionInfo;
-use crate::cursor::{Decoded, Fault};
 use crate::error::Error;
-use crate::limits::{INDEX_READ_BYTES, READ_AHEAD_BYTES, WHOLE_COMPONENT_BYTES_MAX};
+use crate::limits::{READ_AHEAD_BYTES, STORED_SLACK_BYTES, WHOLE_COMPONENT_BYTES_MAX};
+use crate::pages::blocks::{Block, Key};
+use crate::pages::flight::{Failed, Flight, Landing};
+use crate::pages::{Cache, Purpose};
+
+pub(crate) use crate::window::Window;
 
 /// How a file is cut.
 enum Chunks {
@@ -27,11 +35,21 @@ pub(crate) struct Source {
     /// Bytes in the file.
     stored: u64,
     chunks: Chunks,
+    cache: Rc<Cache>,
+    /// What its blocks are cached under.
+    number: u32,
 }
 
-/// Opens a file for reading, through the page cache: it is the only cache of chunks there is.
+impl Drop for Source {
+    fn drop(&mut self) {
+        self.cache.drop_file(self.number);
+    }
+}
+
+/// Opens a file for reading, around the kernel's page cache unless the operator wants it: blocks are cached decoded.
 async fn open(path: &Path) -> Result<(File, u64), Error> {
-    let file = File::open(path, OpenOptions::READ).await;
+    let direct = !Cache::of_shard().is_buffered();
+    let file = File::open(path, OpenOptions { direct, ..OpenOptions::READ }).await;
     let file = file.map_err(|error| Error::io(path, "open", error))?;
     let size = file.size().await.map_err(|error| Error::io(path, "read the size of", error))?;
     Ok((file, size))
@@ -52,16 +70,16 @@ pub(crate) async fn read_whole(path: &Path) -> Result<Option<Vec<u8>>, Error> {
             size.to_string(),
         ));
     }
-    read_exact(&file, path, 0, size).await.map(Some)
+    let bytes = file.read_exact_at(0, size as usize).await;
+    bytes.map(Some).map_err(|error| failed_read(path, 0, size, error))
 }
 
-async fn read_exact(file: &File, path: &Path, offset: u64, size: u64) -> Result<Vec<u8>, Error> {
-    match file.read_exact_at(offset, size as usize).await {
-        Ok(bytes) => Ok(bytes),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            Err(Error::corrupt(path, offset, format!("{size} bytes"), "the end of the file"))
+fn failed_read(path: &Path, offset: u64, size: u64, error: io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            Error::corrupt(path, offset, format!("{size} bytes"), "the end of the file")
         }
-        Err(error) => Err(Error::io(path, "read", error)),
+        _ => Error::io(path, "read", error),
     }
 }
 
@@ -72,7 +90,8 @@ impl Source {
         info: impl FnOnce(u64) -> Result<CompressionInfo, Error>,
     ) -> Result<Source, Error> {
         let (file, stored) = open(&path).await?;
-        Ok(Source { file, stored, chunks: Chunks::Compressed(info(stored)?), path })
+        let chunks = Chunks::Compressed(info(stored)?);
+        Ok(Source::new(file, path, stored, chunks))
     }
 
     /// Opens a plain file. Errors: `Corrupt` when there are not as many checksums as chunks.
@@ -88,9 +107,15 @@ impl Source {
                 }
                 Chunks::Plain { chunk_length, crcs: Some(crcs) }
             }
-            None => Chunks::Plain { chunk_length: 4096, crcs: None },
+            None => Chunks::Plain { chunk_length: PAGE_BYTES, crcs: None },
         };
-        Ok(Source { file, path, stored, chunks })
+        Ok(Source::new(file, path, stored, chunks))
+    }
+
+    fn new(file: File, path: PathBuf, stored: u64, chunks: Chunks) -> Source {
+        let cache = Cache::of_shard();
+        let number = cache.new_file();
+        Source { file, path, stored, chunks, cache, number }
     }
 
     /// The file.
@@ -116,7 +141,7 @@ impl Source {
         }
     }
 
-    /// Bytes of memory for checksums and offsets.
+    /// Bytes of memory for checksums and offsets; cached blocks are the cache's.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match &self.chunks {
             Chunks::Compressed(info) => info.offsets.len() as u64 * 8,
@@ -124,74 +149,183 @@ impl Source {
         }
     }
 
-    fn chunk_length(&self) -> u64 {
+    /// Plain bytes of a block; the last may be shorter.
+    pub(crate) fn block_length(&self) -> u64 {
         match &self.chunks {
             Chunks::Compressed(info) => u64::from(info.chunk_length),
             Chunks::Plain { chunk_length, .. } => *chunk_length,
         }
     }
 
-    /// Appends the plain bytes of whole chunks: from `start`, which is the start of a chunk, at least `size` bytes or
-    /// up to the end. One read.
-    async fn read(&self, start: u64, size: u64, out: &mut Vec<u8>) -> Result<(), Error> {
-        let length = self.chunk_length();
-        assert!(start.is_multiple_of(length) && start < self.length(), "reads start at a chunk");
-        let end = start.saturating_add(size.max(1)).min(self.length());
-        let (first, last) = ((start / length) as usize, ((end - 1) / length) as usize);
+    /// Plain bytes of one block.
+    fn plain_size(&self, index: u32) -> usize {
+        let length = self.block_length();
+        length.min(self.length() - u64::from(index) * length) as usize
+    }
+
+    /// The block that holds the byte at a position.
+    pub(crate) fn index_of(&self, position: u64) -> u32 {
+        assert!(position < self.length(), "a block is asked for a byte of the file");
+        // Files of more than 2^32 pages, 16 TiB, are refused when their checksums or offsets are read.
+        u32::try_from(position / self.block_length()).expect("blocks are numbered by u32")
+    }
+
+    /// Blocks that a read of about so many plain bytes covers, at least one.
+    pub(crate) fn blocks_in(&self, bytes: u64) -> u32 {
+        bytes.div_ceil(self.block_length()).clamp(1, u64::from(u32::MAX)) as u32
+    }
+
+    /// Where a block starts in the file, and its bytes there.
+    fn extent(&self, index: u32) -> (u64, u64) {
         match &self.chunks {
-            Chunks::Compressed(info) => self.read_compressed(info, first, last, out).await,
-            Chunks::Plain { crcs, .. } => {
-                let end = ((last as u64 + 1) * length).min(self.stored);
-                let bytes = read_exact(&self.file, &self.path, start, end - start).await?;
-                for (index, chunk) in bytes.chunks(length as usize).enumerate() {
-                    if let Some(crcs) = crcs {
-                        self.check(start + index as u64 * length, crcs[first + index], base::crc32(chunk))?;
-                    }
-                }
-                out.extend_from_slice(&bytes);
-                Ok(())
+            Chunks::Compressed(info) => info.stored(index as usize, self.stored),
+            Chunks::Plain { chunk_length, .. } => {
+                let start = u64::from(index) * chunk_length;
+                (start, (*chunk_length).min(self.stored - start))
             }
         }
     }
 
-    async fn read_compressed(
-        &self,
-        info: &CompressionInfo,
-        first: usize,
-        last: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), Error> {
-        let start = info.stored(first, self.stored).0;
-        let (last_start, last_size) = info.stored(last, self.stored);
-        let bytes = read_exact(&self.file, &self.path, start, last_start + last_size - start).await?;
-        let length = u64::from(info.chunk_length);
+    fn key(&self, index: u32) -> Key {
+        Key { file: self.number, index }
+    }
+
+    /// A block that is in memory.
+    pub(crate) fn cached(&self, index: u32, purpose: Purpose) -> Option<Block> {
+        self.cache.get(self.key(index), purpose)
+    }
+
+    /// Begins a read of the blocks from `first` to `last`, or of fewer: up to the first that is in memory or on its way.
+    /// `None`: the first one is in memory. One read of the disk.
+    pub(crate) fn fetch(self: &Rc<Self>, first: u32, last: u32, purpose: Purpose) -> Option<Landing> {
+        let most = self.blocks_in(READ_AHEAD_BYTES) - 1;
+        let last = last.min(first.saturating_add(most)).min(self.index_of(self.length() - 1));
+        if purpose == Purpose::Request {
+            if let Some(landing) = self.cache.join(self.key(first)) {
+                return Some(landing);
+            }
+            if self.cache.expects(self.key(first)) {
+                return None;
+            }
+        }
+        let mut end = first;
+        while end < last && (purpose == Purpose::Passing || !self.cache.expects(self.key(end + 1))) {
+            end += 1;
+        }
+        let flight = Flight::new(first, end);
+        let landing = flight.land();
+        if purpose == Purpose::Request {
+            self.cache.depart(self.number, &flight);
+        }
+        let read = fly(self.clone(), flight, purpose);
+        runtime::spawn_detached_now(runtime::current_group(), read);
+        Some(landing)
+    }
+
+    /// One block, from a read that may bring others along; reads for itself when that read failed for another.
+    pub(crate) async fn landed(&self, landing: &Landing, index: u32) -> Result<Block, Error> {
+        match landing.block(index).await {
+            Ok(block) => Ok(block),
+            Err(Failed::Told(error)) => Err(error),
+            Err(Failed::Elsewhere) => {
+                let turn = self.file.turn(self.extent(index).1 as usize).await;
+                let mut blocks = self.read(turn, index, index).await?;
+                Ok(blocks.pop().expect("a read brings all its blocks"))
+            }
+        }
+    }
+
+    /// One block, with those up to `last` in the same read if it is not in memory.
+    pub(crate) async fn block(
+        self: &Rc<Self>,
+        first: u32,
+        last: u32,
+        purpose: Purpose,
+    ) -> Result<Block, Error> {
+        loop {
+            if let Some(block) = self.cached(first, purpose) {
+                return Ok(block);
+            }
+            if let Some(landing) = self.fetch(first, last, purpose) {
+                return self.landed(&landing, first).await;
+            }
+        }
+    }
+
+    /// Reads, checks and decodes neighbouring blocks: one operation of the disk.
+    async fn read(&self, turn: Turn, first: u32, last: u32) -> Result<Vec<Block>, Error> {
         for index in first..=last {
-            let (at, size) = info.stored(index, self.stored);
-            let stored = &bytes[(at - start) as usize..][..size as usize];
-            let Some((stored, crc)) = stored.split_last_chunk::<4>() else {
+            let (at, size) = self.extent(index);
+            let most = self.block_length() * 2 + STORED_SLACK_BYTES;
+            if size > most {
                 return Err(Error::corrupt(
                     &self.path,
                     at,
-                    "a chunk with a checksum",
-                    format!("{size} bytes"),
+                    format!("a chunk of at most {most} bytes"),
+                    size.to_string(),
                 ));
-            };
-            self.check(at, u32::from_be_bytes(*crc), base::crc32(stored))?;
-            let plain = length.min(info.data_length - index as u64 * length) as usize;
-            if stored.len() as u64 >= u64::from(info.max_compressed_length) {
-                let raw = stored.get(..plain).ok_or_else(|| {
-                    Error::corrupt(&self.path, at, format!("{plain} raw bytes"), stored.len().to_string())
-                })?;
-                out.extend_from_slice(raw);
-                continue;
             }
-            let result = info.compressor.decompress(stored, plain, out);
-            result.map_err(|got| {
-                let expected = format!("a {} chunk of {plain} bytes", info.compressor.class());
-                Error::corrupt(&self.path, at, expected, got)
-            })?;
         }
-        Ok(())
+        let start = self.extent(first).0;
+        let (last_start, last_size) = self.extent(last);
+        let size = last_start + last_size - start;
+        let read = self.file.read_piece_in(&turn, start, size as usize).await;
+        drop(turn);
+        self.cache.count_read(u64::from(last - first) + 1, size);
+        let piece = read.map_err(|error| failed_read(&self.path, start, size, error))?;
+        self.unpack_all(first, last, &piece)
+    }
+
+    /// Checks and decodes blocks that were read in one piece.
+    fn unpack_all(&self, first: u32, last: u32, piece: &[u8]) -> Result<Vec<Block>, Error> {
+        let start = self.extent(first).0;
+        let unpack = |index| {
+            let (at, size) = self.extent(index);
+            self.unpack(index, &piece[(at - start) as usize..][..size as usize]).map(Rc::new)
+        };
+        (first..=last).map(unpack).collect()
+    }
+
+    /// Checks and decodes one block.
+    fn unpack(&self, index: u32, stored: &[u8]) -> Result<Vec<u8>, Error> {
+        let at = self.extent(index).0;
+        match &self.chunks {
+            Chunks::Compressed(info) => self.unpack_chunk(info, index, at, stored),
+            Chunks::Plain { crcs, .. } => {
+                if let Some(crcs) = crcs {
+                    self.check(at, crcs[index as usize], base::crc32(stored))?;
+                }
+                Ok(stored.to_vec())
+            }
+        }
+    }
+
+    fn unpack_chunk(
+        &self,
+        info: &CompressionInfo,
+        index: u32,
+        at: u64,
+        stored: &[u8],
+    ) -> Result<Vec<u8>, Error> {
+        let Some((stored, crc)) = stored.split_last_chunk::<4>() else {
+            let got = format!("{} bytes", stored.len());
+            return Err(Error::corrupt(&self.path, at, "a chunk with a checksum", got));
+        };
+        self.check(at, u32::from_be_bytes(*crc), base::crc32(stored))?;
+        let plain = self.plain_size(index);
+        if stored.len() as u64 >= u64::from(info.max_compressed_length) {
+            let raw = stored.get(..plain).ok_or_else(|| {
+                Error::corrupt(&self.path, at, format!("{plain} raw bytes"), stored.len().to_string())
+            })?;
+            return Ok(raw.to_vec());
+        }
+        let mut out = Vec::with_capacity(plain);
+        let result = info.compressor.decompress(stored, plain, &mut out);
+        result.map_err(|got| {
+            let expected = format!("a {} chunk of {plain} bytes", info.compressor.class());
+            Error::corrupt(&self.path, at, expected, got)
+        })?;
+        Ok(out)
     }
 
     fn check(&self, at: u64, stored: u32, computed: u32) -> Result<(), Error> {
@@ -202,110 +336,29 @@ impl Source {
     }
 }
 
-/// A place in a file and the bytes around it that are in memory.
-pub(crate) struct Window {
-    source: Rc<Source>,
-    /// Where `buffer` starts.
-    base: u64,
-    buffer: Vec<u8>,
-    position: u64,
-    /// Bytes of the next read; doubles up to the limit.
-    ahead: u64,
+/// Reads blocks and hands them to whoever waits: the task of a flight.
+async fn fly(source: Rc<Source>, flight: Rc<Flight>, purpose: Purpose) {
+    let (first, last) = (*flight.range().start(), *flight.range().end());
+    let (last_start, last_size) = source.extent(last);
+    let size = last_start + last_size - source.extent(first).0;
+    let is_found = purpose == Purpose::Request;
+    // Dropped with the shard at the latest; until then whoever joins finds it.
+    let Some(turn) = flight.unless_unwanted(source.file.turn(size as usize)).await else {
+        source.cache.count_unwanted();
+        if is_found {
+            source.cache.arrive(source.number, &flight);
+        }
+        return;
+    };
+    let blocks = source.read(turn, first, last).await;
+    if is_found {
+        source.cache.arrive(source.number, &flight);
+        for (index, block) in blocks.iter().flatten().enumerate() {
+            source.cache.keep(source.key(first + index as u32), block);
+        }
+    }
+    flight.finish(blocks);
 }
 
-impl Window {
-    /// A window for a lookup: reads little at first.
-    pub(crate) fn point(source: Rc<Source>, position: u64) -> Window {
-        Window { source, base: 0, buffer: Vec::new(), position, ahead: INDEX_READ_BYTES }
-    }
-
-    /// A window for a scan: reads far ahead.
-    pub(crate) fn scan(source: Rc<Source>, position: u64) -> Window {
-        Window { source, base: 0, buffer: Vec::new(), position, ahead: READ_AHEAD_BYTES }
-    }
-
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        self.source.path()
-    }
-
-    /// The place.
-    pub(crate) fn position(&self) -> u64 {
-        self.position
-    }
-
-    /// The bytes from the place on that are in memory.
-    pub(crate) fn rest(&self) -> &[u8] {
-        let skipped = self.position.saturating_sub(self.base).min(self.buffer.len() as u64);
-        &self.buffer[skipped as usize..]
-    }
-
-    /// Goes forward.
-    pub(crate) fn consume(&mut self, size: u64) {
-        self.position = self.position.saturating_add(size);
-    }
-
-    /// Goes anywhere.
-    pub(crate) fn seek(&mut self, position: u64) {
-        if position < self.base {
-            self.buffer.clear();
-        }
-        self.position = position;
-    }
-
-    /// Whether the place is at or behind the end of the file.
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.position >= self.source.length()
-    }
-
-    /// Reads at least `wanted` bytes behind those in memory; false when the file has not so many.
-    async fn more(&mut self, wanted: u64) -> Result<bool, Error> {
-        let loaded = self.rest().len() as u64;
-        let enough = self.position.saturating_add(loaded).saturating_add(wanted);
-        if enough > self.source.length() {
-            return Ok(false);
-        }
-        let chunk_length = self.source.chunk_length();
-        if loaded == 0 {
-            self.buffer.clear();
-            self.base = self.position / chunk_length * chunk_length;
-        } else {
-            self.buffer.drain(..self.buffer.len() - loaded as usize);
-            self.base = self.position;
-        }
-        let start = self.base + self.buffer.len() as u64;
-        let size = (enough - start).max(self.ahead.min(self.source.length() - start));
-        self.source.read(start, size, &mut self.buffer).await?;
-        self.ahead = (self.ahead * 2).min(READ_AHEAD_BYTES.max(chunk_length));
-        runtime::yield_if_needed().await;
-        Ok(true)
-    }
-
-    /// Decodes something at the place, reading more until it is all there. Does not move. `decode` may run several
-    /// times and must fail with `Short` before it has effects.
-    pub(crate) async fn decode<T>(
-        &mut self,
-        mut decode: impl FnMut(&[u8]) -> Decoded<T>,
-    ) -> Result<T, Error> {
-        loop {
-            match decode(self.rest()) {
-                Ok(value) => return Ok(value),
-                Err(Fault::Short { at, wanted }) => {
-                    if !self.more(wanted.max(1)).await? {
-                        return Err(Fault::Short { at, wanted }.in_file(self.path(), self.position));
-                    }
-                }
-                Err(fault) => return Err(fault.in_file(self.path(), self.position)),
-            }
-        }
-    }
-
-    /// Makes sure that so many bytes from the place on are in memory.
-    pub(crate) async fn require(&mut self, size: u64) -> Result<(), Error> {
-        self.decode(|bytes| match size.saturating_sub(bytes.len() as u64) {
-            0 => Ok(()),
-            wanted => Err(Fault::Short { at: bytes.len() as u64, wanted }),
-        })
-        .await
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -460,7 +460,7 @@ impl Writer {
         let mut disk_bytes = data.stored_bytes + index_bytes;
         let mut components = vec![Component::Data, Component::Index];
         let checksums = Checksums {
-            index_pages: self.index_pages.finish(),
+            pages: vec![(Component::Index, self.index_pages.finish())],
             wholes: wholes.iter().map(|(component, bytes)| (*component, base::crc32(bytes))).collect(),
         };
         wholes.push((Component::Checksums, checksums.encode()));
