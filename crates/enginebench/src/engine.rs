@@ -23,6 +23,7 @@ pub fn settings(folder: &Path) -> Settings {
         memtable_bytes: 2 << 30,
         ignore_replay_errors: false,
         auto_compaction: false,
+        row_cache_bytes: 2 << 30,
         tombstones: TombstoneLimits::NONE,
         auto_snapshot: false,
         describe: |table| table.name.to_string(),

@@ -439,6 +439,11 @@ fn storage_settings(config: &Config) -> storage::Settings {
         ignore_replay_errors: false,
         auto_compaction: config.auto_compaction,
         host_id: config.host_id.unwrap_or(0),
+        // Unset or nothing, as Cassandra ships it: a quarter of the memory, half of what memtables may take.
+        row_cache_bytes: match config.row_cache_bytes {
+            None | Some(0) => budget / 4,
+            Some(bytes) => bytes / shards,
+        },
         tombstones: storage::TombstoneLimits { warn: config.tombstone_warn, fail: config.tombstone_fail },
         auto_snapshot: config.auto_snapshot,
         describe: |table| cql::create_table(table, false),

@@ -37,6 +37,10 @@ impl Engine {
             ("system_views", "clients") => live.clients = Engine::clients_of_node().await,
             ("system_views", "sstable_tasks") => live.compactions = compactions().await,
             ("system_views", "snapshots") => live.snapshots = snapshots().await?,
+            ("system_views", "caches") => {
+                let shards = each(|_| store().map(|store| store.cache_stats()).into_iter().collect()).await;
+                shards.iter().for_each(|shard| live.row_cache.merge(shard));
+            }
             ("system_views", "thread_pools") => live.groups = groups().await,
             ("system_views", "cql_metrics" | "batch_metrics") => {
                 let shards = each(|engine| vec![engine.statements()]).await;

@@ -8,7 +8,7 @@ use schema::TableId;
 use std::path::PathBuf;
 use std::rc::Rc;
 use storage::snapshot::{self, PartialSnapshot, Snapshot, SnapshotOptions};
-use storage::{CompactionProgress, CompactionRecord, CompactionTotals, Error, Store, TableStats};
+use storage::{CacheStats, CompactionProgress, CompactionRecord, CompactionTotals, Error, Store, TableStats};
 
 /// What every shard says, in the order of the shards. They work at the same time.
 async fn on_every<T, F, Fut>(work: F) -> Vec<T>
@@ -134,6 +134,13 @@ impl Local {
             sum.failed += totals.failed;
             sum.bytes_in += totals.bytes_in;
         }
+        sum
+    }
+
+    /// The row caches of all shards.
+    pub async fn row_cache(&self) -> CacheStats {
+        let mut sum = CacheStats::default();
+        on_every(|store| async move { store.cache_stats() }).await.iter().for_each(|shard| sum.merge(shard));
         sum
     }
 

@@ -3,6 +3,7 @@
 //! One flush at a time on a shard; a table whose flush fails rests while others have their turn. Oldest memtable of a table first, so flushed positions only grow. A memtable leaves the
 //! table in the step in which its sstable enters it, after the manifest knows the sstable and the position it covers.
 
+use crate::cache::Adopting;
 use crate::commitlog::LogPosition;
 use crate::limits::{LOG_SHARES_MAX, WRITER_PENDING_BYTES};
 use crate::manifest::{Edit, SstableEntry};
@@ -148,6 +149,8 @@ impl Store {
             None => write_memtable(&self.settings, &self.metrics, table, memtable).await?,
         };
         frozen.written.borrow_mut().clone_from(&add);
+        // Before its sstable counts, the row cache knows what it brings.
+        let adopting = self.adopt_into_cache(table, memtable).await;
         let entry = add.as_ref().map(|sstable| (table.id, sstable.entry.clone()));
         let edit = Edit {
             add: entry.into_iter().collect(),
@@ -159,6 +162,7 @@ impl Store {
             let mut manifest = self.manifest.lock().await;
             manifest.commit(&edit).await?;
             table.publish(add.into_iter().collect(), &[], Some(memtable));
+            drop(adopting);
             frozen.written.take();
         }
         self.dirty.set(self.dirty.get().saturating_sub(memtable.bytes()));
@@ -168,6 +172,34 @@ impl Store {
         self.flushed.notify_all();
         self.compaction_wanted.notify();
         Ok(())
+    }
+
+    /// Merges a memtable into the cached parts of its partitions. Until the guard goes, nothing new is cached of them: a read
+    /// that is under way does not know the sstable. Readers still look into the memtable, so a half merged one does no harm.
+    /// Yields: between steps of bounded work.
+    async fn adopt_into_cache<'t>(&self, table: &'t TableStore, memtable: &Rc<Memtable>) -> Adopting<'t> {
+        let adopting = table.cache.adopt(memtable);
+        if self.cache.is_empty_of(&table.cache) {
+            return adopting;
+        }
+        let definition = table.definition();
+        let mut after: Option<Key> = None;
+        while let Some(key) = memtable.next_key(TokenRange::ALL, after.as_ref()) {
+            let mut from: Option<Position> = None;
+            loop {
+                let step = |partition: &Partition| {
+                    self.cache.absorb(&table.cache, &definition, &key, from.as_ref(), partition)
+                };
+                from = memtable.with(key.token, &key.bytes, step).flatten();
+                if from.is_none() {
+                    break;
+                }
+                runtime::yield_if_needed().await;
+            }
+            after = Some(key);
+            runtime::yield_if_needed().await;
+        }
+        adopting
     }
 
     /// First segment of the log that is needed once a memtable is flushed.

@@ -19,8 +19,11 @@ pub mod journal;
 /// Every limit, with unit and reason.
 pub mod limits;
 mod manifest;
+mod memory;
 mod memtable;
+mod cache;
 mod merge;
+mod settled;
 mod metrics;
 mod open;
 mod operations;
@@ -38,6 +41,7 @@ mod tombstones;
 #[cfg(test)]
 mod tests;
 
+pub use cache::CacheStats;
 pub use compaction::{CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals};
 pub use error::Error;
 pub use journal::Journal;

@@ -38,6 +38,14 @@ pub const READ_FRAGMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const READ_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Partitions one page of a range scan visits before it is cut short.
 pub const SCAN_PARTITIONS_MAX: u64 = 20_000;
+/// Smallest row cache of a shard, bytes: below it pages of its own tables would leave no room for rows.
+pub const CACHE_BYTES_MIN: usize = 256 * 1024;
+/// Bytes of rows of one partition that one read puts into the row cache.
+pub const CACHE_FILL_BYTES_MAX: usize = 1024 * 1024;
+/// Evictions for the sake of one row: with more, the row is not worth it.
+pub const CACHE_EVICTIONS_MAX: usize = 64;
+/// Rows merged into the row cache, or freed in it, in one step.
+pub const CACHE_ROWS_AT_ONCE: usize = 256;
 /// Bytes fetched from one input in one step of a compaction.
 pub const COMPACTION_FRAGMENT_BYTES: usize = 256 * 1024;
 /// Bytes a flush or a compaction lets the writer hold before it drains to disk.

@@ -8,7 +8,7 @@ use crate::commitlog::LogPosition;
 use base::Token;
 use mutation::{ColumnView, Key, MutationView, Partition, RowView, TokenRange};
 use schema::Table;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -68,7 +68,27 @@ fn cells_of(body: &[u8]) -> u64 {
     RowView::new(body).columns().map(|(_, column)| count(column)).sum()
 }
 
+/// A partition of a memtable, as readers see it.
+pub type MemoryView<'m> = &'m Partition;
+
+/// A memtable within one step: what is found in it lives as long.
+pub struct MemtableReading<'m>(Ref<'m, BTreeMap<Token, SameToken>>);
+
+impl MemtableReading<'_> {
+    /// One partition.
+    #[inline]
+    pub fn get(&self, token: Token, key: &[u8]) -> Option<MemoryView<'_>> {
+        self.0.get(&token)?.get(key)
+    }
+}
+
 impl Memtable {
+    /// Opens the memtable for looking, within this step.
+    #[inline]
+    pub fn reading(&self) -> MemtableReading<'_> {
+        MemtableReading(self.partitions.borrow())
+    }
+
     /// Merges one mutation in; returns the bytes it grew by, roughly. Errors: nothing was applied.
     pub fn apply(&self, table: &Table, mutation: &MutationView<'_>) -> Result<usize, Error> {
         let mut partitions = self.partitions.borrow_mut();

@@ -1,7 +1,9 @@
-//! Putting the parts of one partition together: what memtables hold and what sstables said. No I/O, one step.
+//! Putting the parts of one partition together: what memtables hold, what is cached, what sstables said. No I/O, one step.
 
 use crate::Error;
-use mutation::{Partition, Slice};
+use crate::cache::entry::CachedView;
+use crate::memtable::MemoryView;
+use mutation::{Body, Deletion, Partition, PartitionView, RangeTombstones, RowRef, Slice};
 use schema::{Position, Table};
 use sstable::SourceSlice;
 
@@ -14,6 +16,79 @@ pub(crate) struct Wanted<'a> {
     pub(crate) reversed: bool,
     /// A source may stop when it has given as many bytes.
     pub(crate) bytes: usize,
+}
+
+/// One place where something of a partition is known.
+pub(crate) enum Place<'p> {
+    Memory(MemoryView<'p>),
+    Cached(CachedView<'p>),
+    /// What sstables said, merged.
+    Fetched(&'p Partition),
+}
+
+impl<'p> PartitionView for Place<'p> {
+    fn deletion(&self) -> Deletion {
+        match self {
+            Place::Memory(view) => view.deletion(),
+            Place::Cached(view) => view.deletion(),
+            Place::Fetched(partition) => partition.deletion(),
+        }
+    }
+
+    fn static_row(&self) -> Option<Body<'_>> {
+        match self {
+            Place::Memory(view) => view.static_row(),
+            Place::Cached(view) => view.static_row(),
+            Place::Fetched(partition) => partition.static_row(),
+        }
+    }
+
+    fn ranges(&self) -> Option<&RangeTombstones> {
+        match self {
+            Place::Memory(view) => view.ranges(),
+            Place::Cached(view) => view.ranges(),
+            Place::Fetched(partition) => partition.ranges(),
+        }
+    }
+
+    fn rows_between<'v>(
+        &'v self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        reversed: bool,
+    ) -> impl Iterator<Item = RowRef<'v>> + use<'v, 'p> {
+        match self {
+            Place::Memory(view) => Rows::Memory(PartitionView::rows_between(*view, start, end, reversed)),
+            Place::Cached(view) => Rows::Cached(view.rows_between(start, end, reversed)),
+            Place::Fetched(partition) => {
+                Rows::Fetched(PartitionView::rows_between(*partition, start, end, reversed))
+            }
+        }
+    }
+}
+
+enum Rows<M, C, F> {
+    Memory(M),
+    Cached(C),
+    Fetched(F),
+}
+
+impl<'v, M, C, F> Iterator for Rows<M, C, F>
+where
+    M: Iterator<Item = RowRef<'v>>,
+    C: Iterator<Item = RowRef<'v>>,
+    F: Iterator<Item = RowRef<'v>>,
+{
+    type Item = RowRef<'v>;
+
+    #[inline]
+    fn next(&mut self) -> Option<RowRef<'v>> {
+        match self {
+            Rows::Memory(rows) => rows.next(),
+            Rows::Cached(rows) => rows.next(),
+            Rows::Fetched(rows) => rows.next(),
+        }
+    }
 }
 
 /// A partition being put together, and up to where it is complete.
@@ -41,18 +116,21 @@ impl Merged {
     }
 
     /// Merges what the slices hold of a partition in memory, up to the byte budget.
-    pub(crate) fn add_memory(
+    pub(crate) fn add_memory<V: PartitionView>(
         &mut self,
         table: &Table,
-        from: &Partition,
+        from: &V,
         wanted: Wanted<'_>,
     ) -> Result<(), Error> {
-        self.partition.deletion = self.partition.deletion.max(from.deletion);
-        if let Some(body) = &from.static_row {
-            self.partition.merge_static(table, body);
+        let mut pieces = Vec::new();
+        self.partition.deletion = self.partition.deletion.max(from.deletion());
+        if let Some(body) = from.static_row() {
+            self.partition.merge_static(table, body.whole(&mut pieces));
         }
         for slice in wanted.slices {
-            for (_, _, range) in from.ranges.overlapping(&slice.start, &slice.end) {
+            for (_, _, range) in
+                from.ranges().iter().flat_map(|all| all.overlapping(&slice.start, &slice.end))
+            {
                 self.partition.ranges.add(table, range)?;
             }
         }
@@ -61,21 +139,20 @@ impl Merged {
         Ok(())
     }
 
-    fn add_rows(
+    fn add_rows<V: PartitionView>(
         &mut self,
         table: &Table,
-        from: &Partition,
+        from: &V,
         wanted: Wanted<'_>,
     ) -> Result<Option<Position>, Error> {
-        let mut bytes = 0;
+        let (mut bytes, mut pieces) = (0, Vec::new());
         for index in 0..wanted.slices.len() {
             let slice = &wanted.slices[if wanted.reversed { wanted.slices.len() - 1 - index } else { index }];
-            let mut rows = from.rows_between(&slice.start, Some(&slice.end));
-            while let Some((position, row)) = if wanted.reversed { rows.next_back() } else { rows.next() } {
-                self.partition.merge_row(table, row.clustering(), row.body())?;
-                bytes += row.size() + position.len();
+            for row in from.rows_between(&slice.start, Some(&slice.end), wanted.reversed) {
+                self.partition.merge_row(table, row.clustering, row.body.whole(&mut pieces))?;
+                bytes += row.size();
                 if bytes >= wanted.bytes {
-                    return Ok(Some(position.clone()));
+                    return Ok(Some(Position::from_bytes(row.position)));
                 }
             }
         }

@@ -43,6 +43,12 @@ impl Store {
         Ok(self.settings.auto_compaction && self.table(id)?.auto_compaction.get())
     }
 
+    /// Makes the next read of a table a cold one, as far as its rows are concerned.
+    pub fn forget_cached(&self, id: TableId) -> Result<(), Error> {
+        self.table(id)?.forget_cached();
+        Ok(())
+    }
+
     /// Compactions that run.
     pub fn compactions(&self) -> Vec<CompactionProgress> {
         self.compactions.running()

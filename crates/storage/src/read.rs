@@ -3,24 +3,29 @@
 //! Isolation: a read takes one version of the table. For each partition it first fetches what sstables say (awaiting), then
 //! looks into memtables and merges everything in one step without awaiting, so a write is seen whole or not at all. When the
 //! fetched part turns out too small for the limits, a larger part is fetched and all of it is merged anew.
-//! A partition that only one memtable knows is answered from there without a copy.
+//! What memtables and the row cache know is emitted from where it lies; only what sstables say is merged into a copy, which
+//! the row cache then takes over. A read that memory answers ends in the step in which it began.
 
 use crate::Error;
+use crate::cache::entry::Coverage;
+use crate::cache::{Epoch, Found};
 use crate::limits::{
     READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, SCAN_PARTITIONS_MAX,
 };
-use crate::memtable::Memtable;
-use crate::merge::{Merged, Wanted, slices_behind};
+use crate::memtable::{Memtable, MemtableReading};
+use crate::merge::{Merged, Place, Wanted, slices_behind};
+use crate::settled::{is_settled, only_row, row_so_far};
 use crate::store::Store;
 use crate::table::{Sstable, TableStore, TableVersion};
-use crate::table_metrics::{Met, bump, micros_since};
+use crate::table_metrics::{Met, add, bump, micros_since};
 use base::histogram::Placed;
 use mutation::{
-    Budget, DigestFault, Emit, Emitted, Key, Partitions, ReadAnswer, ReadCommand, Resume, Scope, TokenRange,
-    emit,
+    Body, Budget, Deletion, DigestFault, Emit, Emitted, Key, PartitionView, Partitions, ReadAnswer,
+    ReadCommand, Resume, Scope, TokenRange, emit, emit_merged,
 };
 use runtime::Bug;
 use schema::{Position, Table};
+use smallvec::SmallVec;
 use sstable::{Scanner, SourceSlice};
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -33,18 +38,19 @@ impl Store {
     pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, Placed)> {
         let start = runtime::ticks();
         let Scope::Keys(keys) = &command.scope else { return None };
-        let ([key], None) = (&keys[..], &command.resume) else { return None };
+        let [key] = &keys[..] else { return None };
+        let left = match &command.resume {
+            None => Left::default(),
+            Some(resume) if resume.key == *key && resume.after.is_some() => Left::of(resume),
+            Some(_) => return None,
+        };
         if !self.is_open(command.table) {
             return None;
         }
         self.adopt();
         let table = self.table(command.table).ok()?;
         let mut page = Page::new(self, &table, command);
-        let version = page.version.clone();
-        if holders(&version, &table, key).next().is_some() {
-            return None;
-        }
-        let stopped = page.read_memory(&version, key, Left::default()).ok()?;
+        let stopped = page.read_in_memory(key, left)?.ok()?;
         self.metrics.reads.inc();
         let met = page.met();
         let answer = page.into_answer(stopped);
@@ -53,16 +59,26 @@ impl Store {
         Some((answer, micros))
     }
 
+    /// As [`Store::read`], past the row cache: what memtables and sstables say. For comparing the two.
+    pub async fn read_cold(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
+        self.read_with(command, false).await
+    }
+
     /// Reads what a command asks for; tombstones come along, so that answers of replicas can be merged.
     /// Cost: without sstables of the keys no I/O and no waiting. Bounded by the command's limits and those of this crate.
     /// Errors: an sstable that cannot be read; nothing was changed.
     pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
+        self.read_with(command, true).await
+    }
+
+    async fn read_with(&self, command: &ReadCommand, cached: bool) -> Result<ReadAnswer, Error> {
         let start = runtime::ticks();
         self.metrics.reads.inc();
         self.adopt();
         self.opened(command.table).await?;
         let table = self.table(command.table)?;
         let mut page = Page::new(self, &table, command);
+        page.cached &= cached;
         let stopped = match &command.scope {
             Scope::Keys(keys) => page.read_keys(keys).await,
             // Boxed, as below: a point read from memory should not carry the room of what waits for files.
@@ -95,24 +111,18 @@ struct Page<'a> {
     tombstones_max: u32,
     /// Sstables that held something of what was asked for.
     sstables: u32,
+    /// Whether the row cache is asked and filled.
+    cached: bool,
+    /// What the cache must find unchanged to take what is read.
+    epoch: Epoch,
 }
 
 /// The sstables that may hold a partition.
-fn holders<'v>(
-    version: &'v TableVersion,
-    table: &'v TableStore,
-    key: &Key,
-) -> impl Iterator<Item = &'v Rc<Sstable>> {
+fn holders<'v>(version: &'v TableVersion, key: &Key) -> impl Iterator<Item = &'v Rc<Sstable>> {
     // The filters' hash is not worth computing when there is nothing to ask.
     let h2 = if version.sstables.is_empty() { 0 } else { base::murmur3(&key.bytes).1 };
     let token = key.token;
-    let holds = move |sstable: &&Rc<Sstable>| {
-        let holds = sstable.covers(token) && sstable.reader.may_contain(token, h2);
-        if !holds {
-            bump(&table.metrics.filter_negatives);
-        }
-        holds
-    };
+    let holds = move |sstable: &&Rc<Sstable>| sstable.covers(token) && sstable.reader.may_contain(token, h2);
     version.sstables.iter().filter(holds)
 }
 
@@ -121,6 +131,12 @@ fn holders<'v>(
 struct Left<'a> {
     after: Option<&'a Position>,
     rows_taken: u32,
+}
+
+impl<'a> Left<'a> {
+    fn of(resume: &'a Resume) -> Left<'a> {
+        Left { after: resume.after.as_ref(), rows_taken: resume.rows_taken }
+    }
 }
 
 impl<'a> Page<'a> {
@@ -134,6 +150,8 @@ impl<'a> Page<'a> {
             sstables: 0,
             definition,
             version: table.version(),
+            cached: true,
+            epoch: table.cache.epoch(),
             command,
             partitions: Partitions::new(),
             live_rows: 0,
@@ -170,7 +188,7 @@ impl<'a> Page<'a> {
             && let Some(at) = keys.iter().position(|key| *key == resume.key)
         {
             first = if resume.after.is_some() { at } else { at + 1 };
-            left = Left { after: resume.after.as_ref(), rows_taken: resume.rows_taken };
+            left = Left::of(resume);
         }
         for (index, key) in keys.iter().enumerate().skip(first) {
             if let Some(stopped) = self.read_partition(key, left).await? {
@@ -208,57 +226,102 @@ impl<'a> Page<'a> {
 
     /// Reads one partition; `Some` when the read stops in it.
     async fn read_partition(&mut self, key: &Key, left: Left<'_>) -> Result<Option<Resume>, Error> {
-        let version = self.version.clone();
-        let sstables: Vec<&Rc<Sstable>> = holders(&version, self.table, key).collect();
-        if sstables.is_empty() {
-            return self.read_memory(&version, key, left);
+        if let Some(read) = self.read_in_memory(key, left) {
+            return read;
         }
+        let version = self.version.clone();
+        let mut sstables: Vec<&Rc<Sstable>> = holders(&version, key).collect();
+        sstables.sort_by_key(|sstable| std::cmp::Reverse(sstable.entry.meta.max_timestamp));
+        let held_back = version.sstables.len() - sstables.len();
+        add(&self.table.metrics.filter_negatives, held_back as u64);
         Box::pin(self.read_merged(&version, &sstables, key, left)).await
     }
 
-    fn read_memory(
-        &mut self,
-        version: &TableVersion,
-        key: &Key,
-        left: Left<'_>,
-    ) -> Result<Option<Resume>, Error> {
-        self.store.metrics.memory_reads.inc();
-        if self.definition.hides_cells() {
-            let merged = self.merge_growing(version, key, left)?;
-            return self.put(key, left, merged);
-        }
-        let mut first = &version.active;
-        if !version.frozen.is_empty() {
-            let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
-            let Some(holder) = holders.next() else { return Ok(None) };
-            if holders.next().is_some() {
-                let merged = self.merge_growing(version, key, left)?;
-                return self.put(key, left, merged);
+    /// Reads one partition from memtables and the row cache. One step, and no allocation but the answer's.
+    /// `None`: sstables have to be asked, and nothing has happened.
+    fn read_in_memory(&mut self, key: &Key, left: Left<'_>) -> Option<Result<Option<Resume>, Error>> {
+        let (version, store) = (self.version.clone(), self.store);
+        let active = version.active.reading();
+        let frozen: SmallVec<[MemtableReading<'_>; 2]> =
+            version.frozen.iter().map(|frozen| frozen.memtable.reading()).collect();
+        let asks_cache = self.cached && !version.sstables.is_empty();
+        let cache = asks_cache.then(|| store.cache.reading());
+        let mut places: SmallVec<[Place<'_>; 4]> = SmallVec::new();
+        let mut complete_to = None;
+        if let Some(view) = cache.as_ref().and_then(|cache| cache.get(&self.table.cache, key)) {
+            match view.coverage(&self.slices(left), self.command.reversed) {
+                Coverage::All => places.push(Place::Cached(view)),
+                Coverage::UpTo(position) => {
+                    places.push(Place::Cached(view));
+                    complete_to = Some(position);
+                }
+                Coverage::Nothing => {}
             }
-            first = holder;
         }
-        let budget = self.budget(left.rows_taken);
-        let what = self.emit_of(key, left, None);
-        let emitted = first.with(key.token, &key.bytes, |partition| emit(partition, &what, budget));
-        match emitted {
-            Some(emitted) => self.put(key, left, emitted),
-            None => Ok(None),
+        let is_cached = !places.is_empty();
+        if !is_cached && !self.is_settled_by_memory(&version, key, &active, &frozen) {
+            return None;
         }
+        let memory = std::iter::once(&active).chain(&frozen);
+        places.extend(memory.filter_map(|memtable| memtable.get(key.token, &key.bytes)).map(Place::Memory));
+        let emitted = self.emit_places(&places, key, left, complete_to.as_ref());
+        if !self.is_enough(&emitted, complete_to.as_ref(), left) {
+            return None;
+        }
+        if is_cached {
+            bump(&store.cache.hits);
+            bump(&store.cache.requests);
+        } else if asks_cache {
+            add(&self.table.metrics.filter_negatives, version.sstables.len() as u64);
+        }
+        store.metrics.memory_reads.inc();
+        let nothing = places.is_empty();
+        drop(places);
+        Some(if nothing { Ok(None) } else { self.put(key, left, emitted) })
     }
 
-    /// Merges memtables alone, with a budget that grows until the limits are met. One step.
-    fn merge_growing(&self, version: &TableVersion, key: &Key, left: Left<'_>) -> Result<Emitted, Error> {
-        let slices = self.slices(left);
-        let mut bytes = fragment_bytes();
-        loop {
-            let wanted = Wanted { slices: &slices, reversed: self.command.reversed, bytes };
-            let mut merged = Merged::new();
-            self.add_memtables(&mut merged, version, key, wanted)?;
-            let emitted = self.emit_merged(&mut merged, key, left);
-            if self.is_enough(&emitted, &merged, left) || bytes >= READ_FRAGMENT_BYTES_MAX {
-                return Ok(emitted);
-            }
-            bytes *= 4;
+    /// Whether no sstable may hold a partition, or none that could change what memtables say.
+    fn is_settled_by_memory(
+        &self,
+        version: &TableVersion,
+        key: &Key,
+        active: &MemtableReading<'_>,
+        frozen: &[MemtableReading<'_>],
+    ) -> bool {
+        let Some(newest) = holders(version, key).map(|sstable| sstable.entry.meta.max_timestamp).max() else {
+            return true;
+        };
+        let views = || {
+            let memory = std::iter::once(active).chain(frozen);
+            memory.filter_map(|memtable| memtable.get(key.token, &key.bytes))
+        };
+        if views().any(|view| PartitionView::deletion(view).deletes(newest)) {
+            return true;
+        }
+        let Some(position) = only_row(&self.definition, self.command) else { return false };
+        let end = position.successor();
+        views().any(|view| {
+            let row = PartitionView::rows_between(view, &position, Some(&end), false).next();
+            row.is_some_and(|row| match row.body {
+                Body::Whole(body) => is_settled(&self.definition, body, newest),
+                Body::Pieces(_) => false,
+            })
+        })
+    }
+
+    /// Emits what several places together know of a partition.
+    fn emit_places(
+        &self,
+        places: &[Place<'_>],
+        key: &Key,
+        left: Left<'_>,
+        complete_to: Option<&Position>,
+    ) -> Emitted {
+        let what = self.emit_of(key, left, complete_to);
+        let budget = self.budget(left.rows_taken);
+        match places {
+            [only] if !self.definition.hides_cells() => emit(only, &what, budget),
+            _ => emit_merged(&self.definition, places, &what, budget),
         }
     }
 
@@ -269,29 +332,67 @@ impl<'a> Page<'a> {
         key: &Key,
         left: Left<'_>,
     ) -> Result<Option<Resume>, Error> {
-        let slices = self.slices(left);
+        let slices = self.slices(left).into_owned();
         let mut bytes = fragment_bytes();
+        if self.cached {
+            bump(&self.store.cache.requests);
+        }
         loop {
             let wanted = Wanted { slices: &slices, reversed: self.command.reversed, bytes };
             let early = self.planted_probe(version, key, wanted)?;
-            let fetched = self.fetch(sstables, key, wanted).await?;
-            let found = fetched.len() as u32;
-            // From here on nothing awaits.
             let mut merged = Merged::new();
-            for slice in &fetched {
-                merged.add_slice(&self.definition, slice, wanted)?;
-            }
-            match early {
-                None => self.add_memtables(&mut merged, version, key, wanted)?,
-                Some(early) => self.planted_merge(&mut merged, early, version, key, wanted)?,
-            }
-            let emitted = self.emit_merged(&mut merged, key, left);
-            if self.is_enough(&emitted, &merged, left) || bytes >= READ_FRAGMENT_BYTES_MAX {
+            let (found, skipped) = self.fetch(&mut merged, version, sstables, key, wanted).await?;
+            // From here on nothing awaits.
+            let emitted = match early {
+                None => self.emit_fetched(&merged, version, key, left),
+                Some(early) => {
+                    self.planted_merge(&mut merged, early, version, key, wanted)?;
+                    let only = [Place::Fetched(&merged.partition)];
+                    self.emit_places(&only, key, left, merged.complete_to.as_ref())
+                }
+            };
+            if self.is_enough(&emitted, merged.complete_to.as_ref(), left) || bytes >= READ_FRAGMENT_BYTES_MAX
+            {
+                self.fill_cache(&merged, key, wanted);
+                let asked = sstables.len() as u32 - skipped;
+                let metrics = &self.table.metrics;
+                add(&metrics.filter_hits, u64::from(found));
+                add(&metrics.filter_mistakes, u64::from(asked - found));
+                add(&metrics.skipped_sstables, u64::from(skipped));
                 self.sstables = self.sstables.saturating_add(found);
                 return self.put(key, left, emitted);
             }
             bytes *= 4;
         }
+    }
+
+    /// Emits what sstables said and memtables know. One step.
+    fn emit_fetched(&self, merged: &Merged, version: &TableVersion, key: &Key, left: Left<'_>) -> Emitted {
+        let memory: SmallVec<[MemtableReading<'_>; 4]> =
+            version.memtables().map(|memtable| memtable.reading()).collect();
+        let mut places: SmallVec<[Place<'_>; 4]> = SmallVec::new();
+        places.push(Place::Fetched(&merged.partition));
+        let known = memory.iter().filter_map(|memtable| memtable.get(key.token, &key.bytes));
+        places.extend(known.map(Place::Memory));
+        self.emit_places(&places, key, left, merged.complete_to.as_ref())
+    }
+
+    /// Remembers what sstables said, without what memtables know.
+    fn fill_cache(&self, merged: &Merged, key: &Key, wanted: Wanted<'_>) {
+        if !self.cached || runtime::planted(Bug::ProbeBeforeAwait) {
+            return;
+        }
+        let found = Found {
+            key,
+            partition: &merged.partition,
+            slices: wanted.slices,
+            reversed: wanted.reversed,
+            complete_to: merged.complete_to.as_ref(),
+        };
+        let cache = &self.table.cache;
+        let planted = runtime::planted(Bug::PopulationRace);
+        let epoch = if planted { cache.without_flushes(self.epoch) } else { self.epoch };
+        self.store.cache.fill(cache, epoch, &found);
     }
 
     /// The mistake that [`Bug::ProbeBeforeAwait`] plants: the first rows of memtables, looked up before the awaits.
@@ -326,24 +427,47 @@ impl<'a> Page<'a> {
         Ok(())
     }
 
+    /// Merges what sstables say, those with the newest data first, until nothing older could change the answer.
+    /// Returns how many had something, and how many were not asked.
     async fn fetch(
         &self,
+        merged: &mut Merged,
+        version: &TableVersion,
         sstables: &[&Rc<Sstable>],
         key: &Key,
         wanted: Wanted<'_>,
-    ) -> Result<Vec<SourceSlice>, Error> {
-        let mut fetched = Vec::with_capacity(sstables.len());
-        for sstable in sstables {
+    ) -> Result<(u32, u32), Error> {
+        let mut found = 0;
+        for (asked, sstable) in sstables.iter().enumerate() {
+            if self.is_settled(merged, version, key, sstable.entry.meta.max_timestamp) {
+                return Ok((found, (sstables.len() - asked) as u32));
+            }
             self.store.metrics.sstable_reads.inc();
             let reader = &sstable.reader;
             let slice = reader
                 .read_partition(&key.bytes, key.token, wanted.slices, wanted.reversed, wanted.bytes)
                 .await?;
-            let metrics = &self.table.metrics;
-            bump(if slice.is_some() { &metrics.filter_hits } else { &metrics.filter_mistakes });
-            fetched.extend(slice);
+            if let Some(slice) = slice {
+                merged.add_slice(&self.definition, &slice, wanted)?;
+                found += 1;
+            }
         }
-        Ok(fetched)
+        Ok((found, 0))
+    }
+
+    /// Whether nothing at or before a timestamp can change the answer. What is looked up in memtables here only proves
+    /// that, and is looked up again when the answer is put together.
+    fn is_settled(&self, merged: &Merged, version: &TableVersion, key: &Key, before: i64) -> bool {
+        let memory: SmallVec<[MemtableReading<'_>; 4]> =
+            version.memtables().map(|memtable| memtable.reading()).collect();
+        let known = memory.iter().filter_map(|memtable| memtable.get(key.token, &key.bytes));
+        let deletion = known.map(PartitionView::deletion).fold(merged.partition.deletion, Deletion::max);
+        if deletion.deletes(before) {
+            return true;
+        }
+        let Some(position) = only_row(&self.definition, self.command) else { return false };
+        let row = row_so_far(&self.definition, key, &position, &memory, Some(&merged.partition));
+        row.is_some_and(|row| is_settled(&self.definition, &row, before))
     }
 
     fn add_memtables(
@@ -373,15 +497,9 @@ impl<'a> Page<'a> {
         Emit { table: self.command.table, key, command: self.command, after: left.after, complete_to }
     }
 
-    fn emit_merged(&self, merged: &mut Merged, key: &Key, left: Left<'_>) -> Emitted {
-        merged.partition.hide_dropped(&self.definition);
-        let what = self.emit_of(key, left, merged.complete_to.as_ref());
-        emit(&merged.partition, &what, self.budget(left.rows_taken))
-    }
-
-    /// Whether a limit, not the size of what was fetched, ended the partition.
-    fn is_enough(&self, emitted: &Emitted, merged: &Merged, left: Left<'_>) -> bool {
-        if merged.complete_to.is_none() || emitted.cut_after != merged.complete_to {
+    /// Whether a limit, not the size of what is at hand, ended the partition.
+    fn is_enough(&self, emitted: &Emitted, complete_to: Option<&Position>, left: Left<'_>) -> bool {
+        if complete_to.is_none() || emitted.cut_after.as_ref() != complete_to {
             return true;
         }
         let budget = self.budget(left.rows_taken);
@@ -464,7 +582,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Emits a partition whose sstable parts are whole; `None` when its memtable part is too large for one piece.
+    /// Emits a partition whose sstable parts are whole; `None` when it is too large for one piece after all.
     fn merge_heads(
         &self,
         version: &TableVersion,
@@ -472,23 +590,13 @@ impl<'a> Page<'a> {
         key: &Key,
     ) -> Result<Option<Emitted>, Error> {
         let left = Left::default();
-        if heads.is_empty() && !self.definition.hides_cells() {
-            let mut holders = version.memtables().filter(|memtable| memtable.contains(key.token, &key.bytes));
-            let (first, second) = (holders.next(), holders.next());
-            if let (Some(only), None) = (first, second) {
-                let what = self.emit_of(key, left, None);
-                let budget = self.budget(0);
-                return Ok(only.with(key.token, &key.bytes, |partition| emit(partition, &what, budget)));
-            }
-        }
         let wanted = Wanted { slices: &self.command.slices, reversed: false, bytes: fragment_bytes() };
         let mut merged = Merged::new();
         for head in heads {
             merged.add_slice(&self.definition, head, wanted)?;
         }
-        self.add_memtables(&mut merged, version, key, wanted)?;
-        let emitted = self.emit_merged(&mut merged, key, left);
-        Ok(self.is_enough(&emitted, &merged, left).then_some(emitted))
+        let emitted = self.emit_fetched(&merged, version, key, left);
+        Ok(self.is_enough(&emitted, merged.complete_to.as_ref(), left).then_some(emitted))
     }
 }
 

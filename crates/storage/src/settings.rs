@@ -65,6 +65,8 @@ pub struct Settings {
     pub ignore_replay_errors: bool,
     /// Whether tables are compacted in the background.
     pub auto_compaction: bool,
+    /// Bytes of the row cache of one shard; below [`crate::limits::CACHE_BYTES_MIN`] there is none.
+    pub row_cache_bytes: u64,
     /// How many tombstones a read may meet.
     pub tombstones: TombstoneLimits,
     /// Whether tables are snapshot before they are dropped or truncated.

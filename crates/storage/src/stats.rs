@@ -1,5 +1,6 @@
 //! What a table is and does, as operators ask for it: the numbers behind nodetool, REST and `system_views`.
 
+use crate::cache::CacheStats;
 use crate::compaction::pending_compactions;
 use crate::limits::{CELLS_COUNTED_ROWS_MAX, SHOWN_TABLES_MAX};
 use crate::snapshot;
@@ -58,6 +59,8 @@ pub struct TableStats {
     pub filter_hits: u64,
     /// Sstables that filters kept from being asked.
     pub filter_negatives: u64,
+    /// Sstables that were not asked because all in them is too old to matter.
+    pub skipped_sstables: u64,
     /// Memory of filters, as many bytes as their files have.
     pub filter_bytes: u64,
     /// Memory of summaries.
@@ -112,6 +115,7 @@ impl TableStats {
             filter_mistakes: 0,
             filter_hits: 0,
             filter_negatives: 0,
+            skipped_sstables: 0,
             filter_bytes: 0,
             summary_bytes: 0,
             checksum_bytes: 0,
@@ -132,7 +136,7 @@ impl TableStats {
         debug_assert!(self.id == other.id, "one table");
         self.largest_sstable = self.largest_sstable.max(other.largest_sstable);
         self.longest_sstable_micros = self.longest_sstable_micros.max(other.longest_sstable_micros);
-        let sums: [(&mut u64, u64); 19] = [
+        let sums: [(&mut u64, u64); 20] = [
             (&mut self.sstables, other.sstables),
             (&mut self.live_bytes, other.live_bytes),
             (&mut self.total_bytes, other.total_bytes),
@@ -149,6 +153,7 @@ impl TableStats {
             (&mut self.filter_mistakes, other.filter_mistakes),
             (&mut self.filter_hits, other.filter_hits),
             (&mut self.filter_negatives, other.filter_negatives),
+            (&mut self.skipped_sstables, other.skipped_sstables),
             (&mut self.filter_bytes, other.filter_bytes),
             (&mut self.summary_bytes, other.summary_bytes),
             (&mut self.checksum_bytes, other.checksum_bytes),
@@ -208,6 +213,11 @@ impl Store {
         all
     }
 
+    /// What the row cache of this shard holds and does.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.cache.stats()
+    }
+
     fn stats_of(&self, table: &TableStore, version: &TableVersion, keys: u64) -> TableStats {
         let definition = table.definition();
         let (metrics, met) = (&table.metrics, table.metrics.met_by_reads());
@@ -225,6 +235,7 @@ impl Store {
             filter_mistakes: metrics.filter_mistakes.get(),
             filter_hits: metrics.filter_hits.get(),
             filter_negatives: metrics.filter_negatives.get(),
+            skipped_sstables: metrics.skipped_sstables.get(),
             reads: metrics.reads.snapshot(),
             scans: metrics.scans.snapshot(),
             writes: metrics.writes.snapshot(),

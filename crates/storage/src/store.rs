@@ -7,6 +7,7 @@
 //! Owned by one shard. Everything that changes which sstables exist goes through the manifest first, then becomes visible in
 //! one step.
 
+use crate::cache::{Cache, CacheStats};
 use crate::commitlog::{Appended, Commitlog, Held, LogPosition};
 use crate::compaction::Compactions;
 use crate::limits::{ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FROZEN_MAX};
@@ -64,6 +65,8 @@ pub struct Store {
     pub(crate) tasks: RefCell<Vec<JoinHandle<()>>>,
     pub(crate) metrics: Metrics,
     pub(crate) compactions: Compactions,
+    /// What sstables say, of all tables.
+    pub(crate) cache: Cache,
     /// Held by whatever makes or removes snapshots; only that of shard 0 counts.
     pub(crate) snapshots: Lock<()>,
     /// Whether there may be snapshots that go by themselves.
@@ -93,6 +96,7 @@ impl Store {
         manifest: Manifest,
     ) -> Store {
         Store {
+            cache: Cache::new(settings.row_cache_bytes),
             settings,
             interval,
             tables: RefCell::default(),
@@ -142,6 +146,27 @@ impl Store {
                 .map(|table| table.with_version(|version, _| version.sstables.len()))
                 .sum::<usize>() as f64
         });
+        type Read = fn(&CacheStats) -> u64;
+        let of_cache: [(&str, &str, Read); 6] = [
+            ("messina_storage_row_cache_bytes", "Bytes of the row cache.", |cache| cache.bytes),
+            ("messina_storage_row_cache_partitions", "Partitions in the row cache.", |cache| {
+                cache.partitions
+            }),
+            ("messina_storage_row_cache_rows", "Rows in the row cache.", |cache| cache.rows),
+            ("messina_storage_row_cache_evictions", "Rows evicted from the row cache.", |cache| {
+                cache.evictions
+            }),
+            ("messina_storage_row_cache_requests", "Partitions looked for in the row cache.", |cache| {
+                cache.requests
+            }),
+            ("messina_storage_row_cache_hits", "Partitions answered from the row cache.", |cache| cache.hits),
+        ];
+        for (name, help, read) in of_cache {
+            let store = Rc::downgrade(self);
+            runtime::metrics::gauge_fn(name, help, &[], move || {
+                store.upgrade().map_or(0.0, |store| read(&store.cache.stats()) as f64)
+            });
+        }
         let store = Rc::downgrade(self);
         runtime::metrics::collector(move |samples| {
             if let Some(store) = store.upgrade() {
@@ -610,6 +635,7 @@ impl Store {
             };
             manifest.commit(&edit).await?;
             table.publish(Vec::new(), &removed, None);
+            table.forget_cached();
             (sstables, removed)
         };
         assert!(sstables.len() == removed.len());

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::backoff::Backoff;
+use crate::cache::TableCache;
 use crate::commitlog::LogPosition;
 use crate::limits::{
     COMPACTION_RETRY_MS, COMPACTION_RETRY_MS_MAX, FLUSH_RETRY_MS, FLUSH_RETRY_MS_MAX, GENERATION_MAX,
@@ -126,6 +127,8 @@ pub(crate) struct TableStore {
     pub(crate) flush_backoff: Backoff,
     pub(crate) compaction_backoff: Backoff,
     pub(crate) metrics: TableMetrics,
+    /// Its part of the row cache.
+    pub(crate) cache: TableCache,
     /// Whether it is compacted without being told to; an operator's switch, forgotten by a restart.
     pub(crate) auto_compaction: Cell<bool>,
 }
@@ -138,6 +141,7 @@ impl TableStore {
         next_generation: Rc<Cell<u64>>,
         generation_step: u64,
     ) -> Rc<TableStore> {
+        let cache = TableCache::new(wants_cache(&definition));
         let version =
             TableVersion { active: Rc::new(Memtable::default()), frozen: Vec::new(), sstables: Vec::new() };
         Rc::new(TableStore {
@@ -159,6 +163,7 @@ impl TableStore {
             flush_backoff: backoff(FLUSH_RETRY_MS, FLUSH_RETRY_MS_MAX),
             compaction_backoff: backoff(COMPACTION_RETRY_MS, COMPACTION_RETRY_MS_MAX),
             metrics: TableMetrics::default(),
+            cache,
             auto_compaction: Cell::new(true),
         })
     }
@@ -170,7 +175,14 @@ impl TableStore {
 
     pub(crate) fn set_definition(&self, definition: Arc<Table>) {
         assert!(definition.id == self.id, "a table keeps its identity");
+        self.cache.is_wanted.set(wants_cache(&definition));
         *self.definition.borrow_mut() = definition;
+    }
+
+    /// What sstables say is another thing from this step on: nothing that was read of them before is answered any more.
+    /// For imports, truncations, and whatever else leaves out or adds what is not deleted.
+    pub(crate) fn forget_cached(&self) {
+        self.cache.forget();
     }
 
     /// The version now.
@@ -224,6 +236,12 @@ impl TableStore {
 
     /// Adds and removes sstables, and drops a frozen memtable that an added one replaces. One step.
     pub(crate) fn publish(&self, add: Vec<Rc<Sstable>>, remove: &[u64], flushed: Option<&Rc<Memtable>>) {
+        if !remove.is_empty() {
+            self.cache.compacted();
+        }
+        if flushed.is_some() {
+            self.cache.flushed();
+        }
         self.change(|now| {
             let kept = now.sstables.iter().filter(|sstable| !remove.contains(&sstable.generation()));
             let mut sstables: Vec<Rc<Sstable>> = add.into_iter().chain(kept.cloned()).collect();
@@ -281,6 +299,12 @@ impl TableStore {
         self.dir_made.set(true);
         Ok(())
     }
+}
+
+/// Whether a table wants its partitions cached: unless it says that nothing of it should be.
+fn wants_cache(table: &Table) -> bool {
+    let says_none = |what: &str| table.options.caching.get(what).is_some_and(|value| value == "NONE");
+    !(says_none("keys") && says_none("rows_per_partition"))
 }
 
 fn backoff(first_ms: u64, longest_ms: u64) -> Backoff {

@@ -29,6 +29,8 @@ pub(crate) struct TableMetrics {
     pub(crate) filter_hits: Cell<u64>,
     /// Sstables that were asked in vain.
     pub(crate) filter_mistakes: Cell<u64>,
+    /// Sstables that were not asked because everything in them is too old to matter.
+    pub(crate) skipped_sstables: Cell<u64>,
 }
 
 /// What a read met.
@@ -60,6 +62,7 @@ impl Default for TableMetrics {
             filter_negatives: Cell::new(0),
             filter_hits: Cell::new(0),
             filter_mistakes: Cell::new(0),
+            skipped_sstables: Cell::new(0),
         }
     }
 }
@@ -126,6 +129,12 @@ impl TableMetrics {
 #[inline]
 pub(crate) fn bump(count: &Cell<u64>) {
     count.set(count.get() + 1);
+}
+
+/// Adds some.
+#[inline]
+pub(crate) fn add(count: &Cell<u64>, some: u64) {
+    count.set(count.get() + some);
 }
 
 /// Microseconds since a tick.

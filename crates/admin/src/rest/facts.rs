@@ -51,7 +51,7 @@ impl Rest {
             [
                 "cache_service",
                 "metrics",
-                "key" | "row" | "counter",
+                "key" | "counter",
                 "hits_moving_avrage" | "requests_moving_avrage",
             ] => {
                 json!(0)
@@ -59,7 +59,7 @@ impl Rest {
             [
                 "cache_service",
                 "metrics",
-                "key" | "row" | "counter",
+                "key" | "counter",
                 "entries" | "size" | "capacity" | "hit_rate",
             ] => {
                 json!(0)

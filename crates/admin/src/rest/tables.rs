@@ -35,6 +35,7 @@ impl Rest {
             ["messina", "tables"] => self.tables(request).await,
             ["messina", "proxy"] => Ok(proxy(&latencies().await)),
             ["messina", "pools"] => Ok(pools().await),
+            ["cache_service", "metrics", "row", what] => self.row_cache(what).await,
             ["messina", "clients"] => Ok(Engine::clients_of_node().await.iter().map(client).collect()),
             ["column_family", "metrics", rest @ ..] => self.column_family(rest).await,
             ["column_family", "sstables", "per_level", name] => self.table_of(name).map(|_| value!([])),
@@ -148,6 +149,22 @@ impl Rest {
 }
 
 /// One number of a table by ScyllaDB's name.
+impl Rest {
+    /// What the row cache holds and does. The two averages are totals since the start: nobody asks for their rates.
+    async fn row_cache(&self, what: &str) -> Answer {
+        let cache = self.coordinator().local().row_cache().await;
+        Ok(match what {
+            "entries" => value!(cache.rows),
+            "size" => value!(cache.bytes),
+            "capacity" => value!(cache.capacity),
+            "hits_moving_avrage" => value!(cache.hits),
+            "requests_moving_avrage" => value!(cache.requests),
+            "hit_rate" => value!(cache.hits as f64 / cache.requests.max(1) as f64),
+            _ => return Err(Failure::unknown()),
+        })
+    }
+}
+
 fn metric(stats: &TableStats, what: &str) -> Option<Value> {
     let ratio = |ratio: Option<f64>| value!(ratio.unwrap_or(0.0));
     Some(match what {

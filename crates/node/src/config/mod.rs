@@ -136,6 +136,8 @@ pub struct Config {
     pub batch_warn_partitions: u32,
     /// Batches above this many bytes are refused.
     pub batch_fail_bytes: u64,
+    /// Bytes of the row cache of the node; unset or 0: a share of its memory.
+    pub row_cache_bytes: Option<u64>,
     /// More tombstones in one page are worth a warning.
     pub tombstone_warn: u32,
     /// More tombstones in one page end the read.
@@ -220,6 +222,7 @@ impl Config {
             batch_warn_bytes: 5 << 10,
             batch_warn_partitions: 10,
             batch_fail_bytes: 50 << 10,
+            row_cache_bytes: None,
             tombstone_warn: 1_000,
             tombstone_fail: 100_000,
             auto_snapshot: true,

@@ -5,7 +5,7 @@ use crate::trace::Trace;
 use base::histogram::Distribution;
 use runtime::metrics::GroupUsage;
 use storage::snapshot::Snapshot;
-use storage::{CompactionProgress, CompactionRecord, TableStats};
+use storage::{CacheStats, CompactionProgress, CompactionRecord, TableStats};
 
 /// Live state; only what the table that is read needs is filled.
 #[derive(Default)]
@@ -26,6 +26,8 @@ pub struct Live {
     pub snapshots: Vec<Snapshot>,
     /// Scheduling groups, summed over shards.
     pub groups: Vec<GroupUsage>,
+    /// The row cache, summed over shards.
+    pub row_cache: CacheStats,
     /// Shards of this node.
     pub shards: u16,
     /// What statements have done.

@@ -102,6 +102,8 @@ pub enum Bug {
     ReplayStopsEarly,
     /// A decision is taken before an await and used after it.
     ProbeBeforeAwait,
+    /// A read that began before a flush still fills the row cache after it.
+    PopulationRace,
     /// A digest leaves out what follows a null.
     DigestStopsAtNull,
     /// A logged batch of several shards is written without being logged first.

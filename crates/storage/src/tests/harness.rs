@@ -26,6 +26,7 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         ignore_replay_errors: false,
         auto_compaction: true,
         host_id: 7,
+        row_cache_bytes: 512 * 1024,
         tombstones: TombstoneLimits::NONE,
         auto_snapshot: false,
         describe: |table| format!("TABLE {}", table.name),

@@ -48,6 +48,7 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         ignore_replay_errors: false,
         auto_compaction: true,
         host_id: 1,
+        row_cache_bytes: 4 << 20,
         tombstones: TombstoneLimits::CASSANDRA,
         auto_snapshot: false,
         describe: |table| table.name.to_string(),

@@ -44,6 +44,7 @@ fn stats(keyspace: &str) -> TableStats {
 
 fn live() -> Live {
     Live {
+        row_cache: storage::CacheStats::default(),
         clients: vec![ClientInfo {
             address: SocketAddr::new(HERE, 40_000),
             stage: "ready",

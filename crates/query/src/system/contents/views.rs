@@ -5,7 +5,7 @@ use crate::info::ClientInfo;
 use crate::system::row::Row;
 use base::histogram::Distribution;
 use core::net::IpAddr;
-use storage::TableStats;
+use storage::{CacheStats, TableStats};
 use storage::snapshot::Snapshot;
 
 /// Bytes of the unit in which sizes of tables are shown, rounded up.
@@ -27,7 +27,7 @@ pub fn rows(name: &str, source: &Source<'_>) -> Vec<Row> {
         "system_properties" => {
             named_values([("os.arch", std::env::consts::ARCH), ("os.name", "Linux")].into_iter())
         }
-        "caches" => ["counters", "keys", "rows"].map(no_cache).into(),
+        "caches" => vec![no_cache("counters"), no_cache("keys"), row_cache(&live.row_cache)],
         "thread_pools" => live.groups.iter().map(|group| pool(group, live.shards)).collect(),
         "sstable_tasks" => live.compactions.iter().map(task).collect(),
         "snapshots" => live.snapshots.iter().map(snapshot).collect(),
@@ -89,6 +89,22 @@ fn no_cache(name: &str) -> Row {
         "size_bytes",
     ];
     zeros.into_iter().fold(row, |row, column| row.bigint(column, 0))
+}
+
+/// The row cache. Without a request nothing is the share of those that were answered.
+fn row_cache(cache: &CacheStats) -> Row {
+    let ratio = if cache.requests == 0 { f64::NAN } else { cache.hits as f64 / cache.requests as f64 };
+    let entries = i32::try_from(cache.rows).unwrap_or(i32::MAX);
+    Row::new()
+        .text("name", "rows")
+        .int("entry_count", entries)
+        .double("hit_ratio", ratio)
+        .bigint("capacity_bytes", cache.capacity as i64)
+        .bigint("hit_count", cache.hits as i64)
+        .bigint("recent_hit_rate_per_second", 0)
+        .bigint("recent_request_rate_per_second", 0)
+        .bigint("request_count", cache.requests as i64)
+        .bigint("size_bytes", cache.bytes as i64)
 }
 
 /// A scheduling group: every shard runs one task at a time, whichever group it is of.

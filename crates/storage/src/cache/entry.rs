@@ -1,0 +1,233 @@
+//! One cached partition, and how readers see it.
+
+use super::Inner;
+use super::known::Known;
+use base::Token;
+use mutation::{
+    Body, ColumnView, Deletion, Liveness, PartitionView, RangeTombstones, RowRef, RowView, Slice,
+};
+use schema::Position;
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+/// Memory of one row of a tree beside its block, roughly: its share of a node.
+const ROW_BYTES: usize = 48;
+/// Memory of a static row or of tombstones beside their bytes.
+const HEAD_BYTES: usize = 96;
+
+/// Rows by position: the units that hold them.
+#[derive(Default)]
+#[expect(clippy::box_collection, reason = "most partitions have one row and should be small")]
+pub(crate) enum Rows {
+    #[default]
+    None,
+    One(u32),
+    Many(Box<BTreeMap<Position, u32>>),
+}
+
+/// What most partitions do not have.
+#[derive(Default)]
+pub(crate) struct Head {
+    pub(crate) static_row: Option<Box<[u8]>>,
+    pub(crate) ranges: RangeTombstones,
+}
+
+/// A partition in the cache: what sstables say of the part that is known.
+/// Invariant: rows lie at known places only.
+pub(crate) struct Cached {
+    pub(crate) token: Token,
+    pub(crate) table: u32,
+    /// What the table had forgotten and compacted when this was read; see [`super::TableCache`].
+    pub(crate) generation: u32,
+    pub(crate) purges: u32,
+    /// Whether a compaction may leave out anything of it for good: tombstones, and what expires.
+    pub(crate) is_mortal: bool,
+    /// No longer in the directory: its rows are freed little by little.
+    pub(crate) is_dead: bool,
+    /// Stands for the partition itself; its block is the key.
+    pub(crate) unit: u32,
+    pub(crate) deletion: Deletion,
+    pub(crate) known: Known,
+    pub(crate) rows: Rows,
+    pub(crate) head: Option<Box<Head>>,
+}
+
+impl Cached {
+    pub(crate) fn vacant() -> Cached {
+        Cached {
+            token: Token(0),
+            table: 0,
+            generation: 0,
+            purges: 0,
+            is_mortal: false,
+            is_dead: true,
+            unit: 0,
+            deletion: Deletion::LIVE,
+            known: Known::nothing(),
+            rows: Rows::None,
+            head: None,
+        }
+    }
+
+    /// Bytes of memory that are in no slot and no page, roughly.
+    pub(crate) fn outside_bytes(&self) -> usize {
+        let rows = match &self.rows {
+            Rows::None | Rows::One(_) => 0,
+            Rows::Many(rows) => ROW_BYTES * rows.len(),
+        };
+        let head = self.head.as_ref().map_or(0, |head| {
+            HEAD_BYTES + head.static_row.as_ref().map_or(0, |row| row.len()) + head.ranges.memory_bytes()
+        });
+        rows + head + self.known.bytes()
+    }
+
+    pub(crate) fn has_rows(&self) -> bool {
+        !matches!(&self.rows, Rows::None)
+    }
+}
+
+/// The parts of a row's block: `u32` lengths of position and clustering, then the three.
+#[inline]
+pub(crate) fn row_of(block: &[u8]) -> RowRef<'_> {
+    let length =
+        |at: usize| block[at..].first_chunk::<4>().map_or(0, |number| u32::from_le_bytes(*number) as usize);
+    let clustering_at = 8 + length(0);
+    let body_at = clustering_at + length(4);
+    RowRef {
+        position: &block[8..clustering_at],
+        clustering: &block[clustering_at..body_at],
+        body: Body::Whole(&block[body_at..]),
+    }
+}
+
+/// The lengths that a row's block begins with.
+pub(crate) fn row_head(position: &[u8], clustering: &[u8]) -> [u8; 8] {
+    let mut head = [0; 8];
+    head[..4].copy_from_slice(&(position.len() as u32).to_le_bytes());
+    head[4..].copy_from_slice(&(clustering.len() as u32).to_le_bytes());
+    head
+}
+
+/// Whether a compaction may leave out anything of a packed row for good.
+pub(crate) fn is_mortal(body: &[u8]) -> bool {
+    let row = RowView::new(body);
+    let expires = |liveness: Liveness| !liveness.is_none() && liveness.is_expiring();
+    let cell_goes = |cell: mutation::Cell<'_>| cell.is_tombstone() || cell.is_expiring();
+    expires(row.liveness())
+        || !row.deletion().is_live()
+        || row.columns().any(|(_, column)| match column {
+            ColumnView::Simple(cell) => cell_goes(cell),
+            ColumnView::Complex(complex) => {
+                !complex.deletion.is_live() || complex.cells().any(|(_, cell)| cell_goes(cell))
+            }
+        })
+}
+
+/// A cached partition, within one step.
+#[derive(Clone, Copy)]
+pub(crate) struct CachedView<'c> {
+    pub(crate) inner: &'c Inner,
+    pub(crate) cached: &'c Cached,
+}
+
+/// How much of what is asked for is known.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Coverage {
+    All,
+    /// In reading order up to this position, itself included.
+    UpTo(Position),
+    Nothing,
+}
+
+impl CachedView<'_> {
+    /// How much of some slices (disjoint, ascending) is known, in reading order.
+    pub(crate) fn coverage(&self, slices: &[Slice], reversed: bool) -> Coverage {
+        if matches!(self.cached.known, Known::All) {
+            return Coverage::All;
+        }
+        if reversed { self.coverage_backward(slices) } else { self.coverage_forward(slices) }
+    }
+
+    fn coverage_forward(&self, slices: &[Slice]) -> Coverage {
+        let mut end = None;
+        for slice in slices {
+            match self.cached.known.forward(slice) {
+                Some(None) => continue,
+                Some(Some(known_end)) => end = Some(known_end),
+                None => end = Some(&slice.start),
+            }
+            break;
+        }
+        let Some(end) = end else { return Coverage::All };
+        // No place directly before the end has a name, but the last row before it has.
+        let mut rows = self.rows(&slices[0].start, Some(end));
+        let last = rows.next_back().map(|unit| Position::from_bytes(self.row(unit).position));
+        last.map_or(Coverage::Nothing, Coverage::UpTo)
+    }
+
+    fn coverage_backward(&self, slices: &[Slice]) -> Coverage {
+        let mut known_from: Option<&Position> = None;
+        for slice in slices.iter().rev() {
+            match self.cached.known.backward(slice) {
+                Some(None) => known_from = Some(&slice.start),
+                Some(Some(start)) => return Coverage::UpTo(start.clone()),
+                None => return known_from.cloned().map_or(Coverage::Nothing, Coverage::UpTo),
+            }
+        }
+        Coverage::All
+    }
+
+    fn row(&self, unit: u32) -> RowRef<'_> {
+        row_of(self.inner.slots.get(self.inner.units.get(unit).block))
+    }
+}
+
+impl<'c> CachedView<'c> {
+    /// Units of rows at `start <= position < end`.
+    fn rows(&self, start: &[u8], end: Option<&[u8]>) -> impl DoubleEndedIterator<Item = u32> + use<'c> {
+        let inverted = end.is_some_and(|end| end <= start);
+        let (one, many) = match &self.cached.rows {
+            _ if inverted => (None, None),
+            Rows::None => (None, None),
+            Rows::One(unit) => {
+                let position = row_of(self.inner.slots.get(self.inner.units.get(*unit).block)).position;
+                ((position >= start && end.is_none_or(|end| position < end)).then_some(*unit), None)
+            }
+            Rows::Many(rows) => {
+                let end = end.map_or(Unbounded, Excluded);
+                (None, Some(rows.range::<[u8], _>((Included(start), end)).map(|(_, unit)| *unit)))
+            }
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
+}
+
+impl<'c> PartitionView for CachedView<'c> {
+    fn deletion(&self) -> Deletion {
+        self.cached.deletion
+    }
+
+    fn static_row(&self) -> Option<Body<'_>> {
+        self.cached.head.as_ref()?.static_row.as_deref().map(Body::Whole)
+    }
+
+    fn ranges(&self) -> Option<&RangeTombstones> {
+        let ranges = &self.cached.head.as_ref()?.ranges;
+        (!ranges.is_empty()).then_some(ranges)
+    }
+
+    fn rows_between<'v>(
+        &'v self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        reversed: bool,
+    ) -> impl Iterator<Item = RowRef<'v>> + use<'v, 'c> {
+        let mut rows = self.rows(start, end);
+        let inner = self.inner;
+        std::iter::from_fn(move || {
+            let unit = if reversed { rows.next_back()? } else { rows.next()? };
+            inner.units.hit(unit);
+            Some(row_of(inner.slots.get(inner.units.get(unit).block)))
+        })
+    }
+}

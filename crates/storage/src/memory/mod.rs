@@ -1,0 +1,15 @@
+//! The memory of memtables and cache: where partitions lie and how they are found.
+//!
+//! ```text
+//! (token, key) ─► directory ─► partition ─┬─ one row, behind the key
+//!                                         ├─ a few rows: sorted handles ─► rows
+//!                                         └─ many rows: tree of handles ─► rows ─► (more than 32 KiB) fragments
+//! ```
+//! Everything of one memtable lies in pages it owns and is given back with them, so nothing is freed one by one and what
+//! it takes is known exactly. A handle is a `u32`; no pointer leaves a page. Owned by one shard.
+
+#[allow(dead_code, reason = "memtables do not lie here yet")]
+pub(crate) mod slab;
+/// Partitions by token: found in O(1), walked in the order of the ring.
+#[allow(dead_code, reason = "memtables do not lie here yet")]
+pub mod directory;

@@ -1,0 +1,256 @@
+//! What the row cache answers, over flushes, compactions and truncations: always what a cold read says.
+
+use super::harness::*;
+use crate::{CommitlogSync, Durability, Store, fixture};
+use mutation::{
+    Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, Scope, Slice,
+};
+use runtime::Bug;
+use runtime::sim::SimConfig;
+use schema::{BoundSide, Table};
+use std::rc::Rc;
+
+fn node(table: &Table) -> Node {
+    let mut settings = settings(CommitlogSync::Periodic { period_ms: 10_000 });
+    settings.auto_compaction = false;
+    settings.row_cache_bytes = 4 << 20;
+    let mut node = Node::new(1, SimConfig::calm(), settings, &[table]);
+    node.boot(1).expect("opens");
+    node
+}
+
+fn of_key(table: &Table, key: &[u8]) -> ReadCommand {
+    command(table, Scope::Keys(vec![Key::new(key)].into()))
+}
+
+/// As a SELECT of one row by its whole key asks.
+fn of_row(table: &Table, key: &[u8], c: i32) -> ReadCommand {
+    let at = |side| table.bound_position(&fixture::clustering(c), side).expect("fits");
+    let slice = Slice { start: at(BoundSide::Before), end: at(BoundSide::After) };
+    ReadCommand { slices: vec![slice].into(), ..of_key(table, key) }
+}
+
+fn put(store: &Store, mutation: Mutation) {
+    store.apply_now(&[mutation], Durability::Mode).expect("nothing to wait for").0.expect("accepted");
+}
+
+fn rows(answer: ReadAnswer) -> Vec<FoundRow> {
+    live_rows(&[answer], 1_700_000_000)
+}
+
+/// What memory answers alone, which must be what a cold read says.
+async fn cached(store: &Rc<Store>, command: &ReadCommand) -> Vec<FoundRow> {
+    let (answer, _) = store.read_now(command).expect("memory answers");
+    let found = rows(answer);
+    assert_eq!(found, rows(store.read_cold(command).await.expect("readable")), "{command:?}");
+    found
+}
+
+#[test]
+fn what_was_read_is_answered_from_memory_until_it_is_gone() {
+    let table = fixture::table();
+    let mut node = node(&table);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        let all = of_key(&table, b"k");
+        (0..5).for_each(|c| put(&store, fixture::insert(&table, b"k", c * 2, 5, b"first")));
+        store.flush(None).await.expect("flushed");
+        assert_eq!(store.read_now(&all), None, "it was never read");
+        assert_eq!(store.read(&all).await.expect("readable").live_rows, 5);
+        assert_eq!(cached(&store, &all).await.len(), 5);
+        assert_eq!(
+            cached(&store, &of_row(&table, b"k", 3)).await.len(),
+            0,
+            "what is not there is known, too"
+        );
+
+        // A memtable beside it, then that one flushed.
+        put(&store, fixture::insert(&table, b"k", 3, 6, b"new"));
+        put(&store, fixture::insert(&table, b"k", 4, 6, b"newer"));
+        assert_eq!(cached(&store, &all).await.len(), 6);
+        store.flush(None).await.expect("flushed");
+        let found = cached(&store, &all).await;
+        assert_eq!((found.len(), value(&found[3].2)), (6, Some(b"newer".to_vec())));
+
+        // A tombstone: cached with the rest, until a compaction may have forgotten it.
+        let mut builder = MutationBuilder::new(table.id, base::Token::of_key(b"k"), b"k");
+        builder.write_row(
+            &fixture::clustering(2),
+            Liveness::NONE,
+            Deletion { timestamp: 9, local_time: 1 },
+            |_| {},
+        );
+        put(&store, builder.finish());
+        store.flush(None).await.expect("flushed");
+        assert_eq!(cached(&store, &all).await.len(), 5);
+        store.compact(table.id).await.expect("compacted");
+        assert_eq!(store.read_now(&all), None, "its tombstones may be gone from sstables");
+        assert_eq!(store.read(&all).await.expect("readable").live_rows, 5);
+        assert_eq!(cached(&store, &all).await.len(), 5);
+
+        store.truncate(table.id, 77).await.expect("truncated");
+        assert_eq!(cached(&store, &all).await.len(), 0);
+        let stats = store.cache_stats();
+        assert!(stats.hits >= 6 && stats.requests > stats.hits, "{stats:?}");
+        assert!(stats.bytes <= stats.capacity, "{stats:?}");
+    });
+}
+
+#[test]
+fn parts_of_a_large_partition_are_known_each_for_itself() {
+    let table = fixture::table();
+    let mut node = node(&table);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        (0..400).for_each(|c| put(&store, fixture::insert(&table, b"k", c, 5, &[7; 200])));
+        store.flush(None).await.expect("flushed");
+        let slice = |from: i32, to: i32| {
+            let at = |c| table.position(&fixture::clustering(c)).expect("fits");
+            ReadCommand {
+                slices: vec![Slice { start: at(from), end: at(to) }].into(),
+                ..of_key(&table, b"k")
+            }
+        };
+        assert_eq!(store.read(&slice(100, 150)).await.expect("readable").live_rows, 50);
+        assert_eq!(cached(&store, &slice(110, 120)).await.len(), 10);
+        let back = ReadCommand { reversed: true, ..slice(100, 140) };
+        assert_eq!(cached(&store, &back).await.len(), 40);
+        assert_eq!(store.read_now(&slice(90, 110)), None, "the first rows are not known");
+        assert_eq!(store.read_now(&slice(140, 160)), None, "the last rows are not known");
+        // A limit that what is known reaches.
+        let few = ReadCommand { row_limit: 5, ..slice(140, 400) };
+        assert_eq!(cached(&store, &few).await.len(), 5);
+        let first = ReadCommand { row_limit: 5, ..slice(0, 400) };
+        assert_eq!(store.read_now(&first), None);
+        // Its next page is in memory, too.
+        let (answer, _) = store.read_now(&few).expect("known");
+        let next = ReadCommand { resume: answer.stopped, ..few };
+        assert_eq!(rows(store.read_now(&next).expect("known").0)[0].1, fixture::clustering(145));
+    });
+}
+
+/// `CREATE TABLE ks.kv (k blob PRIMARY KEY, v blob)`.
+fn plain_table() -> Table {
+    schema::TableBuilder::new("ks", "kv", schema::TableId(9))
+        .partition_key("k", types::CqlType::Blob)
+        .regular("v", types::CqlType::Blob)
+        .build()
+        .expect("a valid table")
+}
+
+fn plain(table: &Table, timestamp: i64, value: &[u8]) -> Mutation {
+    let mut builder = MutationBuilder::new(table.id, base::Token::of_key(b"k"), b"k");
+    builder.write_row(&[], Liveness::at(timestamp), Deletion::LIVE, |row| {
+        row.simple(0, Cell::live(timestamp, value));
+    });
+    builder.finish()
+}
+
+#[test]
+fn sstables_that_are_older_than_all_that_is_known_are_not_asked() {
+    let table = plain_table();
+    let mut node = node(&table);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        let read = of_key(&table, b"k");
+        for timestamp in [5, 6, 7] {
+            put(&store, plain(&table, timestamp, b"old"));
+            store.flush(None).await.expect("flushed");
+        }
+        // Newer in memory: no sstable can say anything that counts.
+        put(&store, plain(&table, 8, b"new"));
+        assert_eq!(
+            value(&rows(store.read_now(&read).expect("memory is newer").0)[0].2),
+            Some(b"new".to_vec())
+        );
+        // Newest in one sstable: the others are not asked.
+        store.flush(None).await.expect("flushed");
+        let answer = store.read_cold(&read).await.expect("readable");
+        assert_eq!(value(&rows(answer)[0].2), Some(b"new".to_vec()));
+        let of_table = store.table_stats().await;
+        assert_eq!(of_table[0].skipped_sstables, 3, "one of four was asked");
+
+        // A partition tombstone in memory hides them all.
+        let mut builder = MutationBuilder::new(table.id, base::Token::of_key(b"k"), b"k");
+        builder.deletion(Deletion { timestamp: 20, local_time: 1_800_000_000 });
+        put(&store, builder.finish());
+        assert_eq!(store.read_now(&read).expect("memory is newer").0.live_rows, 0);
+        // An older write leaves the newer sstable in charge.
+        let mut older = MutationBuilder::new(table.id, base::Token::of_key(b"z"), b"z");
+        older.deletion(Deletion { timestamp: 1, local_time: 1 });
+        put(&store, older.finish());
+        assert_eq!(store.read_cold(&of_key(&table, b"z")).await.expect("readable").live_rows, 0);
+    });
+}
+
+/// Reads that ask sstables while a memtable becomes one; returns how many later ones miss what that brought.
+fn stale_answers(seed: u64, bug: Option<Bug>) -> u64 {
+    let table = fixture::table();
+    let mut settings = settings(CommitlogSync::Periodic { period_ms: 100 });
+    settings.auto_compaction = false;
+    let mut node = Node::new(seed, SimConfig::drawn(seed), settings, &[&table]);
+    if let Some(bug) = bug {
+        node.world.plant(node.id, bug);
+    }
+    node.boot(1).expect("opens");
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        let command = of_key(&table, b"k");
+        let mut stale = 0;
+        for version in 1..6u64 {
+            put(&store, fixture::insert(&table, b"k", 1, version as i64, &version.to_be_bytes()));
+            let done = Rc::new(std::cell::Cell::new(false));
+            let (store, command, flushed) = (store.clone(), command.clone(), done.clone());
+            let of_store = store.clone();
+            let reader = runtime::spawn(runtime::Group::MAIN, async move {
+                let (mut wrong, expected) = (0, Some(version.to_be_bytes().to_vec()));
+                while !flushed.get() {
+                    of_store.forget_cached(command.table).expect("it is there");
+                    let read = of_store.read(&command).await.expect("readable");
+                    assert_eq!(value(&rows(read)[0].2), expected, "seed {seed}");
+                    // What that read has left in the cache.
+                    let again = of_store.read_now(&command).map(|(answer, _)| value(&rows(answer)[0].2));
+                    wrong += u64::from(again.is_some_and(|again| again != expected));
+                    runtime::sleep(std::time::Duration::from_micros(20)).await;
+                }
+                wrong
+            });
+            store.flush(None).await.expect("flushed");
+            done.set(true);
+            stale += reader.await;
+        }
+        stale
+    })
+}
+
+#[test]
+fn a_read_that_a_flush_has_overtaken_leaves_nothing_stale_in_the_cache() {
+    for seed in 0..3 {
+        assert_eq!(stale_answers(seed, None), 0, "seed {seed}");
+    }
+    let caught = (0..6).any(|seed| stale_answers(seed, Some(Bug::PopulationRace)) > 0);
+    assert!(caught, "the planted bug goes unnoticed");
+}
+
+/// A row exists by the mark that its INSERT left in an old sstable, whatever newer cells come and go.
+#[test]
+fn an_old_mark_of_a_row_is_not_skipped_for_newer_cells() {
+    let table = plain_table();
+    let mut node = node(&table);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        let read = of_key(&table, b"k");
+        let update = |cell: Cell<'_>| {
+            let mut builder = MutationBuilder::new(table.id, base::Token::of_key(b"k"), b"k");
+            builder.write_row(&[], Liveness::NONE, Deletion::LIVE, |row| row.simple(0, cell));
+            builder.finish()
+        };
+        put(&store, plain(&table, 5, b"inserted"));
+        store.flush(None).await.expect("flushed");
+        put(&store, update(Cell::live(8, b"updated")));
+        store.flush(None).await.expect("flushed");
+        assert_eq!(store.read(&read).await.expect("readable").live_rows, 1);
+        put(&store, update(Cell::tombstone(10, 1_600_000_000)));
+        assert_eq!(cached(&store, &read).await.len(), 1, "it was inserted, and its value is null");
+    });
+}
