@@ -21,6 +21,8 @@ pub fn settings(folder: &Path) -> Settings {
         segment_bytes: 32 << 20,
         commitlog_bytes: 8 << 30,
         memtable_bytes: 2 << 30,
+        block_cache_bytes: 256 << 20,
+        buffered_reads: false,
         ignore_replay_errors: false,
         auto_compaction: false,
         row_cache_bytes: 2 << 30,

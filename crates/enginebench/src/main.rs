@@ -67,7 +67,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Option<Options>, String>
         let wrong = |what: &str| format!("{what} is no number");
         match word.as_str() {
             "--list" => {
-                for case in cases::CASES {
+                for case in cases::all() {
                     println!("{:4} {}", case.name, case.what);
                 }
                 return Ok(None);

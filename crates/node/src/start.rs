@@ -153,6 +153,7 @@ async fn run_shard(config: Arc<Config>, reporter: Reporter) -> i32 {
 async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError> {
     make_folders(&config).await?;
     // This locks the folders: nothing in them is read before.
+    runtime::io::limit_devices(config.device_limits);
     let mut settings = storage_settings(&config);
     let plan = storage::prepare(&settings, runtime::shard_count()).await?;
     let schema_log = config.data_directory.join("schema.log");
@@ -436,6 +437,9 @@ fn storage_settings(config: &Config) -> storage::Settings {
         memtable_bytes: config
             .memtable_bytes
             .map_or(budget / 2, |bytes| (bytes / shards).max(memtable_floor)),
+        block_cache_bytes: config.file_cache_bytes.map_or(budget / 4, |bytes| bytes / shards)
+            + config.key_cache_bytes / shards,
+        buffered_reads: config.buffered_reads,
         ignore_replay_errors: false,
         auto_compaction: config.auto_compaction,
         host_id: config.host_id.unwrap_or(0),

@@ -28,6 +28,9 @@ impl Store {
     pub async fn open(settings: Settings, plan: Arc<StartPlan>, schema: &Schema) -> Result<Rc<Store>, Error> {
         let (shard, shards) = (runtime::shard().0, runtime::shard_count());
         assert!(usize::from(shards) == plan.shards.len(), "the plan was made for this number of shards");
+        let cache = sstable::Cache::of_shard();
+        cache.set_budget(usize::try_from(settings.block_cache_bytes).unwrap_or(usize::MAX));
+        cache.set_buffered(settings.buffered_reads);
         let opening = Opening {
             interval: interval_of(shard, shards),
             settings,

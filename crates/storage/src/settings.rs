@@ -61,6 +61,10 @@ pub struct Settings {
     pub commitlog_bytes: u64,
     /// Bytes of memtables of one shard; half of it starts a flush, all of it makes writers wait.
     pub memtable_bytes: u64,
+    /// Bytes of one shard's cache of sstables' index pages and decoded chunks.
+    pub block_cache_bytes: u64,
+    /// Whether sstables are read through the kernel's page cache as well.
+    pub buffered_reads: bool,
     /// Whether a corrupt commitlog is skipped (with an error in the log) instead of refusing to start.
     pub ignore_replay_errors: bool,
     /// Whether tables are compacted in the background.

@@ -1,5 +1,6 @@
 //! The cases by name, and how they run.
 
+mod disk;
 mod memory;
 
 use crate::Options;
@@ -23,7 +24,12 @@ pub struct Case {
 pub type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// All cases; a part of the engine adds its module's list here.
-pub const CASES: &[Case] = memory::CASES;
+const PARTS: &[&[Case]] = &[memory::CASES, disk::CASES];
+
+/// All cases, part by part.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    PARTS.iter().copied().flatten()
+}
 
 /// What a case is given.
 pub struct Bench {
@@ -54,7 +60,7 @@ pub async fn run(options: &Options) -> Result<(), String> {
         options.cases.is_empty() || options.cases.iter().any(|name| case.name.starts_with(name.as_str()))
     };
     let mut any = false;
-    for case in CASES.iter().filter(wanted) {
+    for case in all().filter(wanted) {
         any = true;
         let folder = options.folder.join(case.name);
         empty(&folder)?;

@@ -106,6 +106,14 @@ pub struct Config {
     pub commitlog_bytes: Option<u64>,
     /// Memory for memtables over all shards, in bytes; a share of the memory budget unless given.
     pub memtable_bytes: Option<u64>,
+    /// Memory for chunks of sstables over all shards, in bytes; a share of the memory budget unless given.
+    pub file_cache_bytes: Option<u64>,
+    /// Memory for pages of sstables' indexes, on top of that for chunks, in bytes.
+    pub key_cache_bytes: u64,
+    /// Sstables are read through the kernel's page cache, too.
+    pub buffered_reads: bool,
+    /// What each device may be asked for by all shards together.
+    pub device_limits: runtime::io::DeviceLimits,
     /// Tables are compacted without being asked.
     pub auto_compaction: bool,
     /// The largest frame accepted, in bytes.
@@ -207,6 +215,10 @@ impl Config {
             commitlog_segment_bytes: 32 << 20,
             commitlog_bytes: None,
             memtable_bytes: None,
+            file_cache_bytes: None,
+            key_cache_bytes: 0,
+            buffered_reads: false,
+            device_limits: runtime::io::DeviceLimits::default(),
             auto_compaction: true,
             frame_bytes_max: 16 << 20,
             connections_max: None,

@@ -23,6 +23,8 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         segment_bytes: 256 * 1024,
         commitlog_bytes: 4 * 256 * 1024,
         memtable_bytes: 200 * 1024,
+        block_cache_bytes: 64 * 1024,
+        buffered_reads: false,
         ignore_replay_errors: false,
         auto_compaction: true,
         host_id: 7,

@@ -45,6 +45,8 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         segment_bytes: 1 << 20,
         commitlog_bytes: 4 << 20,
         memtable_bytes: 1 << 20,
+        block_cache_bytes: 1 << 20,
+        buffered_reads: false,
         ignore_replay_errors: false,
         auto_compaction: true,
         host_id: 1,

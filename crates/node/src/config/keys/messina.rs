@@ -3,7 +3,7 @@
 use super::Effect::{Checks, Sets};
 use super::{Key, key, set, some_port};
 use crate::config::log_levels;
-use crate::config::value::Shape::{Address, Map, OneOf, PlainSize, Text, Whole};
+use crate::config::value::Shape::{Address, Map, OneOf, PlainSize, Rate, Text, Whole};
 use crate::config::value::{LONG, PORT};
 
 const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
@@ -14,6 +14,13 @@ pub(super) const KEYS: &[Key] = &[
     key("data_center", Text, "datacenter1", Sets(|c, v| c.data_center = v.text())),
     key("default_log_level", OneOf(LEVELS), "info", Sets(|c, v| c.pieces.log_level = Some(v.text()))),
     key("host_id", Text, "null", Checks(|c, v| set(&mut c.host_id, Some(uuid(&v.text())?)))),
+    key(
+        "io_requests_limit",
+        LONG,
+        "-1",
+        Sets(|c, v| c.device_limits.requests_per_second = u64::try_from(v.whole()).unwrap_or(0)),
+    ),
+    key("io_throughput_limit", Rate, "null", Sets(|c, v| c.device_limits.bytes_per_second = v.size())),
     key("log_format", OneOf(&["text", "json"]), "text", Sets(|c, v| c.log_json = v.text() == "json")),
     key(
         "log_level",

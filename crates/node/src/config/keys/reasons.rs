@@ -8,13 +8,13 @@ pub(super) const ALTERNATOR: &str = "there is no DynamoDB-compatible port";
 pub(super) const THRIFT: &str = "there is no Thrift port";
 pub(super) const SEASTAR: &str = "it tunes a runtime that is not this one";
 pub(super) const OWN_FORMAT: &str = "sstables are written in the big format, version nb";
-pub(super) const PAGE_CACHE: &str = "sstables are cached by the operating system";
+pub(super) const PAGE_CACHE: &str = "what is cached of sstables is said by file_cache_size";
+pub(super) const PAGES_GO: &str = "what is cached are pages of indexes; they go with their sstable";
 pub(super) const SCHEMA_LOG: &str = "the schema has a log of its own in the data folder";
 
 pub(super) const MEMBERS: &str = "nodes do not join, repair or stream yet";
 pub(super) const HINTS: &str = "hints are not kept yet";
-pub(super) const CACHES: &str =
-    "there is no cache of keys, rows or counters yet; sstables are cached by the operating system";
+pub(super) const CACHES: &str = "there is no such cache yet; chunks and index pages of sstables are cached";
 pub(super) const PERMISSIONS: &str = "there are no permissions yet";
 pub(super) const CREDENTIALS: &str = "roles are read anew when their validity has ended";
 pub(super) const AUDIT: &str = "there is no audit log and no full query log yet";

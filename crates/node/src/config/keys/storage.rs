@@ -1,7 +1,7 @@
 //! Files, memory, compaction.
 
 use super::Effect::{Checks, Idle, Later, Only, Sets};
-use super::reasons::{CACHES, CDC, JVM, SNAPSHOTS, THREADS};
+use super::reasons::{CACHES, CDC, JVM, PAGES_GO, SNAPSHOTS, THREADS};
 use super::{Key, SEGMENT_BYTES, key, only_folder, set, within};
 use crate::config::value::Shape::{
     Class, Flag, List, Map, OneOf, Rate, Real, SecondsOrTime, Size, Text, Time,
@@ -107,7 +107,7 @@ pub(super) const KEYS: &[Key] = &[
         "disk_access_mode",
         OneOf(&["auto", "mmap", "mmap_index_only", "standard", "legacy", "direct"]),
         "mmap_index_only",
-        Idle("sstables are read with positioned reads"),
+        Sets(|c, v| c.buffered_reads = v.text() == "standard"),
     ),
     key(
         "disk_failure_policy",
@@ -126,7 +126,7 @@ pub(super) const KEYS: &[Key] = &[
     key("dump_heap_on_uncaught_exception", Flag, "false", Idle(JVM)),
     key("file_cache_enabled", Flag, "false", Idle(JVM)),
     key("file_cache_round_up", Flag, "null", Idle(JVM)),
-    key("file_cache_size", Size(MIB), "null", Idle(JVM)),
+    key("file_cache_size", Size(MIB), "null", Sets(|c, v| c.file_cache_bytes = Some(v.size()))),
     key(
         "flush_compression",
         OneOf(&["none", "fast", "table"]),
@@ -139,11 +139,11 @@ pub(super) const KEYS: &[Key] = &[
     key("index_summary_capacity", Size(MIB), "null", Later(CACHES)),
     key("index_summary_resize_interval", Time(MINUTE), "60m", Later(CACHES)),
     key("initial_range_tombstone_list_allocation_size", INT, "1", Idle(JVM)),
-    key("key_cache_invalidate_after_sstable_deletion", Flag, "false", Later(CACHES)),
-    key("key_cache_keys_to_save", INT, "2147483647", Later(CACHES)),
-    key("key_cache_migrate_during_compaction", Flag, "true", Later(CACHES)),
-    key("key_cache_save_period", SecondsOrTime, "4h", Later(CACHES)),
-    key("key_cache_size", Size(MIB), "null", Later(CACHES)),
+    key("key_cache_invalidate_after_sstable_deletion", Flag, "false", Idle(PAGES_GO)),
+    key("key_cache_keys_to_save", INT, "2147483647", Idle(PAGES_GO)),
+    key("key_cache_migrate_during_compaction", Flag, "true", Idle(PAGES_GO)),
+    key("key_cache_save_period", SecondsOrTime, "4h", Idle(PAGES_GO)),
+    key("key_cache_size", Size(MIB), "null", Sets(|c, v| c.key_cache_bytes = v.size())),
     key("local_system_data_file_directory", Text, "null", Idle("built-in tables lie beside the others")),
     key(
         "max_concurrent_automatic_sstable_upgrades",
