@@ -41,6 +41,27 @@ pub fn merge_rows(table: &Table, is_static: bool, left: &[u8], right: &[u8], out
     }
 }
 
+/// Whether merging a newer version into an older one of a row gives the newer as it is: it has every cell that the older
+/// one has, and all of its win. False also where finding out would cost more than merging.
+/// Shape:  O(columns), no allocation. `newer` says nothing that its own deletions cover.
+pub fn replaces(table: &Table, older: &[u8], newer: &[u8]) -> bool {
+    let (older, newer) = (RowView::new(older), RowView::new(newer));
+    let unmarked = older.deletion().is_live() && newer.deletion().is_live();
+    if table.counter || !unmarked || older.liveness().max(newer.liveness()) != newer.liveness() {
+        return false;
+    }
+    let mut columns = newer.columns();
+    older.columns().all(|(ordinal, column)| {
+        let ColumnView::Simple(cell) = column else { return false };
+        match columns.find(|(other, _)| *other >= ordinal) {
+            Some((other, ColumnView::Simple(winner))) => {
+                other == ordinal && winner.reconcile(&cell) != Ordering::Less
+            }
+            _ => false,
+        }
+    })
+}
+
 struct ColumnContext<'t> {
     table: &'t Table,
     is_static: bool,
@@ -267,7 +288,7 @@ fn shadows_itself(body: &[u8]) -> bool {
 }
 
 /// The row without what its own deletions cover, so that equal content has one form. `None`: it is so already.
-pub(crate) fn normalized(body: &[u8]) -> Option<Vec<u8>> {
+pub fn normalized(body: &[u8]) -> Option<Vec<u8>> {
     if !shadows_itself(body) {
         return None;
     }

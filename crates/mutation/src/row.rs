@@ -181,6 +181,34 @@ fn cell<'a>(
     Ok((path, Cell { timestamp, ttl, local_time, value }))
 }
 
+/// The oldest and the newest timestamp of anything in a packed row, deletions included; `None` of an empty one. O(cells).
+pub fn row_timestamps(body: &[u8]) -> Option<(i64, i64)> {
+    let row = RowView::new(body);
+    let mut found: Option<(i64, i64)> = None;
+    let mut see = |timestamp: i64| {
+        let (oldest, newest) = found.unwrap_or((timestamp, timestamp));
+        found = Some((oldest.min(timestamp), newest.max(timestamp)));
+    };
+    if !row.deletion.is_live() {
+        see(row.deletion.timestamp);
+    }
+    if !row.liveness.is_none() {
+        see(row.liveness.timestamp);
+    }
+    for (_, column) in row.columns() {
+        match column {
+            ColumnView::Simple(cell) => see(cell.timestamp),
+            ColumnView::Complex(complex) => {
+                if !complex.deletion.is_live() {
+                    see(complex.deletion.timestamp);
+                }
+                complex.cells().for_each(|(_, cell)| see(cell.timestamp));
+            }
+        }
+    }
+    found
+}
+
 /// Whether a reader at a second sees the row, when a partition or range deletion covers it as well.
 pub fn row_is_live(body: &[u8], covering: Deletion, now_s: u32) -> bool {
     is_live(&RowView::new(body), covering, now_s)
@@ -328,6 +356,16 @@ impl<'b> RowWriter<'b> {
     pub fn complex_cell(&mut self, path: &[u8], cell: Cell<'_>) {
         assert!(self.complex_at.is_some(), "a collection is open");
         self.cell(Some(path), cell);
+    }
+
+    /// Adds all cells of a collection to the open one: those behind the last added. A copy when both rows have one mark.
+    pub fn complex_cells(&mut self, complex: &ComplexView<'_>) {
+        let mark = |liveness: Liveness| (liveness.is_none(), liveness.timestamp);
+        if mark(self.liveness) == mark(complex.liveness) {
+            assert!(self.complex_at.is_some(), "a collection is open");
+            return self.out.extend_from_slice(complex.cells);
+        }
+        complex.cells().for_each(|(path, cell)| self.complex_cell(path, cell));
     }
 
     /// Closes the open collection. One that says nothing leaves no trace.

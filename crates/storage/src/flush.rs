@@ -7,13 +7,14 @@ use crate::cache::Adopting;
 use crate::commitlog::LogPosition;
 use crate::limits::{LOG_SHARES_MAX, WRITER_PENDING_BYTES};
 use crate::manifest::{Edit, SstableEntry};
-use crate::memtable::Memtable;
+use crate::memory::MemoryPartition;
+use crate::memtable::{Keys, Memtable};
 use crate::metrics::Metrics;
 use crate::store::Store;
 use crate::table::{Frozen, Sstable, TableStore};
 use crate::{Error, Settings};
 use base::Token;
-use mutation::{Key, Partition, TokenRange};
+use mutation::{Key, PartitionView};
 use schema::Position;
 use sstable::{EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
@@ -43,8 +44,16 @@ impl Store {
                 }
             }
             self.flushed.notify_all();
+            self.free_memory().await;
             // A flush that found nothing to do has not waited for anything.
             runtime::yield_now().await;
+        }
+    }
+
+    /// Frees what dropped memtables held, in steps. Returns when nothing of it is left.
+    pub(crate) async fn free_memory(&self) {
+        while self.memory.reclaim() {
+            runtime::yield_if_needed().await;
         }
     }
 
@@ -183,20 +192,19 @@ impl Store {
             return adopting;
         }
         let definition = table.definition();
-        let mut after: Option<Key> = None;
-        while let Some(key) = memtable.next_key(TokenRange::ALL, after.as_ref()) {
+        let mut keys = Keys::all();
+        while let Some((token, handle)) = keys.next(memtable) {
+            let key = memtable.with_handle(handle, |partition| Key::with_token(token, partition.key()));
             let mut from: Option<Position> = None;
             loop {
-                let step = |partition: &Partition| {
+                from = memtable.with_handle(handle, |partition| {
                     self.cache.absorb(&table.cache, &definition, &key, from.as_ref(), partition)
-                };
-                from = memtable.with(key.token, &key.bytes, step).flatten();
+                });
                 if from.is_none() {
                     break;
                 }
                 runtime::yield_if_needed().await;
             }
-            after = Some(key);
             runtime::yield_if_needed().await;
         }
         adopting
@@ -248,6 +256,12 @@ pub(crate) async fn write_memtable(
         }
     };
     metrics.flushed_bytes.add(meta.disk_bytes);
+    runtime::debug!(
+        "wrote {} bytes of memory, {} of them garbage, as {} on disk",
+        memtable.bytes(),
+        memtable.garbage(),
+        meta.disk_bytes
+    );
     let reader = Reader::open(&table.dir, generation, definition).await?;
     Ok(Some(Sstable::new(SstableEntry { meta, ranges: Vec::new() }, reader, None)))
 }
@@ -262,17 +276,15 @@ enum Cursor {
 
 /// Errors: also when the table is dropped meanwhile.
 async fn write_partitions(writer: &mut Writer, table: &TableStore, memtable: &Memtable) -> Result<(), Error> {
-    let mut after: Option<Key> = None;
-    while let Some(key) = memtable.next_key(TokenRange::ALL, after.as_ref()) {
+    let mut keys = Keys::all();
+    while let Some((token, handle)) = keys.next(memtable) {
         let mut cursor = Cursor::Start;
         loop {
             if table.dropped.get() {
                 return Err(Error::UnknownTable(table.id));
             }
-            let step = memtable.with(key.token, &key.bytes, |partition| {
-                write_some(writer, key.token, &key.bytes, partition, &cursor)
-            });
-            cursor = step.expect("a frozen memtable keeps its partitions")?;
+            cursor =
+                memtable.with_handle(handle, |partition| write_some(writer, token, partition, &cursor))?;
             if writer.pending_bytes() >= WRITER_PENDING_BYTES {
                 writer.drain().await?;
             }
@@ -281,7 +293,6 @@ async fn write_partitions(writer: &mut Writer, table: &TableStore, memtable: &Me
             }
             runtime::yield_if_needed().await;
         }
-        after = Some(key);
         runtime::yield_if_needed().await;
     }
     Ok(())
@@ -291,30 +302,32 @@ async fn write_partitions(writer: &mut Writer, table: &TableStore, memtable: &Me
 fn write_some(
     writer: &mut Writer,
     token: Token,
-    key: &[u8],
-    partition: &Partition,
+    partition: &MemoryPartition<'_>,
     cursor: &Cursor,
 ) -> Result<Cursor, Error> {
+    let mut scratch = Vec::new();
     let start = match cursor {
         Cursor::Start => {
-            writer.start_partition(key, token, partition.deletion, partition.static_row.as_deref())?;
+            let static_row = partition.static_row().map(|body| body.whole(&mut scratch));
+            writer.start_partition(partition.key(), token, partition.deletion(), static_row)?;
             Position::bottom()
         }
         Cursor::Row(after) => after.successor(),
         Cursor::End => return Ok(Cursor::End),
     };
     let continued = matches!(cursor, Cursor::Row(_));
-    let ranges = partition.ranges.overlapping(&start, &Position::top());
+    let top = Position::top();
+    let ranges = partition.ranges().into_iter().flat_map(|ranges| ranges.overlapping(&start, &top));
     // A range that began before the cursor was written then.
     let mut ranges = ranges.filter(|(at, ..)| !continued || *at >= start).peekable();
-    for (position, row) in partition.rows_between(&start, None) {
-        while let Some((_, _, range)) = ranges.next_if(|(at, ..)| at < position) {
+    for row in partition.rows_between(&start, None, false) {
+        while let Some((_, _, range)) = ranges.next_if(|(at, ..)| at.as_bytes() < row.position) {
             writer.range_tombstone(&range)?;
         }
-        writer.row(row.clustering(), row.body())?;
+        writer.row(row.clustering, row.body.whole(&mut scratch))?;
         let rare = runtime::rare("flush_pauses_in_a_partition");
         if writer.pending_bytes() >= WRITER_PENDING_BYTES || runtime::need_preempt() || rare {
-            return Ok(Cursor::Row(position.clone()));
+            return Ok(Cursor::Row(Position::from_bytes(row.position)));
         }
     }
     for (_, _, range) in ranges {

@@ -19,7 +19,8 @@ pub mod journal;
 /// Every limit, with unit and reason.
 pub mod limits;
 mod manifest;
-mod memory;
+/// Where memtables and the cache keep partitions.
+pub mod memory;
 mod memtable;
 mod cache;
 mod merge;

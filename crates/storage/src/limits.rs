@@ -69,6 +69,16 @@ pub const COMPACTION_HISTORY_MAX: usize = 200;
 pub const CELLS_COUNTED_ROWS_MAX: u64 = 5_000;
 /// Tables of one shard with series of their own among the metrics, four each: a scrape stays some megabytes.
 pub const SHOWN_TABLES_MAX: usize = 1_000;
+/// Strings of a memtable longer than this have a segment of their own, bytes: what is left of a whole segment is less.
+pub const REGION_LONG_BYTES: usize = 32 * 1024;
+/// Segments of one shard that are kept for the next memtable, bytes; more are given back to the system.
+pub const SEGMENT_POOL_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// A row that was written with more bytes than this is kept in fragments: changing one cell must not copy it all.
+pub const LARGE_ROW_BYTES: usize = 32 * 1024;
+/// A row that has grown by changes to more bytes than this is kept in fragments.
+pub const GROWN_ROW_BYTES: usize = 8 * 1024;
+/// Bytes of a fragment of a large row; it is divided at twice as many. A change copies one or two of them.
+pub const ROW_FRAGMENT_BYTES: usize = 2 * 1024;
 /// Sstables opened at the same time at start.
 pub const OPENS_MAX: usize = 32;
 /// Names read from one directory at start.

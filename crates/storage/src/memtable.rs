@@ -1,116 +1,53 @@
 //! The newest part of a table: partitions in ring order, in memory.
 //!
 //! Written in one step per mutation, so a reader between steps sees all of a mutation or nothing. Once frozen it is never
-//! written again, stays readable until its sstable is in the manifest, and is freed as a whole.
+//! written again, stays readable until its sstable is in the manifest, and is freed as a whole, in small steps.
+//! How partitions lie there: [`crate::memory`].
 
 use crate::Error;
 use crate::commitlog::LogPosition;
+use crate::memory::directory::{Batch, Next};
+use crate::memory::{Contents, MemoryPartition, MemoryPool};
 use base::Token;
-use mutation::{ColumnView, Key, MutationView, Partition, RowView, TokenRange};
+use mutation::{Key, MutationView, TokenRange};
 use schema::Table;
 use std::cell::{Cell, Ref, RefCell};
-use std::collections::BTreeMap;
-use std::ops::Bound;
-
-/// Memory of one partition beside its content, bytes, roughly: tree node share, key box, partition head.
-const PARTITION_BYTES: usize = 200;
+use std::rc::Rc;
 
 /// One memtable of one table.
-#[derive(Default)]
 pub struct Memtable {
-    partitions: RefCell<BTreeMap<Token, SameToken>>,
-    bytes: Cell<usize>,
-    count: Cell<u64>,
+    contents: RefCell<Contents>,
+    range: TokenRange,
+    pool: Rc<MemoryPool>,
     first_position: Cell<Option<LogPosition>>,
 }
 
-/// The partitions of one token, ordered by key: nearly always one.
-struct SameToken {
-    first: Entry,
-    more: Vec<Entry>,
-}
-
-struct Entry {
-    key: Box<[u8]>,
-    partition: Partition,
-}
-
-impl SameToken {
-    fn iter(&self) -> impl Iterator<Item = &Entry> {
-        std::iter::once(&self.first).chain(&self.more)
-    }
-
-    fn get(&self, key: &[u8]) -> Option<&Partition> {
-        self.iter().find(|entry| *entry.key == *key).map(|entry| &entry.partition)
-    }
-
-    fn insert(&mut self, entry: Entry) {
-        if entry.key < self.first.key {
-            let second = std::mem::replace(&mut self.first, entry);
-            self.more.insert(0, second);
-        } else {
-            let at = self.more.partition_point(|other| other.key < entry.key);
-            self.more.insert(at, entry);
+impl Memtable {
+    /// An empty one for tokens of a range; it takes memory when something is written.
+    pub(crate) fn new(range: TokenRange, pool: Rc<MemoryPool>) -> Memtable {
+        Memtable {
+            contents: RefCell::new(Contents::new(range)),
+            range,
+            pool,
+            first_position: Cell::new(None),
         }
     }
 
-    fn get_mut(&mut self, key: &[u8]) -> Option<&mut Partition> {
-        let SameToken { first, more } = self;
-        std::iter::once(first).chain(more).find(|entry| *entry.key == *key).map(|entry| &mut entry.partition)
-    }
-}
-
-fn cells_of(body: &[u8]) -> u64 {
-    let count = |column| match column {
-        ColumnView::Simple(_) => 1,
-        ColumnView::Complex(complex) => complex.cells().count() as u64,
-    };
-    RowView::new(body).columns().map(|(_, column)| count(column)).sum()
-}
-
-/// A partition of a memtable, as readers see it.
-pub type MemoryView<'m> = &'m Partition;
-
-/// A memtable within one step: what is found in it lives as long.
-pub struct MemtableReading<'m>(Ref<'m, BTreeMap<Token, SameToken>>);
-
-impl MemtableReading<'_> {
-    /// One partition.
-    #[inline]
-    pub fn get(&self, token: Token, key: &[u8]) -> Option<MemoryView<'_>> {
-        self.0.get(&token)?.get(key)
-    }
-}
-
-impl Memtable {
-    /// Opens the memtable for looking, within this step.
-    #[inline]
-    pub fn reading(&self) -> MemtableReading<'_> {
-        MemtableReading(self.partitions.borrow())
+    /// An empty one of the same table.
+    pub(crate) fn successor(&self) -> Memtable {
+        Memtable::new(self.range, self.pool.clone())
     }
 
-    /// Merges one mutation in; returns the bytes it grew by, roughly. Errors: nothing was applied.
+    /// Merges one mutation in; returns the bytes of memory it grew by. Errors: nothing was applied.
     pub fn apply(&self, table: &Table, mutation: &MutationView<'_>) -> Result<usize, Error> {
-        let mut partitions = self.partitions.borrow_mut();
-        let known = partitions.get_mut(&mutation.token).and_then(|entries| entries.get_mut(mutation.key));
-        let grown = match known {
-            Some(partition) => partition.apply(table, mutation)?,
-            None => {
-                let mut partition = Partition::new();
-                let grown = partition.apply(table, mutation)?;
-                let entry = Entry { key: mutation.key.into(), partition };
-                match partitions.entry(mutation.token) {
-                    std::collections::btree_map::Entry::Vacant(place) => {
-                        place.insert(SameToken { first: entry, more: Vec::new() });
-                    }
-                    std::collections::btree_map::Entry::Occupied(mut place) => place.get_mut().insert(entry),
-                }
-                self.count.set(self.count.get() + 1);
-                grown + mutation.key.len() + PARTITION_BYTES
-            }
-        };
-        self.bytes.set(self.bytes.get() + grown);
-        Ok(grown)
+        let mut contents = self.contents.borrow_mut();
+        if contents.is_full() {
+            let (value, limit) = (contents.bytes() as u64, u64::from(u32::MAX));
+            return Err(Error::OutOfNumbers { what: "bytes of a memtable in small segments", value, limit });
+        }
+        let before = contents.bytes();
+        contents.apply(&self.pool, table, mutation)?;
+        Ok(contents.bytes() - before)
     }
 
     /// Remembers that an entry of the log at this place is in here.
@@ -124,31 +61,36 @@ impl Memtable {
         self.first_position.get()
     }
 
-    /// Bytes of memory, roughly.
+    /// Bytes of memory it takes, used or not. It never shrinks.
     pub fn bytes(&self) -> usize {
-        self.bytes.get()
+        self.contents.borrow().bytes()
+    }
+
+    /// Bytes that overwritten rows left behind.
+    pub fn garbage(&self) -> usize {
+        self.contents.borrow().garbage()
     }
 
     /// Number of partitions.
     pub fn partitions(&self) -> u64 {
-        self.count.get()
+        self.contents.borrow().partitions() as u64
     }
 
     /// About how many cells it has: those of the first `rows` rows, and as many per partition in the rest. One step.
     pub fn cells(&self, rows: u64) -> u64 {
-        let partitions = self.partitions.borrow();
         let (mut cells, mut seen_rows, mut seen) = (0u64, 0u64, 0u64);
-        for entry in partitions.values().flat_map(SameToken::iter) {
+        let mut keys = Keys::all();
+        while let Some((_, handle)) = keys.next(self) {
+            let contents = self.contents.borrow();
             if seen_rows >= rows {
-                return (cells as f64 / seen as f64 * self.count.get() as f64) as u64;
+                return (cells as f64 / seen as f64 * contents.partitions() as f64) as u64;
             }
-            let partition = &entry.partition;
-            let budget = (rows - seen_rows) as usize;
-            let some: u64 = partition.rows().take(budget).map(|(_, row)| cells_of(row.body())).sum();
-            let (count, walked) = (partition.row_count(), partition.row_count().min(budget));
+            let partition = contents.partition(handle);
+            let (some, walked, of_static) = partition.cells((rows - seen_rows) as usize);
+            let count = partition.row_count();
             let all = if walked < count { (some as f64 / walked as f64 * count as f64) as u64 } else { some };
-            cells += all + partition.static_row.as_deref().map_or(0, cells_of);
-            seen_rows += walked as u64 + 1;
+            cells += all + of_static;
+            seen_rows += walked + 1;
             seen += 1;
         }
         cells
@@ -156,32 +98,118 @@ impl Memtable {
 
     /// Whether nothing was applied.
     pub fn is_empty(&self) -> bool {
-        self.count.get() == 0
+        self.contents.borrow().partitions() == 0
     }
 
     /// Looks at one partition, within this step.
-    pub fn with<R>(&self, token: Token, key: &[u8], look: impl FnOnce(&Partition) -> R) -> Option<R> {
-        let partitions = self.partitions.borrow();
-        partitions.get(&token)?.get(key).map(look)
+    #[inline]
+    pub(crate) fn with<R>(
+        &self,
+        token: Token,
+        key: &[u8],
+        look: impl FnOnce(&MemoryPartition<'_>) -> R,
+    ) -> Option<R> {
+        let contents = self.contents.borrow();
+        let handle = contents.find(token, key)?;
+        Some(look(&contents.partition(handle)))
+    }
+
+    /// Looks at a partition that a walk came to, within this step; nothing was written since.
+    pub(crate) fn with_handle<R>(&self, handle: u32, look: impl FnOnce(&MemoryPartition<'_>) -> R) -> R {
+        look(&self.contents.borrow().partition(handle))
+    }
+
+    /// Looks at several partitions in one step; nothing can be written while it is held.
+    pub(crate) fn reading(&self) -> MemtableReading<'_> {
+        MemtableReading { contents: self.contents.borrow() }
     }
 
     /// Whether there is a partition of that key.
     pub fn contains(&self, token: Token, key: &[u8]) -> bool {
-        self.with(token, key, |_| ()).is_some()
+        self.contents.borrow().find(token, key).is_some()
     }
 
     /// The first key in a range, behind `after` when given.
     pub fn next_key(&self, range: TokenRange, after: Option<&Key>) -> Option<Key> {
-        let partitions = self.partitions.borrow();
         let start = after.map_or(range.first, |key| key.token.max(range.first));
         if start > range.last {
             return None;
         }
-        let places = partitions.range((Bound::Included(start), Bound::Included(range.last)));
-        places
-            .flat_map(|(token, entries)| entries.iter().map(move |entry| (*token, entry)))
-            .find(|(token, entry)| after.is_none_or(|key| (*token, &entry.key) > (key.token, &key.bytes)))
-            .map(|(token, entry)| Key::with_token(token, &entry.key))
+        let after = after.filter(|key| key.token == start).map(|key| &*key.bytes);
+        let contents = self.contents.borrow();
+        let mut batch = Batch::new();
+        contents.batch_behind(start, after, &mut batch);
+        let (token, handle) = *batch.first()?;
+        (token <= range.last).then(|| Key::with_token(token, contents.key(handle)))
+    }
+}
+
+/// A partition of a memtable within one step.
+pub(crate) type MemoryView<'m> = MemoryPartition<'m>;
+
+/// A memtable that is being looked at.
+pub(crate) struct MemtableReading<'m> {
+    contents: Ref<'m, Contents>,
+}
+
+impl MemtableReading<'_> {
+    /// The partition of a key.
+    #[inline]
+    pub(crate) fn get(&self, token: Token, key: &[u8]) -> Option<MemoryView<'_>> {
+        let handle = self.contents.find(token, key)?;
+        Some(self.contents.partition(handle))
+    }
+}
+
+#[cfg(test)]
+impl Default for Memtable {
+    fn default() -> Memtable {
+        Memtable::new(TokenRange::ALL, Rc::default())
+    }
+}
+
+impl Drop for Memtable {
+    fn drop(&mut self) {
+        if !self.is_empty() {
+            let range = TokenRange::new(Token(0), Token(0));
+            self.pool.retire(self.contents.replace(Contents::new(range)));
+        }
+    }
+}
+
+/// A walk over all partitions of a memtable in the order of the ring. Between two steps nothing may be written.
+pub(crate) struct Keys {
+    batch: Batch,
+    at: usize,
+    next: Option<Next>,
+}
+
+impl Keys {
+    /// Before the first.
+    pub(crate) fn all() -> Keys {
+        Keys { batch: Batch::new(), at: 0, next: None }
+    }
+
+    /// The next partition: its token, and its handle for [`Memtable::with_handle`]. O(1).
+    pub(crate) fn next(&mut self, memtable: &Memtable) -> Option<(Token, u32)> {
+        if self.at == self.batch.len() {
+            let contents = memtable.contents.borrow();
+            let last = self.batch.last().copied();
+            self.next = Some(match (self.next, last) {
+                (Some(Next::End), _) => return None,
+                (Some(Next::At(place)), _) => contents.batch_at(place, &mut self.batch),
+                (Some(Next::Behind), Some((token, handle))) => {
+                    contents.batch_behind(token, Some(contents.key(handle)), &mut self.batch)
+                }
+                (None, _) | (Some(Next::Behind), None) => {
+                    contents.batch_behind(Token(i64::MIN), None, &mut self.batch)
+                }
+            });
+            self.at = 0;
+        }
+        let next = self.batch.get(self.at).copied();
+        self.at += 1;
+        next
     }
 }
 
@@ -214,6 +242,12 @@ mod tests {
             after = Some(key);
         }
         assert_eq!(found, expected);
+        let mut keys = Keys::all();
+        let walked = std::iter::from_fn(|| {
+            let (token, handle) = keys.next(&memtable)?;
+            Some((token, memtable.with_handle(handle, |partition| partition.key().into())))
+        });
+        assert_eq!(walked.collect::<Vec<(Token, Box<[u8]>)>>(), expected);
         assert_eq!(memtable.partitions(), 43);
         assert_eq!(memtable.cells(1000), 43);
         assert_eq!(memtable.cells(10), 43, "the rest is like the first ten");
@@ -226,6 +260,28 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_one_chosen_token_are_walked_in_order_and_found() {
+        let table = table();
+        let memtable = Memtable::default();
+        let keys: Vec<[u8; 4]> = (0..3_000u32).map(|i| i.wrapping_mul(0x9e37_79b9).to_be_bytes()).collect();
+        for key in &keys {
+            let mutation = crate::fixture::insert_at(&table, Token(7), key, 1, 1, b"v");
+            memtable.apply(&table, &mutation.view()).expect("applies");
+        }
+        let mut sorted = keys.clone();
+        sorted.sort();
+        let mut walk = Keys::all();
+        for key in &sorted {
+            let (token, handle) = walk.next(&memtable).expect("as many as were written");
+            assert_eq!(token, Token(7));
+            memtable.with_handle(handle, |partition| assert_eq!(partition.key(), key));
+            assert!(memtable.contains(Token(7), key));
+        }
+        assert_eq!(walk.next(&memtable), None);
+        assert!(memtable.bytes() < 3_000 * 200, "{} bytes", memtable.bytes());
+    }
+
+    #[test]
     fn the_oldest_position_is_kept() {
         let memtable = Memtable::default();
         assert_eq!(memtable.first_position(), None);
@@ -233,5 +289,28 @@ mod tests {
             memtable.note(LogPosition { segment, offset });
         }
         assert_eq!(memtable.first_position(), Some(LogPosition { segment: 1, offset: 50 }));
+    }
+
+    #[test]
+    fn what_was_dropped_is_freed_in_steps() {
+        let table = table();
+        let pool = Rc::new(MemoryPool::default());
+        let memtable = Memtable::new(TokenRange::ALL, pool.clone());
+        for key in 0..20_000u32 {
+            let mutation = insert(&table, &key.to_be_bytes(), 1, 1, &[7; 100]);
+            memtable.apply(&table, &mutation.view()).expect("applies");
+        }
+        let (bytes, before) = (memtable.bytes() as i64, base::counting::allocated_bytes());
+        drop(memtable);
+        assert!(base::counting::allocated_bytes() >= before, "dropping frees nothing yet");
+        let mut steps = 0;
+        while pool.reclaim() {
+            steps += 1;
+        }
+        assert!(steps > 20, "{steps} steps");
+        let (kept, freed) = (pool.free_bytes() as i64, before - base::counting::allocated_bytes());
+        assert!(kept > 15 * 128 * 1024, "segments are kept for the next: {kept}");
+        let lists = bytes / 50;
+        assert!((bytes - kept - lists..=bytes - kept + lists).contains(&freed), "{freed} of {bytes}");
     }
 }

@@ -58,7 +58,7 @@ impl<'p> PartitionView for Place<'p> {
         reversed: bool,
     ) -> impl Iterator<Item = RowRef<'v>> + use<'v, 'p> {
         match self {
-            Place::Memory(view) => Rows::Memory(PartitionView::rows_between(*view, start, end, reversed)),
+            Place::Memory(view) => Rows::Memory(view.rows_between(start, end, reversed)),
             Place::Cached(view) => Rows::Cached(view.rows_between(start, end, reversed)),
             Place::Fetched(partition) => {
                 Rows::Fetched(PartitionView::rows_between(*partition, start, end, reversed))

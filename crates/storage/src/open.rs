@@ -5,6 +5,8 @@ use crate::commitlog::{Commitlog, LogConfig, SegmentName};
 use crate::flush::write_memtable;
 use crate::limits::OPENS_MAX;
 use crate::manifest::{Manifest, ManifestHeader, ManifestState};
+use crate::memory::MemoryPool;
+use crate::memtable::Memtable;
 use crate::metrics::Metrics;
 use crate::start::{PlannedLog, PlannedSstable, StartPlan, interval_of, meet_at_barrier};
 use crate::stats::run_clock;
@@ -38,6 +40,7 @@ impl Store {
             tables: HashMap::default(),
             metrics: Metrics::new(),
             dirty: 0,
+            memory: Rc::default(),
             entries: 0,
         };
         let (opened, result) = match opening.run(schema, shard, shards).await {
@@ -63,6 +66,7 @@ struct Opening {
     interval: TokenRange,
     tables: HashMap<TableId, Rc<TableStore>>,
     metrics: Metrics,
+    memory: Rc<MemoryPool>,
     /// Bytes of replayed memtables.
     dirty: usize,
     entries: u64,
@@ -80,6 +84,7 @@ impl Opening {
                 durable,
                 Rc::new(Cell::new(first)),
                 u64::from(shards),
+                Memtable::new(self.interval, self.memory.clone()),
             );
             self.tables.insert(definition.id, table);
         }
@@ -216,7 +221,7 @@ impl Opening {
             shard,
             shards,
         });
-        let store = Rc::new(Store::new(self.settings, self.plan, self.interval, log, manifest));
+        let store = Rc::new(Store::new(self.settings, self.plan, self.interval, log, manifest, self.memory));
         *store.tables.borrow_mut() = self.tables;
         store.register_gauges();
         let flusher = store.clone();

@@ -295,13 +295,13 @@ impl<'a> Page<'a> {
             let memory = std::iter::once(active).chain(frozen);
             memory.filter_map(|memtable| memtable.get(key.token, &key.bytes))
         };
-        if views().any(|view| PartitionView::deletion(view).deletes(newest)) {
+        if views().any(|view| view.deletion().deletes(newest)) {
             return true;
         }
         let Some(position) = only_row(&self.definition, self.command) else { return false };
         let end = position.successor();
         views().any(|view| {
-            let row = PartitionView::rows_between(view, &position, Some(&end), false).next();
+            let row = view.rows_between(&position, Some(&end), false).next();
             row.is_some_and(|row| match row.body {
                 Body::Whole(body) => is_settled(&self.definition, body, newest),
                 Body::Pieces(_) => false,
@@ -461,7 +461,7 @@ impl<'a> Page<'a> {
         let memory: SmallVec<[MemtableReading<'_>; 4]> =
             version.memtables().map(|memtable| memtable.reading()).collect();
         let known = memory.iter().filter_map(|memtable| memtable.get(key.token, &key.bytes));
-        let deletion = known.map(PartitionView::deletion).fold(merged.partition.deletion, Deletion::max);
+        let deletion = known.map(|view| view.deletion()).fold(merged.partition.deletion, Deletion::max);
         if deletion.deletes(before) {
             return true;
         }

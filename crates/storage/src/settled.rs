@@ -54,7 +54,7 @@ pub(crate) fn row_so_far(
     let mut pieces = Vec::new();
     for view in memory.iter().filter_map(|memtable| memtable.get(key.token, &key.bytes)) {
         let end = position.successor();
-        let Some(found) = PartitionView::rows_between(view, position, Some(&end), false).next() else {
+        let Some(found) = view.rows_between(position, Some(&end), false).next() else {
             continue;
         };
         let body = found.body.whole(&mut pieces);

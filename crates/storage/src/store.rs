@@ -12,6 +12,8 @@ use crate::commitlog::{Appended, Commitlog, Held, LogPosition};
 use crate::compaction::Compactions;
 use crate::limits::{ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FROZEN_MAX};
 use crate::manifest::{Edit, Manifest};
+use crate::memory::MemoryPool;
+use crate::memtable::Memtable;
 use crate::metrics::Metrics;
 use crate::start::StartPlan;
 use crate::table::{Sstable, TableStore, TableVersion};
@@ -51,6 +53,8 @@ pub struct Store {
     pub(crate) manifest: Lock<Manifest>,
     /// Bytes of all memtables that no sstable replaces yet.
     pub(crate) dirty: Cell<usize>,
+    /// What memtables share.
+    pub(crate) memory: Rc<MemoryPool>,
     /// The flusher has something to look at.
     pub(crate) flush_wanted: Event,
     /// A flush has ended, well or not.
@@ -94,6 +98,7 @@ impl Store {
         interval: TokenRange,
         log: Commitlog,
         manifest: Manifest,
+        memory: Rc<MemoryPool>,
     ) -> Store {
         Store {
             cache: Cache::new(settings.row_cache_bytes),
@@ -103,6 +108,7 @@ impl Store {
             log,
             manifest: Lock::new(manifest),
             dirty: Cell::new(0),
+            memory,
             flush_wanted: Event::new(),
             flushed: Event::new(),
             compaction_wanted: Event::new(),
@@ -514,7 +520,8 @@ impl Store {
         let first = self.plan.last_generation(definition.id) + 1 + u64::from(runtime::shard().0);
         let before = self.generations.borrow().get(&definition.id).cloned();
         let generations = before.unwrap_or_else(|| Rc::new(Cell::new(first)));
-        TableStore::new(&self.settings.data_dir, definition, durable, generations, step)
+        let active = Memtable::new(self.interval, self.memory.clone());
+        TableStore::new(&self.settings.data_dir, definition, durable, generations, step, active)
     }
 
     /// Lets go of a dropped table: its memory at once, its sstables when the manifest knows of the drop, which is tried until
@@ -525,12 +532,13 @@ impl Store {
         let mut written: Vec<_> =
             table.version().frozen.iter().filter_map(|frozen| frozen.written.take()).collect();
         table.change(|now| TableVersion {
-            active: Rc::default(),
+            active: Rc::new(now.active.successor()),
             frozen: Vec::new(),
             sstables: now.sstables.clone(),
         });
         self.dirty.set(self.dirty.get().saturating_sub(bytes));
         self.flushed.notify_all();
+        self.free_memory().await;
         // Behind every entry of the table: none is appended until it is made again.
         let edit = Edit {
             forget: vec![table.id],

@@ -140,10 +140,10 @@ impl TableStore {
         durable: bool,
         next_generation: Rc<Cell<u64>>,
         generation_step: u64,
+        active: Memtable,
     ) -> Rc<TableStore> {
         let cache = TableCache::new(wants_cache(&definition));
-        let version =
-            TableVersion { active: Rc::new(Memtable::default()), frozen: Vec::new(), sstables: Vec::new() };
+        let version = TableVersion { active: Rc::new(active), frozen: Vec::new(), sstables: Vec::new() };
         Rc::new(TableStore {
             id: definition.id,
             dir: table_dir(data_dir, &definition),
@@ -210,7 +210,7 @@ impl TableStore {
         self.change(|now| {
             let mut frozen = now.frozen.clone();
             frozen.push(Frozen { memtable: now.active.clone(), position, written: Rc::default() });
-            TableVersion { active: Rc::new(Memtable::default()), frozen, sstables: now.sstables.clone() }
+            TableVersion { active: Rc::new(now.active.successor()), frozen, sstables: now.sstables.clone() }
         });
     }
 

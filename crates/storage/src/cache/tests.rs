@@ -4,7 +4,7 @@
 use super::entry::Coverage;
 use super::*;
 use crate::fixture;
-use crate::merge::Place;
+use crate::merge::{Merged, Place, Wanted};
 use base::Prng;
 use mutation::{
     Bound, Budget, Cell as RowCell, Emit, Liveness, Mutation, MutationBuilder, Purge, RangeTombstone,
@@ -154,10 +154,10 @@ impl Run {
             let at = self.keys[key].clone();
             let mut from: Option<Position> = None;
             loop {
-                let step = |partition: &Partition| {
+                let step = memory.with(at.token, &at.bytes, |partition| {
                     self.cache.absorb(&self.part, &self.table, &at, from.as_ref(), partition)
-                };
-                from = memory.with(at.token, &at.bytes, step).flatten();
+                });
+                from = step.flatten();
                 if from.is_none() {
                     break;
                 }
@@ -179,7 +179,12 @@ impl Run {
         self.part.flushed();
         drop(adopting);
         for (key, disk) in self.keys.iter().zip(&mut self.disk) {
-            memory.with(key.token, &key.bytes, |partition| disk.merge(&self.table, partition).expect("fits"));
+            memory.with(key.token, &key.bytes, |partition| {
+                let mut merged = Merged { partition: std::mem::take(disk), complete_to: None };
+                let wanted = Wanted { slices: &[Slice::all()], reversed: false, bytes: usize::MAX };
+                merged.add_memory(&self.table, partition, wanted).expect("fits");
+                *disk = merged.partition;
+            });
         }
         self.memory = Rc::default();
     }

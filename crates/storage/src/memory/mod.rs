@@ -8,8 +8,17 @@
 //! Everything of one memtable lies in pages it owns and is given back with them, so nothing is freed one by one and what
 //! it takes is known exactly. A handle is a `u32`; no pointer leaves a page. Owned by one shard.
 
-#[allow(dead_code, reason = "memtables do not lie here yet")]
 pub(crate) mod slab;
 /// Partitions by token: found in O(1), walked in the order of the ring.
-#[allow(dead_code, reason = "memtables do not lie here yet")]
 pub mod directory;
+mod region;
+mod rows;
+mod tree;
+mod large;
+mod contents;
+mod view;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use contents::{Contents, MemoryPool};
+pub(crate) use view::MemoryPartition;
