@@ -89,29 +89,36 @@ impl Compressor {
     /// Appends the plain bytes of a chunk, which must be exactly `size`. Errors: what was wrong, in words.
     pub fn decompress(self, stored: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), String> {
         let start = out.len();
+        out.resize(start + size, 0);
+        self.decompress_into(stored, &mut out[start..])
+    }
+
+    /// Writes the plain bytes of a chunk, which must be exactly as many as there is room for. Errors: what was wrong, in
+    /// words; then what was written means nothing.
+    pub fn decompress_into(self, stored: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let size = out.len();
         let got = match self {
-            Compressor::Lz4 => decompress_lz4(stored, size, out)?,
+            Compressor::Lz4 => decompress_lz4(stored, out)?,
             Compressor::Deflate => {
-                let decoder = flate2::read::ZlibDecoder::new(stored);
-                decoder.take(size as u64 + 1).read_to_end(out).map_err(|error| error.to_string())?
+                let mut decoder = flate2::read::ZlibDecoder::new(stored);
+                decoder.read_exact(out).map_err(|error| error.to_string())?;
+                size + decoder.read(&mut [0]).map_err(|error| error.to_string())?
             }
             Compressor::Snappy => {
                 let told = snap::raw::decompress_len(stored).map_err(|error| error.to_string())?;
                 if told != size {
                     return Err(format!("a chunk of {told} bytes"));
                 }
-                out.resize(start + size, 0);
-                snap::raw::Decoder::new()
-                    .decompress(stored, &mut out[start..])
-                    .map_err(|error| error.to_string())?
+                snap::raw::Decoder::new().decompress(stored, out).map_err(|error| error.to_string())?
             }
             Compressor::Zstd => {
-                out.resize(start + size, 0);
                 let mut decoder = ruzstd::decoding::FrameDecoder::new();
-                decoder.decode_all(stored, &mut out[start..]).map_err(|error| error.to_string())?
+                decoder.decode_all(stored, out).map_err(|error| error.to_string())?
             }
             Compressor::Noop => {
-                out.extend_from_slice(stored);
+                if stored.len() == size {
+                    out.copy_from_slice(stored);
+                }
                 stored.len()
             }
         };
@@ -119,17 +126,15 @@ impl Compressor {
     }
 }
 
-fn decompress_lz4(stored: &[u8], size: usize, out: &mut Vec<u8>) -> Result<usize, String> {
+fn decompress_lz4(stored: &[u8], out: &mut [u8]) -> Result<usize, String> {
     let Some((told, block)) = stored.split_first_chunk::<4>() else {
         return Err("no length".to_string());
     };
     let told = u32::from_le_bytes(*told) as usize;
-    if told != size {
+    if told != out.len() {
         return Err(format!("a chunk of {told} bytes"));
     }
-    let start = out.len();
-    out.resize(start + size, 0);
-    lz4_flex::block::decompress_into(block, &mut out[start..]).map_err(|error| error.to_string())
+    lz4_flex::block::decompress_into(block, out).map_err(|error| error.to_string())
 }
 
 /// What `CompressionInfo.db` says.

@@ -37,6 +37,9 @@ pub const CACHE_BYTES_DEFAULT: usize = 8 * 1024 * 1024;
 /// Bytes that keeping a block costs besides its own.
 pub const CACHE_ENTRY_BYTES: usize = 128;
 
+/// Buffers of blocks that went, kept for blocks that come: a miss in a full cache allocates nothing of that size.
+pub const SPARE_BLOCKS_MAX: usize = 16;
+
 /// A block is not kept if it would take more than one in so many bytes of the cache.
 pub const CACHE_SHARE_OF_BLOCK: usize = 8;
 

@@ -295,7 +295,9 @@ impl Source {
                 if let Some(crcs) = crcs {
                     self.check(at, crcs[index as usize], base::crc32(stored))?;
                 }
-                Ok(stored.to_vec())
+                let mut out = self.cache.buffer(stored.len());
+                out.copy_from_slice(stored);
+                Ok(out)
             }
         }
     }
@@ -319,8 +321,8 @@ impl Source {
             })?;
             return Ok(raw.to_vec());
         }
-        let mut out = Vec::with_capacity(plain);
-        let result = info.compressor.decompress(stored, plain, &mut out);
+        let mut out = self.cache.buffer(plain);
+        let result = info.compressor.decompress_into(stored, &mut out);
         result.map_err(|got| {
             let expected = format!("a {} chunk of {plain} bytes", info.compressor.class());
             Error::corrupt(&self.path, at, expected, got)

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use storage::Store;
+use storage::{Settings, Store};
 
 /// The cases of this module.
 pub const CASES: &[Case] = &[
@@ -76,11 +76,16 @@ fn with_compression(table: Arc<Table>, stored: Stored) -> Arc<Table> {
     Arc::new(table)
 }
 
+/// Without a cache of rows: what is measured is the way below it.
+fn cold(bench: &Bench) -> Settings {
+    Settings { row_cache_bytes: 0, ..settings(&bench.folder) }
+}
+
 /// A store with a flushed table of so many partitions, opened anew: nothing of it is in memory.
 async fn flushed(bench: &Bench, stored: Stored, partitions: u64) -> Result<(Rc<Store>, Arc<Table>), String> {
     crate::cases::empty(&bench.folder)?;
     let table = with_compression(kv(), stored);
-    let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+    let store = open(cold(bench), std::slice::from_ref(&table)).await?;
     let mut random = Prng::new(1);
     for version in 0..stored.sstables {
         for number in 0..partitions {
@@ -252,7 +257,7 @@ async fn d3(bench: Bench) -> Result<(), String> {
 async fn d4(bench: Bench) -> Result<(), String> {
     let rows = bench.options.scaled(PARTITIONS);
     let table = with_compression(wide(), USUAL);
-    let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+    let store = open(cold(&bench), std::slice::from_ref(&table)).await?;
     let mut random = Prng::new(1);
     for number in 0..rows {
         apply(&store, insert_row(&table, &key(1), number as i64, 1, &value(&mut random))).await?;

@@ -12,7 +12,7 @@
 use base::HashMap;
 use std::rc::Rc;
 
-use crate::limits::{CACHE_ENTRY_BYTES, CACHE_SHARE_OF_BLOCK};
+use crate::limits::{CACHE_ENTRY_BYTES, CACHE_SHARE_OF_BLOCK, READ_AHEAD_BYTES, SPARE_BLOCKS_MAX};
 
 /// Bytes of a page or of a decoded chunk.
 pub(crate) type Block = Rc<Vec<u8>>;
@@ -95,6 +95,8 @@ pub(crate) struct Blocks {
     /// Hashes of what left the small queue unused, each at a place of its own; 0: none.
     ghosts: Vec<u32>,
     evicted: u64,
+    /// Buffers of blocks that nobody looked at when they went, the latest last.
+    spares: Vec<Vec<u8>>,
 }
 
 impl Blocks {
@@ -112,6 +114,7 @@ impl Blocks {
             budget,
             ghosts: vec![0; GHOSTS_MIN],
             evicted: 0,
+            spares: Vec::new(),
         }
     }
 
@@ -135,10 +138,19 @@ impl Blocks {
         self.evicted
     }
 
+    /// A buffer of this many bytes, of a block that went if one had this size. Its content means nothing.
+    pub(crate) fn buffer(&mut self, size: usize) -> Vec<u8> {
+        match self.spares.iter().rposition(|spare| spare.len() == size) {
+            Some(place) => self.spares.swap_remove(place),
+            None => vec![0; size],
+        }
+    }
+
     /// Grows or shrinks; what is too much goes at once. O(blocks that go).
     pub(crate) fn set_budget(&mut self, budget: usize) {
         self.budget = budget;
         self.shrink(budget);
+        self.spares.clear();
     }
 
     /// Whether a block is there. Does not count as a use.
@@ -252,8 +264,15 @@ impl Blocks {
         }
         self.by_key.remove(&key);
         let entry = &mut self.slots[slot as usize];
-        entry.block = None;
+        let block = entry.block.take();
         self.bytes -= entry.bytes;
+        let spare = block.and_then(|block| Rc::try_unwrap(block).ok());
+        if let Some(spare) = spare.filter(|spare| spare.len() as u64 <= READ_AHEAD_BYTES) {
+            if self.spares.len() == SPARE_BLOCKS_MAX {
+                self.spares.swap_remove(0);
+            }
+            self.spares.push(spare);
+        }
         self.vacant.push(slot);
     }
 
@@ -437,6 +456,22 @@ mod tests {
         assert_eq!((blocks.count(), blocks.bytes(), held[999]), (0, 0, 7));
         blocks.insert(key(1, 1), block(0, 7));
         assert_eq!(blocks.count(), 0);
+    }
+
+    #[test]
+    fn buffers_go_round_unless_somebody_looks_at_them() {
+        let mut blocks = Blocks::new(1 << 20);
+        blocks.insert(key(1, 0), block(1000, 7));
+        blocks.insert(key(1, 1), block(1000, 8));
+        let held = blocks.get(key(1, 1), true).unwrap();
+        blocks.remove_file(1);
+        assert_eq!(blocks.buffer(1000)[999], 7);
+        assert_eq!((blocks.buffer(1000)[999], held[999]), (0, 8));
+        for index in 0..100 {
+            blocks.insert(key(2, index), block(10, 1));
+        }
+        blocks.remove_file(2);
+        assert_eq!(blocks.spares.len(), SPARE_BLOCKS_MAX);
     }
 
     /// Zipf-like references: the hit ratio is well above that of plain FIFO order.

@@ -191,6 +191,11 @@ impl Cache {
         }
     }
 
+    /// A buffer for a block of this size; its content means nothing.
+    pub(crate) fn buffer(&self, size: usize) -> Vec<u8> {
+        self.blocks.borrow_mut().buffer(size)
+    }
+
     /// Keeps a block.
     pub(crate) fn keep(&self, key: Key, block: &Block) {
         self.blocks.borrow_mut().insert(key, block.clone());
