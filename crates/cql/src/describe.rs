@@ -318,6 +318,38 @@ pub fn create_type(ty: &UdtType) -> String {
     format!("CREATE TYPE {}.{} (\n{}\n);", quoted(&ty.keyspace), quoted(&ty.name), fields.join(",\n"))
 }
 
+/// The statements that make a table again where it is not there, as in `schema.cql` of a snapshot: the user types it is made
+/// of, each behind those inside of it, and the table with its id and its dropped columns.
+pub fn create_table_again(table: &Table) -> String {
+    let mut types = Vec::new();
+    table.columns().for_each(|column| types_inside(&column.ty, &mut types));
+    let missing = |text: String, what: &str| text.replacen(what, &format!("{what}IF NOT EXISTS "), 1);
+    let mut parts: Vec<String> = types.iter().map(|ty| missing(create_type(ty), "CREATE TYPE ")).collect();
+    parts.push(missing(create_table(table, true), "CREATE TABLE "));
+    parts.join("\n")
+}
+
+/// Adds the user types of a type, innermost first, each once.
+fn types_inside(ty: &CqlType, found: &mut Vec<Arc<UdtType>>) {
+    match ty {
+        CqlType::Udt(udt) => {
+            udt.fields.iter().for_each(|(_, field)| types_inside(field, found));
+            if !found.contains(udt) {
+                found.push(udt.clone());
+            }
+        }
+        CqlType::Tuple(fields) => fields.iter().for_each(|field| types_inside(field, found)),
+        CqlType::Map(keys, values) => {
+            types_inside(keys, found);
+            types_inside(values, found);
+        }
+        CqlType::List(inner) | CqlType::Set(inner) | CqlType::Vector(inner, _) | CqlType::Frozen(inner) => {
+            types_inside(inner, found);
+        }
+        _ => {}
+    }
+}
+
 /// `CREATE TABLE` with all options; with internals also the id and the dropped columns.
 pub fn create_table(table: &Table, internals: bool) -> String {
     let is_virtual = matches!(&*table.keyspace, "system_views" | "system_virtual_schema");

@@ -46,7 +46,9 @@ mod write;
 pub use ddl::{
     Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent, apply, is_system_keyspace,
 };
-pub use describe::{ClusterFacts, DescribePlan, DescribedRow, create_keyspace, create_table, create_type};
+pub use describe::{
+    ClusterFacts, DescribePlan, DescribedRow, create_keyspace, create_table, create_table_again, create_type,
+};
 pub use error::{Error, Result};
 pub use modify::{BatchPlan, ModifyPlan};
 pub use names::quoted;

@@ -28,6 +28,9 @@ pub fn settings(folder: &Path) -> Settings {
         row_cache_bytes: 2 << 30,
         tombstones: TombstoneLimits::NONE,
         auto_snapshot: false,
+        disk_failure: storage::DiskFailurePolicy::Stop,
+        commit_failure: storage::CommitFailurePolicy::Stop,
+        mutation_bytes_max: None,
         describe: |table| table.name.to_string(),
         host_id: 1,
     }

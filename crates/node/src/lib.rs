@@ -17,6 +17,8 @@ pub mod config;
 pub mod identity;
 /// What operators reach.
 mod operator;
+/// What becomes of a node whose disk fails.
+mod faults;
 /// What is started in which order, and stopped.
 mod start;
 

@@ -11,6 +11,7 @@
 //! The same function runs on threads and in the simulated world. Shard 0 leads; the others wait to be told.
 
 use crate::config::{CommitlogSync, Config};
+use crate::faults;
 use crate::identity::{self, Identity};
 use crate::operator::{ClientPort, serve_operators};
 use cluster::{Cluster, SchemaLog};
@@ -103,6 +104,14 @@ pub enum StartError {
     /// Logged batches of an earlier life cannot be read. Without them clients could see half of one.
     #[error("logged batches cannot be read: {0}")]
     Batches(replica::Error),
+    /// The node ended itself, as the operator has decided for failing disks. Nothing was flushed; the log has everything.
+    #[error("the node ends ({policy}): {reason}")]
+    DiskFailed {
+        /// The setting that says so, with its value.
+        policy: &'static str,
+        /// What went wrong.
+        reason: String,
+    },
     /// A port cannot be listened on.
     #[error(transparent)]
     Clients(#[from] transport::Error),
@@ -180,6 +189,10 @@ async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError
         }
         Err(error) => Err(error),
     };
+    if matches!(result, Err(StartError::DiskFailed { .. })) {
+        // Nothing is written to a disk that fails.
+        return result;
+    }
     let closed = close_shards().await;
     result.and(closed)
 }
@@ -226,7 +239,9 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
         // Where nobody has to log in, no start waits for its password to be hashed.
         drop(keep_a_role());
     }
+    let faults = faults::guard(&clients);
     runtime::shutdown_requested().await;
+    faults.died()?;
     runtime::info!("node: stopping");
     clients.close().await;
     for server in [metrics, operators].into_iter().flatten() {
@@ -318,6 +333,7 @@ async fn open_shard(shared: &Shared, log: Option<SchemaLog>) -> Result<(), Start
     let schema = shared.schema.clone();
     let store = Store::open(shared.settings.clone(), shared.plan.clone(), &schema).await?;
     runtime::install(Rc::new(Stored(store.clone())));
+    faults::watch(&store);
     let replica = Rc::new(replica::Shard::new(store.clone()));
     runtime::install(replica.clone());
     let local = Local::new(replica);
@@ -450,7 +466,10 @@ fn storage_settings(config: &Config) -> storage::Settings {
         },
         tombstones: storage::TombstoneLimits { warn: config.tombstone_warn, fail: config.tombstone_fail },
         auto_snapshot: config.auto_snapshot,
-        describe: |table| cql::create_table(table, false),
+        disk_failure: config.disk_failure,
+        commit_failure: config.commit_failure,
+        mutation_bytes_max: config.mutation_bytes_max,
+        describe: cql::create_table_again,
     }
 }
 

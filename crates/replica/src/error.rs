@@ -75,6 +75,7 @@ impl From<storage::Error> for Error {
             storage::Error::TooManyTombstones { .. } => Error::TooManyTombstones(text),
             storage::Error::Mutation(_) => Error::Malformed(text),
             storage::Error::Snapshot(_)
+            | storage::Error::Import(_)
             | storage::Error::Io { .. }
             | storage::Error::Corrupt { .. }
             | storage::Error::Sstable(_)

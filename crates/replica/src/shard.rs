@@ -37,8 +37,10 @@ impl Shard {
         Ok(answer)
     }
 
-    /// The client is told by the coordinator; whoever looks after the machine must learn of damaged files, too.
+    /// The client is told by the coordinator; whoever looks after the machine must learn of damaged files, too, and it may have
+    /// consequences.
     fn tell_damage(&self, error: &storage::Error) {
+        self.store.note_fault(error);
         let damage = matches!(
             error,
             storage::Error::Io { .. } | storage::Error::Corrupt { .. } | storage::Error::Sstable(_)

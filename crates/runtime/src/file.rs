@@ -12,6 +12,25 @@ use std::rc::Rc;
 pub use crate::backend::{DirEntry, OpenOptions};
 pub use crate::buffer::{AlignedBuf, Piece, align_up};
 
+/// How a write becomes durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncMethod {
+    /// A sync of the file follows the write; on io_uring the two are linked, so that nobody is woken between them.
+    After,
+    /// The write itself is durable when it ends (`RWF_DSYNC`); what was written before must be durable already.
+    Through,
+}
+
+impl SyncMethod {
+    /// As system calls name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            SyncMethod::After => "fdatasync",
+            SyncMethod::Through => "RWF_DSYNC",
+        }
+    }
+}
+
 /// An open file; cloning it gives another handle to the same one, the last handle closes it.
 #[derive(Clone)]
 pub struct File {
@@ -118,6 +137,25 @@ impl File {
             FileHandle::Sim(file) => file.write_at(offset, buffer).await,
         };
         result.map_err(|e| with_path(e, &self.path))
+    }
+
+    /// Writes the whole buffer and makes it durable with what was written before. The outer error: the write failed, and may
+    /// be tried again. The inner one: it was written, and is not known to be durable; a later sync may not make it so.
+    pub async fn write_durable(
+        &self,
+        offset: u64,
+        buffer: AlignedBuf,
+        method: SyncMethod,
+    ) -> io::Result<io::Result<()>> {
+        let _turn = self.device.admit(buffer.len() as u64).await;
+        let through = method == SyncMethod::Through;
+        let result = match &self.handle {
+            FileHandle::Uring(file) => file.write_durable(offset, buffer, through).await,
+            FileHandle::Blocking(file) => file.write_durable(offset, buffer, through).await,
+            FileHandle::Sim(file) => file.write_durable(offset, buffer, through).await,
+        };
+        let synced = result.map_err(|e| with_path(e, &self.path))?;
+        Ok(synced.map_err(|e| with_path(e, &self.path)))
     }
 
     /// Makes everything written so far durable: data, and the size if it grew. Does not block the shard.

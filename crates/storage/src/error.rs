@@ -93,6 +93,9 @@ pub enum Error {
     /// A snapshot cannot be made or removed as asked. Tell the operator; nothing was changed.
     #[error("{0}")]
     Snapshot(String),
+    /// Sstables cannot be imported as asked. Tell the operator; nothing was changed.
+    #[error("{0}")]
+    Import(String),
     /// The store is stopping. Fail the request.
     #[error("the store is stopping")]
     Stopping,

@@ -1,7 +1,9 @@
 //! From frozen memtables to sstables.
 //!
-//! One flush at a time on a shard; a table whose flush fails rests while others have their turn. Oldest memtable of a table first, so flushed positions only grow. A memtable leaves the
-//! table in the step in which its sstable enters it, after the manifest knows the sstable and the position it covers.
+//! One flush at a time on a shard, and a second one of another table while the disk takes less than comes in; a table whose
+//! flush fails rests while others have their turn. Oldest memtable of a table first, so flushed positions only grow. A
+//! memtable leaves the table in the step in which its sstable enters it, after the manifest knows the sstable and the
+//! position it covers.
 
 use crate::cache::Adopting;
 use crate::commitlog::LogPosition;
@@ -10,9 +12,10 @@ use crate::manifest::{Edit, SstableEntry};
 use crate::memory::MemoryPartition;
 use crate::memtable::{Keys, Memtable};
 use crate::metrics::Metrics;
+use crate::pressure::Progress;
 use crate::store::Store;
 use crate::table::{Frozen, Sstable, TableStore};
-use crate::{Error, Settings};
+use crate::{CommitFailurePolicy, Error, Settings};
 use base::Token;
 use mutation::{Key, PartitionView};
 use schema::Position;
@@ -20,7 +23,8 @@ use sstable::{EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
 
 impl Store {
-    /// The task that flushes when memory or the log run low. Ends when the store stops.
+    /// A task that flushes when memory or the log run low; there are [`FLUSHES_MAX`](crate::limits::FLUSHES_MAX) of them. Ends
+    /// when the store stops.
     pub(crate) async fn run_flusher(self: Rc<Self>) {
         while !self.stopping.get() {
             let Some(table) = self.table_to_flush() else {
@@ -32,9 +36,13 @@ impl Store {
                 }
                 continue;
             };
-            match self.flush_table(&table).await {
+            self.flushing.borrow_mut().push(table.id);
+            let flushed = self.flush_table(&table).await;
+            self.flushing.borrow_mut().retain(|id| *id != table.id);
+            match flushed {
                 Ok(()) => table.flush_backoff.succeeded(),
                 Err(error) => {
+                    self.note_fault(&error);
                     if table.flush_backoff.failed(error.clone()) {
                         runtime::error!(
                             "flush of table {} failed, it will be tried again: {error}",
@@ -43,11 +51,19 @@ impl Store {
                     }
                 }
             }
+            self.count_stuck();
             self.flushed.notify_all();
             self.free_memory().await;
             // A flush that found nothing to do has not waited for anything.
             runtime::yield_now().await;
         }
+    }
+
+    /// Memory that cannot be freed for now is no reason to hold back writes of other tables.
+    fn count_stuck(&self) {
+        let tables = self.tables.borrow();
+        let stuck = tables.values().filter(|table| table.flush_backoff.error().is_some());
+        self.pressure.set_stuck(stuck.map(|table| table.memtable_bytes()).sum());
     }
 
     /// Frees what dropped memtables held, in steps. Returns when nothing of it is left.
@@ -59,8 +75,12 @@ impl Store {
 
     /// The table whose flush helps most, of those that do not rest; `None` when none is due or nothing a flush could free is in memory.
     pub(crate) fn table_to_flush(&self) -> Option<Rc<TableStore>> {
+        let flushing = self.flushing.borrow();
+        if !flushing.is_empty() && !self.pressure.is_behind() {
+            return None;
+        }
         let mut tables = self.all_tables();
-        tables.retain(|table| table.flush_backoff.is_due());
+        tables.retain(|table| table.flush_backoff.is_due() && !flushing.contains(&table.id));
         if let Some(behind) = tables.iter().find(|table| self.is_behind(table)) {
             return Some(behind.clone());
         }
@@ -69,11 +89,12 @@ impl Store {
             if let Some((position, table)) = self.oldest_logged()
                 && position.segment < self.log.open_segment()
                 && table.flush_backoff.is_due()
+                && !flushing.contains(&table.id)
             {
                 return Some(table);
             }
         }
-        if self.dirty.get() < self.settings.memtable_bytes as usize / 2 {
+        if !self.pressure.wants_flush() {
             return None;
         }
         // Memory can be held by tables that are dropped just now: they let go of it without a flush.
@@ -104,7 +125,7 @@ impl Store {
 
     /// Why no flush frees memory, when every table that holds some rests after a failure.
     pub(crate) fn flush_refusal(&self) -> Option<Error> {
-        if self.table_to_flush().is_some() {
+        if !self.flushing.borrow().is_empty() || self.table_to_flush().is_some() {
             return None;
         }
         let mut resting = self.all_tables();
@@ -142,20 +163,24 @@ impl Store {
         let memtable = &frozen.memtable;
         // The log first: a batch over two tables must not survive in one of them only because that one was flushed.
         // A full disk is no reason to keep memory full: flushing is what frees it. After a log that failed, nothing is written
-        // to memory any more, and what is there can wait for the restart; only a stop saves it at any price.
+        // to memory any more, and what is there can wait for the restart; only a stop saves it at any price, and the policy
+        // that lets a new log begin.
         match self.log.synced_so_far().await {
             Err(error @ Error::CommitlogFailed(_))
-                if memtable.first_position().is_some() && !self.stopping.get() =>
+                if memtable.first_position().is_some()
+                    && !self.stopping.get()
+                    && self.settings.commit_failure != CommitFailurePolicy::Ignore =>
             {
                 return Err(error);
             }
             Err(error) => runtime::debug!("flushing ahead of a log that is not synced: {error}"),
             Ok(()) => {}
         }
+        let progress = self.pressure.flush(memtable.bytes());
         let kept = frozen.written.borrow().clone();
         let add = match kept {
             Some(kept) => Some(kept),
-            None => write_memtable(&self.settings, &self.metrics, table, memtable).await?,
+            None => write_memtable(&self.settings, &self.metrics, table, memtable, Some(&progress)).await?,
         };
         frozen.written.borrow_mut().clone_from(&add);
         // Before its sstable counts, the row cache knows what it brings.
@@ -174,7 +199,8 @@ impl Store {
             drop(adopting);
             frozen.written.take();
         }
-        self.dirty.set(self.dirty.get().saturating_sub(memtable.bytes()));
+        drop(progress);
+        self.pressure.freed(memtable.bytes());
         self.log.release(edit.log_floor.unwrap_or(0));
         self.metrics.flushes.inc();
         table.flush_backoff.succeeded();
@@ -225,6 +251,7 @@ pub(crate) async fn write_memtable(
     metrics: &Metrics,
     table: &Rc<TableStore>,
     memtable: &Rc<Memtable>,
+    progress: Option<&Progress>,
 ) -> Result<Option<Rc<Sstable>>, Error> {
     table.make_dir(&settings.data_dir).await?;
     let definition = table.definition();
@@ -240,7 +267,7 @@ pub(crate) async fn write_memtable(
         repaired_at: 0,
     })
     .await?;
-    let written = write_partitions(&mut writer, table, memtable).await;
+    let written = write_partitions(&mut writer, table, memtable, progress).await;
     if written.is_err() || writer.is_empty() {
         let abandoned = writer.abandon().await;
         written?;
@@ -275,8 +302,14 @@ enum Cursor {
 }
 
 /// Errors: also when the table is dropped meanwhile.
-async fn write_partitions(writer: &mut Writer, table: &TableStore, memtable: &Memtable) -> Result<(), Error> {
+async fn write_partitions(
+    writer: &mut Writer,
+    table: &TableStore,
+    memtable: &Memtable,
+    progress: Option<&Progress>,
+) -> Result<(), Error> {
     let mut keys = Keys::all();
+    let mut partitions = 0;
     while let Some((token, handle)) = keys.next(memtable) {
         let mut cursor = Cursor::Start;
         loop {
@@ -287,13 +320,20 @@ async fn write_partitions(writer: &mut Writer, table: &TableStore, memtable: &Me
                 memtable.with_handle(handle, |partition| write_some(writer, token, partition, &cursor))?;
             if writer.pending_bytes() >= WRITER_PENDING_BYTES {
                 writer.drain().await?;
+                if let Some(progress) = progress {
+                    progress.wrote(partitions, memtable.partitions(), writer.data_bytes());
+                }
             }
             if matches!(cursor, Cursor::End) {
                 break;
             }
             runtime::yield_if_needed().await;
         }
+        partitions += 1;
         runtime::yield_if_needed().await;
+    }
+    if let Some(progress) = progress {
+        progress.ended(writer.data_bytes());
     }
     Ok(())
 }

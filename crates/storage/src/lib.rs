@@ -13,7 +13,10 @@ mod error;
 mod backoff;
 #[cfg(test)]
 mod fixture;
+mod faults;
+mod pressure;
 mod flush;
+mod import;
 /// An append-only log of records that must never be lost.
 pub mod journal;
 /// Every limit, with unit and reason.
@@ -45,6 +48,8 @@ mod tests;
 pub use cache::CacheStats;
 pub use compaction::{CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals};
 pub use error::Error;
+pub use faults::{CommitFailurePolicy, Consequence, DiskFailurePolicy, Fault};
+pub use import::{ImportOptions, ImportReport, Verify};
 pub use journal::Journal;
 pub use settings::{CommitlogSync, Durability, Settings, TombstoneLimits};
 pub use start::{StartPlan, prepare};

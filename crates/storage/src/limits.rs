@@ -8,13 +8,22 @@ pub const SEGMENT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 pub const LOG_HANDOFF_MS: u64 = 10;
 /// Bytes appended to the log and not yet synced; above it writers wait for the disk.
 pub const LOG_UNSYNCED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// As [`LOG_UNSYNCED_BYTES_MAX`] where writers wait for their sync anyway: the next group is as large as a slow disk writes in
+/// a tenth of a second, and memory of writes that nobody sees yet is small.
+pub const LOG_GROUP_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Segments of one shard that are kept to be written again: their files stay open.
+pub const LOG_SPARES_MAX: usize = 64;
+/// The part of the log's space that such segments may take beside it.
+pub const LOG_SPARES_SHARE: u32 = 4;
 /// Bytes of one write to the log; a longer group is cut. Bounds the aligned buffer.
 pub const LOG_WRITE_BYTES_MAX: usize = 1024 * 1024;
 /// Shares of the log, of which one starts flushes, that a table that cannot be flushed may keep; then writes are refused.
 pub const LOG_SHARES_MAX: u64 = 2;
 /// Milliseconds between two attempts to write to a full disk.
 pub const LOG_RETRY_MS: u64 = 200;
-/// Bytes read at a time while a log is replayed.
+/// How often a replay that takes long says how far it is.
+pub const REPLAY_TELL_EVERY: core::time::Duration = core::time::Duration::from_secs(5);
+/// Bytes read at a time while a log is replayed; as many are read ahead.
 pub const REPLAY_READ_BYTES: usize = 1024 * 1024;
 /// Body of one journal record, bytes: a snapshot of the manifest of some ten thousand sstables fits.
 pub const JOURNAL_RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
@@ -50,6 +59,17 @@ pub const CACHE_ROWS_AT_ONCE: usize = 256;
 pub const COMPACTION_FRAGMENT_BYTES: usize = 256 * 1024;
 /// Bytes a flush or a compaction lets the writer hold before it drains to disk.
 pub const WRITER_PENDING_BYTES: usize = 256 * 1024;
+/// How much of the rate of admission may be let in at once, and the shortest wait of a write: below it timers cost more than
+/// they smooth.
+pub const ADMISSION_BURST: core::time::Duration = core::time::Duration::from_millis(1);
+/// Longest wait of the first write in the queue before it looks at memory again.
+pub const ADMISSION_LOOK: core::time::Duration = core::time::Duration::from_millis(10);
+/// Time over which the rate of flushes is taken: some writes of a flush on a slow disk.
+pub const DRAIN_WINDOW: core::time::Duration = core::time::Duration::from_millis(100);
+/// Bytes of memtables per second that flushes are taken to write before one ran.
+pub const DRAIN_BYTES_START: u64 = 64 * 1024 * 1024;
+/// Flushes of one shard at the same time: one may wait for its syncs while another writes.
+pub const FLUSHES_MAX: usize = 2;
 /// Frozen memtables of one table; with that many nothing is frozen before one is flushed. While flushes fail the active
 /// memtable grows instead, until memory runs out and writes are refused.
 pub const FROZEN_MAX: usize = 8;
@@ -83,6 +103,14 @@ pub const ROW_FRAGMENT_BYTES: usize = 2 * 1024;
 pub const OPENS_MAX: usize = 32;
 /// Names read from one directory at start.
 pub const DIRECTORY_ENTRIES_MAX: usize = 1_000_000;
+/// At most one flush that a new commitlog waits for is told to have failed in this time.
+pub const FAULT_LOG_EVERY: core::time::Duration = core::time::Duration::from_secs(10);
+/// Failures of the log whose lost entries are remembered for those who have not asked yet.
+pub const LOG_LOSSES_MAX: usize = 16;
+/// Sstables of one import: each has a dozen files whose names are kept until it is done.
+pub const IMPORT_SSTABLES_MAX: usize = 100_000;
+/// Bytes an import reads at a time.
+pub const IMPORT_COPY_BYTES: usize = 1024 * 1024;
 
 const _: () = assert!(SEGMENT_BYTES_MAX <= u32::MAX as u64, "offsets in a segment are u32");
 const _: () = assert!(

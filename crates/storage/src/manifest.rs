@@ -71,6 +71,18 @@ pub struct Edit {
     pub log_floor: Option<u32>,
 }
 
+impl Edit {
+    /// The record.
+    pub fn encode(&self) -> Vec<u8> {
+        encode_edit(self)
+    }
+
+    /// Reads a record; `place` names it in errors. Errors: what was found instead.
+    pub fn decode(place: (&Path, u64), record: &[u8]) -> Result<Edit, String> {
+        decode_edit(place, record)
+    }
+}
+
 /// Everything the edits of a manifest add up to.
 #[derive(Debug, Clone)]
 pub struct ManifestState {

@@ -3,8 +3,8 @@
 use crate::commitlog::replay::{LogReader, OldEntry};
 use crate::commitlog::{Commitlog, LogConfig, SegmentName};
 use crate::flush::write_memtable;
-use crate::limits::OPENS_MAX;
-use crate::manifest::{Manifest, ManifestHeader, ManifestState};
+use crate::limits::{FLUSHES_MAX, OPENS_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, REPLAY_TELL_EVERY};
+use crate::manifest::{Manifest, ManifestHeader, ManifestState, SstableEntry};
 use crate::memory::MemoryPool;
 use crate::memtable::Memtable;
 use crate::metrics::Metrics;
@@ -17,7 +17,7 @@ use base::HashMap;
 use mutation::TokenRange;
 use runtime::Group;
 use schema::{Schema, TableId};
-use sstable::Reader;
+use sstable::{Component, Reader};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,6 +39,7 @@ impl Store {
             plan: plan.clone(),
             tables: HashMap::default(),
             metrics: Metrics::new(),
+            left_out: Vec::new(),
             dirty: 0,
             memory: Rc::default(),
             entries: 0,
@@ -51,6 +52,12 @@ impl Store {
         let (opening, manifest) = opened.ok_or(Error::Stopping)?;
         Ok(opening.start(manifest, shard, shards))
     }
+}
+
+/// Segments that a flush lets go of are those the next memtable is logged in; all of them together take a part of the log.
+fn spare_segments(settings: &Settings) -> usize {
+    let most = settings.commitlog_bytes / u64::from(LOG_SPARES_SHARE) / settings.segment_size();
+    (most as usize).clamp(2, LOG_SPARES_MAX)
 }
 
 /// A start may take long; a stop does not wait for its end. What was read so far is read again by the next start: nothing
@@ -66,6 +73,8 @@ struct Opening {
     interval: TokenRange,
     tables: HashMap<TableId, Rc<TableStore>>,
     metrics: Metrics,
+    /// Sstables that cannot be opened and that the operator wants to start without.
+    left_out: Vec<(TableId, SstableEntry)>,
     memory: Rc<MemoryPool>,
     /// Bytes of replayed memtables.
     dirty: usize,
@@ -111,6 +120,9 @@ impl Opening {
                 state.truncated.insert(table.id, *at);
             }
         }
+        for (table, entry) in &self.left_out {
+            state.sstables.insert((*table, entry.meta.generation), entry.clone());
+        }
         let manifest = Manifest::create(&self.settings.data_dir, state).await?;
         Ok((self, manifest))
     }
@@ -126,19 +138,30 @@ impl Opening {
         for some in planned.chunks(OPENS_MAX) {
             stop_if_asked()?;
             let mut opening = Vec::new();
-            for planned in some {
-                let Some(table) = self.tables.get(&planned.table) else { continue };
-                let (table, planned) = (table.clone(), planned.clone());
-                opening.push(runtime::spawn(Group::MAIN, async move {
+            for planned_sstable in some {
+                let Some(table) = self.tables.get(&planned_sstable.table) else { continue };
+                let (table, planned) = (table.clone(), planned_sstable.clone());
+                let task = runtime::spawn(Group::MAIN, async move {
                     let generation = planned.entry.meta.generation;
                     let reader = Reader::open(&table.dir, generation, table.definition()).await?;
                     let sstable = Sstable::new(planned.entry, reader, planned.holders);
                     table.publish(vec![sstable], &[], None);
                     Ok::<(), Error>(())
-                }));
+                });
+                opening.push((planned_sstable, task));
             }
-            for opening in opening {
-                opening.await?;
+            for (planned, task) in opening {
+                match task.await {
+                    Ok(()) => {}
+                    Err(error) if self.settings.disk_failure.starts_without_damaged() => {
+                        runtime::error!("an sstable is left out until the next start: {error}");
+                        if let Some(table) = self.tables.get(&planned.table) {
+                            table.is_incomplete.set(true);
+                        }
+                        self.left_out.push((planned.table, planned.entry.clone()));
+                    }
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok(())
@@ -147,8 +170,17 @@ impl Opening {
     async fn replay(&mut self, planned: &PlannedLog) -> Result<(), Error> {
         let skip = self.settings.ignore_replay_errors;
         let mut reader = LogReader::new(&self.settings.commitlog_dir, planned.log.clone(), skip);
+        let mut told = runtime::now();
         while let Some(entries) = reader.next().await? {
             stop_if_asked()?;
+            if runtime::now().saturating_duration_since(told) >= REPLAY_TELL_EVERY {
+                told = runtime::now();
+                let ((segment, of), entries) = (reader.progress(), self.entries);
+                runtime::info!(
+                    "replaying the commitlog of shard {}: segment {segment} of {of}, {entries} entries so far",
+                    planned.log.shard
+                );
+            }
             for entry in entries {
                 match self.replay_entry(planned, &entry) {
                     Ok(()) => self.entries += 1,
@@ -205,7 +237,7 @@ impl Opening {
         table.freeze(crate::commitlog::LogPosition::START);
         for frozen in table.version().frozen.clone() {
             let memtable = &frozen.memtable;
-            let add = write_memtable(&self.settings, &self.metrics, table, memtable).await?;
+            let add = write_memtable(&self.settings, &self.metrics, table, memtable, None).await?;
             table.publish(add.into_iter().collect(), &[], Some(memtable));
             self.dirty = self.dirty.saturating_sub(memtable.bytes());
         }
@@ -220,17 +252,31 @@ impl Opening {
             incarnation: self.plan.incarnation,
             shard,
             shards,
+            spares_max: spare_segments(&self.settings),
+            method: self.plan.log_method,
+            entry_bytes_max: self.settings.mutation_bytes_max,
         });
+        let data_file = |(table, entry): &(TableId, SstableEntry)| {
+            Some(Component::Data.path(&self.tables.get(table)?.dir, entry.meta.generation))
+        };
+        let left_out = self.left_out.iter().filter_map(data_file).collect();
         let store = Rc::new(Store::new(self.settings, self.plan, self.interval, log, manifest, self.memory));
         *store.tables.borrow_mut() = self.tables;
+        store.count_left_out(left_out);
         store.register_gauges();
-        let flusher = store.clone();
-        let mut tasks = vec![runtime::spawn(Group::FLUSH, async move { flusher.run_flusher().await })];
+        crate::import::install(&store);
+        let flusher = || {
+            let store = store.clone();
+            runtime::spawn(Group::FLUSH, async move { store.run_flusher().await })
+        };
+        let mut tasks: Vec<_> = (0..FLUSHES_MAX).map(|_| flusher()).collect();
         if store.settings.auto_compaction {
             let compactor = store.clone();
             tasks.push(runtime::spawn(Group::COMPACTION, async move { compactor.run_compactor().await }));
         }
         tasks.push(runtime::spawn(Group::ADMIN, run_clock(store.clone())));
+        let watcher = store.clone();
+        tasks.push(runtime::spawn(Group::FLUSH, async move { watcher.watch_log().await }));
         *store.tasks.borrow_mut() = tasks;
         store
     }

@@ -1,5 +1,6 @@
 //! What the operator decides about a store.
 
+use crate::{CommitFailurePolicy, DiskFailurePolicy};
 use schema::Table;
 use std::path::PathBuf;
 
@@ -75,6 +76,12 @@ pub struct Settings {
     pub tombstones: TombstoneLimits,
     /// Whether tables are snapshot before they are dropped or truncated.
     pub auto_snapshot: bool,
+    /// What happens when files of tables cannot be read or written.
+    pub disk_failure: DiskFailurePolicy,
+    /// What happens when the commitlog cannot be written or synced.
+    pub commit_failure: CommitFailurePolicy,
+    /// Largest entry of the commitlog, bytes; `None`: half a segment. Never more than that.
+    pub mutation_bytes_max: Option<u64>,
     /// The statements that make a table again, for its snapshots.
     pub describe: fn(&Table) -> String,
     /// Identity of this node, written into sstables.

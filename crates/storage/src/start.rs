@@ -8,15 +8,17 @@
 //! The node file names the incarnation whose manifests count. A crash before the switch leaves the old start as it was, and what
 //! was written beside it is garbage; a crash after it leaves old logs and manifests as garbage.
 
+use crate::commitlog::probe;
 use crate::commitlog::replay::OldLog;
 use crate::commitlog::{LogPosition, SegmentName};
+use crate::import::{incarnation_of_intent, read_intent};
 use crate::limits::{INCARNATION_MAX, SHARDS_MAX};
-use crate::manifest::{ManifestHeader, ManifestState, SstableEntry};
+use crate::manifest::{Edit, ManifestHeader, ManifestState, SstableEntry};
 use crate::table::table_of_dir;
 use crate::{Error, Settings, snapshot};
 use base::{ByteReader, HashMap, Token, crc32, shard_interval, shards_of_interval};
 use mutation::TokenRange;
-use runtime::file::{self, DirEntry, FolderLock};
+use runtime::file::{self, DirEntry, FolderLock, SyncMethod};
 use runtime::sync::Event;
 use runtime::{Group, ShardId};
 use schema::TableId;
@@ -39,6 +41,8 @@ pub struct StartPlan {
     last_generations: HashMap<TableId, u64>,
     /// Old manifests and log segments, to be removed after the switch.
     old_files: Vec<PathBuf>,
+    /// How blocks of the log become durable fastest.
+    pub(crate) log_method: SyncMethod,
     /// The last time given out on this node, microseconds since the Unix epoch.
     last_time: AtomicI64,
 }
@@ -123,11 +127,25 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
         }
         manifests.push(manifest);
     }
+    // Imports of which some manifests may not know yet.
+    let mut imports = Vec::new();
+    let ours = |entry: &&DirEntry| incarnation_of_intent(&entry.name) == old.map(|node| node.incarnation);
+    for entry in
+        list(&settings.data_dir).await?.iter().filter(|entry| !entry.is_dir && old.is_some()).filter(ours)
+    {
+        let path = settings.data_dir.join(&entry.name);
+        let edit = read_intent(&path).await?;
+        runtime::info!("start: an import of {} sstables is brought to its end", edit.add.len());
+        manifests_know(&mut manifests, &edit);
+        imports.push(path);
+    }
     // Reading a manifest writes it again, so the names are taken afterwards.
     let entries = list(&settings.data_dir).await?;
     remove_stale(settings, &entries, &segments, old_incarnation).await?;
     let last_generations = collect_garbage(settings, &entries, &manifests, old.is_some()).await?;
-    let plan = plan(settings, shards, old_incarnation + 1, &manifests, &segments, last_generations);
+    let plan = plan(settings, shards, old_incarnation + 1, &manifests, &segments, last_generations, imports);
+    let log_method = probe::probe(&settings.commitlog_dir).await;
+    let plan = Arc::new(StartPlan { log_method, ..plan });
     let barrier = StartBarrier {
         settings: settings.clone(),
         plan: plan.clone(),
@@ -238,6 +256,14 @@ async fn read_node_file(path: &Path) -> Result<Option<NodeFile>, Error> {
     }
 }
 
+/// Adds what an import was about to the manifest of the first shard, all of it: whatever some shards recorded of it, it is
+/// divided anew among those of this start.
+fn manifests_know(manifests: &mut [ManifestState], import: &Edit) {
+    if let Some(manifest) = manifests.first_mut() {
+        manifest.apply(import);
+    }
+}
+
 /// Removes manifests and segments that belong to no start that counts.
 async fn remove_stale(
     settings: &Settings,
@@ -249,7 +275,10 @@ async fn remove_stale(
         let manifest = ManifestHeader::parse_name(&entry.name);
         !entry.is_dir
             && (manifest.is_some_and(|(incarnation, _)| incarnation != old_incarnation)
+                || incarnation_of_intent(&entry.name)
+                    .is_some_and(|incarnation| incarnation != old_incarnation)
                 || entry.name.starts_with("manifest-") && entry.name.ends_with(".tmp")
+                || entry.name.starts_with("import-") && entry.name.ends_with(".tmp")
                 || entry.name == format!("{NODE_FILE}.tmp"))
     };
     for entry in entries.iter().filter(stale_file) {
@@ -308,10 +337,11 @@ fn plan(
     manifests: &[ManifestState],
     segments: &[SegmentName],
     last_generations: HashMap<TableId, u64>,
-) -> Arc<StartPlan> {
+    imports: Vec<PathBuf>,
+) -> StartPlan {
     let mut plans: Vec<ShardPlan> = (0..shards).map(|_| ShardPlan::default()).collect();
     plan_sstables(manifests, shards, &mut plans);
-    let mut old_files = Vec::new();
+    let mut old_files = imports;
     for manifest in manifests {
         let header = &manifest.header;
         old_files.push(settings.data_dir.join(header.file_name()));
@@ -346,7 +376,8 @@ fn plan(
     }
     let last_time = manifests.iter().flat_map(|manifest| manifest.truncated.values().copied()).max();
     let last_time = AtomicI64::new(last_time.unwrap_or(i64::MIN));
-    Arc::new(StartPlan { incarnation, shards: plans, last_generations, old_files, last_time })
+    let log_method = SyncMethod::After;
+    StartPlan { incarnation, shards: plans, last_generations, old_files, log_method, last_time }
 }
 
 /// Gives every sstable to the shards that own tokens of it, with the ranges that count for each.
@@ -363,26 +394,37 @@ fn plan_sstables(manifests: &[ManifestState], shards: u16, plans: &mut [ShardPla
         }
     }
     for ((table, _), (meta, ranges)) in all {
-        let ranges = union(ranges);
-        let whole = TokenRange::new(meta.first_token, meta.last_token);
-        let mut shares = Vec::new();
-        for shard in shards_of_interval(meta.first_token, meta.last_token, shards) {
-            let (first, last) = shard_interval(shard, shards);
-            let own = TokenRange::new(first, last);
-            let share: Vec<_> = ranges.iter().filter_map(|range| range.intersect(own)).collect();
-            if !share.is_empty() {
-                shares.push((shard, share));
-            }
-        }
-        let holders = (shares.len() > 1).then(|| Arc::new(AtomicU32::new(shares.len() as u32)));
-        for (shard, share) in shares {
-            let all_of_it = share.iter().any(|range| range.first <= whole.first && whole.last <= range.last);
-            let entry =
-                SstableEntry { meta: meta.clone(), ranges: if all_of_it { Vec::new() } else { share } };
-            let planned = PlannedSstable { table, entry, holders: holders.clone() };
-            plans[shard as usize].sstables.push(planned);
+        for (shard, planned) in divide(table, &meta, &union(ranges), shards) {
+            plans[usize::from(shard)].sstables.push(planned);
         }
     }
+}
+
+/// Gives one sstable, of which these ranges count, to the shards that own tokens of them.
+pub(crate) fn divide(
+    table: TableId,
+    meta: &Meta,
+    ranges: &[TokenRange],
+    shards: u16,
+) -> Vec<(u16, PlannedSstable)> {
+    let whole = TokenRange::new(meta.first_token, meta.last_token);
+    let mut shares = Vec::new();
+    for shard in shards_of_interval(meta.first_token, meta.last_token, shards) {
+        let (first, last) = shard_interval(shard, shards);
+        let own = TokenRange::new(first, last);
+        let share: Vec<_> = ranges.iter().filter_map(|range| range.intersect(own)).collect();
+        if !share.is_empty() {
+            shares.push((shard, share));
+        }
+    }
+    let holders = (shares.len() > 1).then(|| Arc::new(AtomicU32::new(shares.len() as u32)));
+    let planned = |(shard, share): (u16, Vec<TokenRange>)| {
+        let all_of_it = share.iter().any(|range| range.first <= whole.first && whole.last <= range.last);
+        let ranges = if all_of_it { Vec::new() } else { share };
+        let entry = SstableEntry { meta: meta.clone(), ranges };
+        (shard, PlannedSstable { table, entry, holders: holders.clone() })
+    };
+    shares.into_iter().map(planned).collect()
 }
 
 /// The same tokens in ascending, disjoint, not adjacent ranges.

@@ -10,11 +10,14 @@
 use crate::cache::{Cache, CacheStats};
 use crate::commitlog::{Appended, Commitlog, Held, LogPosition};
 use crate::compaction::Compactions;
-use crate::limits::{ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FROZEN_MAX};
+use crate::faults::Faults;
+use crate::import::Imports;
+use crate::limits::{ADMISSION_LOOK, ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FLUSHES_MAX, FROZEN_MAX};
 use crate::manifest::{Edit, Manifest};
 use crate::memory::MemoryPool;
 use crate::memtable::Memtable;
 use crate::metrics::Metrics;
+use crate::pressure::{Pressure, Reserved, Verdict};
 use crate::start::StartPlan;
 use crate::table::{Sstable, TableStore, TableVersion};
 use crate::table_metrics::micros_since;
@@ -32,12 +35,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Share of the memtable budget, in percent, above which a flush starts.
-const FLUSH_AT_PERCENT: usize = 50;
-/// Share of the memtable budget, in percent, above which writers are slowed down.
-const SLOW_AT_PERCENT: usize = 80;
-/// Longest delay of one write below the budget.
-const SLOW_MAX: Duration = Duration::from_millis(10);
 /// Time between two looks at writes that are about to be applied.
 const SETTLE_LOOK: Duration = Duration::from_millis(50);
 /// Pause before a drop that could not be recorded is tried again.
@@ -51,8 +48,10 @@ pub struct Store {
     pub(crate) tables: RefCell<HashMap<TableId, Rc<TableStore>>>,
     pub(crate) log: Commitlog,
     pub(crate) manifest: Lock<Manifest>,
-    /// Bytes of all memtables that no sstable replaces yet.
-    pub(crate) dirty: Cell<usize>,
+    /// The memory of memtables, and how fast writes are let in.
+    pub(crate) pressure: Rc<Pressure>,
+    /// Tables that the flusher is at.
+    pub(crate) flushing: RefCell<Vec<TableId>>,
     /// What memtables share.
     pub(crate) memory: Rc<MemoryPool>,
     /// The flusher has something to look at.
@@ -75,6 +74,10 @@ pub struct Store {
     pub(crate) snapshots: Lock<()>,
     /// Whether there may be snapshots that go by themselves.
     pub(crate) snapshots_expire: Cell<bool>,
+    /// Imports of the node; only that of shard 0 counts.
+    pub(crate) imports: Imports,
+    /// What the node is told of failing disks.
+    pub(crate) faults: Faults,
     /// An operator has ended writes; only a restart begins them again.
     pub(crate) drained: Cell<bool>,
     /// Reads that failed for tombstones and are worth a line in the log.
@@ -100,6 +103,7 @@ impl Store {
         manifest: Manifest,
         memory: Rc<MemoryPool>,
     ) -> Store {
+        let pressure = Pressure::new(settings.memtable_bytes);
         Store {
             cache: Cache::new(settings.row_cache_bytes),
             settings,
@@ -107,7 +111,8 @@ impl Store {
             tables: RefCell::default(),
             log,
             manifest: Lock::new(manifest),
-            dirty: Cell::new(0),
+            pressure,
+            flushing: RefCell::default(),
             memory,
             flush_wanted: Event::new(),
             flushed: Event::new(),
@@ -120,6 +125,8 @@ impl Store {
             compactions: Compactions::default(),
             snapshots: Lock::new(()),
             snapshots_expire: Cell::new(true),
+            imports: Imports::default(),
+            faults: Faults::default(),
             drained: Cell::new(false),
             tombstones_told: Sparse::new(FAILURE_LOG_EVERY),
             clock_stopped: Event::new(),
@@ -140,8 +147,18 @@ impl Store {
             });
         };
         gauge("messina_storage_memtable_bytes", "Bytes of memtables not yet in sstables.", |store| {
-            store.dirty.get() as f64
+            store.pressure.memory() as f64
         });
+        gauge(
+            "messina_storage_write_pressure",
+            "How much writes are held back, from 0, not at all, to 1, none is let in.",
+            |store| store.pressure.level(),
+        );
+        gauge(
+            "messina_storage_flush_rate_bytes",
+            "Bytes of memtables that flushes wrote per second while they ran, lately.",
+            |store| store.pressure.drain_rate(),
+        );
         gauge("messina_storage_commitlog_bytes", "Bytes of commitlog segments in use.", |store| {
             store.log.size() as f64
         });
@@ -207,8 +224,8 @@ impl Store {
         for mutation in &mutations {
             self.opened(mutation.table()).await?;
         }
-        if self.is_over(SLOW_AT_PERCENT) {
-            self.slow_down().await?;
+        if self.pressure.is_on() {
+            self.slow_down(entry_bytes(&mutations)).await?;
         }
         self.log.room().await?;
         self.metrics.writes.inc();
@@ -237,12 +254,7 @@ impl Store {
         let periodic =
             durability == Durability::Mode && matches!(self.settings.sync, CommitlogSync::Periodic { .. });
         let bounded = !mutations.is_empty() && mutations.len() <= ENTRY_MUTATIONS_MAX;
-        if !periodic
-            || !bounded
-            || self.drained.get()
-            || self.is_over(SLOW_AT_PERCENT)
-            || !self.log.has_room()
-        {
+        if !periodic || !bounded || self.drained.get() || self.pressure.is_on() || !self.log.has_room() {
             return None;
         }
         if mutations.iter().any(|mutation| !self.is_open(mutation.table())) || self.log_refusal().is_some() {
@@ -307,7 +319,8 @@ impl Store {
         let Appended { position, number } = append_entry(&self.log, &mutations)?;
         // Until it is applied the flush positions of all tables stay below it.
         let held = self.log.hold(position);
-        let write = LoggedWrite::new(mutations, tables, position, number, held);
+        let room = self.pressure.reserve(entry_bytes(&mutations));
+        let write = LoggedWrite::new(mutations, tables, position, number, (held, room));
         let mut waiting = Waiting { store: self, write: Some(write) };
         let synced = self.log.synced(number).await;
         let write = waiting.write.take().expect("only a drop takes it before");
@@ -325,10 +338,10 @@ impl Store {
         if self.given_up.borrow().is_empty() {
             return;
         }
-        let (synced, left): (Vec<_>, Vec<_>) =
-            self.given_up.borrow_mut().drain(..).partition(|write| self.log.is_synced(write.number));
+        let (known, left): (Vec<_>, Vec<_>) =
+            self.given_up.borrow_mut().drain(..).partition(|write| self.log.fate(write.number).is_some());
         *self.given_up.borrow_mut() = left;
-        for write in synced {
+        for write in known.into_iter().filter(|write| self.log.fate(write.number) == Some(true)) {
             if let Err(error) = self.apply_in_memory(&write.mutations, &write.tables, Some(write.position)) {
                 runtime::error!("a write without a caller was not applied whole: {error}");
             }
@@ -382,8 +395,7 @@ impl Store {
             }
             Ok::<usize, Error>(grown)
         })?;
-        self.dirty.set(self.dirty.get() + grown);
-        if self.is_over(FLUSH_AT_PERCENT) {
+        if self.pressure.grew(grown) {
             self.flush_wanted.notify();
         }
         Ok(())
@@ -403,31 +415,30 @@ impl Store {
         Ok(false)
     }
 
-    fn is_over(&self, percent: usize) -> bool {
-        self.dirty.get() / percent >= self.settings.memtable_bytes as usize / 100
-    }
-
-    /// Makes a write wait: shortly when memory runs low, until a flush ends when it has run out.
-    async fn slow_down(&self) -> Result<(), Error> {
+    /// Makes a write wait for its turn while memory runs low.
+    async fn slow_down(&self, bytes: usize) -> Result<(), Error> {
         self.flush_wanted.notify();
+        self.metrics.slowed_writes.inc();
+        let _turn = self.pressure.queue().lock().await;
+        let mut blocked = false;
         loop {
             if self.stopping.get() {
                 return Err(Error::Stopping);
             }
-            let budget = self.settings.memtable_bytes.max(1) as f64;
-            let used = self.dirty.get() as f64 / budget;
-            let low = SLOW_AT_PERCENT as f64 / 100.0;
-            if used < 1.0 {
-                let excess = ((used - low) / (1.0 - low)).clamp(0.0, 1.0);
-                self.metrics.slowed_writes.inc();
-                runtime::sleep(SLOW_MAX.mul_f64(excess * excess)).await;
-                return Ok(());
+            match self.pressure.admit(bytes, runtime::now()) {
+                Verdict::Admitted => return Ok(()),
+                Verdict::Wait(time) => runtime::sleep(time).await,
+                Verdict::Stopped => {
+                    if let Some(error) = self.flush_refusal() {
+                        return Err(error);
+                    }
+                    if !std::mem::replace(&mut blocked, true) {
+                        self.metrics.blocked_writes.inc();
+                    }
+                    // Elapsed is a reason to look, too: a flush may have come further without ending.
+                    let _ = runtime::timeout(ADMISSION_LOOK, self.flushed.wait()).await;
+                }
             }
-            if let Some(error) = self.flush_refusal() {
-                return Err(error);
-            }
-            self.metrics.blocked_writes.inc();
-            self.flushed.wait().await;
         }
     }
 
@@ -536,7 +547,7 @@ impl Store {
             frozen: Vec::new(),
             sstables: now.sstables.clone(),
         });
-        self.dirty.set(self.dirty.get().saturating_sub(bytes));
+        self.pressure.freed(bytes);
         self.flushed.notify_all();
         self.free_memory().await;
         // Behind every entry of the table: none is appended until it is made again.
@@ -634,7 +645,9 @@ impl Store {
         let (mut sstables, removed) = {
             let mut manifest = self.manifest.lock().await;
             let sstables = table.version().sstables.clone();
-            let removed: Vec<u64> = sstables.iter().map(|sstable| sstable.generation()).collect();
+            // Those that are left out count with the next start, so they go, too.
+            let known = manifest.state().sstables.keys().filter(|(table, _)| *table == id);
+            let removed: Vec<u64> = known.map(|(_, generation)| *generation).collect();
             let edit = Edit {
                 remove: removed.iter().map(|generation| (id, *generation)).collect(),
                 flushed: vec![(id, position)],
@@ -646,10 +659,10 @@ impl Store {
             table.forget_cached();
             (sstables, removed)
         };
-        assert!(sstables.len() == removed.len());
+        assert!(sstables.len() <= removed.len(), "what is read is in the manifest");
         for frozen in &gone {
             table.publish(Vec::new(), &[], Some(&frozen.memtable));
-            self.dirty.set(self.dirty.get().saturating_sub(frozen.memtable.bytes()));
+            self.pressure.freed(frozen.memtable.bytes());
             sstables.extend(frozen.written.take());
         }
         self.doom(&table, sstables);
@@ -662,6 +675,11 @@ impl Store {
     /// this node, than every recorded truncation, and not before `at_least`.
     pub fn next_time(&self, at_least: i64) -> i64 {
         self.plan.next_time(runtime::unix_micros(), at_least)
+    }
+
+    /// Which start of the node this is.
+    pub(crate) fn incarnation(&self) -> u32 {
+        self.plan.incarnation()
     }
 
     /// When a table was truncated last, or one of its id dropped, in microseconds since the Unix epoch, as the caller of
@@ -710,7 +728,7 @@ impl Store {
         if self.stopping.replace(true) {
             return Ok(());
         }
-        self.flush_wanted.notify();
+        (0..FLUSHES_MAX).for_each(|_| self.flush_wanted.notify());
         self.compaction_wanted.notify();
         self.flushed.notify_all();
         self.drop_ended.notify_all();
@@ -761,7 +779,7 @@ pub(crate) struct LoggedWrite {
     tables: Vec<Rc<TableStore>>,
     position: LogPosition,
     number: u64,
-    _held: Held,
+    _held: (Held, Reserved),
 }
 
 impl LoggedWrite {
@@ -770,7 +788,7 @@ impl LoggedWrite {
         tables: Vec<Rc<TableStore>>,
         position: LogPosition,
         number: u64,
-        held: Held,
+        held: (Held, Reserved),
     ) -> LoggedWrite {
         assert!(mutations.len() == tables.len(), "every mutation has its table");
         tables.iter().for_each(|table| table.unsettled.set(table.unsettled.get() + 1));

@@ -106,6 +106,8 @@ pub(crate) struct TableStore {
     pub(crate) dir: PathBuf,
     pub(crate) durable: Cell<bool>,
     pub(crate) dropped: Cell<bool>,
+    /// An sstable of it cannot be read and is left out: what it holds is unknown, so no tombstone may be purged.
+    pub(crate) is_incomplete: Cell<bool>,
     definition: RefCell<Arc<Table>>,
     version: RefCell<Rc<TableVersion>>,
     /// Shared by all tables that ever had the id: no two files of them have one generation.
@@ -149,6 +151,7 @@ impl TableStore {
             dir: table_dir(data_dir, &definition),
             durable: Cell::new(durable),
             dropped: Cell::new(false),
+            is_incomplete: Cell::new(false),
             definition: RefCell::new(definition),
             version: RefCell::new(Rc::new(version)),
             next_generation,

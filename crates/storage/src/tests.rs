@@ -11,6 +11,8 @@ mod crash;
 mod faults;
 /// One node in a simulated world.
 mod harness;
+/// Sstables from elsewhere.
+mod import;
 /// What a reader sees of a write while everything moves.
 mod isolation;
 /// Random operations against a plain map.
@@ -21,5 +23,9 @@ mod now;
 mod obstacles;
 /// What operators ask.
 mod operations;
+/// What failing disks mean for the node.
+mod policies;
+/// More writes than the disk takes.
+mod throttle;
 /// Drops and truncations while writes wait.
 mod review;

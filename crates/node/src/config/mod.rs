@@ -152,6 +152,12 @@ pub struct Config {
     pub tombstone_fail: u32,
     /// What is dropped or truncated is kept as a snapshot.
     pub auto_snapshot: bool,
+    /// What happens when files of tables cannot be read or written.
+    pub disk_failure: storage::DiskFailurePolicy,
+    /// What happens when the commitlog cannot be written or synced.
+    pub commit_failure: storage::CommitFailurePolicy,
+    /// Largest write, bytes; `None`: half a commitlog segment.
+    pub mutation_bytes_max: Option<u64>,
     /// Where the REST API is served.
     pub api_address: IpAddr,
     /// The port of the REST API; `None` serves none.
@@ -238,6 +244,9 @@ impl Config {
             tombstone_warn: 1_000,
             tombstone_fail: 100_000,
             auto_snapshot: true,
+            disk_failure: storage::DiskFailurePolicy::Stop,
+            commit_failure: storage::CommitFailurePolicy::Stop,
+            mutation_bytes_max: None,
             api_address: loopback,
             api_port: Some(10_000),
             log_levels: runtime::log::Levels::default(),

@@ -85,6 +85,14 @@ fn write_all(fd: &OwnedFd, offset: u64, buffer: &AlignedBuf, direct: bool) -> io
     Ok(())
 }
 
+/// One write that is durable when it returns.
+fn write_through(fd: &OwnedFd, offset: u64, buffer: &AlignedBuf) -> io::Result<usize> {
+    let part = libc::iovec { iov_base: buffer.as_ptr().cast_mut().cast(), iov_len: buffer.len() };
+    // SAFETY: the buffer lives until the call returns and is only read.
+    let result = unsafe { libc::pwritev2(fd.as_raw_fd(), &part, 1, offset as libc::off_t, libc::RWF_DSYNC) };
+    outcome(result)
+}
+
 /// How far a write got: a direct one goes on at a block's start, writing some bytes twice.
 pub(crate) fn whole_blocks(count: usize, asked: usize, direct: bool) -> io::Result<usize> {
     let whole = if direct && count < asked { count / DIRECT_ALIGN * DIRECT_ALIGN } else { count };
@@ -120,6 +128,37 @@ impl BlockingFile {
     pub(crate) async fn write_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<AlignedBuf> {
         let direct = self.direct;
         self.run(move |fd| write_all(&fd, offset, &buffer, direct).map(|()| buffer)).await
+    }
+
+    /// As [`crate::file::File::write_durable`].
+    pub(crate) async fn write_durable(
+        &self,
+        offset: u64,
+        buffer: AlignedBuf,
+        through: bool,
+    ) -> io::Result<io::Result<()>> {
+        let direct = self.direct;
+        self.run(move |fd| {
+            if through {
+                match write_through(&fd, offset, &buffer) {
+                    Ok(count) if count == buffer.len() => return Ok(Ok(())),
+                    // Cut short or interrupted: again, in two steps.
+                    Ok(_) => {}
+                    Err(error) if is_interrupted(&error) => {}
+                    Err(error) => {
+                        let code = error.raw_os_error().unwrap_or(0);
+                        let refused =
+                            [libc::ENOSPC, libc::EDQUOT, libc::EOPNOTSUPP, libc::EINVAL].contains(&code);
+                        // It does not tell which half of it failed.
+                        return if refused { Err(error) } else { Ok(Err(error)) };
+                    }
+                }
+            }
+            write_all(&fd, offset, &buffer, direct)?;
+            // SAFETY: the descriptor is shared with the closure and open.
+            Ok(outcome(unsafe { libc::fdatasync(fd.as_raw_fd()) } as isize).map(|_| ()))
+        })
+        .await
     }
 
     pub(crate) async fn sync_data(&self) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Files on the real file system.
 
 use crate::in_folder;
-use runtime::file::{self, AlignedBuf, File, OpenOptions};
+use runtime::file::{self, AlignedBuf, File, OpenOptions, SyncMethod};
 use runtime::{Group, spawn};
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -46,6 +46,45 @@ fn direct_writes_and_reads() {
             let past = file.read_exact_at(4096, 905).await.expect_err("cut off");
             assert_eq!(past.kind(), ErrorKind::UnexpectedEof);
             assert!(past.to_string().contains("data"), "{past}");
+        }
+    });
+}
+
+#[test]
+fn durable_writes_are_whole_either_way() {
+    in_folder("durable", |root| async move {
+        for (name, options) in
+            [("direct", OpenOptions::CREATE_NEW.with_direct()), ("cached", OpenOptions::CREATE_NEW)]
+        {
+            let file = File::open(&root.join(name), options).await.expect("opens");
+            file.allocate(256 * 1024).await.expect("allocates");
+            let mut tasks = Vec::new();
+            for index in 0..32u64 {
+                let method = [SyncMethod::After, SyncMethod::Through][index as usize % 2];
+                let (file, buffer) = (file.clone(), AlignedBuf::from(&pattern(8192, index as u8)[..]));
+                tasks.push(spawn(Group::COMMITLOG, async move {
+                    let synced = file.write_durable(index * 8192, buffer, method).await.expect("writes");
+                    synced.expect("syncs");
+                }));
+            }
+            // Whoever stops waiting leaves the operations running.
+            let abandoned = file.write_durable(0, AlignedBuf::from(&pattern(8192, 0)[..]), SyncMethod::After);
+            let _ = runtime::timeout(Duration::ZERO, abandoned).await;
+            for task in tasks {
+                task.await;
+            }
+            for index in 0..32u64 {
+                let read = file.read_exact_at(index * 8192, 8192).await.expect("reads");
+                assert!(read == pattern(8192, index as u8), "{name}: piece {index}");
+            }
+        }
+        if runtime::simulated() {
+            return;
+        }
+        let readable = File::open(&root.join("direct"), OpenOptions::READ).await.expect("opens");
+        for method in [SyncMethod::After, SyncMethod::Through] {
+            let refused = readable.write_durable(0, AlignedBuf::zeroed(4096), method).await;
+            assert!(refused.and_then(|synced| synced).is_err(), "{}", method.name());
         }
     });
 }

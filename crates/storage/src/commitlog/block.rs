@@ -6,8 +6,9 @@
 //! entry     len u32 | crc u32 | payload           a header never straddles two blocks; len 0 = rest of the block is padding
 //! ```
 //! All numbers are big endian and must never change. See docs/formats/commitlog.md.
-//! Invariants: a block is written once; blocks beyond the end are zero (segments are never recycled); `synced` is the number
-//! of leading blocks of this segment known to be synced when the block was handed to the disk.
+//! Invariants: a block is written once in the life of a segment; blocks beyond the end are zero, or those of an older segment
+//! of the same log whose file is written again; `synced` is the number of leading blocks of this segment known to be synced
+//! when the block was handed to the disk.
 
 use crate::limits::{INCARNATION_MAX, SEGMENT_NUMBER_MAX, SHARDS_MAX};
 use crate::rot::{Flipped, one_bit_off};
@@ -251,7 +252,7 @@ pub enum Verdict {
         /// Leading blocks known to be synced.
         synced: u32,
     },
-    /// Never written, not written in full, or damaged beyond telling.
+    /// Never written in the life of this segment, not written in full, or damaged beyond telling.
     Broken,
     /// Written in full, and one bit changed since; or a sound block in the wrong place.
     Rotten,
@@ -265,6 +266,8 @@ pub fn judge(block: &[u8], id: u64, seq: u32) -> Verdict {
     let crc = crc32(&block[..BLOCK - 4]);
     match trailer.crc == crc {
         true if trailer.id == id && trailer.seq == seq => Verdict::Valid { synced: trailer.synced },
+        // Ids of one log ascend: what an earlier segment left in this file, in its place.
+        true if trailer.id < id && trailer.seq == seq => Verdict::Broken,
         true => Verdict::Rotten,
         false if is_rotten(block, crc ^ trailer.crc) => Verdict::Rotten,
         false => Verdict::Broken,
@@ -501,6 +504,8 @@ mod tests {
             assert_eq!(judge(&rotten, id, 1), Verdict::Rotten, "bit {bit}");
         }
         assert_eq!(judge(block, id, 2), Verdict::Rotten, "a block in the wrong place");
+        assert_eq!(judge(block, id + 1, 1), Verdict::Broken, "a block of the file's life before");
+        assert_eq!(judge(block, id - 1, 1), Verdict::Rotten, "a block of a later segment");
     }
 
     #[test]

@@ -4,16 +4,20 @@
 //!  append ─► open builder ─(full)─► closed builders ─► writer task: write blocks ─► sync ─► wake who waits
 //! ```
 //! At most one sync is in flight; whatever is appended meanwhile forms the next group. A segment is synced to its end before the
-//! first block of the next one is written. After a failed write or sync no append is accepted any more; a write to a full
+//! first block of the next one is written. A segment that is not needed any more becomes a spare and is written again under a
+//! new number: its blocks are allocated, so that nothing but them is written. After a failed write or sync no append is accepted any more; a write to a full
 //! disk refuses appends until a retry succeeds, a sync that says so is a failed one. Owned by its shard; segments are removed when nothing below the floor is needed.
 
 use super::block::{BLOCK, LogPosition, Sealed, SegmentBuilder, SegmentHeader, SegmentName};
-use crate::limits::{LOG_HANDOFF_MS, LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX, LOG_WRITE_BYTES_MAX};
+use crate::limits::{
+    LOG_GROUP_BYTES_MAX, LOG_HANDOFF_MS, LOG_LOSSES_MAX, LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX,
+    LOG_WRITE_BYTES_MAX,
+};
 use crate::{CommitlogSync, Error};
 use base::Instant;
-use runtime::file::{self, AlignedBuf, File, OpenOptions};
+use runtime::file::{self, AlignedBuf, File, OpenOptions, SyncMethod};
 use runtime::metrics::Counter;
-use runtime::sync::Event;
+use runtime::sync::{Event, Lock};
 use runtime::{Bug, Group};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -38,6 +42,12 @@ pub struct LogConfig {
     pub shard: u16,
     /// Shards of the node.
     pub shards: u16,
+    /// Segments that are kept to be written again.
+    pub spares_max: usize,
+    /// Largest entry, bytes; `None`: half a segment. Never more than that.
+    pub entry_bytes_max: Option<u64>,
+    /// How a group of blocks becomes durable when nothing before it waits for that.
+    pub method: SyncMethod,
 }
 
 /// Where an entry lies and what to wait for.
@@ -60,6 +70,8 @@ struct Inner {
     work: Event,
     /// Something was synced, failed or recovered.
     progress: Event,
+    /// Held by the first of those who wait for room.
+    room: Lock<()>,
     appends: Counter,
     appended_bytes: Counter,
     written_bytes: Counter,
@@ -71,8 +83,10 @@ struct State {
     closed: VecDeque<SegmentBuilder>,
     /// Sealed blocks that a failed write left over.
     unwritten: Option<(u32, Sealed)>,
-    /// Every segment with a file: live ones and the spare.
+    /// Every segment with a file: live ones and the next one.
     files: BTreeMap<u32, File>,
+    /// Numbers of segments that are not needed any more and whose files are written again.
+    spares: Vec<u32>,
     /// Segment that was written last, its blocks written and synced.
     written: Written,
     /// Entries and bytes appended, and those of them that are synced.
@@ -85,6 +99,8 @@ struct State {
     /// Entries appended and not yet applied to a memtable, with how many share the place.
     in_flight: BTreeMap<LogPosition, u32>,
     refused: Option<Error>,
+    /// Entries, first and last, that a log lost in whose place a new one began, and why.
+    lost: VecDeque<(u64, u64, Error)>,
     preparing: bool,
     /// Why the next segment must not be used: it was made, and a sync of that failed.
     spare_failed: Option<Error>,
@@ -115,6 +131,7 @@ impl Commitlog {
             closed: VecDeque::new(),
             unwritten: None,
             files: BTreeMap::new(),
+            spares: Vec::new(),
             written: Written::default(),
             appended: Mark::default(),
             synced: Mark::default(),
@@ -123,6 +140,7 @@ impl Commitlog {
             unsynced_since: None,
             in_flight: BTreeMap::new(),
             refused: None,
+            lost: VecDeque::new(),
             preparing: false,
             spare_failed: None,
             stopping: false,
@@ -133,6 +151,7 @@ impl Commitlog {
             state: RefCell::new(state),
             work: Event::new(),
             progress: Event::new(),
+            room: Lock::new(()),
             appends: counter("messina_commitlog_entries_total", "Entries appended to the commitlog."),
             appended_bytes: counter(
                 "messina_commitlog_entry_bytes_total",
@@ -151,7 +170,8 @@ impl Commitlog {
 
     /// Largest entry, bytes.
     pub fn entry_max(&self) -> u64 {
-        self.0.config.segment_bytes / 2
+        let half = self.0.config.segment_bytes / 2;
+        self.0.config.entry_bytes_max.map_or(half, |most| most.min(half))
     }
 
     /// Why appends are refused, if they are.
@@ -180,11 +200,23 @@ impl Commitlog {
         let state = self.0.state.borrow();
         state.refused.is_none()
             && !state.stopping
-            && state.appended.bytes - state.synced.bytes < LOG_UNSYNCED_BYTES_MAX
+            && state.appended.bytes - state.synced.bytes < self.unsynced_max()
     }
 
-    /// Waits until the bytes that are not yet synced are below their bound.
+    /// Bytes that may be appended and not yet synced.
+    fn unsynced_max(&self) -> u64 {
+        match self.0.config.sync {
+            CommitlogSync::Periodic { .. } => LOG_UNSYNCED_BYTES_MAX,
+            CommitlogSync::Batch | CommitlogSync::Group { .. } => LOG_GROUP_BYTES_MAX,
+        }
+    }
+
+    /// Waits until the bytes that are not yet synced are below their bound; first come first served.
     pub async fn room(&self) -> Result<(), Error> {
+        if self.has_room() && self.0.room.try_lock().is_some() {
+            return Ok(());
+        }
+        let _turn = self.0.room.lock().await;
         loop {
             {
                 let mut state = self.0.state.borrow_mut();
@@ -194,7 +226,7 @@ impl Commitlog {
                 if state.stopping {
                     return Err(Error::Stopping);
                 }
-                if state.appended.bytes - state.synced.bytes < LOG_UNSYNCED_BYTES_MAX {
+                if state.appended.bytes - state.synced.bytes < self.unsynced_max() {
                     return Ok(());
                 }
                 state.wanted = state.appended.entries;
@@ -235,8 +267,8 @@ impl Commitlog {
     pub async fn synced(&self, number: u64) -> Result<(), Error> {
         {
             let mut state = self.0.state.borrow_mut();
-            if state.synced.entries >= number {
-                return Ok(());
+            if let Some(known) = state.outcome_of(number) {
+                return known;
             }
             state.wanted = state.wanted.max(number);
         }
@@ -244,8 +276,8 @@ impl Commitlog {
         loop {
             {
                 let state = self.0.state.borrow();
-                if state.synced.entries >= number {
-                    return Ok(());
+                if let Some(known) = state.outcome_of(number) {
+                    return known;
                 }
                 if let Some(error) = &state.refused {
                     return Err(error.clone());
@@ -264,9 +296,59 @@ impl Commitlog {
         self.synced(number).await
     }
 
-    /// Whether an entry is synced.
-    pub fn is_synced(&self, number: u64) -> bool {
-        self.0.state.borrow().synced.entries >= number
+    /// Whether an entry is synced, or lost for good; `None`: neither yet.
+    pub fn fate(&self, number: u64) -> Option<bool> {
+        self.0.state.borrow().outcome_of(number).map(|known| known.is_ok())
+    }
+
+    /// Resolves with why the log has failed for good; `None` when it stops before.
+    pub async fn failure(&self) -> Option<Error> {
+        loop {
+            {
+                let state = self.0.state.borrow();
+                if state.stopping {
+                    return None;
+                }
+                if let Some(error @ Error::CommitlogFailed(_)) = &state.refused {
+                    return Some(error.clone());
+                }
+            }
+            self.0.progress.wait().await;
+        }
+    }
+
+    /// Begins anew after a failure, with the segment behind the open one: the manifest says that none before it is needed.
+    /// False: the log has not failed, or somebody still waits for it.
+    pub fn renew(&self) -> bool {
+        let config = &self.0.config;
+        let gone: Vec<u32> = {
+            let mut state = self.0.state.borrow_mut();
+            let Some(error @ Error::CommitlogFailed(_)) = state.refused.clone() else { return false };
+            if state.stopping || state.preparing || !state.in_flight.is_empty() {
+                return false;
+            }
+            let (first, last) = (state.synced.entries + 1, state.appended.entries);
+            if state.lost.len() == LOG_LOSSES_MAX {
+                state.lost.pop_front();
+            }
+            state.lost.push_back((first, last, error));
+            let next = state.open.name().segment + 1;
+            state.open = SegmentBuilder::new(header(config, next, 0), config.segment_bytes);
+            state.closed.clear();
+            state.unwritten = None;
+            state.written = Written::default();
+            state.synced = state.appended;
+            (state.pending_since, state.unsynced_since) = (None, None);
+            (state.refused, state.spare_failed) = (None, None);
+            // The next one was made and synced before: it is whole.
+            let kept = state.files.split_off(&next);
+            let old = std::mem::replace(&mut state.files, kept);
+            old.into_keys().chain(std::mem::take(&mut state.spares)).collect()
+        };
+        self.remove_segments(gone);
+        self.0.work.notify();
+        self.0.progress.notify_all();
+        true
     }
 
     /// Marks an entry as appended and not yet applied: [`Commitlog::position`] stays at or below it.
@@ -300,14 +382,19 @@ impl Commitlog {
             * self.0.config.segment_bytes
     }
 
+    /// Bytes of blocks written since the start.
+    #[cfg(test)]
+    pub fn written_bytes(&self) -> u64 {
+        self.0.written_bytes.get()
+    }
+
     /// Number of the segment that is appended to.
     pub fn open_segment(&self) -> u32 {
         self.0.state.borrow().open.name().segment
     }
 
-    /// Removes segments below `floor`. The floor must be durable in the manifest.
+    /// Lets go of segments below `floor`: some become spares, the others are removed. The floor must be durable in the manifest.
     pub fn release(&self, floor: u32) {
-        let config = &self.0.config;
         let mut gone = Vec::new();
         {
             let mut state = self.0.state.borrow_mut();
@@ -317,12 +404,21 @@ impl Commitlog {
                 && number < keep
             {
                 state.files.remove(&number);
-                gone.push(path(config, number));
+                if state.spares.len() < self.0.config.spares_max && !state.stopping {
+                    state.spares.push(number);
+                } else {
+                    gone.push(number);
+                }
             }
         }
+        self.remove_segments(gone);
+    }
+
+    fn remove_segments(&self, gone: Vec<u32>) {
         if gone.is_empty() {
             return;
         }
+        let gone: Vec<PathBuf> = gone.into_iter().map(|number| path(&self.0.config, number)).collect();
         drop(runtime::spawn(Group::COMMITLOG, async move {
             for path in gone {
                 if let Err(error) = file::remove(&path).await {
@@ -336,6 +432,7 @@ impl Commitlog {
     pub async fn stop(&self) -> Result<(), Error> {
         self.0.state.borrow_mut().stopping = true;
         self.0.work.notify();
+        self.0.progress.notify_all();
         loop {
             {
                 let state = self.0.state.borrow();
@@ -352,7 +449,8 @@ impl Commitlog {
         let numbers: Vec<u32> = {
             let mut state = self.0.state.borrow_mut();
             assert!(state.stopped, "the writer is still there");
-            std::mem::take(&mut state.files).into_keys().collect()
+            let spares = std::mem::take(&mut state.spares);
+            std::mem::take(&mut state.files).into_keys().chain(spares).collect()
         };
         for number in numbers {
             let path = path(&self.0.config, number);
@@ -407,7 +505,9 @@ impl Commitlog {
             }
         };
         let now = runtime::now();
-        if now >= sync_at {
+        // Half of what may be unsynced: nobody has to wait for it then.
+        let much = state.appended.bytes - state.synced.bytes >= self.unsynced_max() / 2;
+        if now >= sync_at || much {
             return Round::Now { sync: true };
         }
         let large = state.open.pending() >= LOG_WRITE_BYTES_MAX || !state.closed.is_empty();
@@ -455,7 +555,11 @@ impl Commitlog {
                 Next::LastBlocks(segment, sealed, target) => (segment, sealed, Some(target)),
                 Next::Nothing(target) => break target,
             };
-            self.write(segment, sealed).await?;
+            if sync && target.is_some() && self.may_be_written_durably(segment, &sealed) {
+                self.write_durably(segment, sealed).await?;
+            } else {
+                self.write(segment, sealed).await?;
+            }
             if let Some(target) = target {
                 break target;
             }
@@ -491,6 +595,40 @@ impl Commitlog {
         match state.open.seal(state.written.synced_of(segment)) {
             Some(sealed) => Next::LastBlocks(segment, sealed, target),
             None => Next::Nothing(target),
+        }
+    }
+
+    /// Whether blocks can be written and synced in one: everything before them in their segment is synced.
+    fn may_be_written_durably(&self, segment: u32, sealed: &Sealed) -> bool {
+        let written = self.0.state.borrow().written;
+        written.segment == segment
+            && written.blocks == written.synced_blocks
+            && sealed.bytes.len() <= LOG_WRITE_BYTES_MAX
+            && !runtime::planted(Bug::SkipSync)
+    }
+
+    async fn write_durably(&self, segment: u32, sealed: Sealed) -> Result<(), Error> {
+        let file = self.0.state.borrow().files[&segment].clone();
+        let path = path(&self.0.config, segment);
+        let offset = u64::from(sealed.first_block) * BLOCK as u64;
+        let buffer = AlignedBuf::from(&sealed.bytes[..]);
+        let written = file.write_durable(offset, buffer, self.0.config.method).await;
+        let mut state = self.0.state.borrow_mut();
+        match written {
+            Ok(synced) => {
+                let blocks = sealed.first_block + (sealed.bytes.len() / BLOCK) as u32;
+                state.written.blocks = blocks;
+                self.0.written_bytes.add(sealed.bytes.len() as u64);
+                synced.map_err(|error| Error::io(&path, SYNC, error))?;
+                state.written.synced_blocks = blocks;
+                self.0.syncs.inc();
+                Ok(())
+            }
+            Err(error) => {
+                state.unwritten = Some((segment, sealed));
+                state.pending_since.get_or_insert_with(runtime::now);
+                Err(Error::io(&path, "write", error))
+            }
         }
     }
 
@@ -562,7 +700,16 @@ impl Commitlog {
         }
         // Made once more it would be synced with success, whatever the first sync lost.
         failed.map_or(Ok(()), Err)?;
-        create_segment(&self.0.config, segment, false).await
+        self.make_segment(segment, false).await
+    }
+
+    /// A file for a segment: a spare under its new name, or a new one.
+    async fn make_segment(&self, segment: u32, fill: bool) -> Result<File, Error> {
+        let spare = self.0.state.borrow_mut().spares.pop();
+        match spare {
+            Some(old) => recycle_segment(&self.0.config, old, segment).await,
+            None => create_segment(&self.0.config, segment, fill).await,
+        }
     }
 
     /// Makes the file of the next segment in the background once the present one is in use.
@@ -581,7 +728,7 @@ impl Commitlog {
         let log = self.clone();
         drop(runtime::spawn(Group::COMMITLOG, async move {
             let fill = !matches!(log.0.config.sync, CommitlogSync::Periodic { .. });
-            let created = create_segment(&log.0.config, next, fill).await;
+            let created = log.make_segment(next, fill).await;
             let mut state = log.0.state.borrow_mut();
             state.preparing = false;
             match created {
@@ -593,6 +740,17 @@ impl Commitlog {
             drop(state);
             log.0.progress.notify_all();
         }));
+    }
+}
+
+impl State {
+    /// Whether an entry is synced or lost; `None`: neither yet.
+    fn outcome_of(&self, number: u64) -> Option<Result<(), Error>> {
+        if self.synced.entries < number {
+            return None;
+        }
+        let lost = self.lost.iter().find(|(first, last, _)| (*first..=*last).contains(&number));
+        Some(lost.map_or(Ok(()), |(_, _, error)| Err(error.clone())))
     }
 }
 
@@ -653,6 +811,17 @@ fn header(config: &LogConfig, segment: u32, previous_blocks: u32) -> SegmentHead
 fn path(config: &LogConfig, segment: u32) -> PathBuf {
     let name = SegmentName { incarnation: config.incarnation, shard: config.shard, segment };
     config.dir.join(name.file_name())
+}
+
+/// Gives the file of an old segment a new number, durably. Its blocks are those of the old one until they are written: their
+/// ids tell. Under which name a power cut leaves it makes no difference: the old one is below the floor.
+async fn recycle_segment(config: &LogConfig, old: u32, segment: u32) -> Result<File, Error> {
+    let (from, to) = (path(config, old), path(config, segment));
+    file::rename(&from, &to).await.map_err(|error| Error::io(&from, "rename", error))?;
+    let options = OpenOptions { read: true, write: true, direct: true, ..OpenOptions::READ };
+    let file = File::open(&to, options).await.map_err(|error| Error::io(&to, "open", error))?;
+    file::sync_dir(&config.dir).await.map_err(|error| Error::io(&config.dir, SYNC, error))?;
+    Ok(file)
 }
 
 /// Makes a segment file of full size whose name and size are durable; `fill` writes zeros, so that syncs of it touch no metadata.

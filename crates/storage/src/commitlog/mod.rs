@@ -4,6 +4,8 @@
 pub mod block;
 /// Appending, writing, syncing.
 mod log;
+/// How blocks become durable fastest.
+pub(crate) mod probe;
 /// Reading what an earlier start left.
 pub mod replay;
 

@@ -10,8 +10,8 @@ use super::block::{
 };
 use crate::Error;
 use crate::limits::REPLAY_READ_BYTES;
-use runtime::Bug;
 use runtime::file::{AlignedBuf, File, OpenOptions};
+use runtime::{Bug, Group, JoinHandle};
 use std::path::{Path, PathBuf};
 
 const KIND: &str = "commitlog segment";
@@ -68,6 +68,29 @@ struct OpenSegment {
     file: File,
     next_block: u32,
     entries: EntryReader,
+    ahead: Option<Ahead>,
+}
+
+/// The blocks behind those that were read last, on their way.
+struct Ahead {
+    offset: u64,
+    reading: JoinHandle<Result<Vec<u8>, Error>>,
+}
+
+impl OpenSegment {
+    /// The blocks from `offset` on; those behind them are read while these are looked at.
+    async fn blocks(&mut self, offset: u64) -> Result<Vec<u8>, Error> {
+        let bytes = match self.ahead.take() {
+            Some(ahead) if ahead.offset == offset => ahead.reading.await?,
+            _ => read_blocks(&self.file, &self.path, offset, REPLAY_READ_BYTES).await?,
+        };
+        if bytes.len() == REPLAY_READ_BYTES {
+            let (file, path, next) = (self.file.clone(), self.path.clone(), offset + bytes.len() as u64);
+            let read = async move { read_blocks(&file, &path, next, REPLAY_READ_BYTES).await };
+            self.ahead = Some(Ahead { offset: next, reading: runtime::spawn(Group::MAIN, read) });
+        }
+        Ok(bytes)
+    }
 }
 
 impl LogReader {
@@ -109,6 +132,11 @@ impl LogReader {
             return Ok(Some(entries));
         }
         Ok(None)
+    }
+
+    /// Segments that were begun, and how many there are.
+    pub fn progress(&self) -> (usize, usize) {
+        (self.next, self.log.segments.len())
     }
 
     async fn step(&mut self) -> Result<Vec<OldEntry>, Error> {
@@ -153,7 +181,7 @@ impl LogReader {
         self.check_chain(number, &header)?;
         let entries =
             EntryReader::new(crate::limits::SEGMENT_BYTES_MAX as usize, !runtime::planted(Bug::IgnoreCrc));
-        self.open = Some(OpenSegment { name, path, file, next_block: 1, entries });
+        self.open = Some(OpenSegment { name, path, file, next_block: 1, entries, ahead: None });
         Ok(())
     }
 
@@ -239,7 +267,7 @@ impl LogReader {
 
     async fn read_on(&mut self, mut segment: OpenSegment) -> Result<Vec<OldEntry>, Error> {
         let offset = u64::from(segment.next_block) * BLOCK as u64;
-        let bytes = read_blocks(&segment.file, &segment.path, offset, REPLAY_READ_BYTES).await?;
+        let bytes = segment.blocks(offset).await?;
         let mut found = Vec::new();
         let ended = match self.read_entries(&mut segment, &bytes, &mut found).await {
             Ok(ended) => ended,

@@ -14,6 +14,8 @@ fn node(table: &Table) -> Node {
     let mut settings = settings(CommitlogSync::Periodic { period_ms: 10_000 });
     settings.auto_compaction = false;
     settings.row_cache_bytes = 4 << 20;
+    // Nothing is written that has to wait for a flush.
+    settings.memtable_bytes = 4 << 20;
     let mut node = Node::new(1, SimConfig::calm(), settings, &[table]);
     node.boot(1).expect("opens");
     node

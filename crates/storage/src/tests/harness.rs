@@ -1,7 +1,8 @@
 //! A node of some shards whose stores a test drives from outside.
 
 use crate::{
-    CommitlogSync, Durability, Error, Settings, StartPlan, Store, TombstoneLimits, fixture, prepare,
+    CommitFailurePolicy, CommitlogSync, DiskFailurePolicy, Durability, Error, Settings, StartPlan, Store,
+    TombstoneLimits, fixture, prepare,
 };
 use base::shard_of;
 use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, Slice, TokenRange};
@@ -31,6 +32,9 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         row_cache_bytes: 512 * 1024,
         tombstones: TombstoneLimits::NONE,
         auto_snapshot: false,
+        disk_failure: DiskFailurePolicy::Stop,
+        commit_failure: CommitFailurePolicy::Stop,
+        mutation_bytes_max: None,
         describe: |table| format!("TABLE {}", table.name),
     }
 }

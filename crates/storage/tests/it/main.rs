@@ -53,6 +53,9 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         row_cache_bytes: 4 << 20,
         tombstones: TombstoneLimits::CASSANDRA,
         auto_snapshot: false,
+        disk_failure: storage::DiskFailurePolicy::Stop,
+        commit_failure: storage::CommitFailurePolicy::Stop,
+        mutation_bytes_max: None,
         describe: |table| table.name.to_string(),
     }
 }

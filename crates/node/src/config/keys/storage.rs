@@ -7,6 +7,7 @@ use crate::config::value::Shape::{
     Class, Flag, List, Map, OneOf, Rate, Real, SecondsOrTime, Size, Text, Time,
 };
 use crate::config::value::{INT, KIB, LONG, MIB, MINUTE, MS, SECOND};
+use storage::{CommitFailurePolicy, DiskFailurePolicy};
 
 pub(super) const KEYS: &[Key] = &[
     key("auto_snapshot", Flag, "true", Sets(|c, v| c.auto_snapshot = v.flag())),
@@ -38,7 +39,14 @@ pub(super) const KEYS: &[Key] = &[
         "commit_failure_policy",
         OneOf(&["stop", "stop_commit", "ignore", "die"]),
         "stop",
-        Later("a failed commitlog refuses writes; the node stays for reads"),
+        Sets(|c, v| {
+            c.commit_failure = match &*v.text() {
+                "die" => CommitFailurePolicy::Die,
+                "stop_commit" => CommitFailurePolicy::StopCommit,
+                "ignore" => CommitFailurePolicy::Ignore,
+                _ => CommitFailurePolicy::Stop,
+            }
+        }),
     ),
     key("commitlog_compression.class_name", Class, "null", Later("the log is not compressed")),
     key("commitlog_compression.parameters", Map, "null", Later("the log is not compressed")),
@@ -113,7 +121,15 @@ pub(super) const KEYS: &[Key] = &[
         "disk_failure_policy",
         OneOf(&["best_effort", "stop", "ignore", "stop_paranoid", "die"]),
         "stop",
-        Later("a damaged sstable fails its reads, a failed commitlog its writes; the node stays"),
+        Sets(|c, v| {
+            c.disk_failure = match &*v.text() {
+                "die" => DiskFailurePolicy::Die,
+                "stop_paranoid" => DiskFailurePolicy::StopParanoid,
+                "best_effort" => DiskFailurePolicy::BestEffort,
+                "ignore" => DiskFailurePolicy::Ignore,
+                _ => DiskFailurePolicy::Stop,
+            }
+        }),
     ),
     key("disk_optimization_estimate_percentile", Real, "0.95", Idle("reads are as large as what they read")),
     key("disk_optimization_page_cross_chance", Real, "0.1", Idle("reads are as large as what they read")),
@@ -151,7 +167,7 @@ pub(super) const KEYS: &[Key] = &[
         "1",
         Idle("there is one format, nothing to upgrade"),
     ),
-    key("max_mutation_size", Size(KIB), "null", Later("a mutation may be half a commitlog segment")),
+    key("max_mutation_size", Size(KIB), "null", Sets(|c, v| c.mutation_bytes_max = Some(v.size()))),
     key(
         "max_space_usable_for_compactions_in_percentage",
         Real,

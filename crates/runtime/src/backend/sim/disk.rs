@@ -314,8 +314,9 @@ impl Disk {
         {
             self.used -= file.cache.len() as u64;
             file.cache = Vec::new();
-            // A durable entry may still name it: then a power cut brings the durable bytes back.
+            // A durable entry may still name it: then a power cut brings the durable bytes back, and their size.
             file.dirty.clear();
+            file.size_version = file.durable_size_version;
         }
     }
 

@@ -608,6 +608,17 @@ impl SimFile {
         Ok(buffer)
     }
 
+    /// As [`crate::file::File::write_durable`]. A write through is a write whose sync begins at once.
+    pub(crate) async fn write_durable(
+        &self,
+        offset: u64,
+        buffer: AlignedBuf,
+        _through: bool,
+    ) -> io::Result<io::Result<()>> {
+        self.write_at(offset, buffer).await?;
+        Ok(self.sync_data().await)
+    }
+
     pub(crate) async fn sync_data(&self) -> io::Result<()> {
         self.0.shard.done(DiskOp::Sync { handle: self.0.handle }).await
     }

@@ -134,6 +134,52 @@ impl UringFile {
         Ok(buffer)
     }
 
+    /// As [`crate::file::File::write_durable`].
+    pub(crate) async fn write_durable(
+        &self,
+        offset: u64,
+        buffer: AlignedBuf,
+        through: bool,
+    ) -> io::Result<io::Result<()>> {
+        let len = buffer.len();
+        if len > TRANSFER_BYTES {
+            self.write_at(offset, buffer).await?;
+            return Ok(self.sync_data().await);
+        }
+        let fd = types::Fd(self.fd.raw());
+        let write = opcode::Write::new(fd, buffer.as_ptr(), len as u32).offset(offset);
+        let keep = Keep::FileBuffer { _fd: self.fd.clone(), buffer };
+        let (result, keep, synced) = if through {
+            let entry = write.rw_flags(libc::RWF_DSYNC).build();
+            let (result, keep) = self.uring.submit(keep, false, entry).await;
+            (result, keep, None)
+        } else {
+            let sync = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
+            let sync_keep = Keep::File { _fd: self.fd.clone() };
+            let (write, sync) = self.uring.submit_linked((keep, write.build()), (sync_keep, sync));
+            let (result, keep) = write.await;
+            (result, keep, Some(sync.await.0))
+        };
+        if result >= 0 && result as usize == len {
+            return Ok(match synced {
+                None => Ok(()),
+                // Not begun, or interrupted: nothing is known to be lost.
+                Some(code) if code == -libc::ECANCELED || should_retry(code) => self.sync_data().await,
+                Some(code) => check(code).map(|_| ()),
+            });
+        }
+        if result < 0 && !should_retry(result) {
+            let error = io::Error::from_raw_os_error(-result);
+            let refused = matches!(-result, libc::ENOSPC | libc::EDQUOT | libc::EOPNOTSUPP | libc::EINVAL);
+            // A write that is durable at its end does not tell which half of it failed.
+            return if through && !refused { Ok(Err(error)) } else { Err(error) };
+        }
+        // Cut short or interrupted: again, in two steps.
+        let Keep::FileBuffer { buffer, .. } = keep else { unreachable!("an op gives back what it kept") };
+        self.write_at(offset, buffer).await?;
+        Ok(self.sync_data().await)
+    }
+
     pub(crate) async fn sync_data(&self) -> io::Result<()> {
         self.plain(|fd| opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build()).await
     }

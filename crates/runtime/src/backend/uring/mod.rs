@@ -238,6 +238,32 @@ impl Uring {
         ops::Submitted::new(self.clone(), user_data, cancel)
     }
 
+    /// Submits two ops of which the second begins when the first has succeeded in full.
+    fn submit_linked(
+        self: &Rc<Self>,
+        first: (Keep, squeue::Entry),
+        second: (Keep, squeue::Entry),
+    ) -> (ops::Submitted, ops::Submitted) {
+        let insert = |keep| self.ops.borrow_mut().insert(Op::one(keep));
+        let (one, two) = (insert(first.0), insert(second.0));
+        let entries = [first.1.flags(squeue::Flags::IO_LINK).user_data(one), second.1.user_data(two)];
+        let mut ring = self.ring.borrow_mut();
+        // Both in one submission: a chain ends with it.
+        loop {
+            // SAFETY: as in `push`.
+            if unsafe { ring.submission().push_multiple(&entries) }.is_ok() {
+                break;
+            }
+            match ring.submit() {
+                Ok(_) => {}
+                Err(error) if is_transient(&error) => self.collect(&mut ring),
+                Err(error) => panic!("io_uring_enter failed: {error}"),
+            }
+        }
+        let submitted = |user_data| ops::Submitted::new(self.clone(), user_data, false);
+        (submitted(one), submitted(two))
+    }
+
     fn cancel(&self, user_data: u64) {
         self.push(&opcode::AsyncCancel::new(user_data).build().user_data(IGNORED));
     }

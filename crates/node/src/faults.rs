@@ -1,0 +1,69 @@
+//! What the node does when a disk fails, as `disk_failure_policy` and `commit_failure_policy` say.
+//!
+//! Each shard's store judges; shard 0 acts: it closes the port of clients, which an operator may open again
+//! (`nodetool enablebinary`), or ends the node without another write.
+
+use crate::operator::ClientPort;
+use crate::start::StartError;
+use admin::NativeTransport;
+use runtime::{Group, ShardId};
+use std::cell::RefCell;
+use std::rc::Rc;
+use storage::{Consequence, Fault, Store};
+
+/// What shard 0 needs to act.
+struct Guard {
+    clients: ClientPort,
+    died: RefCell<Option<(&'static str, String)>>,
+}
+
+/// Says whether the node ended itself.
+pub(crate) struct Guarded(Rc<Guard>);
+
+impl Guarded {
+    /// Errors: it did, for this reason.
+    pub(crate) fn died(&self) -> Result<(), StartError> {
+        match self.0.died.take() {
+            Some((policy, reason)) => Err(StartError::DiskFailed { policy, reason }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// From now on faults have consequences. Runs on shard 0, when clients may connect.
+pub(crate) fn guard(clients: &ClientPort) -> Guarded {
+    let guard = Rc::new(Guard { clients: clients.clone(), died: RefCell::new(None) });
+    runtime::install(guard.clone());
+    Guarded(guard)
+}
+
+/// Passes faults of this shard's store on to shard 0 as long as the shard lives.
+pub(crate) fn watch(store: &Rc<Store>) {
+    let store = store.clone();
+    drop(runtime::spawn(Group::ADMIN, async move {
+        loop {
+            let Fault { consequence, policy, error } = store.consequence().await;
+            let reason = error.to_string();
+            let act = move || async move { act(consequence, policy, reason).await };
+            runtime::submit_to(ShardId(0), Group::ADMIN, act).await;
+        }
+    }));
+}
+
+async fn act(consequence: Consequence, policy: &'static str, reason: String) {
+    // Before clients may connect a start fails by itself, where the fault matters to it.
+    let Some(guard) = runtime::try_local::<Guard>() else { return };
+    match consequence {
+        Consequence::StopClients if guard.clients.is_running() => {
+            runtime::error!("node: the port of clients is closed ({policy}): {reason}");
+            if let Err(error) = guard.clients.switch(false).await {
+                runtime::error!("node: the port of clients cannot be closed: {error}");
+            }
+        }
+        Consequence::StopClients => {}
+        Consequence::Die => {
+            guard.died.borrow_mut().get_or_insert((policy, reason));
+            runtime::request_shutdown();
+        }
+    }
+}

@@ -1,0 +1,625 @@
+//! Sstables from elsewhere into a table of a running node: checked first, then there on all shards or on none.
+//!
+//! ```text
+//! shard 0      files of the folder ─► linked under new generations ─► opened, checked ─► intent file, synced
+//! every shard  turn of the table ─► readers ─► manifest edit ─┐                        ┌─► visible (or the edit undone)
+//! shard 0                                                     └─ all are there: intent ┘ removed
+//! ```
+//! The intent file is what makes it whole: from the moment it is durable a crash ends with everything imported, because the
+//! next [`prepare`](crate::prepare) takes its sstables for known; before that the links are garbage, which the next start
+//! removes. The turn of the table is held on every shard from the edit until it is visible, so that nothing compacts,
+//! truncates or drops what counts on some shards only. The source is touched last, and only when it is to be moved.
+
+use crate::Error;
+use crate::journal::Journal;
+use crate::limits::{IMPORT_COPY_BYTES, IMPORT_SSTABLES_MAX};
+use crate::manifest::{Edit, SstableEntry};
+use crate::start::{PlannedSstable, divide};
+use crate::store::Store;
+use crate::table::{Sstable, TableStore};
+use base::{Crc32, HashMap, Token};
+use mutation::{Slice, TokenRange};
+use runtime::file::{self, AlignedBuf, File, OpenOptions};
+use runtime::sync::{Event, Lock};
+use runtime::{Group, ShardId};
+use schema::TableId;
+use sstable::{Component, Reader};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::rc::{Rc, Weak};
+
+const TOC: &str = "TOC.txt";
+const PREFIX: &str = "import-";
+
+/// How thoroughly sstables are looked at before they are taken. Every one is opened, fits the schema and has all its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// No more than that.
+    Open,
+    /// The data file has the checksum that was written beside it; where there is none, as [`Verify::Full`].
+    Digest,
+    /// Every partition is read, its chunks' checksums checked, and the partitions are in ring order.
+    Full,
+}
+
+/// What an import does besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportOptions {
+    /// Whether the source keeps its files; otherwise they are gone from there when the import is done.
+    pub copy: bool,
+    /// How thoroughly they are checked.
+    pub verify: Verify,
+    /// Whether they stay on the level they are on; otherwise they begin on level 0.
+    pub keep_level: bool,
+    /// Whether they stay repaired; otherwise they count as not repaired.
+    pub keep_repaired: bool,
+}
+
+/// What was imported.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportReport {
+    /// Sstables.
+    pub sstables: usize,
+    /// Bytes of their files that readers open.
+    pub bytes: u64,
+    /// Partitions, counted once per sstable.
+    pub partitions: u64,
+}
+
+/// The store of this shard, for calls of other shards.
+struct Opened(Weak<Store>);
+
+/// Imports of a node, on shard 0.
+pub(crate) struct Imports {
+    /// Number of the last one. Held by the one that runs: two that held turns of one table would wait for each other.
+    turn: Lock<u64>,
+    meetings: RefCell<HashMap<u64, Rc<Meeting>>>,
+}
+
+impl Default for Imports {
+    fn default() -> Imports {
+        Imports { turn: Lock::new(0), meetings: RefCell::default() }
+    }
+}
+
+/// Where the shards of one import meet once their manifests know it.
+struct Meeting {
+    expected: usize,
+    arrived: Cell<usize>,
+    failed: RefCell<Option<Error>>,
+    all_here: Event,
+    outcome: Cell<Option<bool>>,
+    decided: Event,
+}
+
+/// The files of one sstable in the source folder.
+struct Found {
+    /// `<version>-<id>-<format>-`, as it was.
+    prefix: String,
+    /// `<version>`, `<format>`.
+    version: String,
+    format: String,
+    components: Vec<String>,
+}
+
+/// An sstable under its new name.
+struct Linked {
+    generation: u64,
+    source: Vec<PathBuf>,
+    files: Vec<PathBuf>,
+}
+
+/// Makes this shard's store known to imports.
+pub(crate) fn install(store: &Rc<Store>) {
+    runtime::install(Rc::new(Opened(Rc::downgrade(store))));
+}
+
+fn opened() -> Result<Rc<Store>, Error> {
+    let store = runtime::try_local::<Opened>().and_then(|opened| opened.0.upgrade());
+    store.ok_or(Error::Stopping)
+}
+
+fn refused(text: impl Into<String>) -> Error {
+    Error::Import(text.into())
+}
+
+/// Name of the file that makes import `number` of a start whole.
+fn intent_name(incarnation: u32, number: u64) -> String {
+    format!("{PREFIX}{incarnation}-{number}")
+}
+
+/// The incarnation in the name of an intent file; `None` for other files.
+pub(crate) fn incarnation_of_intent(name: &str) -> Option<u32> {
+    let (incarnation, number) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    number.parse::<u64>().ok()?;
+    incarnation.parse().ok()
+}
+
+/// Reads an intent file: the sstables that count for every shard that owns tokens of them.
+pub(crate) async fn read_intent(path: &Path) -> Result<Edit, Error> {
+    let records = Journal::read(path).await?.unwrap_or_default();
+    let [record] = &records[..] else {
+        return Err(Error::corrupt("import", path, 8, "one record", format!("{} records", records.len())));
+    };
+    Edit::decode((path, 16), record)
+        .map_err(|got| Error::corrupt("import", path, 8, "an edit of a manifest", got))
+}
+
+impl Store {
+    /// Takes the sstables of a folder into a table of the whole node, or none of them.
+    /// Shape:  every `<version>-<id>-<format>-<component>` in `dir` itself; the table's own folder is refused.
+    /// Errors: `Import` says what is wrong with which file; nothing was changed. Others: nothing is visible, and what it says
+    /// may be imported by the next start. Cost: one read of everything, unless `options` asks for less.
+    pub async fn import(
+        &self,
+        table: TableId,
+        dir: &Path,
+        options: ImportOptions,
+    ) -> Result<ImportReport, Error> {
+        let dir = dir.to_path_buf();
+        runtime::submit_to(ShardId(0), Group::MAIN, move || async move {
+            opened()?.import_here(table, &dir, &options).await
+        })
+        .await
+    }
+
+    async fn import_here(
+        &self,
+        id: TableId,
+        dir: &Path,
+        options: &ImportOptions,
+    ) -> Result<ImportReport, Error> {
+        let mut turn = self.imports.turn.lock().await;
+        *turn += 1;
+        let number = *turn;
+        self.opened(id).await?;
+        let table = self.table(id)?;
+        if dir == table.dir {
+            let own = dir.display();
+            return Err(refused(format!(
+                "\"{own}\" is the folder of the table itself: put them into a folder of their own"
+            )));
+        }
+        let found = find(dir).await?;
+        if found.is_empty() {
+            return Ok(ImportReport::default());
+        }
+        table.make_dir(&self.settings.data_dir).await?;
+        let mut linked = Vec::new();
+        let imported = self.import_found(number, &table, dir, found, options, &mut linked).await;
+        match &imported {
+            Ok(_) if !options.copy => remove_sources(&linked).await,
+            Ok(_) => {}
+            // Where an intent is left the next start goes on with the files.
+            Err(_) if self.intent_is_left(number).await => {}
+            Err(_) => remove_files(&linked).await,
+        }
+        imported
+    }
+
+    async fn import_found(
+        &self,
+        number: u64,
+        table: &Rc<TableStore>,
+        dir: &Path,
+        found: Vec<Found>,
+        options: &ImportOptions,
+        linked: &mut Vec<Linked>,
+    ) -> Result<ImportReport, Error> {
+        for found in found {
+            self.check_running()?;
+            let generation = table.take_generation()?;
+            linked.push(Linked { generation, source: Vec::new(), files: Vec::new() });
+            let linked = linked.last_mut().expect("just pushed");
+            link(dir, &table.dir, &found, linked).await?;
+        }
+        file::sync_dir(&table.dir).await.map_err(|error| Error::io(&table.dir, "sync folder", error))?;
+        let mut report = ImportReport::default();
+        let mut entries = Vec::new();
+        for linked in linked.iter() {
+            self.check_running()?;
+            let mut entry = check(table, linked, options.verify).await?;
+            entry.meta.level = if options.keep_level { entry.meta.level } else { 0 };
+            entry.meta.repaired_at = if options.keep_repaired { entry.meta.repaired_at } else { 0 };
+            report.sstables += 1;
+            report.bytes += entry.meta.disk_bytes;
+            report.partitions += entry.meta.partitions;
+            entries.push(entry);
+        }
+        self.import_checked(number, table.id, entries).await?;
+        runtime::info!(
+            "imported {} sstables of {} bytes into table {} from \"{}\"",
+            report.sstables,
+            report.bytes,
+            table.id,
+            dir.display()
+        );
+        Ok(report)
+    }
+
+    fn check_running(&self) -> Result<(), Error> {
+        if self.stopping.get() { Err(Error::Stopping) } else { Ok(()) }
+    }
+
+    fn intent_path(&self, number: u64) -> PathBuf {
+        self.settings.data_dir.join(intent_name(self.incarnation(), number))
+    }
+
+    async fn intent_is_left(&self, number: u64) -> bool {
+        // What cannot be told is taken to be there: files too many are garbage, files too few are a loss.
+        file::exists(self.intent_path(number)).await.unwrap_or(true)
+    }
+
+    /// Makes checked sstables count on every shard that owns tokens of them.
+    async fn import_checked(
+        &self,
+        number: u64,
+        table: TableId,
+        entries: Vec<SstableEntry>,
+    ) -> Result<(), Error> {
+        let path = self.intent_path(number);
+        let edit =
+            Edit { add: entries.iter().map(|entry| (table, entry.clone())).collect(), ..Edit::default() };
+        Journal::create(&path, &[edit.encode()]).await?;
+        let mut shares: BTreeMap<u16, Vec<PlannedSstable>> = BTreeMap::new();
+        for entry in entries {
+            let whole = vec![TokenRange::new(entry.meta.first_token, entry.meta.last_token)];
+            for (shard, planned) in divide(table, &entry.meta, &whole, runtime::shard_count()) {
+                shares.entry(shard).or_default().push(planned);
+            }
+        }
+        let meeting = Rc::new(Meeting {
+            expected: shares.len(),
+            arrived: Cell::new(0),
+            failed: RefCell::new(None),
+            all_here: Event::new(),
+            outcome: Cell::new(None),
+            decided: Event::new(),
+        });
+        self.imports.meetings.borrow_mut().insert(number, meeting.clone());
+        let parts: Vec<_> = shares
+            .into_iter()
+            .map(|(shard, share)| {
+                let part = move || async move { take_share(number, table, share).await };
+                runtime::spawn(Group::MAIN, runtime::submit_to(ShardId(shard), Group::MAIN, part))
+            })
+            .collect();
+        while meeting.arrived.get() < meeting.expected {
+            meeting.all_here.wait().await;
+        }
+        let mut outcome = meeting.failed.take().map_or(Ok(()), Err);
+        if outcome.is_ok() {
+            // Before anything is visible: once it may be compacted, the intent must not bring it back.
+            outcome = remove_intent(&path).await;
+        }
+        meeting.outcome.set(Some(outcome.is_ok()));
+        meeting.decided.notify_all();
+        let mut undone = Ok(());
+        for part in parts {
+            undone = undone.and(part.await);
+        }
+        self.imports.meetings.borrow_mut().remove(&number);
+        if outcome.is_err() && undone.is_ok() {
+            // Now that no manifest knows them.
+            remove_intent(&path).await?;
+        }
+        outcome
+    }
+
+    /// Says that a shard's manifest knows its share, or that it cannot; resolves with what is to be done about it.
+    async fn meet(&self, number: u64, arrived: Result<(), Error>) -> bool {
+        let Some(meeting) = self.imports.meetings.borrow().get(&number).cloned() else { return false };
+        if let Err(error) = arrived {
+            meeting.failed.borrow_mut().get_or_insert(error);
+        }
+        meeting.arrived.set(meeting.arrived.get() + 1);
+        meeting.all_here.notify_all();
+        loop {
+            if let Some(outcome) = meeting.outcome.get() {
+                return outcome;
+            }
+            meeting.decided.wait().await;
+        }
+    }
+
+    /// Records a share in this shard's manifest; returns what becomes visible.
+    async fn record_share(
+        &self,
+        table: &TableStore,
+        share: &[PlannedSstable],
+    ) -> Result<Vec<Rc<Sstable>>, Error> {
+        self.check_running()?;
+        if table.dropped.get() {
+            return Err(Error::UnknownTable(table.id));
+        }
+        let mut sstables = Vec::new();
+        for planned in share {
+            let generation = planned.entry.meta.generation;
+            let reader = Reader::open(&table.dir, generation, table.definition()).await?;
+            sstables.push(Sstable::new(planned.entry.clone(), reader, planned.holders.clone()));
+        }
+        let add = share.iter().map(|planned| (table.id, planned.entry.clone())).collect();
+        // The folder may have been made by another shard.
+        table.make_dir(&self.settings.data_dir).await?;
+        self.manifest.lock().await.commit(&Edit { add, ..Edit::default() }).await?;
+        Ok(sstables)
+    }
+}
+
+/// One shard's part of an import. Errors: only when what it recorded could not be undone.
+async fn take_share(number: u64, id: TableId, share: Vec<PlannedSstable>) -> Result<(), Error> {
+    let store = opened();
+    let table = store.as_ref().map_err(Error::clone).and_then(|store| store.table(id));
+    let (store, table) = match (store, table) {
+        (Ok(store), Ok(table)) => (store, table),
+        (Err(error), _) | (_, Err(error)) => {
+            arrive(number, Err(error)).await;
+            return Ok(());
+        }
+    };
+    let _turn = table.turn.lock().await;
+    let recorded = store.record_share(&table, &share).await;
+    let (sstables, told) = match recorded {
+        Ok(sstables) => (sstables, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    };
+    if arrive(number, told).await {
+        table.publish(sstables, &[], None);
+        table.forget_cached();
+        store.compaction_wanted.notify();
+        return Ok(());
+    }
+    // Also where recording it failed: then it is not known whether the edit is there.
+    let remove = share.iter().map(|planned| (id, planned.entry.meta.generation)).collect();
+    let undone = store.manifest.lock().await.commit(&Edit { remove, ..Edit::default() }).await;
+    undone.map_err(|unwritten| {
+        runtime::error!("an import that failed could not be undone: {}", unwritten.error);
+        unwritten.error
+    })
+}
+
+async fn arrive(number: u64, told: Result<(), Error>) -> bool {
+    runtime::submit_to(ShardId(0), Group::MAIN, move || async move {
+        match opened() {
+            Ok(store) => store.meet(number, told).await,
+            Err(_) => false,
+        }
+    })
+    .await
+}
+
+async fn remove_intent(path: &Path) -> Result<(), Error> {
+    let io = |action| move |error| Error::io(path, action, error);
+    file::remove(path).await.map_err(io("remove"))?;
+    match path.parent() {
+        Some(folder) => file::sync_dir(folder).await.map_err(io("sync folder of")),
+        None => Ok(()),
+    }
+}
+
+/// Cuts `<version>-<id>-<format>-<component>` apart.
+fn parse_name(name: &str) -> Option<(&str, &str, &str, &str)> {
+    let mut parts = name.splitn(4, '-');
+    let (version, id, format, component) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+    let is_version = version.len() == 2 && version.bytes().all(|b| b.is_ascii_lowercase());
+    let is_id = !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let known = matches!(format, "big" | "bti");
+    (is_version && is_id && known && component.contains('.')).then_some((version, id, format, component))
+}
+
+/// The sstables of a folder, by name. Errors: one of them is not whole.
+async fn find(dir: &Path) -> Result<Vec<Found>, Error> {
+    let entries = match file::read_dir(dir).await {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(refused(format!("there is no folder \"{}\"", dir.display())));
+        }
+        Err(error) => return Err(Error::io(dir, "list folder", error)),
+    };
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| !entry.is_dir) {
+        let Some((version, id, format, component)) = parse_name(&entry.name) else { continue };
+        if component.ends_with(".tmp") {
+            continue;
+        }
+        let prefix = format!("{version}-{id}-{format}-");
+        let one = found.entry(prefix.clone()).or_insert_with(|| Found {
+            prefix,
+            version: version.to_string(),
+            format: format.to_string(),
+            components: Vec::new(),
+        });
+        one.components.push(component.to_string());
+    }
+    if found.len() > IMPORT_SSTABLES_MAX {
+        return Err(refused(format!(
+            "{} sstables are more than {IMPORT_SSTABLES_MAX} at a time",
+            found.len()
+        )));
+    }
+    for one in found.values() {
+        check_complete(dir, one).await?;
+    }
+    Ok(found.into_values().collect())
+}
+
+/// Whether all files are there that the list of components names.
+async fn check_complete(dir: &Path, found: &Found) -> Result<(), Error> {
+    let path = dir.join(format!("{}{TOC}", found.prefix));
+    if !found.components.iter().any(|component| component == TOC) {
+        return Err(refused(format!("\"{}\" is missing: the sstable is not complete", path.display())));
+    }
+    let bytes = file::read(&path).await.map_err(|error| Error::io(&path, "read", error))?;
+    let listed = String::from_utf8_lossy(&bytes);
+    for component in listed.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if !found.components.iter().any(|known| known == component) {
+            let path = dir.join(format!("{}{component}", found.prefix));
+            return Err(refused(format!("\"{}\" is listed and missing", path.display())));
+        }
+    }
+    Ok(())
+}
+
+/// Gives the files of an sstable second names in the table's folder; copies them from another file system.
+async fn link(dir: &Path, table_dir: &Path, found: &Found, linked: &mut Linked) -> Result<(), Error> {
+    for component in &found.components {
+        let from = dir.join(format!("{}{component}", found.prefix));
+        let name = format!("{}-{}-{}-{component}", found.version, linked.generation, found.format);
+        let to = table_dir.join(name);
+        linked.files.push(to.clone());
+        match file::link(&from, &to).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::CrossesDevices => copy(&from, &to).await?,
+            Err(error) => return Err(Error::io(&from, "link", error)),
+        }
+        linked.source.push(from);
+        runtime::yield_if_needed().await;
+    }
+    Ok(())
+}
+
+async fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    let source = File::open(from, OpenOptions::READ).await.map_err(|error| Error::io(from, "open", error))?;
+    let target =
+        File::open(to, OpenOptions::CREATE_NEW).await.map_err(|error| Error::io(to, "create", error))?;
+    let mut offset = 0;
+    loop {
+        let read = source.read_at(offset, AlignedBuf::zeroed(IMPORT_COPY_BYTES)).await;
+        let (buffer, count) = read.map_err(|error| Error::io(from, "read", error))?;
+        if count == 0 {
+            break;
+        }
+        let bytes = AlignedBuf::from(&buffer[..count]);
+        target.write_at(offset, bytes).await.map_err(|error| Error::io(to, "write", error))?;
+        offset += count as u64;
+    }
+    target.sync_data().await.map_err(|error| Error::io(to, "sync", error))
+}
+
+/// Opens an sstable under its new name and looks at it as thoroughly as asked.
+async fn check(table: &TableStore, linked: &Linked, verify: Verify) -> Result<SstableEntry, Error> {
+    let name = linked.source.iter().find(|path| path.to_string_lossy().ends_with("Data.db"));
+    let name = name.or(linked.source.first()).map(|path| path.display().to_string()).unwrap_or_default();
+    let told = |error: sstable::Error| match error {
+        error @ sstable::Error::Io { .. } => Error::from(error),
+        error => refused(format!("\"{name}\" is not imported: {error}")),
+    };
+    let reader = Reader::open(&table.dir, linked.generation, table.definition()).await.map_err(told)?;
+    let digest = match verify {
+        Verify::Open => Some(true),
+        Verify::Digest => {
+            digest_agrees(&reader.path(Component::Data), &reader.path(Component::Digest)).await?
+        }
+        Verify::Full => None,
+    };
+    match digest {
+        Some(true) => {}
+        Some(false) => {
+            return Err(refused(format!(
+                "\"{name}\" is not imported: its checksum is not the one beside it"
+            )));
+        }
+        None => scan(&reader)
+            .await
+            .map_err(told)?
+            .map_err(|what| refused(format!("\"{name}\" is not imported: {what}")))?,
+    }
+    Ok(SstableEntry { meta: reader.meta().clone(), ranges: Vec::new() })
+}
+
+/// Whether a data file has the checksum that was written beside it; `None` when there is none.
+async fn digest_agrees(data: &Path, digest: &Path) -> Result<Option<bool>, Error> {
+    match file::exists(digest).await {
+        Ok(true) => {}
+        Ok(false) => return Ok(None),
+        Err(error) => return Err(Error::io(digest, "look for", error)),
+    }
+    let text = file::read(digest).await.map_err(|error| Error::io(digest, "read", error))?;
+    let Ok(expected) = String::from_utf8_lossy(&text).trim().parse::<u32>() else { return Ok(Some(false)) };
+    let io = |action| move |error| Error::io(data, action, error);
+    let source = File::open(data, OpenOptions::READ).await.map_err(io("open"))?;
+    let (mut crc, mut offset) = (Crc32::new(), 0);
+    loop {
+        let (buffer, count) =
+            source.read_at(offset, AlignedBuf::zeroed(IMPORT_COPY_BYTES)).await.map_err(io("read"))?;
+        if count == 0 {
+            return Ok(Some(crc.finalize() == expected));
+        }
+        crc.update(&buffer[..count]);
+        offset += count as u64;
+        runtime::yield_if_needed().await;
+    }
+}
+
+/// Reads all partitions. The inner error: they are not what the format promises.
+async fn scan(reader: &Rc<Reader>) -> Result<Result<(), String>, sstable::Error> {
+    let slices = [Slice::all()];
+    let mut scanner = reader.scan(TokenRange::ALL);
+    let mut last: Option<(Token, Vec<u8>)> = None;
+    while let Some(piece) = scanner.next(&slices, IMPORT_COPY_BYTES).await? {
+        let view = piece.slice.mutation.view();
+        if !piece.continuation {
+            let key = (view.token, view.key.to_vec());
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                return Ok(Err(format!("the partition behind token {} is out of order", key.0.0)));
+            }
+            if !reader.meta().covers(key.0) {
+                return Ok(Err(format!("a partition of token {} is outside of its range", key.0.0)));
+            }
+            last = Some(key);
+        }
+        runtime::yield_if_needed().await;
+    }
+    Ok(Ok(()))
+}
+
+async fn remove_sources(linked: &[Linked]) {
+    for path in linked.iter().flat_map(|linked| &linked.source) {
+        if let Err(error) = file::remove(path).await {
+            runtime::warn!("cannot remove \"{}\", which is imported: {error}", path.display());
+        }
+    }
+}
+
+async fn remove_files(linked: &[Linked]) {
+    for path in linked.iter().flat_map(|linked| &linked.files) {
+        match file::remove(path).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                runtime::warn!("cannot remove \"{}\", which is not imported: {error}", path.display());
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_all_versions_are_cut_apart() {
+        assert_eq!(parse_name("nb-12-big-Data.db"), Some(("nb", "12", "big", "Data.db")));
+        assert_eq!(parse_name("da-3gxc_0y1c_3xgz425r8d-bti-Rows.db").map(|parts| parts.2), Some("bti"));
+        assert_eq!(parse_name("me-1-big-Digest.crc32").map(|parts| parts.3), Some("Digest.crc32"));
+        for other in [
+            "schema.cql",
+            "nb-12-big",
+            "nb--big-Data.db",
+            "manifest.json",
+            "nb-1-xyz-Data.db",
+            "../x-1-big-Data.db",
+        ] {
+            assert_eq!(parse_name(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn intents_are_told_from_other_files() {
+        assert_eq!(incarnation_of_intent(&intent_name(7, 3)), Some(7));
+        for other in ["import-7", "import-7-x", "manifest-7-3", "import-x-3", "import-7-3.tmp"] {
+            assert_eq!(incarnation_of_intent(other), None, "{other}");
+        }
+    }
+}

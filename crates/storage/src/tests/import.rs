@@ -1,0 +1,190 @@
+//! Sstables from elsewhere become visible on all shards or on none, whatever happens meanwhile; what is damaged or not whole
+//! is refused by name.
+
+use super::harness::*;
+use crate::{CommitlogSync, Durability, Error, ImportOptions, ImportReport, Store, Verify, fixture};
+use base::Prng;
+use mutation::Scope;
+use runtime::sim::SimConfig;
+use schema::Table;
+use std::time::Duration;
+
+const KEYS: u8 = 60;
+const OPTIONS: ImportOptions =
+    ImportOptions { copy: true, verify: Verify::Full, keep_level: false, keep_repaired: false };
+
+/// A node whose table `t` has sstables of `KEYS` keys, made on two shards, and whose table `u` is empty.
+fn filled(seed: u64, config: SimConfig) -> (Node, Table, Table) {
+    let (from, into) = (fixture::table(), fixture::table_with_id(2, "u"));
+    let mut node = Node::new(seed, config, settings(CommitlogSync::Batch), &[&from, &into]);
+    node.settings.auto_compaction = false;
+    node.boot(2).expect("opens");
+    for round in 0..2 {
+        for key in (0..KEYS).filter(|key| key % 2 == round) {
+            let row = fixture::insert(&from, &[key], 1, 5, &[key; 300]);
+            node.run(apply(vec![row], Durability::Mode)).expect("accepted");
+        }
+        node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
+    }
+    node.stop();
+    (node, from, into)
+}
+
+async fn import(table: Table, dir: String, options: ImportOptions) -> Result<ImportReport, Error> {
+    let store = runtime::local::<Store>();
+    store.import(table.id, dir.as_ref(), options).await
+}
+
+fn dir_of(table: &Table) -> String {
+    format!("/node/data/ks/{}-{:032x}", table.name, table.id.0)
+}
+
+fn rows(node: &mut Node, table: &Table) -> usize {
+    node.run(read_ring(command(table, Scope::Keys(Vec::new().into())))).expect("readable").len()
+}
+
+fn files_of(node: &Node, dir: &str) -> Vec<String> {
+    let prefix = format!("{dir}/");
+    let files = node.world.files(node.id).into_iter().map(|(path, _)| path);
+    files.filter(|path| path.starts_with(&prefix)).collect()
+}
+
+#[test]
+fn sstables_are_divided_among_the_shards_and_stay() {
+    let (mut node, from, into) = filled(1, SimConfig::calm());
+    node.boot(3).expect("opens");
+    let report = node.run(import(into.clone(), dir_of(&from), OPTIONS)).expect("imports");
+    assert_eq!(report.sstables, 4);
+    assert_eq!(report.partitions, u64::from(KEYS));
+    assert_eq!(rows(&mut node, &into), usize::from(KEYS));
+    assert_eq!(rows(&mut node, &from), usize::from(KEYS), "the source keeps its files");
+    for shards in [3, 1, 4] {
+        node.world.power_cut(node.id);
+        node.boot(shards).expect("opens");
+        assert_eq!(rows(&mut node, &into), usize::from(KEYS));
+    }
+    let again = node.run(import(into.clone(), dir_of(&into), OPTIONS)).expect_err("its own folder");
+    assert!(matches!(again, Error::Import(_)), "{again}");
+}
+
+#[test]
+fn what_is_moved_is_gone_from_where_it_was() {
+    let (mut node, from, into) = filled(2, SimConfig::calm());
+    node.boot(1).expect("opens");
+    node.run(async { runtime::file::create_dir_all("/node/upload").await }).expect("made");
+    let dir = dir_of(&from);
+    for path in files_of(&node, &dir) {
+        let to = path.replace(&dir, "/node/upload");
+        node.run(async move { runtime::file::link(&path, &to).await }).expect("linked");
+    }
+    let options = ImportOptions { copy: false, verify: Verify::Digest, ..OPTIONS };
+    let report = node.run(import(into.clone(), "/node/upload".into(), options)).expect("imports");
+    assert_eq!(report.sstables, 4);
+    assert!(files_of(&node, "/node/upload").is_empty());
+    assert_eq!(rows(&mut node, &into), usize::from(KEYS));
+    let options = ImportOptions { copy: false, ..OPTIONS };
+    let empty = node.run(import(into, "/node/upload".into(), options)).expect("nothing to do");
+    assert_eq!(empty, ImportReport::default());
+}
+
+#[test]
+fn what_is_damaged_or_not_whole_is_refused_by_name_and_leaves_nothing() {
+    let (mut node, from, into) = filled(3, SimConfig::calm());
+    node.boot(2).expect("opens");
+    let dir = dir_of(&from);
+    let files = files_of(&node, &dir);
+    let data = files.iter().find(|path| path.ends_with("Data.db")).expect("there is one").clone();
+    assert!(node.world.flip_bit(node.id, &data, 100, 3));
+    for verify in [Verify::Digest, Verify::Full] {
+        let refused = node.run(import(into.clone(), dir.clone(), ImportOptions { verify, ..OPTIONS }));
+        match refused {
+            Err(Error::Import(text)) => assert!(text.contains(&data), "{text}"),
+            other => panic!("{verify:?}: {other:?}"),
+        }
+        assert!(files_of(&node, &dir_of(&into)).is_empty());
+    }
+    assert!(node.world.flip_bit(node.id, &data, 100, 3));
+    let digest = files.iter().find(|path| path.ends_with("Statistics.db")).expect("there is one").clone();
+    let gone = digest.clone();
+    node.run(async move { runtime::file::remove(&gone).await }).expect("removed");
+    match node.run(import(into.clone(), dir, OPTIONS)) {
+        Err(Error::Import(text)) => assert!(text.contains(&digest), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    match node.run(import(into.clone(), "/nowhere".into(), OPTIONS)) {
+        Err(Error::Import(text)) => assert!(text.contains("/nowhere"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(rows(&mut node, &into), 0);
+}
+
+#[test]
+fn columns_the_table_does_not_have_are_refused() {
+    let (mut node, from, _) = filled(4, SimConfig::calm());
+    let other = schema::TableBuilder::new("ks", "w", schema::TableId(9))
+        .partition_key("k", types::CqlType::Blob)
+        .clustering("c", types::CqlType::Int, schema::Order::Ascending)
+        .regular("another", types::CqlType::Int)
+        .build()
+        .expect("a valid table");
+    node.schema = std::sync::Arc::new(schema_of(&[&from, &other]));
+    node.boot(2).expect("opens");
+    match node.run(import(other.clone(), dir_of(&from), ImportOptions { verify: Verify::Open, ..OPTIONS })) {
+        Err(Error::Import(text)) => assert!(text.contains("not supported"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(files_of(&node, &dir_of(&other)).is_empty());
+}
+
+/// Fails at a random moment of an import, or lets one sync of it fail.
+fn interrupted(seed: u64) -> (bool, bool) {
+    let (mut node, from, into) = filled(seed, SimConfig::drawn(seed));
+    let mut prng = Prng::new(seed);
+    let shards = 1 + prng.below(4) as u16;
+    node.boot(shards).expect("opens");
+    let writes = prng.chance(0.5);
+    if writes {
+        let row = fixture::insert(&into, b"own", 1, 9, b"x");
+        node.run(apply(vec![row], Durability::Mode)).expect("accepted");
+    }
+    let fails = prng.chance(0.4);
+    let mut task = node.world.spawn(node.id, import(into.clone(), dir_of(&from), OPTIONS));
+    node.world.run_for(Duration::from_micros(prng.below(40_000)));
+    if fails {
+        node.world.fail_next_syncs(node.id, 1 + prng.below(2) as u32);
+    } else {
+        node.world.power_cut(node.id);
+    }
+    let mut acknowledged = None;
+    if fails {
+        assert!(node.world.run_until(|_| task.done(), LIMIT), "seed {seed}: it ends");
+        acknowledged = Some(task.take().expect("done").is_ok());
+        let found = rows(&mut node, &into) - usize::from(writes);
+        let expected = if acknowledged == Some(true) { usize::from(KEYS) } else { 0 };
+        assert_eq!(found, expected, "seed {seed}: all or none before the restart");
+        node.world.power_cut(node.id);
+    }
+    let mut after = None;
+    for _ in 0..3 {
+        node.boot(1 + prng.below(4) as u16).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let found = rows(&mut node, &into) - usize::from(writes);
+        assert!(found == 0 || found == usize::from(KEYS), "seed {seed}: {found} rows of an import");
+        assert!(acknowledged != Some(true) || found > 0, "seed {seed}: an import is lost");
+        assert!(after.is_none_or(|before| before == found), "seed {seed}: it changes later");
+        after = Some(found);
+        node.world.power_cut(node.id);
+    }
+    assert!(!node.world.files(node.id).iter().any(|(path, _)| path.contains("/import-")), "seed {seed}");
+    (after == Some(0), fails)
+}
+
+#[test]
+fn an_import_is_whole_whatever_happens() {
+    let outcomes: Vec<_> = seeds(0, 40).map(interrupted).collect();
+    for wanted in [(true, true), (true, false), (false, false)] {
+        assert!(
+            outcomes.contains(&wanted),
+            "no run ended with (nothing imported, a failed sync) = {wanted:?}"
+        );
+    }
+}

@@ -1,0 +1,148 @@
+//! More is offered than the disk takes: writes are let in at the disk's rate, smoothly, and memory keeps to its budget.
+
+use super::harness::*;
+use crate::{CommitlogSync, Durability, Store, fixture};
+use base::Prng;
+use mutation::Mutation;
+use runtime::sim::SimConfig;
+use schema::Table;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+const MIB: u64 = 1024 * 1024;
+/// What the disk writes in a second.
+const DISK: u64 = 50_000_000;
+const VALUE: usize = 16 * 1024;
+/// Seconds before the windows that count, until segments are written again, and those that do.
+const WARM: u64 = 4;
+const COUNTED: u64 = 8;
+
+#[derive(Default)]
+struct Seen {
+    /// Microseconds since the start: when a write was to be sent, and when it was answered.
+    answered: Vec<(u64, u64)>,
+    /// Bytes handed to the disk, when the windows that count began.
+    written_before: u64,
+    memory_max: usize,
+}
+
+fn mutation(table: &Table, index: u64, prng: &mut Prng) -> Mutation {
+    let mut value = vec![0; VALUE];
+    prng.fill(&mut value);
+    fixture::insert(table, &(index as u32).to_be_bytes(), 1, 5, &value)
+}
+
+fn written(store: &Store) -> u64 {
+    store.metrics.flushed_bytes.get() + store.log.written_bytes()
+}
+
+/// Offers `share` of what the disk takes, each write at its time whatever became of those before.
+async fn offer(table: Table, share: f64, seen: Rc<RefCell<Seen>>) {
+    let store = runtime::local::<Store>();
+    // Every byte goes to the log and to an sstable.
+    let each = Duration::from_secs_f64(2.0 * VALUE as f64 / (DISK as f64 * share));
+    let start = runtime::now();
+    let mut prng = Prng::new(9);
+    for index in 0..((WARM + COUNTED) as f64 / each.as_secs_f64()) as u64 {
+        let intended = start + each * index as u32;
+        runtime::sleep(intended.saturating_duration_since(runtime::now())).await;
+        let written_now = written(&store);
+        let (store, seen) = (store.clone(), seen.clone());
+        let write = mutation(&table, index, &mut prng);
+        let since = move |at: base::Instant| at.saturating_duration_since(start).as_micros() as u64;
+        if since(intended) < WARM * 1_000_000 {
+            seen.borrow_mut().written_before = written_now;
+        }
+        drop(runtime::spawn(runtime::Group::QUERY, async move {
+            let now = store.apply_now(std::slice::from_ref(&write), Durability::Mode);
+            let applied = match now {
+                Some((applied, _)) => applied,
+                None => store.apply(vec![write], Durability::Mode).await,
+            };
+            if applied.is_ok() {
+                let mut seen = seen.borrow_mut();
+                seen.answered.push((since(intended), since(runtime::now())));
+                seen.memory_max = seen.memory_max.max(store.pressure.memory());
+            }
+        }));
+    }
+}
+
+fn overload(sync: CommitlogSync, tables: u128) {
+    let made: Vec<Table> = (1..=tables).map(|id| fixture::table_with_id(id, &format!("t{id}"))).collect();
+    let named: Vec<&Table> = made.iter().collect();
+    let budget = 48 * MIB;
+    let settings = crate::Settings {
+        segment_bytes: 4 * MIB,
+        commitlog_bytes: 256 * MIB,
+        memtable_bytes: budget,
+        auto_compaction: false,
+        ..settings(sync)
+    };
+    let config = SimConfig { disk_bytes: 8 << 30, ..SimConfig::calm() };
+    let mut node = Node::new(1, config, settings, &named);
+    node.world.set_disk_speed(node.id, DISK, 0);
+    node.boot(1).expect("opens");
+    let seen: Rc<RefCell<Seen>> = Rc::default();
+    for table in &made {
+        let offered = offer(table.clone(), 1.5 / tables as f64, seen.clone());
+        drop(node.world.spawn(node.id, offered));
+    }
+    node.world.run_for(Duration::from_secs(WARM + COUNTED));
+    let written_after = node.run(async { written(&runtime::local::<Store>()) });
+    let seen = seen.borrow();
+    let counted: Vec<_> = seen.answered.iter().filter(|(_, at)| *at >= WARM * 1_000_000).collect();
+    let disk = (written_after - seen.written_before) as f64 / (DISK * COUNTED) as f64;
+    assert!(disk >= 0.95, "{sync:?}: the disk was used to {disk:.3}");
+    let mut windows = [0u64; COUNTED as usize];
+    counted
+        .iter()
+        .for_each(|(_, at)| windows[((at / 1_000_000 - WARM) as usize).min(windows.len() - 1)] += 1);
+    let mean = counted.len() as f64 / COUNTED as f64;
+    let worst = *windows.iter().min().expect("some") as f64 / mean;
+    assert!(worst >= 0.8, "{sync:?}: the worst second has {worst:.2} of the mean: {windows:?}");
+    let pause = counted.windows(2).map(|pair| pair[1].1 - pair[0].1).max().expect("some");
+    assert!(pause <= 500_000, "{sync:?}: nothing was answered for {pause} us");
+    let mut latencies: Vec<u64> = counted.iter().map(|(intended, at)| at - intended).collect();
+    latencies.sort();
+    let p99 = latencies[latencies.len() * 99 / 100] as f64;
+    let average = latencies.iter().sum::<u64>() as f64 / latencies.len() as f64;
+    assert!(p99 / average <= 4.6, "{sync:?}: p99 {p99} us, mean {average} us");
+    assert!(seen.memory_max as u64 <= budget, "{sync:?}: {} bytes of memtables", seen.memory_max);
+    eprintln!(
+        "{sync:?}, {tables} tables: disk {disk:.3}, worst second {worst:.2}, longest pause {pause} us, p99/mean {:.2}, \
+         memory {:.2} of its budget",
+        p99 / average,
+        seen.memory_max as f64 / budget as f64
+    );
+}
+
+#[test]
+fn a_load_of_one_and_a_half_disks_is_let_in_smoothly() {
+    overload(CommitlogSync::Periodic { period_ms: 10_000 }, 1);
+    overload(CommitlogSync::Periodic { period_ms: 10_000 }, 3);
+    overload(CommitlogSync::Batch, 1);
+}
+
+#[test]
+fn below_what_the_disk_takes_no_write_waits_for_memory() {
+    let table = fixture::table();
+    let settings = crate::Settings {
+        segment_bytes: 4 * MIB,
+        commitlog_bytes: 256 * MIB,
+        memtable_bytes: 48 * MIB,
+        auto_compaction: false,
+        ..settings(CommitlogSync::Periodic { period_ms: 1_000 })
+    };
+    let config = SimConfig { disk_bytes: 8 << 30, ..SimConfig::calm() };
+    let mut node = Node::new(2, config, settings, &[&table]);
+    node.world.set_disk_speed(node.id, DISK, 0);
+    node.boot(1).expect("opens");
+    let seen: Rc<RefCell<Seen>> = Rc::default();
+    drop(node.world.spawn(node.id, offer(table, 0.7, seen.clone())));
+    node.world.run_for(Duration::from_secs(WARM + COUNTED));
+    let slowed = node.run(async { runtime::local::<Store>().metrics.slowed_writes.get() });
+    assert_eq!(slowed, 0, "at seven tenths of the disk's rate");
+    assert!(seen.borrow().answered.len() > 5_000);
+}
