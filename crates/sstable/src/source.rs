@@ -91,7 +91,7 @@ impl Source {
     ) -> Result<Source, Error> {
         let (file, stored) = open(&path).await?;
         let chunks = Chunks::Compressed(info(stored)?);
-        Ok(Source::new(file, path, stored, chunks))
+        Source::new(file, path, stored, chunks)
     }
 
     /// Opens a plain file. Errors: `Corrupt` when there are not as many checksums as chunks.
@@ -109,13 +109,19 @@ impl Source {
             }
             None => Chunks::Plain { chunk_length: PAGE_BYTES, crcs: None },
         };
-        Ok(Source::new(file, path, stored, chunks))
+        Source::new(file, path, stored, chunks)
     }
 
-    fn new(file: File, path: PathBuf, stored: u64, chunks: Chunks) -> Source {
+    fn new(file: File, path: PathBuf, stored: u64, chunks: Chunks) -> Result<Source, Error> {
         let cache = Cache::of_shard();
         let number = cache.new_file();
-        Source { file, path, stored, chunks, cache, number }
+        let source = Source { file, path, stored, chunks, cache, number };
+        let blocks = source.length().div_ceil(source.block_length());
+        if blocks > u64::from(u32::MAX) {
+            let what = format!("a file of {blocks} blocks");
+            return Err(Error::Unsupported { file: source.path.clone(), what });
+        }
+        Ok(source)
     }
 
     /// The file.
@@ -166,8 +172,7 @@ impl Source {
     /// The block that holds the byte at a position.
     pub(crate) fn index_of(&self, position: u64) -> u32 {
         assert!(position < self.length(), "a block is asked for a byte of the file");
-        // Files of more than 2^32 pages, 16 TiB, are refused when their checksums or offsets are read.
-        u32::try_from(position / self.block_length()).expect("blocks are numbered by u32")
+        u32::try_from(position / self.block_length()).expect("a file of more blocks was not opened")
     }
 
     /// Blocks that a read of about so many plain bytes covers, at least one.
