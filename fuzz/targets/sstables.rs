@@ -11,19 +11,23 @@ use mutation::{Slice, TokenRange};
 use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 use schema::Table;
-use sstable::Component;
+use sstable::{Component, Descriptor, SstableId, Version};
 
 #[path = "../../crates/sstable/tests/it/samples.rs"]
 #[allow(dead_code, reason = "shared with the tests of sstable")]
 mod samples;
 
 const DIR: &str = "/table";
+const NUMBER: SstableId = SstableId::Number(1);
+/// Of both formats.
+const NAMES: [Descriptor; 2] =
+    [Descriptor { version: Version::Nb, id: NUMBER }, Descriptor { version: Version::Da, id: NUMBER }];
 const BUDGET: usize = 1 << 16;
 
 /// One sample table and the files that our writer makes of it.
 struct Sample {
     table: Arc<Table>,
-    files: Vec<(Component, Vec<u8>)>,
+    files: [Files; 2],
     keys: Vec<(Vec<u8>, base::Token)>,
 }
 
@@ -33,13 +37,14 @@ fuzz_target!(|data: &[u8]| {
     let Some((&[mode, which], edits)) = data.split_first_chunk::<2>() else { return };
     let samples = SAMPLES.get_or_init(|| samples::tables().into_iter().map(build).collect());
     let sample = &samples[usize::from(which) % samples.len()];
-    let mut files = sample.files.clone();
+    let tries = mode & 2 == 2;
+    let mut files = sample.files[usize::from(tries)].clone();
     for edit in edits.chunks(6).take(32) {
         apply(&mut files, edit);
     }
     let keys = sample.keys.clone();
     let table = sample.table.clone();
-    run(mode & 1 == 1, move || read(table.clone(), files.clone(), keys.clone()));
+    run(mode & 1 == 1, move || read(tries, table.clone(), files.clone(), keys.clone()));
 });
 
 /// One edit: which file, where, and a byte to put, flip, cut from or insert.
@@ -74,17 +79,20 @@ where
     assert_eq!(world.exit_code(node), Some(0));
 }
 
-async fn read(table: Arc<Table>, files: Vec<(Component, Vec<u8>)>, keys: Vec<(Vec<u8>, base::Token)>) -> i32 {
+async fn read(tries: bool, table: Arc<Table>, files: Files, keys: Vec<(Vec<u8>, base::Token)>) -> i32 {
     let dir = PathBuf::from(DIR);
     if runtime::file::create_dir_all(&dir).await.is_err() {
         return 1;
     }
     for (component, bytes) in &files {
-        if runtime::file::write_new_synced(&component.path(&dir, 1), bytes).await.is_err() {
+        if runtime::file::write_new_synced(&component.path(&dir, NAMES[usize::from(tries)]), bytes)
+            .await
+            .is_err()
+        {
             return 1;
         }
     }
-    let Ok(reader) = sstable::Reader::open(&dir, 1, table).await else { return 0 };
+    let Ok(reader) = sstable::Reader::open(&dir, NAMES[usize::from(tries)], table).await else { return 0 };
     let all = [Slice::all()];
     for (key, token) in keys {
         for reversed in [false, true] {
@@ -108,25 +116,33 @@ fn build(table: Arc<Table>) -> Sample {
     let amount = samples::Amount { partitions: 6, rows: 8, value_bytes: 30 };
     let partitions = samples::partitions(&table, 1, amount);
     let keys = partitions.iter().take(3).map(|partition| (partition.key.clone(), partition.token)).collect();
-    let files = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let (inside, taken) = (table.clone(), files.clone());
-    run(false, move || write(inside.clone(), partitions.clone(), taken.clone()));
-    let files = std::mem::take(&mut *files.lock().expect("the writer has ended"));
+    let files = NAMES.map(|name| {
+        let files = Taken::default();
+        let (inside, partitions, taken) = (table.clone(), partitions.clone(), files.clone());
+        run(false, move || write(name, inside.clone(), partitions.clone(), taken.clone()));
+        std::mem::take(&mut *files.lock().expect("the writer has ended"))
+    });
     Sample { table, files, keys }
 }
 
-type Files = Arc<std::sync::Mutex<Vec<(Component, Vec<u8>)>>>;
+type Files = Vec<(Component, Vec<u8>)>;
+type Taken = Arc<std::sync::Mutex<Files>>;
 
-async fn write(table: Arc<Table>, partitions: Vec<samples::SamplePartition>, taken: Files) -> i32 {
+async fn write(
+    name: Descriptor,
+    table: Arc<Table>,
+    partitions: Vec<samples::SamplePartition>,
+    taken: Taken,
+) -> i32 {
     let dir = Path::new(DIR);
     if runtime::file::create_dir_all(dir).await.is_err() {
         return 1;
     }
-    if samples::write(dir, 1, &table, &partitions).await.is_err() {
+    if samples::write(dir, name.version, 1, &table, &partitions).await.is_err() {
         return 1;
     }
     for component in Component::ALL {
-        if let Ok(bytes) = runtime::file::read(&component.path(dir, 1)).await {
+        if let Ok(bytes) = runtime::file::read(&component.path(dir, name)).await {
             taken.lock().expect("one writer").push((component, bytes));
         }
     }

@@ -31,6 +31,7 @@ pub fn settings(folder: &Path) -> Settings {
         disk_failure: storage::DiskFailurePolicy::Stop,
         commit_failure: storage::CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
+        sstable_format: sstable::Format::Big,
         describe: |table| table.name.to_string(),
         host_id: 1,
     }

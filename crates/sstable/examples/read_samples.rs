@@ -7,12 +7,13 @@
 mod samples;
 
 use mutation::{Slice, TokenRange};
+use sstable::Descriptor;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Partitions and rows of one sstable; every partition is also looked up by its key.
-async fn read(dir: &Path, generation: u64, table: Arc<schema::Table>) -> Result<(u64, u64), sstable::Error> {
-    let reader = sstable::Reader::open(dir, generation, table).await?;
+async fn read(dir: &Path, name: Descriptor, table: Arc<schema::Table>) -> Result<(u64, u64), sstable::Error> {
+    let reader = sstable::Reader::open(dir, name, table).await?;
     let slices = [Slice::all()];
     let mut scanner = reader.scan(TokenRange::ALL);
     let (mut partitions, mut rows) = (0, 0);
@@ -25,7 +26,7 @@ async fn read(dir: &Path, generation: u64, table: Arc<schema::Table>) -> Result<
     }
     let meta = reader.meta();
     println!(
-        "{} {generation}: partitions {} of {}, rows {} of {}",
+        "{} {name}: partitions {} of {}, rows {} of {}",
         dir.display(),
         partitions,
         meta.partitions,
@@ -40,10 +41,8 @@ async fn read_all(folder: PathBuf) -> Result<u64, sstable::Error> {
     for table in samples::tables() {
         let dir = folder.join("ks").join(format!("{}-{:032x}", table.name, table.id.0));
         for entry in runtime::file::read_dir(&dir).await.unwrap_or_default() {
-            if let Some((generation, sstable::Component::Data)) =
-                sstable::Component::of_file_name(&entry.name)
-            {
-                read(&dir, generation, table.clone()).await?;
+            if let Some((name, sstable::Component::Data)) = Descriptor::of_file_name(&entry.name) {
+                read(&dir, name, table.clone()).await?;
                 count += 1;
             }
         }

@@ -1,15 +1,17 @@
 //! Writes one sstable of every sample table below a folder, for other databases' tools to read:
-//! `cargo run -p sstable --example write_samples -- FOLDER`. Prints the path of each data file.
+//! `cargo run -p sstable --example write_samples -- FOLDER [VERSION]...`, of versions `nb` and `da` unless told otherwise.
+//! Prints for each data file its path, its partitions and its rows.
 
 #[path = "../tests/it/samples.rs"]
 #[allow(dead_code, reason = "shared with the tests")]
 mod samples;
 
 use samples::Amount;
+use sstable::Version;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-async fn write_all(folder: PathBuf) -> Result<(), sstable::Error> {
+async fn write_all(folder: PathBuf, versions: &[Version]) -> Result<(), sstable::Error> {
     for table in samples::tables() {
         let dir = folder.join("ks").join(format!("{}-{:032x}", table.name, table.id.0));
         runtime::file::create_dir_all(&dir).await.map_err(|source| sstable::Error::Io {
@@ -21,12 +23,14 @@ async fn write_all(folder: PathBuf) -> Result<(), sstable::Error> {
             Amount { partitions: 300, rows: 6, value_bytes: 40 },
             Amount { partitions: 3, rows: 900, value_bytes: 3000 },
         ];
-        for (index, amount) in amounts.into_iter().enumerate() {
-            let partitions = samples::partitions(&table, 7 + index as u64, amount);
-            let generation = index as u64 + 1;
-            let meta = samples::write(&dir, generation, &table, &partitions).await?;
-            let path = sstable::Component::Data.path(&dir, generation);
-            println!("{} {} {}", path.display(), meta.partitions, meta.rows);
+        for version in versions {
+            for (index, amount) in amounts.into_iter().enumerate() {
+                let partitions = samples::partitions(&table, 7 + index as u64, amount);
+                let generation = index as u64 + 1;
+                let meta = samples::write(&dir, *version, generation, &table, &partitions).await?;
+                let path = sstable::Component::Data.path(&dir, meta.descriptor());
+                println!("{} {} {}", path.display(), meta.partitions, meta.rows);
+            }
         }
     }
     Ok(())
@@ -34,11 +38,17 @@ async fn write_all(folder: PathBuf) -> Result<(), sstable::Error> {
 
 fn main() -> std::process::ExitCode {
     let folder = PathBuf::from(std::env::args().nth(1).expect("the folder to write to"));
+    let told = std::env::args().skip(2);
+    let mut versions: Vec<Version> =
+        told.map(|letters| Version::of_letters(&letters).expect("letters of a version")).collect();
+    if versions.is_empty() {
+        versions = vec![Version::Nb, Version::Da];
+    }
     let config = runtime::Config { pin: false, overprovisioned: true, ..runtime::Config::new(1) };
     let main: runtime::Main = Arc::new(move || {
-        let folder = folder.clone();
+        let (folder, versions) = (folder.clone(), versions.clone());
         Box::pin(async move {
-            match write_all(folder).await {
+            match write_all(folder, &versions).await {
                 Ok(()) => 0,
                 Err(error) => {
                     eprintln!("{error}");

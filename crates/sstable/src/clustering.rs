@@ -8,6 +8,7 @@
 
 use mutation::Bound;
 use schema::{BoundSide, Position, Table, clustering_components, push_component};
+use types::CqlType;
 
 use crate::cursor::{Cursor, Decoded, put_vbytes};
 use crate::limits::CLUSTERING_BATCH;
@@ -92,6 +93,12 @@ impl Prefix {
         }
     }
 
+    /// The bound directly before it: a range that is open there is open from it on.
+    pub(crate) fn before(&self) -> Bound {
+        let side = if self.kind == Kind::Row { BoundSide::Before } else { self.kind.side() };
+        Bound::new(&self.wire, side)
+    }
+
     /// The bound directly behind it: where a range that is open there can be cut.
     pub(crate) fn behind(&self) -> Bound {
         Bound::new(&self.wire, self.kind.side())
@@ -109,6 +116,15 @@ impl ClusteringShape {
     /// The shape of a table's clustering.
     pub(crate) fn of(table: &Table) -> ClusteringShape {
         ClusteringShape { fixed: table.clustering.iter().map(|column| column.ty.fixed_len()).collect() }
+    }
+
+    /// The shape that clustering types in class names make. Errors: a class that is not known.
+    pub(crate) fn of_classes(classes: &[String]) -> Result<ClusteringShape, String> {
+        let fixed = |class: &String| match CqlType::parse_class_reversed(class) {
+            Ok((ty, _)) => Ok(ty.fixed_len()),
+            Err(error) => Err(format!("clustering type \"{class}\": {error}")),
+        };
+        Ok(ClusteringShape { fixed: classes.iter().map(fixed).collect::<Result<_, _>>()? })
     }
 
     /// Appends the values block of a prefix in wire form and returns how many values it has.

@@ -2,12 +2,13 @@
 
 use mutation::{Cell, Deletion, Liveness, NO_TIME};
 
-use crate::deletion::stored_time;
-use crate::statistics::{NO_LOCAL_TIME, Stats};
+use crate::deletion::Times;
+use crate::stats::Stats;
 
 /// Ranges so far. Empty ranges are inverted.
 #[derive(Debug)]
 pub(crate) struct Collector {
+    times: Times,
     stats: Stats,
     min_timestamp: i64,
     max_timestamp: i64,
@@ -19,13 +20,14 @@ pub(crate) struct Collector {
 }
 
 impl Collector {
-    /// Nothing seen.
-    pub(crate) fn new() -> Collector {
+    /// Nothing seen. Local times are those that will be read back.
+    pub(crate) fn new(times: Times) -> Collector {
         Collector {
-            stats: Stats::default(),
+            times,
+            stats: Stats { has_partition_deletions: false, ..Stats::default() },
             min_timestamp: i64::MAX,
             max_timestamp: i64::MIN,
-            min_local_time: NO_LOCAL_TIME,
+            min_local_time: NO_TIME,
             max_local_time: 0,
             min_ttl: u32::MAX,
             max_ttl: 0,
@@ -36,11 +38,11 @@ impl Collector {
     fn moment(&mut self, timestamp: i64, local_time: u32) {
         self.min_timestamp = self.min_timestamp.min(timestamp);
         self.max_timestamp = self.max_timestamp.max(timestamp);
-        let stored = stored_time(local_time);
-        self.min_local_time = self.min_local_time.min(stored);
-        self.max_local_time = self.max_local_time.max(stored);
-        if stored != NO_LOCAL_TIME {
-            self.stats.tombstones.add(stored);
+        let kept = self.times.kept(local_time);
+        self.min_local_time = self.min_local_time.min(kept);
+        self.max_local_time = self.max_local_time.max(kept);
+        if kept != NO_TIME {
+            self.stats.tombstones.add(kept);
         }
     }
 
@@ -54,6 +56,12 @@ impl Collector {
         if !deletion.is_live() {
             self.moment(deletion.timestamp, deletion.local_time);
         }
+    }
+
+    /// Sees the deletion of a partition.
+    pub(crate) fn partition(&mut self, deletion: Deletion) {
+        self.stats.has_partition_deletions |= !deletion.is_live();
+        self.deletion(deletion);
     }
 
     /// Sees a row's liveness.

@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! utf compressor, i32 options, (utf key, utf value)*, i32 chunk_length, i32 max_compressed_length,
-//! i64 data_length, i32 chunk_count, i64 chunk_offset*
+//! i64 data_length, i32 chunk_count, i64 chunk_offset*                    before na no max_compressed_length
 //! chunk in Data.db:  compressed bytes, u32 crc32 of them
 //! ```
-//! A chunk whose stored length reaches `max_compressed_length` is stored as it is. Layout: `docs/formats/sstable-nb.md`.
+//! A chunk whose stored length reaches `max_compressed_length` is stored as it is. Layout: `docs/formats/sstables.md`.
 
+use schema::TableOptions;
 use std::io::{Read, Write};
 use std::path::Path;
 
 use crate::cursor::{Cursor, Decoded, put_short_bytes};
 use crate::error::Error;
 use crate::limits::CHUNK_BYTES_MAX;
+use crate::version::Version;
 
 /// A way to compress one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +139,64 @@ fn decompress_lz4(stored: &[u8], out: &mut [u8]) -> Result<usize, String> {
     lz4_flex::block::decompress_into(block, out).map_err(|error| error.to_string())
 }
 
+/// Options of a table's compression that are not the compressor's own.
+const COMMON_OPTIONS: [&str; 9] = [
+    "class",
+    "sstable_compression",
+    "chunk_length_in_kb",
+    "chunk_length_kb",
+    "chunk_length",
+    "min_compress_ratio",
+    "max_compressed_length",
+    "crc_check_chance",
+    "enabled",
+];
+
+/// How a new data file is compressed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Compression {
+    /// How chunks are compressed.
+    pub(crate) compressor: Compressor,
+    /// Options of the compressor as the table gives them.
+    pub(crate) options: Vec<(String, String)>,
+    /// Plain bytes of a chunk.
+    pub(crate) chunk_length: usize,
+    /// Stored bytes from which on a chunk is stored as it is.
+    pub(crate) max_compressed_length: u32,
+}
+
+impl Compression {
+    /// What a table asks for; `None` for plain files. Errors: a compressor that is not known, in words.
+    pub(crate) fn of_table(options: &TableOptions, version: Version) -> Result<Option<Compression>, String> {
+        let Some(class) = options.compressor() else { return Ok(None) };
+        let compressor = Compressor::of_class(class).ok_or_else(|| format!("compressor \"{class}\""))?;
+        let chunk_length = options.chunk_bytes();
+        let ratio = options.compression.get("min_compress_ratio").and_then(|ratio| ratio.parse::<f64>().ok());
+        let max_compressed_length = match ratio {
+            Some(ratio) if ratio >= 1.0 && version.facts().raw_chunks => {
+                (chunk_length as f64 / ratio).ceil() as u32
+            }
+            _ => i32::MAX as u32,
+        };
+        let own = options.compression.iter().filter(|(key, _)| !COMMON_OPTIONS.contains(&key.as_str()));
+        let options = own.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Ok(Some(Compression { compressor, options, chunk_length, max_compressed_length }))
+    }
+
+    /// Appends a chunk as it is stored: compressed, or as it is when that saves too little.
+    pub(crate) fn put_chunk(&self, chunk: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
+        self.compressor.compress(chunk, out);
+        let most = self.max_compressed_length as usize;
+        if out.len() - start >= most {
+            out.truncate(start);
+            out.extend_from_slice(chunk);
+            // The length alone tells that it is not compressed.
+            out.resize(start + chunk.len().max(most), 0);
+        }
+    }
+}
+
 /// What `CompressionInfo.db` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompressionInfo {
@@ -155,8 +215,8 @@ pub struct CompressionInfo {
 }
 
 impl CompressionInfo {
-    /// The component's bytes.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The component's bytes in a version.
+    pub fn encode(&self, version: Version) -> Vec<u8> {
         let mut out = Vec::with_capacity(64 + self.offsets.len() * 8);
         put_short_bytes(&mut out, self.compressor.class().as_bytes());
         out.extend_from_slice(&(self.options.len() as i32).to_be_bytes());
@@ -165,7 +225,9 @@ impl CompressionInfo {
             put_short_bytes(&mut out, value.as_bytes());
         }
         out.extend_from_slice(&(self.chunk_length as i32).to_be_bytes());
-        out.extend_from_slice(&(self.max_compressed_length as i32).to_be_bytes());
+        if version.facts().raw_chunks {
+            out.extend_from_slice(&(self.max_compressed_length as i32).to_be_bytes());
+        }
         out.extend_from_slice(&(self.data_length as i64).to_be_bytes());
         out.extend_from_slice(&(self.offsets.len() as i32).to_be_bytes());
         for offset in &self.offsets {
@@ -176,14 +238,19 @@ impl CompressionInfo {
 
     /// Reads the component. `stored_bytes` is the size of the data file it belongs to.
     /// Errors: `Corrupt` with the offset; `Unsupported` for a compressor this crate does not know.
-    pub fn decode(file: &Path, bytes: &[u8], stored_bytes: u64) -> Result<CompressionInfo, Error> {
+    pub fn decode(
+        file: &Path,
+        version: Version,
+        bytes: &[u8],
+        stored_bytes: u64,
+    ) -> Result<CompressionInfo, Error> {
         let mut cursor = Cursor::new(bytes);
         let class = cursor.utf().map_err(|fault| fault.in_file(file, 0))?;
         let Some(compressor) = Compressor::of_class(class) else {
             let what = format!("compressor \"{class}\"");
             return Err(Error::Unsupported { file: file.to_path_buf(), what });
         };
-        decode_rest(&mut cursor, compressor, stored_bytes).map_err(|fault| fault.in_file(file, 0))
+        decode_rest(&mut cursor, version, compressor, stored_bytes).map_err(|fault| fault.in_file(file, 0))
     }
 
     /// Where chunk `index` starts in the data file and how many bytes it takes there, its checksum included.
@@ -196,6 +263,7 @@ impl CompressionInfo {
 
 fn decode_rest(
     cursor: &mut Cursor<'_>,
+    version: Version,
     compressor: Compressor,
     stored_bytes: u64,
 ) -> Decoded<CompressionInfo> {
@@ -211,7 +279,7 @@ fn decode_rest(
         return Err(cursor.bad_at(at, expected, chunk_length.to_string()));
     }
     let at = cursor.at();
-    let max_compressed_length = cursor.i32()?;
+    let max_compressed_length = if version.facts().raw_chunks { cursor.i32()? } else { i32::MAX };
     if max_compressed_length < 0 {
         return Err(cursor.bad_at(at, "a length", max_compressed_length.to_string()));
     }
@@ -287,13 +355,15 @@ mod tests {
             data_length: 40_000,
             offsets: vec![0, 900, 1800],
         };
-        let bytes = info.encode();
-        let file = Path::new("CompressionInfo.db");
-        assert_eq!(CompressionInfo::decode(file, &bytes, 2000).unwrap(), info);
-        for size in 0..bytes.len() {
-            assert!(CompressionInfo::decode(file, &bytes[..size], 2000).is_err());
+        for version in Version::ALL {
+            let bytes = info.encode(version);
+            let file = Path::new("CompressionInfo.db");
+            assert_eq!(CompressionInfo::decode(file, version, &bytes, 2000).unwrap(), info);
+            for size in 0..bytes.len() {
+                assert!(CompressionInfo::decode(file, version, &bytes[..size], 2000).is_err());
+            }
+            assert!(CompressionInfo::decode(file, version, &bytes, 1803).is_err());
         }
-        assert!(CompressionInfo::decode(file, &bytes, 1803).is_err());
         assert_eq!(info.stored(2, 2000), (1800, 200));
     }
 }

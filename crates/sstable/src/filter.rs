@@ -3,6 +3,7 @@
 //! ```text
 //! i32 hash_count, i32 word_count, bitmap      bit i: byte i/8, mask 1 << (i % 8)
 //! ```
+//! Before na each eight bytes of the bitmap stand turned round.
 //! Probe k of a key is `|(h2 + k * h1) rem capacity|`, with both halves of the partitioner's hash.
 
 use std::path::Path;
@@ -10,6 +11,7 @@ use std::path::Path;
 use crate::cursor::{Cursor, Decoded};
 use crate::error::Error;
 use crate::limits::{FILTER_BITS_PER_KEY_MAX, FILTER_BYTES_MAX};
+use crate::version::Version;
 
 /// A set of keys that answers "perhaps" or "no".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,24 +71,25 @@ impl Filter {
         self.words.len() as u64 * 8
     }
 
-    /// The component's bytes.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The component's bytes in a version.
+    pub fn encode(&self, version: Version) -> Vec<u8> {
+        let turned = version.facts().turned_filter;
         let mut out = Vec::with_capacity(8 + self.words.len() * 8);
         out.extend_from_slice(&(self.hash_count as i32).to_be_bytes());
         out.extend_from_slice(&(self.words.len() as i32).to_be_bytes());
         for word in &self.words {
-            out.extend_from_slice(&word.to_le_bytes());
+            out.extend_from_slice(&if turned { word.to_be_bytes() } else { word.to_le_bytes() });
         }
         out
     }
 
     /// Reads the component. Errors: `Corrupt` with the offset.
-    pub fn decode(file: &Path, bytes: &[u8]) -> Result<Filter, Error> {
-        decode(bytes).map_err(|fault| fault.in_file(file, 0))
+    pub fn decode(file: &Path, version: Version, bytes: &[u8]) -> Result<Filter, Error> {
+        decode(bytes, version.facts().turned_filter).map_err(|fault| fault.in_file(file, 0))
     }
 }
 
-fn decode(bytes: &[u8]) -> Decoded<Filter> {
+fn decode(bytes: &[u8], turned: bool) -> Decoded<Filter> {
     let mut cursor = Cursor::new(bytes);
     let hash_count = cursor.i32()?;
     if !(1..=64).contains(&hash_count) {
@@ -98,8 +101,10 @@ fn decode(bytes: &[u8]) -> Decoded<Filter> {
         return Err(cursor.bad_at(4, expected, count.to_string()));
     }
     let words = cursor.bytes(count * 8)?;
-    let words =
-        words.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("chunks of eight")));
+    let words = words.chunks_exact(8).map(|word| {
+        let word = u64::from_le_bytes(word.try_into().expect("chunks of eight"));
+        if turned { word.swap_bytes() } else { word }
+    });
     Ok(Filter { hash_count: hash_count as u32, words: words.collect() })
 }
 
@@ -121,7 +126,11 @@ mod tests {
         for key in 0..1000u32 {
             filter.add(base::murmur3(&key.to_be_bytes()));
         }
-        let filter = Filter::decode(Path::new("Filter.db"), &filter.encode()).unwrap();
+        let other = filter.encode(Version::Me);
+        assert_eq!(Filter::decode(Path::new("Filter.db"), Version::Me, &other).unwrap(), filter);
+        assert_ne!(Filter::decode(Path::new("Filter.db"), Version::Na, &other).unwrap(), filter);
+        let filter =
+            Filter::decode(Path::new("Filter.db"), Version::Nb, &filter.encode(Version::Nb)).unwrap();
         assert!((0..1000u32).all(|key| filter.may_contain(base::murmur3(&key.to_be_bytes()))));
         let wrong =
             (1000..11_000u32).filter(|key| filter.may_contain(base::murmur3(&key.to_be_bytes()))).count();
@@ -130,9 +139,9 @@ mod tests {
 
     #[test]
     fn truncations_are_refused() {
-        let bytes = Filter::for_keys(10, 0.01).unwrap().encode();
+        let bytes = Filter::for_keys(10, 0.01).unwrap().encode(Version::Nb);
         for size in 0..bytes.len() {
-            assert!(Filter::decode(Path::new("Filter.db"), &bytes[..size]).is_err());
+            assert!(Filter::decode(Path::new("Filter.db"), Version::Nb, &bytes[..size]).is_err());
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The two histograms of `Statistics.db`.
 //!
 //! Sizes and counts: buckets grow by a fifth; on disk `i32 n, (i64 offset, i64 count)*n`, where the first boundary
-//! stands twice and the last bucket is the overflow. Tombstones: `i32 bins_max, i32 n, (f64 second, i64 count)*n`.
+//! stands twice and the last bucket is the overflow. Tombstones: `i32 bins_max, i32 n, (f64 second, i64 count)*n`,
+//! from oa on `(i64 second, i32 count)*n`.
 
 use base::histogram::{EstimatedHistogram, Zeroes};
 use std::collections::BTreeMap;
@@ -122,29 +123,34 @@ impl TombstoneHistogram {
         }
     }
 
-    /// Appends the bytes on disk, at most a hundred bins.
-    pub fn encode(&mut self, out: &mut Vec<u8>) {
+    /// Appends the bytes on disk, at most a hundred bins; `wide` as oa and da write them.
+    pub(crate) fn encode(&mut self, wide: bool, out: &mut Vec<u8>) {
         self.shrink(TOMBSTONE_BINS);
         out.extend_from_slice(&(TOMBSTONE_BINS as i32).to_be_bytes());
         out.extend_from_slice(&(self.bins.len() as i32).to_be_bytes());
         for (point, count) in &self.bins {
-            out.extend_from_slice(&(*point as f64).to_be_bytes());
-            out.extend_from_slice(&count.to_be_bytes());
+            if wide {
+                out.extend_from_slice(&(*point).min(u64::from(u32::MAX) - 2).to_be_bytes());
+                out.extend_from_slice(&i32::try_from(*count).unwrap_or(i32::MAX).to_be_bytes());
+            } else {
+                out.extend_from_slice(&((*point).min(i32::MAX as u64 - 1) as f64).to_be_bytes());
+                out.extend_from_slice(&count.to_be_bytes());
+            }
         }
     }
 
     /// Reads the bytes on disk.
-    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Decoded<TombstoneHistogram> {
+    pub(crate) fn decode(wide: bool, cursor: &mut Cursor<'_>) -> Decoded<TombstoneHistogram> {
         let _bins_max = cursor.i32()?;
-        let count = cursor.count_i32(16)?;
+        let count = cursor.count_i32(if wide { 12 } else { 16 })?;
         let mut bins = BTreeMap::new();
         for _ in 0..count {
             let at = cursor.at();
-            let point = f64::from_bits(cursor.u64()?);
+            let point = if wide { cursor.i64()? as f64 } else { f64::from_bits(cursor.u64()?) };
             if !(0.0..1e18).contains(&point) {
                 return Err(cursor.bad_at(at, "a time in seconds", point.to_string()));
             }
-            let tombstones = cursor.i64()?;
+            let tombstones = if wide { i64::from(cursor.i32()?) } else { cursor.i64()? };
             let bin = bins.entry(point as u64).or_insert(0i64);
             *bin = bin.saturating_add(tombstones);
         }
@@ -179,12 +185,15 @@ mod tests {
         for second in 0..100_000u32 {
             histogram.add(1_700_000_000 + second);
         }
-        let mut bytes = Vec::new();
-        histogram.encode(&mut bytes);
-        assert!(histogram.bins.len() <= TOMBSTONE_BINS);
-        let read = TombstoneHistogram::decode(&mut Cursor::new(&bytes)).unwrap();
-        assert_eq!(read.count(), 100_000);
-        assert_eq!(read, histogram);
+        for wide in [false, true] {
+            let mut bytes = Vec::new();
+            histogram.encode(wide, &mut bytes);
+            assert!(histogram.bins.len() <= TOMBSTONE_BINS);
+            let read = TombstoneHistogram::decode(wide, &mut Cursor::new(&bytes)).unwrap();
+            assert_eq!(read.count(), 100_000);
+            assert_eq!(read, histogram);
+        }
+        let read = histogram;
         let half = read.count_before(1_700_050_000);
         assert!((40_000..60_000).contains(&half), "{half}");
     }

@@ -9,9 +9,9 @@
 
 use mutation::Deletion;
 
-use crate::clustering::{ClusteringShape, Kind, Prefix};
+use crate::clustering::{ClusteringShape, Prefix};
 use crate::cursor::{Cursor, Decoded, put_short_bytes};
-use crate::deletion::{put_full, take_full};
+use crate::deletion::Times;
 
 /// What block widths are counted from; must never change, whatever the block size is.
 const WIDTH_BASE: i64 = 65_536;
@@ -25,14 +25,18 @@ pub(crate) struct PromotedWriter {
 
 /// One block as it is written.
 pub(crate) struct NewBlock<'a> {
-    /// Encoded prefix of its first row or marker.
+    /// Encoded prefix of its first row or marker, and where that sorts.
     pub(crate) first: &'a [u8],
-    /// Its last row or marker: kind and wire form.
-    pub(crate) last: (Kind, &'a [u8]),
+    pub(crate) first_at: &'a [u8],
+    /// The same of its last row or marker.
+    pub(crate) last: &'a [u8],
+    pub(crate) last_at: &'a [u8],
     /// Bytes from the partition's start.
     pub(crate) offset: u64,
     /// Its bytes.
     pub(crate) width: u64,
+    /// The range tombstone open at its start.
+    pub(crate) open_before: Deletion,
     /// The range tombstone open at its end.
     pub(crate) open: Deletion,
 }
@@ -50,22 +54,22 @@ impl PromotedWriter {
     }
 
     /// Adds a block.
-    pub(crate) fn push(&mut self, shape: &ClusteringShape, block: &NewBlock<'_>) -> Result<(), String> {
+    pub(crate) fn push(&mut self, times: Times, block: &NewBlock<'_>) {
         self.offsets.push(self.blocks.len() as u32);
         self.blocks.extend_from_slice(block.first);
-        shape.put_prefix(block.last.0, block.last.1, &mut self.blocks)?;
+        self.blocks.extend_from_slice(block.last);
         base::put_uvint(&mut self.blocks, block.offset);
         base::put_svint(&mut self.blocks, block.width as i64 - WIDTH_BASE);
         self.blocks.push(u8::from(!block.open.is_live()));
         if !block.open.is_live() {
-            put_full(&mut self.blocks, block.open);
+            times.put_full(&mut self.blocks, block.open);
         }
-        Ok(())
     }
 
     /// Appends the partition's entry; fewer than two blocks are not worth a promoted index.
     pub(crate) fn put_entry(
         &self,
+        times: Times,
         key: &[u8],
         data_position: u64,
         header_length: u64,
@@ -80,7 +84,7 @@ impl PromotedWriter {
         }
         let mut head = Vec::with_capacity(32);
         base::put_uvint(&mut head, header_length);
-        put_full(&mut head, deletion);
+        times.put_full(&mut head, deletion);
         base::put_uvint(&mut head, self.offsets.len() as u64);
         base::put_uvint(out, (head.len() + self.blocks.len() + self.offsets.len() * 4) as u64);
         out.extend_from_slice(&head);
@@ -129,6 +133,7 @@ pub(crate) struct Block {
 /// The promoted index of one partition; blocks are decoded when asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Promoted {
+    times: Times,
     bytes: Vec<u8>,
     /// Where the first block starts in `bytes`.
     blocks_at: usize,
@@ -139,10 +144,10 @@ pub(crate) struct Promoted {
 
 impl Promoted {
     /// Takes the bytes of a promoted index.
-    pub(crate) fn decode(bytes: Vec<u8>) -> Decoded<Promoted> {
+    pub(crate) fn decode(times: Times, bytes: Vec<u8>) -> Decoded<Promoted> {
         let mut cursor = Cursor::new(&bytes);
         let header_length = cursor.uvint()?;
-        take_full(&mut cursor)?;
+        times.take_full(&mut cursor)?;
         let at = cursor.at();
         let count = cursor.uvint()?;
         let blocks_at = cursor.at() as usize;
@@ -168,7 +173,7 @@ impl Promoted {
             }
             offsets.push(offset);
         }
-        Ok(Promoted { blocks_at, offsets, header_length, bytes })
+        Ok(Promoted { times, blocks_at, offsets, header_length, bytes })
     }
 
     /// How many blocks there are, at least one.
@@ -193,7 +198,7 @@ impl Promoted {
                 format!("offset {offset}, width {width}"),
             ));
         }
-        let open = if cursor.u8()? != 0 { take_full(&mut cursor)? } else { Deletion::LIVE };
+        let open = if cursor.u8()? != 0 { self.times.take_full(&mut cursor)? } else { Deletion::LIVE };
         Ok(Block { first, last, offset, width: width as u64, open })
     }
 }
@@ -201,6 +206,9 @@ impl Promoted {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clustering::Kind;
+    use crate::statistics::EncodingStats;
+    use crate::version::Version;
     use schema::push_component;
 
     fn wire(value: u32) -> Vec<u8> {
@@ -211,35 +219,45 @@ mod tests {
 
     #[test]
     fn entries_are_read_back_and_truncations_are_refused() {
+        for version in [Version::Nb, Version::Oa] {
+            check(Times::new(version, EncodingStats::EPOCH));
+        }
+    }
+
+    fn check(times: Times) {
         let shape = ClusteringShape { fixed: vec![Some(4)] };
         let mut writer = PromotedWriter::default();
         let open = Deletion { timestamp: 5, local_time: 6 };
         for block in 0..3u32 {
             let mut first = Vec::new();
             shape.put_prefix(Kind::Row, &wire(block * 10), &mut first).unwrap();
-            let last = wire(block * 10 + 9);
+            let mut last = Vec::new();
+            shape.put_prefix(Kind::ExclusiveStart, &wire(block * 10 + 9), &mut last).unwrap();
             let new = NewBlock {
                 first: &first,
-                last: (Kind::ExclusiveStart, &last),
+                first_at: &[],
+                last: &last,
+                last_at: &[],
+                open_before: Deletion::LIVE,
                 offset: 20 + u64::from(block) * 70_000,
                 width: 70_000,
                 open: if block == 1 { open } else { Deletion::LIVE },
             };
-            writer.push(&shape, &new).unwrap();
+            writer.push(times, &new);
         }
         let mut bytes = Vec::new();
-        writer.put_entry(b"key", 1234, 20, Deletion::LIVE, &mut bytes);
+        writer.put_entry(times, b"key", 1234, 20, Deletion::LIVE, &mut bytes);
         let (key, head) = take_entry(&bytes).unwrap();
         assert_eq!((key, head.data_position), (&b"key"[..], 1234));
         assert_eq!(head.size + head.promoted_size, bytes.len() as u64);
-        let promoted = Promoted::decode(bytes[head.size as usize..].to_vec()).unwrap();
+        let promoted = Promoted::decode(times, bytes[head.size as usize..].to_vec()).unwrap();
         assert_eq!((promoted.count(), promoted.header_length), (3, 20));
         let block = promoted.block(&shape, 1).unwrap();
         assert_eq!((block.offset, block.width, block.open), (70_020, 70_000, open));
         assert_eq!(block.first, Prefix { kind: Kind::Row, wire: wire(10) });
         assert_eq!(block.last, Prefix { kind: Kind::ExclusiveStart, wire: wire(19) });
         for size in head.size as usize..bytes.len() {
-            let cut = Promoted::decode(bytes[head.size as usize..size].to_vec());
+            let cut = Promoted::decode(times, bytes[head.size as usize..size].to_vec());
             assert!(cut.is_err() || (0..3).any(|index| cut.as_ref().unwrap().block(&shape, index).is_err()));
         }
         assert!(take_entry(&bytes[..4]).is_err());
@@ -248,7 +266,8 @@ mod tests {
     #[test]
     fn one_block_makes_no_promoted_index() {
         let mut bytes = Vec::new();
-        PromotedWriter::default().put_entry(b"k", 0, 20, Deletion::LIVE, &mut bytes);
+        let times = Times::new(Version::Nb, EncodingStats::EPOCH);
+        PromotedWriter::default().put_entry(times, b"k", 0, 20, Deletion::LIVE, &mut bytes);
         assert_eq!(bytes, [0, 1, b'k', 0, 0]);
     }
 }

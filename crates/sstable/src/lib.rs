@@ -1,11 +1,14 @@
-//! Cassandra sstables: the nb writer and reader.
+//! Cassandra sstables: writer and reader.
 //!
-//! An sstable is a set of files that never change: partitions in ring order, an index, a summary and a filter over
-//! their keys, and statistics. This crate writes version `nb` of the `big` format so that Cassandra's own tools read
-//! it, and reads it back in bounded pieces. It knows nothing of compaction, manifests or memory budgets; the shard
-//! that opened a [`Reader`] or made a [`Writer`] owns it. Bytes: `docs/formats/sstable-nb.md`.
+//! An sstable is a set of files that never change: partitions in ring order, an index and a filter over their keys, and
+//! statistics. This crate writes version `nb` of the `big` format and version `da` of the `bti` format so that Cassandra's
+//! own tools read them, and reads those and the versions before and between them in bounded pieces. It knows nothing of
+//! compaction, manifests or memory budgets; the shard that opened a [`Reader`] or made a [`Writer`] owns it.
+//! What sets versions apart is one table, `version.rs`. Bytes: `docs/formats/sstables.md`.
 #![forbid(unsafe_code)]
 
+mod big;
+mod bti;
 mod cardinality;
 mod checksums;
 mod clustering;
@@ -21,29 +24,39 @@ mod histogram;
 mod index;
 /// Every limit, with unit and reason.
 pub mod limits;
+mod lookup;
 mod meta;
 mod pages;
+mod partitions;
 mod reader;
 mod row;
+mod row_index;
+mod rows;
 mod scanner;
 mod shape;
 mod sink;
 mod source;
 mod statistics;
+mod stats;
 mod summary;
+mod trie;
+mod trie_writer;
 mod unfiltered;
+mod version;
 mod walk;
 mod window;
 mod writer;
 
 pub use cardinality::Cardinality;
-pub use component::{Component, VERSION};
+pub use component::{Component, Descriptor, SstableId};
 pub use compression::Compressor;
 pub use error::Error;
-pub use histogram::TombstoneHistogram;
+pub use histogram::{SizeHistogram, TombstoneHistogram};
 pub use meta::Meta;
 pub use pages::{Cache, CacheStats};
 pub use reader::{Footprint, Reader, SourceSlice, remove_sstable};
 pub use scanner::{Scanned, Scanner};
-pub use statistics::EncodingStats;
+pub use statistics::{EncodingStats, Header, Statistics};
+pub use stats::{LogPosition, Stats};
+pub use version::{Format, Version};
 pub use writer::{Writer, WriterOptions, remove_temporary};

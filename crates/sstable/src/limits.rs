@@ -1,11 +1,18 @@
 //! Every limit of this crate, with its unit and its reason.
 
-/// Bytes after which a partition gets another entry in its promoted index; Cassandra's default.
-pub const INDEX_BLOCK_BYTES: u64 = 64 * 1024;
+/// Bytes after which a partition gets another entry in its promoted index; Cassandra's default for big.
+pub const BIG_BLOCK_BYTES: u64 = 64 * 1024;
+
+/// The same for the trie of its rows; Cassandra's default for bti.
+pub const BTI_BLOCK_BYTES: u64 = 16 * 1024;
+
+/// Bytes of a key of a trie: clusterings of 64 KiB, which grow by half at most when they become comparable, and more than
+/// that is taken for corruption.
+pub const TRIE_KEY_BYTES_MAX: usize = 256 * 1024;
 
 /// Blocks of one partition before blocks start to grow with the partition, so that the promoted
-/// index of the largest partition stays a few megabytes.
-pub const INDEX_BLOCKS_BEFORE_GROWTH: u64 = 4096;
+/// index of the largest partition stays a few megabytes. Tries need no such thing: they are not held in memory.
+pub const BIG_BLOCKS_BEFORE_GROWTH: u64 = 4096;
 
 /// Bytes of one promoted index that a reader takes into memory. Ours end far below it.
 pub const PROMOTED_INDEX_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -49,7 +56,7 @@ pub const INDEX_READ_BYTES: u64 = 8 * 1024;
 /// Bytes of one uncompressed chunk that a reader accepts; Cassandra's tables use at most 1 MiB.
 pub const CHUNK_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Bytes of the uncompressed chunks that `CRC.db` covers; must never change for version nb.
+/// Bytes of the uncompressed chunks that `CRC.db` covers; must never change.
 pub const PLAIN_CHUNK_BYTES: u64 = 64 * 1024;
 
 /// Bytes of a component that is read whole at open (statistics, summary, filter, compression).

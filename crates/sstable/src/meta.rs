@@ -1,24 +1,32 @@
 //! What a shard knows about an sstable without opening it: one record of its manifest.
 //!
 //! ```text
-//! u8 format (1), uvint generation, vbytes first key, vbytes last key, svint min and max timestamp,
+//! u8 format (2), u8 letters of the version*2, uvint generation, vbytes first key, vbytes last key, svint min and max timestamp,
 //! uvint min and max local time, min and max ttl, partitions, rows, data bytes, disk bytes, level,
 //! svint repaired_at, uvint tombstones
 //! ```
 
 use base::Token;
+use mutation::NO_TIME;
 use std::path::Path;
 
+use crate::component::Descriptor;
 use crate::cursor::{Cursor, Decoded, put_vbytes};
 use crate::error::Error;
-use crate::statistics::{EncodingStats, NO_LOCAL_TIME, Stats};
+use crate::statistics::EncodingStats;
+use crate::stats::Stats;
+use crate::version::Version;
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Before versions were told: all is nb, and "none" of local times is `i32::MAX`.
+const FORMAT_NB: u8 = 1;
 
 /// Facts about one sstable. Ranges are exact and inclusive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// Its number, unique in the table's folder.
+    /// The version of its files.
+    pub version: Version,
+    /// Its number, unique in the table's folder; 0 for one that is named by a UUID.
     pub generation: u64,
     /// First key in ring order.
     pub first_key: Box<[u8]>,
@@ -32,9 +40,9 @@ pub struct Meta {
     pub min_timestamp: i64,
     /// Microseconds, over cells, liveness and tombstones.
     pub max_timestamp: i64,
-    /// Seconds, over tombstones and expiring data; `i32::MAX` if there is none.
+    /// Seconds, over tombstones and expiring data; [`NO_TIME`] if there is none.
     pub min_local_time: u32,
-    /// Seconds; `i32::MAX` if anything neither is deleted nor expires.
+    /// Seconds; [`NO_TIME`] if anything neither is deleted nor expires.
     pub max_local_time: u32,
     /// Seconds.
     pub min_ttl: u32,
@@ -57,6 +65,11 @@ pub struct Meta {
 }
 
 impl Meta {
+    /// The name of its files.
+    pub fn descriptor(&self) -> Descriptor {
+        Descriptor::new(self.version, self.generation)
+    }
+
     /// Whether any tombstone or expiring cell is inside.
     pub fn has_tombstones(&self) -> bool {
         self.tombstones > 0
@@ -64,13 +77,13 @@ impl Meta {
 
     /// Whether everything inside is deleted or expired before a second.
     pub fn is_expired_before(&self, local_time: u32) -> bool {
-        self.max_local_time != NO_LOCAL_TIME && self.max_local_time < local_time
+        self.max_local_time != NO_TIME && self.max_local_time < local_time
     }
 
     /// The bases to write this data anew with. For several inputs take the smallest of each.
     pub fn encoding_stats(&self) -> EncodingStats {
         let epoch = EncodingStats::EPOCH;
-        let known = self.min_local_time != NO_LOCAL_TIME;
+        let known = self.min_local_time != NO_TIME;
         EncodingStats {
             min_timestamp: self.min_timestamp,
             min_local_time: if known { self.min_local_time } else { epoch.min_local_time },
@@ -85,13 +98,14 @@ impl Meta {
 
     /// Gathers the facts from the parts of an sstable.
     pub(crate) fn from_parts(
-        generation: u64,
+        descriptor: Descriptor,
         keys: (&[u8], &[u8]),
         stats: &Stats,
         bytes: (u64, u64),
     ) -> Meta {
         Meta {
-            generation,
+            version: descriptor.version,
+            generation: descriptor.id.number().unwrap_or(0),
             first_key: keys.0.into(),
             first_token: Token::of_key(keys.0),
             last_key: keys.1.into(),
@@ -115,6 +129,7 @@ impl Meta {
     /// Appends the record.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.push(FORMAT);
+        out.extend_from_slice(self.version.letters().as_bytes());
         base::put_uvint(out, self.generation);
         put_vbytes(out, &self.first_key);
         put_vbytes(out, &self.last_key);
@@ -145,15 +160,26 @@ fn take_u32(cursor: &mut Cursor<'_>) -> Decoded<u32> {
     u32::try_from(number).map_err(|_| cursor.bad_at(at, "a 32-bit number", number.to_string()))
 }
 
+fn take_version(cursor: &mut Cursor<'_>) -> Decoded<Version> {
+    let at = cursor.at();
+    let letters = String::from_utf8_lossy(cursor.bytes(2)?);
+    Version::of_letters(&letters).ok_or_else(|| cursor.bad_at(at, "a version of sstables", letters))
+}
+
 fn take(cursor: &mut Cursor<'_>) -> Decoded<Meta> {
     let format = cursor.u8()?;
-    if format != FORMAT {
-        return Err(cursor.bad_at(0, "format 1", format.to_string()));
-    }
+    let version = match format {
+        FORMAT => take_version(cursor)?,
+        FORMAT_NB => Version::Nb,
+        _ => return Err(cursor.bad_at(0, "format 1 or 2", format.to_string())),
+    };
+    let local_time =
+        |stored: u32| if format == FORMAT_NB && stored == i32::MAX as u32 { NO_TIME } else { stored };
     let generation = cursor.uvint()?;
     let first_key: Box<[u8]> = cursor.vbytes()?.into();
     let last_key: Box<[u8]> = cursor.vbytes()?.into();
     Ok(Meta {
+        version,
         generation,
         first_token: Token::of_key(&first_key),
         last_token: Token::of_key(&last_key),
@@ -161,8 +187,8 @@ fn take(cursor: &mut Cursor<'_>) -> Decoded<Meta> {
         last_key,
         min_timestamp: cursor.svint()?,
         max_timestamp: cursor.svint()?,
-        min_local_time: take_u32(cursor)?,
-        max_local_time: take_u32(cursor)?,
+        min_local_time: local_time(take_u32(cursor)?),
+        max_local_time: local_time(take_u32(cursor)?),
         min_ttl: take_u32(cursor)?,
         max_ttl: take_u32(cursor)?,
         partitions: cursor.uvint()?,
@@ -182,7 +208,9 @@ mod tests {
     #[test]
     fn is_read_back_and_truncations_are_refused() {
         let stats = Stats { min_timestamp: -7, max_timestamp: 9, rows: 4, ..Stats::default() };
-        let meta = Meta::from_parts(12, (b"first", b"last"), &stats, (1000, 700));
+        let descriptor = Descriptor::new(Version::Da, 12);
+        let meta = Meta::from_parts(descriptor, (b"first", b"last"), &stats, (1000, 700));
+        assert_eq!(meta.descriptor(), descriptor);
         let mut bytes = Vec::new();
         meta.encode(&mut bytes);
         let size = bytes.len();
@@ -192,5 +220,19 @@ mod tests {
         for cut in 0..size {
             assert!(Meta::decode(file, 0, &bytes[..cut]).is_err());
         }
+    }
+
+    #[test]
+    fn records_of_the_first_format_are_read() {
+        let stats =
+            Stats { min_timestamp: -7, max_timestamp: 9, rows: 4, min_local_time: 8, ..Stats::default() };
+        let meta = Meta::from_parts(Descriptor::new(Version::Nb, 12), (b"a", b"b"), &stats, (1000, 700));
+        let mut bytes = Vec::new();
+        meta.encode(&mut bytes);
+        bytes.splice(0..3, [FORMAT_NB]);
+        // The largest local time stands in five bytes; that of the first format in as many.
+        let none = bytes.windows(5).position(|five| five == [0xf0, 0xff, 0xff, 0xff, 0xff]).expect("no time");
+        bytes[none + 1] = 0x7f;
+        assert_eq!(Meta::decode(Path::new("manifest"), 0, &bytes).unwrap(), (meta, bytes.len()));
     }
 }

@@ -1,35 +1,38 @@
 //! Reads one sstable: partitions by key, or in ring order through a [`Scanner`](crate::Scanner).
 //!
-//! In memory while it is open: summary, filter, chunk offsets, checksums of index pages. A lookup costs the filter,
+//! In memory while it is open: filter, summary (big), chunk offsets, checksums of index pages. A lookup costs the filter,
 //! then a piece of the index, then chunks of data. A reader never changes; its table definition is that of the moment
 //! it was opened, which is enough because an ordinal stays with its column: none but the column itself, come back
 //! after a drop, gets it again.
 
 use base::Token;
 use base::histogram::EstimatedHistogram;
-use mutation::{Mutation, Slice};
+use mutation::{Bound, Mutation, Slice};
 use schema::{Position, Table};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::big::BigIndex;
+use crate::bti::BtiIndex;
 use crate::cardinality::Cardinality;
 use crate::checksums::Checksums;
-use crate::component::Component;
+use crate::component::{Component, Descriptor};
 use crate::compression::CompressionInfo;
 use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::fragment::Fragment;
 use crate::histogram::TombstoneHistogram;
-use crate::index::{EntryHead, Promoted, take_entry};
-use crate::limits::{CHUNK_BYTES_MAX, PROMOTED_INDEX_BYTES_MAX, SUMMARY_INTERVAL};
+use crate::limits::CHUNK_BYTES_MAX;
+use crate::lookup::{Index, read_sound};
 use crate::meta::Meta;
+use crate::row_index::RowIndex;
 use crate::shape::Shape;
 use crate::source::{Source, Window, read_whole};
 use crate::statistics::{PARTITIONER, Statistics};
-use crate::summary::Summary;
-use crate::walk::{Pause, PromotedAt, Walk, Wanted};
+use crate::version::Format;
+use crate::walk::{Pause, Walk, Wanted};
 
 /// What one sstable says about a part of one partition.
 #[derive(Clone, Debug)]
@@ -48,18 +51,20 @@ pub struct Reader {
     pub(crate) table: Arc<Table>,
     pub(crate) shape: Rc<Shape>,
     pub(crate) data: Rc<Source>,
-    index: Rc<Source>,
-    summary: Summary,
+    index: Index,
     filter: Option<Filter>,
+    clustering_range: Option<(Position, Position)>,
+    has_partition_deletions: bool,
     tombstones: TombstoneHistogram,
     footprint: Footprint,
     meta: Meta,
     dir: PathBuf,
+    descriptor: Descriptor,
 }
 
 impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reader").field("dir", &self.dir).field("generation", &self.meta.generation).finish()
+        f.debug_struct("Reader").field("dir", &self.dir).field("descriptor", &self.descriptor).finish()
     }
 }
 
@@ -72,7 +77,7 @@ pub struct Footprint {
     pub compressed: bool,
     /// Bytes of memory of the filter.
     pub filter_bytes: u64,
-    /// Bytes of memory of the summary of the index.
+    /// Bytes of memory of the keys of the index, sampled (big) or first and last (bti).
     pub summary_bytes: u64,
     /// Bytes of memory of chunk offsets and checksums.
     pub checksum_bytes: u64,
@@ -82,70 +87,85 @@ pub struct Footprint {
     pub partition_cells: EstimatedHistogram,
 }
 
-/// Where a partition is.
-struct Found {
-    data_position: u64,
-    promoted_at: u64,
-    promoted_size: u64,
-}
-
 impl Reader {
-    /// Opens the sstable of a generation in a table's folder. Its columns are found in the table by name.
+    /// Opens an sstable in a table's folder. Its columns are found in the table by name.
     /// A missing or broken summary is rebuilt from the index; a missing or broken filter is done without.
     /// Errors: `Corrupt`, `Unsupported` when it holds columns the table never had, `Io`.
-    pub async fn open(dir: &Path, generation: u64, table: Arc<Table>) -> Result<Rc<Reader>, Error> {
-        let path = |component: Component| component.path(dir, generation);
+    pub async fn open(dir: &Path, descriptor: Descriptor, table: Arc<Table>) -> Result<Rc<Reader>, Error> {
+        let path = |component: Component| component.path(dir, descriptor);
         let mut disk_bytes = 0;
-        let checksums = match read_whole(&path(Component::Checksums)).await? {
+        let known = match read_whole(&path(Component::Checksums)).await? {
             Some(bytes) => {
                 disk_bytes += bytes.len() as u64;
-                Some(Checksums::decode(&path(Component::Checksums), &bytes)?)
+                Checksums::decode(&path(Component::Checksums), &bytes)?
             }
-            None => None,
+            None => Checksums::default(),
         };
-        let known = checksums.clone().unwrap_or_default();
+        let statistics = read_statistics(dir, descriptor, &mut disk_bytes).await?;
         let file = path(Component::Statistics);
-        let statistics = read_statistics(&file, &mut disk_bytes).await?;
-        let shape = Rc::new(Shape::for_reading(&file, &statistics.header, &table)?);
+        let shape = Rc::new(Shape::for_reading(&file, descriptor.version, &statistics.header, &table)?);
+        let stats = statistics.stats;
 
-        let data = open_data(dir, generation, &known, &mut disk_bytes).await?;
-        let pages = known.pages_of(Component::Index);
-        let index = Rc::new(Source::plain(path(Component::Index), pages).await?);
-        let file = path(Component::Summary);
-        let bytes = read_sound(&file, Component::Summary, &known, &mut disk_bytes).await?;
-        let summary = match bytes.and_then(|bytes| Summary::decode(&file, &bytes, index.length()).ok()) {
-            Some(summary) => summary,
-            None => rebuild_summary(&index).await?,
-        };
-        let file = path(Component::Filter);
-        let bytes = read_sound(&file, Component::Filter, &known, &mut disk_bytes).await?;
-        let filter = bytes.and_then(|bytes| Filter::decode(&file, &bytes).ok());
-        disk_bytes += data.stored_bytes() + index.stored_bytes();
-        let keys = (summary.first_key(), summary.last_key());
-        let meta = Meta::from_parts(generation, keys, &statistics.stats, (data.length(), disk_bytes));
+        let data = Rc::new(open_data(dir, descriptor, &known, &mut disk_bytes).await?);
+        disk_bytes += data.stored_bytes();
+        let index = open_index(dir, descriptor, &known, &data, &shape, &mut disk_bytes).await?;
+        let filter_file = path(Component::Filter);
+        let bytes = read_sound(&filter_file, Component::Filter, &known, &mut disk_bytes).await?;
+        let filter = bytes.and_then(|bytes| Filter::decode(&filter_file, descriptor.version, &bytes).ok());
+        let keys = index.keys();
+        if let Some((first, last)) =
+            stats.keys.as_ref().filter(|(first, last)| (&first[..], &last[..]) != keys)
+        {
+            let expected = format!("keys from {first:02x?} to {last:02x?}");
+            return Err(Error::corrupt(&file, 0, expected, format!("{:02x?} to {:02x?}", keys.0, keys.1)));
+        }
+        let meta = Meta::from_parts(descriptor, keys, &stats, (data.length(), disk_bytes));
+        let (summary_bytes, index_bytes) = index.memory_bytes();
         let footprint = Footprint {
             stored_bytes: data.stored_bytes(),
             compressed: data.is_compressed(),
             filter_bytes: filter.as_ref().map_or(0, Filter::bytes),
-            summary_bytes: summary.bytes(),
-            checksum_bytes: data.memory_bytes() + index.memory_bytes(),
-            partition_sizes: statistics.stats.partition_sizes.estimated(),
-            partition_cells: statistics.stats.partition_cells.estimated(),
+            summary_bytes,
+            checksum_bytes: data.memory_bytes() + index_bytes,
+            partition_sizes: stats.partition_sizes.estimated(),
+            partition_cells: stats.partition_cells.estimated(),
         };
-        let tombstones = statistics.stats.tombstones;
-        let dir = dir.to_path_buf();
+        let place = |bound: &Bound| bound.position(&table).ok();
         Ok(Rc::new(Reader {
+            clustering_range: place(&stats.clustering_start).zip(place(&stats.clustering_end)),
+            has_partition_deletions: stats.has_partition_deletions,
             table,
             shape,
-            data: Rc::new(data),
+            data,
             index,
-            summary,
             filter,
-            tombstones,
+            tombstones: stats.tombstones,
             footprint,
             meta,
-            dir,
+            dir: dir.to_path_buf(),
+            descriptor,
         }))
+    }
+
+    /// The name of its files.
+    pub fn descriptor(&self) -> Descriptor {
+        self.descriptor
+    }
+
+    /// Where its rows and range tombstones lie: none sorts before the first or behind the second position, so that a read
+    /// of slices beyond them finds in it partition deletions and static rows only. `None` when that is not known.
+    pub fn clustering_range(&self) -> Option<(&Position, &Position)> {
+        self.clustering_range.as_ref().map(|(start, end)| (start, end))
+    }
+
+    /// Whether it may hold deletions of whole partitions; `true` when that is not known (before `oa`).
+    pub fn has_partition_deletions(&self) -> bool {
+        self.has_partition_deletions
+    }
+
+    /// All that its statistics say; read anew.
+    pub async fn statistics(&self) -> Result<Statistics, Error> {
+        read_statistics(&self.dir, self.descriptor, &mut 0).await
     }
 
     /// What it takes of memory and disk, and how large its partitions are.
@@ -156,16 +176,12 @@ impl Reader {
     /// The keys it holds, in the form that says how many keys several sstables hold together. Reads the statistics anew;
     /// `None` when they were written in a form this crate does not read.
     pub async fn cardinality(&self) -> Result<Option<Cardinality>, Error> {
-        let file = Component::Statistics.path(&self.dir, self.meta.generation);
-        let Some(bytes) = read_whole(&file).await? else {
-            return Err(Error::corrupt(&file, 0, "the component", "no file"));
-        };
-        Ok(Cardinality::decode(&Statistics::decode(&file, &bytes)?.cardinality))
+        Ok(Cardinality::decode(&self.statistics().await?.cardinality))
     }
 
     /// The path of one of its files.
     pub fn path(&self, component: Component) -> PathBuf {
-        component.path(&self.dir, self.meta.generation)
+        component.path(&self.dir, self.descriptor)
     }
 
     /// Facts about it, from its own files.
@@ -191,7 +207,8 @@ impl Reader {
     /// Bytes of memory it holds while it is open.
     pub fn memory_bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, Filter::bytes);
-        filter + self.summary.bytes() + self.data.memory_bytes() + self.index.memory_bytes()
+        let (keys, checksums) = self.index.memory_bytes();
+        filter + keys + checksums + self.data.memory_bytes()
     }
 
     /// Whether it may hold a key, by key range and filter: no I/O. `h2` is the second half of the key's hash.
@@ -215,24 +232,27 @@ impl Reader {
         if !self.may_contain(token, base::murmur3(key).1) {
             return Ok(None);
         }
-        let Some(found) = self.find(key, token).await? else { return Ok(None) };
+        let Some(found) = self.index.find(key, token).await? else { return Ok(None) };
         let window = Window::point(self.data.clone(), found.data_position);
         let (mut walk, head) = Walk::start(self.table.clone(), self.shape.clone(), window).await?;
         if head.key != key {
+            if !found.certain {
+                return Ok(None);
+            }
             let (expected, got) =
                 (format!("the partition of token {token}"), format!("that of token {}", head.token));
             return Err(Error::corrupt(self.data.path(), found.data_position, expected, got));
         }
         let whole =
             slices.first().is_some_and(|slice| slice.start <= Position::bottom()) && slices.len() == 1;
-        if found.promoted_size > 0 && !slices.is_empty() && (reversed || !whole) {
-            walk.promoted = Some(self.promoted(&found).await?);
+        if !slices.is_empty() && (reversed || !whole) {
+            walk.rows = self.index.rows(&found).await?;
         }
         let mut fragment = Fragment::default();
-        let complete_to = if reversed && walk.promoted.is_some() {
-            self.read_reversed(&mut walk, slices, byte_budget, &mut fragment).await?
+        let complete_to = if reversed && let Some(rows) = walk.rows.take() {
+            self.read_reversed(&mut walk, &rows, slices, byte_budget, &mut fragment).await?
         } else {
-            // A partition without promoted index is small: it is read in one piece where the order is reversed.
+            // A partition without row index is small: it is read in one piece where the order is reversed.
             let byte_budget = if reversed { usize::MAX } else { byte_budget };
             match walk.run(Wanted { slices, byte_budget }, &mut fragment).await? {
                 Pause::Complete | Pause::End => None,
@@ -247,90 +267,39 @@ impl Reader {
     async fn read_reversed(
         &self,
         walk: &mut Walk,
+        rows: &RowIndex,
         slices: &[Slice],
         byte_budget: usize,
         fragment: &mut Fragment,
     ) -> Result<Option<Position>, Error> {
         let (Some(first), Some(last)) = (slices.first(), slices.last()) else { return Ok(None) };
         let mut parts: Vec<Fragment> = Vec::new();
-        let mut complete_to = None;
         let mut size = 0;
-        let promoted = walk.promoted.as_ref().expect("the caller looked");
-        let last = promoted.last_before(&self.shape, &self.table, &last.end)?;
-        for index in (0..=last).rev() {
-            let block = walk.enter_block(index, 0)?;
-            let promoted = walk.promoted.as_ref().expect("the caller looked");
-            if promoted.behind(&self.table, &block)? <= first.start {
-                break;
-            }
+        let mut behind: Option<(u64, Bound)> = None;
+        let mut complete_to = None;
+        let mut block = rows.last_before(&self.shape, &self.table, &last.end).await?;
+        loop {
             let mut part = Fragment::default();
-            walk.run_block(&block, slices, &mut part).await?;
+            let start = walk.run_back(&block.entry, behind.as_ref(), slices, &mut part).await?;
             size += part.size();
             parts.push(part);
-            if size >= byte_budget && index > 0 {
-                let promoted = walk.promoted.as_ref().expect("the caller looked");
-                let before = promoted.block(&self.shape, index - 1)?;
-                complete_to = Some(promoted.behind(&self.table, &before)?);
-                break;
+            if let Some(start) = start {
+                let position = start.position(&self.table).map_err(|error| walk.wrong(error))?;
+                if position <= first.start {
+                    break;
+                }
+                behind = Some((block.entry.offset, start));
+                complete_to = Some(position).filter(|position| *position < last.end);
             }
-        }
-        for part in parts.into_iter().rev() {
-            fragment.append(part);
-        }
-        Ok(complete_to)
-    }
-
-    /// Looks a key up in the index.
-    async fn find(&self, key: &[u8], token: Token) -> Result<Option<Found>, Error> {
-        let start = self.summary.floor(token, key);
-        let end = self.summary.next_after(start).unwrap_or(u64::MAX);
-        let mut window = Window::point(self.index.clone(), start);
-        while window.position() < end && !window.is_at_end() {
-            let (same, entry, at) = self.entry(&mut window, |found| found == key).await?;
-            if same {
-                return Ok(Some(Found {
-                    data_position: entry.data_position,
-                    promoted_at: at + entry.size,
-                    promoted_size: entry.promoted_size,
-                }));
+            let Some(before) = rows.before(&self.shape, &block).await? else { break };
+            if size >= byte_budget && complete_to.is_some() {
+                parts.into_iter().rev().for_each(|part| fragment.append(part));
+                return Ok(complete_to);
             }
+            block = before;
         }
+        parts.into_iter().rev().for_each(|part| fragment.append(part));
         Ok(None)
-    }
-
-    /// Reads an index entry and steps over it; also returns what a closure says of its key, and where it was.
-    async fn entry<T>(
-        &self,
-        window: &mut Window,
-        look: impl Fn(&[u8]) -> T,
-    ) -> Result<(T, EntryHead, u64), Error> {
-        let at = window.position();
-        let (seen, entry) =
-            window.decode(|bytes| take_entry(bytes).map(|(key, entry)| (look(key), entry))).await?;
-        window.consume(entry.size);
-        window.consume(entry.promoted_size);
-        if entry.data_position >= self.data.length() {
-            let expected = format!("a position below {}", self.data.length());
-            return Err(Error::corrupt(window.path(), at, expected, entry.data_position.to_string()));
-        }
-        if window.position() > self.index.length() {
-            let expected = format!("an entry that ends by {}", self.index.length());
-            return Err(Error::corrupt(window.path(), at, expected, window.position().to_string()));
-        }
-        Ok((seen, entry, at))
-    }
-
-    async fn promoted(&self, found: &Found) -> Result<PromotedAt, Error> {
-        let path = self.index.path().to_path_buf();
-        if found.promoted_size > PROMOTED_INDEX_BYTES_MAX {
-            let expected = format!("a promoted index of at most {PROMOTED_INDEX_BYTES_MAX} bytes");
-            return Err(Error::corrupt(&path, found.promoted_at, expected, found.promoted_size.to_string()));
-        }
-        let mut window = Window::point(self.index.clone(), found.promoted_at);
-        window.require(found.promoted_size).await?;
-        let bytes = window.rest()[..found.promoted_size as usize].to_vec();
-        let promoted = Promoted::decode(bytes).map_err(|fault| fault.in_file(&path, found.promoted_at))?;
-        Ok(PromotedAt { promoted, path, offset: found.promoted_at })
     }
 
     /// Where in the data the first partition at or behind a token starts; the end of the data when there is none.
@@ -341,27 +310,27 @@ impl Reader {
         if token > self.meta.last_token {
             return Ok(self.data.length());
         }
-        let start = self.summary.floor(token, &[]);
-        let mut window = Window::point(self.index.clone(), start);
-        while !window.is_at_end() {
-            let (found, entry, _) = self.entry(&mut window, Token::of_key).await?;
-            if found >= token {
-                return Ok(entry.data_position);
-            }
+        Ok(self.index.first_from(token).await?.map_or(self.data.length(), |(_, position)| position))
+    }
+
+    /// The token of the first partition at or behind a token, by the index alone or nearly so.
+    pub async fn next_token(&self, from: Token) -> Result<Option<Token>, Error> {
+        if from > self.meta.last_token {
+            return Ok(None);
         }
-        Ok(self.data.length())
+        Ok(self.index.first_from(from).await?.map(|(token, _)| token))
     }
 
     /// Removes all its files. Those that hold them open can go on reading.
     pub async fn remove_files(&self) -> Result<(), Error> {
-        remove_sstable(&self.dir, self.meta.generation).await
+        remove_sstable(&self.dir, self.descriptor).await
     }
 }
 
 /// Removes all files of an sstable, the list of components first, so that no tool takes the rest for whole.
-pub async fn remove_sstable(dir: &Path, generation: u64) -> Result<(), Error> {
+pub async fn remove_sstable(dir: &Path, descriptor: Descriptor) -> Result<(), Error> {
     for component in Component::ALL.into_iter().rev() {
-        let path = component.path(dir, generation);
+        let path = component.path(dir, descriptor);
         match runtime::file::remove(&path).await {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -371,12 +340,39 @@ pub async fn remove_sstable(dir: &Path, generation: u64) -> Result<(), Error> {
     Ok(())
 }
 
+/// Opens the index files.
+async fn open_index(
+    dir: &Path,
+    descriptor: Descriptor,
+    known: &Checksums,
+    data: &Rc<Source>,
+    shape: &Shape,
+    disk_bytes: &mut u64,
+) -> Result<Index, Error> {
+    let times = shape.times;
+    match descriptor.version.format() {
+        Format::Big => {
+            let index = BigIndex::open(dir, descriptor, known, data.length(), times, disk_bytes);
+            Ok(Index::Big(index.await?))
+        }
+        Format::Bti => {
+            let index = BtiIndex::open(dir, descriptor, known, data.clone(), times, disk_bytes);
+            Ok(Index::Bti(index.await?))
+        }
+    }
+}
+
 /// The statistics; adds its bytes to those on disk.
-async fn read_statistics(file: &Path, disk_bytes: &mut u64) -> Result<Statistics, Error> {
+async fn read_statistics(
+    dir: &Path,
+    descriptor: Descriptor,
+    disk_bytes: &mut u64,
+) -> Result<Statistics, Error> {
+    let file = &Component::Statistics.path(dir, descriptor);
     let Some(bytes) = read_whole(file).await? else {
         return Err(Error::corrupt(file, 0, "the component", "no file"));
     };
-    let statistics = Statistics::decode(file, &bytes)?;
+    let statistics = Statistics::decode(file, descriptor.version, &bytes)?;
     if statistics.partitioner != PARTITIONER {
         let what = format!("partitioner \"{}\"", statistics.partitioner);
         return Err(Error::Unsupported { file: file.to_path_buf(), what });
@@ -385,41 +381,31 @@ async fn read_statistics(file: &Path, disk_bytes: &mut u64) -> Result<Statistics
     Ok(statistics)
 }
 
-/// The bytes of a component that can be done without; `None` when it is missing or its checksum tells otherwise. Adds them
-/// to those on disk.
-async fn read_sound(
-    file: &Path,
-    component: Component,
-    known: &Checksums,
-    disk_bytes: &mut u64,
-) -> Result<Option<Vec<u8>>, Error> {
-    let bytes = read_whole(file).await?.filter(|bytes| known.agrees(component, bytes));
-    *disk_bytes += bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-    Ok(bytes)
-}
-
 /// Opens the data file with its chunk offsets, or with its checksums when it is not compressed.
 async fn open_data(
     dir: &Path,
-    generation: u64,
+    descriptor: Descriptor,
     known: &Checksums,
     disk_bytes: &mut u64,
 ) -> Result<Source, Error> {
-    let path = Component::Data.path(dir, generation);
-    let file = Component::CompressionInfo.path(dir, generation);
+    let path = Component::Data.path(dir, descriptor);
+    let file = Component::CompressionInfo.path(dir, descriptor);
     let listed = |component| known.wholes.iter().any(|(known, _)| *known == component);
     let disagrees = |file: &Path| Error::corrupt(file, 0, "the checksum in Checksums.db", "another");
     let source = match read_whole(&file).await? {
         Some(bytes) if known.agrees(Component::CompressionInfo, &bytes) => {
             *disk_bytes += bytes.len() as u64;
-            Source::compressed(path, |stored| CompressionInfo::decode(&file, &bytes, stored)).await?
+            Source::compressed(path, |stored| {
+                CompressionInfo::decode(&file, descriptor.version, &bytes, stored)
+            })
+            .await?
         }
         Some(_) => return Err(disagrees(&file)),
         None if listed(Component::CompressionInfo) => {
             return Err(Error::corrupt(&file, 0, "the component", "no file"));
         }
         None => {
-            let file = Component::Crc.path(dir, generation);
+            let file = Component::Crc.path(dir, descriptor);
             let crcs = match read_whole(&file).await? {
                 Some(bytes) if known.agrees(Component::Crc, &bytes) => {
                     *disk_bytes += bytes.len() as u64;
@@ -449,36 +435,4 @@ fn decode_crcs(file: &Path, bytes: &[u8]) -> Result<(u64, Vec<u32>), Error> {
         crcs.push(cursor.u32().map_err(|fault| fault.in_file(file, 0))?);
     }
     Ok((u64::from(length), crcs))
-}
-
-/// Samples the index anew.
-async fn rebuild_summary(index: &Rc<Source>) -> Result<Summary, Error> {
-    let mut summary = Summary::default();
-    let mut window = Window::scan(index.clone(), 0);
-    let (mut count, mut first, mut last) = (0u64, Vec::new(), Vec::new());
-    let mut last_token = Token::MIN;
-    while !window.is_at_end() {
-        let at = window.position();
-        let (key, entry) =
-            window.decode(|bytes| take_entry(bytes).map(|(key, entry)| (key.to_vec(), entry))).await?;
-        window.consume(entry.size);
-        window.consume(entry.promoted_size);
-        let token = Token::of_key(&key);
-        if window.position() > index.length() || count > 0 && (token, &key) <= (last_token, &last) {
-            return Err(Error::corrupt(index.path(), at, "the next entry in ring order", "another"));
-        }
-        if count.is_multiple_of(u64::from(SUMMARY_INTERVAL)) {
-            summary.push(token, &key, at);
-        }
-        if count == 0 {
-            first.clone_from(&key);
-        }
-        (last, last_token) = (key, token);
-        count += 1;
-    }
-    if count == 0 {
-        return Err(Error::corrupt(index.path(), 0, "at least one entry", "an empty file"));
-    }
-    summary.set_range(&first, &last);
-    Ok(summary)
 }

@@ -4,15 +4,14 @@
 //! u8 flags [u8 ext] clustering values block (not for static), uvint size, uvint previous size, then the body:
 //! [04] uvint timestamp  [08] uvint ttl, uvint expiry  [10] deletion  [!20] column subset, cells in disk order
 //! ```
-//! Liveness stores its ttl first, cells their local time first. Layout: `docs/formats/sstable-nb.md`.
+//! Liveness stores its ttl first, cells their local time first. Layout: `docs/formats/sstables.md`.
 
 use mutation::{Cell, ColumnView, ComplexView, Deletion, Liveness, NO_TIME, RowView, RowWriter};
 
 use crate::collector::Collector;
 use crate::cursor::{Cursor, Decoded, put_delta32, put_vbytes};
-use crate::deletion::{put_delta, real_time, stored_time, take_delta, take_time, take_timestamp};
+use crate::deletion::Times;
 use crate::shape::{ColumnShape, RowShape};
-use crate::statistics::EncodingStats;
 
 /// Row flags; on disk, must never change.
 pub(crate) mod flags {
@@ -41,8 +40,8 @@ const SUBSET_BITS: usize = 64;
 pub(crate) struct RowEncoder<'a> {
     /// Columns.
     pub(crate) shape: &'a RowShape,
-    /// Delta bases.
-    pub(crate) base: EncodingStats,
+    /// How times are written.
+    pub(crate) times: Times,
     /// Sees everything written.
     pub(crate) collector: &'a mut Collector,
 }
@@ -62,16 +61,16 @@ impl RowEncoder<'_> {
         self.collector.deletion(deletion);
         if !liveness.is_none() {
             flags |= flags::HAS_TIMESTAMP;
-            base::put_uvint(out, liveness.timestamp.wrapping_sub(self.base.min_timestamp) as u64);
+            base::put_uvint(out, liveness.timestamp.wrapping_sub(self.times.base.min_timestamp) as u64);
             if liveness.is_expiring() {
                 flags |= flags::HAS_TTL;
-                put_delta32(out, liveness.ttl, self.base.min_ttl);
-                put_delta32(out, stored_time(liveness.expires_at), self.base.min_local_time);
+                put_delta32(out, liveness.ttl, self.times.base.min_ttl);
+                self.times.put_time(out, liveness.expires_at);
             }
         }
         if !deletion.is_live() {
             flags |= flags::HAS_DELETION;
-            put_delta(out, deletion, self.base);
+            self.times.put_delta(out, deletion);
         }
         if columns.len() == self.shape.columns.len() {
             flags |= flags::HAS_ALL_COLUMNS;
@@ -134,7 +133,7 @@ impl RowEncoder<'_> {
     ) -> Result<(), String> {
         if with_deletion {
             let deletion = kept_deletion(complex, dropped_at);
-            put_delta(out, deletion, self.base);
+            self.times.put_delta(out, deletion);
             self.collector.deletion(deletion);
         }
         base::put_uvint(out, kept_cells(complex, dropped_at).count() as u64);
@@ -166,20 +165,20 @@ impl RowEncoder<'_> {
         if !liveness.is_none() && cell.timestamp == liveness.timestamp {
             flags |= CELL_ROW_TIMESTAMP;
         }
-        let row_ttl =
-            (liveness.ttl, stored_time(liveness.expires_at)) == (cell.ttl, stored_time(cell.local_time));
+        let row_ttl = (liveness.ttl, self.times.stored(liveness.expires_at))
+            == (cell.ttl, self.times.stored(cell.local_time));
         if flags & CELL_EXPIRING != 0 && !liveness.is_none() && liveness.is_expiring() && row_ttl {
             flags |= CELL_ROW_TTL;
         }
         out.push(flags);
         if flags & CELL_ROW_TIMESTAMP == 0 {
-            base::put_uvint(out, cell.timestamp.wrapping_sub(self.base.min_timestamp) as u64);
+            base::put_uvint(out, cell.timestamp.wrapping_sub(self.times.base.min_timestamp) as u64);
         }
         if flags & (CELL_DELETED | CELL_EXPIRING) != 0 && flags & CELL_ROW_TTL == 0 {
-            put_delta32(out, stored_time(cell.local_time), self.base.min_local_time);
+            self.times.put_time(out, cell.local_time);
         }
         if flags & CELL_EXPIRING != 0 && flags & CELL_ROW_TTL == 0 {
-            put_delta32(out, cell.ttl, self.base.min_ttl);
+            put_delta32(out, cell.ttl, self.times.base.min_ttl);
         }
         if let Some(path) = path {
             put_vbytes(out, path);
@@ -278,8 +277,8 @@ enum Taken<'b> {
 pub(crate) struct RowDecoder<'a> {
     /// Columns.
     pub(crate) shape: &'a RowShape,
-    /// Delta bases.
-    pub(crate) base: EncodingStats,
+    /// How times are written.
+    pub(crate) times: Times,
 }
 
 impl RowDecoder<'_> {
@@ -289,7 +288,7 @@ impl RowDecoder<'_> {
         let cursor = &mut Cursor::new(body);
         let liveness = self.liveness(flags, cursor)?;
         let deletion =
-            if flags & flags::HAS_DELETION != 0 { take_delta(cursor, self.base)? } else { Deletion::LIVE };
+            if flags & flags::HAS_DELETION != 0 { self.times.take_delta(cursor)? } else { Deletion::LIVE };
         let present = if flags & flags::HAS_ALL_COLUMNS != 0 {
             (0..self.shape.columns.len() as u16).collect()
         } else {
@@ -336,17 +335,17 @@ impl RowDecoder<'_> {
         if flags & flags::HAS_TIMESTAMP == 0 {
             return Ok(Liveness::NONE);
         }
-        let timestamp = take_timestamp(cursor, self.base)?;
+        let timestamp = self.times.take_timestamp(cursor)?;
         if flags & flags::HAS_TTL == 0 {
             return Ok(Liveness::at(timestamp));
         }
         let ttl = self.ttl(cursor)?;
-        Ok(Liveness::expiring(timestamp, ttl, real_time(take_time(cursor, self.base)?)))
+        Ok(Liveness::expiring(timestamp, ttl, self.times.take_time(cursor)?))
     }
 
     fn ttl(&self, cursor: &mut Cursor<'_>) -> Decoded<u32> {
         let at = cursor.at();
-        let ttl = self.base.min_ttl.wrapping_add(cursor.uvint()? as u32);
+        let ttl = self.times.base.min_ttl.wrapping_add(cursor.uvint()? as u32);
         if ttl == 0 || ttl > i32::MAX as u32 {
             return Err(cursor.bad_at(at, "a ttl in seconds", ttl.to_string()));
         }
@@ -361,7 +360,7 @@ impl RowDecoder<'_> {
         cursor: &mut Cursor<'b>,
         cells: &mut Vec<(&'b [u8], Cell<'b>)>,
     ) -> Decoded<Option<Taken<'b>>> {
-        let deletion = if with_deletion { take_delta(cursor, self.base)? } else { Deletion::LIVE };
+        let deletion = if with_deletion { self.times.take_delta(cursor)? } else { Deletion::LIVE };
         let kept = deletion.is_live() || deletion.timestamp > column.dropped_at;
         let deletion = if kept { deletion } else { Deletion::LIVE };
         let count = cursor.uvint()?;
@@ -392,12 +391,12 @@ impl RowDecoder<'_> {
             return Err(cursor.bad_at(at, "cell flags", format!("{flags:#04x}")));
         }
         let row_timestamp = flags & CELL_ROW_TIMESTAMP != 0;
-        let timestamp = if row_timestamp { liveness.timestamp } else { take_timestamp(cursor, self.base)? };
+        let timestamp = if row_timestamp { liveness.timestamp } else { self.times.take_timestamp(cursor)? };
         let (mut ttl, mut local_time) = (0, NO_TIME);
         if flags & CELL_ROW_TTL != 0 {
             (ttl, local_time) = (liveness.ttl, liveness.expires_at);
         } else if flags & (CELL_DELETED | CELL_EXPIRING) != 0 {
-            local_time = real_time(take_time(cursor, self.base)?);
+            local_time = self.times.take_time(cursor)?;
             ttl = if flags & CELL_EXPIRING != 0 { self.ttl(cursor)? } else { 0 };
         }
         let path = if with_path { cursor.vbytes()? } else { &[] };

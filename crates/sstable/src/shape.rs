@@ -8,8 +8,10 @@ use std::path::Path;
 use types::CqlType;
 
 use crate::clustering::ClusteringShape;
+use crate::deletion::Times;
 use crate::error::Error;
 use crate::statistics::{EncodingStats, Header};
+use crate::version::Version;
 
 /// One column of the sstable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +56,8 @@ impl RowShape {
 /// Everything needed to write or read the rows of one sstable.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
-    /// Delta bases.
-    pub(crate) base: EncodingStats,
+    /// How times are written.
+    pub(crate) times: Times,
     /// Clustering columns.
     pub(crate) clustering: ClusteringShape,
     /// Static columns.
@@ -105,9 +107,9 @@ fn clustering_classes(table: &Table) -> Vec<String> {
 
 impl Shape {
     /// The shape of a new sstable.
-    pub(crate) fn for_writing(table: &Table, base: EncodingStats) -> Shape {
+    pub(crate) fn for_writing(table: &Table, times: Times) -> Shape {
         Shape {
-            base,
+            times,
             clustering: ClusteringShape::of(table),
             statics: shape_of(table, true),
             regulars: shape_of(table, false),
@@ -116,7 +118,12 @@ impl Shape {
 
     /// The shape of an existing sstable, its columns found in the live table by name.
     /// Errors: `Unsupported` when the header belongs to another table.
-    pub(crate) fn for_reading(file: &Path, header: &Header, table: &Table) -> Result<Shape, Error> {
+    pub(crate) fn for_reading(
+        file: &Path,
+        version: Version,
+        header: &Header,
+        table: &Table,
+    ) -> Result<Shape, Error> {
         let unsupported = |what: String| Error::Unsupported { file: file.to_path_buf(), what };
         if header.clustering_types.len() != table.clustering.len() {
             return Err(unsupported(format!(
@@ -139,7 +146,7 @@ impl Shape {
         let columns =
             |names: &[(String, String)], kind| match_columns(names, table, kind).map_err(unsupported);
         Ok(Shape {
-            base: header.base,
+            times: Times::new(version, header.base),
             clustering: ClusteringShape { fixed },
             statics: columns(&header.statics, ColumnKind::Static)?,
             regulars: columns(&header.regulars, ColumnKind::Regular)?,

@@ -3,9 +3,10 @@
 use runtime::file::{AlignedBuf, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use crate::compression::{CompressionInfo, Compressor};
+use crate::compression::{Compression, CompressionInfo};
 use crate::error::Error;
 use crate::limits::{PLAIN_CHUNK_BYTES, WRITE_BYTES};
+use crate::version::Version;
 
 /// Alignment of every write but the last.
 const ALIGNMENT: usize = 4096;
@@ -98,7 +99,7 @@ impl Sink {
 
 /// How the data file's chunks are stored.
 enum Storage {
-    Compressed { compressor: Compressor, offsets: Vec<u64> },
+    Compressed { compression: Compression, offsets: Vec<u64> },
     Plain { crcs: Vec<u32> },
 }
 
@@ -128,14 +129,13 @@ pub(crate) struct DataSummary {
 }
 
 impl DataSink {
-    /// Creates the data file; no compressor: plain bytes with checksums apart.
-    pub(crate) async fn create(
-        path: PathBuf,
-        compressor: Option<Compressor>,
-        chunk_length: usize,
-    ) -> Result<DataSink, Error> {
-        let (storage, chunk_length) = match compressor {
-            Some(compressor) => (Storage::Compressed { compressor, offsets: Vec::new() }, chunk_length),
+    /// Creates the data file; without compression: plain bytes with checksums apart.
+    pub(crate) async fn create(path: PathBuf, compression: Option<Compression>) -> Result<DataSink, Error> {
+        let (storage, chunk_length) = match compression {
+            Some(compression) => {
+                let chunk_length = compression.chunk_length;
+                (Storage::Compressed { compression, offsets: Vec::new() }, chunk_length)
+            }
             None => (Storage::Plain { crcs: Vec::new() }, PLAIN_CHUNK_BYTES as usize),
         };
         let chunk = Vec::with_capacity(chunk_length);
@@ -170,9 +170,9 @@ impl DataSink {
         let out = self.sink.buffer();
         let start = out.len();
         match &mut self.storage {
-            Storage::Compressed { compressor, offsets } => {
+            Storage::Compressed { compression, offsets } => {
                 offsets.push(position);
-                compressor.compress(&self.chunk, out);
+                compression.put_chunk(&self.chunk, out);
                 let crc = base::crc32(&out[start..]);
                 out.extend_from_slice(&crc.to_be_bytes());
             }
@@ -192,7 +192,7 @@ impl DataSink {
     }
 
     /// Ends the last chunk, writes the rest and makes the file durable.
-    pub(crate) async fn finish(mut self) -> Result<DataSummary, Error> {
+    pub(crate) async fn finish(mut self, version: Version) -> Result<DataSummary, Error> {
         if !self.chunk.is_empty() {
             self.end_chunk();
         }
@@ -200,16 +200,16 @@ impl DataSink {
         self.sink.finish().await?;
         let (mut compression, mut crc) = (None, None);
         match self.storage {
-            Storage::Compressed { compressor, offsets } => {
+            Storage::Compressed { compression: of_table, offsets } => {
                 let info = CompressionInfo {
-                    compressor,
-                    options: Vec::new(),
+                    compressor: of_table.compressor,
+                    options: of_table.options,
                     chunk_length: self.chunk_length as u32,
-                    max_compressed_length: i32::MAX as u32,
+                    max_compressed_length: of_table.max_compressed_length,
                     data_length: plain_bytes,
                     offsets,
                 };
-                compression = Some(info.encode());
+                compression = Some(info.encode(version));
             }
             Storage::Plain { crcs } => {
                 let mut bytes = (self.chunk_length as i32).to_be_bytes().to_vec();

@@ -2,24 +2,22 @@
 //!
 //! ```text
 //! i32 4, u32 crc, (i32 type, i32 offset)*4, u32 crc over both, then each component and its u32 crc
-//! types: 0 VALIDATION  1 COMPACTION  2 STATS  3 HEADER
+//! types: 0 VALIDATION  1 COMPACTION  2 STATS  3 HEADER                     before na without the checksums
 //! ```
-//! Readers skip sstables and purge tombstones by the ranges in STATS, so they are exact. Layout:
-//! `docs/formats/sstable-nb.md`.
+//! Readers skip sstables and purge tombstones by the ranges in STATS, so they are exact. Layout: `docs/formats/sstables.md`.
 
 use base::crc32;
 use std::path::Path;
 
 use crate::cardinality::Cardinality;
 use crate::cursor::{Cursor, Decoded, put_delta32, put_short_bytes, put_vbytes};
+use crate::deletion::Times;
 use crate::error::Error;
-use crate::histogram::{CELL_BUCKETS, SIZE_BUCKETS, SizeHistogram, TombstoneHistogram};
+use crate::stats::{self, Stats};
+use crate::version::Version;
 
 /// The partitioner's class, part of the format.
 pub const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
-
-/// "No deletion time" on disk; larger real times are capped below it.
-pub const NO_LOCAL_TIME: u32 = i32::MAX as u32;
 
 /// The bases from which timestamps, local times and ttls in the data file are counted.
 /// Any base is correct; a true minimum makes small files.
@@ -54,69 +52,6 @@ pub struct Header {
     pub regulars: Vec<(String, String)>,
 }
 
-/// The STATS component.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Stats {
-    /// Uncompressed bytes of the partitions.
-    pub partition_sizes: SizeHistogram,
-    /// Cells of the partitions.
-    pub partition_cells: SizeHistogram,
-    /// Microseconds.
-    pub min_timestamp: i64,
-    /// Microseconds.
-    pub max_timestamp: i64,
-    /// Seconds; [`NO_LOCAL_TIME`] if only live data.
-    pub min_local_time: u32,
-    /// Seconds; [`NO_LOCAL_TIME`] if there is any live data.
-    pub max_local_time: u32,
-    /// Seconds.
-    pub min_ttl: u32,
-    /// Seconds.
-    pub max_ttl: u32,
-    /// Stored bytes by plain bytes; -1 when not compressed.
-    pub compression_ratio: f64,
-    /// When tombstones and expiring cells go.
-    pub tombstones: TombstoneHistogram,
-    /// Level, for levelled compaction.
-    pub level: u32,
-    /// Milliseconds since the Unix epoch, 0 for not repaired.
-    pub repaired_at: i64,
-    /// Component values of the smallest clustering prefix, in clustering order; empty for unknown.
-    pub min_clustering: Vec<Vec<u8>>,
-    /// As `min_clustering`, the largest.
-    pub max_clustering: Vec<Vec<u8>>,
-    /// Columns set in all rows.
-    pub columns_set: u64,
-    /// Rows in all partitions, static rows included.
-    pub rows: u64,
-    /// The node that wrote it; 0 for unknown.
-    pub host_id: u128,
-}
-
-impl Default for Stats {
-    fn default() -> Stats {
-        Stats {
-            partition_sizes: SizeHistogram::new(SIZE_BUCKETS),
-            partition_cells: SizeHistogram::new(CELL_BUCKETS),
-            min_timestamp: i64::MIN,
-            max_timestamp: i64::MAX,
-            min_local_time: NO_LOCAL_TIME,
-            max_local_time: NO_LOCAL_TIME,
-            min_ttl: 0,
-            max_ttl: 0,
-            compression_ratio: -1.0,
-            tombstones: TombstoneHistogram::default(),
-            level: 0,
-            repaired_at: 0,
-            min_clustering: Vec::new(),
-            max_clustering: Vec::new(),
-            columns_set: 0,
-            rows: 0,
-            host_id: 0,
-        }
-    }
-}
-
 /// The whole component.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statistics {
@@ -145,38 +80,48 @@ impl Statistics {
     }
 
     /// The component's bytes.
-    pub fn encode(&mut self) -> Vec<u8> {
+    pub fn encode(&mut self, version: Version) -> Vec<u8> {
         let mut validation = Vec::new();
         put_short_bytes(&mut validation, self.partitioner.as_bytes());
         validation.extend_from_slice(&self.bloom_filter_fp_chance.to_be_bytes());
         let mut compaction = Vec::new();
         compaction.extend_from_slice(&(self.cardinality.len() as i32).to_be_bytes());
         compaction.extend_from_slice(&self.cardinality);
-        let components = [validation, compaction, encode_stats(&mut self.stats), encode_header(&self.header)];
+        let times = Times::new(version, self.header.base);
+        let stats = stats::encode(&mut self.stats, version, times, &self.header.clustering_types);
+        let components = [validation, compaction, stats, encode_header(&self.header)];
 
+        let checksums = version.facts().statistics_checksums;
+        let put_crc = |out: &mut Vec<u8>, crc: u32| {
+            if checksums {
+                out.extend_from_slice(&crc.to_be_bytes());
+            }
+        };
+        let crc_bytes = if checksums { 4 } else { 0 };
         let mut out = (components.len() as i32).to_be_bytes().to_vec();
         let mut crc = base::Crc32::new();
         crc.update(&out);
-        out.extend_from_slice(&crc.clone().finalize().to_be_bytes());
+        put_crc(&mut out, crc.clone().finalize());
         let table = out.len();
-        let mut offset = table + components.len() * 8 + 4;
+        let mut offset = table + components.len() * 8 + crc_bytes;
         for (index, component) in components.iter().enumerate() {
             out.extend_from_slice(&(index as i32).to_be_bytes());
             out.extend_from_slice(&(offset as i32).to_be_bytes());
-            offset += component.len() + 4;
+            offset += component.len() + crc_bytes;
         }
         crc.update(&out[table..]);
-        out.extend_from_slice(&crc.finalize().to_be_bytes());
+        put_crc(&mut out, crc.finalize());
         for component in &components {
             out.extend_from_slice(component);
-            out.extend_from_slice(&crc32(component).to_be_bytes());
+            put_crc(&mut out, crc32(component));
         }
         out
     }
 
     /// Reads the component, all checksums included. Errors: `Corrupt` with the offset.
-    pub fn decode(file: &Path, bytes: &[u8]) -> Result<Statistics, Error> {
-        let parts = split(bytes).map_err(|fault| fault.in_file(file, 0))?;
+    pub fn decode(file: &Path, version: Version, bytes: &[u8]) -> Result<Statistics, Error> {
+        let checksums = version.facts().statistics_checksums;
+        let parts = split(bytes, checksums).map_err(|fault| fault.in_file(file, 0))?;
         let [validation, compaction, stats, header] = parts;
         let (partitioner, bloom_filter_fp_chance) =
             part(bytes, validation, decode_validation).map_err(|fault| fault.0.in_file(file, fault.1))?;
@@ -185,8 +130,10 @@ impl Statistics {
             Ok(cursor.bytes(size)?.to_vec())
         })
         .map_err(|fault| fault.0.in_file(file, fault.1))?;
-        let stats = part(bytes, stats, decode_stats).map_err(|fault| fault.0.in_file(file, fault.1))?;
         let header = part(bytes, header, decode_header).map_err(|fault| fault.0.in_file(file, fault.1))?;
+        let times = Times::new(version, header.base);
+        let stats = part(bytes, stats, |cursor| stats::decode(cursor, version, times));
+        let stats = stats.map_err(|fault| fault.0.in_file(file, fault.1))?;
         Ok(Statistics { partitioner, bloom_filter_fp_chance, cardinality, stats, header })
     }
 }
@@ -203,43 +150,47 @@ fn part<T>(
 }
 
 /// Checks the envelope and gives the extents of the four components.
-fn split(bytes: &[u8]) -> Decoded<[Extent; 4]> {
+fn split(bytes: &[u8], checksums: bool) -> Decoded<[Extent; 4]> {
+    let crc_bytes = if checksums { 4 } else { 0 };
     let mut cursor = Cursor::new(bytes);
     let count = cursor.i32()?;
-    check_crc(&mut cursor, crc32(&bytes[..4]))?;
+    if checksums {
+        check_crc(&mut cursor, crc32(&bytes[..4]))?;
+    }
     if count != 4 {
         return Err(cursor.bad_at(0, "4 components", count.to_string()));
     }
-    let table = cursor.at();
-    let mut offsets = [0usize; 5];
-    offsets[4] = bytes.len();
-    for (index, slot) in offsets.iter_mut().take(4).enumerate() {
+    let table = cursor.at() as usize;
+    let mut starts = [0; 4];
+    for (index, start) in starts.iter_mut().enumerate() {
         let at = cursor.at();
         let (kind, offset) = (cursor.i32()?, cursor.i32()?);
         if kind != index as i32 {
-            return Err(cursor.bad_at(at, format!("component type {index}"), kind.to_string()));
+            return Err(cursor.bad_at(at, format!("component {index}"), kind.to_string()));
         }
-        *slot = usize::try_from(offset).unwrap_or(usize::MAX);
+        *start = offset.max(0) as usize;
     }
-    let mut crc = base::Crc32::new();
-    crc.update(&bytes[..4]);
-    crc.update(&bytes[table as usize..cursor.at() as usize]);
-    check_crc(&mut cursor, crc.finalize())?;
+    if checksums {
+        let mut crc = base::Crc32::new();
+        crc.update(&bytes[..4]);
+        crc.update(&bytes[table..table + 32]);
+        check_crc(&mut cursor, crc.finalize())?;
+    }
     let mut extents = [(0, 0); 4];
     let mut least = cursor.at() as usize;
     for (index, extent) in extents.iter_mut().enumerate() {
-        let (start, end) = (offsets[index], offsets[index + 1]);
-        let at = table + index as u64 * 8 + 4;
-        if start < least || end > bytes.len() || end < start.saturating_add(4) {
-            return Err(cursor.bad_at(
-                at,
-                format!("an offset from {least} to {}", bytes.len()),
-                start.to_string(),
-            ));
+        let start = starts[index];
+        let end = starts.get(index + 1).copied().unwrap_or(bytes.len());
+        let at = (table + index * 8 + 4) as u64;
+        if start < least || end > bytes.len() || end < start.saturating_add(crc_bytes) {
+            let expected = format!("an offset from {least} to {}", bytes.len());
+            return Err(cursor.bad_at(at, expected, start.to_string()));
         }
-        let (component, stored) = bytes[start..end].split_at(end - start - 4);
-        check_crc_at(stored, crc32(component), (end - 4) as u64)?;
-        *extent = (start, end - 4);
+        let (component, stored) = bytes[start..end].split_at(end - start - crc_bytes);
+        if checksums {
+            check_crc_at(stored, crc32(component), (end - 4) as u64)?;
+        }
+        *extent = (start, end - crc_bytes);
         least = end;
     }
     Ok(extents)
@@ -261,90 +212,6 @@ fn check_crc_at(stored: &[u8], computed: u32, at: u64) -> Decoded<()> {
 
 fn decode_validation(cursor: &mut Cursor<'_>) -> Decoded<(String, f64)> {
     Ok((cursor.utf()?.to_string(), f64::from_bits(cursor.u64()?)))
-}
-
-fn encode_stats(stats: &mut Stats) -> Vec<u8> {
-    let mut out = Vec::with_capacity(8192);
-    stats.partition_sizes.encode(&mut out);
-    stats.partition_cells.encode(&mut out);
-    put_log_position(&mut out);
-    out.extend_from_slice(&stats.min_timestamp.to_be_bytes());
-    out.extend_from_slice(&stats.max_timestamp.to_be_bytes());
-    for number in [stats.min_local_time, stats.max_local_time, stats.min_ttl, stats.max_ttl] {
-        out.extend_from_slice(&(number.min(NO_LOCAL_TIME) as i32).to_be_bytes());
-    }
-    out.extend_from_slice(&stats.compression_ratio.to_be_bytes());
-    stats.tombstones.encode(&mut out);
-    out.extend_from_slice(&(stats.level as i32).to_be_bytes());
-    out.extend_from_slice(&stats.repaired_at.to_be_bytes());
-    for values in [&stats.min_clustering, &stats.max_clustering] {
-        out.extend_from_slice(&(values.len() as i32).to_be_bytes());
-        for value in values {
-            put_short_bytes(&mut out, value);
-        }
-    }
-    out.push(0); // No legacy counter shards.
-    out.extend_from_slice(&(stats.columns_set as i64).to_be_bytes());
-    out.extend_from_slice(&(stats.rows as i64).to_be_bytes());
-    put_log_position(&mut out);
-    out.extend_from_slice(&0i32.to_be_bytes()); // No commitlog intervals: they are of another database's log.
-    out.push(0); // No pending repair.
-    out.push(0); // Not transient.
-    if stats.host_id == 0 {
-        out.push(0);
-    } else {
-        out.push(1);
-        out.extend_from_slice(&stats.host_id.to_be_bytes());
-    }
-    out
-}
-
-/// "None".
-fn put_log_position(out: &mut Vec<u8>) {
-    out.extend_from_slice(&(-1i64).to_be_bytes());
-    out.extend_from_slice(&0i32.to_be_bytes());
-}
-
-fn decode_stats(cursor: &mut Cursor<'_>) -> Decoded<Stats> {
-    let mut stats = Stats {
-        partition_sizes: SizeHistogram::decode(cursor)?,
-        partition_cells: SizeHistogram::decode(cursor)?,
-        ..Stats::default()
-    };
-    cursor.bytes(12)?;
-    stats.min_timestamp = cursor.i64()?;
-    stats.max_timestamp = cursor.i64()?;
-    for field in
-        [&mut stats.min_local_time, &mut stats.max_local_time, &mut stats.min_ttl, &mut stats.max_ttl]
-    {
-        let at = cursor.at();
-        let number = cursor.i32()?;
-        *field =
-            u32::try_from(number).map_err(|_| cursor.bad_at(at, "a time in seconds", number.to_string()))?;
-    }
-    stats.compression_ratio = f64::from_bits(cursor.u64()?);
-    stats.tombstones = TombstoneHistogram::decode(cursor)?;
-    stats.level = cursor.i32()?.max(0) as u32;
-    stats.repaired_at = cursor.i64()?;
-    for values in [&mut stats.min_clustering, &mut stats.max_clustering] {
-        for _ in 0..cursor.count_i32(2)? {
-            values.push(cursor.short_bytes()?.to_vec());
-        }
-    }
-    cursor.u8()?;
-    stats.columns_set = cursor.i64()?.max(0) as u64;
-    stats.rows = cursor.i64()?.max(0) as u64;
-    cursor.bytes(12)?;
-    let intervals = cursor.count_i32(24)?;
-    cursor.bytes(intervals * 24)?;
-    if cursor.u8()? != 0 {
-        cursor.bytes(16)?;
-    }
-    cursor.u8()?;
-    if cursor.u8()? != 0 {
-        stats.host_id = u128::from(cursor.u64()?) << 64 | u128::from(cursor.u64()?);
-    }
-    Ok(stats)
 }
 
 fn encode_header(header: &Header) -> Vec<u8> {
@@ -395,48 +262,102 @@ fn decode_header(cursor: &mut Cursor<'_>) -> Decoded<Header> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mutation::{Bound, NO_TIME};
+    use schema::{BoundSide, push_component};
 
-    fn sample() -> Statistics {
+    fn bound(values: &[&[u8]], side: BoundSide) -> Bound {
+        let mut wire = Vec::new();
+        values.iter().for_each(|value| push_component(&mut wire, Some(value)));
+        Bound::new(&wire, side)
+    }
+
+    /// What every version can tell.
+    fn sample(version: Version) -> Statistics {
+        let facts = version.facts();
         let mut stats = Stats {
             min_timestamp: -5,
             max_timestamp: 1_700_000_000_000_000,
             min_local_time: 1_700_000_000,
+            max_local_time: NO_TIME,
             max_ttl: 86_400,
-            min_clustering: vec![b"a".to_vec()],
-            max_clustering: vec![b"z".to_vec(), vec![]],
+            clustering_start: bound(&[&[0, 0, 0, 1]], BoundSide::Before),
+            clustering_end: bound(&[&[0, 0, 0, 9], b"z"], BoundSide::After),
+            log_intervals: vec![((7, 8), (7, 900)), ((9, 0), (10, 1))],
             columns_set: 7,
             rows: 3,
-            host_id: 0x1234_5678_9abc_def0_0fed_cba9_8765_4321,
             ..Stats::default()
         };
+        if !facts.sound_clustering_lists && !facts.covered_slice {
+            (stats.clustering_start, stats.clustering_end) =
+                (bound(&[], BoundSide::Before), bound(&[], BoundSide::After));
+        }
+        if facts.host_id {
+            stats.host_id = 0x1234_5678_9abc_def0_0fed_cba9_8765_4321;
+        }
+        if facts.repair_session {
+            (stats.pending_repair, stats.is_transient) = (Some(77), true);
+        }
+        if facts.covered_slice {
+            stats.clustering_end = bound(&[&[0, 0, 0, 9]], BoundSide::Before);
+            stats.has_partition_deletions = false;
+            stats.keys = Some((b"first".to_vec(), b"last".to_vec()));
+            stats.token_space_coverage = Some(0.25);
+            stats.max_local_time = 4_000_000_000;
+        }
         stats.partition_sizes.add(1000);
         stats.partition_cells.add(7);
         stats.tombstones.add(1_700_000_000);
+        let class = |name: &str| format!("org.apache.cassandra.db.marshal.{name}");
         let header = Header {
             base: EncodingStats { min_timestamp: -5, min_local_time: 1_700_000_000, min_ttl: 5 },
-            key_type: "org.apache.cassandra.db.marshal.UTF8Type".to_string(),
-            clustering_types: vec!["org.apache.cassandra.db.marshal.Int32Type".to_string()],
+            key_type: class("UTF8Type"),
+            clustering_types: vec![
+                class("Int32Type"),
+                format!("{}({})", class("ReversedType"), class("UTF8Type")),
+            ],
             statics: vec![],
-            regulars: vec![("v".to_string(), "org.apache.cassandra.db.marshal.BytesType".to_string())],
+            regulars: vec![("v".to_string(), class("BytesType"))],
         };
         Statistics::new(0.01, &Cardinality::default(), stats, header)
     }
 
     #[test]
-    fn is_read_back() {
-        let mut statistics = sample();
-        let bytes = statistics.encode();
-        assert_eq!(Statistics::decode(Path::new("Statistics.db"), &bytes).unwrap(), statistics);
+    fn is_read_back_in_every_version() {
+        for version in Version::ALL {
+            let mut statistics = sample(version);
+            let bytes = statistics.encode(version);
+            let read = Statistics::decode(Path::new("Statistics.db"), version, &bytes).unwrap();
+            assert_eq!(read, statistics, "{version}");
+        }
     }
 
     #[test]
     fn every_broken_byte_and_truncation_is_refused() {
-        let bytes = sample().encode();
-        for at in (0..bytes.len()).step_by(3) {
-            let mut broken = bytes.clone();
-            broken[at] ^= 0x10;
-            assert!(Statistics::decode(Path::new("Statistics.db"), &broken).is_err(), "byte {at}");
-            assert!(Statistics::decode(Path::new("Statistics.db"), &bytes[..at]).is_err(), "size {at}");
+        for version in [Version::Nb, Version::Da] {
+            let bytes = sample(version).encode(version);
+            for at in (0..bytes.len()).step_by(3) {
+                let mut broken = bytes.clone();
+                broken[at] ^= 0x10;
+                assert!(
+                    Statistics::decode(Path::new("Statistics.db"), version, &broken).is_err(),
+                    "byte {at}"
+                );
+                let cut = &bytes[..at];
+                assert!(Statistics::decode(Path::new("Statistics.db"), version, cut).is_err(), "size {at}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_checksums_nothing_panics() {
+        let bytes = sample(Version::Me).encode(Version::Me);
+        for at in 0..bytes.len() {
+            for bits in [1, 0x80, 0xff] {
+                let mut broken = bytes.clone();
+                broken[at] ^= bits;
+                let _ = Statistics::decode(Path::new("Statistics.db"), Version::Me, &broken);
+            }
+            assert!(Statistics::decode(Path::new("Statistics.db"), Version::Me, &bytes[..at]).is_err());
         }
     }
 }

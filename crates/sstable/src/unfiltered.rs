@@ -5,7 +5,7 @@ use mutation::Deletion;
 use crate::clustering::Kind;
 use crate::clustering::Prefix;
 use crate::cursor::{Cursor, Decoded};
-use crate::deletion::{take_delta, take_full};
+use crate::deletion::Times;
 use crate::limits::ROW_BYTES_MAX;
 use crate::row::flags;
 use crate::shape::Shape;
@@ -63,12 +63,12 @@ fn take_marker(shape: &Shape, cursor: &mut Cursor<'_>) -> Decoded<Head> {
     let at = shape.clustering.take_bound(cursor)?;
     let body = take_sizes(cursor)?;
     let start = cursor.at();
-    let first = take_delta(cursor, shape.base)?;
+    let first = shape.times.take_delta(cursor)?;
     let (ends, starts) = match at.kind {
         Kind::ExclusiveEnd | Kind::InclusiveEnd => (Some(first), None),
         Kind::InclusiveStart | Kind::ExclusiveStart | Kind::Row => (None, Some(first)),
         Kind::ExclusiveEndInclusiveStart | Kind::InclusiveEndExclusiveStart => {
-            (Some(first), Some(take_delta(cursor, shape.base)?))
+            (Some(first), Some(shape.times.take_delta(cursor)?))
         }
     };
     if cursor.at() - start != body {
@@ -82,10 +82,10 @@ fn take_marker(shape: &Shape, cursor: &mut Cursor<'_>) -> Decoded<Head> {
 }
 
 /// Reads a partition's key, deletion and their size.
-pub(crate) fn take_partition(bytes: &[u8]) -> Decoded<(Vec<u8>, Deletion, u64)> {
+pub(crate) fn take_partition(times: Times, bytes: &[u8]) -> Decoded<(Vec<u8>, Deletion, u64)> {
     let mut cursor = Cursor::new(bytes);
     let key = cursor.short_bytes()?.to_vec();
-    let deletion = take_full(&mut cursor)?;
+    let deletion = times.take_full(&mut cursor)?;
     Ok((key, deletion, cursor.at()))
 }
 

@@ -1,7 +1,7 @@
-//! A walk through the rows and markers of one partition, forward, with seeks by the promoted index.
+//! A walk through the rows and markers of one partition, forward, with seeks by the row index.
 //!
 //! Between steps the walk knows which range tombstone is open and where it began, or from where on it is known to be
-//! open: a walk that starts in the middle of a partition learns it from the promoted index.
+//! open: a walk that starts in the middle of a partition learns it from the row index.
 
 use mutation::{Bound, Deletion, Slice};
 use schema::{BoundSide, Position, Table};
@@ -11,75 +11,11 @@ use std::sync::Arc;
 use crate::clustering::Prefix;
 use crate::error::Error;
 use crate::fragment::{Fragment, OpenTombstone, PartitionHead};
-use crate::index::{Block, Promoted};
 use crate::row::RowDecoder;
+use crate::row_index::{Entry, RowIndex};
 use crate::shape::Shape;
 use crate::source::Window;
 use crate::unfiltered::{Head, take_head, take_partition, take_static};
-
-/// The promoted index of the partition and where it stands, for errors.
-pub(crate) struct PromotedAt {
-    /// The blocks.
-    pub(crate) promoted: Promoted,
-    /// The index file.
-    pub(crate) path: std::path::PathBuf,
-    /// Where in it.
-    pub(crate) offset: u64,
-}
-
-impl PromotedAt {
-    /// One block.
-    pub(crate) fn block(&self, shape: &Shape, index: usize) -> Result<Block, Error> {
-        let block = self.promoted.block(&shape.clustering, index);
-        block.map_err(|fault| fault.in_file(&self.path, self.offset))
-    }
-
-    /// The place directly behind a block's last row or marker.
-    pub(crate) fn behind(&self, table: &Table, block: &Block) -> Result<Position, Error> {
-        let position = block.last.behind().position(table);
-        position.map_err(|error| {
-            Error::corrupt(&self.path, self.offset, "a clustering prefix", error.to_string())
-        })
-    }
-
-    /// The first block with anything at or behind a position; the count of blocks if there is none.
-    pub(crate) fn first_reaching(
-        &self,
-        shape: &Shape,
-        table: &Table,
-        position: &Position,
-    ) -> Result<usize, Error> {
-        self.partition_point(|block| Ok(self.behind(table, block)? <= *position), shape)
-    }
-
-    /// The last block with anything before a position, or the first block.
-    pub(crate) fn last_before(
-        &self,
-        shape: &Shape,
-        table: &Table,
-        position: &Position,
-    ) -> Result<usize, Error> {
-        let next = self.partition_point(|block| Ok(self.behind(table, block)? < *position), shape)?;
-        Ok(next.min(self.promoted.count() - 1))
-    }
-
-    fn partition_point(
-        &self,
-        below: impl Fn(&Block) -> Result<bool, Error>,
-        shape: &Shape,
-    ) -> Result<usize, Error> {
-        let (mut low, mut high) = (0, self.promoted.count());
-        while low < high {
-            let middle = (low + high) / 2;
-            if below(&self.block(shape, middle)?)? {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(low)
-    }
-}
 
 /// Why a walk paused.
 #[derive(Debug, PartialEq, Eq)]
@@ -108,7 +44,8 @@ pub(crate) struct Walk {
     pub(crate) window: Window,
     /// Where the partition starts.
     start: u64,
-    pub(crate) promoted: Option<PromotedAt>,
+    /// The row index of the partition, if it has one and it is wanted.
+    pub(crate) rows: Option<RowIndex>,
     open: Option<OpenTombstone>,
     /// The last row or marker read or skipped.
     last: Option<Prefix>,
@@ -124,23 +61,24 @@ impl Walk {
         mut window: Window,
     ) -> Result<(Walk, PartitionHead), Error> {
         let start = window.position();
-        let (key, deletion, size) = window.decode(take_partition).await?;
+        let times = shape.times;
+        let (key, deletion, size) = window.decode(|bytes| take_partition(times, bytes)).await?;
         window.consume(size);
         let mut static_row = Vec::new();
         if !shape.statics.columns.is_empty() {
             let (flags, body, size) = window.decode(take_static).await?;
             window.consume(size);
             window.require(body).await?;
-            let decoder = RowDecoder { shape: &shape.statics, base: shape.base };
+            let decoder = RowDecoder { shape: &shape.statics, times };
             let decoded = decoder.decode(flags, &window.rest()[..body as usize], &mut static_row);
             decoded.map_err(|fault| fault.in_file(window.path(), window.position()))?;
             window.consume(body);
         }
         let head = PartitionHead { token: base::Token::of_key(&key), key, deletion, static_row };
-        Ok((Walk { table, shape, window, start, promoted: None, open: None, last: None, ahead: None }, head))
+        Ok((Walk { table, shape, window, start, rows: None, open: None, last: None, ahead: None }, head))
     }
 
-    fn wrong(&self, error: impl std::fmt::Display) -> Error {
+    pub(crate) fn wrong(&self, error: impl std::fmt::Display) -> Error {
         Error::corrupt(self.window.path(), self.window.position(), "a clustering prefix", error.to_string())
     }
 
@@ -164,45 +102,67 @@ impl Walk {
         Ok(())
     }
 
-    /// Goes to the start of a block; what is open there is told by the block before.
-    pub(crate) fn enter_block(&mut self, index: usize, place: usize) -> Result<Block, Error> {
-        let promoted = self.promoted.as_ref().expect("only partitions with a promoted index have blocks");
-        let block = promoted.block(&self.shape, index)?;
-        let before = if index == 0 { None } else { Some(promoted.block(&self.shape, index - 1)?) };
-        self.window.seek(self.start.saturating_add(block.offset));
+    /// Reads the next head, if it is not read yet.
+    async fn look_ahead(&mut self) -> Result<&Head, Error> {
+        if self.ahead.is_none() {
+            let shape = self.shape.clone();
+            self.ahead = Some(self.window.decode(|bytes| take_head(&shape, bytes)).await?);
+        }
+        Ok(&self.ahead.as_ref().expect("it was read").0)
+    }
+
+    /// Goes anywhere in the partition; nothing is known to be open there.
+    fn go_to(&mut self, offset: u64) {
+        self.window.seek(self.start.saturating_add(offset));
         self.ahead = None;
         self.open = None;
         self.last = None;
-        if let Some(before) = before {
-            if !before.open.is_live() {
-                let start = before.last.behind();
-                self.open = Some(OpenTombstone { start, deletion: before.open, place });
-            }
-            self.last = Some(before.last);
-        }
-        Ok(block)
     }
 
-    /// Goes forward to the first block that can hold something of a slice, if it lies ahead. False: there is none.
-    fn seek_slice(
+    /// The bound before the next row or marker; `None` at the partition's end.
+    async fn next_bound(&mut self) -> Result<Option<Bound>, Error> {
+        Ok(match self.look_ahead().await? {
+            Head::Row { at, .. } | Head::Marker { at, .. } => Some(at.before()),
+            Head::End => None,
+        })
+    }
+
+    /// An open range tombstone where the partition ends.
+    fn never_ended(&self) -> Error {
+        let (path, at) = (self.window.path(), self.window.position());
+        Error::corrupt(path, at, "the end of a range tombstone", "the end of the partition")
+    }
+
+    /// Goes to a place that the row index names.
+    async fn enter(&mut self, entry: Entry, place: usize) -> Result<(), Error> {
+        self.go_to(entry.offset);
+        if entry.open.is_live() {
+            return Ok(());
+        }
+        let start = match entry.from {
+            Some(from) => from,
+            None => self.next_bound().await?.ok_or_else(|| self.never_ended())?,
+        };
+        self.open = Some(OpenTombstone { start, deletion: entry.open, place });
+        Ok(())
+    }
+
+    /// Goes forward to where what a slice wants begins, if that lies ahead. False: there is nothing of it.
+    async fn seek_slice(
         &mut self,
         slice: usize,
         wanted: Wanted<'_>,
         fragment: &mut Fragment,
     ) -> Result<bool, Error> {
-        let Some(promoted) = &self.promoted else { return Ok(true) };
+        let Some(rows) = &self.rows else { return Ok(true) };
         let start = &wanted.slices[slice].start;
-        let index = promoted.first_reaching(&self.shape, &self.table, start)?;
-        if index == promoted.promoted.count() {
-            return Ok(false);
-        }
-        let block = promoted.block(&self.shape, index)?;
-        if self.start.saturating_add(block.offset) > self.window.position() {
+        let Some(entry) = rows.entry(&self.shape, &self.table, start).await? else { return Ok(false) };
+        if self.start.saturating_add(entry.offset) > self.window.position() {
             if let Some(last) = &self.last {
                 let end = last.behind();
                 self.cut(&end, wanted.slices, fragment)?;
             }
-            self.enter_block(index, fragment.len())?;
+            self.enter(entry, fragment.len()).await?;
         }
         Ok(true)
     }
@@ -214,14 +174,11 @@ impl Walk {
         }
         let slices = wanted.slices;
         let Some(mut slice) = (!slices.is_empty()).then_some(0) else { return Ok(Pause::Complete) };
-        if slices[0].start > Position::bottom() && !self.seek_slice(0, wanted, fragment)? {
+        if slices[0].start > Position::bottom() && !self.seek_slice(0, wanted, fragment).await? {
             return Ok(Pause::Complete);
         }
         loop {
-            if self.ahead.is_none() {
-                let shape = self.shape.clone();
-                self.ahead = Some(self.window.decode(|bytes| take_head(&shape, bytes)).await?);
-            }
+            self.look_ahead().await?;
             let (at, position) = match &self.ahead {
                 Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) => (at, self.position(at)?),
                 Some((Head::End, _)) | None => return self.end(slices, fragment),
@@ -238,7 +195,7 @@ impl Walk {
                     return Ok(Pause::Complete);
                 }
                 let place = self.window.position();
-                if !self.seek_slice(slice, wanted, fragment)? {
+                if !self.seek_slice(slice, wanted, fragment).await? {
                     return Ok(Pause::Complete);
                 }
                 if self.window.position() != place {
@@ -258,13 +215,7 @@ impl Walk {
         if self.open.is_some() {
             let end = Bound::new(&[], BoundSide::After);
             self.cut(&end, slices, fragment)?;
-            let expected = "the end of a range tombstone";
-            return Err(Error::corrupt(
-                self.window.path(),
-                self.window.position(),
-                expected,
-                "the end of the partition",
-            ));
+            return Err(self.never_ended());
         }
         self.ahead = None;
         self.window.consume(1);
@@ -288,7 +239,7 @@ impl Walk {
             Head::Row { at, flags, body } => {
                 if inside {
                     self.window.require(body).await?;
-                    let decoder = RowDecoder { shape: &self.shape.regulars, base: self.shape.base };
+                    let decoder = RowDecoder { shape: &self.shape.regulars, times: self.shape.times };
                     let bytes = &self.window.rest()[..body as usize];
                     let row = fragment.row(&at.wire, |out| decoder.decode(flags, bytes, out));
                     row.map_err(|fault| fault.in_file(self.window.path(), self.window.position()))?;
@@ -330,29 +281,40 @@ impl Walk {
         self.cut(bound, slices, fragment)
     }
 
-    /// Walks one block, entered before, to its end.
-    pub(crate) async fn run_block(
+    /// Walks from the start of a block to where the one behind it starts, or, without one, to the end of the slices.
+    /// Returns the bound before the block's first row or marker: what lies at or behind it has been read.
+    pub(crate) async fn run_back(
         &mut self,
-        block: &Block,
+        entry: &Entry,
+        behind: Option<&(u64, Bound)>,
         slices: &[Slice],
         fragment: &mut Fragment,
-    ) -> Result<(), Error> {
-        let limit = self.start.saturating_add(block.offset).saturating_add(block.width);
+    ) -> Result<Option<Bound>, Error> {
+        self.go_to(entry.offset);
+        let Some(first) = self.next_bound().await? else { return Ok(None) };
+        if !entry.open.is_live() {
+            self.open = Some(OpenTombstone { start: first.clone(), deletion: entry.open, place: 0 });
+        }
         loop {
-            if self.window.position() >= limit {
-                return self.pause_at(block.last.behind(), slices, fragment);
+            if let Some((offset, bound)) = behind
+                && self.window.position() >= self.start.saturating_add(*offset)
+            {
+                self.pause_at(bound.clone(), slices, fragment)?;
+                return Ok(Some(first));
             }
-            let shape = self.shape.clone();
-            self.ahead = Some(self.window.decode(|bytes| take_head(&shape, bytes)).await?);
-            let position = match &self.ahead {
-                Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) => self.position(at)?,
-                // Cassandra counts the end of the partition to the last block.
+            self.look_ahead().await?;
+            let (at, position) = match &self.ahead {
+                Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) => (at, self.position(at)?),
                 Some((Head::End, _)) | None => {
-                    self.ahead = None;
-                    return self.pause_at(block.last.behind(), slices, fragment);
+                    return if self.open.is_some() { Err(self.never_ended()) } else { Ok(Some(first)) };
                 }
             };
             let slice = slices.partition_point(|slice| slice.end <= position);
+            if slice == slices.len() && behind.is_none() {
+                let end = at.behind();
+                self.pause_at(end, slices, fragment)?;
+                return Ok(Some(first));
+            }
             let inside = slices.get(slice).is_some_and(|slice| slice.start <= position);
             self.step(inside, slices, fragment).await?;
         }

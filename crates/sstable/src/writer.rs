@@ -1,39 +1,44 @@
 //! Writes one sstable: appends are synchronous into memory, the owner waits for the disk when it wants to.
 //!
 //! Partitions come in ring order; inside one, rows and range tombstones come by where they start, tombstones disjoint.
-//! The writer makes markers of the tombstones, the promoted index of wide partitions, and exact statistics. Files carry
-//! `.tmp` until all are durable; `TOC.txt` is last. Layout: `docs/formats/sstable-nb.md`.
+//! The writer makes markers of the tombstones, the index of both levels, and exact statistics. Files carry
+//! `.tmp` until all are durable; `TOC.txt` is last. Layout: `docs/formats/sstables.md`.
 
 use base::Token;
-use mutation::{Deletion, RangeTombstone, RowView};
-use schema::{Position, Table, clustering_components};
-use std::path::PathBuf;
+use mutation::{Bound, Deletion, RangeTombstone, RowView};
+use schema::{BoundSide, Position, Table};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::big::BigWriter;
+use crate::bti::BtiWriter;
 use crate::cardinality::Cardinality;
-use crate::checksums::{Checksums, PageChecksums};
+use crate::checksums::Checksums;
 use crate::clustering::{Kind, Prefix};
 use crate::collector::Collector;
-use crate::component::Component;
-use crate::compression::Compressor;
+use crate::component::{Component, Descriptor};
+use crate::compression::Compression;
 use crate::cursor::put_short_bytes;
-use crate::deletion::{put_delta, put_full};
+use crate::deletion::Times;
 use crate::error::Error;
 use crate::filter::Filter;
-use crate::index::{NewBlock, PromotedWriter};
-use crate::limits::{INDEX_BLOCK_BYTES, INDEX_BLOCKS_BEFORE_GROWTH, KEY_BYTES_MAX, SUMMARY_INTERVAL};
+use crate::index::NewBlock;
+use crate::limits::{KEY_BYTES_MAX, SUMMARY_INTERVAL};
+use crate::lookup::{EndedPartition, IndexWriter};
 use crate::meta::Meta;
 use crate::row::{RowEncoder, flags};
 use crate::shape::{Shape, header_for};
 use crate::sink::{DataSink, Sink};
 use crate::statistics::{EncodingStats, Statistics};
-use crate::summary::Summary;
+use crate::version::{Format, Version};
 
 /// What a new sstable is and where it goes.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
     /// The table's folder; it exists.
     pub dir: PathBuf,
+    /// The version of its files: `Format::version` of the selected format; older ones for older nodes.
+    pub version: Version,
     /// A number not used in the folder before.
     pub generation: u64,
     /// The table, at least as new as the rows to be written: cells of columns it does not have are left out.
@@ -71,12 +76,22 @@ struct OpenPartition {
     start: u64,
     /// Start of the row or marker before, from `start`.
     previous: u64,
-    /// Where the open index block starts, from `start`; its first prefix, empty when no block is open.
-    block_start: u64,
-    block_first: Vec<u8>,
+    /// The open index block, if there is one.
+    block: Option<OpenBlock>,
+    /// The range tombstone open where the last block ended.
+    open_before: Deletion,
     last: Prefix,
     last_at: Vec<u8>,
     range: Option<OpenRange>,
+}
+
+/// The index block being written.
+struct OpenBlock {
+    /// Where it starts, from the partition's start.
+    start: u64,
+    /// Encoded prefix of its first row or marker, and where that sorts.
+    first: Vec<u8>,
+    first_at: Vec<u8>,
 }
 
 /// Writes one sstable. Dropping it leaves files named `.tmp` behind; see [`Writer::abandon`].
@@ -84,19 +99,17 @@ pub struct Writer {
     options: WriterOptions,
     shape: Shape,
     data: DataSink,
-    index: Sink,
-    index_pages: PageChecksums,
+    index: IndexWriter,
     filter: Option<Filter>,
-    summary: Summary,
     cardinality: Cardinality,
     collector: Collector,
-    promoted: PromotedWriter,
     partition: Option<OpenPartition>,
     partitions: u64,
     first_key: Vec<u8>,
     last_key: (Token, Vec<u8>),
-    min_clustering: Option<(Vec<u8>, Vec<u8>)>,
-    max_clustering: Option<(Vec<u8>, Vec<u8>)>,
+    /// Where the first and the last of all rows and markers sort, and what they are.
+    first_place: Option<(Vec<u8>, Prefix)>,
+    last_place: Option<(Vec<u8>, Prefix)>,
     scratch: Vec<u8>,
     body: Vec<u8>,
 }
@@ -105,37 +118,46 @@ impl Writer {
     /// Creates the data and index files under temporary names.
     /// Errors: `Io`; `Unsupported` when the table asks for a compressor this crate cannot write.
     pub async fn create(options: WriterOptions) -> Result<Writer, Error> {
-        let path = |component: Component| component.temporary_path(&options.dir, options.generation);
-        let compressor = match options.table.options.compressor() {
-            None => None,
-            Some(class) => Some(Compressor::of_class(class).ok_or_else(|| Error::Unsupported {
-                file: path(Component::Data),
-                what: format!("compressor \"{class}\""),
-            })?),
+        let descriptor = Descriptor::new(options.version, options.generation);
+        let path = |component: Component| component.temporary_path(&options.dir, descriptor);
+        let table = &options.table;
+        let compression = Compression::of_table(&table.options, options.version);
+        let compression =
+            compression.map_err(|what| Error::Unsupported { file: path(Component::Data), what })?;
+        let data = DataSink::create(path(Component::Data), compression).await?;
+        let times = Times::new(options.version, options.base);
+        let index = match options.version.format() {
+            Format::Big => {
+                let interval = u32::try_from(table.options.min_index_interval);
+                let interval = interval.map_or(SUMMARY_INTERVAL, |interval| interval.max(1));
+                IndexWriter::Big(BigWriter::create(path(Component::Index), interval, times).await?)
+            }
+            Format::Bti => {
+                let (partitions, rows) = (path(Component::Partitions), path(Component::Rows));
+                IndexWriter::Bti(BtiWriter::create(partitions, rows).await?)
+            }
         };
-        let chunk_length = options.table.options.chunk_bytes();
-        let data = DataSink::create(path(Component::Data), compressor, chunk_length).await?;
-        let index = Sink::create(path(Component::Index)).await?;
         Ok(Writer {
-            shape: Shape::for_writing(&options.table, options.base),
+            shape: Shape::for_writing(table, times),
             data,
             index,
-            index_pages: PageChecksums::default(),
-            filter: Filter::for_keys(options.estimated_keys, options.table.options.bloom_filter_fp_chance),
-            summary: Summary::default(),
+            filter: Filter::for_keys(options.estimated_keys, table.options.bloom_filter_fp_chance),
             cardinality: Cardinality::default(),
-            collector: Collector::new(),
-            promoted: PromotedWriter::default(),
+            collector: Collector::new(times),
             partition: None,
             partitions: 0,
             first_key: Vec::new(),
             last_key: (Token::MIN, Vec::new()),
-            min_clustering: None,
-            max_clustering: None,
+            first_place: None,
+            last_place: None,
             scratch: Vec::new(),
             body: Vec::new(),
             options,
         })
+    }
+
+    fn descriptor(&self) -> Descriptor {
+        Descriptor::new(self.options.version, self.options.generation)
     }
 
     fn invalid(&self, what: String) -> Error {
@@ -162,9 +184,14 @@ impl Writer {
         }
         let mut header = Vec::with_capacity(64 + key.len());
         put_short_bytes(&mut header, key);
-        put_full(&mut header, deletion);
+        let deletion = match self.shape.times.fits_full(deletion) {
+            true => deletion,
+            // From oa on there is no place for a time before 1970: what is as old goes as well.
+            false => Deletion { timestamp: 0, ..deletion },
+        };
+        self.shape.times.put_full(&mut header, deletion);
         let static_written = self.put_static_row(static_row, &mut header)?;
-        self.promoted.clear();
+        self.index.start_partition();
         self.partition = Some(OpenPartition {
             key: key.to_vec(),
             token,
@@ -174,8 +201,8 @@ impl Writer {
             header_written: false,
             start: self.data.position(),
             previous: 0,
-            block_start: 0,
-            block_first: Vec::new(),
+            block: None,
+            open_before: Deletion::LIVE,
             last: Prefix { kind: Kind::Row, wire: Vec::new() },
             last_at: Vec::new(),
             range: None,
@@ -189,8 +216,11 @@ impl Writer {
             return Ok(false);
         }
         self.body.clear();
-        let mut encoder =
-            RowEncoder { shape: &self.shape.statics, base: self.shape.base, collector: &mut self.collector };
+        let mut encoder = RowEncoder {
+            shape: &self.shape.statics,
+            times: self.shape.times,
+            collector: &mut self.collector,
+        };
         let encoded = match row {
             Some(row) => encoder.encode(&RowView::new(row), &mut self.body),
             None => Ok(None),
@@ -216,8 +246,11 @@ impl Writer {
         self.close_range_before(&position)?;
         self.check_order(&position)?;
         self.body.clear();
-        let mut encoder =
-            RowEncoder { shape: &self.shape.regulars, base: self.shape.base, collector: &mut self.collector };
+        let mut encoder = RowEncoder {
+            shape: &self.shape.regulars,
+            times: self.shape.times,
+            collector: &mut self.collector,
+        };
         let encoded = encoder.encode(&RowView::new(body), &mut self.body);
         let Some(flags) = encoded.map_err(|what| self.invalid(what))? else { return Ok(()) };
         self.scratch.clear();
@@ -276,7 +309,7 @@ impl Writer {
         self.check_order(&at)?;
         self.body.clear();
         for deletion in deletions {
-            put_delta(&mut self.body, *deletion, self.shape.base);
+            self.shape.times.put_delta(&mut self.body, *deletion);
         }
         self.scratch.clear();
         self.scratch.push(flags::IS_MARKER);
@@ -305,13 +338,15 @@ impl Writer {
         self.data.append(&self.scratch);
         self.data.append(&self.body);
 
-        if partition.block_first.is_empty() {
-            partition.block_start = start;
-            let prefix = self.shape.clustering.put_prefix(kind, wire, &mut partition.block_first);
+        if partition.block.is_none() {
+            let mut first = Vec::new();
+            let prefix = self.shape.clustering.put_prefix(kind, wire, &mut first);
             prefix.expect("the same prefix was encoded before");
+            partition.block = Some(OpenBlock { start, first, first_at: at.to_vec() });
         }
-        if partition.last_at.is_empty() && self.min_clustering.as_ref().is_none_or(|min| min.0[..] > at[..]) {
-            self.min_clustering = Some((at.to_vec(), wire.to_vec()));
+        if partition.last_at.is_empty() && self.first_place.as_ref().is_none_or(|first| first.0[..] > at[..])
+        {
+            self.first_place = Some((at.to_vec(), Prefix { kind, wire: wire.to_vec() }));
         }
         partition.last.kind = kind;
         partition.last.wire.clear();
@@ -319,8 +354,10 @@ impl Writer {
         partition.last_at.clear();
         partition.last_at.extend_from_slice(&at);
         let size = self.data.position() - partition.start;
-        let block_bytes = INDEX_BLOCK_BYTES.max(size / INDEX_BLOCKS_BEFORE_GROWTH);
-        if size - partition.block_start >= block_bytes { self.end_block() } else { Ok(()) }
+        let block_bytes = size - partition.block.as_ref().map_or(0, |block| block.start);
+        // A tombstone that the index cannot tell must not be open where a block ends.
+        let told = partition.range.as_ref().is_none_or(|range| self.shape.times.fits_full(range.deletion));
+        if told && self.index.is_block(block_bytes, size) { self.end_block(0) } else { Ok(()) }
     }
 
     fn write_header(&mut self) {
@@ -331,27 +368,25 @@ impl Writer {
         }
     }
 
-    /// Ends the open index block, if there is one.
-    fn end_block(&mut self) -> Result<(), Error> {
+    /// Ends the open index block, if there is one. `more` bytes that come later belong to it.
+    fn end_block(&mut self, more: u64) -> Result<(), Error> {
         let partition = self.partition.as_mut().expect("a partition was started");
-        if partition.block_first.is_empty() {
-            return Ok(());
-        }
+        let Some(block) = partition.block.take() else { return Ok(()) };
+        let open = partition.range.as_ref().map_or(Deletion::LIVE, |range| range.deletion);
+        let mut last = Vec::new();
+        let prefix = self.shape.clustering.put_prefix(partition.last.kind, &partition.last.wire, &mut last);
+        prefix.expect("the same prefix was encoded before");
         let block = NewBlock {
-            first: &partition.block_first,
-            last: (partition.last.kind, &partition.last.wire),
-            offset: partition.block_start,
-            width: self.data.position() - partition.start - partition.block_start,
-            open: partition.range.as_ref().map_or(Deletion::LIVE, |range| range.deletion),
+            first: &block.first,
+            first_at: &block.first_at,
+            last: &last,
+            last_at: &partition.last_at,
+            offset: block.start,
+            width: self.data.position() - partition.start - block.start + more,
+            open_before: std::mem::replace(&mut partition.open_before, open),
+            open,
         };
-        self.promoted.push(&self.shape.clustering, &block).expect("the same prefixes were encoded before");
-        partition.block_first.clear();
-        let bytes = self.promoted.bytes();
-        if i32::try_from(bytes).is_err() {
-            let limit = i32::MAX as u64;
-            return Err(Error::TooLarge { what: "the index of a partition", size: bytes as u64, limit });
-        }
-        Ok(())
+        self.index.block(&block)
     }
 
     /// Ends the partition: closes an open range tombstone, writes the index entry.
@@ -366,26 +401,30 @@ impl Writer {
             return Ok(());
         }
         self.write_header();
-        self.end_block()?;
+        // Cassandra counts the mark of the end to the last block.
+        self.end_block(1)?;
+        let end = self.data.position();
         self.data.append(&[flags::END_OF_PARTITION]);
         let partition = self.partition.take().expect("a partition was started");
-        self.collector.deletion(partition.deletion);
+        self.collector.partition(partition.deletion);
         self.collector.end_partition(self.data.position() - partition.start);
+        let hash = base::murmur3(&partition.key);
+        self.index.end_partition(&EndedPartition {
+            key: &partition.key,
+            token: partition.token,
+            hash,
+            deletion: partition.deletion,
+            start: partition.start,
+            header_bytes: partition.header.len() as u64,
+            end_offset: end - partition.start,
+        });
         if !partition.last_at.is_empty()
-            && self.max_clustering.as_ref().is_none_or(|max| max.0 < partition.last_at)
+            && self.last_place.as_ref().is_none_or(|last| last.0 < partition.last_at)
         {
-            self.max_clustering = Some((partition.last_at, partition.last.wire));
+            self.last_place = Some((partition.last_at, partition.last));
         }
-        if self.partitions.is_multiple_of(u64::from(self.summary_interval())) {
-            self.summary.push(partition.token, &partition.key, self.index.position());
-        }
-        let header_length = partition.header.len() as u64;
-        let out = self.index.buffer();
-        let entry_at = out.len();
-        self.promoted.put_entry(&partition.key, partition.start, header_length, partition.deletion, out);
-        self.index_pages.update(&out[entry_at..]);
         if let Some(filter) = &mut self.filter {
-            filter.add(base::murmur3(&partition.key));
+            filter.add(hash);
         }
         self.cardinality.add(&partition.key);
         if self.partitions == 0 {
@@ -394,11 +433,6 @@ impl Writer {
         self.partitions += 1;
         self.last_key = (partition.token, partition.key);
         Ok(())
-    }
-
-    fn summary_interval(&self) -> u32 {
-        u32::try_from(self.options.table.options.min_index_interval)
-            .map_or(SUMMARY_INTERVAL, |interval| interval.max(1))
     }
 
     /// Whether no partition was written yet.
@@ -413,7 +447,7 @@ impl Writer {
 
     /// Bytes appended and not yet handed to the disk.
     pub fn pending_bytes(&self) -> usize {
-        self.data.pending() + self.index.pending() + self.promoted.bytes()
+        self.data.pending() + self.index.pending()
     }
 
     /// Hands bytes to the disk in large aligned pieces; the last piece stays for [`Writer::finish`].
@@ -427,40 +461,25 @@ impl Writer {
     pub async fn finish(mut self) -> Result<Meta, Error> {
         assert!(self.partition.is_none(), "the last partition was ended");
         assert!(self.partitions > 0, "an sstable holds at least one partition");
-        let (dir, generation) = (self.options.dir.clone(), self.options.generation);
-        let temporary = |component: Component| component.temporary_path(&dir, generation);
-        self.summary.set_range(&self.first_key, &self.last_key.1);
-        let summary = self.summary.encode(self.summary_interval())?;
-        let index_bytes = self.index.position();
-        self.index.finish().await?;
-        let data = self.data.finish().await?;
-
-        let mut stats = self.collector.finish();
-        stats.min_clustering = legacy_values(self.min_clustering.as_ref());
-        stats.max_clustering = legacy_values(self.max_clustering.as_ref());
+        let (dir, descriptor) = (self.options.dir.clone(), self.descriptor());
+        let version = descriptor.version;
+        let mut statistics = self.statistics();
+        let index = self.index.finish(&self.first_key, &self.last_key.1).await?;
+        let data = self.data.finish(version).await?;
         if data.compression.is_some() {
-            stats.compression_ratio = data.stored_bytes as f64 / data.plain_bytes as f64;
+            statistics.stats.compression_ratio = data.stored_bytes as f64 / data.plain_bytes as f64;
         }
-        stats.level = self.options.level;
-        stats.repaired_at = self.options.repaired_at;
-        stats.host_id = self.options.host_id;
-        let table = &self.options.table;
-        let header = header_for(table, self.options.base);
-        let fp_chance = table.options.bloom_filter_fp_chance;
-        let mut statistics = Statistics::new(fp_chance, &self.cardinality, stats, header);
-
-        let mut wholes = vec![
-            (Component::Summary, summary),
-            (Component::Statistics, statistics.encode()),
-            (Component::Digest, data.digest.to_string().into_bytes()),
-        ];
-        wholes.extend(self.filter.map(|filter| (Component::Filter, filter.encode())));
+        let mut wholes = index.wholes;
+        wholes.push((Component::Statistics, statistics.encode(version)));
+        wholes.push((Component::Digest, data.digest.to_string().into_bytes()));
+        wholes.extend(self.filter.map(|filter| (Component::Filter, filter.encode(version))));
         wholes.extend(data.compression.map(|bytes| (Component::CompressionInfo, bytes)));
         wholes.extend(data.crc.map(|bytes| (Component::Crc, bytes)));
-        let mut disk_bytes = data.stored_bytes + index_bytes;
-        let mut components = vec![Component::Data, Component::Index];
+        let mut disk_bytes = data.stored_bytes + index.bytes;
+        let mut components = vec![Component::Data];
+        components.extend(index.paged.iter().map(|(component, _)| *component));
         let checksums = Checksums {
-            pages: vec![(Component::Index, self.index_pages.finish())],
+            pages: index.paged.into_iter().map(|(component, pages)| (component, pages.finish())).collect(),
             wholes: wholes.iter().map(|(component, bytes)| (*component, base::crc32(bytes))).collect(),
         };
         wholes.push((Component::Checksums, checksums.encode()));
@@ -470,48 +489,70 @@ impl Writer {
                 disk_bytes += bytes.len() as u64;
             }
             components.push(component);
-            Sink::whole(&temporary(component), bytes).await?;
+            Sink::whole(&component.temporary_path(&dir, descriptor), bytes).await?;
         }
-        publish(&dir, generation, &components).await?;
+        publish(&dir, descriptor, &components).await?;
         let keys = (&self.first_key[..], &self.last_key.1[..]);
-        Ok(Meta::from_parts(generation, keys, &statistics.stats, (data.plain_bytes, disk_bytes)))
+        Ok(Meta::from_parts(descriptor, keys, &statistics.stats, (data.plain_bytes, disk_bytes)))
+    }
+
+    /// What the statistics say, but for what the files become.
+    fn statistics(&mut self) -> Statistics {
+        let times = self.shape.times;
+        let mut stats = std::mem::replace(&mut self.collector, Collector::new(times)).finish();
+        match (&self.first_place, &self.last_place) {
+            (Some((_, first)), Some((_, last))) => {
+                stats.clustering_start = first.before();
+                stats.clustering_end = last.behind();
+            }
+            // Nothing lies anywhere.
+            _ => {
+                stats.clustering_start = Bound::new(&[], BoundSide::After);
+                stats.clustering_end = Bound::new(&[], BoundSide::Before);
+            }
+        }
+        stats.level = self.options.level;
+        stats.repaired_at = self.options.repaired_at;
+        stats.host_id = self.options.host_id;
+        stats.keys = Some((self.first_key.clone(), self.last_key.1.clone()));
+        let table = &self.options.table;
+        let header = header_for(table, self.options.base);
+        Statistics::new(table.options.bloom_filter_fp_chance, &self.cardinality, stats, header)
     }
 
     /// Gives up and removes the files.
     pub async fn abandon(self) -> Result<(), Error> {
-        let (dir, generation) = (self.options.dir.clone(), self.options.generation);
+        let (dir, descriptor) = (self.options.dir.clone(), self.descriptor());
         drop(self);
-        remove_temporary(&dir, generation).await
+        remove_temporary(&dir, descriptor).await
     }
 }
 
 /// Renames durable components to their names, then makes the list of them durable.
-async fn publish(dir: &std::path::Path, generation: u64, components: &[Component]) -> Result<(), Error> {
-    let mut toc = String::new();
-    let ours = |component: &Component| *component == Component::Checksums;
-    for component in components.iter().copied().filter(|component| !ours(component)).chain([Component::Toc]) {
-        toc.push_str(component.suffix());
-        toc.push('\n');
-    }
-    Sink::whole(&Component::Toc.temporary_path(dir, generation), toc.into_bytes()).await?;
+async fn publish(dir: &Path, descriptor: Descriptor, components: &[Component]) -> Result<(), Error> {
+    let listed = components.iter().chain([&Component::Toc]).filter(|part| **part != Component::Checksums);
+    let mut listed: Vec<&str> = listed.map(|component| component.suffix()).collect();
+    listed.sort_unstable();
+    let toc = listed.join("\n") + "\n";
+    Sink::whole(&Component::Toc.temporary_path(dir, descriptor), toc.into_bytes()).await?;
     for component in components.iter().copied() {
-        rename(dir, generation, component).await?;
+        rename(dir, descriptor, component).await?;
     }
     runtime::file::sync_dir(dir).await.map_err(|error| Error::io(dir, "sync", error))?;
-    rename(dir, generation, Component::Toc).await?;
+    rename(dir, descriptor, Component::Toc).await?;
     runtime::file::sync_dir(dir).await.map_err(|error| Error::io(dir, "sync", error))
 }
 
-async fn rename(dir: &std::path::Path, generation: u64, component: Component) -> Result<(), Error> {
-    let target = component.path(dir, generation);
-    let result = runtime::file::rename(&component.temporary_path(dir, generation), &target).await;
+async fn rename(dir: &Path, descriptor: Descriptor, component: Component) -> Result<(), Error> {
+    let target = component.path(dir, descriptor);
+    let result = runtime::file::rename(&component.temporary_path(dir, descriptor), &target).await;
     result.map_err(|error| Error::io(&target, "rename to", error))
 }
 
 /// Removes what an unfinished writer left: files under temporary names, and those already renamed.
-pub async fn remove_temporary(dir: &std::path::Path, generation: u64) -> Result<(), Error> {
+pub async fn remove_temporary(dir: &Path, descriptor: Descriptor) -> Result<(), Error> {
     for component in Component::ALL {
-        for path in [component.temporary_path(dir, generation), component.path(dir, generation)] {
+        for path in [component.temporary_path(dir, descriptor), component.path(dir, descriptor)] {
             match runtime::file::remove(&path).await {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(Error::io(&path, "remove", error));
@@ -523,19 +564,11 @@ pub async fn remove_temporary(dir: &std::path::Path, generation: u64) -> Result<
     Ok(())
 }
 
-/// The values of a prefix for the statistics; empty, which means unbounded, when one of them is null.
-fn legacy_values(prefix: Option<&(Vec<u8>, Vec<u8>)>) -> Vec<Vec<u8>> {
-    let Some((_, wire)) = prefix else { return Vec::new() };
-    let values = clustering_components(wire).map(|value| value.ok().flatten().map(<[u8]>::to_vec));
-    let values: Option<Vec<Vec<u8>>> = values.collect();
-    values.filter(|values| values.iter().all(|value| value.len() <= KEY_BYTES_MAX)).unwrap_or_default()
-}
-
 impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Writer")
             .field("dir", &self.options.dir)
-            .field("generation", &self.options.generation)
+            .field("descriptor", &self.descriptor())
             .finish()
     }
 }

@@ -53,6 +53,7 @@ pub(crate) fn insert_at(
 /// Facts of an sstable with a token range.
 pub(crate) fn meta(generation: u64, first: Token, last: Token) -> Meta {
     Meta {
+        version: sstable::Version::Nb,
         generation,
         first_key: Box::new([1]),
         first_token: first,

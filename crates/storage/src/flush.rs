@@ -19,7 +19,7 @@ use crate::{CommitFailurePolicy, Error, Settings};
 use base::Token;
 use mutation::{Key, PartitionView};
 use schema::Position;
-use sstable::{EncodingStats, Reader, Writer, WriterOptions};
+use sstable::{Descriptor, EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
 
 impl Store {
@@ -258,6 +258,7 @@ pub(crate) async fn write_memtable(
     let generation = table.take_generation()?;
     let mut writer = Writer::create(WriterOptions {
         dir: table.dir.clone(),
+        version: settings.sstable_format.version(),
         generation,
         table: definition.clone(),
         estimated_keys: memtable.partitions(),
@@ -278,7 +279,8 @@ pub(crate) async fn write_memtable(
         Ok(meta) => meta,
         Err(error) => {
             // What is left is removed now or, failing that, by the next start.
-            let _ = sstable::remove_temporary(&table.dir, generation).await;
+            let descriptor = Descriptor::new(settings.sstable_format.version(), generation);
+            let _ = sstable::remove_temporary(&table.dir, descriptor).await;
             return Err(error.into());
         }
     };
@@ -289,7 +291,7 @@ pub(crate) async fn write_memtable(
         memtable.garbage(),
         meta.disk_bytes
     );
-    let reader = Reader::open(&table.dir, generation, definition).await?;
+    let reader = Reader::open(&table.dir, meta.descriptor(), definition).await?;
     Ok(Some(Sstable::new(SstableEntry { meta, ranges: Vec::new() }, reader, None)))
 }
 

@@ -23,7 +23,7 @@ use runtime::file::{self, AlignedBuf, File, OpenOptions};
 use runtime::sync::{Event, Lock};
 use runtime::{Group, ShardId};
 use schema::TableId;
-use sstable::{Component, Reader};
+use sstable::{Component, Descriptor, Reader};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -336,8 +336,8 @@ impl Store {
         }
         let mut sstables = Vec::new();
         for planned in share {
-            let generation = planned.entry.meta.generation;
-            let reader = Reader::open(&table.dir, generation, table.definition()).await?;
+            let descriptor = planned.entry.meta.descriptor();
+            let reader = Reader::open(&table.dir, descriptor, table.definition()).await?;
             sstables.push(Sstable::new(planned.entry.clone(), reader, planned.holders.clone()));
         }
         let add = share.iter().map(|planned| (table.id, planned.entry.clone())).collect();
@@ -506,7 +506,11 @@ async fn check(table: &TableStore, linked: &Linked, verify: Verify) -> Result<Ss
         error @ sstable::Error::Io { .. } => Error::from(error),
         error => refused(format!("\"{name}\" is not imported: {error}")),
     };
-    let reader = Reader::open(&table.dir, linked.generation, table.definition()).await.map_err(told)?;
+    let mut names = linked.files.iter().filter_map(|path| path.file_name()?.to_str());
+    let Some((descriptor, _)) = names.find_map(Descriptor::of_file_name) else {
+        return Err(refused(format!("\"{name}\" is not imported: its version cannot be read")));
+    };
+    let reader = Reader::open(&table.dir, descriptor, table.definition()).await.map_err(told)?;
     let digest = match verify {
         Verify::Open => Some(true),
         Verify::Digest => {

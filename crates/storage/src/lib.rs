@@ -51,6 +51,7 @@ pub use error::Error;
 pub use faults::{CommitFailurePolicy, Consequence, DiskFailurePolicy, Fault};
 pub use import::{ImportOptions, ImportReport, Verify};
 pub use journal::Journal;
+pub use sstable::Format as SstableFormat;
 pub use settings::{CommitlogSync, Durability, Settings, TombstoneLimits};
 pub use start::{StartPlan, prepare};
 pub use stats::TableStats;

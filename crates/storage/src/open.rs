@@ -142,8 +142,8 @@ impl Opening {
                 let Some(table) = self.tables.get(&planned_sstable.table) else { continue };
                 let (table, planned) = (table.clone(), planned_sstable.clone());
                 let task = runtime::spawn(Group::MAIN, async move {
-                    let generation = planned.entry.meta.generation;
-                    let reader = Reader::open(&table.dir, generation, table.definition()).await?;
+                    let descriptor = planned.entry.meta.descriptor();
+                    let reader = Reader::open(&table.dir, descriptor, table.definition()).await?;
                     let sstable = Sstable::new(planned.entry, reader, planned.holders);
                     table.publish(vec![sstable], &[], None);
                     Ok::<(), Error>(())
@@ -257,7 +257,7 @@ impl Opening {
             entry_bytes_max: self.settings.mutation_bytes_max,
         });
         let data_file = |(table, entry): &(TableId, SstableEntry)| {
-            Some(Component::Data.path(&self.tables.get(table)?.dir, entry.meta.generation))
+            Some(Component::Data.path(&self.tables.get(table)?.dir, entry.meta.descriptor()))
         };
         let left_out = self.left_out.iter().filter_map(data_file).collect();
         let store = Rc::new(Store::new(self.settings, self.plan, self.interval, log, manifest, self.memory));

@@ -2,6 +2,7 @@
 
 use crate::{CommitFailurePolicy, DiskFailurePolicy};
 use schema::Table;
+use sstable::Format;
 use std::path::PathBuf;
 
 /// When a write is told to have happened.
@@ -84,6 +85,8 @@ pub struct Settings {
     pub mutation_bytes_max: Option<u64>,
     /// The statements that make a table again, for its snapshots.
     pub describe: fn(&Table) -> String,
+    /// How new sstables are written.
+    pub sstable_format: Format,
     /// Identity of this node, written into sstables.
     pub host_id: u128,
 }

@@ -22,7 +22,7 @@ use runtime::file::{self, DirEntry, FolderLock, SyncMethod};
 use runtime::sync::Event;
 use runtime::{Group, ShardId};
 use schema::TableId;
-use sstable::{Component, Meta};
+use sstable::{Descriptor, Meta};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -317,7 +317,9 @@ async fn collect_garbage(
             snapshot::sweep(&dir).await?;
             for file in list(&dir).await? {
                 let finished = file.name.strip_suffix(".tmp").unwrap_or(&file.name);
-                let Some((generation, _)) = Component::of_file_name(finished) else { continue };
+                // A file named by a UUID is none of ours: somebody has put it there to be imported.
+                let Some((descriptor, _)) = Descriptor::of_file_name(finished) else { continue };
+                let Some(generation) = descriptor.id.number() else { continue };
                 let largest = last.entry(table).or_default();
                 *largest = (*largest).max(generation);
                 let garbage = finished.len() < file.name.len() || !known(table, generation);

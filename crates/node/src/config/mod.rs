@@ -150,6 +150,8 @@ pub struct Config {
     pub tombstone_warn: u32,
     /// More tombstones in one page end the read.
     pub tombstone_fail: u32,
+    /// How new sstables are written.
+    pub sstable_format: storage::SstableFormat,
     /// What is dropped or truncated is kept as a snapshot.
     pub auto_snapshot: bool,
     /// What happens when files of tables cannot be read or written.
@@ -243,6 +245,7 @@ impl Config {
             row_cache_bytes: None,
             tombstone_warn: 1_000,
             tombstone_fail: 100_000,
+            sstable_format: storage::SstableFormat::Big,
             auto_snapshot: true,
             disk_failure: storage::DiskFailurePolicy::Stop,
             commit_failure: storage::CommitFailurePolicy::Stop,

@@ -17,7 +17,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::limits::CACHE_BYTES_DEFAULT;
-use blocks::{Block, Blocks, Key};
+use blocks::{Blocks, Key};
+
+pub(crate) use blocks::Block;
 use flight::{Flight, Landing};
 
 /// The cache of a shard.

@@ -2,9 +2,10 @@
 //! what the file holds or an error, and nobody waits forever.
 
 use super::*;
-use crate::compression::Compressor;
+use crate::compression::{Compression, Compressor};
 use crate::cursor::Fault;
 use crate::sink::DataSink;
+use crate::version::Version;
 use base::Prng;
 use runtime::sim::{NodeId, SimConfig, World, main_of};
 use runtime::{Group, poll_now, spawn};
@@ -48,11 +49,20 @@ async fn source(size: usize, chunk: Option<usize>) -> Rc<Source> {
     let path = PathBuf::from(PATH);
     let source = match chunk {
         Some(chunk) => {
-            let mut sink = DataSink::create(path.clone(), Some(Compressor::Lz4), chunk).await.unwrap();
+            let compression = Compression {
+                compressor: Compressor::Lz4,
+                options: Vec::new(),
+                chunk_length: chunk,
+                max_compressed_length: i32::MAX as u32,
+            };
+            let mut sink = DataSink::create(path.clone(), Some(compression)).await.unwrap();
             sink.append(&content(0, size));
-            let summary = sink.finish().await.unwrap();
+            let summary = sink.finish(Version::Nb).await.unwrap();
             let info = summary.compression.unwrap();
-            Source::compressed(path, |stored| CompressionInfo::decode(Path::new("info"), &info, stored)).await
+            Source::compressed(path, |stored| {
+                CompressionInfo::decode(Path::new("info"), Version::Nb, &info, stored)
+            })
+            .await
         }
         None => {
             crate::sink::Sink::whole(&path, content(0, size)).await.unwrap();

@@ -3,17 +3,22 @@
 use base::{Prng, Token};
 use mutation::{Slice, TokenRange};
 use schema::{ColumnKind, Table};
-use sstable::{Component, Error, Reader};
+use sstable::{Component, Error, Reader, Version};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use types::CqlType;
 
 use crate::samples::{self, Amount, SamplePartition};
-use crate::{component, on_shard, table};
+use crate::{first, on_shard, table};
 
 /// Everything in the sstable, by a scan and by lookups.
-async fn read_all(dir: &Path, table: &Arc<Table>, keys: &[SamplePartition]) -> Result<Vec<Vec<u8>>, Error> {
-    let reader = Reader::open(dir, 1, table.clone()).await?;
+async fn read_all(
+    dir: &Path,
+    version: Version,
+    table: &Arc<Table>,
+    keys: &[SamplePartition],
+) -> Result<Vec<Vec<u8>>, Error> {
+    let reader = Reader::open(dir, first(version), table.clone()).await?;
     let slices = [Slice::all()];
     let mut all = Vec::new();
     let mut scanner = reader.scan(TokenRange::ALL);
@@ -28,8 +33,8 @@ async fn read_all(dir: &Path, table: &Arc<Table>, keys: &[SamplePartition]) -> R
     Ok(all)
 }
 
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let all = Component::ALL.into_iter().map(|part| component(dir, part));
+fn files(dir: &Path, version: Version) -> Vec<PathBuf> {
+    let all = Component::ALL.into_iter().map(|part| part.path(dir, first(version)));
     all.filter(|path| path.exists()).collect()
 }
 
@@ -49,15 +54,22 @@ fn break_one(bytes: &mut Vec<u8>, rng: &mut Prng) {
     }
 }
 
-async fn check_broken(dir: PathBuf, table: Arc<Table>, amount: Amount, checked: bool, rounds: u64) {
+async fn check_broken(
+    dir: PathBuf,
+    version: Version,
+    table: Arc<Table>,
+    amount: Amount,
+    checked: bool,
+    rounds: u64,
+) {
     let partitions = samples::partitions(&table, 3, amount);
-    samples::write(&dir, 1, &table, &partitions).await.unwrap();
-    let whole = read_all(&dir, &table, &partitions).await.unwrap();
-    let sums = component(&dir, Component::Checksums);
+    samples::write(&dir, version, 1, &table, &partitions).await.unwrap();
+    let whole = read_all(&dir, version, &table, &partitions).await.unwrap();
+    let sums = Component::Checksums.path(&dir, first(version));
     if !checked {
         std::fs::remove_file(&sums).unwrap();
     }
-    let files = files(&dir);
+    let files = files(&dir, version);
     let mut rng = Prng::new(11);
     let mut refused = 0;
     for round in 0..rounds {
@@ -66,20 +78,21 @@ async fn check_broken(dir: PathBuf, table: Arc<Table>, amount: Amount, checked: 
         let mut broken = sound.clone();
         break_one(&mut broken, &mut rng);
         std::fs::write(file, &broken).unwrap();
-        match read_all(&dir, &table, &partitions).await {
+        match read_all(&dir, version, &table, &partitions).await {
             Err(Error::Corrupt { file: named, .. }) => {
                 refused += 1;
                 // A break of the offsets shows in the data and the other way round; any other names itself.
                 assert!(named.starts_with(&dir), "round {round}: {named:?} of {file:?}");
             }
             Err(Error::Unsupported { .. }) => refused += 1,
+            // A file that is gone.
             Err(error) => panic!("round {round}, {file:?}: {error}"),
             Ok(all) => assert!(!checked || all == whole, "round {round}: other data after breaking {file:?}"),
         }
         std::fs::write(file, &sound).unwrap();
     }
     assert!(refused > rounds / 4, "{refused} of {rounds} were refused");
-    assert_eq!(read_all(&dir, &table, &partitions).await.unwrap(), whole);
+    assert_eq!(read_all(&dir, version, &table, &partitions).await.unwrap(), whole);
 }
 
 #[test]
@@ -87,7 +100,11 @@ fn any_broken_byte_is_seen() {
     for name in ["reversed", "plain", "collections"] {
         on_shard(move |dir| {
             let amount = Amount { partitions: 150, rows: 30, value_bytes: 60 };
-            Box::pin(check_broken(dir, table(name), amount, true, 150))
+            Box::pin(async move {
+                for version in [Version::Nb, Version::Da] {
+                    check_broken(dir.clone(), version, table(name), amount, true, 80).await;
+                }
+            })
         });
     }
 }
@@ -96,7 +113,11 @@ fn any_broken_byte_is_seen() {
 fn broken_wide_partitions_are_seen() {
     on_shard(|dir| {
         let amount = Amount { partitions: 2, rows: 3000, value_bytes: 300 };
-        Box::pin(check_broken(dir, table("reversed"), amount, true, 60))
+        Box::pin(async move {
+            for version in [Version::Nb, Version::Da] {
+                check_broken(dir.clone(), version, table("reversed"), amount, true, 30).await;
+            }
+        })
     });
 }
 
@@ -105,7 +126,11 @@ fn without_our_checksums_nothing_panics() {
     for name in ["reversed", "plain", "seventy", "snappy", "deflated", "zstd"] {
         on_shard(move |dir| {
             let amount = Amount { partitions: 40, rows: 30, value_bytes: 60 };
-            Box::pin(check_broken(dir, table(name), amount, false, 120))
+            Box::pin(async move {
+                for version in [Version::Me, Version::Nb, Version::Oa, Version::Da] {
+                    check_broken(dir.clone(), version, table(name), amount, false, 40).await;
+                }
+            })
         });
     }
 }
@@ -114,11 +139,11 @@ fn without_our_checksums_nothing_panics() {
 fn optional_files_can_be_missing() {
     on_shard(|dir| {
         Box::pin(async move {
-            let table = table("reversed");
+            let (table, version) = (table("reversed"), Version::Nb);
             let partitions =
                 samples::partitions(&table, 5, Amount { partitions: 400, rows: 5, value_bytes: 20 });
-            samples::write(&dir, 1, &table, &partitions).await.unwrap();
-            let whole = read_all(&dir, &table, &partitions).await.unwrap();
+            samples::write(&dir, version, 1, &table, &partitions).await.unwrap();
+            let whole = read_all(&dir, version, &table, &partitions).await.unwrap();
             for part in [
                 Component::Summary,
                 Component::Filter,
@@ -126,15 +151,19 @@ fn optional_files_can_be_missing() {
                 Component::Digest,
                 Component::Toc,
             ] {
-                std::fs::remove_file(component(&dir, part)).unwrap();
-                assert_eq!(read_all(&dir, &table, &partitions).await.unwrap(), whole, "without {part:?}");
+                std::fs::remove_file(part.path(&dir, first(version))).unwrap();
+                assert_eq!(
+                    read_all(&dir, version, &table, &partitions).await.unwrap(),
+                    whole,
+                    "without {part:?}"
+                );
             }
             for part in [Component::Statistics, Component::Index, Component::Data, Component::CompressionInfo]
             {
-                let sound = std::fs::read(component(&dir, part)).unwrap();
-                std::fs::remove_file(component(&dir, part)).unwrap();
-                assert!(read_all(&dir, &table, &partitions).await.is_err(), "without {part:?}");
-                std::fs::write(component(&dir, part), sound).unwrap();
+                let sound = std::fs::read(part.path(&dir, first(version))).unwrap();
+                std::fs::remove_file(part.path(&dir, first(version))).unwrap();
+                assert!(read_all(&dir, version, &table, &partitions).await.is_err(), "without {part:?}");
+                std::fs::write(part.path(&dir, first(version)), sound).unwrap();
             }
         })
     });
@@ -146,6 +175,7 @@ fn an_abandoned_writer_leaves_nothing() {
         Box::pin(async move {
             let options = sstable::WriterOptions {
                 dir: dir.clone(),
+                version: Version::Da,
                 generation: 1,
                 table: table("kv"),
                 estimated_keys: 10,
@@ -183,17 +213,17 @@ fn an_abandoned_writer_leaves_nothing() {
 fn columns_are_found_by_name_and_dropped_ones_are_left_out() {
     on_shard(|dir| {
         Box::pin(async move {
-            let old = table("collections");
+            let (old, version) = (table("collections"), Version::Nb);
             let partitions =
                 samples::partitions(&old, 5, Amount { partitions: 50, rows: 5, value_bytes: 20 });
-            samples::write(&dir, 1, &old, &partitions).await.unwrap();
+            samples::write(&dir, version, 1, &old, &partitions).await.unwrap();
 
             let mut builder = old.to_builder();
             assert!(builder.drop_column("m", i64::MAX) && builder.drop_column("v", 0));
             builder.add("v", ColumnKind::Regular, CqlType::Int);
             builder.add("another", ColumnKind::Regular, CqlType::Text);
             let new = Arc::new(builder.build().unwrap());
-            let reader = Reader::open(&dir, 1, new.clone()).await.unwrap();
+            let reader = Reader::open(&dir, first(version), new.clone()).await.unwrap();
             let ordinal = |table: &Table, name: &str| table.column(name).expect("it is there").ordinal;
             let (m, v) = (ordinal(&old, "m"), ordinal(&new, "v"));
             assert_eq!(v, ordinal(&old, "v"), "a column that comes back has its ordinal again");
@@ -209,7 +239,10 @@ fn columns_are_found_by_name_and_dropped_ones_are_left_out() {
             assert!(moved > 10, "cells newer than the drop belong to the new column");
 
             let other = table("reversed");
-            assert!(matches!(Reader::open(&dir, 1, other).await, Err(Error::Unsupported { .. })));
+            assert!(matches!(
+                Reader::open(&dir, first(version), other).await,
+                Err(Error::Unsupported { .. })
+            ));
         })
     });
 }

@@ -2,12 +2,14 @@
 #![allow(clippy::disallowed_methods, reason = "tests may meet the operating system")]
 
 mod broken;
+mod golden;
 mod round_trip;
 mod samples;
 mod simulated;
 
+use sstable::{Descriptor, Version};
 use std::future::Future;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +40,7 @@ fn table(name: &str) -> Arc<schema::Table> {
     samples::tables().into_iter().find(|table| &*table.name == name).expect("a sample table")
 }
 
-/// The path of a component.
-fn component(dir: &Path, component: sstable::Component) -> PathBuf {
-    component.path(dir, 1)
+/// The first sstable of a folder.
+fn first(version: Version) -> Descriptor {
+    Descriptor::new(version, 1)
 }

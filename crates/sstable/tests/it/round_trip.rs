@@ -6,13 +6,16 @@ use mutation::{
 };
 use proptest::prelude::*;
 use schema::{BoundSide, Position, Table};
-use sstable::{Reader, SourceSlice};
+use sstable::{Reader, SourceSlice, Version};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::samples::{self, Amount, SampleItem, SamplePartition};
-use crate::{on_shard, table};
+use crate::{first, on_shard, table};
+
+/// What nodes write.
+const WRITTEN: [Version; 2] = [Version::Nb, Version::Da];
 
 /// The model: what a read of slices must say.
 struct Expected {
@@ -222,13 +225,39 @@ async fn check_scan(reader: &Rc<Reader>, partitions: &[SamplePartition], range: 
     assert!(next.next().is_none() && open.is_none(), "all partitions were seen");
 }
 
-async fn check_table(dir: &Path, table: &Arc<Table>, seed: u64, amount: Amount) {
+/// What the statistics say is true, and no wider than it must be.
+async fn check_ranges(reader: &Reader, partitions: &[SamplePartition]) {
+    let version = reader.descriptor().version;
+    let stats = reader.statistics().await.unwrap().stats;
+    let deleted = partitions.iter().any(|partition| !partition.deletion.is_live());
+    assert_eq!(stats.has_partition_deletions, deleted || version < Version::Oa);
+    let places = partitions.iter().flat_map(|partition| &partition.items).flat_map(|item| match item {
+        SampleItem::Row { position, .. } => [position.clone(), position.clone()],
+        SampleItem::Tombstone { start, end, .. } => [start.clone(), end.clone()],
+    });
+    let (least, largest) = (places.clone().min(), places.max());
+    let (start, end) = reader.clustering_range().expect("they fit the table");
+    let exact = version >= Version::Oa;
+    match least.zip(largest) {
+        Some((least, largest)) => {
+            assert!(*start <= least && largest <= *end, "{start:?} {least:?} {largest:?} {end:?}")
+        }
+        None if exact => assert!(start > end),
+        None => {}
+    }
+    if exact {
+        let first = partitions.first().map(|partition| partition.key.clone());
+        assert_eq!(stats.keys.map(|keys| keys.0), first);
+    }
+}
+
+async fn check_table(dir: &Path, version: Version, table: &Arc<Table>, seed: u64, amount: Amount) {
     let partitions = samples::partitions(table, seed, amount);
     if partitions.is_empty() {
         return;
     }
-    let written = samples::write(dir, 1, table, &partitions).await.unwrap();
-    let reader = Reader::open(dir, 1, table.clone()).await.unwrap();
+    let written = samples::write(dir, version, 1, table, &partitions).await.unwrap();
+    let reader = Reader::open(dir, first(version), table.clone()).await.unwrap();
     let known = reader.meta();
     assert_eq!(known.partitions, partitions.len() as u64);
     assert_eq!((&known.first_key, known.max_timestamp), (&written.first_key, written.max_timestamp));
@@ -260,6 +289,15 @@ async fn check_table(dir: &Path, table: &Arc<Table>, seed: u64, amount: Amount) 
         let read = reader.read_partition(&key, Token::of_key(&key), &all, false, usize::MAX).await.unwrap();
         assert!(read.is_none());
     }
+    let tokens: Vec<Token> = partitions.iter().map(|partition| partition.token).collect();
+    for _ in 0..20 {
+        let near = tokens[rng.below(tokens.len() as u64) as usize].0.wrapping_add(rng.below(3) as i64 - 1);
+        for from in [Token(near), Token(rng.u64() as i64)] {
+            let next = tokens.get(tokens.partition_point(|token| *token < from)).copied();
+            assert_eq!(reader.next_token(from).await.unwrap(), next);
+        }
+    }
+    check_ranges(&reader, &partitions).await;
     check_scan(&reader, &partitions, TokenRange::ALL, usize::MAX).await;
     check_scan(&reader, &partitions, TokenRange::ALL, 3000).await;
     for _ in 0..3 {
@@ -275,7 +313,9 @@ async fn check_table(dir: &Path, table: &Arc<Table>, seed: u64, amount: Amount) 
 fn check_named(name: &'static str, seed: u64, amount: Amount) {
     on_shard(move |dir| {
         Box::pin(async move {
-            check_table(&dir, &table(name), seed, amount).await;
+            for version in WRITTEN {
+                check_table(&dir, version, &table(name), seed, amount).await;
+            }
         })
     });
 }
@@ -286,14 +326,38 @@ fn every_table_with_small_partitions() {
         on_shard(move |dir| {
             let table = table.clone();
             Box::pin(async move {
-                check_table(&dir, &table, 1, Amount { partitions: 300, rows: 8, value_bytes: 30 }).await;
+                let amount = Amount { partitions: 300, rows: 8, value_bytes: 30 };
+                for version in WRITTEN {
+                    check_table(&dir, version, &table, 1, amount).await;
+                }
             })
         });
     }
 }
 
 #[test]
-fn wide_partitions_with_promoted_index() {
+fn every_version_is_read_back() {
+    for name in ["reversed", "collections", "plain", "keys"] {
+        on_shard(move |dir| {
+            Box::pin(async move {
+                for version in Version::ALL {
+                    let small = Amount { partitions: 60, rows: 20, value_bytes: 30 };
+                    check_table(&dir, version, &table(name), 3, small).await;
+                    let wide = Amount { partitions: 2, rows: 200, value_bytes: 2000 };
+                    check_table(&dir, version, &table(name), 4, wide).await;
+                }
+            })
+        });
+    }
+}
+
+#[test]
+fn many_keys_make_tries_of_many_pages() {
+    check_named("kv", 8, Amount { partitions: 30_000, rows: 1, value_bytes: 4 });
+}
+
+#[test]
+fn wide_partitions_with_row_index() {
     let amount = Amount { partitions: 2, rows: 250, value_bytes: 4000 };
     for (seed, name) in
         ["reversed", "collections", "plain", "snappy", "seventy", "composite"].into_iter().enumerate()
@@ -323,7 +387,9 @@ proptest! {
         on_shard(move |dir| {
             Box::pin(async move {
                 let table = &samples::tables()[index];
-                check_table(&dir, table, seed, Amount { partitions, rows, value_bytes }).await;
+                for version in WRITTEN {
+                    check_table(&dir, version, table, seed, Amount { partitions, rows, value_bytes }).await;
+                }
             })
         });
     }

@@ -402,12 +402,14 @@ pub fn partitions(table: &Table, seed: u64, amount: Amount) -> Vec<SamplePartiti
 /// Writes partitions as one sstable.
 pub async fn write(
     dir: &std::path::Path,
+    version: sstable::Version,
     generation: u64,
     table: &Arc<Table>,
     partitions: &[SamplePartition],
 ) -> Result<sstable::Meta, sstable::Error> {
     let options = sstable::WriterOptions {
         dir: dir.to_path_buf(),
+        version,
         generation,
         table: table.clone(),
         estimated_keys: partitions.len() as u64,

@@ -19,7 +19,7 @@ pub(crate) use progress::Compactions;
 use progress::Running;
 pub use progress::{CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals};
 use schema::TableId;
-use sstable::{EncodingStats, Reader, Writer, WriterOptions};
+use sstable::{Descriptor, EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
 use std::time::Duration;
 use strategy::SizeTiers;
@@ -139,6 +139,7 @@ impl Store {
         let definition = table.definition();
         let mut writer = Writer::create(WriterOptions {
             dir: table.dir.clone(),
+            version: self.settings.sstable_format.version(),
             generation,
             table: definition.clone(),
             estimated_keys: metas.map(|meta| meta.partitions).sum(),
@@ -160,11 +161,12 @@ impl Store {
                 Ok(meta) => meta,
                 Err(error) => {
                     // What is left is removed now or, failing that, by the next start.
-                    let _ = sstable::remove_temporary(&table.dir, generation).await;
+                    let descriptor = Descriptor::new(self.settings.sstable_format.version(), generation);
+                    let _ = sstable::remove_temporary(&table.dir, descriptor).await;
                     return Err(error.into());
                 }
             };
-            let reader = Reader::open(&table.dir, generation, definition).await?;
+            let reader = Reader::open(&table.dir, meta.descriptor(), definition).await?;
             Some(Sstable::new(SstableEntry { meta, ranges: Vec::new() }, reader, None))
         };
         let bytes_out = output.as_ref().map_or(0, |output| output.reader.footprint().stored_bytes);

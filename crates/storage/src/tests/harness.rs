@@ -35,6 +35,7 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         disk_failure: DiskFailurePolicy::Stop,
         commit_failure: CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
+        sstable_format: sstable::Format::Big,
         describe: |table| format!("TABLE {}", table.name),
     }
 }

@@ -56,6 +56,7 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         disk_failure: storage::DiskFailurePolicy::Stop,
         commit_failure: storage::CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
+        sstable_format: sstable::Format::Big,
         describe: |table| table.name.to_string(),
     }
 }

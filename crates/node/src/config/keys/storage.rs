@@ -1,6 +1,6 @@
 //! Files, memory, compaction.
 
-use super::Effect::{Checks, Idle, Later, Only, Sets};
+use super::Effect::{Checks, Idle, Later, Sets};
 use super::reasons::{CACHES, CDC, JVM, PAGES_GO, SNAPSHOTS, THREADS};
 use super::{Key, SEGMENT_BYTES, key, only_folder, set, within};
 use crate::config::value::Shape::{
@@ -234,12 +234,14 @@ pub(super) const KEYS: &[Key] = &[
         "false",
         Idle("rows of a partition are unique by construction"),
     ),
-    key("sstable.format", Map, "{}", Idle("sstables are written in the big format, version nb")),
+    key("sstable.format", Map, "{}", Idle("blocks of rows have the sizes of Cassandra's defaults")),
     key(
         "sstable.selected_format",
-        Text,
+        OneOf(&["big", "bti"]),
         "big",
-        Only(&["big"], "sstables are written in the big format, version nb"),
+        Sets(|c, v| {
+            c.sstable_format = storage::SstableFormat::of_name(&v.text()).unwrap_or(c.sstable_format)
+        }),
     ),
     key(
         "sstable_preemptive_open_interval",

@@ -1,0 +1,231 @@
+//! Finding partitions by `Index.db` and its summary, and writing both.
+
+use base::Token;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::checksums::{Checksums, PageChecksums};
+use crate::component::{Component, Descriptor};
+use crate::deletion::Times;
+use crate::error::Error;
+use crate::index::{EntryHead, NewBlock, Promoted, PromotedWriter, take_entry};
+use crate::limits::{PROMOTED_INDEX_BYTES_MAX, SUMMARY_INTERVAL};
+use crate::lookup::{EndedPartition, Found, IndexSink, RowsAt, read_sound};
+use crate::row_index::PromotedAt;
+use crate::source::{Source, Window};
+use crate::summary::Summary;
+
+/// The index of an open sstable: the list of keys on disk, the summary in memory.
+pub(crate) struct BigIndex {
+    index: Rc<Source>,
+    summary: Summary,
+    data_bytes: u64,
+    times: Times,
+}
+
+impl BigIndex {
+    /// Opens the files. A missing or broken summary is rebuilt from the index.
+    pub(crate) async fn open(
+        dir: &Path,
+        descriptor: Descriptor,
+        known: &Checksums,
+        data_bytes: u64,
+        times: Times,
+        disk_bytes: &mut u64,
+    ) -> Result<BigIndex, Error> {
+        let pages = known.pages_of(Component::Index);
+        let index = Rc::new(Source::plain(Component::Index.path(dir, descriptor), pages).await?);
+        *disk_bytes += index.stored_bytes();
+        let file = Component::Summary.path(dir, descriptor);
+        let bytes = read_sound(&file, Component::Summary, known, disk_bytes).await?;
+        let summary = match bytes.and_then(|bytes| Summary::decode(&file, &bytes, index.length()).ok()) {
+            Some(summary) => summary,
+            None => rebuild_summary(&index).await?,
+        };
+        Ok(BigIndex { index, summary, data_bytes, times })
+    }
+
+    /// First and last key.
+    pub(crate) fn keys(&self) -> (&[u8], &[u8]) {
+        (self.summary.first_key(), self.summary.last_key())
+    }
+
+    /// Bytes of memory: of the summary, and of checksums.
+    pub(crate) fn memory_bytes(&self) -> (u64, u64) {
+        (self.summary.bytes(), self.index.memory_bytes())
+    }
+
+    /// Looks a key up.
+    pub(crate) async fn find(&self, key: &[u8], token: Token) -> Result<Option<Found>, Error> {
+        let start = self.summary.floor(token, key);
+        let end = self.summary.next_after(start).unwrap_or(u64::MAX);
+        let mut window = Window::point(self.index.clone(), start);
+        while window.position() < end && !window.is_at_end() {
+            let (same, entry, at) = self.entry(&mut window, |found| found == key).await?;
+            if same {
+                let rows = match entry.promoted_size {
+                    0 => RowsAt::Nowhere,
+                    size => RowsAt::Promoted { position: at + entry.size, size },
+                };
+                return Ok(Some(Found { data_position: entry.data_position, rows, certain: true }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first partition at or behind a token: its token and where it starts in the data.
+    pub(crate) async fn first_from(&self, token: Token) -> Result<Option<(Token, u64)>, Error> {
+        let start = self.summary.floor(token, &[]);
+        let mut window = Window::point(self.index.clone(), start);
+        while !window.is_at_end() {
+            let (found, entry, _) = self.entry(&mut window, Token::of_key).await?;
+            if found >= token {
+                return Ok(Some((found, entry.data_position)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads an index entry and steps over it; also returns what a closure says of its key, and where it was.
+    async fn entry<T>(
+        &self,
+        window: &mut Window,
+        look: impl Fn(&[u8]) -> T,
+    ) -> Result<(T, EntryHead, u64), Error> {
+        let at = window.position();
+        let (seen, entry) =
+            window.decode(|bytes| take_entry(bytes).map(|(key, entry)| (look(key), entry))).await?;
+        window.consume(entry.size);
+        window.consume(entry.promoted_size);
+        if entry.data_position >= self.data_bytes {
+            let expected = format!("a position below {}", self.data_bytes);
+            return Err(Error::corrupt(window.path(), at, expected, entry.data_position.to_string()));
+        }
+        if window.position() > self.index.length() {
+            let expected = format!("an entry that ends by {}", self.index.length());
+            return Err(Error::corrupt(window.path(), at, expected, window.position().to_string()));
+        }
+        Ok((seen, entry, at))
+    }
+
+    /// Reads the promoted index that was found.
+    pub(crate) async fn promoted(&self, position: u64, size: u64) -> Result<PromotedAt, Error> {
+        let path = self.index.path().to_path_buf();
+        if size > PROMOTED_INDEX_BYTES_MAX {
+            let expected = format!("a promoted index of at most {PROMOTED_INDEX_BYTES_MAX} bytes");
+            return Err(Error::corrupt(&path, position, expected, size.to_string()));
+        }
+        let mut window = Window::point(self.index.clone(), position);
+        window.require(size).await?;
+        let bytes = window.rest()[..size as usize].to_vec();
+        let promoted = Promoted::decode(self.times, bytes).map_err(|fault| fault.in_file(&path, position))?;
+        Ok(PromotedAt { promoted, path, offset: position })
+    }
+}
+
+/// Samples the index anew.
+async fn rebuild_summary(index: &Rc<Source>) -> Result<Summary, Error> {
+    let mut summary = Summary::default();
+    let mut window = Window::scan(index.clone(), 0);
+    let (mut count, mut first, mut last) = (0u64, Vec::new(), Vec::new());
+    let mut last_token = Token::MIN;
+    while !window.is_at_end() {
+        let at = window.position();
+        let (key, entry) =
+            window.decode(|bytes| take_entry(bytes).map(|(key, entry)| (key.to_vec(), entry))).await?;
+        window.consume(entry.size);
+        window.consume(entry.promoted_size);
+        let token = Token::of_key(&key);
+        if window.position() > index.length() || count > 0 && (token, &key) <= (last_token, &last) {
+            return Err(Error::corrupt(index.path(), at, "the next entry in ring order", "another"));
+        }
+        if count.is_multiple_of(u64::from(SUMMARY_INTERVAL)) {
+            summary.push(token, &key, at);
+        }
+        if count == 0 {
+            first.clone_from(&key);
+        }
+        (last, last_token) = (key, token);
+        count += 1;
+    }
+    if count == 0 {
+        return Err(Error::corrupt(index.path(), 0, "at least one entry", "an empty file"));
+    }
+    summary.set_range(&first, &last);
+    Ok(summary)
+}
+
+/// Writes index and summary.
+pub(crate) struct BigWriter {
+    index: IndexSink,
+    summary: Summary,
+    /// Keys between two of the summary.
+    interval: u32,
+    promoted: PromotedWriter,
+    partitions: u64,
+    times: Times,
+}
+
+impl BigWriter {
+    /// Creates the index file.
+    pub(crate) async fn create(index: PathBuf, interval: u32, times: Times) -> Result<BigWriter, Error> {
+        Ok(BigWriter {
+            index: IndexSink::create(index).await?,
+            summary: Summary::default(),
+            interval,
+            promoted: PromotedWriter::default(),
+            partitions: 0,
+            times,
+        })
+    }
+
+    /// Forgets the blocks of the partition before.
+    pub(crate) fn start_partition(&mut self) {
+        self.promoted.clear();
+    }
+
+    /// Adds a block of the partition. Errors: `TooLarge` beyond 2 GiB of index for one partition.
+    pub(crate) fn block(&mut self, block: &NewBlock<'_>) -> Result<(), Error> {
+        self.promoted.push(self.times, block);
+        let bytes = self.promoted.bytes();
+        if i32::try_from(bytes).is_err() {
+            let limit = i32::MAX as u64;
+            return Err(Error::TooLarge { what: "the index of a partition", size: bytes as u64, limit });
+        }
+        Ok(())
+    }
+
+    /// Writes the entry of the partition.
+    pub(crate) fn end_partition(&mut self, ended: &EndedPartition<'_>) {
+        if self.partitions.is_multiple_of(u64::from(self.interval)) {
+            self.summary.push(ended.token, ended.key, self.index.position());
+        }
+        self.partitions += 1;
+        let (times, promoted) = (self.times, &self.promoted);
+        self.index.append_with(|out| {
+            promoted.put_entry(times, ended.key, ended.start, ended.header_bytes, ended.deletion, out);
+        });
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn pending(&self) -> usize {
+        self.index.pending() + self.promoted.bytes()
+    }
+
+    /// As [`crate::sink::Sink::drain`].
+    pub(crate) async fn drain(&mut self) -> Result<(), Error> {
+        self.index.drain().await
+    }
+
+    /// Makes the index durable; returns its size, the checksums of its pages, and the summary.
+    pub(crate) async fn finish(
+        mut self,
+        first: &[u8],
+        last: &[u8],
+    ) -> Result<(u64, PageChecksums, Vec<u8>), Error> {
+        self.summary.set_range(first, last);
+        let summary = self.summary.encode(self.interval)?;
+        let (bytes, pages) = self.index.finish().await?;
+        Ok((bytes, pages, summary))
+    }
+}

@@ -1,0 +1,281 @@
+//! Finding partitions and rows by the tries of `Partitions.db` and `Rows.db`, and writing both.
+
+use base::Token;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use crate::checksums::{Checksums, PageChecksums};
+use crate::component::{Component, Descriptor};
+use crate::cursor::{Decoded, Fault};
+use crate::deletion::Times;
+use crate::error::Error;
+use crate::index::NewBlock;
+use crate::lookup::{EndedPartition, Found, IndexSink, RowsAt};
+use crate::pages::{Block, Purpose};
+use crate::partitions::{self, FOOTER_BYTES, Footer, PartitionEntry, PartitionsWriter, Place, take_keys};
+use crate::rows::{self, BlockStart, RowsEntry, RowsWriter};
+use crate::source::{Source, Window};
+use crate::trie::{PAGE, Pages};
+use crate::unfiltered::take_partition;
+
+/// Pages that a search has needed so far.
+pub(crate) struct Loaded {
+    /// Few: a search goes down.
+    pages: Vec<(u64, Block)>,
+    length: u64,
+}
+
+impl Pages for Loaded {
+    fn bytes(&mut self, offset: u64) -> Decoded<&[u8]> {
+        if offset >= self.length {
+            let expected = format!("a position below {}", self.length);
+            return Err(Fault::Bad { at: offset, expected, got: offset.to_string() });
+        }
+        let page = self.pages.iter().rev().find(|(page, _)| *page == offset / PAGE);
+        let bytes = page.and_then(|(_, page)| page.get((offset % PAGE) as usize..));
+        bytes.ok_or(Fault::Short { at: offset, wanted: 1 })
+    }
+}
+
+/// Runs a search over the pages of a file. It starts anew whenever a page was missing: a search needs few.
+pub(crate) async fn search<T>(
+    source: &Rc<Source>,
+    run: impl Fn(&mut Loaded) -> Decoded<T>,
+) -> Result<T, Error> {
+    let mut loaded = Loaded { pages: Vec::new(), length: source.length() };
+    debug_assert_eq!(source.block_length(), PAGE, "indexes are read by page");
+    loop {
+        match run(&mut loaded) {
+            Ok(found) => return Ok(found),
+            Err(Fault::Short { at, .. }) => {
+                let index = source.index_of(at);
+                let page = source.block(index, index, Purpose::of_task()).await?;
+                loaded.pages.push((u64::from(index), page));
+            }
+            Err(fault) => return Err(fault.in_file(source.path(), 0)),
+        }
+    }
+}
+
+/// The index of an open sstable. In memory: the first and the last key.
+pub(crate) struct BtiIndex {
+    partitions: Rc<Source>,
+    rows: Rc<Source>,
+    data: Rc<Source>,
+    times: Times,
+    footer: Footer,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+}
+
+impl BtiIndex {
+    /// Opens the files.
+    pub(crate) async fn open(
+        dir: &Path,
+        descriptor: Descriptor,
+        known: &Checksums,
+        data: Rc<Source>,
+        times: Times,
+        disk_bytes: &mut u64,
+    ) -> Result<BtiIndex, Error> {
+        let open =
+            |component: Component| Source::plain(component.path(dir, descriptor), known.pages_of(component));
+        let partitions = Rc::new(open(Component::Partitions).await?);
+        let rows = Rc::new(open(Component::Rows).await?);
+        *disk_bytes += partitions.stored_bytes() + rows.stored_bytes();
+        let bytes = partitions.length();
+        let Some(footer_at) = bytes.checked_sub(FOOTER_BYTES) else {
+            return Err(Error::corrupt(partitions.path(), 0, "a footer", format!("{bytes} bytes")));
+        };
+        let mut window = Window::point(partitions.clone(), footer_at);
+        let footer = window.decode(|rest| match rest.len() as u64 {
+            FOOTER_BYTES.. => Footer::take(rest, footer_at),
+            loaded => Err(Fault::Short { at: loaded, wanted: FOOTER_BYTES - loaded }),
+        });
+        let footer = footer.await?;
+        let mut window = Window::point(partitions.clone(), footer.keys_at);
+        let (first_key, last_key) = window.decode(take_keys).await?;
+        Ok(BtiIndex { partitions, rows, data, times, footer, first_key, last_key })
+    }
+
+    /// First and last key.
+    pub(crate) fn keys(&self) -> (&[u8], &[u8]) {
+        (&self.first_key, &self.last_key)
+    }
+
+    /// Bytes of memory: of keys, and of checksums.
+    pub(crate) fn memory_bytes(&self) -> (u64, u64) {
+        let keys = (self.first_key.len() + self.last_key.len()) as u64;
+        (keys, self.partitions.memory_bytes() + self.rows.memory_bytes())
+    }
+
+    /// Looks a key up. What is found may be another partition unless it is certain.
+    pub(crate) async fn find(&self, key: &[u8], token: Token) -> Result<Option<Found>, Error> {
+        let (root, hash) = (self.footer.root, base::murmur3(key).1 as u8);
+        let entry = search(&self.partitions, |pages| partitions::find(pages, root, token, key, hash)).await?;
+        match entry.map(|entry| entry.place) {
+            None => Ok(None),
+            Some(Place::Data(data_position)) => {
+                self.check(data_position, self.data.length())?;
+                Ok(Some(Found { data_position, rows: RowsAt::Nowhere, certain: false }))
+            }
+            Some(Place::Rows(position)) => {
+                let entry = self.rows_entry(position).await?;
+                if entry.key != key {
+                    return Ok(None);
+                }
+                let rows = RowsAt::Trie { root: entry.root };
+                Ok(Some(Found { data_position: entry.data_position, rows, certain: true }))
+            }
+        }
+    }
+
+    /// Errors: `Corrupt` when the index names a place behind the end of a file.
+    fn check(&self, position: u64, length: u64) -> Result<(), Error> {
+        if position < length {
+            return Ok(());
+        }
+        let expected = format!("a position below {length}");
+        Err(Error::corrupt(self.partitions.path(), self.footer.root, expected, position.to_string()))
+    }
+
+    async fn rows_entry(&self, position: u64) -> Result<RowsEntry, Error> {
+        self.check(position, self.rows.length())?;
+        let mut window = Window::point(self.rows.clone(), position);
+        let entry = window.decode(|bytes| rows::take_entry(bytes, position)).await?;
+        if entry.data_position >= self.data.length() {
+            let expected = format!("a position below {}", self.data.length());
+            return Err(Error::corrupt(
+                self.rows.path(),
+                position,
+                expected,
+                entry.data_position.to_string(),
+            ));
+        }
+        Ok(entry)
+    }
+
+    /// The trie of a partition that was found.
+    pub(crate) fn row_trie(&self, root: u64) -> RowTrie {
+        RowTrie { rows: self.rows.clone(), root }
+    }
+
+    /// The first partition at or behind a token: its token and where it starts in the data.
+    pub(crate) async fn first_from(&self, token: Token) -> Result<Option<(Token, u64)>, Error> {
+        let root = self.footer.root;
+        let near = search(&self.partitions, |pages| partitions::first_near(pages, root, token)).await?;
+        let Some(near) = near else { return Ok(None) };
+        let found = self.resolve(near.payload).await?;
+        if found.0 >= token {
+            return Ok(Some(found));
+        }
+        let next = search(&self.partitions, |pages| partitions::next(pages, root, &near.path)).await?;
+        match next {
+            Some(next) => self.resolve(next.payload).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The token and place in the data of a partition, from its key.
+    async fn resolve(&self, entry: PartitionEntry) -> Result<(Token, u64), Error> {
+        match entry.place {
+            Place::Rows(position) => {
+                let entry = self.rows_entry(position).await?;
+                Ok((Token::of_key(&entry.key), entry.data_position))
+            }
+            Place::Data(position) => {
+                self.check(position, self.data.length())?;
+                let times = self.times;
+                let mut window = Window::point(self.data.clone(), position);
+                let (key, ..) = window.decode(|bytes| take_partition(times, bytes)).await?;
+                Ok((Token::of_key(&key), position))
+            }
+        }
+    }
+}
+
+/// The row index of one partition.
+pub(crate) struct RowTrie {
+    rows: Rc<Source>,
+    root: u64,
+}
+
+impl RowTrie {
+    /// The last block that starts at or before a place, or before it only; the first block starts before all.
+    pub(crate) async fn floor(
+        &self,
+        place: &[u8],
+        strictly: bool,
+    ) -> Result<Option<rows::Found<BlockStart>>, Error> {
+        let root = self.root;
+        search(&self.rows, |pages| rows::floor(pages, root, place, strictly)).await
+    }
+
+    /// As [`RowTrie::floor`], where there must be one.
+    pub(crate) async fn block(&self, place: &[u8], strictly: bool) -> Result<rows::Found<BlockStart>, Error> {
+        let missing = || Error::corrupt(self.rows.path(), self.root, "an entry for the first block", "none");
+        self.floor(place, strictly).await?.ok_or_else(missing)
+    }
+}
+
+/// Writes both files.
+pub(crate) struct BtiWriter {
+    partitions: IndexSink,
+    keys: PartitionsWriter,
+    rows: IndexSink,
+    blocks: RowsWriter,
+}
+
+impl BtiWriter {
+    /// Creates the files.
+    pub(crate) async fn create(partitions: PathBuf, rows: PathBuf) -> Result<BtiWriter, Error> {
+        Ok(BtiWriter {
+            partitions: IndexSink::create(partitions).await?,
+            keys: PartitionsWriter::default(),
+            rows: IndexSink::create(rows).await?,
+            blocks: RowsWriter::default(),
+        })
+    }
+
+    /// Forgets the blocks of the partition before.
+    pub(crate) fn start_partition(&mut self) {
+        self.blocks.clear();
+    }
+
+    /// Adds a block of the partition.
+    pub(crate) fn block(&mut self, block: &NewBlock<'_>) {
+        let start = BlockStart { offset: block.offset, open: block.open_before };
+        self.blocks.push(block.first_at, block.last_at, start, &mut self.rows);
+    }
+
+    /// Writes the entry of the partition.
+    pub(crate) fn end_partition(&mut self, ended: &EndedPartition<'_>) {
+        let rows = &mut self.rows;
+        let at = self.blocks.finish(ended.key, ended.start, ended.deletion, ended.end_offset, rows);
+        let place = at.map_or(Place::Data(ended.start), Place::Rows);
+        self.keys.add(ended.token, ended.key, ended.hash.1 as u8, place, &mut self.partitions);
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn pending(&self) -> usize {
+        self.partitions.pending() + self.rows.pending()
+    }
+
+    /// As [`crate::sink::Sink::drain`].
+    pub(crate) async fn drain(&mut self) -> Result<(), Error> {
+        self.rows.drain().await?;
+        self.partitions.drain().await
+    }
+
+    /// Makes both durable; returns the size of both, and the checksums of the pages of each.
+    pub(crate) async fn finish(
+        mut self,
+        first: &[u8],
+        last: &[u8],
+    ) -> Result<(u64, PageChecksums, PageChecksums), Error> {
+        self.keys.finish(first, last, &mut self.partitions);
+        let (partition_bytes, partition_pages) = self.partitions.finish().await?;
+        let (row_bytes, row_pages) = self.rows.finish().await?;
+        Ok((partition_bytes + row_bytes, partition_pages, row_pages))
+    }
+}

@@ -1,0 +1,185 @@
+//! `Partitions.db`: a trie over all partition keys, each cut behind the first byte that tells it from its neighbours.
+//!
+//! ```text
+//! key       40, token (8 bytes, sign turned), 40, key escaped, 38
+//! payload   bits 8 + n-1: u8 low byte of the key's second hash, n bytes signed:
+//!           >= 0 position in Rows.db, < 0 ~position in Data.db
+//! end       u16 length, first key, u16 length, last key, i64 position of these, i64 keys, i64 root
+//! ```
+
+use base::Token;
+use types::order::{END, NEXT, put_escaped};
+
+use crate::cursor::{Cursor, Decoded, put_short_bytes};
+use crate::trie::{Found, Pages, Payload, Trie};
+use crate::trie_writer::{NewPayload, TrieSink, TrieWriter};
+
+/// Bytes at the end that tell where everything is.
+pub(crate) const FOOTER_BYTES: u64 = 24;
+
+/// Set in the payload bits when the first byte is a hash.
+const WITH_HASH: u8 = 8;
+
+/// Where more about a partition stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the data file: it has no row index.
+    Data(u64),
+    /// Its entry in the row index.
+    Rows(u64),
+}
+
+/// What the trie says about a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionEntry {
+    /// The low byte of the second half of the key's hash.
+    pub(crate) hash: Option<u8>,
+    /// Where more stands.
+    pub(crate) place: Place,
+}
+
+impl Payload for PartitionEntry {
+    fn take(bits: u8, cursor: &mut Cursor<'_>) -> Decoded<PartitionEntry> {
+        let hash = if bits & WITH_HASH != 0 { Some(cursor.u8()?) } else { None };
+        let size = usize::from(if hash.is_some() { bits - WITH_HASH + 1 } else { bits });
+        let number = take_signed(cursor, size)?;
+        let place = if number < 0 { Place::Data(!number as u64) } else { Place::Rows(number as u64) };
+        Ok(PartitionEntry { hash, place })
+    }
+}
+
+/// Reads a signed number of 1 to 8 bytes.
+pub(crate) fn take_signed(cursor: &mut Cursor<'_>, size: usize) -> Decoded<i64> {
+    let bytes = cursor.bytes(size)?;
+    let sign = if bytes.first().is_some_and(|byte| byte & 0x80 != 0) { -1 } else { 0 };
+    Ok(bytes.iter().fold(sign, |number, byte| number << 8 | i64::from(*byte)))
+}
+
+/// Bytes that a signed number needs, at least one.
+pub(crate) fn signed_size(number: i64) -> usize {
+    let magnitude = if number < 0 { !number } else { number } as u64;
+    (65 - magnitude.leading_zeros() as usize).div_ceil(8)
+}
+
+/// The byte-comparable form of a partition key.
+pub(crate) fn comparable(token: Token, key: &[u8]) -> Vec<u8> {
+    let mut out = comparable_token(token);
+    out.push(NEXT);
+    put_escaped(key, &mut out);
+    out.push(END);
+    out
+}
+
+/// What all keys of a token begin with.
+fn comparable_token(token: Token) -> Vec<u8> {
+    let mut out = vec![NEXT];
+    out.extend_from_slice(&(token.0 as u64 ^ 1 << 63).to_be_bytes());
+    out
+}
+
+/// What stands at the end of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Footer {
+    /// Where the first key stands.
+    pub(crate) keys_at: u64,
+    /// How many keys there are.
+    pub(crate) count: u64,
+    /// The root of the trie.
+    pub(crate) root: u64,
+}
+
+impl Footer {
+    /// Reads the last [`FOOTER_BYTES`] of a file of so many bytes.
+    pub(crate) fn take(bytes: &[u8], file_bytes: u64) -> Decoded<Footer> {
+        let mut cursor = Cursor::new(bytes);
+        let (keys_at, count, root) = (cursor.u64()?, cursor.u64()?, cursor.u64()?);
+        if keys_at >= file_bytes || root >= keys_at || count == 0 {
+            let got = format!("keys at {keys_at}, {count} of them, root at {root}");
+            return Err(cursor.bad_at(0, format!("positions within {file_bytes} bytes"), got));
+        }
+        Ok(Footer { keys_at, count, root })
+    }
+}
+
+/// Reads the first and the last key.
+pub(crate) fn take_keys(bytes: &[u8]) -> Decoded<(Vec<u8>, Vec<u8>)> {
+    let mut cursor = Cursor::new(bytes);
+    Ok((cursor.short_bytes()?.to_vec(), cursor.short_bytes()?.to_vec()))
+}
+
+/// The entry that a key has if it is there at all: another key may have it.
+pub(crate) fn find(
+    pages: &mut impl Pages,
+    root: u64,
+    token: Token,
+    key: &[u8],
+    hash: u8,
+) -> Decoded<Option<PartitionEntry>> {
+    let found: Option<PartitionEntry> = Trie::new(pages, root).on_path(&comparable(token, key))?;
+    Ok(found.filter(|entry| entry.hash.is_none_or(|stored| stored == hash)))
+}
+
+/// The first entry that may be at or behind a token: itself may be before, the next one never is.
+pub(crate) fn first_near(
+    pages: &mut impl Pages,
+    root: u64,
+    token: Token,
+) -> Decoded<Option<Found<PartitionEntry>>> {
+    Trie::new(pages, root).ceiling(&comparable_token(token), false)
+}
+
+/// The entry behind another.
+pub(crate) fn next(pages: &mut impl Pages, root: u64, path: &[u8]) -> Decoded<Option<Found<PartitionEntry>>> {
+    Trie::new(pages, root).ceiling(path, true)
+}
+
+/// Builds the file.
+#[derive(Debug, Default)]
+pub(crate) struct PartitionsWriter {
+    trie: TrieWriter,
+    /// The last key, which is cut when the next one is known.
+    last: Vec<u8>,
+    last_payload: NewPayload,
+    /// Bytes that the last key shares with the one before, if there is one.
+    shared: Option<usize>,
+    count: u64,
+}
+
+impl PartitionsWriter {
+    /// Adds a partition; they come in ring order.
+    pub(crate) fn add(&mut self, token: Token, key: &[u8], hash: u8, place: Place, out: &mut impl TrieSink) {
+        let number = match place {
+            Place::Data(position) => !(position as i64),
+            Place::Rows(position) => position as i64,
+        };
+        let size = signed_size(number);
+        let mut bytes = [0; 9];
+        bytes[0] = hash;
+        bytes[1..=size].copy_from_slice(&number.to_be_bytes()[8 - size..]);
+        let payload = NewPayload::new(WITH_HASH + size as u8 - 1, &bytes[..=size]);
+        let next = comparable(token, key);
+        if self.count > 0 {
+            let shared = self.last.iter().zip(&next).take_while(|(a, b)| a == b).count();
+            let cut = shared.max(self.shared.unwrap_or(0)) + 1;
+            self.trie.add(&self.last[..cut.min(self.last.len())], self.last_payload, out);
+            self.shared = Some(shared);
+        }
+        (self.last, self.last_payload) = (next, payload);
+        self.count += 1;
+    }
+
+    /// Writes what is left, the root last, and what stands at the end.
+    pub(crate) fn finish(mut self, first: &[u8], last: &[u8], out: &mut impl TrieSink) {
+        let cut = self.shared.map_or(0, |shared| shared + 1);
+        self.trie.add(&self.last[..cut.min(self.last.len())], self.last_payload, out);
+        let root = self.trie.finish(out);
+        let keys_at = out.position();
+        let mut end = Vec::with_capacity(first.len() + last.len() + 32);
+        put_short_bytes(&mut end, first);
+        put_short_bytes(&mut end, last);
+        for number in [keys_at, self.count, root] {
+            end.extend_from_slice(&number.to_be_bytes());
+        }
+        out.append(&end);
+    }
+}

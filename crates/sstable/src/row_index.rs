@@ -1,0 +1,174 @@
+//! Where in a wide partition to begin: the row index of either format, asked by position.
+
+use mutation::{Bound, Deletion};
+use schema::{Position, Table};
+use std::path::PathBuf;
+
+use crate::bti::RowTrie;
+use crate::error::Error;
+use crate::index::{Block, Promoted};
+use crate::shape::Shape;
+
+/// A place in a partition where a walk can begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Bytes from the partition's start.
+    pub(crate) offset: u64,
+    /// The range tombstone that is open there.
+    pub(crate) open: Deletion,
+    /// A bound from which on it is known to be open; `None`: from the first row or marker there.
+    pub(crate) from: Option<Bound>,
+}
+
+/// A block on the way back through a partition.
+pub(crate) struct BlockAt {
+    /// Its place among the blocks.
+    name: BlockName,
+    /// Where it starts.
+    pub(crate) entry: Entry,
+}
+
+enum BlockName {
+    Number(usize),
+    Separator(Vec<u8>),
+}
+
+/// The row index of one partition.
+pub(crate) enum RowIndex {
+    /// In memory.
+    Promoted(PromotedAt),
+    /// In `Rows.db`.
+    Trie(RowTrie),
+}
+
+impl RowIndex {
+    /// Where a walk begins that is to meet all that lies at or behind a position; `None` when nothing does.
+    pub(crate) async fn entry(
+        &self,
+        shape: &Shape,
+        table: &Table,
+        at: &Position,
+    ) -> Result<Option<Entry>, Error> {
+        match self {
+            RowIndex::Promoted(promoted) => promoted.entry(shape, table, at),
+            RowIndex::Trie(trie) => {
+                let block = trie.block(at, false).await?;
+                if block.payload.open.is_live() || block.path.is_empty() {
+                    return Ok(Some(Entry {
+                        offset: block.payload.offset,
+                        open: Deletion::LIVE,
+                        from: None,
+                    }));
+                }
+                // Of what is open there is known only that it began in or before the block before: what that one begins
+                // with lies before the position.
+                let before = trie.block(&block.path, true).await?.payload;
+                Ok(Some(Entry { offset: before.offset, open: before.open, from: None }))
+            }
+        }
+    }
+
+    /// The last block with anything before a position, or the first.
+    pub(crate) async fn last_before(
+        &self,
+        shape: &Shape,
+        table: &Table,
+        at: &Position,
+    ) -> Result<BlockAt, Error> {
+        match self {
+            RowIndex::Promoted(promoted) => promoted.last_before(shape, table, at),
+            RowIndex::Trie(trie) => trie.block(at, true).await.map(BlockAt::of_trie),
+        }
+    }
+
+    /// The block before another.
+    pub(crate) async fn before(&self, shape: &Shape, block: &BlockAt) -> Result<Option<BlockAt>, Error> {
+        match (self, &block.name) {
+            (RowIndex::Promoted(promoted), BlockName::Number(number)) => match number.checked_sub(1) {
+                Some(number) => promoted.block_at(shape, number).map(Some),
+                None => Ok(None),
+            },
+            (RowIndex::Trie(trie), BlockName::Separator(separator)) => {
+                Ok(trie.floor(separator, true).await?.map(BlockAt::of_trie))
+            }
+            _ => unreachable!("blocks are asked about where they came from"),
+        }
+    }
+}
+
+impl BlockAt {
+    fn of_trie(found: crate::rows::Found<crate::rows::BlockStart>) -> BlockAt {
+        let entry = Entry { offset: found.payload.offset, open: found.payload.open, from: None };
+        BlockAt { name: BlockName::Separator(found.path), entry }
+    }
+}
+
+/// The promoted index of a partition and where it stands, for errors.
+pub(crate) struct PromotedAt {
+    /// The blocks.
+    pub(crate) promoted: Promoted,
+    /// The index file.
+    pub(crate) path: PathBuf,
+    /// Where in it.
+    pub(crate) offset: u64,
+}
+
+impl PromotedAt {
+    fn block(&self, shape: &Shape, index: usize) -> Result<Block, Error> {
+        let block = self.promoted.block(&shape.clustering, index);
+        block.map_err(|fault| fault.in_file(&self.path, self.offset))
+    }
+
+    fn block_at(&self, shape: &Shape, number: usize) -> Result<BlockAt, Error> {
+        let offset = self.block(shape, number)?.offset;
+        let open = match number.checked_sub(1) {
+            Some(before) => self.block(shape, before)?.open,
+            None => Deletion::LIVE,
+        };
+        Ok(BlockAt { name: BlockName::Number(number), entry: Entry { offset, open, from: None } })
+    }
+
+    fn wrong(&self, error: impl std::fmt::Display) -> Error {
+        Error::corrupt(&self.path, self.offset, "a clustering prefix", error.to_string())
+    }
+
+    /// Begins with the first block of which anything lies behind the position.
+    fn entry(&self, shape: &Shape, table: &Table, at: &Position) -> Result<Option<Entry>, Error> {
+        let behind = |block: &Block| block.last.behind().position(table).map_err(|error| self.wrong(error));
+        let index = self.partition_point(|block| Ok(behind(block)? <= *at), shape)?;
+        if index == self.promoted.count() {
+            return Ok(None);
+        }
+        let offset = self.block(shape, index)?.offset;
+        Ok(Some(match index.checked_sub(1) {
+            Some(before) => {
+                let before = self.block(shape, before)?;
+                Entry { offset, open: before.open, from: Some(before.last.behind()) }
+            }
+            None => Entry { offset, open: Deletion::LIVE, from: None },
+        }))
+    }
+
+    fn last_before(&self, shape: &Shape, table: &Table, at: &Position) -> Result<BlockAt, Error> {
+        let first = |block: &Block| block.first.before().position(table).map_err(|error| self.wrong(error));
+        let next = self.partition_point(|block| Ok(first(block)? < *at), shape)?;
+        self.block_at(shape, next.saturating_sub(1))
+    }
+
+    fn partition_point(
+        &self,
+        below: impl Fn(&Block) -> Result<bool, Error>,
+        shape: &Shape,
+    ) -> Result<usize, Error> {
+        let (mut low, mut high) = (0, self.promoted.count());
+        while low < high {
+            let middle = (low + high) / 2;
+            if below(&self.block(shape, middle)?)? {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+}
