@@ -1,6 +1,7 @@
 //! The cases by name, and how they run.
 
 mod disk;
+mod log;
 mod memory;
 
 use crate::Options;
@@ -24,7 +25,7 @@ pub struct Case {
 pub type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// All cases; a part of the engine adds its module's list here.
-const PARTS: &[&[Case]] = &[memory::CASES, disk::CASES];
+const PARTS: &[&[Case]] = &[memory::CASES, disk::CASES, log::CASES];
 
 /// All cases, part by part.
 pub fn all() -> impl Iterator<Item = &'static Case> {
