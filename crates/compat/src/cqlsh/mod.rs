@@ -246,6 +246,8 @@ fn shell(server: &Server, name: &str, text: &str) -> Result<String, String> {
 
 fn cqlsh_command(server: &Server) -> Result<Command, String> {
     let mut cqlsh = Command::new(packages::python_cassandra()?.join("cqlsh"));
+    // COPY leaves the rows it could not read in the folder it runs in.
+    cqlsh.current_dir(&server.folder);
     cqlsh
         .env("HOME", &server.folder)
         .env("TZ", "UTC")
