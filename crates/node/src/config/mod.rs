@@ -27,6 +27,7 @@ pub use clients::ClientRules;
 pub use error::{ConfigError, Source};
 pub use read::ENVIRONMENT_PREFIX;
 pub use report::document;
+pub use storage::{CommitFailurePolicy, DiskFailurePolicy};
 
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;

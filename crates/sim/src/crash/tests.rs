@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::session::Session;
+use node::config::CommitFailurePolicy;
 use std::cell::Cell;
 
 const ID: &str = "5a1c395e-b41f-11e5-9f22-ba0b0483c18c";
@@ -143,4 +144,50 @@ fn a_periodic_log_that_never_syncs_is_caught_within_one_life() {
         lost += usize::from(caught.is_err_and(|text| text.contains("no prefix of at least")));
     }
     assert!(lost >= 5, "{lost} of 10 seeds see that acknowledged writes are lost");
+}
+
+/// The node after a failed sync of its log, which a write ran into, and again after a power cut.
+fn after_a_failed_log(policy: CommitFailurePolicy) -> (World, Host, NodeId) {
+    let mut world = World::new(7, SimConfig::calm());
+    let mut host = Host::new(&mut world, IpAddr::from([10, 0, 0, 1]));
+    host.config.commitlog_sync = CommitlogSync::Batch;
+    host.config.commit_failure = policy;
+    let client = world.add_client(IpAddr::from([10, 0, 1, 1]));
+    host.boot(&mut world, 2);
+    host.await_ready(&mut world).expect("starts");
+    let to = host.native();
+    run_task(&mut world, client, 2 * START, fill(to)).expect("in time").expect("filled");
+    world.fail_next_syncs(host.node, 1);
+    let refused = run_task(&mut world, client, START, async move {
+        let mut session = insist(to, START).await?;
+        session.query("INSERT INTO ks.a (k, v) VALUES (100, 'x')", ask()).await
+    });
+    assert!(refused.expect("in time").is_err(), "{policy:?}: the write is not acknowledged");
+    world.run_for(Duration::from_secs(20));
+    (world, host, client)
+}
+
+#[test]
+fn a_failed_log_closes_the_port_or_ends_the_node_as_its_policy_says() {
+    for policy in [CommitFailurePolicy::Stop, CommitFailurePolicy::StopCommit, CommitFailurePolicy::Die] {
+        let (mut world, mut host, client) = after_a_failed_log(policy);
+        let to = host.native();
+        let (alive, code) = (world.alive(host.node), world.exit_code(host.node));
+        let answers = run_task(&mut world, client, START, async move { Session::connect(to).await.is_ok() });
+        let expected = match policy {
+            CommitFailurePolicy::Stop => (true, None, Some(false)),
+            CommitFailurePolicy::StopCommit => (true, None, Some(true)),
+            CommitFailurePolicy::Die | CommitFailurePolicy::Ignore => (false, Some(1), Some(false)),
+        };
+        assert_eq!((alive, code, answers), expected, "{policy:?}");
+        if policy == CommitFailurePolicy::StopCommit {
+            let rows = run_task(&mut world, client, START, count(to)).expect("in time").expect("readable");
+            assert_eq!(rows, Some(KEYS), "reads go on");
+        }
+        world.power_cut(host.node);
+        host.boot(&mut world, 1);
+        host.await_ready(&mut world).expect("starts again");
+        let rows = run_task(&mut world, client, 2 * START, count(to)).expect("in time").expect("readable");
+        assert!(rows >= Some(KEYS), "{policy:?}: {rows:?} rows");
+    }
 }
