@@ -13,6 +13,7 @@ use crate::options;
 use crate::user_types::{alter_type, create_type, drop_type};
 use base::{HashMap, HashSet};
 use schema::{ColumnKind, Keyspace, Order, Schema, Table, TableBuilder, TableId};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::CqlType;
 use types::limits::{FIELDS_MAX, TYPE_DEPTH_MAX, TYPE_TEXT_BYTES_MAX};
@@ -42,6 +43,8 @@ pub struct ChangeContext {
     pub now_micros: i64,
     /// Data centres of the cluster; empty when unknown.
     pub datacenters: Vec<String>,
+    /// `compaction` of a table that says nothing of it; `None`: Cassandra's own.
+    pub default_compaction: Option<BTreeMap<String, String>>,
 }
 
 /// What kind of change happened, in the native protocol's words.
@@ -429,11 +432,16 @@ fn create_table(
     if let Some(other) = schema.table_by_id(id) {
         return invalid(format!("Table id {id} is already in use by {}", other.qualified_name()));
     }
-    let table = build_table(keyspace, create, id)?;
+    let table = build_table(keyspace, create, id, context.default_compaction.as_ref())?;
     Ok(Some(with_table(schema, keyspace, table, ChangeKind::Created, context.version)))
 }
 
-fn build_table(keyspace: &Keyspace, create: &CreateTable, id: TableId) -> Result<Table> {
+fn build_table(
+    keyspace: &Keyspace,
+    create: &CreateTable,
+    id: TableId,
+    compaction: Option<&BTreeMap<String, String>>,
+) -> Result<Table> {
     let name = &create.table.name;
     let full = format!("{}.{name}", keyspace.name);
     if create.columns.len() > limits::COLUMNS {
@@ -471,6 +479,9 @@ fn build_table(keyspace: &Keyspace, create: &CreateTable, id: TableId) -> Result
         let ty = column_type(column, keyspace, "")?;
         let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
         builder.add(&column.name, kind, ty);
+    }
+    if let Some(compaction) = compaction {
+        builder.options_mut().compaction.clone_from(compaction);
     }
     options::apply_properties(builder.options_mut(), &create.with.properties)?;
     let table = builder.build().map_err(definition_error)?;

@@ -7,7 +7,10 @@ use crate::names::{self, quoted};
 use crate::options::java_double;
 use crate::run::Page;
 use crate::select::ResultColumn;
-use schema::{Column, ColumnKind, DroppedColumn, Keyspace, Order, Replication, Schema, Table, TableOptions};
+use schema::{
+    Column, ColumnKind, DroppedColumn, Keyspace, Order, Replication, Schema, TOMBSTONE_GC, Table,
+    TableOptions,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -458,9 +461,10 @@ fn option_clauses(options: &TableOptions) -> Vec<String> {
     let extensions: Vec<String> = options
         .extensions
         .iter()
+        .filter(|(name, _)| *name != TOMBSTONE_GC)
         .map(|(k, v)| format!("{}: 0x{}", quote(k), types::text::format_hex(v)))
         .collect();
-    vec![
+    let mut clauses = vec![
         format!("additional_write_policy = {}", quote(&options.additional_write_policy)),
         format!("allow_auto_snapshot = {}", options.allow_auto_snapshot),
         format!("bloom_filter_fp_chance = {}", java_double(options.bloom_filter_fp_chance)),
@@ -480,5 +484,13 @@ fn option_clauses(options: &TableOptions) -> Vec<String> {
         format!("min_index_interval = {}", options.min_index_interval),
         format!("read_repair = {}", quote(&options.read_repair)),
         format!("speculative_retry = {}", quote(&options.speculative_retry)),
-    ]
+    ];
+    // Only where it was asked for: Cassandra knows no such property.
+    if let Some(text) = options.extensions.get(TOMBSTONE_GC) {
+        let text = String::from_utf8_lossy(text);
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        let map = pairs.map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        clauses.push(format!("tombstone_gc = {}", map_text(&map)));
+    }
+    clauses
 }

@@ -3,8 +3,8 @@
 use crate::ast::{Property, PropertyValue};
 use crate::error::{Result, configuration, invalid, syntax};
 use crate::limits;
-use crate::sub_options::{caching, compaction, compression, retry, simple};
-use schema::{Replication, TableOptions};
+use crate::sub_options::{caching, compaction, compression, retry, simple, tombstone_gc};
+use schema::{Replication, TOMBSTONE_GC, TableOptions};
 use std::collections::BTreeMap;
 
 /// Applies WITH properties on top of options. Unknown names and values out of range are errors.
@@ -53,8 +53,17 @@ fn apply_property(options: &mut TableOptions, name: &str, value: &PropertyValue)
         "compression" => options.compression = compression(map(name, value)?)?,
         "extensions" => {
             let pairs = map(name, value)?;
+            let gc = options.extensions.remove_entry(TOMBSTONE_GC);
             options.extensions =
                 pairs.into_iter().map(|(k, v)| Ok((k, extension(&v)?))).collect::<Result<_>>()?;
+            // It lies among them, and has a property of its own.
+            if let Some((name, gc)) = gc {
+                options.extensions.entry(name).or_insert(gc);
+            }
+        }
+        "tombstone_gc" => {
+            let text = tombstone_gc(map(name, value)?)?;
+            options.extensions.insert(TOMBSTONE_GC.to_string(), text.into_bytes());
         }
         "default_time_to_live" => {
             options.default_time_to_live = integer(name, value, 0)?;

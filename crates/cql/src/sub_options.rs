@@ -75,6 +75,12 @@ const UNIFIED: [&str; 10] = [
     "unsafe_aggressive_sstable_expiration",
 ];
 
+/// Checks the `compaction` of tables that are made without a choice: a class and its options.
+pub fn compaction_options(class: &str, mut options: Map) -> Result<Map> {
+    options.insert("class".into(), class.into());
+    compaction(options)
+}
+
 /// Checks `compaction`.
 pub(crate) fn compaction(mut given: Map) -> Result<Map> {
     let Some(class) = given.remove("class") else {
@@ -265,6 +271,10 @@ fn check_unified(map: &Map) -> Result<()> {
                 "Scaling parameter {parameter} must match N|L[0-9]+|T[0-9]+|[+-]?[0-9]+"
             ));
         }
+        let fanout = parameter.strip_prefix(['L', 'T']).and_then(|digits| digits.parse::<u32>().ok());
+        if fanout.is_some_and(|fanout| fanout < 2) {
+            return configuration(format!("Fan factor cannot be lower than 2 in {parameter}"));
+        }
     }
     for key in ["target_sstable_size", "flush_size_override"] {
         let Some(value) = map.get(key) else { continue };
@@ -321,6 +331,29 @@ fn bytes_of(text: &str) -> Option<f64> {
         None => (number, 1.0),
     };
     Some(digits.trim().parse::<f64>().ok()? * factor)
+}
+
+/// Checks `tombstone_gc`, which is ScyllaDB's, and gives the text that keeps it: `mode=…,propagation_delay_in_seconds=…`.
+pub(crate) fn tombstone_gc(given: Map) -> Result<String> {
+    const MODES: [&str; 4] = ["disabled", "immediate", "repair", "timeout"];
+    let mut text = Vec::new();
+    for key in ["mode", "propagation_delay_in_seconds"] {
+        let Some(value) = given.get(key) else { continue };
+        let fits = if key == "mode" { MODES.contains(&value.as_str()) } else { value.parse::<u32>().is_ok() };
+        if !fits {
+            return configuration(format!("Invalid value '{value}' for tombstone_gc sub-option '{key}'"));
+        }
+        text.push(format!("{key}={value}"));
+    }
+    if let Some(unknown) =
+        given.keys().find(|key| !["mode", "propagation_delay_in_seconds"].contains(&key.as_str()))
+    {
+        return configuration(format!("Unknown sub-option '{unknown}' of tombstone_gc"));
+    }
+    if !given.contains_key("mode") {
+        return configuration("Missing sub-option 'mode' for the 'tombstone_gc' option");
+    }
+    Ok(text.join(","))
 }
 
 const COMPRESSORS: [(&str, &[&str]); 5] = [
@@ -531,6 +564,10 @@ mod tests {
                 "hours is not valid for compaction_window_unit".to_string(),
             ),
             (
+                &[("class", "UnifiedCompactionStrategy"), ("scaling_parameters", "T4, L1")],
+                "Fan factor cannot be lower than 2 in L1".to_string(),
+            ),
+            (
                 &[("class", "SizeTieredCompactionStrategy"), ("bucket_low", "2")],
                 "bucket_high value (1.5) is less than or equal to the bucket_low value (2.0)".to_string(),
             ),
@@ -540,6 +577,23 @@ mod tests {
         for scaling in ["T4,L10,N", "-8", "2, 4"] {
             let given = map(&[("class", "UnifiedCompactionStrategy"), ("scaling_parameters", scaling)]);
             assert!(compaction(given).is_ok(), "{scaling}");
+        }
+    }
+
+    #[test]
+    fn tombstone_gc_has_four_modes() {
+        for (given, want) in [
+            (&[("mode", "immediate")][..], Ok("mode=immediate")),
+            (
+                &[("propagation_delay_in_seconds", "60"), ("mode", "repair")],
+                Ok("mode=repair,propagation_delay_in_seconds=60"),
+            ),
+            (&[], Err("Missing sub-option 'mode' for the 'tombstone_gc' option")),
+            (&[("mode", "never")], Err("Invalid value 'never' for tombstone_gc sub-option 'mode'")),
+            (&[("mode", "timeout"), ("x", "1")], Err("Unknown sub-option 'x' of tombstone_gc")),
+        ] {
+            let got = tombstone_gc(map(given)).map_err(|error| error.to_string());
+            assert_eq!(got.as_deref().map_err(String::as_str), want);
         }
     }
 

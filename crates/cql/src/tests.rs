@@ -228,6 +228,7 @@ fn execute(node: &mut Node, statement: &str, directives: &Directives) -> crate::
                 table_id: node.versions,
                 now_micros: node.now_micros,
                 datacenters: vec!["dc1".to_string()],
+                default_compaction: None,
             };
             match apply(&node.schema, change, &context)? {
                 Some(applied) => {
@@ -544,7 +545,13 @@ fn others_are_told_of_all_that_a_change_touches() {
     let told = |statement: &str| {
         let prepared = prepare(&node.schema, None, parse(statement).expect("parses")).expect("prepares");
         let Plan::SchemaChange(change) = &prepared.plan else { panic!("a schema change") };
-        let context = ChangeContext { version: 9, table_id: 9, now_micros: 9, datacenters: Vec::new() };
+        let context = ChangeContext {
+            version: 9,
+            table_id: 9,
+            now_micros: 9,
+            datacenters: Vec::new(),
+            default_compaction: None,
+        };
         let applied = apply(&node.schema, change, &context).expect("applies").expect("changes");
         let events = applied.events(&node.schema).into_iter();
         events.map(|e| format!("{} {} {}", e.change.name(), e.target.name(), e.name)).collect::<Vec<_>>()

@@ -26,6 +26,8 @@ pub fn settings(folder: &Path) -> Settings {
         ignore_replay_errors: false,
         auto_compaction: false,
         row_cache_bytes: 2 << 30,
+        compaction_throughput: 0,
+        concurrent_compactors: None,
         tombstones: TombstoneLimits::NONE,
         auto_snapshot: false,
         disk_failure: storage::DiskFailurePolicy::Stop,

@@ -458,6 +458,8 @@ fn storage_settings(config: &Config) -> storage::Settings {
         buffered_reads: config.buffered_reads,
         ignore_replay_errors: false,
         auto_compaction: config.auto_compaction,
+        compaction_throughput: config.compaction_throughput,
+        concurrent_compactors: config.concurrent_compactors,
         host_id: config.host_id.unwrap_or(0),
         // Unset or nothing, as Cassandra ships it: a quarter of the memory, half of what memtables may take.
         row_cache_bytes: match config.row_cache_bytes {
@@ -514,6 +516,7 @@ fn engine_settings(shared: &Shared) -> query::Settings {
         batch_warn_bytes: config.batch_warn_bytes as usize,
         batch_warn_partitions: config.batch_warn_partitions as usize,
         batch_fail_bytes: config.batch_fail_bytes as usize,
+        default_compaction: config.default_compaction.clone(),
     }
 }
 

@@ -9,18 +9,144 @@ use crate::size;
 use crate::table::Table;
 use crate::tree::Tree;
 
-/// `compact [ks [tables]]`: one sstable of all.
+/// `compact [-s] [-st token] [-et token] [ks [tables]]`, and `compact --user-defined files`.
 pub fn compact(context: &mut Context<'_>) -> Result<(), Error> {
+    let split = context.given.has("-s");
+    let user_defined = context.given.has("--user-defined");
+    let tokens = [("start_token", "-st"), ("end_token", "-et")];
+    let tokens: Vec<(&str, String)> = tokens
+        .into_iter()
+        .filter_map(|(name, option)| Some((name, context.given.value(option)?.to_owned())))
+        .collect();
+    if split && (user_defined || !tokens.is_empty()) {
+        return Err(Error::Failed("Invalid option combination: Can not use split-output here".into()));
+    }
+    if user_defined {
+        if !tokens.is_empty() {
+            let why = "Invalid option combination: Can not provide tokens when using user-defined";
+            return Err(Error::Failed(why.into()));
+        }
+        let files = context.arguments().join(",");
+        return context.node.post("/messina/compact_files", &[("files", &files)]);
+    }
+    let mut parameters: Vec<(&str, &str)> =
+        tokens.iter().map(|(name, token)| (*name, token.as_str())).collect();
+    if split {
+        parameters.push(("split_output", "true"));
+    }
     match context.keyspace_if()?.map(str::to_owned) {
-        None => context.node.post("/storage_service/compact", &[]),
+        None => context.node.post("/storage_service/compact", &parameters),
         Some(keyspace) => {
-            let tables = context.tables_of(&keyspace)?;
-            context.node.post(
-                &format!("/storage_service/keyspace_compaction/{}", escape(&keyspace)),
-                &if tables.is_empty() { vec![] } else { vec![("cf", tables.as_str())] },
-            )
+            let path = format!("/storage_service/keyspace_compaction/{}", escape(&keyspace));
+            on_tables(context, &keyspace, &path, &parameters)
         }
     }
+}
+
+/// Asks for something to be done to the tables that are named behind the keyspace, or all of it.
+fn on_tables(
+    context: &Context<'_>,
+    keyspace: &str,
+    path: &str,
+    parameters: &[(&str, &str)],
+) -> Result<(), Error> {
+    let tables = context.tables_of(keyspace)?;
+    let mut parameters = parameters.to_vec();
+    if !tables.is_empty() {
+        parameters.push(("cf", &tables));
+    }
+    context.node.post(path, &parameters)
+}
+
+/// Asks for something to be done to the keyspace that is named, or to each there is.
+fn each_keyspace(
+    context: &Context<'_>,
+    path: impl Fn(&str) -> String,
+    parameters: &[(&str, &str)],
+) -> Result<(), Error> {
+    let keyspaces = match context.keyspace_if()? {
+        Some(keyspace) => vec![keyspace.to_owned()],
+        None => context.node.keyspaces()?,
+    };
+    for keyspace in keyspaces {
+        on_tables(context, &keyspace, &path(&escape(&keyspace)), parameters)?;
+    }
+    Ok(())
+}
+
+/// `cleanup [ks [tables]]`: without what this node does not own.
+pub fn cleanup(context: &mut Context<'_>) -> Result<(), Error> {
+    each_keyspace(context, |keyspace| format!("/storage_service/keyspace_cleanup/{keyspace}"), &[])
+}
+
+/// `scrub [-ns] [ks [tables]]`: without what cannot be read.
+pub fn scrub(context: &mut Context<'_>) -> Result<(), Error> {
+    let snapshot = if context.given.has("-ns") { "true" } else { "false" };
+    let path = |keyspace: &str| format!("/storage_service/keyspace_scrub/{keyspace}");
+    each_keyspace(context, path, &[("disable_snapshot", snapshot)])
+}
+
+/// `garbagecollect [-g ROW|CELL] [ks [tables]]`: without what newer sstables delete.
+pub fn garbagecollect(context: &mut Context<'_>) -> Result<(), Error> {
+    let granularity = context.given.value("-g").unwrap_or("ROW").to_ascii_uppercase();
+    if !["ROW", "CELL"].contains(&granularity.as_str()) {
+        return Err(Error::usage("granularity: must be ROW or CELL"));
+    }
+    let path = |keyspace: &str| format!("/messina/garbage_collect/{keyspace}");
+    each_keyspace(context, path, &[("granularity", &granularity)])
+}
+
+/// `upgradesstables [-a] [ks [tables]]`: written anew in the present format.
+pub fn upgradesstables(context: &mut Context<'_>) -> Result<(), Error> {
+    let current = if context.given.has("-a") { "false" } else { "true" };
+    let path = |keyspace: &str| format!("/storage_service/keyspace_upgrade_sstables/{keyspace}");
+    each_keyspace(context, path, &[("exclude_current_version", current)])
+}
+
+/// `stop [-id id] [type]`: compactions that run end.
+pub fn stop(context: &mut Context<'_>) -> Result<(), Error> {
+    let id = context.given.value("-id").map(str::to_owned);
+    let kind = context.arguments().last().cloned();
+    let parameters = match (&id, &kind) {
+        (Some(id), _) => vec![("id", id.as_str())],
+        (None, Some(kind)) => vec![("type", kind.as_str())],
+        (None, None) => vec![],
+    };
+    context.node.post("/compaction_manager/stop_compaction", &parameters)
+}
+
+/// `setcompactionthroughput MiB`; 0 is no limit.
+pub fn setcompactionthroughput(context: &mut Context<'_>) -> Result<(), Error> {
+    let text = context.arguments().last().cloned().unwrap_or_default();
+    let what = "compaction_throughput";
+    let rate: i32 =
+        text.parse().map_err(|_| Error::usage(format!("{what}: can not convert \"{text}\" to a int")))?;
+    if rate < 0 {
+        return Err(Error::usage(format!("{what} must not be negative")));
+    }
+    context.node.post("/storage_service/compaction_throughput", &[("value", &rate.to_string())])
+}
+
+/// `getcompactionthroughput [-d]`.
+pub fn getcompactionthroughput(context: &mut Context<'_>) -> Result<(), Error> {
+    let rate: f64 = context.node.get("/storage_service/compaction_throughput", &[])?;
+    if context.given.has("-d") {
+        context.line(format!("Current compaction throughput: {} MiB/s", java::double(rate)));
+    } else if rate.fract() != 0.0 {
+        let why = "Use the -d flag to quiet this error and get the exact throughput in MiB/s";
+        return Err(Error::Failed(why.into()));
+    } else {
+        context.line(format!("Current compaction throughput: {rate} MB/s"));
+    }
+    Ok(())
+}
+
+/// `getconcurrentcompactors`.
+pub fn getconcurrentcompactors(context: &mut Context<'_>) -> Result<(), Error> {
+    let done: Compactions = context.node.get_if("/messina/compaction")?;
+    context.line("Current concurrent compactors in the system is: ");
+    context.line(done.concurrent_compactors);
+    Ok(())
 }
 
 /// `enableautocompaction` and `disableautocompaction [ks [tables]]`.

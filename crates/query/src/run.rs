@@ -158,6 +158,7 @@ impl Engine {
             table_id: runtime::random_uuid(),
             now_micros: self.next_timestamp(runtime::unix_micros()),
             datacenters,
+            default_compaction: self.settings.default_compaction.clone(),
         };
         self.snapshot_dropped(&self.coordinator.schema(), &change, &context).await?;
         let decided = Cluster::change(move |schema| match cql::apply(schema, &change, &context)? {

@@ -2,6 +2,7 @@
 
 use crate::info::NodeInfo;
 use core::time::Duration;
+use std::collections::BTreeMap;
 use types::Consistency;
 
 /// How clients say who they are.
@@ -74,4 +75,6 @@ pub struct Settings {
     pub batch_warn_partitions: usize,
     /// Batches of several partitions above this many bytes are refused.
     pub batch_fail_bytes: usize,
+    /// `compaction` of tables that are made without a choice; `None`: Cassandra's own.
+    pub default_compaction: Option<BTreeMap<String, String>>,
 }

@@ -81,6 +81,7 @@ impl From<storage::Error> for Error {
             | storage::Error::Sstable(_)
             | storage::Error::FolderInUse { .. }
             | storage::Error::OutOfNumbers { .. }
+            | storage::Error::Interrupted { .. }
             | storage::Error::OtherShard { .. } => Error::Failed(text),
         }
     }

@@ -2,13 +2,16 @@
 
 use crate::local::Local;
 use crate::shard::Shard;
-use base::HashMap;
+use base::{HashMap, Token};
 use runtime::{Group, ShardId};
 use schema::TableId;
 use std::path::PathBuf;
 use std::rc::Rc;
 use storage::snapshot::{self, PartialSnapshot, Snapshot, SnapshotOptions};
-use storage::{CacheStats, CompactionProgress, CompactionRecord, CompactionTotals, Error, Store, TableStats};
+use storage::{
+    CacheStats, CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals, Error, Granularity,
+    MajorCompaction, Scrubbed, Store, TableStats,
+};
 
 /// What every shard says, in the order of the shards. They work at the same time.
 async fn on_every<T, F, Fut>(work: F) -> Vec<T>
@@ -79,24 +82,109 @@ impl Local {
         .await)
     }
 
-    /// Merges all sstables of each of these tables. Errors: the first; all were tried, but for tables that are gone.
-    pub async fn compact(&self, tables: &[TableId]) -> Result<(), Error> {
+    /// Does something to each of these tables on every shard, as compactions do. Errors: the first; all were tried, but for
+    /// tables that are gone.
+    async fn each_compacting<F, Fut>(&self, tables: &[TableId], work: F) -> Result<(), Error>
+    where
+        F: Fn(Rc<Store>, TableId) -> Fut + Clone + Send + 'static,
+        Fut: Future<Output = Result<(), Error>> + 'static,
+    {
         let tables = tables.to_vec();
         all(on_every(move |store| {
-            let tables = tables.clone();
+            let (tables, work) = (tables.clone(), work.clone());
             async move {
                 let mut outcome = Ok(());
                 for table in tables {
-                    let compacted = runtime::spawn(Group::COMPACTION, {
-                        let store = store.clone();
-                        async move { store.compact(table).await }
-                    });
-                    outcome = outcome.and(unless_gone(compacted.await));
+                    let done = runtime::spawn(Group::COMPACTION, work(store.clone(), table)).await;
+                    outcome = outcome.and(unless_gone(done));
                 }
                 outcome
             }
         })
         .await)
+    }
+
+    /// Merges the sstables of each of these tables. Errors: the first; all were tried, but for tables that are gone.
+    pub async fn compact(&self, tables: &[TableId], how: MajorCompaction) -> Result<(), Error> {
+        let work = move |store: Rc<Store>, table| {
+            let how = how.clone();
+            async move { store.compact_as(table, &how).await }
+        };
+        self.each_compacting(tables, work).await
+    }
+
+    /// Merges the sstables that are named by their data files, those of each table and shard; returns how many there were.
+    pub async fn compact_files(&self, files: Vec<String>) -> Result<usize, Error> {
+        let shards = on_every(move |store| {
+            let files = files.clone();
+            async move {
+                let work = async move { store.compact_files(&files).await };
+                runtime::spawn(Group::COMPACTION, work).await
+            }
+        });
+        let mut found = 0;
+        for count in shards.await {
+            found += count?;
+        }
+        Ok(found)
+    }
+
+    /// Lets go of what of these tables this node does not own: `owned` are the tokens it does, from the first to the last
+    /// of each range.
+    pub async fn cleanup(&self, tables: &[TableId], owned: Vec<(Token, Token)>) -> Result<(), Error> {
+        let work = move |store: Rc<Store>, table| {
+            let owned = owned.clone();
+            async move { store.cleanup(table, &owned).await }
+        };
+        self.each_compacting(tables, work).await
+    }
+
+    /// Writes all sstables of a table anew without what cannot be read.
+    pub async fn scrub(&self, table: TableId) -> Result<Scrubbed, Error> {
+        let shards = on_every(move |store| async move {
+            runtime::spawn(Group::COMPACTION, async move { store.scrub(table).await }).await
+        });
+        let mut whole = Scrubbed::default();
+        for scrubbed in shards.await {
+            let scrubbed = scrubbed?;
+            whole.sstables += scrubbed.sstables;
+            whole.lost_partitions += scrubbed.lost_partitions;
+            whole.lost.extend(scrubbed.lost);
+        }
+        Ok(whole)
+    }
+
+    /// Writes all sstables of these tables anew without what newer ones delete.
+    pub async fn garbage_collect(&self, tables: &[TableId], granularity: Granularity) -> Result<(), Error> {
+        let work =
+            move |store: Rc<Store>, table| async move { store.garbage_collect(table, granularity).await };
+        self.each_compacting(tables, work).await
+    }
+
+    /// Writes sstables of these tables anew that are of an earlier version of the format, or all.
+    pub async fn upgrade(&self, tables: &[TableId], every: bool) -> Result<(), Error> {
+        let work = move |store: Rc<Store>, table| async move { store.upgrade(table, every).await };
+        self.each_compacting(tables, work).await
+    }
+
+    /// Ends compactions that run, by what they are for and which they are; `None`: any. Returns how many.
+    pub async fn stop_compactions(&self, kind: Option<CompactionKind>, id: Option<u128>) -> usize {
+        on_every(move |store| async move { store.stop_compactions(kind, id) }).await.into_iter().sum()
+    }
+
+    /// From now on compactions of the node read at most so many stored bytes per second; 0: as many as they can.
+    pub async fn set_compaction_throughput(&self, bytes_per_s: u64) {
+        on_every(move |store| async move { store.set_compaction_throughput(bytes_per_s) }).await;
+    }
+
+    /// The rate set last.
+    pub fn compaction_throughput(&self) -> u64 {
+        self.here().store().compaction_throughput()
+    }
+
+    /// Compactions of the node that may run at once.
+    pub fn concurrent_compactions(&self) -> usize {
+        self.here().store().concurrent_compactions() * usize::from(runtime::shard_count())
     }
 
     /// Turns background compactions of these tables on or off until the next start.
@@ -132,6 +220,7 @@ impl Local {
         for totals in on_every(|store| async move { store.compaction_totals() }).await {
             sum.completed += totals.completed;
             sum.failed += totals.failed;
+            sum.stopped += totals.stopped;
             sum.bytes_in += totals.bytes_in;
         }
         sum

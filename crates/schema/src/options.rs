@@ -46,7 +46,35 @@ pub struct TableOptions {
     pub incremental_backups: bool,
 }
 
+/// When a tombstone has been kept long enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TombstoneGc {
+    /// `gc_grace_seconds` after it was made.
+    Timeout,
+    /// At once.
+    Immediate,
+    /// When a repair has seen it.
+    Repair,
+    /// Never.
+    Disabled,
+}
+
+/// Where the `tombstone_gc` of a table is kept among its extensions, as text such as `mode=timeout`.
+pub const TOMBSTONE_GC: &str = "tombstone_gc";
+
 impl TableOptions {
+    /// What its `tombstone_gc` says; `gc_grace_seconds` when it says nothing.
+    pub fn tombstone_gc(&self) -> TombstoneGc {
+        let text = self.extensions.get(TOMBSTONE_GC).map(|bytes| String::from_utf8_lossy(bytes));
+        let mode = text.as_ref().and_then(|text| text.split(',').find_map(|pair| pair.strip_prefix("mode=")));
+        match mode {
+            Some("immediate") => TombstoneGc::Immediate,
+            Some("repair") => TombstoneGc::Repair,
+            Some("disabled") => TombstoneGc::Disabled,
+            Some(_) | None => TombstoneGc::Timeout,
+        }
+    }
+
     /// What a table has when its CREATE TABLE says nothing: Cassandra 5.0's defaults.
     pub fn cassandra() -> TableOptions {
         let map =

@@ -26,6 +26,8 @@ enum State {
 pub struct Scanner {
     reader: Rc<Reader>,
     range: TokenRange,
+    /// Whether no more is read than what is asked for needs.
+    closely: bool,
     state: State,
 }
 
@@ -42,7 +44,12 @@ pub struct Scanned {
 impl Reader {
     /// Starts a scan of a token range. No I/O yet.
     pub fn scan(self: &Rc<Self>, range: TokenRange) -> Scanner {
-        Scanner { reader: self.clone(), range, state: State::New }
+        Scanner { reader: self.clone(), range, closely: false, state: State::New }
+    }
+
+    /// As [`Reader::scan`], without reading ahead: damage of what follows does not matter.
+    pub fn scan_closely(self: &Rc<Self>, range: TokenRange) -> Scanner {
+        Scanner { reader: self.clone(), range, closely: true, state: State::New }
     }
 }
 
@@ -61,7 +68,8 @@ impl Scanner {
                         return Ok(None);
                     }
                     let start = self.reader.data_position(self.range.first).await?;
-                    self.state = State::Between(Window::scan(self.reader.data.clone(), start));
+                    let begin = if self.closely { Window::point } else { Window::scan };
+                    self.state = State::Between(begin(self.reader.data.clone(), start));
                     continue;
                 }
                 State::Between(window) => match self.enter(window).await? {

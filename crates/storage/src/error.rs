@@ -96,6 +96,16 @@ pub enum Error {
     /// Sstables cannot be imported as asked. Tell the operator; nothing was changed.
     #[error("{0}")]
     Import(String),
+    /// A compaction was ended before its time. Tell who asked for it; what it recorded counts.
+    #[error("{what} of table {table} was interrupted: {why}")]
+    Interrupted {
+        /// What it was for.
+        what: &'static str,
+        /// The table, with its keyspace.
+        table: String,
+        /// Why.
+        why: &'static str,
+    },
     /// The store is stopping. Fail the request.
     #[error("the store is stopping")]
     Stopping,

@@ -183,6 +183,7 @@ impl Store {
             None => write_memtable(&self.settings, &self.metrics, table, memtable, Some(&progress)).await?,
         };
         frozen.written.borrow_mut().clone_from(&add);
+        let flushed_bytes = add.as_ref().map_or(0, |sstable| sstable.reader.footprint().stored_bytes);
         // Before its sstable counts, the row cache knows what it brings.
         let adopting = self.adopt_into_cache(table, memtable).await;
         let entry = add.as_ref().map(|sstable| (table.id, sstable.entry.clone()));
@@ -203,6 +204,7 @@ impl Store {
         self.pressure.freed(memtable.bytes());
         self.log.release(edit.log_floor.unwrap_or(0));
         self.metrics.flushes.inc();
+        table.compacting.flushed(flushed_bytes);
         table.flush_backoff.succeeded();
         self.flushed.notify_all();
         self.compaction_wanted.notify();

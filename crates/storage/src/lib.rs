@@ -46,7 +46,9 @@ mod tombstones;
 mod tests;
 
 pub use cache::CacheStats;
-pub use compaction::{CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals};
+pub use compaction::{
+    CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals, Granularity, MajorCompaction, Scrubbed,
+};
 pub use error::Error;
 pub use faults::{CommitFailurePolicy, Consequence, DiskFailurePolicy, Fault};
 pub use import::{ImportOptions, ImportReport, Verify};

@@ -95,6 +95,7 @@ impl Opening {
                 u64::from(shards),
                 Memtable::new(self.interval, self.memory.clone()),
             );
+            table.auto_compaction.set(self.settings.auto_compaction);
             self.tables.insert(definition.id, table);
         }
         let plan = self.plan.clone();
@@ -145,6 +146,7 @@ impl Opening {
                     let descriptor = planned.entry.meta.descriptor();
                     let reader = Reader::open(&table.dir, descriptor, table.definition()).await?;
                     let sstable = Sstable::new(planned.entry, reader, planned.holders);
+                    sstable.made_at.set(None);
                     table.publish(vec![sstable], &[], None);
                     Ok::<(), Error>(())
                 });
@@ -263,6 +265,7 @@ impl Opening {
         let store = Rc::new(Store::new(self.settings, self.plan, self.interval, log, manifest, self.memory));
         *store.tables.borrow_mut() = self.tables;
         store.count_left_out(left_out);
+        store.set_compaction_throughput(store.settings.compaction_throughput);
         store.register_gauges();
         crate::import::install(&store);
         let flusher = || {
@@ -270,10 +273,8 @@ impl Opening {
             runtime::spawn(Group::FLUSH, async move { store.run_flusher().await })
         };
         let mut tasks: Vec<_> = (0..FLUSHES_MAX).map(|_| flusher()).collect();
-        if store.settings.auto_compaction {
-            let compactor = store.clone();
-            tasks.push(runtime::spawn(Group::COMPACTION, async move { compactor.run_compactor().await }));
-        }
+        tasks.push(runtime::spawn(Group::COMPACTION, store.clone().run_compactor()));
+        tasks.push(runtime::spawn(Group::ADMIN, store.clone().run_compaction_controller()));
         tasks.push(runtime::spawn(Group::ADMIN, run_clock(store.clone())));
         let watcher = store.clone();
         tasks.push(runtime::spawn(Group::FLUSH, async move { watcher.watch_log().await }));

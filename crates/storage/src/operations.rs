@@ -40,7 +40,18 @@ impl Store {
 
     /// Whether a table is compacted in the background, as far as an operator decides.
     pub fn auto_compaction(&self, id: TableId) -> Result<bool, Error> {
-        Ok(self.settings.auto_compaction && self.table(id)?.auto_compaction.get())
+        Ok(self.table(id)?.auto_compaction.get())
+    }
+
+    /// From now on compactions of all shards together read at most so many stored bytes per second; 0: as many as they can.
+    pub fn set_compaction_throughput(&self, bytes_per_s: u64) {
+        let own = if bytes_per_s == 0 { 0 } else { (bytes_per_s / u64::from(runtime::shard_count())).max(1) };
+        self.compactions.set_rate(own, bytes_per_s);
+    }
+
+    /// The rate of all shards together that was set last; 0: none.
+    pub fn compaction_throughput(&self) -> u64 {
+        self.compactions.rate_of_node()
     }
 
     /// Makes the next read of a table a cold one, as far as its rows are concerned.

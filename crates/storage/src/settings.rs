@@ -73,6 +73,10 @@ pub struct Settings {
     pub auto_compaction: bool,
     /// Bytes of the row cache of one shard; below [`crate::limits::CACHE_BYTES_MIN`] there is none.
     pub row_cache_bytes: u64,
+    /// Stored bytes per second that the compactions of all shards together may read; 0: as many as they can.
+    pub compaction_throughput: u64,
+    /// Compactions of all shards together that may run at once, at least one on each; `None`: two on each.
+    pub concurrent_compactors: Option<u32>,
     /// How many tombstones a read may meet.
     pub tombstones: TombstoneLimits,
     /// Whether tables are snapshot before they are dropped or truncated.

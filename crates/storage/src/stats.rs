@@ -1,7 +1,6 @@
 //! What a table is and does, as operators ask for it: the numbers behind nodetool, REST and `system_views`.
 
 use crate::cache::CacheStats;
-use crate::compaction::pending_compactions;
 use crate::limits::{CELLS_COUNTED_ROWS_MAX, SHOWN_TABLES_MAX};
 use crate::snapshot;
 use crate::store::Store;
@@ -49,6 +48,8 @@ pub struct TableStats {
     pub pending_flushes: u64,
     /// Compactions that are due.
     pub pending_compactions: u64,
+    /// Sstables and their bytes by level; empty when the strategy has no levels.
+    pub levels: Vec<(u64, u64)>,
     /// Data that a repair has seen.
     pub repaired_bytes: u64,
     /// Data that none has.
@@ -110,6 +111,7 @@ impl TableStats {
             memtable_switches: 0,
             pending_flushes: 0,
             pending_compactions: 0,
+            levels: Vec::new(),
             repaired_bytes: 0,
             unrepaired_bytes: 0,
             filter_mistakes: 0,
@@ -160,6 +162,10 @@ impl TableStats {
         ];
         sums.into_iter().for_each(|(mine, theirs)| *mine += theirs);
         self.droppable_tombstones += other.droppable_tombstones;
+        self.levels.resize(self.levels.len().max(other.levels.len()), (0, 0));
+        for (mine, theirs) in self.levels.iter_mut().zip(&other.levels) {
+            *mine = (mine.0 + theirs.0, mine.1 + theirs.1);
+        }
         self.partition_sizes.merge(&other.partition_sizes);
         self.partition_cells.merge(&other.partition_cells);
         self.reads.merge(&other.reads);
@@ -231,7 +237,7 @@ impl Store {
             memtable_bytes: table.memtable_bytes() as u64,
             memtable_switches: metrics.memtable_switches.get(),
             pending_flushes: version.frozen.len() as u64,
-            pending_compactions: pending_compactions(table) as u64,
+            pending_compactions: self.pending_compactions(table).0 as u64,
             filter_mistakes: metrics.filter_mistakes.get(),
             filter_hits: metrics.filter_hits.get(),
             filter_negatives: metrics.filter_negatives.get(),
@@ -245,6 +251,9 @@ impl Store {
             ..TableStats::empty(&definition.keyspace, &definition.name, table.id)
         };
         add_sstables(&mut stats, version, definition.options.gc_grace_seconds);
+        if class.ends_with("LeveledCompactionStrategy") {
+            stats.levels = levels(version);
+        }
         let doomed = self.doomed.borrow();
         let waiting = doomed.iter().filter(|(of, _)| std::ptr::eq(&**of, table));
         stats.total_bytes += waiting.map(|(_, sstable)| sstable.entry.meta.disk_bytes).sum::<u64>();
@@ -299,6 +308,18 @@ impl Store {
             runtime::yield_if_needed().await;
         }
     }
+}
+
+/// Levels that Cassandra's screens show.
+const LEVELS_SHOWN: usize = 9;
+
+fn levels(version: &TableVersion) -> Vec<(u64, u64)> {
+    let mut levels = vec![(0, 0); LEVELS_SHOWN];
+    for sstable in &version.sstables {
+        let level = &mut levels[(sstable.level.get() as usize).min(LEVELS_SHOWN - 1)];
+        *level = (level.0 + 1, level.1 + sstable.entry.meta.disk_bytes);
+    }
+    levels
 }
 
 fn add_sstables(stats: &mut TableStats, version: &TableVersion, grace_s: i32) {

@@ -84,6 +84,8 @@ pub struct Store {
     pub(crate) tombstones_told: Sparse,
     /// A stop ends the task that keeps the time of histograms.
     pub(crate) clock_stopped: Event,
+    /// A stop ends the task that keeps the shares of compactions.
+    pub(crate) controller_stopped: Event,
     /// Tables whose drop is not in the manifest yet, with what to open under the same id afterwards.
     dropping: RefCell<HashMap<TableId, Option<Successor>>>,
     /// A drop is in the manifest.
@@ -130,6 +132,7 @@ impl Store {
             drained: Cell::new(false),
             tombstones_told: Sparse::new(FAILURE_LOG_EVERY),
             clock_stopped: Event::new(),
+            controller_stopped: Event::new(),
             dropping: RefCell::default(),
             drop_ended: Event::new(),
             generations: RefCell::default(),
@@ -532,7 +535,10 @@ impl Store {
         let before = self.generations.borrow().get(&definition.id).cloned();
         let generations = before.unwrap_or_else(|| Rc::new(Cell::new(first)));
         let active = Memtable::new(self.interval, self.memory.clone());
-        TableStore::new(&self.settings.data_dir, definition, durable, generations, step, active)
+        let table =
+            TableStore::new(&self.settings.data_dir, definition, durable, generations, step, active);
+        table.auto_compaction.set(self.settings.auto_compaction);
+        table
     }
 
     /// Lets go of a dropped table: its memory at once, its sstables when the manifest knows of the drop, which is tried until
@@ -563,8 +569,8 @@ impl Store {
                 match manifest.commit(&edit).await {
                     Ok(()) => {
                         written.extend(table.version().sstables.iter().cloned());
-                        let unrecorded = table.unrecorded.take();
-                        written.extend(unrecorded.and_then(|replacement| replacement.output));
+                        let unrecorded = table.unrecorded.take().into_iter();
+                        written.extend(unrecorded.flat_map(|replacement| replacement.outputs));
                         let empty = |now: &TableVersion| TableVersion {
                             active: now.active.clone(),
                             frozen: Vec::new(),
@@ -733,6 +739,7 @@ impl Store {
         self.flushed.notify_all();
         self.drop_ended.notify_all();
         self.clock_stopped.notify_all();
+        self.controller_stopped.notify_all();
         let logged = self.log.stop().await;
         self.adopt();
         while logged.is_ok() && !self.log.is_settled() {

@@ -4,13 +4,14 @@ use crate::Error;
 use crate::backoff::Backoff;
 use crate::cache::TableCache;
 use crate::commitlog::LogPosition;
+use crate::compaction::TableState;
 use crate::limits::{
     COMPACTION_RETRY_MS, COMPACTION_RETRY_MS_MAX, FLUSH_RETRY_MS, FLUSH_RETRY_MS_MAX, GENERATION_MAX,
 };
 use crate::manifest::SstableEntry;
 use crate::memtable::Memtable;
 use crate::table_metrics::{TableMetrics, bump};
-use base::Token;
+use base::{Instant, Token};
 use mutation::TokenRange;
 use runtime::sync::{Event, Lock};
 use schema::{Table, TableId};
@@ -28,6 +29,12 @@ pub(crate) struct Sstable {
     pub(crate) reader: Rc<Reader>,
     /// How many shards of this start hold the files; `None`: only this one.
     holders: Option<Arc<AtomicU32>>,
+    /// Whether a compaction works on it.
+    pub(crate) busy: Cell<bool>,
+    /// Its level for levelled compaction; the manifest knows it, the files may say what it was when they were written.
+    pub(crate) level: Cell<u32>,
+    /// When this start made it; `None`: an earlier one did.
+    pub(crate) made_at: Cell<Option<Instant>>,
 }
 
 impl Sstable {
@@ -36,7 +43,9 @@ impl Sstable {
         reader: Rc<Reader>,
         holders: Option<Arc<AtomicU32>>,
     ) -> Rc<Sstable> {
-        Rc::new(Sstable { entry, reader, holders })
+        let level = Cell::new(entry.meta.level);
+        let made_at = Cell::new(Some(runtime::now()));
+        Rc::new(Sstable { entry, reader, holders, busy: Cell::new(false), level, made_at })
     }
 
     pub(crate) fn generation(&self) -> u64 {
@@ -61,6 +70,11 @@ impl Sstable {
         self.holders.is_some() || !self.entry.ranges.is_empty()
     }
 
+    /// The count of shards that hold the files, where several did when this start began.
+    pub(crate) fn holders(&self) -> Option<&Arc<AtomicU32>> {
+        self.holders.as_ref()
+    }
+
     /// Gives up this shard's hold on the files; true when it was the last.
     pub(crate) fn let_go(&self) -> bool {
         self.holders.as_ref().is_none_or(|holders| holders.fetch_sub(1, Ordering::AcqRel) == 1)
@@ -80,8 +94,10 @@ pub(crate) struct Frozen {
 /// The result of a compaction, and what it replaces.
 pub(crate) struct Replacement {
     pub(crate) inputs: Vec<Rc<Sstable>>,
-    /// `None`: nothing was left.
-    pub(crate) output: Option<Rc<Sstable>>,
+    /// Empty: nothing was left.
+    pub(crate) outputs: Vec<Rc<Sstable>>,
+    /// Whether reads may find less afterwards: what is cached must be forgotten.
+    pub(crate) lossy: bool,
 }
 
 /// What a table consists of at one moment. Immutable but for the active memtable.
@@ -122,10 +138,11 @@ pub(crate) struct TableStore {
     pub(crate) settled: Event,
     /// Held by whatever flushes, truncates or drops.
     pub(crate) turn: Lock<()>,
-    /// A compaction that the manifest may or may not know: the next one begins by recording it.
-    pub(crate) unrecorded: RefCell<Option<Replacement>>,
-    /// Held by whatever compacts.
+    /// Compactions that the manifest may or may not know: the next one begins by recording them.
+    pub(crate) unrecorded: RefCell<Vec<Replacement>>,
+    /// Held by an operator's compaction: no other begins meanwhile.
     pub(crate) compaction: Lock<()>,
+    pub(crate) compacting: TableState,
     pub(crate) flush_backoff: Backoff,
     pub(crate) compaction_backoff: Backoff,
     pub(crate) metrics: TableMetrics,
@@ -161,8 +178,9 @@ impl TableStore {
             paused: Cell::new(false),
             settled: Event::new(),
             turn: Lock::new(()),
-            unrecorded: RefCell::new(None),
+            unrecorded: RefCell::default(),
             compaction: Lock::new(()),
+            compacting: TableState::default(),
             flush_backoff: backoff(FLUSH_RETRY_MS, FLUSH_RETRY_MS_MAX),
             compaction_backoff: backoff(COMPACTION_RETRY_MS, COMPACTION_RETRY_MS_MAX),
             metrics: TableMetrics::default(),

@@ -7,6 +7,8 @@ mod cached;
 mod columns;
 /// Power cuts at any moment.
 mod crash;
+/// Compactions: what they keep, what they let go, and how much room they take.
+mod compaction;
 /// Damage, full disks, failed syncs, locks.
 mod faults;
 /// One node in a simulated world.

@@ -36,10 +36,10 @@ impl Rest {
                 let uptime_s = self.uptime_s();
                 let mean = if uptime_s > 0.0 { totals.completed as f64 / uptime_s } else { 0.0 };
                 Ok(value!({
-                    "concurrent_compactors": runtime::shard_count(),
+                    "concurrent_compactors": local.concurrent_compactions(),
                     "completed": totals.completed,
                     "bytes_compacted": totals.bytes_in,
-                    "aborted": totals.failed,
+                    "aborted": totals.failed + totals.stopped,
                     "mean_rate": mean,
                 }))
             }

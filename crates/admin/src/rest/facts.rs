@@ -105,7 +105,9 @@ impl Rest {
             ["join_ring"] => json!(true),
             ["generation_number"] => json!(info.started_at_s),
             ["trace_probability"] => json!(0.0),
-            ["compaction_throughput"] => json!(0),
+            ["compaction_throughput"] => {
+                json!(self.coordinator().local().compaction_throughput() as f64 / f64::from(1u32 << 20))
+            }
             ["nodes", "joining" | "leaving" | "moving"] => json!([]),
             ["keyspaces"] => return Some(self.keyspaces(request)),
             ["ownership", ""] | ["ownership"] => self.shares(|_, node, _| vec![node]),
@@ -192,6 +194,25 @@ impl Rest {
         let schema = self.settings.engine.schema();
         let unknown = || Failure::new(404, format!("Keyspace [{keyspace}] does not exist."));
         Ok(schema.keyspaces.get(keyspace).ok_or_else(unknown)?.replication.clone())
+    }
+
+    /// The tokens of a keyspace that this node holds, from the first to the last of each range.
+    pub(super) fn owned_ranges(&self, keyspace: &str) -> Result<Vec<(Token, Token)>, Failure> {
+        let replication = self.replication_of(keyspace)?;
+        let snapshot = self.coordinator().topology();
+        let mut owned = Vec::new();
+        for (start, end, _) in ranges(&snapshot) {
+            if !snapshot.replicas(&replication, Token(end)).contains(&snapshot.local_index()) {
+                continue;
+            }
+            if end <= start {
+                // Around the end of the ring.
+                owned.push((Token::MIN, Token(end)));
+            }
+            let last = if end <= start { i64::MAX } else { end };
+            owned.extend(start.checked_add(1).map(|first| (Token(first), Token(last))));
+        }
+        Ok(owned)
     }
 
     /// Each node's share of the ring, where `holders` says who holds the range that ends at a token.

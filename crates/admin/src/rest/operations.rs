@@ -2,9 +2,11 @@
 
 use super::{Answer, Failure, Mode, Rest};
 use crate::http::Request;
+use base::Token;
 use runtime::log::Level;
 use serde_json::{Value, json};
 use storage::snapshot::SnapshotOptions;
+use storage::{CompactionKind, Granularity, MajorCompaction};
 
 /// Shortest life of a snapshot, milliseconds, as in Cassandra.
 const TTL_MS_MIN: i64 = 60_000;
@@ -22,10 +24,32 @@ impl Rest {
             ["storage_service", "keyspace_compaction", keyspace] if post => {
                 self.compact(self.tables_of(keyspace, request.parameter("cf"))?, request).await
             }
-            // Tokens never leave a node yet, so there is never anything to clean up.
-            ["storage_service", "cleanup_all"] if post => Ok(json!(0)),
+            ["storage_service", "cleanup_all"] if post => self.cleanup_all().await,
             ["storage_service", "keyspace_cleanup", keyspace] if post => {
-                self.tables_of(keyspace, request.parameter("cf")).map(|_| json!(0))
+                self.cleanup(keyspace, self.tables_of(keyspace, request.parameter("cf"))?).await
+            }
+            ["storage_service", "keyspace_scrub", keyspace] if post => {
+                self.scrub(self.tables_of(keyspace, request.parameter("cf"))?, request).await
+            }
+            ["storage_service", "keyspace_upgrade_sstables", keyspace] if post => {
+                let tables = self.tables_of(keyspace, request.parameter("cf"))?;
+                let every = request.parameter("exclude_current_version").as_deref() == Some("false");
+                self.coordinator().local().upgrade(&tables, every).await?;
+                Ok(json!(0))
+            }
+            ["storage_service", "compaction_throughput"] if post => self.set_throughput(request).await,
+            ["compaction_manager", "stop_compaction"] if post => self.stop_compaction(request).await,
+            ["messina", "garbage_collect", keyspace] if post => {
+                let tables = self.tables_of(keyspace, request.parameter("cf"))?;
+                let granularity = granularity(request)?;
+                self.coordinator().local().garbage_collect(&tables, granularity).await?;
+                Ok(Value::Null)
+            }
+            ["messina", "compact_files"] if post => {
+                let files = request.parameter("files").unwrap_or_default();
+                let files =
+                    files.split(',').map(str::trim).filter(|file| !file.is_empty()).map(str::to_string);
+                Ok(json!(self.coordinator().local().compact_files(files.collect()).await?))
             }
             ["storage_service", "snapshots"] => {
                 if post {
@@ -59,8 +83,83 @@ impl Rest {
         if request.parameter("flush_memtables").as_deref() != Some("false") {
             local.flush(&tables).await?;
         }
-        local.compact(&tables).await?;
+        let split_output = request.parameter("split_output").as_deref() == Some("true");
+        let how = MajorCompaction { split_output, range: token_range(request)? };
+        local.compact(&tables, how).await?;
         Ok(Value::Null)
+    }
+
+    async fn cleanup_all(&self) -> Answer {
+        let local = self.coordinator().local();
+        let mut keyspaces: Vec<String> =
+            local.table_names().into_iter().map(|(keyspace, ..)| keyspace).collect();
+        keyspaces.sort();
+        keyspaces.dedup();
+        for keyspace in keyspaces {
+            // One that was dropped meanwhile has nothing left to clean up.
+            if let Ok(tables) = self.tables_of(&keyspace, None) {
+                self.cleanup(&keyspace, tables).await?;
+            }
+        }
+        Ok(json!(0))
+    }
+
+    async fn cleanup(&self, keyspace: &str, tables: Vec<schema::TableId>) -> Answer {
+        let owned = self.owned_ranges(keyspace)?;
+        self.coordinator().local().cleanup(&tables, owned).await?;
+        Ok(json!(0))
+    }
+
+    /// Scrubs tables, after a snapshot of each unless that is not wanted.
+    async fn scrub(&self, tables: Vec<schema::TableId>, request: &Request) -> Answer {
+        let local = self.coordinator().local();
+        if request.parameter("disable_snapshot").as_deref() != Some("true") {
+            let tag = format!("pre-scrub-{}", runtime::unix_micros() / 1000);
+            let options = SnapshotOptions { tag, skip_flush: false, ttl_ms: None };
+            local.snapshot(options, tables.clone()).await?;
+        }
+        let mut lost = 0;
+        for table in tables {
+            let scrubbed = local.scrub(table).await?;
+            lost += scrubbed.lost_partitions;
+            if scrubbed.lost_partitions > 0 {
+                runtime::warn!("admin: scrub lost {} partitions of table {table}", scrubbed.lost_partitions);
+            }
+        }
+        Ok(json!(lost))
+    }
+
+    async fn set_throughput(&self, request: &Request) -> Answer {
+        let text = request.parameter("value").unwrap_or_default();
+        let bad = || Failure::new(400, format!("\"{text}\" is no rate in MiB per second"));
+        let mib: u64 = text.parse().map_err(|_| bad())?;
+        let bytes = mib.checked_mul(1 << 20).ok_or_else(bad)?;
+        self.coordinator().local().set_compaction_throughput(bytes).await;
+        Ok(Value::Null)
+    }
+
+    /// Ends compactions by their kind, or one by its id.
+    async fn stop_compaction(&self, request: &Request) -> Answer {
+        let word = request.parameter("type").filter(|word| !word.is_empty());
+        let kind = match &word {
+            None => None,
+            Some(word) => {
+                let named = |kind: &CompactionKind| kind.word().eq_ignore_ascii_case(word);
+                match CompactionKind::ALL.into_iter().find(named) {
+                    Some(kind) => Some(kind),
+                    None => {
+                        return Err(Failure::new(400, format!("No compactions of type {word} are known")));
+                    }
+                }
+            }
+        };
+        let id = request.parameter("id").filter(|id| !id.is_empty());
+        let parse = |id: String| {
+            let bad = |_| Failure::new(400, format!("\"{id}\" is no compaction id"));
+            uuid::Uuid::parse_str(&id).map(|id| id.as_u128()).map_err(bad)
+        };
+        let id = id.map(parse).transpose()?;
+        Ok(json!(self.coordinator().local().stop_compactions(kind, id).await))
     }
 
     async fn snapshot(&self, request: &Request) -> Answer {
@@ -138,6 +237,28 @@ impl Rest {
         }
         self.settings.native.switch(on).await.map_err(|error| Failure::new(500, error))?;
         Ok(Value::Null)
+    }
+}
+
+/// The tokens that a request's `start_token` and `end_token` give, both inside; `None`: all.
+fn token_range(request: &Request) -> Result<Option<(Token, Token)>, Failure> {
+    let token = |name: &str| {
+        let Some(text) = request.parameter(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+        let bad = |_| Failure::new(400, format!("Invalid {name}: {text}"));
+        text.trim().parse::<i64>().map(|token| Some(Token(token))).map_err(bad)
+    };
+    let (first, last) = (token("start_token")?, token("end_token")?);
+    if first.is_none() && last.is_none() {
+        return Ok(None);
+    }
+    Ok(Some((first.unwrap_or(Token::MIN), last.unwrap_or(Token(i64::MAX)))))
+}
+
+fn granularity(request: &Request) -> Result<Granularity, Failure> {
+    match request.parameter("granularity").unwrap_or_default().to_ascii_uppercase().as_str() {
+        "" | "ROW" => Ok(Granularity::Row),
+        "CELL" => Ok(Granularity::Cell),
+        other => Err(Failure::new(400, format!("\"{other}\" is no granularity: ROW or CELL"))),
     }
 }
 

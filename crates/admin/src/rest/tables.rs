@@ -38,7 +38,12 @@ impl Rest {
             ["cache_service", "metrics", "row", what] => self.row_cache(what).await,
             ["messina", "clients"] => Ok(Engine::clients_of_node().await.iter().map(client).collect()),
             ["column_family", "metrics", rest @ ..] => self.column_family(rest).await,
-            ["column_family", "sstables", "per_level", name] => self.table_of(name).map(|_| value!([])),
+            ["column_family", "sstables", "per_level", name] => {
+                let id = self.table_of(name)?;
+                let stats = self.coordinator().local().table_stats().await;
+                let levels = stats.iter().find(|stats| stats.id == id).map_or(&[][..], |stats| &stats.levels);
+                Ok(levels.iter().map(|level| value!(level.0)).collect())
+            }
             ["column_family", "sstables", "by_key", name] => self.sstables_of_key(name, request).await,
             ["storage_proxy", "metrics", what, "moving_average_histogram"] => {
                 let latencies = latencies().await;
@@ -203,7 +208,7 @@ fn metric(stats: &TableStats, what: &str) -> Option<Value> {
 
 /// One table as nodetool's screens show it. What is left out has no meaning here.
 fn table_value(stats: &TableStats, snapshots: u64) -> Value {
-    value!({
+    let mut whole = value!({
         "keyspace": stats.keyspace,
         "table": stats.table,
         "id": uuid::Uuid::from_u128(stats.id.0).to_string(),
@@ -244,7 +249,10 @@ fn table_value(stats: &TableStats, snapshots: u64) -> Value {
         "droppable_tombstone_ratio": stats.droppable_ratio(),
         "partition_sizes": json::histogram_or_null(&stats.partition_sizes),
         "partition_cells": json::histogram_or_null(&stats.partition_cells),
-    })
+    });
+    whole["sstables_per_level"] = stats.levels.iter().map(|level| value!(level.0)).collect();
+    whole["sstable_bytes_per_level"] = stats.levels.iter().map(|level| value!(level.1)).collect();
+    whole
 }
 
 /// One connection of a client.

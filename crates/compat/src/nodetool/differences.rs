@@ -40,16 +40,6 @@ pub const ALLOWED: &[Allowed] = &[
         reason: "statusgossip: nobody gossips, members are named in the configuration",
     },
     Allowed {
-        step: "tablestats",
-        lines: &["\t\tSSTables in each level: ", "\t\tSSTable bytes in each level: "],
-        reason: "tablestats: tables compact by size tiers whatever strategy they ask for, so none has levels",
-    },
-    Allowed {
-        step: "compactionstats",
-        lines: &["compaction throughput (MiB/s)    "],
-        reason: "compactionstats: compactions are held back by scheduling, not by a number of bytes",
-    },
-    Allowed {
         step: "compactionhistory",
         lines: &[
             "row <uuid>|system",

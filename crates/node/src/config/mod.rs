@@ -117,6 +117,12 @@ pub struct Config {
     pub device_limits: runtime::io::DeviceLimits,
     /// Tables are compacted without being asked.
     pub auto_compaction: bool,
+    /// Stored bytes per second that compactions over all shards may read; 0 is no limit.
+    pub compaction_throughput: u64,
+    /// Compactions over all shards that run at once; two on each shard unless given.
+    pub concurrent_compactors: Option<u32>,
+    /// `compaction` of tables that are made without a choice; Cassandra's own unless given.
+    pub default_compaction: Option<BTreeMap<String, String>>,
     /// The largest frame accepted, in bytes.
     pub frame_bytes_max: u64,
     /// How many client connections are served at once.
@@ -192,6 +198,8 @@ struct Pieces {
     workdir: Option<PathBuf>,
     memtable_heap: Option<u64>,
     memtable_offheap: Option<u64>,
+    compaction_class: Option<String>,
+    compaction_parameters: String,
     prometheus_address: Option<IpAddr>,
     prometheus_port: Option<u16>,
     log_level: Option<String>,
@@ -229,6 +237,9 @@ impl Config {
             buffered_reads: false,
             device_limits: runtime::io::DeviceLimits::default(),
             auto_compaction: true,
+            compaction_throughput: 64 << 20,
+            concurrent_compactors: None,
+            default_compaction: None,
             frame_bytes_max: 16 << 20,
             connections_max: None,
             requests_per_shard_max: None,

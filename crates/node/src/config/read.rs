@@ -8,6 +8,7 @@ use super::value::{Shape, Value, show};
 use super::{CommitlogSync, Config, Given};
 use crate::yaml;
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 /// The environment variables that name keys begin with this.
 pub const ENVIRONMENT_PREFIX: &str = "MESSINA_";
@@ -97,6 +98,20 @@ impl Config {
         if pieces.prometheus_port.is_some() || pieces.prometheus_address.is_some() {
             let port = pieces.prometheus_port.unwrap_or(9180);
             self.prometheus = (port != 0).then_some((pieces.prometheus_address, port));
+        }
+        if let Some(class) = pieces.compaction_class.take() {
+            let parameters = pairs_of(&std::mem::take(&mut pieces.compaction_parameters));
+            match cql::compaction_options(&class, parameters) {
+                Ok(options) => self.default_compaction = Some(options),
+                Err(error) => {
+                    let got = format!("{class}: {error}");
+                    return Err(self.wrong(
+                        "default_compaction.class_name",
+                        "a strategy with its options",
+                        &got,
+                    ));
+                }
+            }
         }
         self.finish_log();
         self.clients.check().map_err(|(key, expected, got)| self.wrong(key, expected, &got))?;
@@ -334,4 +349,18 @@ fn distance(left: &str, right: &str) -> usize {
         }
     }
     row[right.len()]
+}
+
+/// The pairs of a map as one line shows it, `{a=1, b=T4, L10}`: what has no `=` goes on with the value before it.
+fn pairs_of(text: &str) -> BTreeMap<String, String> {
+    let inside = text.trim().trim_start_matches('{').trim_end_matches('}');
+    let mut pairs: Vec<(String, String)> = Vec::new();
+    for part in inside.split(',').filter(|part| !part.trim().is_empty()) {
+        match (part.split_once('='), pairs.last_mut()) {
+            (Some((key, value)), _) => pairs.push((key.trim().to_string(), value.trim().to_string())),
+            (None, Some((_, value))) => *value = format!("{value}, {}", part.trim()),
+            (None, None) => {}
+        }
+    }
+    pairs.into_iter().collect()
 }

@@ -92,6 +92,49 @@ fn numbers_follow_what_clients_do() {
 }
 
 #[test]
+fn every_kind_of_compaction_can_be_asked_for() {
+    let mut stage = open_stage(64, 2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        for round in 0..2 {
+            for k in 0..40 {
+                run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES ({k}, '{round}')")).await;
+            }
+            post("/storage_service/keyspace_flush/ks?cf=kv").await;
+        }
+        let count = async || get("/column_family/metrics/live_ss_table_count/ks:kv").await.as_u64().unwrap();
+        assert_eq!(count().await, 4);
+        for asked in [
+            "/storage_service/keyspace_cleanup/ks",
+            "/storage_service/keyspace_scrub/ks?cf=kv",
+            "/messina/garbage_collect/ks?granularity=CELL",
+            "/storage_service/keyspace_upgrade_sstables/ks?exclude_current_version=false",
+            "/storage_service/keyspace_compaction/ks?cf=kv&split_output=true",
+        ] {
+            post(asked).await;
+            assert_eq!(rows(&connection, "SELECT * FROM ks.kv").await.rows.len(), 40, "{asked}");
+        }
+        assert_eq!(count().await, 2);
+        let tags = get("/storage_service/snapshots").await.to_string();
+        assert!(tags.contains("pre-scrub-"), "{tags}");
+        let paths = get("/column_family/sstables/by_key/ks:kv?key=7").await;
+        post(&format!("/messina/compact_files?files={}", paths[0].as_str().unwrap())).await;
+        let rewritten = get("/column_family/sstables/by_key/ks:kv?key=7").await;
+        assert_ne!(rewritten, paths, "the one that was named is another now");
+        assert_eq!(get("/storage_service/compaction_throughput").await, 64.0);
+        post("/storage_service/compaction_throughput?value=7").await;
+        assert_eq!(get("/storage_service/compaction_throughput").await, 7.0);
+        assert_eq!(get("/messina/compaction").await["concurrent_compactors"], 4);
+        post("/compaction_manager/stop_compaction?type=compaction").await;
+        let history = get("/compaction_manager/compaction_history").await.to_string();
+        for kind in ["Scrub", "Remove deleted data", "Upgrade sstables", "Major compaction"] {
+            assert!(history.contains(kind), "{history}");
+        }
+    });
+}
+
+#[test]
 fn mistakes_are_told_and_change_nothing() {
     let mut stage = open_stage(62, 1);
     stage.play(async {
@@ -112,6 +155,12 @@ fn mistakes_are_told_and_change_nothing() {
             ("POST", "/storage_service/snapshots?tag=a&ttl=5x".into(), 400),
             ("POST", "/storage_service/snapshots?tag=a&kn=none".into(), 404),
             ("DELETE", "/storage_service/snapshots?tag=..".into(), 400),
+            ("POST", "/storage_service/keyspace_cleanup/none".into(), 404),
+            ("POST", "/storage_service/keyspace_compaction/ks?start_token=x".into(), 400),
+            ("POST", "/messina/garbage_collect/ks?granularity=TABLE".into(), 400),
+            ("POST", "/storage_service/compaction_throughput?value=-1".into(), 400),
+            ("POST", "/compaction_manager/stop_compaction?type=NAPPING".into(), 400),
+            ("POST", "/compaction_manager/stop_compaction?id=1".into(), 400),
             ("POST", "/system/logger/storage?level=loud".into(), 400),
             ("POST", "/storage_service/incremental_backups?value=true".into(), 501),
         ];

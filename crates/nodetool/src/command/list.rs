@@ -4,6 +4,7 @@ use super::{Arguments, Command};
 use crate::options::{Opt, switch, valued};
 use crate::{clients, compaction, control, histograms, info, pools, ring, snapshots, tablestats};
 
+const JOBS: Opt = valued(&["-j", "--jobs"], "jobs", "Accepted for scripts: every shard works at once");
 const HUMAN: Opt = switch(&["-H", "--human-readable"], "Sizes in KiB, MiB, GiB, TiB");
 const FORMAT: Opt = valued(&["-F", "--format"], "format", "json or yaml instead of a table");
 const RESOLVE: Opt = switch(&["-r", "--resolve-ip"], "Names of nodes instead of addresses");
@@ -28,6 +29,11 @@ const fn plain(
 /// Every command, by name.
 pub const COMMANDS: &[Command] = &[
     Command {
+        options: &[JOBS],
+        arguments: TABLES,
+        ..plain("cleanup", "Let go of what this node does not own", compaction::cleanup)
+    },
+    Command {
         options: &[
             valued(&["-t", "--tag"], "snapshot_name", "The snapshot"),
             switch(&["--all"], "Every snapshot"),
@@ -45,8 +51,17 @@ pub const COMMANDS: &[Command] = &[
         ..plain("clientstats", "Show connected clients", clients::clientstats)
     },
     Command {
-        arguments: TABLES,
-        ..plain("compact", "Merge the sstables of tables into one", compaction::compact)
+        options: &[
+            switch(&["-s", "--split-output"], "Into sstables of halving sizes instead of one"),
+            switch(&["--user-defined"], "The arguments are data files of sstables to merge"),
+            valued(&["-st", "--start-token"], "start_token", "Only sstables with tokens from here on"),
+            valued(&["-et", "--end-token"], "end_token", "Only sstables with tokens up to here"),
+        ],
+        arguments: Arguments::Many {
+            title: "[<keyspace> <tables>...] or <SSTable file>...",
+            about: "A keyspace and tables of it, or data files",
+        },
+        ..plain("compact", "Merge the sstables of tables, or those that are named", compaction::compact)
     },
     Command {
         options: &[FORMAT, HUMAN],
@@ -78,6 +93,24 @@ pub const COMMANDS: &[Command] = &[
     plain("enablebinary", "Open the ports of clients again", |context| control::binary(context, true)),
     Command { arguments: TABLES, ..plain("flush", "Write memtables to sstables", control::flush) },
     Command {
+        options: &[valued(&["-g", "--granularity"], "granularity", "ROW, or CELL to look closer"), JOBS],
+        arguments: TABLES,
+        ..plain("garbagecollect", "Let go of what newer sstables delete", compaction::garbagecollect)
+    },
+    Command {
+        options: &[switch(&["-d", "--precise-mib"], "With decimals, in MiB/s")],
+        ..plain(
+            "getcompactionthroughput",
+            "Show the limit of what compactions read",
+            compaction::getcompactionthroughput,
+        )
+    },
+    plain(
+        "getconcurrentcompactors",
+        "Show how many compactions may run at once",
+        compaction::getconcurrentcompactors,
+    ),
+    Command {
         arguments: KEY,
         ..plain("getendpoints", "Show which nodes have a partition", ring::getendpoints)
     },
@@ -105,6 +138,32 @@ pub const COMMANDS: &[Command] = &[
     },
     plain("proxyhistograms", "Show how long this node's clients wait", histograms::proxyhistograms),
     Command { options: &[RESOLVE], arguments: KEYSPACE, ..plain("ring", "Show every token", ring::ring) },
+    Command {
+        options: &[
+            switch(&["-ns", "--no-snapshot"], "Make no snapshot before"),
+            switch(
+                &["-s", "--skip-corrupted"],
+                "Accepted for scripts: what cannot be read is always left out",
+            ),
+            switch(&["-n", "--no-validate"], "Accepted for scripts: rows are checked as far as reading does"),
+            switch(&["-r", "--reinsert-overflowed-ttl"], "Accepted for scripts: no ttl overflows here"),
+            JOBS,
+        ],
+        arguments: TABLES,
+        ..plain("scrub", "Write sstables anew without what cannot be read", compaction::scrub)
+    },
+    Command {
+        arguments: Arguments::One {
+            title: "compaction_throughput",
+            about: "MiB per second of the node; 0 is no limit",
+            required: true,
+        },
+        ..plain(
+            "setcompactionthroughput",
+            "Set the limit of what compactions read",
+            compaction::setcompactionthroughput,
+        )
+    },
     Command {
         arguments: Arguments::Many {
             title: "[<logger> <level>]",
@@ -138,6 +197,15 @@ pub const COMMANDS: &[Command] = &[
         control::running(context, "/storage_service/gossiping")
     }),
     Command {
+        options: &[valued(&["-id", "--compaction-id"], "compaction_id", "The one of compactionstats")],
+        arguments: Arguments::Many {
+            title: "[<compaction_type>]",
+            about: "COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, SCRUB, GARBAGE_COLLECT or \
+                    UPGRADE_SSTABLES; all unless given",
+        },
+        ..plain("stop", "End compactions that run", compaction::stop)
+    },
+    Command {
         aliases: &["cfhistograms"],
         arguments: Arguments::Many {
             title: "[<keyspace> <table> | <keyspace.table>]",
@@ -164,6 +232,11 @@ pub const COMMANDS: &[Command] = &[
     Command {
         options: &[FORMAT],
         ..plain("tpstats", "Show groups of tasks and dropped messages", pools::tpstats)
+    },
+    Command {
+        options: &[switch(&["-a", "--include-all-sstables"], "Also those of the present format"), JOBS],
+        arguments: TABLES,
+        ..plain("upgradesstables", "Write sstables anew in the present format", compaction::upgradesstables)
     },
     Command {
         options: &[switch(&["-v", "--verbose"], "More of it")],

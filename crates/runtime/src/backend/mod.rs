@@ -108,6 +108,8 @@ pub enum Bug {
     DigestStopsAtNull,
     /// A logged batch of several shards is written without being logged first.
     SkipBatchlog,
+    /// Compactions purge tombstones whatever else may hold older data.
+    PurgeWithoutProof,
 }
 
 /// How a real shard talks to the kernel.

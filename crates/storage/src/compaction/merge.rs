@@ -1,194 +1,708 @@
-//! Merging sstables partition by partition into one, leaving out what is gone for good.
+//! Merging sstables partition by partition, leaving out what is gone for good.
 //!
-//! Each input is scanned in bounded pieces. Of a partition larger than one piece a window is written at a time: up to the
-//! position to which all inputs are known. A tombstone is purged only with proof that nothing outside the inputs can hold
-//! older data for its partition.
+//! Each input is scanned in bounded pieces. A partition that one input has is copied row by row; several are merged, in one pass
+//! where that is enough, else a window at a time: up to the position to which all inputs are known. A tombstone is purged only
+//! with proof that nothing outside the inputs can hold older data for its partition.
 
+use super::claim::Claim;
+use super::output::Output;
+use super::progress::{CompactionKind, Running};
+use super::proof::Proof;
+use super::requests::Granularity;
+use super::rows::{is_plain, write_merged};
+use super::strategy::Shape;
 use crate::Error;
-use crate::compaction::progress::Running;
 use crate::limits::{COMPACTION_FRAGMENT_BYTES, WRITER_PENDING_BYTES};
 use crate::store::Store;
-use crate::table::{Sstable, TableStore};
-use mutation::{Bound, Deletion, Item, Key, Partition, Purge, RangeTombstone, Rewrite, Slice, rewrite_row};
+use crate::table::{Replacement, Sstable, TableStore};
+use base::Token;
+use mutation::{
+    Bound, Deletion, Item, Key, Partition, Purge, RangeTombstone, Rewrite, Slice, TokenRange, rewrite_row,
+};
 use schema::{BoundSide, Position, Table};
 use sstable::{Scanner, SourceSlice, Writer};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// What one compaction does.
+pub(super) struct Work {
+    pub(super) kind: CompactionKind,
+    pub(super) shape: Shape,
+    /// Only partitions with these tokens are kept; `None`: all.
+    pub(super) owned: Option<Vec<TokenRange>>,
+    /// Sstables that are not merged but whose deletions count, and how closely they are looked at.
+    pub(super) shadows: Option<(Granularity, Vec<Rc<Sstable>>)>,
+    /// What cannot be read is left out instead of ending the compaction.
+    pub(super) skips_damage: bool,
+}
+
+impl Work {
+    pub(super) fn plain(kind: CompactionKind, shape: Shape) -> Work {
+        Work { kind, shape, owned: None, shadows: None, skips_damage: false }
+    }
+}
+
+/// What came of a merge.
+#[derive(Debug, Default)]
+pub(super) struct Merged {
+    /// Stored bytes of its outputs.
+    pub(super) bytes_out: u64,
+    /// What could not be read, as text with the file and the place.
+    pub(super) lost: Vec<String>,
+    /// Partitions of which something could not be read.
+    pub(super) lost_partitions: u64,
+}
+
 /// One merge under way.
-pub(crate) struct Merge<'a> {
+pub(super) struct Merge<'a> {
     store: &'a Store,
-    table: Rc<TableStore>,
+    table: &'a Rc<TableStore>,
     definition: Arc<Table>,
-    inputs: Vec<Input>,
-    now_s: u32,
-    gc_before: u32,
+    work: &'a Work,
+    claim: &'a Claim,
     running: &'a Running,
+    inputs: Vec<Input>,
+    /// The next partition of every input that has one.
+    heads: BinaryHeap<Reverse<(Key, usize)>>,
+    /// Inputs of which nothing is left alive: they leave with the first others.
+    expired: Vec<Rc<Sstable>>,
+    proof: Proof,
+    now_s: u32,
+    output: Output<'a>,
+    /// Plain bytes of inputs that are let go, and stored bytes read that are not paid for.
+    gone_bytes: u64,
+    unpaid: f64,
+    merged: Merged,
 }
 
 struct Input {
-    sstable: Rc<Sstable>,
-    scanner: Scanner,
-    piece: Option<(Key, SourceSlice)>,
-    done: bool,
+    /// `None`: let go.
+    sstable: Option<Rc<Sstable>>,
+    scanner: Option<Scanner>,
+    /// The piece of the partition that stands among the heads.
+    piece: Option<SourceSlice>,
+    first: Token,
+    last: Token,
+    /// Plain bytes, and how many stored bytes one of them is.
+    plain_bytes: u64,
+    ratio: f64,
+    /// Where the scan was when it was paid for last.
+    paid_to: u64,
+    tombstones: bool,
+    repaired: bool,
+    /// Everything up to this token was passed.
+    passed: Option<Token>,
+    /// Token of the partition that stands among the heads.
+    at: Option<Token>,
+    /// Reads the partition that stands among the heads when it lies beside damage: a scan of it alone.
+    apart: Option<Scanner>,
 }
 
 /// The end of a piece: everything before it is known.
 type Edge = (Position, Bound);
 
 impl<'a> Merge<'a> {
-    pub(crate) fn new(
+    pub(super) fn new(
         store: &'a Store,
-        table: &Rc<TableStore>,
-        sstables: &[Rc<Sstable>],
-        now_s: u32,
+        table: &'a Rc<TableStore>,
+        work: &'a Work,
+        claim: &'a Claim,
         running: &'a Running,
     ) -> Merge<'a> {
         let definition = table.definition();
-        let grace = u32::try_from(definition.options.gc_grace_seconds).unwrap_or(0);
-        let input = |sstable: &Rc<Sstable>| Input {
-            sstable: sstable.clone(),
-            scanner: sstable.reader.scan(store.interval),
-            piece: None,
-            done: false,
-        };
+        let sstables = claim.sstables();
+        let now_s = now_s();
         Merge {
             store,
-            table: table.clone(),
-            definition,
-            inputs: sstables.iter().map(input).collect(),
-            now_s,
-            gc_before: now_s.saturating_sub(grace),
+            table,
+            work,
+            claim,
             running,
+            inputs: sstables.iter().map(|sstable| Input::new(sstable, store.interval)).collect(),
+            heads: BinaryHeap::with_capacity(sstables.len()),
+            expired: Vec::new(),
+            proof: Proof::new(table, &definition, now_s),
+            now_s,
+            output: Output::new(store, table, definition.clone(), work.shape, &sstables),
+            definition,
+            gone_bytes: 0,
+            unpaid: 0.0,
+            merged: Merged::default(),
         }
     }
 
-    /// Writes everything that is left of the inputs.
-    pub(crate) async fn run(mut self, writer: &mut Writer) -> Result<(), Error> {
-        loop {
-            if self.store.stopping.get() {
-                return Err(Error::Stopping);
-            }
-            if self.table.dropped.get() {
-                return Err(Error::UnknownTable(self.table.id));
-            }
-            for input in &mut self.inputs {
-                input.fill().await?;
-            }
-            let heads = self.inputs.iter().filter_map(|input| input.piece.as_ref());
-            let Some(key) = heads.map(|(key, _)| key).min().cloned() else { return Ok(()) };
-            self.partition(&key, writer).await?;
-            self.running.completed.set(self.inputs.iter().map(|input| input.scanner.position()).sum());
-            if writer.pending_bytes() >= WRITER_PENDING_BYTES {
-                writer.drain().await?;
-            }
-            runtime::yield_if_needed().await;
-        }
-    }
-
-    async fn partition(&mut self, key: &Key, writer: &mut Writer) -> Result<(), Error> {
-        let mut partition = Partition::new();
-        let mut edges: Vec<(usize, Edge)> = Vec::new();
-        let mut sources = 0;
-        for index in 0..self.inputs.len() {
-            if let Some(slice) = self.inputs[index].take(key) {
-                sources += 1;
-                self.absorb(&mut partition, &mut edges, index, &slice)?;
-            }
-        }
-        self.running.merged(sources);
-        let purge = self.purge_of(key);
-        let mut scratch = Vec::new();
-        let deletion = if purge.allows(partition.deletion.timestamp, partition.deletion.local_time) {
-            Deletion::LIVE
-        } else {
-            partition.deletion
+    /// Does all of it.
+    /// Errors: what was recorded so far counts; the rest of the inputs does, too.
+    pub(super) async fn run(mut self) -> Result<Merged, Error> {
+        let outcome = match self.merge_all().await {
+            Ok(()) => self.finish().await,
+            Err(error) => Err(error),
         };
-        let rewrite = Rewrite { shadow: partition.deletion, expire_at: Some(self.now_s), purge: Some(purge) };
-        let body = partition.static_row.take();
-        let kept = body.is_some_and(|body| rewrite_row(&body, &rewrite, &mut scratch));
-        writer.start_partition(&key.bytes, key.token, deletion, kept.then_some(&scratch[..]))?;
-        loop {
-            let edge = edges.iter().map(|(_, edge)| edge).min_by(|a, b| a.0.cmp(&b.0)).cloned();
-            self.write_window(&partition, edge.as_ref(), purge, writer)?;
-            let Some(edge) = edge else { break };
-            partition = remainder(&self.definition, &partition, &edge)?;
-            if writer.pending_bytes() >= WRITER_PENDING_BYTES {
-                writer.drain().await?;
+        let Merge { output, merged, .. } = self;
+        match outcome {
+            Ok(()) => Ok(Merged { bytes_out: output.bytes_out, ..merged }),
+            Err(error) => {
+                self.store.doom(self.table, output.discard().await);
+                Err(error)
             }
+        }
+    }
+
+    async fn merge_all(&mut self) -> Result<(), Error> {
+        self.leave_out_expired().await;
+        for index in 0..self.inputs.len() {
+            self.advance(index).await?;
+        }
+        let mut sources = Vec::new();
+        loop {
+            self.check()?;
+            let Some(Reverse((key, first))) = self.heads.pop() else { return Ok(()) };
+            if self.output.ends_before(key.token) {
+                self.output.end().await?;
+                self.let_go(Some(key.token)).await?;
+            }
+            sources.clear();
+            sources.push(first);
+            while self.heads.peek().is_some_and(|Reverse((next, _))| *next == key) {
+                sources.extend(self.heads.pop().map(|Reverse((_, index))| index));
+            }
+            self.partition(&key, &sources).await?;
+            for index in &sources {
+                self.inputs[*index].passed = Some(key.token);
+                self.advance(*index).await?;
+            }
+            self.settle().await?;
+        }
+    }
+
+    /// The last outputs take the place of the last inputs.
+    async fn finish(&mut self) -> Result<(), Error> {
+        self.output.end().await?;
+        self.let_go(None).await
+    }
+
+    /// Inputs whose content has expired are not read, when it is proven that nothing needs their tombstones.
+    async fn leave_out_expired(&mut self) {
+        if self.work.skips_damage {
+            return;
+        }
+        let sstables: Vec<_> = self.inputs.iter().filter_map(|input| input.sstable.clone()).collect();
+        self.expired = self.proof.droppable(self.table, &sstables).await;
+        for input in &mut self.inputs {
+            let sstable = input.sstable.as_ref();
+            if sstable.is_some_and(|sstable| self.expired.iter().any(|other| Rc::ptr_eq(other, sstable))) {
+                input.scanner = None;
+                self.gone_bytes += input.plain_bytes;
+                input.sstable = None;
+            }
+        }
+    }
+
+    /// Whether to go on.
+    fn check(&self) -> Result<(), Error> {
+        if self.store.stopping.get() {
+            return Err(Error::Stopping);
+        }
+        if self.table.dropped.get() {
+            return Err(Error::UnknownTable(self.table.id));
+        }
+        if self.running.to_stop.get() {
+            return Err(self.interrupted("it was told to stop"));
+        }
+        Ok(())
+    }
+
+    fn interrupted(&self, why: &'static str) -> Error {
+        Error::Interrupted { what: self.work.kind.name(), table: self.definition.qualified_name(), why }
+    }
+
+    /// Between two partitions or pieces: the disk, the rate, the others.
+    async fn settle(&mut self) -> Result<(), Error> {
+        let mut completed = self.gone_bytes;
+        for input in &mut self.inputs {
+            if let Some(scanner) = &input.scanner {
+                let position = scanner.position();
+                self.unpaid += position.saturating_sub(input.paid_to) as f64 * input.ratio;
+                input.paid_to = position;
+                completed += position;
+            }
+        }
+        self.running.completed.set(completed);
+        if self.output.pending_bytes() >= WRITER_PENDING_BYTES {
+            if !self.counts() {
+                return Err(self.interrupted("what it merged is gone"));
+            }
+            self.output.writer().drain().await?;
+        }
+        if self.unpaid >= COMPACTION_FRAGMENT_BYTES as f64 {
+            let bytes = std::mem::take(&mut self.unpaid) as u64;
+            let throttle = &self.store.compactions.throttle;
+            let mut wait = throttle.take(bytes, runtime::now());
+            while let Some(pause) = wait {
+                self.check()?;
+                runtime::sleep(pause).await;
+                wait = throttle.take(0, runtime::now());
+            }
+        }
+        runtime::yield_if_needed().await;
+        Ok(())
+    }
+
+    /// Whether its inputs still count: a truncation takes all of them away.
+    fn counts(&self) -> bool {
+        let held = self.inputs.iter().find_map(|input| input.sstable.as_ref());
+        let is_there = |held: &Rc<Sstable>| {
+            self.table.with_version(|version, _| version.sstables.iter().any(|other| Rc::ptr_eq(held, other)))
+        };
+        held.is_none_or(is_there)
+    }
+
+    /// Records finished outputs and lets go of the inputs that end before a token, unless one of those left reaches over it:
+    /// then what was purged on this side would come back from there. `None`: all of them.
+    async fn let_go(&mut self, before: Option<Token>) -> Result<(), Error> {
+        let ends = |input: &Input| before.is_none_or(|before| input.last < before);
+        let reaches_over = |input: &Input| !ends(input) && before.is_some_and(|before| input.first < before);
+        let held = || self.inputs.iter().filter(|input| input.sstable.is_some());
+        if held().any(reaches_over) || before.is_some() && !held().any(ends) {
+            return Ok(());
+        }
+        let mut gone: Vec<Rc<Sstable>> =
+            held().filter(|input| ends(input)).filter_map(|input| input.sstable.clone()).collect();
+        gone.append(&mut self.expired);
+        let lossy = self.work.skips_damage || self.work.owned.is_some();
+        let replacement = Replacement { inputs: gone.clone(), outputs: self.output.take_ready(), lossy };
+        if !self.store.replace(self.table, replacement).await? {
+            return Err(self.interrupted("what it merged is gone"));
+        }
+        for input in &mut self.inputs {
+            if input.sstable.is_some() && before.is_none_or(|before| input.last < before) {
+                self.gone_bytes += input.plain_bytes;
+                input.sstable = None;
+                input.scanner = None;
+            }
+        }
+        self.claim.forget(&gone);
+        drop(gone);
+        self.store.reap().await;
+        Ok(())
+    }
+
+    /// Makes the next partition of an input that counts one of the heads, if there is one.
+    async fn advance(&mut self, index: usize) -> Result<(), Error> {
+        loop {
+            let input = &mut self.inputs[index];
+            input.apart = None;
+            let (Some(sstable), Some(scanner)) = (input.sstable.clone(), &mut input.scanner) else {
+                return Ok(());
+            };
+            let scanned = match scanner.skip_partition().await {
+                Ok(()) => scanner.next(&[Slice::all()], piece_bytes()).await,
+                Err(error) => Err(error),
+            };
+            let slice = match scanned {
+                Ok(Some(scanned)) => scanned.slice,
+                Ok(None) => {
+                    // Nothing is paid for at the end otherwise.
+                    self.unpaid += input.plain_bytes.saturating_sub(input.paid_to) as f64 * input.ratio;
+                    self.gone_bytes += input.plain_bytes;
+                    input.plain_bytes = 0;
+                    input.scanner = None;
+                    return Ok(());
+                }
+                Err(error) if self.work.skips_damage => match self.step_over(index, error).await {
+                    Some(slice) => slice,
+                    None => continue,
+                },
+                Err(error) => return Err(error.into()),
+            };
+            let input = &mut self.inputs[index];
+            let view = slice.mutation.view();
+            let token = view.token;
+            let owned = self.work.owned.as_ref();
+            let counts = sstable.covers(token)
+                && owned.is_none_or(|owned| owned.iter().any(|range| range.contains(token)));
+            if counts {
+                let key = Key::with_token(token, view.key);
+                self.heads.push(Reverse((key, index)));
+                input.at = Some(token);
+                input.piece = Some(slice);
+                return Ok(());
+            }
+            input.passed = Some(token);
+            self.check()?;
             runtime::yield_if_needed().await;
-            let (reached, left): (Vec<_>, Vec<_>) = edges.into_iter().partition(|(_, at)| at.0 == edge.0);
-            edges = left;
-            for (index, _) in reached {
-                let continued = self.inputs[index].scanner.next(&[Slice::all()], piece_bytes()).await?;
-                if let Some(piece) = continued {
-                    self.absorb(&mut partition, &mut edges, index, &piece.slice)?;
+        }
+    }
+
+    /// Goes on behind what an input could not read: the next partition of the index, if that alone can be read, or what follows
+    /// it. Reading ahead may have failed at damage that is not its own.
+    async fn step_over(&mut self, index: usize, error: sstable::Error) -> Option<SourceSlice> {
+        let input = &mut self.inputs[index];
+        input.scanner = None;
+        let sstable = input.sstable.clone()?;
+        let from = match input.passed {
+            None => Token::MIN,
+            Some(passed) => Token(passed.0.checked_add(1)?),
+        };
+        let token = match sstable.reader.next_token(from).await {
+            Ok(Some(token)) => token,
+            Ok(None) => return None,
+            Err(of_index) => {
+                let lost = format!("everything behind token {from} of {error}; {of_index}");
+                self.lose(lost);
+                return None;
+            }
+        };
+        let rest =
+            token.0.checked_add(1).map(|first| TokenRange::new(Token(first), self.store.interval.last));
+        input.scanner = rest.map(|rest| sstable.reader.scan(rest));
+        let mut closely = sstable.reader.scan_closely(TokenRange::new(token, token));
+        match closely.next(&[Slice::all()], piece_bytes()).await {
+            Ok(Some(scanned)) => {
+                input.apart = Some(closely);
+                Some(scanned.slice)
+            }
+            Ok(None) => {
+                input.passed = Some(token);
+                None
+            }
+            Err(error) => {
+                input.passed = Some(token);
+                self.merged.lost_partitions += 1;
+                self.lose(format!("the partition of token {token}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Names what could not be read.
+    fn lose(&mut self, what: String) {
+        runtime::warn!("scrub: table {}: lost {what}", self.definition.qualified_name());
+        self.merged.lost.push(what);
+    }
+
+    async fn partition(&mut self, key: &Key, sources: &[usize]) -> Result<(), Error> {
+        self.running.merged(sources.len() as u32);
+        let rewrite = self.rewrite_of(key, sources);
+        self.output.open(key.token).await?;
+        if self.work.shadows.is_none() {
+            if let [only] = sources {
+                return self.copy(key, *only, rewrite).await;
+            }
+            let mut pieces = sources.iter().filter_map(|index| self.inputs[*index].piece.as_ref());
+            if pieces.all(is_plain) {
+                return self.merge_plain(key, sources, rewrite);
+            }
+        }
+        self.merge_windows(key, sources, rewrite).await
+    }
+
+    /// What is left out of a partition; `None`: there is nothing in its inputs that could be.
+    fn rewrite_of(&self, key: &Key, sources: &[usize]) -> Option<Rewrite> {
+        let inputs = || sources.iter().map(|index| &self.inputs[*index]);
+        let shadowed = self.work.shadows.is_some();
+        if !shadowed && !inputs().any(|input| input.tombstones) {
+            return None;
+        }
+        let repaired = inputs().all(|input| input.repaired);
+        let is_input = |sstable: &Rc<Sstable>| {
+            let held = self.inputs.iter().filter_map(|input| input.sstable.as_ref());
+            held.chain(&self.expired).any(|input| Rc::ptr_eq(input, sstable))
+        };
+        let version = self.table.version();
+        let purge = self.proof.of_partition(&version, key, repaired, |sstable| !is_input(sstable));
+        Some(Rewrite { shadow: Deletion::LIVE, expire_at: Some(self.now_s), purge: Some(purge) })
+    }
+
+    /// Writes the head of a partition without what may go; returns the deletion that shadows its rows.
+    fn begin(
+        &mut self,
+        key: &Key,
+        deletion: Deletion,
+        static_row: Option<&[u8]>,
+        rewrite: Option<&Rewrite>,
+    ) -> Result<(), Error> {
+        let purge = rewrite.and_then(|rewrite| rewrite.purge);
+        let gone = purge.is_some_and(|purge| purge.allows(deletion.timestamp, deletion.local_time));
+        let written = if gone { Deletion::LIVE } else { deletion };
+        let writer = self.output.writer();
+        match (static_row, rewrite) {
+            (Some(body), Some(rewrite)) => {
+                let mut scratch = Vec::new();
+                let shadow = rewrite.shadow.max(deletion);
+                let kept = rewrite_row(body, &Rewrite { shadow, ..*rewrite }, &mut scratch);
+                writer.start_partition(&key.bytes, key.token, written, kept.then_some(&scratch[..]))?;
+            }
+            (body, _) => writer.start_partition(&key.bytes, key.token, written, body)?,
+        }
+        Ok(())
+    }
+
+    /// A partition that one input has: its rows pass through one by one.
+    async fn copy(&mut self, key: &Key, index: usize, rewrite: Option<Rewrite>) -> Result<(), Error> {
+        let mut piece = self.inputs[index].piece.take().expect("it stood among the heads");
+        let deletion = piece.mutation.view().deletion;
+        self.begin(key, deletion, piece.mutation.view().static_row, rewrite.as_ref())?;
+        let mut open = None;
+        loop {
+            self.copy_piece(&piece, deletion, rewrite.as_ref(), &mut open)?;
+            if piece.complete_to.is_none() {
+                break;
+            }
+            self.check()?;
+            self.settle().await?;
+            match self.continue_piece(index).await? {
+                Some(next) => piece = next,
+                None => break,
+            }
+        }
+        self.output.writer().end_partition()?;
+        Ok(())
+    }
+
+    /// The next piece of the partition that an input stands in; `None` at its end, or where it cannot be read any more.
+    async fn continue_piece(&mut self, index: usize) -> Result<Option<SourceSlice>, Error> {
+        let input = &mut self.inputs[index];
+        if let Some(apart) = &mut input.apart {
+            return match apart.next(&[Slice::all()], piece_bytes()).await {
+                Ok(scanned) => Ok(scanned.map(|scanned| scanned.slice)),
+                Err(error) => {
+                    self.merged.lost_partitions += 1;
+                    self.lose(format!("the rest of a partition: {error}"));
+                    Ok(None)
+                }
+            };
+        }
+        let Some(scanner) = &mut input.scanner else { return Ok(None) };
+        match scanner.next(&[Slice::all()], piece_bytes()).await {
+            Ok(scanned) => Ok(scanned.map(|scanned| scanned.slice)),
+            Err(error) if self.work.skips_damage => {
+                // What was read of it is kept. Where the scan goes on is found when the next partition is asked for.
+                self.merged.lost_partitions += 1;
+                self.lose(format!("the rest of a partition: {error}"));
+                self.go_on_by_index(index);
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Begins a scan behind the partition that an input stands in.
+    fn go_on_by_index(&mut self, index: usize) {
+        let input = &mut self.inputs[index];
+        let Some(sstable) = &input.sstable else { return };
+        let next = input.at.and_then(|at| at.0.checked_add(1));
+        let rest = next.map(|first| TokenRange::new(Token(first), self.store.interval.last));
+        input.scanner = rest.map(|rest| sstable.reader.scan(rest));
+    }
+
+    /// `open`: the range tombstone that reaches furthest, by where it ends.
+    fn copy_piece(
+        &mut self,
+        piece: &SourceSlice,
+        deletion: Deletion,
+        rewrite: Option<&Rewrite>,
+        open: &mut Option<(Position, Deletion)>,
+    ) -> Result<(), Error> {
+        let definition = &self.definition;
+        let writer = self.output.writer();
+        let mut scratch = Vec::new();
+        for item in piece.mutation.view().items() {
+            let Some(rewrite) = rewrite else {
+                let Item::Row { clustering, body } = item else {
+                    base::never!(true, "an sstable with a range tombstone counts it");
+                    continue;
+                };
+                writer.row(clustering, body)?;
+                continue;
+            };
+            match item {
+                Item::Row { clustering, body } => {
+                    let mut shadow = deletion;
+                    if let Some((end, range)) = open.as_ref() {
+                        let position = definition.position(clustering).map_err(mutation::Error::from)?;
+                        if position < *end {
+                            shadow = shadow.max(*range);
+                        } else {
+                            *open = None;
+                        }
+                    }
+                    scratch.clear();
+                    if rewrite_row(body, &Rewrite { shadow, ..*rewrite }, &mut scratch) {
+                        writer.row(clustering, &scratch)?;
+                    }
+                }
+                Item::Range { start, end, deletion: range } => {
+                    let (start, end) = (start.to_bound(), end.to_bound());
+                    *open = Some((end.position(definition)?, range));
+                    if range_is_kept(range, deletion, rewrite.purge) {
+                        writer.range_tombstone(&RangeTombstone { start, end, deletion: range })?;
+                    }
                 }
             }
         }
+        Ok(())
+    }
+
+    /// A partition that several inputs have, each in one piece, without range tombstones.
+    fn merge_plain(&mut self, key: &Key, sources: &[usize], rewrite: Option<Rewrite>) -> Result<(), Error> {
+        let pieces: Vec<SourceSlice> =
+            sources.iter().filter_map(|index| self.inputs[*index].piece.take()).collect();
+        let views = || pieces.iter().map(|piece| piece.mutation.view());
+        let deletion = views().map(|view| view.deletion).fold(Deletion::LIVE, Deletion::max);
+        let mut static_row: Option<Vec<u8>> = None;
+        for body in views().filter_map(|view| view.static_row) {
+            static_row = Some(match static_row {
+                None => body.to_vec(),
+                Some(before) => {
+                    let mut merged = Vec::with_capacity(before.len() + body.len());
+                    mutation::merge_rows(&self.definition, true, &before, body, &mut merged);
+                    merged
+                }
+            });
+        }
+        self.begin(key, deletion, static_row.as_deref(), rewrite.as_ref())?;
+        let rewrite = rewrite.map(|rewrite| Rewrite { shadow: deletion, ..rewrite });
+        let writer = self.output.writer();
+        write_merged(&self.definition, &pieces, rewrite.as_ref(), writer)?;
         writer.end_partition()?;
         Ok(())
     }
 
-    fn absorb(
-        &self,
-        partition: &mut Partition,
-        edges: &mut Vec<(usize, Edge)>,
-        index: usize,
-        slice: &SourceSlice,
+    /// A partition of any kind, a window at a time.
+    async fn merge_windows(
+        &mut self,
+        key: &Key,
+        sources: &[usize],
+        rewrite: Option<Rewrite>,
     ) -> Result<(), Error> {
-        partition.apply(&self.definition, &slice.mutation.view())?;
-        if let Some(position) = &slice.complete_to {
-            edges.push((index, (position.clone(), self.bound_at(slice, position)?)));
+        let mut partition = Partition::new();
+        let mut edges: Vec<(Source, Edge)> = Vec::new();
+        for index in sources {
+            if let Some(slice) = self.inputs[*index].piece.take() {
+                absorb(&self.definition, &mut partition, &mut edges, Source::Input(*index), &slice)?;
+            }
         }
+        let mut shadow = Partition::new();
+        let (granularity, others) = match &self.work.shadows {
+            Some((granularity, others)) => (*granularity, &others[..]),
+            None => (Granularity::Row, &[][..]),
+        };
+        for (index, sstable) in others.iter().enumerate() {
+            let slice = self.shadow_piece(sstable, key, Position::bottom()).await?;
+            if let Some(slice) = slice {
+                absorb(&self.definition, &mut shadow, &mut edges, Source::Shadow(index), &slice)?;
+            }
+        }
+        let rewrite = rewrite.unwrap_or(Rewrite { shadow: Deletion::LIVE, expire_at: None, purge: None });
+        let deletion =
+            if shadow.deletion.supersedes(partition.deletion) { Deletion::LIVE } else { partition.deletion };
+        let static_row = partition.static_row.take();
+        let rewrite = Rewrite { shadow: partition.deletion.max(shadow.deletion), ..rewrite };
+        let other = shadow.static_row.as_deref();
+        let cleaned = static_row.as_deref().and_then(|body| granularity.clean(body, other));
+        self.begin(key, deletion, cleaned.as_deref(), Some(&rewrite))?;
+        loop {
+            let edge = edges.iter().map(|(_, edge)| edge).min_by(|a, b| a.0.cmp(&b.0)).cloned();
+            let window = Window { edge: edge.as_ref(), shadow: &shadow, granularity, rewrite: &rewrite };
+            window.write(&partition, self.output.writer())?;
+            let Some(edge) = edge else { break };
+            partition = remainder(&self.definition, &partition, &edge)?;
+            shadow = remainder(&self.definition, &shadow, &edge)?;
+            self.check()?;
+            self.settle().await?;
+            let (reached, left): (Vec<_>, Vec<_>) = edges.into_iter().partition(|(_, at)| at.0 == edge.0);
+            edges = left;
+            for (source, _) in reached {
+                match source {
+                    Source::Input(index) => {
+                        if let Some(slice) = self.continue_piece(index).await? {
+                            absorb(&self.definition, &mut partition, &mut edges, source, &slice)?;
+                        }
+                    }
+                    Source::Shadow(index) => {
+                        let slice = self.shadow_piece(&others[index], key, edge.0.successor()).await?;
+                        if let Some(slice) = slice {
+                            absorb(&self.definition, &mut shadow, &mut edges, source, &slice)?;
+                        }
+                    }
+                }
+            }
+        }
+        self.output.writer().end_partition()?;
         Ok(())
     }
 
-    /// The bound of the last row or tombstone of a piece, at which the piece ends.
-    fn bound_at(&self, slice: &SourceSlice, edge: &Position) -> Result<Bound, Error> {
-        for item in slice.mutation.view().items() {
-            let bound = match item {
-                Item::Row { clustering, .. } => Bound::new(clustering, BoundSide::After),
-                Item::Range { end, .. } => end.to_bound(),
-            };
-            if bound.position(&self.definition)? == *edge {
-                return Ok(bound);
-            }
-        }
-        base::never!(true, "a piece of a scan ends at one of its items");
-        Err(Error::Stopping)
-    }
-
-    /// What may be purged from a partition: nothing that data outside of the inputs, as old as it or older, needs.
-    fn purge_of(&self, key: &Key) -> Purge {
-        let version = self.table.version();
-        let nothing = Purge { gc_before: 0, max_timestamp: i64::MIN };
-        if version.memtables().any(|memtable| memtable.contains(key.token, &key.bytes)) {
-            return nothing;
-        }
-        let h2 = base::murmur3(&key.bytes).1;
-        let is_input =
-            |sstable: &Rc<Sstable>| self.inputs.iter().any(|input| Rc::ptr_eq(&input.sstable, sstable));
-        let outside = version.sstables.iter().filter(|sstable| {
-            !is_input(sstable) && sstable.covers(key.token) && sstable.reader.may_contain(key.token, h2)
-        });
-        let oldest = outside.map(|sstable| sstable.entry.meta.min_timestamp).min();
-        Purge { gc_before: self.gc_before, max_timestamp: oldest.unwrap_or(i64::MAX) }
-    }
-
-    /// Writes the rows and tombstones before the edge, or all.
-    fn write_window(
+    /// What an sstable that is not merged says of a partition from a position on, in a piece.
+    async fn shadow_piece(
         &self,
-        partition: &Partition,
-        edge: Option<&Edge>,
-        purge: Purge,
-        writer: &mut Writer,
-    ) -> Result<(), Error> {
-        let end = edge.map_or(Position::top(), |(position, _)| position.clone());
-        let kept = |range: &RangeTombstone| {
-            let deletion = range.deletion;
-            deletion.supersedes(partition.deletion) && !purge.allows(deletion.timestamp, deletion.local_time)
+        sstable: &Sstable,
+        key: &Key,
+        start: Position,
+    ) -> Result<Option<SourceSlice>, Error> {
+        if !sstable.covers(key.token) {
+            return Ok(None);
+        }
+        let slices = [Slice { start, end: Position::top() }];
+        Ok(sstable.reader.read_partition(&key.bytes, key.token, &slices, false, piece_bytes()).await?)
+    }
+}
+
+/// Where a piece comes from.
+#[derive(Clone, Copy)]
+enum Source {
+    Input(usize),
+    Shadow(usize),
+}
+
+fn absorb(
+    table: &Table,
+    partition: &mut Partition,
+    edges: &mut Vec<(Source, Edge)>,
+    source: Source,
+    slice: &SourceSlice,
+) -> Result<(), Error> {
+    partition.apply(table, &slice.mutation.view())?;
+    if let Some(position) = &slice.complete_to {
+        edges.push((source, (position.clone(), bound_at(table, slice, position)?)));
+    }
+    Ok(())
+}
+
+/// The bound of the last row or tombstone of a piece, at which the piece ends.
+fn bound_at(table: &Table, slice: &SourceSlice, edge: &Position) -> Result<Bound, Error> {
+    for item in slice.mutation.view().items() {
+        let bound = match item {
+            Item::Row { clustering, .. } => Bound::new(clustering, BoundSide::After),
+            Item::Range { end, .. } => end.to_bound(),
         };
+        if bound.position(table)? == *edge {
+            return Ok(bound);
+        }
+    }
+    base::never!(true, "a piece of a scan ends at one of its items");
+    Err(Error::Stopping)
+}
+
+/// The part of a partition that is complete.
+struct Window<'w> {
+    /// Where it ends; `None`: with the partition.
+    edge: Option<&'w Edge>,
+    /// What others delete of it.
+    shadow: &'w Partition,
+    granularity: Granularity,
+    rewrite: &'w Rewrite,
+}
+
+impl Window<'_> {
+    /// Writes the rows and tombstones before the edge, or all.
+    fn write(&self, partition: &Partition, writer: &mut Writer) -> Result<(), Error> {
+        let edge = self.edge;
+        let end = edge.map_or(Position::top(), |(position, _)| position.clone());
+        let covering = partition.deletion.max(self.shadow.deletion);
+        let kept = |range: &RangeTombstone| range_is_kept(range.deletion, covering, self.rewrite.purge);
         let ranges = partition.ranges.overlapping(&Position::bottom(), &end);
         let mut ranges = ranges.filter(|(_, _, range)| kept(range)).peekable();
         let clip = |end_at: &Position, range: RangeTombstone| match edge {
@@ -200,10 +714,14 @@ impl<'a> Merge<'a> {
             while let Some((_, end_at, range)) = ranges.next_if(|(at, ..)| at < position) {
                 writer.range_tombstone(&clip(&end_at, range))?;
             }
-            let shadow = partition.covering(position);
-            let rewrite = Rewrite { shadow, expire_at: Some(self.now_s), purge: Some(purge) };
+            let mut shadow = partition.covering(position).max(self.shadow.covering(position));
+            let other = self.shadow.row(position).map(|row| row.body());
+            if let Some(other) = other {
+                shadow = shadow.max(mutation::RowView::new(other).deletion());
+            }
+            let Some(body) = self.granularity.clean(row.body(), other) else { continue };
             scratch.clear();
-            if rewrite_row(row.body(), &rewrite, &mut scratch) {
+            if rewrite_row(&body, &Rewrite { shadow, ..*self.rewrite }, &mut scratch) {
                 writer.row(row.clustering(), &scratch)?;
             }
         }
@@ -214,9 +732,20 @@ impl<'a> Merge<'a> {
     }
 }
 
+/// Whether a range tombstone says something beside a deletion of the whole partition, and has to.
+fn range_is_kept(range: Deletion, partition: Deletion, purge: Option<Purge>) -> bool {
+    let gone = purge.is_some_and(|purge| purge.allows(range.timestamp, range.local_time));
+    range.supersedes(partition) && !gone
+}
+
 /// Bytes asked of an input in one step.
 fn piece_bytes() -> usize {
     if runtime::rare("small_compaction_pieces") { 100 } else { COMPACTION_FRAGMENT_BYTES }
+}
+
+/// Seconds since the Unix epoch.
+pub(super) fn now_s() -> u32 {
+    u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX)
 }
 
 /// What of a partition lies at or behind an edge.
@@ -234,24 +763,23 @@ fn remainder(table: &Table, partition: &Partition, edge: &Edge) -> Result<Partit
 }
 
 impl Input {
-    /// Makes sure that the next partition that counts is there, or that there is none.
-    async fn fill(&mut self) -> Result<(), Error> {
-        while self.piece.is_none() && !self.done {
-            self.scanner.skip_partition().await?;
-            let Some(scanned) = self.scanner.next(&[Slice::all()], piece_bytes()).await? else {
-                self.done = true;
-                break;
-            };
-            let view = scanned.slice.mutation.view();
-            let key = Key::with_token(view.token, view.key);
-            if self.sstable.covers(key.token) {
-                self.piece = Some((key, scanned.slice));
-            }
+    fn new(sstable: &Rc<Sstable>, interval: TokenRange) -> Input {
+        let meta = &sstable.entry.meta;
+        let stored_bytes = sstable.reader.footprint().stored_bytes;
+        Input {
+            scanner: Some(sstable.reader.scan(interval)),
+            piece: None,
+            first: meta.first_token,
+            last: meta.last_token,
+            plain_bytes: meta.data_bytes,
+            ratio: stored_bytes as f64 / meta.data_bytes.max(1) as f64,
+            paid_to: 0,
+            tombstones: meta.has_tombstones(),
+            repaired: meta.repaired_at > 0,
+            passed: None,
+            at: None,
+            apart: None,
+            sstable: Some(sstable.clone()),
         }
-        Ok(())
-    }
-
-    fn take(&mut self, key: &Key) -> Option<SourceSlice> {
-        self.piece.take_if(|(head, _)| head == key).map(|(_, slice)| slice)
     }
 }

@@ -1,26 +1,67 @@
 //! Which compactions run and which have run, for those who look on.
 
+use super::throttle::Throttle;
 use crate::limits::COMPACTION_HISTORY_MAX;
 use crate::table::{Sstable, TableStore};
+use schema::TableId;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-/// Who wanted a compaction.
+/// What a compaction is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionKind {
-    /// The table's strategy.
+    /// The table's strategy wants it.
     Background,
-    /// An operator, of all sstables.
+    /// An operator wants all sstables merged, or those he names.
     Major,
+    /// One sstable has many tombstones that can go.
+    Tombstones,
+    /// What this node no longer owns goes.
+    Cleanup,
+    /// What cannot be read goes.
+    Scrub,
+    /// What newer sstables have deleted goes.
+    GarbageCollect,
+    /// Sstables are written anew in the present format.
+    Upgrade,
 }
 
 impl CompactionKind {
-    /// What Cassandra calls it.
+    /// All of them.
+    pub const ALL: [CompactionKind; 7] = [
+        CompactionKind::Background,
+        CompactionKind::Major,
+        CompactionKind::Tombstones,
+        CompactionKind::Cleanup,
+        CompactionKind::Scrub,
+        CompactionKind::GarbageCollect,
+        CompactionKind::Upgrade,
+    ];
+
+    /// What Cassandra calls it on its screens.
     pub fn name(self) -> &'static str {
         match self {
             CompactionKind::Background => "Compaction",
             CompactionKind::Major => "Major compaction",
+            CompactionKind::Tombstones => "Tombstone Compaction",
+            CompactionKind::Cleanup => "Cleanup",
+            CompactionKind::Scrub => "Scrub",
+            CompactionKind::GarbageCollect => "Remove deleted data",
+            CompactionKind::Upgrade => "Upgrade sstables",
+        }
+    }
+
+    /// What Cassandra calls it in commands.
+    pub fn word(self) -> &'static str {
+        match self {
+            CompactionKind::Background => "COMPACTION",
+            CompactionKind::Major => "MAJOR_COMPACTION",
+            CompactionKind::Tombstones => "TOMBSTONE_COMPACTION",
+            CompactionKind::Cleanup => "CLEANUP",
+            CompactionKind::Scrub => "SCRUB",
+            CompactionKind::GarbageCollect => "GARBAGE_COLLECT",
+            CompactionKind::Upgrade => "UPGRADE_SSTABLES",
         }
     }
 }
@@ -30,7 +71,7 @@ impl CompactionKind {
 pub struct CompactionProgress {
     /// Which one.
     pub id: u128,
-    /// Who wanted it.
+    /// What it is for.
     pub kind: CompactionKind,
     /// Keyspace of its table.
     pub keyspace: String,
@@ -47,7 +88,7 @@ pub struct CompactionProgress {
 pub struct CompactionRecord {
     /// Which one.
     pub id: u128,
-    /// Who wanted it.
+    /// What it was for.
     pub kind: CompactionKind,
     /// Keyspace of its table.
     pub keyspace: String,
@@ -70,6 +111,8 @@ pub struct CompactionTotals {
     pub completed: u64,
     /// Compactions that failed.
     pub failed: u64,
+    /// Compactions that were stopped before their end.
+    pub stopped: u64,
     /// Stored bytes of their inputs.
     pub bytes_in: u64,
 }
@@ -77,26 +120,42 @@ pub struct CompactionTotals {
 /// All compactions of a shard.
 #[derive(Default)]
 pub(crate) struct Compactions {
+    pub(super) throttle: Throttle,
+    rate_of_node: Cell<u64>,
+    /// Compactions that nobody asked for and that run.
+    pub(super) background: Cell<usize>,
     running: RefCell<Vec<Rc<Running>>>,
     history: RefCell<VecDeque<CompactionRecord>>,
     totals: Cell<CompactionTotals>,
+}
+
+/// How a compaction has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// With a result of so many stored bytes.
+    Well(u64),
+    Stopped,
+    Failed,
 }
 
 /// One of them.
 pub(crate) struct Running {
     id: u128,
     kind: CompactionKind,
+    of: TableId,
     keyspace: String,
     table: String,
     total: u64,
     bytes_in: u64,
-    pub(crate) completed: Cell<u64>,
+    pub(super) completed: Cell<u64>,
+    /// Somebody wants it to end.
+    pub(super) to_stop: Cell<bool>,
     merged: RefCell<BTreeMap<u32, u64>>,
 }
 
 impl Running {
     /// A partition came from so many inputs.
-    pub(crate) fn merged(&self, inputs: u32) {
+    pub(super) fn merged(&self, inputs: u32) {
         *self.merged.borrow_mut().entry(inputs).or_default() += 1;
     }
 }
@@ -104,7 +163,7 @@ impl Running {
 /// Takes a compaction off the list of those that run.
 pub(crate) struct Listed<'a> {
     all: &'a Compactions,
-    pub(crate) running: Rc<Running>,
+    pub(super) running: Rc<Running>,
 }
 
 impl Drop for Listed<'_> {
@@ -114,8 +173,18 @@ impl Drop for Listed<'_> {
 }
 
 impl Compactions {
+    /// Bytes per second that this shard's compactions may read, and those of the node; 0: any.
+    pub(crate) fn set_rate(&self, own: u64, of_node: u64) {
+        self.throttle.set_rate(own);
+        self.rate_of_node.set(of_node);
+    }
+
+    pub(crate) fn rate_of_node(&self) -> u64 {
+        self.rate_of_node.get()
+    }
+
     /// A compaction begins.
-    pub(crate) fn begin(
+    pub(super) fn begin(
         &self,
         kind: CompactionKind,
         table: &TableStore,
@@ -125,24 +194,27 @@ impl Compactions {
         let running = Rc::new(Running {
             id: time_based_id(),
             kind,
+            of: table.id,
             keyspace: definition.keyspace.to_string(),
             table: definition.name.to_string(),
             total: inputs.iter().map(|input| input.entry.meta.data_bytes).sum(),
             bytes_in: inputs.iter().map(|input| input.reader.footprint().stored_bytes).sum(),
             completed: Cell::new(0),
+            to_stop: Cell::new(false),
             merged: RefCell::default(),
         });
         self.running.borrow_mut().push(running.clone());
         Listed { all: self, running }
     }
 
-    /// A compaction has ended: `Some` stored bytes when well.
-    pub(crate) fn ended(&self, running: &Running, bytes_out: Option<u64>) {
+    /// A compaction has ended.
+    pub(super) fn ended(&self, running: &Running, how: Ended) {
         let mut totals = self.totals.get();
         totals.bytes_in += running.bytes_in;
-        match bytes_out {
-            None => totals.failed += 1,
-            Some(bytes_out) => {
+        match how {
+            Ended::Failed => totals.failed += 1,
+            Ended::Stopped => totals.stopped += 1,
+            Ended::Well(bytes_out) => {
                 totals.completed += 1;
                 let mut history = self.history.borrow_mut();
                 history.push_back(CompactionRecord {
@@ -161,6 +233,33 @@ impl Compactions {
             }
         }
         self.totals.set(totals);
+    }
+
+    /// Those that run are to end, but for those that do not match; returns how many.
+    pub(super) fn stop(&self, matches: impl Fn(&Running) -> bool) -> usize {
+        let running = self.running.borrow();
+        running.iter().filter(|running| matches(running)).map(|running| running.to_stop.set(true)).count()
+    }
+
+    /// As [`Compactions::stop`], by what they are for and which they are; `None`: any.
+    pub(crate) fn stop_by(&self, kind: Option<CompactionKind>, id: Option<u128>) -> usize {
+        self.stop(|running| {
+            kind.is_none_or(|kind| kind == running.kind) && id.is_none_or(|id| id == running.id)
+        })
+    }
+
+    /// Those of a table that run are to end.
+    pub(super) fn stop_of(&self, table: TableId) {
+        self.stop(|running| running.of == table);
+    }
+
+    /// Stored bytes, about, that those that run still have to read.
+    pub(super) fn left_bytes(&self) -> u64 {
+        let left = |running: &Rc<Running>| {
+            let share = 1.0 - running.completed.get() as f64 / running.total.max(1) as f64;
+            (running.bytes_in as f64 * share.clamp(0.0, 1.0)) as u64
+        };
+        self.running.borrow().iter().map(left).sum()
     }
 
     /// Those that run.

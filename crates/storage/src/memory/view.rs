@@ -65,7 +65,6 @@ impl<'m> MemoryPartition<'m> {
     }
 
     /// A timestamp that nothing in it is older than. O(1) but for the cells of up to 16 rows.
-    #[cfg_attr(not(test), expect(dead_code, reason = "compaction proves with it that a tombstone may go"))]
     pub(crate) fn min_timestamp(&self) -> i64 {
         let contents = self.contents;
         let rows = match self.rows {

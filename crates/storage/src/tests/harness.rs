@@ -28,6 +28,8 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         buffered_reads: false,
         ignore_replay_errors: false,
         auto_compaction: true,
+        compaction_throughput: 0,
+        concurrent_compactors: None,
         host_id: 7,
         row_cache_bytes: 512 * 1024,
         tombstones: TombstoneLimits::NONE,

@@ -82,6 +82,6 @@ fn a_write_to_one_partition_is_seen_whole_or_not_at_all() {
 
 #[test]
 fn a_probe_before_the_awaits_is_caught() {
-    let caught = (0..4).any(|seed| torn_reads(seed, Some(Bug::ProbeBeforeAwait)) > 0);
+    let caught = (0..16).any(|seed| torn_reads(seed, Some(Bug::ProbeBeforeAwait)) > 0);
     assert!(caught, "the planted bug goes unnoticed");
 }

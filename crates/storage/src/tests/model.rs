@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use crate::fixture::clustering;
-use crate::{CommitlogSync, Durability, Error};
+use crate::{CommitlogSync, Durability, Error, Granularity, MajorCompaction};
 use base::Prng;
 use mutation::{
     Bound, Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, RangeTombstone, ReadCommand, Scope,
@@ -146,10 +146,7 @@ impl Run {
     fn operate(&mut self) {
         match self.prng.below(40) {
             0 => self.everywhere(|store| async move { store.flush(None).await }),
-            1 => {
-                let id = self.table.id;
-                self.everywhere(move |store| async move { store.compact(id).await });
-            }
+            1 => self.compact(),
             2..=8 => self.check_key(),
             9 => self.check_ring(),
             10 if self.prng.chance(0.1) => {
@@ -166,6 +163,32 @@ impl Run {
                 self.node.run(apply(vec![mutation], Durability::Mode)).expect("the write is accepted");
                 self.model.apply(&write, timestamp);
             }
+        }
+    }
+
+    /// One of the things that an operator has done to all sstables.
+    fn compact(&mut self) {
+        let id = self.table.id;
+        let split_output = self.prng.chance(0.5);
+        match self.prng.below(7) {
+            0 => {
+                self.everywhere(move |store| async move { store.garbage_collect(id, Granularity::Row).await })
+            }
+            1 => self
+                .everywhere(move |store| async move { store.garbage_collect(id, Granularity::Cell).await }),
+            2 => self.everywhere(move |store| async move {
+                assert_eq!(store.scrub(id).await?.lost, Vec::<String>::new());
+                Ok(())
+            }),
+            3 => self.everywhere(move |store| async move { store.upgrade(id, true).await }),
+            4 => {
+                self.everywhere(
+                    move |store| async move { store.cleanup(id, &[(base::Token::MIN, base::Token(i64::MAX))]).await },
+                )
+            }
+            _ => self.everywhere(move |store| async move {
+                store.compact_as(id, &MajorCompaction { split_output, range: None }).await
+            }),
         }
     }
 
@@ -238,12 +261,12 @@ impl Run {
 }
 
 fn run(plan: &Plan) {
-    let mut table = table();
+    let mut builder = table().to_builder();
     if plan.purge {
-        let mut builder = table.to_builder();
         builder.options_mut().gc_grace_seconds = 0;
-        table = builder.build().expect("a valid table");
     }
+    builder.options_mut().compaction = super::compaction::strategy(plan.seed);
+    let table = builder.build().expect("a valid table");
     let mut prng = Prng::new(plan.seed);
     let node = Node::new(plan.seed, SimConfig::drawn(plan.seed), settings(plan.sync), &[&table]);
     let mut run =

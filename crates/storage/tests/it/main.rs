@@ -49,6 +49,8 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         buffered_reads: false,
         ignore_replay_errors: false,
         auto_compaction: true,
+        compaction_throughput: 0,
+        concurrent_compactors: None,
         host_id: 1,
         row_cache_bytes: 4 << 20,
         tombstones: TombstoneLimits::CASSANDRA,

@@ -147,6 +147,12 @@ fn set<T>(place: &mut T, value: T) -> Result<(), String> {
     Ok(())
 }
 
+/// At least one, or as many as the node thinks right.
+fn compactors(value: &Value) -> Result<Option<u32>, String> {
+    let count = u32::try_from(value.whole()).ok().filter(|count| *count > 0);
+    count.map(Some).ok_or_else(|| "a number above 0".into())
+}
+
 /// A threshold; a negative number is none.
 fn most(value: &Value) -> u32 {
     u32::try_from(value.whole()).unwrap_or(u32::MAX)

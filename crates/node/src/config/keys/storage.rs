@@ -2,7 +2,7 @@
 
 use super::Effect::{Checks, Idle, Later, Sets};
 use super::reasons::{CACHES, CDC, JVM, PAGES_GO, SNAPSHOTS, THREADS};
-use super::{Key, SEGMENT_BYTES, key, only_folder, set, within};
+use super::{Key, SEGMENT_BYTES, compactors, key, only_folder, set, within};
 use crate::config::value::Shape::{
     Class, Flag, List, Map, OneOf, Rate, Real, SecondsOrTime, Size, Text, Time,
 };
@@ -73,14 +73,19 @@ pub(super) const KEYS: &[Key] = &[
     key("commitlog_sync_group_window", Time(MS), "1000ms", Sets(|c, v| c.pieces.window = Some(v.time()))),
     key("commitlog_sync_period", Time(MS), "10000ms", Sets(|c, v| c.pieces.period = Some(v.time()))),
     key("commitlog_total_space", Size(MIB), "null", Sets(|c, v| c.commitlog_bytes = Some(v.size()))),
-    key("compaction_throughput", Rate, "64MiB/s", Later("compactions take what foreground work leaves")),
+    key("compaction_throughput", Rate, "64MiB/s", Sets(|c, v| c.compaction_throughput = v.size())),
     key(
         "compressed_read_ahead_buffer_size",
         Size(KIB),
         "256KiB",
         Idle("compactions read in chunks of their own size"),
     ),
-    key("concurrent_compactors", INT, "null", Idle(THREADS)),
+    key(
+        "concurrent_compactors",
+        INT,
+        "null",
+        Checks(|c, v| set(&mut c.concurrent_compactors, compactors(v)?)),
+    ),
     key("concurrent_index_builders", INT, "2", Idle(THREADS)),
     key("concurrent_merkle_tree_requests", INT, "0", Idle(THREADS)),
     key("concurrent_validations", INT, "0", Idle(THREADS)),
@@ -103,14 +108,9 @@ pub(super) const KEYS: &[Key] = &[
         "default_compaction.class_name",
         Class,
         "null",
-        Later("a table without a choice gets SizeTieredCompactionStrategy"),
+        Sets(|c, v| c.pieces.compaction_class = Some(v.text())),
     ),
-    key(
-        "default_compaction.parameters",
-        Map,
-        "null",
-        Later("a table without a choice gets SizeTieredCompactionStrategy"),
-    ),
+    key("default_compaction.parameters", Map, "null", Sets(|c, v| c.pieces.compaction_parameters = v.text())),
     key(
         "disk_access_mode",
         OneOf(&["auto", "mmap", "mmap_index_only", "standard", "legacy", "direct"]),
