@@ -222,7 +222,14 @@ impl Store {
         let definition = table.definition();
         let mut keys = Keys::all();
         while let Some((token, handle)) = keys.next(memtable) {
-            let key = memtable.with_handle(handle, |partition| Key::with_token(token, partition.key()));
+            let cached = memtable.with_handle(handle, |partition| {
+                let known = self.cache.knows(&table.cache, token, partition.key());
+                known.then(|| Key::with_token(token, partition.key()))
+            });
+            let Some(key) = cached else {
+                runtime::yield_if_needed().await;
+                continue;
+            };
             let mut from: Option<Position> = None;
             loop {
                 from = memtable.with_handle(handle, |partition| {

@@ -1,7 +1,7 @@
 //! Putting the parts of one partition together: what memtables hold, what is cached, what sstables said. No I/O, one step.
 
 use crate::Error;
-use crate::cache::entry::CachedView;
+use crate::cache::CachedView;
 use crate::memtable::MemoryView;
 use mutation::{Body, Deletion, Partition, PartitionView, RangeTombstones, RowRef, Slice};
 use schema::{Position, Table};
@@ -96,11 +96,13 @@ pub(crate) struct Merged {
     pub(crate) partition: Partition,
     /// Rows up to this position (in reading order) are all there; `None`: all that was asked for.
     pub(crate) complete_to: Option<Position>,
+    /// Whether nothing was merged.
+    pub(crate) is_empty: bool,
 }
 
 impl Merged {
     pub(crate) fn new() -> Merged {
-        Merged { partition: Partition::new(), complete_to: None }
+        Merged { partition: Partition::new(), complete_to: None, is_empty: true }
     }
 
     /// Merges what an sstable said.
@@ -110,6 +112,7 @@ impl Merged {
         slice: &SourceSlice,
         wanted: Wanted<'_>,
     ) -> Result<(), Error> {
+        self.is_empty = false;
         self.partition.apply(table, &slice.mutation.view())?;
         self.limit(slice.complete_to.clone(), wanted.reversed);
         Ok(())
@@ -123,6 +126,7 @@ impl Merged {
         wanted: Wanted<'_>,
     ) -> Result<(), Error> {
         let mut pieces = Vec::new();
+        self.is_empty = false;
         self.partition.deletion = self.partition.deletion.max(from.deletion());
         if let Some(body) = from.static_row() {
             self.partition.merge_static(table, body.whole(&mut pieces));

@@ -7,8 +7,7 @@
 //! the row cache then takes over. A read that memory answers ends in the step in which it began.
 
 use crate::Error;
-use crate::cache::entry::Coverage;
-use crate::cache::{Epoch, Found};
+use crate::cache::{Coverage, Epoch, Found};
 use crate::limits::{
     READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, SCAN_PARTITIONS_MAX,
 };
@@ -371,7 +370,9 @@ impl<'a> Page<'a> {
         let memory: SmallVec<[MemtableReading<'_>; 4]> =
             version.memtables().map(|memtable| memtable.reading()).collect();
         let mut places: SmallVec<[Place<'_>; 4]> = SmallVec::new();
-        places.push(Place::Fetched(&merged.partition));
+        if !merged.is_empty {
+            places.push(Place::Fetched(&merged.partition));
+        }
         let known = memory.iter().filter_map(|memtable| memtable.get(key.token, &key.bytes));
         places.extend(known.map(Place::Memory));
         self.emit_places(&places, key, left, merged.complete_to.as_ref())
@@ -437,10 +438,14 @@ impl<'a> Page<'a> {
         key: &Key,
         wanted: Wanted<'_>,
     ) -> Result<(u32, u32), Error> {
-        let mut found = 0;
+        let (mut found, mut outside) = (0, 0);
         for (asked, sstable) in sstables.iter().enumerate() {
             if self.is_settled(merged, version, key, sstable.entry.meta.max_timestamp) {
-                return Ok((found, (sstables.len() - asked) as u32));
+                return Ok((found, outside + (sstables.len() - asked) as u32));
+            }
+            if self.lies_outside(sstable, wanted) {
+                outside += 1;
+                continue;
             }
             self.store.metrics.sstable_reads.inc();
             let reader = &sstable.reader;
@@ -452,7 +457,19 @@ impl<'a> Page<'a> {
                 found += 1;
             }
         }
-        Ok((found, 0))
+        Ok((found, outside))
+    }
+
+    /// Whether all that an sstable has of any partition lies outside of the slices.
+    fn lies_outside(&self, sstable: &Sstable, wanted: Wanted<'_>) -> bool {
+        let (reader, meta) = (&sstable.reader, &sstable.entry.meta);
+        let rows_only = self.definition.statics.is_empty()
+            && !self.definition.hides_cells()
+            && !(reader.has_partition_deletions() && meta.has_tombstones());
+        let overlaps = |(first, last): (&Position, &Position)| {
+            wanted.slices.iter().any(|slice| slice.start <= *last && *first < slice.end)
+        };
+        rows_only && reader.clustering_range().is_some_and(|range| !overlaps(range))
     }
 
     /// Whether nothing at or before a timestamp can change the answer. What is looked up in memtables here only proves

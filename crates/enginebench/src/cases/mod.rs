@@ -1,5 +1,6 @@
 //! The cases by name, and how they run.
 
+mod cached;
 mod compaction;
 mod disk;
 mod log;
@@ -26,7 +27,7 @@ pub struct Case {
 pub type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// All cases; a part of the engine adds its module's list here.
-const PARTS: &[&[Case]] = &[memory::CASES, disk::CASES, log::CASES, compaction::CASES];
+const PARTS: &[&[Case]] = &[memory::CASES, cached::CASES, disk::CASES, log::CASES, compaction::CASES];
 
 /// All cases, part by part.
 pub fn all() -> impl Iterator<Item = &'static Case> {

@@ -1,14 +1,10 @@
 //! One cached partition, and how readers see it.
 
-use super::Inner;
 use super::known::Known;
 use base::Token;
-use mutation::{
-    Body, ColumnView, Deletion, Liveness, PartitionView, RangeTombstones, RowRef, RowView, Slice,
-};
+use mutation::{Body, ColumnView, Deletion, Liveness, RangeTombstones, RowRef, RowView};
 use schema::Position;
 use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included, Unbounded};
 
 /// Memory of one row of a tree beside its block, roughly: its share of a node.
 const ROW_BYTES: usize = 48;
@@ -21,7 +17,11 @@ const HEAD_BYTES: usize = 96;
 pub(crate) enum Rows {
     #[default]
     None,
-    One(u32),
+    /// With the place of its block, which is the unit's, too: a point read follows one reference less.
+    One {
+        unit: u32,
+        block: u32,
+    },
     Many(Box<BTreeMap<Position, u32>>),
 }
 
@@ -46,6 +46,8 @@ pub(crate) struct Cached {
     pub(crate) is_dead: bool,
     /// Stands for the partition itself; its block is the key.
     pub(crate) unit: u32,
+    /// The block of that unit.
+    pub(crate) key_block: u32,
     pub(crate) deletion: Deletion,
     pub(crate) known: Known,
     pub(crate) rows: Rows,
@@ -62,6 +64,7 @@ impl Cached {
             is_mortal: false,
             is_dead: true,
             unit: 0,
+            key_block: 0,
             deletion: Deletion::LIVE,
             known: Known::nothing(),
             rows: Rows::None,
@@ -72,7 +75,7 @@ impl Cached {
     /// Bytes of memory that are in no slot and no page, roughly.
     pub(crate) fn outside_bytes(&self) -> usize {
         let rows = match &self.rows {
-            Rows::None | Rows::One(_) => 0,
+            Rows::None | Rows::One { .. } => 0,
             Rows::Many(rows) => ROW_BYTES * rows.len(),
         };
         let head = self.head.as_ref().map_or(0, |head| {
@@ -121,113 +124,4 @@ pub(crate) fn is_mortal(body: &[u8]) -> bool {
                 !complex.deletion.is_live() || complex.cells().any(|(_, cell)| cell_goes(cell))
             }
         })
-}
-
-/// A cached partition, within one step.
-#[derive(Clone, Copy)]
-pub(crate) struct CachedView<'c> {
-    pub(crate) inner: &'c Inner,
-    pub(crate) cached: &'c Cached,
-}
-
-/// How much of what is asked for is known.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Coverage {
-    All,
-    /// In reading order up to this position, itself included.
-    UpTo(Position),
-    Nothing,
-}
-
-impl CachedView<'_> {
-    /// How much of some slices (disjoint, ascending) is known, in reading order.
-    pub(crate) fn coverage(&self, slices: &[Slice], reversed: bool) -> Coverage {
-        if matches!(self.cached.known, Known::All) {
-            return Coverage::All;
-        }
-        if reversed { self.coverage_backward(slices) } else { self.coverage_forward(slices) }
-    }
-
-    fn coverage_forward(&self, slices: &[Slice]) -> Coverage {
-        let mut end = None;
-        for slice in slices {
-            match self.cached.known.forward(slice) {
-                Some(None) => continue,
-                Some(Some(known_end)) => end = Some(known_end),
-                None => end = Some(&slice.start),
-            }
-            break;
-        }
-        let Some(end) = end else { return Coverage::All };
-        // No place directly before the end has a name, but the last row before it has.
-        let mut rows = self.rows(&slices[0].start, Some(end));
-        let last = rows.next_back().map(|unit| Position::from_bytes(self.row(unit).position));
-        last.map_or(Coverage::Nothing, Coverage::UpTo)
-    }
-
-    fn coverage_backward(&self, slices: &[Slice]) -> Coverage {
-        let mut known_from: Option<&Position> = None;
-        for slice in slices.iter().rev() {
-            match self.cached.known.backward(slice) {
-                Some(None) => known_from = Some(&slice.start),
-                Some(Some(start)) => return Coverage::UpTo(start.clone()),
-                None => return known_from.cloned().map_or(Coverage::Nothing, Coverage::UpTo),
-            }
-        }
-        Coverage::All
-    }
-
-    fn row(&self, unit: u32) -> RowRef<'_> {
-        row_of(self.inner.slots.get(self.inner.units.get(unit).block))
-    }
-}
-
-impl<'c> CachedView<'c> {
-    /// Units of rows at `start <= position < end`.
-    fn rows(&self, start: &[u8], end: Option<&[u8]>) -> impl DoubleEndedIterator<Item = u32> + use<'c> {
-        let inverted = end.is_some_and(|end| end <= start);
-        let (one, many) = match &self.cached.rows {
-            _ if inverted => (None, None),
-            Rows::None => (None, None),
-            Rows::One(unit) => {
-                let position = row_of(self.inner.slots.get(self.inner.units.get(*unit).block)).position;
-                ((position >= start && end.is_none_or(|end| position < end)).then_some(*unit), None)
-            }
-            Rows::Many(rows) => {
-                let end = end.map_or(Unbounded, Excluded);
-                (None, Some(rows.range::<[u8], _>((Included(start), end)).map(|(_, unit)| *unit)))
-            }
-        };
-        one.into_iter().chain(many.into_iter().flatten())
-    }
-}
-
-impl<'c> PartitionView for CachedView<'c> {
-    fn deletion(&self) -> Deletion {
-        self.cached.deletion
-    }
-
-    fn static_row(&self) -> Option<Body<'_>> {
-        self.cached.head.as_ref()?.static_row.as_deref().map(Body::Whole)
-    }
-
-    fn ranges(&self) -> Option<&RangeTombstones> {
-        let ranges = &self.cached.head.as_ref()?.ranges;
-        (!ranges.is_empty()).then_some(ranges)
-    }
-
-    fn rows_between<'v>(
-        &'v self,
-        start: &[u8],
-        end: Option<&[u8]>,
-        reversed: bool,
-    ) -> impl Iterator<Item = RowRef<'v>> + use<'v, 'c> {
-        let mut rows = self.rows(start, end);
-        let inner = self.inner;
-        std::iter::from_fn(move || {
-            let unit = if reversed { rows.next_back()? } else { rows.next()? };
-            inner.units.hit(unit);
-            Some(row_of(inner.slots.get(inner.units.get(unit).block)))
-        })
-    }
 }

@@ -1,17 +1,21 @@
 //! The cache against what it caches: whatever is read, flushed, compacted and evicted meanwhile, what it answers is what
 //! sstables say. Sstables are one merged partition per key here; memtables are real.
 
-use super::entry::Coverage;
+use super::contents::Contents;
+use super::entry::Rows;
 use super::*;
 use crate::fixture;
+use crate::limits::CACHE_BYTES_MIN;
+use crate::memtable::Memtable;
 use crate::merge::{Merged, Place, Wanted};
 use base::Prng;
 use mutation::{
-    Bound, Budget, Cell as RowCell, Emit, Liveness, Mutation, MutationBuilder, Purge, RangeTombstone,
-    ReadCommand, Rewrite, Scope, emit_merged, rewrite_row,
+    Bound, Budget, Cell as RowCell, Deletion, Emit, Liveness, Mutation, MutationBuilder, Partition, Purge,
+    RangeTombstone, ReadCommand, Rewrite, Scope, Slice, emit_merged, rewrite_row,
 };
 use proptest::prelude::*;
 use schema::BoundSide;
+use std::rc::Rc;
 
 const KEYS: u64 = 12;
 const PLACES: u64 = 24;
@@ -180,7 +184,7 @@ impl Run {
         drop(adopting);
         for (key, disk) in self.keys.iter().zip(&mut self.disk) {
             memory.with(key.token, &key.bytes, |partition| {
-                let mut merged = Merged { partition: std::mem::take(disk), complete_to: None };
+                let mut merged = Merged { partition: std::mem::take(disk), ..Merged::new() };
                 let wanted = Wanted { slices: &[Slice::all()], reversed: false, bytes: usize::MAX };
                 merged.add_memory(&self.table, partition, wanted).expect("fits");
                 *disk = merged.partition;
@@ -293,14 +297,14 @@ impl Run {
             }
             _ => (0..KEYS as usize).for_each(|key| self.check(&mut prng, key)),
         }
-        let inner = self.cache.inner.borrow();
-        let stats = inner.stats();
+        let contents = self.cache.contents.borrow();
+        let stats = contents.stats();
         assert!(stats.bytes <= stats.capacity, "{stats:?}");
-        inner.check();
+        contents.check();
     }
 }
 
-impl Inner {
+impl Contents {
     /// What must hold between any two steps.
     fn check(&self) {
         let mut outside = 0;
@@ -308,7 +312,7 @@ impl Inner {
             outside += at.outside_bytes();
             let units: Vec<u32> = match &at.rows {
                 Rows::None => Vec::new(),
-                Rows::One(unit) => vec![*unit],
+                Rows::One { unit, .. } => vec![*unit],
                 Rows::Many(rows) => rows.values().copied().collect(),
             };
             for unit in units.into_iter().filter(|_| !at.is_dead) {
@@ -369,7 +373,7 @@ fn millions_of_bytes_pass_through_a_small_cache() {
         cache.fill(&part, part.epoch(), &found);
         let stats = cache.stats();
         assert!(stats.bytes <= stats.capacity, "{number}: {stats:?}");
-        cache.inner.borrow().check();
+        cache.contents.borrow().check();
     }
     let stats = cache.stats();
     assert!(stats.rows > 500 && stats.evictions > 5_000, "{stats:?}");

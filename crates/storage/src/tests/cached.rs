@@ -234,6 +234,41 @@ fn a_read_that_a_flush_has_overtaken_leaves_nothing_stale_in_the_cache() {
     assert!(caught, "the planted bug goes unnoticed");
 }
 
+/// `CREATE TABLE ks.wide (k blob, c int, v blob, PRIMARY KEY (k, c))`.
+fn wide_table() -> Table {
+    schema::TableBuilder::new("ks", "wide", schema::TableId(10))
+        .partition_key("k", types::CqlType::Blob)
+        .clustering("c", types::CqlType::Int, schema::Order::Ascending)
+        .regular("v", types::CqlType::Blob)
+        .build()
+        .expect("a valid table")
+}
+
+#[test]
+fn sstables_whose_rows_lie_elsewhere_are_not_asked() {
+    let table = wide_table();
+    let mut node = node(&table);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        for part in 0..4 {
+            (0..10).for_each(|c| put(&store, fixture::insert(&table, b"k", part * 100 + c, 5, b"v")));
+            store.flush(None).await.expect("flushed");
+        }
+        let at = |c| table.position(&fixture::clustering(c)).expect("fits");
+        let slice = |from, to| ReadCommand {
+            slices: vec![Slice { start: at(from), end: at(to) }].into(),
+            ..of_key(&table, b"k")
+        };
+        let skipped = async |store: &Store| store.table_stats().await[0].skipped_sstables;
+        assert_eq!(store.read_cold(&slice(105, 205)).await.expect("readable").live_rows, 10);
+        assert_eq!(skipped(&store).await, 2, "two of four have rows there");
+        assert_eq!(store.read_cold(&slice(0, 400)).await.expect("readable").live_rows, 40);
+        assert_eq!(skipped(&store).await, 2);
+        assert_eq!(store.read_cold(&slice(309, 310)).await.expect("readable").live_rows, 1);
+        assert_eq!(skipped(&store).await, 5);
+    });
+}
+
 /// A row exists by the mark that its INSERT left in an old sstable, whatever newer cells come and go.
 #[test]
 fn an_old_mark_of_a_row_is_not_skipped_for_newer_cells() {

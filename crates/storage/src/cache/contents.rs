@@ -1,0 +1,535 @@
+//! Partitions, rows, queues and slots together: what is added, merged and evicted.
+
+use super::CacheStats;
+use super::entry::{Cached, Rows, is_mortal, row_head, row_of};
+use super::known::Known;
+use super::part::{Epoch, Found, NOBODY, TableCache};
+use super::queue::Units;
+use super::slots::Slots;
+use crate::limits::{CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_ROWS_AT_ONCE};
+use crate::memory::directory::TokenDirectory;
+use crate::memory::slab::Slab;
+use base::Token;
+use mutation::{Body, Deletion, Key, PartitionView, RowRef, Slice, TokenRange, merge_rows};
+use schema::{Position, Table};
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+/// All that is cached, and what it takes.
+pub(crate) struct Contents {
+    budget: usize,
+    /// Bytes up to which things are added: below the budget by what the largest single growth takes.
+    pub(super) room: usize,
+    pub(crate) slots: Slots,
+    pub(crate) units: Units,
+    pub(super) partitions: Slab<Cached, 64>,
+    vacant: Vec<u32>,
+    pub(super) tables: Vec<TokenDirectory>,
+    /// Bytes of directories.
+    pub(super) index_bytes: usize,
+    /// Bytes of trees, tombstones, static rows.
+    pub(super) outside_bytes: usize,
+    pub(super) partition_count: usize,
+    /// Partitions that are in no directory and still have rows.
+    dying: Vec<u32>,
+    /// Must not go in this step.
+    pinned: u32,
+    evictions: u64,
+}
+
+impl Contents {
+    pub(super) fn new(budget: usize) -> Contents {
+        let is_on = budget >= CACHE_BYTES_MIN;
+        // Small caches have small segments, else the sizes in use would not fit in side by side.
+        let segment_bytes = (budget / 64).clamp(1024, 128 * 1024).next_power_of_two().min(128 * 1024);
+        let budget = if is_on { budget } else { 0 };
+        Contents {
+            budget,
+            room: if is_on { budget - budget / 8 - CACHE_BYTES_MIN / 4 } else { 0 },
+            slots: Slots::new(segment_bytes),
+            units: Units::new(budget / 512),
+            partitions: Slab::default(),
+            vacant: Vec::new(),
+            tables: Vec::new(),
+            index_bytes: 0,
+            outside_bytes: 0,
+            partition_count: 0,
+            dying: Vec::new(),
+            pinned: NOBODY,
+            evictions: 0,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let lists = (self.vacant.capacity() + self.dying.capacity()) * 4;
+        let parts = [self.slots.bytes(), self.units.bytes(), self.partitions.bytes(), lists];
+        parts.iter().sum::<usize>() + self.index_bytes + self.outside_bytes
+    }
+
+    pub(super) fn stats(&self) -> CacheStats {
+        CacheStats {
+            bytes: self.bytes() as u64,
+            capacity: self.budget as u64,
+            partitions: self.partition_count as u64,
+            rows: (self.units.len() - self.partition_count) as u64,
+            evictions: self.evictions,
+            requests: 0,
+            hits: 0,
+        }
+    }
+
+    fn key_of(&self, partition: u32) -> &[u8] {
+        self.slots.get(self.partitions.get(partition).key_block)
+    }
+
+    pub(super) fn find_any(&self, slot: u32, token: Token, key: &[u8]) -> Option<u32> {
+        let directory = self.tables.get(slot as usize)?;
+        directory.get(token, |at| self.key_of(at).cmp(key))
+    }
+
+    #[inline]
+    pub(super) fn find_fresh(&self, table: &TableCache, key: &Key) -> Option<u32> {
+        let at = self.find_any(table.slot.get(), key.token, &key.bytes)?;
+        let cached = self.partitions.get(at);
+        let fresh = cached.generation == table.generation.get()
+            && (!cached.is_mortal || cached.purges == table.purges.get());
+        fresh.then_some(at)
+    }
+
+    /// What is cached of a partition; what is stale is dropped.
+    pub(super) fn find(&mut self, table: &TableCache, key: &Key) -> Option<u32> {
+        let fresh = self.find_fresh(table, key);
+        if fresh.is_none()
+            && let Some(stale) = self.find_any(table.slot.get(), key.token, &key.bytes)
+        {
+            self.drop_partition(stale);
+        }
+        fresh
+    }
+
+    pub(super) fn fill(&mut self, table: &TableCache, epoch: Epoch, found: &Found<'_>) {
+        let partition = found.partition;
+        let current = epoch.purges == table.purges.get();
+        let brings_mortal = || {
+            !partition.deletion.is_live()
+                || !partition.ranges.is_empty()
+                || partition.static_row.as_deref().is_some_and(is_mortal)
+                || partition.rows().any(|(_, row)| is_mortal(row.body()))
+        };
+        // Tombstones that were read before a compaction may be gone.
+        if !current && brings_mortal() {
+            return;
+        }
+        let at = match self.find(table, found.key) {
+            Some(at) => at,
+            None => match self.add_partition(table, found.key) {
+                Some(at) => at,
+                None => return,
+            },
+        };
+        self.pinned = at;
+        let before = self.partitions.get(at).outside_bytes();
+        let cached = self.partitions.get_mut(at);
+        cached.purges = table.purges.get();
+        cached.deletion = cached.deletion.max(partition.deletion);
+        cached.is_mortal |= !partition.deletion.is_live();
+        if partition.static_row.is_some() || !partition.ranges.is_empty() {
+            cached.is_mortal |= !partition.ranges.is_empty();
+            let head = cached.head.get_or_insert_default();
+            head.ranges.merge(&partition.ranges);
+            if head.static_row.is_none() {
+                cached.is_mortal |= partition.static_row.as_deref().is_some_and(is_mortal);
+                head.static_row.clone_from(&partition.static_row);
+            }
+        }
+        for slice in known_slices(found) {
+            cached.known.add(&slice.start, &slice.end);
+        }
+        self.recount(at, before);
+        let mut rows = partition.rows();
+        while let Some((position, row)) = if found.reversed { rows.next_back() } else { rows.next() } {
+            let row = RowRef { position, clustering: row.clustering(), body: Body::Whole(row.body()) };
+            if self.partitions.get(at).known.contains(position) && self.row_at(at, position).is_none() {
+                self.add_row(at, row);
+            }
+        }
+        self.pinned = NOBODY;
+        self.settle(at);
+    }
+
+    /// The bytes of a partition changed.
+    fn recount(&mut self, at: u32, before: usize) {
+        self.outside_bytes = self.outside_bytes + self.partitions.get(at).outside_bytes() - before;
+    }
+
+    /// After a change of a partition: lets go of it when nothing of it is known, or when it is too large to be kept.
+    fn settle(&mut self, at: u32) {
+        let cached = self.partitions.get(at);
+        let is_empty = !cached.has_rows() && cached.known.is_nothing();
+        let head = cached.head.as_ref().map_or(0, |head| head.ranges.memory_bytes());
+        if is_empty || head > self.room / 8 {
+            return self.drop_partition(at);
+        }
+        let unit = cached.unit;
+        let bytes = self.slots.size(self.units.get(unit).block) + cached.outside_bytes();
+        self.units.set_bytes(unit, bytes);
+        self.pinned = at;
+        self.make_room(0);
+        self.pinned = NOBODY;
+    }
+
+    fn add_partition(&mut self, table: &TableCache, key: &Key) -> Option<u32> {
+        if !self.make_room(key.bytes.len()) {
+            return None;
+        }
+        if table.slot.get() == NOBODY {
+            table.slot.set(self.tables.len() as u32);
+            self.tables.push(TokenDirectory::new(TokenRange::ALL));
+        }
+        let slot = table.slot.get();
+        let at = self.vacant.pop().unwrap_or_else(|| self.partitions.push(Cached::vacant()));
+        let unit = self.units.reserve();
+        let block = self.slots.add(unit, &[&key.bytes]);
+        let hash = hash_of(slot, key.token, &[]);
+        self.units.add(unit, at, block, self.slots.size(block), true, hash);
+        let (generation, purges) = (table.generation.get(), table.purges.get());
+        let vacant = Cached::vacant();
+        *self.partitions.get_mut(at) = Cached {
+            token: key.token,
+            table: slot,
+            generation,
+            purges,
+            unit,
+            key_block: block,
+            is_dead: false,
+            ..vacant
+        };
+        self.change_index(slot, |contents, directory| {
+            let order = |a: u32, b: u32| contents.key_of(a).cmp(contents.key_of(b));
+            directory.insert(key.token, at, order);
+        });
+        self.partition_count += 1;
+        Some(at)
+    }
+
+    fn change_index(&mut self, slot: u32, change: impl FnOnce(&Contents, &mut TokenDirectory)) {
+        let empty = TokenDirectory::new(TokenRange::ALL);
+        let mut directory = std::mem::replace(&mut self.tables[slot as usize], empty);
+        let before = directory.bytes();
+        change(self, &mut directory);
+        if directory.is_empty() {
+            directory = TokenDirectory::new(TokenRange::ALL);
+        }
+        self.index_bytes = self.index_bytes + directory.bytes() - before;
+        self.tables[slot as usize] = directory;
+    }
+
+    /// The unit of the row at a position.
+    fn row_at(&self, at: u32, position: &[u8]) -> Option<u32> {
+        match &self.partitions.get(at).rows {
+            Rows::None => None,
+            Rows::One { unit, .. } => (self.position_of(*unit) == position).then_some(*unit),
+            Rows::Many(rows) => rows.get(position).copied(),
+        }
+    }
+
+    pub(super) fn position_of(&self, unit: u32) -> &[u8] {
+        row_of(self.slots.get(self.units.get(unit).block)).position
+    }
+
+    /// Adds a row at a known place where there is none; where there is no room, the place is unknown from now on.
+    fn add_row(&mut self, at: u32, row: RowRef<'_>) {
+        let mut pieces = Vec::new();
+        let body = row.body.whole(&mut pieces);
+        let length = 8 + row.position.len() + row.clustering.len() + body.len();
+        let fits = length <= self.room / 8 && self.make_room(length);
+        // What had to go may have taken the knowledge of this place along.
+        if !self.partitions.get(at).known.contains(row.position) {
+            return;
+        }
+        if !fits {
+            return self.cut(at, row.position);
+        }
+        let cached = self.partitions.get(at);
+        let hash = hash_of(cached.table, cached.token, row.position);
+        let unit = self.units.reserve();
+        let head = row_head(row.position, row.clustering);
+        let block = self.slots.add(unit, &[&head, row.position, row.clustering, body]);
+        self.units.add(unit, at, block, self.slots.size(block), false, hash);
+        let before = self.partitions.get(at).outside_bytes();
+        self.partitions.get_mut(at).is_mortal |= is_mortal(body);
+        match std::mem::take(&mut self.partitions.get_mut(at).rows) {
+            Rows::None => self.partitions.get_mut(at).rows = Rows::One { unit, block },
+            Rows::One { unit: other, .. } => {
+                let first = Position::from_bytes(self.position_of(other));
+                let pair = [(first, other), (Position::from_bytes(row.position), unit)];
+                self.partitions.get_mut(at).rows = Rows::Many(Box::new(pair.into()));
+            }
+            Rows::Many(mut rows) => {
+                rows.insert(Position::from_bytes(row.position), unit);
+                self.partitions.get_mut(at).rows = Rows::Many(rows);
+            }
+        }
+        self.recount(at, before);
+    }
+
+    /// Makes a place without a row unknown.
+    fn cut(&mut self, at: u32, position: &[u8]) {
+        let outside = self.partitions.get(at).outside_bytes();
+        let (before, next) = match &self.partitions.get(at).rows {
+            Rows::None => (None, None),
+            Rows::One { unit, .. } => {
+                let other = self.position_of(*unit).to_vec();
+                if *other < *position { (Some(other), None) } else { (None, Some(other)) }
+            }
+            Rows::Many(rows) => {
+                let before = rows.range::<[u8], _>((Unbounded, Excluded(position))).next_back();
+                let next = rows.range::<[u8], _>((Included(position), Unbounded)).next();
+                let bytes = |(at, _): (&Position, &u32)| at.as_bytes().to_vec();
+                (before.map(bytes), next.map(bytes))
+            }
+        };
+        let cached = self.partitions.get_mut(at);
+        cached.known.cut(position, before.as_deref(), next.as_deref());
+        self.recount(at, outside);
+    }
+
+    /// Takes a row out of its partition, and leaves the place known.
+    fn take_row(&mut self, unit: u32) -> Position {
+        let at = self.units.get(unit).partition;
+        let position = Position::from_bytes(self.position_of(unit));
+        let before = self.partitions.get(at).outside_bytes();
+        match &mut self.partitions.get_mut(at).rows {
+            Rows::Many(rows) => {
+                let removed = rows.remove::<Position>(&position);
+                assert!(removed == Some(unit), "a row is found where it stands");
+                if rows.is_empty() {
+                    self.partitions.get_mut(at).rows = Rows::None;
+                }
+            }
+            rows @ (Rows::One { .. } | Rows::None) => *rows = Rows::None,
+        }
+        self.recount(at, before);
+        self.free_unit(unit);
+        position
+    }
+
+    fn free_unit(&mut self, unit: u32) {
+        self.slots.remove(self.units.get(unit).block);
+        self.units.remove(unit);
+    }
+
+    /// Takes a partition out of its directory. Its rows go with it, when they are many little by little.
+    fn drop_partition(&mut self, at: u32) {
+        let (slot, token) = (self.partitions.get(at).table, self.partitions.get(at).token);
+        self.change_index(slot, |contents, directory| {
+            let removed = directory.remove(token, |other| contents.key_of(other).cmp(contents.key_of(at)));
+            assert!(removed == Some(at), "a partition is found where it stands");
+        });
+        self.partition_count -= 1;
+        let before = self.partitions.get(at).outside_bytes();
+        let cached = self.partitions.get_mut(at);
+        cached.is_dead = true;
+        cached.known = Known::nothing();
+        cached.head = None;
+        let unit = cached.unit;
+        self.recount(at, before);
+        self.free_unit(unit);
+        self.dying.push(at);
+        self.bury();
+    }
+
+    /// Frees some rows of partitions that are gone.
+    fn bury(&mut self) {
+        for _ in 0..CACHE_ROWS_AT_ONCE {
+            let Some(at) = self.dying.last().copied() else { return };
+            let last = match &self.partitions.get(at).rows {
+                Rows::None => None,
+                Rows::One { unit, .. } => Some(*unit),
+                Rows::Many(rows) => rows.last_key_value().map(|(_, unit)| *unit),
+            };
+            match last {
+                Some(unit) => drop(self.take_row(unit)),
+                None => {
+                    self.dying.pop();
+                    *self.partitions.get_mut(at) = Cached::vacant();
+                    self.vacant.push(at);
+                }
+            }
+        }
+    }
+
+    /// Evicts until a block of a length can be added. False: it cannot, or it would take too many steps.
+    fn make_room(&mut self, length: usize) -> bool {
+        for _ in 0..CACHE_EVICTIONS_MAX {
+            if self.bytes() + self.slots.needs(length) <= self.room {
+                return true;
+            }
+            // Room in slots of other sizes first; then somebody has to go.
+            if self.slots.free_one() || self.drain() {
+                continue;
+            }
+            if self.dying.is_empty() && !self.evict() {
+                return false;
+            }
+            self.bury();
+        }
+        self.bytes() + self.slots.needs(length) <= self.room
+    }
+
+    /// Makes a segment of slots empty, if others have room for what is in it.
+    fn drain(&mut self) -> bool {
+        let (slots, units, partitions) = (&mut self.slots, &mut self.units, &mut self.partitions);
+        slots.drain_one(|unit, block| {
+            units.set_block(unit, block);
+            let cached = partitions.get_mut(units.get(unit).partition);
+            if units.get(unit).is_head {
+                cached.key_block = block;
+            } else if let Rows::One { block: of_row, .. } = &mut cached.rows {
+                *of_row = block;
+            }
+        })
+    }
+
+    /// Evicts one unit, or gives it another round when it must stay. False: there is none.
+    fn evict(&mut self) -> bool {
+        let Some(unit) = self.units.victim() else { return false };
+        let (at, is_head) = (self.units.get(unit).partition, self.units.get(unit).is_head);
+        let cached = self.partitions.get(at);
+        if is_head && (at == self.pinned || cached.has_rows()) {
+            // A partition goes when its last row has gone.
+            self.units.spare(unit);
+            return true;
+        }
+        self.evictions += 1;
+        let (table, token) = (cached.table, cached.token);
+        if is_head {
+            self.units.remember(hash_of(table, token, &[]));
+            self.drop_partition(at);
+            return true;
+        }
+        let is_dead = cached.is_dead;
+        let position = self.take_row(unit);
+        if is_dead {
+            return true;
+        }
+        self.units.remember(hash_of(table, token, &position));
+        self.cut(at, &position);
+        let cached = self.partitions.get(at);
+        if at != self.pinned && !cached.has_rows() && cached.known.is_nothing() {
+            self.drop_partition(at);
+        }
+        true
+    }
+
+    pub(super) fn absorb<V: PartitionView>(
+        &mut self,
+        definition: &Table,
+        at: u32,
+        from: Option<&Position>,
+        flushed: &V,
+    ) -> Option<Position> {
+        if from.is_none() && !self.absorb_head(definition, at, flushed) {
+            self.drop_partition(at);
+            return None;
+        }
+        self.pinned = at;
+        let start = from.cloned().unwrap_or_else(Position::bottom);
+        let mut next = None;
+        let mut merged = Vec::new();
+        for (count, row) in flushed.rows_between(&start, None, false).enumerate() {
+            if count >= CACHE_ROWS_AT_ONCE {
+                next = Some(Position::from_bytes(row.position));
+                break;
+            }
+            if self.partitions.get(at).known.contains(row.position) {
+                self.absorb_row(definition, at, row, &mut merged);
+            }
+        }
+        self.pinned = NOBODY;
+        self.settle(at);
+        next
+    }
+
+    fn absorb_row(&mut self, definition: &Table, at: u32, row: RowRef<'_>, merged: &mut Vec<u8>) {
+        let Some(unit) = self.row_at(at, row.position) else { return self.add_row(at, row) };
+        let mut pieces = Vec::new();
+        let old = row_of(self.slots.get(self.units.get(unit).block));
+        merged.clear();
+        merge_rows(definition, false, old.body.whole(&mut Vec::new()), row.body.whole(&mut pieces), merged);
+        let clustering = old.clustering.max(row.clustering).to_vec();
+        self.take_row(unit);
+        self.add_row(
+            at,
+            RowRef { position: row.position, clustering: &clustering, body: Body::Whole(merged) },
+        );
+    }
+
+    /// Merges deletion, static row and range tombstones. False: there are too many to do it in one step.
+    fn absorb_head<V: PartitionView>(&mut self, definition: &Table, at: u32, flushed: &V) -> bool {
+        if flushed.ranges().is_some_and(|ranges| ranges.len() > CACHE_ROWS_AT_ONCE) {
+            return false;
+        }
+        let before = self.partitions.get(at).outside_bytes();
+        let cached = self.partitions.get_mut(at);
+        let deletion = flushed.deletion();
+        cached.deletion = cached.deletion.max(deletion);
+        cached.is_mortal |= deletion != Deletion::LIVE;
+        if let Some(ranges) = flushed.ranges() {
+            cached.is_mortal = true;
+            cached.head.get_or_insert_default().ranges.merge(ranges);
+        }
+        if let Some(body) = flushed.static_row() {
+            let mut pieces = Vec::new();
+            let body = body.whole(&mut pieces);
+            let head = cached.head.get_or_insert_default();
+            let row = match &head.static_row {
+                None => body.to_vec(),
+                Some(old) => {
+                    let mut merged = Vec::with_capacity(old.len() + body.len());
+                    merge_rows(definition, true, old, body, &mut merged);
+                    merged
+                }
+            };
+            cached.is_mortal |= is_mortal(&row);
+            head.static_row = Some(row.into());
+        }
+        self.recount(at, before);
+        true
+    }
+}
+
+/// The parts of what was asked for that the read knows and the cache takes: [`CACHE_FILL_BYTES_MAX`] of rows.
+fn known_slices(found: &Found<'_>) -> Vec<Slice> {
+    let mut bytes = 0;
+    let mut rows = found.partition.rows();
+    let mut limit: Option<&Position> = None;
+    while let Some((position, row)) = if found.reversed { rows.next_back() } else { rows.next() } {
+        bytes += row.size();
+        if bytes > CACHE_FILL_BYTES_MAX {
+            // This row is not taken any more.
+            limit = Some(position);
+            break;
+        }
+    }
+    let clip = |slice: &Slice| {
+        let (mut start, mut end) = (slice.start.clone(), slice.end.clone());
+        if found.reversed {
+            start = found.complete_to.cloned().map_or(start.clone(), |to| start.max(to));
+            start = limit.map_or(start.clone(), |limit| start.max(limit.successor()));
+        } else {
+            end = found.complete_to.cloned().map_or(end.clone(), |to| end.min(to));
+            end = limit.cloned().map_or(end.clone(), |limit| end.min(limit));
+        }
+        (start < end).then_some(Slice { start, end })
+    };
+    found.slices.iter().filter_map(clip).collect()
+}
+
+/// What tells a unit from others when it is gone.
+fn hash_of(table: u32, token: Token, position: &[u8]) -> u64 {
+    let seed = (token.0 as u64) ^ u64::from(table).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    if position.is_empty() {
+        return seed.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ seed >> 29;
+    }
+    base::murmur3(position).0 as u64 ^ seed.rotate_left(17)
+}
