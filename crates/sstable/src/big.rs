@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use crate::checksums::{Checksums, PageChecksums};
 use crate::component::{Component, Descriptor};
+use crate::cursor::Decoded;
 use crate::deletion::Times;
 use crate::error::Error;
 use crate::index::{EntryHead, NewBlock, Promoted, PromotedWriter, take_entry};
@@ -61,6 +62,12 @@ impl BigIndex {
         let end = self.summary.next_after(start).unwrap_or(u64::MAX);
         let mut window = Window::point(self.index.clone(), start);
         while window.position() < end && !window.is_at_end() {
+            let room = end - window.position();
+            let passed = window.decode(|bytes| pass_others(bytes, key, room)).await?;
+            self.step(&mut window, passed)?;
+            if passed >= room || window.is_at_end() {
+                break;
+            }
             let (same, entry, at) = self.entry(&mut window, |found| found == key).await?;
             if same {
                 let rows = match entry.promoted_size {
@@ -95,17 +102,23 @@ impl BigIndex {
         let at = window.position();
         let (seen, entry) =
             window.decode(|bytes| take_entry(bytes).map(|(key, entry)| (look(key), entry))).await?;
-        window.consume(entry.size);
-        window.consume(entry.promoted_size);
+        self.step(window, entry.size.saturating_add(entry.promoted_size))?;
         if entry.data_position >= self.data_bytes {
             let expected = format!("a position below {}", self.data_bytes);
             return Err(Error::corrupt(window.path(), at, expected, entry.data_position.to_string()));
         }
+        Ok((seen, entry, at))
+    }
+
+    /// Steps over entries. Errors: `Corrupt` when they go on behind the end of the file.
+    fn step(&self, window: &mut Window, size: u64) -> Result<(), Error> {
+        let at = window.position();
+        window.consume(size);
         if window.position() > self.index.length() {
-            let expected = format!("an entry that ends by {}", self.index.length());
+            let expected = format!("entries that end by {}", self.index.length());
             return Err(Error::corrupt(window.path(), at, expected, window.position().to_string()));
         }
-        Ok((seen, entry, at))
+        Ok(())
     }
 
     /// Reads the promoted index that was found.
@@ -121,6 +134,22 @@ impl BigIndex {
         let promoted = Promoted::decode(self.times, bytes).map_err(|fault| fault.in_file(&path, position))?;
         Ok(PromotedAt { promoted, path, offset: position })
     }
+}
+
+/// Bytes of the entries of other keys before `room` ends, as far as they are in memory: a lookup passes half an interval of
+/// the summary.
+fn pass_others(bytes: &[u8], key: &[u8], room: u64) -> Decoded<u64> {
+    let mut passed = 0;
+    while passed < room {
+        let Some(rest) = usize::try_from(passed).ok().and_then(|passed| bytes.get(passed..)) else { break };
+        match take_entry(rest) {
+            Ok((found, _)) if found == key => break,
+            Ok((_, entry)) => passed = passed.saturating_add(entry.size).saturating_add(entry.promoted_size),
+            // What is not whole here is read by whoever comes to it.
+            Err(_) => break,
+        }
+    }
+    Ok(passed)
 }
 
 /// Samples the index anew.

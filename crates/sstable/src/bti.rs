@@ -6,56 +6,15 @@ use std::rc::Rc;
 
 use crate::checksums::{Checksums, PageChecksums};
 use crate::component::{Component, Descriptor};
-use crate::cursor::{Decoded, Fault};
+use crate::cursor::Fault;
 use crate::deletion::Times;
 use crate::error::Error;
 use crate::index::NewBlock;
 use crate::lookup::{EndedPartition, Found, IndexSink, RowsAt};
-use crate::pages::{Block, Purpose};
 use crate::partitions::{self, FOOTER_BYTES, Footer, PartitionEntry, PartitionsWriter, Place, take_keys};
 use crate::rows::{self, BlockStart, RowsEntry, RowsWriter};
 use crate::source::{Source, Window};
-use crate::trie::{PAGE, Pages};
 use crate::unfiltered::take_partition;
-
-/// Pages that a search has needed so far.
-pub(crate) struct Loaded {
-    /// Few: a search goes down.
-    pages: Vec<(u64, Block)>,
-    length: u64,
-}
-
-impl Pages for Loaded {
-    fn bytes(&mut self, offset: u64) -> Decoded<&[u8]> {
-        if offset >= self.length {
-            let expected = format!("a position below {}", self.length);
-            return Err(Fault::Bad { at: offset, expected, got: offset.to_string() });
-        }
-        let page = self.pages.iter().rev().find(|(page, _)| *page == offset / PAGE);
-        let bytes = page.and_then(|(_, page)| page.get((offset % PAGE) as usize..));
-        bytes.ok_or(Fault::Short { at: offset, wanted: 1 })
-    }
-}
-
-/// Runs a search over the pages of a file. It starts anew whenever a page was missing: a search needs few.
-pub(crate) async fn search<T>(
-    source: &Rc<Source>,
-    run: impl Fn(&mut Loaded) -> Decoded<T>,
-) -> Result<T, Error> {
-    let mut loaded = Loaded { pages: Vec::new(), length: source.length() };
-    debug_assert_eq!(source.block_length(), PAGE, "indexes are read by page");
-    loop {
-        match run(&mut loaded) {
-            Ok(found) => return Ok(found),
-            Err(Fault::Short { at, .. }) => {
-                let index = source.index_of(at);
-                let page = source.block(index, index, Purpose::of_task()).await?;
-                loaded.pages.push((u64::from(index), page));
-            }
-            Err(fault) => return Err(fault.in_file(source.path(), 0)),
-        }
-    }
-}
 
 /// The index of an open sstable. In memory: the first and the last key.
 pub(crate) struct BtiIndex {
@@ -112,7 +71,7 @@ impl BtiIndex {
     /// Looks a key up. What is found may be another partition unless it is certain.
     pub(crate) async fn find(&self, key: &[u8], token: Token) -> Result<Option<Found>, Error> {
         let (root, hash) = (self.footer.root, base::murmur3(key).1 as u8);
-        let entry = search(&self.partitions, |pages| partitions::find(pages, root, token, key, hash)).await?;
+        let entry = self.partitions.look(|pages| partitions::find(pages, root, token, key, hash)).await?;
         match entry.map(|entry| entry.place) {
             None => Ok(None),
             Some(Place::Data(data_position)) => {
@@ -163,13 +122,13 @@ impl BtiIndex {
     /// The first partition at or behind a token: its token and where it starts in the data.
     pub(crate) async fn first_from(&self, token: Token) -> Result<Option<(Token, u64)>, Error> {
         let root = self.footer.root;
-        let near = search(&self.partitions, |pages| partitions::first_near(pages, root, token)).await?;
+        let near = self.partitions.look(|pages| partitions::first_near(pages, root, token)).await?;
         let Some(near) = near else { return Ok(None) };
         let found = self.resolve(near.payload).await?;
         if found.0 >= token {
             return Ok(Some(found));
         }
-        let next = search(&self.partitions, |pages| partitions::next(pages, root, &near.path)).await?;
+        let next = self.partitions.look(|pages| partitions::next(pages, root, &near.path)).await?;
         match next {
             Some(next) => self.resolve(next.payload).await.map(Some),
             None => Ok(None),
@@ -208,7 +167,7 @@ impl RowTrie {
         strictly: bool,
     ) -> Result<Option<rows::Found<BlockStart>>, Error> {
         let root = self.root;
-        search(&self.rows, |pages| rows::floor(pages, root, place, strictly)).await
+        self.rows.look(|pages| rows::floor(pages, root, place, strictly)).await
     }
 
     /// As [`RowTrie::floor`], where there must be one.

@@ -24,6 +24,7 @@ mod histogram;
 mod index;
 /// Every limit, with unit and reason.
 pub mod limits;
+mod look;
 mod lookup;
 mod meta;
 mod pages;

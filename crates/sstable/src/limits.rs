@@ -35,6 +35,9 @@ pub const SCAN_FIRST_BYTES: u64 = 32 * 1024;
 /// What a stored chunk may have besides twice its plain size: checksum, frame and headers of tiny chunks.
 pub const STORED_SLACK_BYTES: u64 = 4096;
 
+/// Blocks that one look into an index may need; a sound one needs one for each step down.
+pub const LOOK_BLOCKS_MAX: usize = 4096;
+
 /// Least bytes copied when something crosses the end of a block.
 pub const SPILL_BYTES: u64 = 512;
 

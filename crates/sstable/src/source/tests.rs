@@ -5,6 +5,7 @@ use super::*;
 use crate::compression::{Compression, Compressor};
 use crate::cursor::Fault;
 use crate::sink::DataSink;
+use crate::trie::Pages;
 use crate::version::Version;
 use base::Prng;
 use runtime::sim::{NodeId, SimConfig, World, main_of};
@@ -365,5 +366,41 @@ fn reads_that_nobody_wants_any_more_are_given_up_before_their_turn() {
         let read = (Cache::of_shard().stats().read_bytes - before) / 4096;
         assert!(served >= 20 && read < 250, "{served} served, {read} read");
         assert!(waited < Duration::from_millis(200), "{waited:?}");
+    });
+}
+
+#[test]
+fn a_look_goes_where_it_is_led_and_runs_again_until_all_is_there() {
+    let (mut world, node) = world(11, SimConfig::calm());
+    run(&mut world, node, async {
+        let source = source(100_000, None).await;
+        let runs = Cell::new(0);
+        // From each place to one that its bytes name.
+        let walk = |look: &mut crate::look::Look| {
+            runs.set(runs.get() + 1);
+            let mut at = 99_000u64;
+            let mut way = Vec::new();
+            for _ in 0..6 {
+                let bytes = look.bytes(at)?;
+                assert!(bytes == content(at, bytes.len()));
+                way.push(at);
+                at = u64::from(bytes[0]) * 300 + 7;
+            }
+            Ok(way)
+        };
+        assert!(poll_now(source.look(walk)).is_none());
+        let way = source.look(walk).await.unwrap();
+        assert!(runs.get() > 3, "it had to be led");
+        runs.set(0);
+        assert_eq!(poll_now(source.look(walk)).unwrap().unwrap(), way);
+        assert_eq!(runs.get(), 1, "all is cached");
+        let error = source.look(|look| look.bytes(100_000).map(<[u8]>::len)).await.unwrap_err();
+        assert!(error.to_string().contains("a position below"), "{error}");
+        // Nothing is cached: what it has seen it still holds.
+        budget(0);
+        let every_page = |look: &mut crate::look::Look| {
+            (0..24).try_fold(0, |sum, page| Ok(sum + look.bytes(page * 4096)?.len()))
+        };
+        assert_eq!(source.look(every_page).await.unwrap(), 24 * 4096);
     });
 }
