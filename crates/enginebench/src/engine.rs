@@ -2,7 +2,8 @@
 
 use base::Token;
 use mutation::{
-    Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, Scope, Slice,
+    Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowWriter, Scope,
+    Slice,
 };
 use schema::{Keyspace, Order, Replication, Schema, Table, TableBuilder, TableId};
 use std::collections::BTreeMap;
@@ -54,6 +55,20 @@ pub fn wide() -> Arc<Table> {
         .clustering("c", CqlType::Bigint, Order::Ascending)
         .regular("v", CqlType::Blob);
     Arc::new(table.build().expect("a valid table"))
+}
+
+/// A table of a key and columns of one type, ordinals from 0.
+pub fn columns(count: usize, ty: &CqlType) -> Arc<Table> {
+    let table = TableBuilder::new("bench", "columns", TableId(3)).partition_key("k", CqlType::Blob);
+    let table = (0..count).fold(table, |table, column| table.regular(&format!("v{column:03}"), ty.clone()));
+    Arc::new(table.build().expect("a valid table"))
+}
+
+/// `UPDATE` of a table without clustering columns: the closure writes the cells.
+pub fn update(table: &Table, key: &[u8], write: impl FnOnce(&mut RowWriter<'_>)) -> Mutation {
+    let mut builder = MutationBuilder::new(table.id, Token::of_key(key), key);
+    builder.write_row(&[], Liveness::NONE, Deletion::LIVE, write);
+    builder.finish()
 }
 
 /// Opens a store with these tables in the folder; what is there from an earlier opening is found again.

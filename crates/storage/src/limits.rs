@@ -97,8 +97,8 @@ pub const SEGMENT_POOL_BYTES_MAX: usize = 32 * 1024 * 1024;
 pub const LARGE_ROW_BYTES: usize = 32 * 1024;
 /// A row that has grown by changes to more bytes than this is kept in fragments.
 pub const GROWN_ROW_BYTES: usize = 8 * 1024;
-/// Bytes of a fragment of a large row; it is divided at twice as many. A change copies one or two of them.
-pub const ROW_FRAGMENT_BYTES: usize = 2 * 1024;
+/// Bytes of a fragment of a large row; it is divided at twice as many. A change of a cell copies one of them.
+pub const ROW_FRAGMENT_BYTES: usize = 1024;
 /// Sstables opened at the same time at start.
 pub const OPENS_MAX: usize = 32;
 /// Names read from one directory at start.

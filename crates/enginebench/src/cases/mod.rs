@@ -2,6 +2,7 @@
 
 mod cached;
 mod compaction;
+mod directory;
 mod disk;
 mod log;
 mod memory;
@@ -27,7 +28,8 @@ pub struct Case {
 pub type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
 /// All cases; a part of the engine adds its module's list here.
-const PARTS: &[&[Case]] = &[memory::CASES, cached::CASES, disk::CASES, log::CASES, compaction::CASES];
+const PARTS: &[&[Case]] =
+    &[memory::CASES, directory::CASES, cached::CASES, disk::CASES, log::CASES, compaction::CASES];
 
 /// All cases, part by part.
 pub fn all() -> impl Iterator<Item = &'static Case> {

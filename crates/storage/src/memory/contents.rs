@@ -10,7 +10,7 @@
 //! of a tree. Where it moves, the directory is told. Nothing is taken out, so what moved leaves garbage until all is freed.
 
 use super::directory::{Batch, Next, TokenDirectory};
-use super::large::LargeRow;
+use super::large::{LargeRow, LargeScratch};
 use super::region::{Region, SegmentPool};
 use super::rows::{
     NewRecord, Origin, Record, Stored, is_large, length_at, length_bytes, position, put_length, spare_of,
@@ -161,6 +161,7 @@ struct Scratch {
     position: Vec<u8>,
     merged: Vec<u8>,
     moved: Vec<u8>,
+    large: LargeScratch,
 }
 
 /// What the memtables of one shard share: segments to use again, buffers, and what is to be freed.
@@ -192,6 +193,7 @@ impl MemoryPool {
     pub(super) fn scratch_bytes(&self) -> usize {
         let scratch = self.scratch.take();
         let bytes = scratch.position.capacity() + scratch.merged.capacity() + scratch.moved.capacity();
+        let bytes = bytes + scratch.large.bytes();
         self.scratch.set(scratch);
         bytes
     }
@@ -283,6 +285,7 @@ impl Contents {
         let applied = self.apply_with(&pool.segments, &mut scratch, table, mutation);
         scratch.merged.clear();
         scratch.merged.shrink_to(SCRATCH_BYTES_MAX);
+        scratch.large.shrink_to(SCRATCH_BYTES_MAX);
         pool.scratch.set(scratch);
         if self.region.bytes() != before {
             // What takes memory frees what nobody needs.
@@ -369,14 +372,14 @@ impl Contents {
     fn add_single(
         &mut self,
         pool: &SegmentPool,
-        scratch: &Scratch,
+        scratch: &mut Scratch,
         token: Token,
         key: &[u8],
         row: RowIn<'_>,
     ) -> u32 {
         let normal = normalized(row.body);
         let body = normal.as_deref().unwrap_or(row.body);
-        let body = self.stored(row, body, Origin::New);
+        let body = self.stored(row, body, Origin::New, &mut scratch.large);
         let record = NewRecord { position: &scratch.position, clustering: row.clustering, body, spare: 0 };
         let handle = self.add(pool, Head::size(key, None) + record.size(), |out| {
             Head::write(Kind::One, key, None, out);
@@ -397,12 +400,18 @@ impl Contents {
     }
 
     /// The bytes of a row, or where it is when they are too many.
-    fn stored<'b>(&mut self, row: RowIn<'_>, body: &'b [u8], origin: Origin) -> Stored<'b> {
+    fn stored<'b>(
+        &mut self,
+        row: RowIn<'_>,
+        body: &'b [u8],
+        origin: Origin,
+        scratch: &mut LargeScratch,
+    ) -> Stored<'b> {
         if !is_large(body.len(), origin) {
             return Stored::Whole(body);
         }
         let mut large = LargeRow::new(row.is_static);
-        large.apply(row.table, body);
+        large.apply(row.table, body, scratch);
         self.heap_bytes += large.bytes();
         Stored::Large(self.large.push(large))
     }
@@ -422,9 +431,11 @@ impl Contents {
     }
 
     /// As [`Contents::add_row`], of a row as it was written.
-    fn add_new_row(&mut self, pool: &SegmentPool, position: &[u8], row: RowIn<'_>) -> u32 {
+    fn add_new_row(&mut self, pool: &SegmentPool, scratch: &mut Scratch, row: RowIn<'_>) -> u32 {
         let normal = normalized(row.body);
-        let body = self.stored(row, normal.as_deref().unwrap_or(row.body), Origin::New);
+        let body = normal.as_deref().unwrap_or(row.body);
+        let body = self.stored(row, body, Origin::New, &mut scratch.large);
+        let position: &[u8] = if row.is_static { &[] } else { &scratch.position };
         self.add_row(pool, position, row.clustering, body, Origin::New)
     }
 
@@ -450,7 +461,7 @@ impl Contents {
                 let few = Few::read(&bytes[rows_at..]);
                 let (at, found) = few.seek(&self.region, &scratch.position);
                 if !found {
-                    let handle = self.add_new_row(pool, &scratch.position, row);
+                    let handle = self.add_new_row(pool, scratch, row);
                     return self.add_to_few(pool, scratch, target, at, handle);
                 }
                 let known = few.handle(at);
@@ -473,7 +484,7 @@ impl Contents {
                         self.trees.set(spot, moved);
                     }
                 } else {
-                    let handle = self.add_new_row(pool, &scratch.position, row);
+                    let handle = self.add_new_row(pool, scratch, row);
                     let region = &self.region;
                     self.trees.insert(tree, handle, |row| position(region.at(row)));
                 }
@@ -496,7 +507,7 @@ impl Contents {
             Stored::Large(place) => {
                 let large = self.large.get_mut(place);
                 let before = large.bytes();
-                large.apply(row.table, row.body);
+                large.apply(row.table, row.body, &mut scratch.large);
                 self.heap_bytes = self.heap_bytes + large.bytes() - before;
                 if row.clustering <= record.clustering {
                     return Outcome::InPlace;
@@ -539,7 +550,7 @@ impl Contents {
         self.region.waste(size);
         let row = RowIn { clustering: clustering.as_deref().unwrap_or(row.clustering), ..row };
         let body = if origin == Origin::Replacing { row.body } else { &scratch.merged };
-        let body = large.map_or_else(|| self.stored(row, body, origin), Stored::Large);
+        let body = large.map_or_else(|| self.stored(row, body, origin, &mut scratch.large), Stored::Large);
         let position: &[u8] = if row.is_static { &[] } else { &scratch.position };
         Some(self.add_row(pool, position, row.clustering, body, origin))
     }
@@ -559,7 +570,7 @@ impl Contents {
         self.region.waste(rows_at + size);
         let row = RowIn { clustering: clustering.as_deref().unwrap_or(row.clustering), ..row };
         let body = if origin == Origin::Replacing { row.body } else { &scratch.merged };
-        let body = large.map_or_else(|| self.stored(row, body, origin), Stored::Large);
+        let body = large.map_or_else(|| self.stored(row, body, origin, &mut scratch.large), Stored::Large);
         let spare = spare_of(body, origin);
         let record = NewRecord { position: &scratch.position, clustering: row.clustering, body, spare };
         let handle = self.add(pool, Head::size(target.key, more) + record.size(), |out| {
@@ -693,7 +704,7 @@ impl Contents {
         let known = self.more.get(more).static_row;
         let handle = match known {
             Some(handle) => self.merge_row(pool, scratch, handle, row),
-            None => Some(self.add_new_row(pool, &[], row)),
+            None => Some(self.add_new_row(pool, scratch, row)),
         };
         let oldest = row_timestamps(row.body).map_or(i64::MAX, |(oldest, _)| oldest);
         let more = self.more.get_mut(more);

@@ -1,7 +1,7 @@
-//! A row of many bytes, in fragments: changing a cell of it copies some kilobytes, whatever its size.
+//! A row of many bytes, in fragments: changing a cell of it copies one or two kilobytes, whatever its size.
 //!
 //! ```text
-//! (ordinal, path) ─► fragment: a packed row of a run of its cells, ≤ 4 KiB unless one cell is longer
+//! (ordinal, path) ─► fragment: a packed row of a run of its cells, ≤ 2 KiB unless one cell is longer
 //! ```
 //! The deletions of the row and of its collections are kept beside the fragments, which hold only what those leave. The
 //! mark of a fragment is not the row's: it is what the timestamps of its cells are short for.
@@ -137,7 +137,7 @@ impl LargeRow {
 
     /// Merges a packed row in. O(its cells, and a fragment for each place where they lie); what a deletion covers is
     /// let go fragment by fragment.
-    pub(crate) fn apply(&mut self, table: &Table, body: &[u8]) {
+    pub(crate) fn apply(&mut self, table: &Table, body: &[u8], scratch: &mut LargeScratch) {
         let row = RowView::new(body);
         self.oldest = row_timestamps(body).map_or(self.oldest, |(oldest, _)| self.oldest.min(oldest));
         if row.deletion().supersedes(self.deletion) {
@@ -155,7 +155,7 @@ impl LargeRow {
                 self.cover(ordinal, complex.deletion);
             }
         }
-        self.apply_cells(table, &row);
+        self.apply_cells(table, &row, scratch);
     }
 
     fn cover(&mut self, ordinal: u16, deletion: Deletion) {
@@ -170,57 +170,62 @@ impl LargeRow {
         self.let_go(Some(ordinal), deletion);
     }
 
-    /// The deletion that covers the cells of a column.
-    fn shadow(&self, ordinal: u16) -> Deletion {
-        let cover = self.covers.binary_search_by_key(&ordinal, |(other, _)| *other);
-        cover.map_or(self.deletion, |at| self.covers[at].1)
-    }
-
-    fn apply_cells(&mut self, table: &Table, row: &RowView<'_>) {
+    fn apply_cells(&mut self, table: &Table, row: &RowView<'_>, scratch: &mut LargeScratch) {
+        let LargeScratch { place, next, part, merged } = scratch;
         let places = Places { table, is_static: self.is_static };
-        let (mut place, mut part, mut merged) = (Vec::new(), Vec::new(), Vec::new());
-        let mut left = cells(row).filter(|cell| !self.shadow(cell.0).deletes(cell.2.timestamp)).peekable();
-        let mut changes: Vec<(Box<[u8]>, Vec<u8>, Ages)> = Vec::new();
+        let (covers, deletion) = (self.covers.clone(), self.deletion);
+        let shadow = |ordinal: u16| shadow_of(&covers, deletion, ordinal);
+        let mut left = cells(row).filter(|cell| !shadow(cell.0).deletes(cell.2.timestamp)).peekable();
         while let Some(cell) = left.next() {
-            places.put(&cell, &mut place);
-            let mut before = self.fragments.range::<[u8], _>((Unbounded, Included(&place[..])));
-            let (at, fragment) = before.next_back().expect("there is a first");
-            let end = self.fragments.range::<[u8], _>((Excluded(&at[..]), Unbounded)).next();
-            let mut writer = FragmentWriter::new(&mut part, self.liveness);
+            places.put(&cell, place);
+            let end = self.fragments.range::<[u8], _>((Excluded(&place[..]), Unbounded)).next();
+            let mut writer = FragmentWriter::new(part, self.liveness);
             writer.put(cell);
             while let Some(cell) = left.next_if(|cell| {
                 end.is_none_or(|(end, _)| {
-                    places.put(cell, &mut place);
-                    place[..] < end[..]
+                    places.put(cell, next);
+                    next[..] < end[..]
                 })
             }) {
                 writer.put(cell);
             }
             let Ages { oldest, newest } = writer.finish();
+            let mut around = self.fragments.range_mut::<[u8], _>((Unbounded, Included(&place[..])));
+            let (at, fragment) = around.next_back().expect("there is a first");
             merged.clear();
-            merge_rows(table, self.is_static, &fragment.body, &part, &mut merged);
-            let mut ages = fragment.ages;
-            ages.see(oldest);
-            ages.see(newest);
-            changes.push((at.clone(), std::mem::take(&mut merged), ages));
-        }
-        drop(left);
-        for (at, body, ages) in changes {
-            if body.len() <= 2 * ROW_FRAGMENT_BYTES {
-                self.put(at, &body, ages);
-            } else {
-                self.divide(at, &body, places);
+            merge_rows(table, self.is_static, &fragment.body, part, merged);
+            if merged.len() > 2 * ROW_FRAGMENT_BYTES {
+                let at = at.clone();
+                self.divide(at, merged, places, (part, next));
+                continue;
             }
+            fragment.ages.see(oldest);
+            fragment.ages.see(newest);
+            let (capacity, len) = (fragment.body.capacity(), fragment.body.len());
+            fragment.body.clear();
+            if capacity < merged.len() {
+                fragment.body.reserve_exact((merged.len() + ROW_FRAGMENT_BYTES / 8).max(capacity));
+            }
+            fragment.body.extend_from_slice(merged);
+            self.bytes += fragment.body.capacity() - capacity;
+            self.packed = self.packed + merged.len() - len;
         }
     }
 
     /// Replaces a fragment by several.
-    fn divide(&mut self, at: Box<[u8]>, body: &[u8], places: Places<'_>) {
+    fn divide(
+        &mut self,
+        at: Box<[u8]>,
+        body: &[u8],
+        places: Places<'_>,
+        (part, place): (&mut Vec<u8>, &mut Vec<u8>),
+    ) {
         let row = RowView::new(body);
         let mut left = cells(&row).peekable();
-        let (mut place, mut part) = (at.into_vec(), Vec::new());
+        place.clear();
+        place.extend_from_slice(&at);
         while left.peek().is_some() {
-            let mut writer = FragmentWriter::new(&mut part, row.liveness());
+            let mut writer = FragmentWriter::new(part, row.liveness());
             let mut bytes = 0;
             while let Some(cell) = left.next_if(|cell| bytes == 0 || bytes + size(cell) <= ROW_FRAGMENT_BYTES)
             {
@@ -228,9 +233,9 @@ impl LargeRow {
                 writer.put(cell);
             }
             let ages = writer.finish();
-            self.put(place.as_slice().into(), &part, ages);
+            self.put(place.as_slice().into(), part, ages);
             if let Some(cell) = left.peek() {
-                places.put(cell, &mut place);
+                places.put(cell, place);
             }
         }
     }
@@ -295,6 +300,37 @@ impl LargeRow {
     pub(crate) fn free_some(&mut self, count: usize) -> bool {
         (0..count).all(|_| self.fragments.pop_first().is_some())
     }
+}
+
+/// Buffers that changes of large rows use one after the other.
+#[derive(Default)]
+pub(crate) struct LargeScratch {
+    place: Vec<u8>,
+    next: Vec<u8>,
+    part: Vec<u8>,
+    merged: Vec<u8>,
+}
+
+impl LargeScratch {
+    /// Lets go of what was needed for an exceptional row.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        for buffer in [&mut self.place, &mut self.next, &mut self.part, &mut self.merged] {
+            buffer.clear();
+            buffer.shrink_to(bytes);
+        }
+    }
+
+    /// Bytes of the buffers.
+    #[cfg(test)]
+    pub(super) fn bytes(&self) -> usize {
+        [&self.place, &self.next, &self.part, &self.merged].map(Vec::capacity).iter().sum()
+    }
+}
+
+/// The deletion that covers the cells of a column.
+fn shadow_of(covers: &[(u16, Deletion)], deletion: Deletion, ordinal: u16) -> Deletion {
+    let cover = covers.binary_search_by_key(&ordinal, |(other, _)| *other);
+    cover.map_or(deletion, |at| covers[at].1)
 }
 
 /// About how many bytes a cell takes.
