@@ -461,9 +461,9 @@ fn storage_settings(config: &Config) -> storage::Settings {
         compaction_throughput: config.compaction_throughput,
         concurrent_compactors: config.concurrent_compactors,
         host_id: config.host_id.unwrap_or(0),
-        // Unset or nothing, as Cassandra ships it: a quarter of the memory, half of what memtables may take.
+        // Unset or nothing, as Cassandra ships it: a sixth of the memory, so that requests have room beside memtables and blocks.
         row_cache_bytes: match config.row_cache_bytes {
-            None | Some(0) => budget / 4,
+            None | Some(0) => budget / 6,
             Some(bytes) => bytes / shards,
         },
         tombstones: storage::TombstoneLimits { warn: config.tombstone_warn, fail: config.tombstone_fail },
