@@ -44,13 +44,17 @@ pub enum Error {
     /// The disk of the commitlog is full. Fail the request; writes are accepted again when there is space.
     #[error("writes are refused while the disk of the commitlog is full: {0}")]
     NoSpace(Arc<str>),
-    /// One atomic write is larger than half a commitlog segment. Fail the request; nothing was applied.
-    #[error("mutation of {bytes} bytes is too large for the maximum size of {limit}")]
+    /// One atomic write is larger than `max_mutation_size`. Fail the request; nothing was applied.
+    #[error("Encountered an oversized mutation ({bytes}/{limit}) for keyspace: {keyspace}. Top keys are: {keys}")]
     TooLarge {
         /// Size of the entry.
         bytes: u64,
         /// The limit.
         limit: u64,
+        /// Of its first table.
+        keyspace: String,
+        /// Its partitions, largest first, as `table.key`.
+        keys: String,
     },
     /// The table is unknown here (yet, or any more). Fail the request; the schema may be on its way.
     #[error("table with id {0} is unknown to this shard")]

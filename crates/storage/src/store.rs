@@ -35,6 +35,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Partitions named of a write that is too large.
+const TOP_KEYS: usize = 8;
+/// Characters shown of one value of their keys.
+const KEY_CHARS_SHOWN: usize = 64;
 /// Time between two looks at writes that are about to be applied.
 const SETTLE_LOOK: Duration = Duration::from_millis(50);
 /// Pause before a drop that could not be recorded is tried again.
@@ -296,7 +300,8 @@ impl Store {
             return self.log_and_apply_one(&*self.table(mutation.table())?, mutation);
         }
         let tables = self.check(mutations)?;
-        let position = append_entry(&self.log, mutations)?.position;
+        let position =
+            append_entry(&self.log, mutations).map_err(|error| self.oversized(error, mutations))?.position;
         self.apply_in_memory(mutations, &tables, Some(position))?;
         self.look_at_log(position.segment);
         Ok(())
@@ -305,12 +310,31 @@ impl Store {
     /// One mutation is applied whole or not at all, which saves checking it before.
     fn log_and_apply_one(&self, table: &TableStore, mutation: &Mutation) -> Result<(), Error> {
         let mutations = std::slice::from_ref(mutation);
-        self.log.accepts(entry_bytes(mutations))?;
+        self.log.accepts(entry_bytes(mutations)).map_err(|error| self.oversized(error, mutations))?;
         self.apply_one(table, mutation, None)?;
-        let position = append_entry(&self.log, mutations)?.position;
+        let position =
+            append_entry(&self.log, mutations).map_err(|error| self.oversized(error, mutations))?.position;
         table.with_version(|version, _| version.active.note(position));
         self.look_at_log(position.segment);
         Ok(())
+    }
+
+    /// Says of an entry that is too large whose it is.
+    #[cold]
+    fn oversized(&self, error: Error, mutations: &[Mutation]) -> Error {
+        let Error::TooLarge { bytes, limit, .. } = error else { return error };
+        let mut largest: Vec<&Mutation> = mutations.iter().collect();
+        largest.sort_by_key(|mutation| std::cmp::Reverse(mutation.as_bytes().len()));
+        let (mut keyspace, mut keys) = (String::new(), Vec::new());
+        for mutation in largest.into_iter().take(TOP_KEYS) {
+            let Ok(table) = self.table(mutation.table()) else { continue };
+            let definition = table.definition();
+            if keyspace.is_empty() {
+                keyspace = definition.keyspace.to_string();
+            }
+            keys.push(format!("{}.{}", definition.name, key_text(&definition, mutation.view().key)));
+        }
+        Error::TooLarge { bytes, limit, keyspace, keys: keys.join(", ") }
     }
 
     async fn apply_synced(&self, mutations: Vec<Mutation>) -> Result<(), Error> {
@@ -319,7 +343,8 @@ impl Store {
             let Some(paused) = tables.iter().find(|table| table.is_paused()) else { break tables };
             paused.settled.wait().await;
         };
-        let Appended { position, number } = append_entry(&self.log, &mutations)?;
+        let Appended { position, number } =
+            append_entry(&self.log, &mutations).map_err(|error| self.oversized(error, &mutations))?;
         // Until it is applied the flush positions of all tables stay below it.
         let held = self.log.hold(position);
         let room = self.pressure.reserve(entry_bytes(&mutations));
@@ -832,6 +857,17 @@ impl Drop for Waiting<'_> {
             self.store.adopt();
         }
     }
+}
+
+/// A key for people: its values with colons between them.
+fn key_text(table: &Table, key: &[u8]) -> String {
+    let Ok(values) = table.split_key(key) else { return "?".to_string() };
+    let text = |(column, value): (&schema::Column, &[u8])| {
+        let shown = types::Value::decode(&column.ty, value).map_or("?".to_string(), |value| value.to_cql());
+        let shown = shown.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap_or(&shown);
+        shown.chars().take(KEY_CHARS_SHOWN).collect::<String>()
+    };
+    table.partition_key.iter().zip(values).map(text).collect::<Vec<_>>().join(":")
 }
 
 /// Bytes of the payload of an entry of mutations.

@@ -32,6 +32,18 @@ impl Event {
         self.0.waiters.wake_all();
     }
 
+    /// Wakes every task that waits now; without one, the next `wait` returns at once. For things that several look at, each
+    /// for something else.
+    pub fn notify_each(&self) {
+        let mut any = false;
+        while self.0.waiters.wake_one() {
+            any = true;
+        }
+        if !any {
+            self.0.stored.set(true);
+        }
+    }
+
     /// Waits for a notification.
     pub async fn wait(&self) {
         if !self.0.stored.replace(false) {

@@ -56,6 +56,20 @@ fn an_event_is_kept_once_and_passed_on() {
 }
 
 #[test]
+fn an_event_for_each_wakes_all_or_is_kept() {
+    let event = Event::new();
+    event.notify_each();
+    assert!(poll(pin!(event.wait())).is_ready(), "nobody waited: it is kept");
+    let (mut first, mut second) = (pin!(event.wait()), pin!(event.wait()));
+    assert!(poll(first.as_mut()).is_pending());
+    assert!(poll(second.as_mut()).is_pending());
+    event.notify_each();
+    assert!(poll(first.as_mut()).is_ready());
+    assert!(poll(second.as_mut()).is_ready());
+    assert!(poll(pin!(event.wait())).is_pending(), "they were told: nothing is kept");
+}
+
+#[test]
 fn a_gate_drains() {
     let gate = Gate::new();
     let guard = gate.enter().expect("open");

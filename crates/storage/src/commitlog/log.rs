@@ -192,7 +192,11 @@ impl Commitlog {
             return Err(Error::Stopping);
         }
         let (bytes, limit) = (bytes as u64, self.entry_max());
-        if bytes > limit { Err(Error::TooLarge { bytes, limit }) } else { Ok(()) }
+        if bytes <= limit {
+            return Ok(());
+        }
+        // Whose it is only the store knows.
+        Err(Error::TooLarge { bytes, limit, keyspace: String::new(), keys: String::new() })
     }
 
     /// Whether [`Commitlog::room`] would return at once and well.

@@ -105,6 +105,7 @@ impl Store {
             Ok(()) if table.compaction_backoff.is_due() => table.compaction_backoff.succeeded(),
             Ok(()) | Err(Error::Stopping | Error::UnknownTable(_) | Error::Interrupted { .. }) => {}
             Err(error) => {
+                self.note_fault(&error);
                 if table.compaction_backoff.failed(error.clone()) {
                     let id = table.id;
                     runtime::error!("compaction of table {id} failed, it will be tried again: {error}");

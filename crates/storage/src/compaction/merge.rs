@@ -411,6 +411,10 @@ impl<'a> Merge<'a> {
             let held = self.inputs.iter().filter_map(|input| input.sstable.as_ref());
             held.chain(&self.expired).any(|input| Rc::ptr_eq(input, sstable))
         };
+        if self.table.is_incomplete.get() {
+            // It may have become so since the proof was begun.
+            return Some(Rewrite { shadow: Deletion::LIVE, expire_at: Some(self.now_s), purge: None });
+        }
         let version = self.table.version();
         let purge = self.proof.of_partition(&version, key, repaired, |sstable| !is_input(sstable));
         Some(Rewrite { shadow: Deletion::LIVE, expire_at: Some(self.now_s), purge: Some(purge) })

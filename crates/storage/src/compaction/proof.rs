@@ -25,7 +25,8 @@ pub(super) struct Proof {
 impl Proof {
     pub(super) fn new(table: &TableStore, definition: &Table, now_s: u32) -> Proof {
         let only_repaired = super::strategy::Common::of(&definition.options).only_repaired;
-        let kept = table.compacting.shares_files(table);
+        // What an sstable holds that cannot be read is not known.
+        let kept = table.compacting.shares_files(table) || table.is_incomplete.get();
         Proof { gc_before: if kept { 0 } else { gc_before(definition, now_s) }, only_repaired }
     }
 

@@ -227,3 +227,59 @@ fn a_full_disk_is_no_failed_disk() {
     node.run(flush).expect_err("there is no space");
     assert_eq!(told(&mut node), None);
 }
+
+#[test]
+fn a_write_beyond_the_largest_is_refused_as_in_cassandra() {
+    let table = fixture::table();
+    let periodic = CommitlogSync::Periodic { period_ms: 1000 };
+    for sync in [periodic, CommitlogSync::Batch] {
+        let mut node = Node::new(1, SimConfig::calm(), settings(sync), &[&table]);
+        node.settings.mutation_bytes_max = Some(2_000);
+        node.boot(1).expect("opens");
+        for key in 0..4 {
+            let large = fixture::insert(&table, &[key], 1, 5, &[7; 3_000]);
+            let bytes = large.as_bytes().len() + 8;
+            let refused = node.run(apply(vec![large], Durability::Mode)).expect_err("too large").to_string();
+            let expected = format!(
+                "Encountered an oversized mutation ({bytes}/2000) for keyspace: ks. Top keys are: t.0x0{key}"
+            );
+            assert_eq!(refused, expected);
+            assert_eq!(read(&mut node, &table, key).expect("readable"), 0);
+            write(&mut node, &table, key).expect("small enough");
+        }
+        let two = vec![insert(&table, 8), fixture::insert(&table, &[9], 1, 5, &[7; 1_900])];
+        let refused = node.run(apply(two, Durability::Mode)).expect_err("together too large").to_string();
+        assert!(refused.ends_with("Top keys are: t.0x09, t.0x08"), "{refused}");
+    }
+}
+
+#[test]
+fn tombstones_over_what_is_left_out_are_kept() {
+    let mut table = fixture::table();
+    table.options.gc_grace_seconds = 0;
+    let mut node = Node::new(1, SimConfig::calm(), settings(CommitlogSync::Batch), &[&table]);
+    node.settings.auto_compaction = false;
+    node.settings.disk_failure = DiskFailurePolicy::Ignore;
+    node.boot(1).expect("opens");
+    let deleted = {
+        let deletion = mutation::Deletion { timestamp: 9, local_time: 1_000_000_000 };
+        let mut builder = mutation::MutationBuilder::new(table.id, base::Token::of_key(&[1]), &[1]);
+        builder.write_row(&fixture::clustering(1), mutation::Liveness::NONE, deletion, |_| {});
+        builder.finish()
+    };
+    for write in [insert(&table, 1), deleted, insert(&table, 2)] {
+        node.run(apply(vec![write], Durability::Mode)).expect("accepted");
+        node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
+    }
+    node.stop();
+    let file = data_file(&node, 1).replace("Data.db", "Statistics.db");
+    assert!(node.world.flip_bit(node.id, &file, 2, 3));
+    node.boot(1).expect("opens without it");
+    let id = table.id;
+    node.run(everywhere(move |store| async move { store.compact(id).await })).expect("compacts");
+    node.stop();
+    assert!(node.world.flip_bit(node.id, &file, 2, 3));
+    node.boot(1).expect("opens");
+    assert_eq!(read(&mut node, &table, 1).expect("readable"), 0, "it stays deleted");
+    assert_eq!(read(&mut node, &table, 2).expect("readable"), 1);
+}
