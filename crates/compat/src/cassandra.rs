@@ -143,7 +143,9 @@ pub fn tool(folder: &Path, class: &str, arguments: &[String]) -> Result<Command,
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(told)?;
     let config = folder.join("cassandra.yaml");
-    fs::write(&config, yaml(folder, free_port())).map_err(told)?;
+    // Otherwise Cassandra refuses what its version 4 cannot read.
+    let all_versions = "storage_compatibility_mode: NONE\n";
+    fs::write(&config, yaml(folder, free_port()) + all_versions).map_err(told)?;
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
     let mut command = java(&jars, folder, &config, None);
     command.args(["-Xmx512M", "-XX:+UseSerialGC"]).arg(class).args(arguments).current_dir(folder);

@@ -1,7 +1,9 @@
-//! Files written by our writer, read by Apache Cassandra's own `sstabledump` and `sstablemetadata`.
+//! Files written by our writer, read by Apache Cassandra's own reader, `sstabledump` and `sstablemetadata`.
 //!
-//! `cargo run -p sstable --example write_samples -- FOLDER` writes tables of every kind and prints for each data file its
-//! path, its partitions and its rows; the dump must hold as many.
+//! `cargo run -p sstable --example write_samples -- FOLDER VERSION...` writes tables of every kind in every version and prints
+//! for each data file its path, its partitions and its rows; Cassandra must find as many. One JVM reads all files whole, by
+//! key, reversed and by slices (`cassandra/ReadSstables.java`); the tools read those of one table in the versions that nodes
+//! write.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,6 +21,11 @@ struct Sample {
     rows: usize,
 }
 
+/// Versions that Cassandra 5.0 reads.
+const VERSIONS: [&str; 6] = ["md", "me", "na", "nb", "oa", "da"];
+/// What the tools read as well: they take a JVM each.
+const FOR_TOOLS: &str = "/collections-";
+
 /// Writes the samples and has Cassandra read them.
 pub fn run(options: &Options, report: &mut Report) {
     let mut samples = Vec::new();
@@ -31,7 +38,12 @@ pub fn run(options: &Options, report: &mut Report) {
         }
         Ok(format!("{} files", samples.len()))
     });
-    for sample in &samples {
+    report.test("sstables::read_by_cassandra", || read_by_cassandra(options, &samples));
+    let written = |sample: &&Sample| {
+        let path = sample.data.display().to_string();
+        path.contains(FOR_TOOLS) && (path.contains("/nb-") || path.contains("/da-"))
+    };
+    for sample in samples.iter().filter(written) {
         let file = sample.data.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let folder = sample.data.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
         let table = folder.split('-').next().unwrap_or_default().to_owned();
@@ -45,6 +57,7 @@ fn write_samples(folder: &Path) -> Result<Vec<Sample>, String> {
     cargo
         .args(["run", "--quiet", "--package", "sstable", "--example", "write_samples", "--"])
         .arg(folder.join("data"))
+        .args(VERSIONS)
         .current_dir(paths::repository());
     let text = command::run(&mut cargo, &folder.join("write_samples.log"), LIMIT)?;
     let mut samples = Vec::new();
@@ -58,6 +71,28 @@ fn write_samples(folder: &Path) -> Result<Vec<Sample>, String> {
         samples.push(Sample { data: data.into(), partitions, rows });
     }
     Ok(samples)
+}
+
+/// All files by Cassandra's reader, in one JVM.
+fn read_by_cassandra(options: &Options, samples: &[Sample]) -> Result<String, String> {
+    // `<folder>/<keyspace>/<table>/<file>`.
+    let data = samples.first().and_then(|sample| sample.data.ancestors().nth(3));
+    let data = data.ok_or("there are no samples")?;
+    let program = paths::resources().join("cassandra/ReadSstables.java");
+    let folder = options.folder("sstables-read")?;
+    let mut tool = cassandra::tool(&folder, &program.display().to_string(), &[data.display().to_string()])?;
+    let text = command::run(&mut tool, &folder.join("read.log"), LIMIT)?;
+    for sample in samples {
+        let path = sample.data.display().to_string();
+        let line = text.lines().find_map(|line| line.strip_prefix(&path)?.strip_prefix(' '));
+        let line = line.ok_or_else(|| format!("{path} was not read:\n{}", command::tail(&text, 30)))?;
+        let numbers: Vec<usize> = line.split(' ').filter_map(|number| number.parse().ok()).collect();
+        let [partitions, rows, statics] = numbers[..] else { return Err(format!("{path} {line}")) };
+        if partitions != sample.partitions || (rows != sample.rows && rows + statics != sample.rows) {
+            return Err(format!("{path}: written {} and {}, read {line}", sample.partitions, sample.rows));
+        }
+    }
+    Ok(format!("{} files of {} versions", samples.len(), VERSIONS.len()))
 }
 
 /// The whole file as JSON: every partition and row is there.
