@@ -92,6 +92,9 @@ pub struct Simulate {
     /// A mistake to plant, which the scenario must find.
     #[arg(long, value_name = "BUG")]
     pub plant: Option<String>,
+    /// Look for the fewest operations that fail, in scenarios that are lists of them (storage, model).
+    #[arg(long)]
+    pub shrink: bool,
 }
 
 /// Arguments of `messina load`.

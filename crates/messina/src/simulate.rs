@@ -27,6 +27,9 @@ fn simulate(arguments: &Simulate) -> Result<bool, String> {
         (None, Some(seed)) => seed..seed.saturating_add(1),
         (None, None) => return Err("--seed or --seeds is needed".into()),
     };
+    if arguments.shrink {
+        return Ok(shrink(scenario, seeds, planted));
+    }
     let verbose = arguments.seeds.is_none();
     let mut good = true;
     for seed in seeds {
@@ -38,6 +41,14 @@ fn simulate(arguments: &Simulate) -> Result<bool, String> {
         good &= outcome.failure.is_none();
     }
     Ok(good)
+}
+
+/// Tells the fewest operations of each failing seed.
+fn shrink(scenario: Scenario, seeds: core::ops::Range<u64>, planted: Option<Bug>) -> bool {
+    let told = seeds.filter_map(|seed| sim::shrunk(scenario, seed, planted));
+    let failing = told.inspect(|text| println!("{} {text}", scenario.name())).count();
+    println!("{failing} seeds fail");
+    failing == 0
 }
 
 fn told(scenario: Scenario, outcome: &Outcome) -> String {
@@ -64,13 +75,17 @@ fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    const BUGS: [(&str, Bug); 6] = [
+    const BUGS: [(&str, Bug); 10] = [
         ("skip-sync", Bug::SkipSync),
         ("ignore-crc", Bug::IgnoreCrc),
         ("replay-stops-early", Bug::ReplayStopsEarly),
         ("probe-before-await", Bug::ProbeBeforeAwait),
         ("digest-stops-at-null", Bug::DigestStopsAtNull),
         ("skip-batchlog", Bug::SkipBatchlog),
+        ("purge-without-proof", Bug::PurgeWithoutProof),
+        ("population-race", Bug::PopulationRace),
+        ("manifest-before-data", Bug::ManifestBeforeData),
+        ("filter-false-negative", Bug::FilterFalseNegative),
     ];
     let found = BUGS.iter().find(|(known, _)| *known == name);
     found.map(|(_, bug)| *bug).ok_or_else(|| {

@@ -11,7 +11,7 @@ use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 
 use crate::limits::FAILURES_KEPT;
-use crate::{Outcome, consensus, crash, three};
+use crate::{Outcome, consensus, crash, engine, three};
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +22,16 @@ pub enum Scenario {
     Three,
     /// A consensus group of three to five members that crash and are cut apart.
     Raft,
+    /// The stores of one node under faults of every kind, against a map of every cell.
+    Storage,
+    /// The same without faults, over many more operations.
+    Model,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 3] = [Scenario::Crash, Scenario::Three, Scenario::Raft];
+    pub const ALL: [Scenario; 5] =
+        [Scenario::Crash, Scenario::Three, Scenario::Raft, Scenario::Storage, Scenario::Model];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -34,6 +39,8 @@ impl Scenario {
             Scenario::Crash => "crash",
             Scenario::Three => "three",
             Scenario::Raft => "raft",
+            Scenario::Storage => "storage",
+            Scenario::Model => "model",
         }
     }
 
@@ -48,6 +55,26 @@ impl Scenario {
             Scenario::Crash => &[Bug::SkipSync, Bug::IgnoreCrc, Bug::ReplayStopsEarly, Bug::ProbeBeforeAwait],
             Scenario::Three => &[Bug::DigestStopsAtNull],
             Scenario::Raft => &[Bug::SkipSync],
+            Scenario::Storage => &[
+                Bug::SkipSync,
+                Bug::IgnoreCrc,
+                Bug::ReplayStopsEarly,
+                Bug::ProbeBeforeAwait,
+                Bug::PurgeWithoutProof,
+                Bug::PopulationRace,
+                Bug::ManifestBeforeData,
+                Bug::FilterFalseNegative,
+            ],
+            Scenario::Model => &[Bug::ProbeBeforeAwait, Bug::PurgeWithoutProof, Bug::FilterFalseNegative],
+        }
+    }
+
+    /// Operations of one seed, where a seed is a list of them.
+    pub fn operations(self) -> Option<u64> {
+        match self {
+            Scenario::Crash | Scenario::Three | Scenario::Raft => None,
+            Scenario::Storage => Some(engine::operations(true)),
+            Scenario::Model => Some(engine::operations(false)),
         }
     }
 
@@ -56,6 +83,8 @@ impl Scenario {
             Scenario::Crash => crash::play(world, seed, planted),
             Scenario::Three => three::play(world, seed, planted),
             Scenario::Raft => consensus::play(world, seed, planted),
+            Scenario::Storage => engine::play(world, seed, true, planted),
+            Scenario::Model => engine::play(world, seed, false, planted),
         }
     }
 }
@@ -82,7 +111,7 @@ fn keep_panics() {
     });
 }
 
-fn panic_text(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     let kept = PANIC.with_borrow_mut(std::mem::take);
     if !kept.is_empty() {
         return kept;
@@ -94,6 +123,19 @@ fn panic_text(payload: &(dyn Any + Send)) -> String {
 /// Runs one seed. The same scenario, seed and planted mistake give the same outcome, bit for bit.
 pub fn run(scenario: Scenario, seed: u64, planted: Option<Bug>) -> Outcome {
     run_verbose(scenario, seed, planted).0
+}
+
+/// Few operations of a seed that fail as it does, told one by one. `None`: it does not fail, or the scenario has no list.
+pub fn shrunk(scenario: Scenario, seed: u64, planted: Option<Bug>) -> Option<String> {
+    keep_panics();
+    RUNNING.with_borrow_mut(|running| *running = true);
+    let told = match scenario {
+        Scenario::Crash | Scenario::Three | Scenario::Raft => None,
+        Scenario::Storage => engine::shrink(seed, true, planted),
+        Scenario::Model => engine::shrink(seed, false, planted),
+    };
+    RUNNING.with_borrow_mut(|running| *running = false);
+    told
 }
 
 /// Like [`run`], with every log line of every node.

@@ -18,6 +18,10 @@ mod model;
 mod fleeting;
 /// A simulated machine that runs the shipped node.
 mod host;
+/// Files that must not be wrong.
+mod damage;
+/// The storage engine alone.
+mod engine;
 /// One node that loses power again and again.
 mod crash;
 /// Registers that the last writer wins.
@@ -29,6 +33,6 @@ mod consensus;
 /// Runs seeds, one or many, and reports.
 mod driver;
 
-pub use driver::{Report, Scenario, run, run_range, run_verbose};
+pub use driver::{Report, Scenario, run, run_range, run_verbose, shrunk};
 pub use outcome::Outcome;
 pub use runtime::Bug;

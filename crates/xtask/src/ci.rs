@@ -14,6 +14,8 @@ const STEPS: &[Step] = &[
     ("sim crash", || simulate::sim(&words(&["crash", "--seeds", "0..200"]))),
     ("sim three", || simulate::sim(&words(&["three", "--seeds", "0..50"]))),
     ("sim raft", || simulate::sim(&words(&["raft", "--seeds", "0..100"]))),
+    ("sim storage", || simulate::sim(&words(&["storage", "--seeds", "0..200"]))),
+    ("sim model", || simulate::sim(&words(&["model", "--operations", "1000000"]))),
     ("sim prove", || simulate::sim(&words(&["prove"]))),
     ("sim planted", || simulate::sim(&words(&["planted"]))),
     ("fuzz", || fuzz::fuzz(&words(&["--seconds", "15"]))),

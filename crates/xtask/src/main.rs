@@ -4,7 +4,7 @@
 //! check            type check everything, then clippy with the house's bans
 //! test [ARGS]      unit and integration tests of all crates; ARGS go to cargo test
 //! tidy             floors, headers, forbidden words, formatting; lists the longest functions
-//! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted
+//! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted; model: --operations N
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
 //! bench NAME       serve, start, mesh, storage or peer; writes bench/results/
 //! compat [ARGS]    real clients against the release build

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! sim crash --seeds 0..10000     each seed is one run; the first failing seeds are printed with how to repeat them
+//! sim storage --seeds 0..20000   the same for the storage engine alone, under faults
+//! sim model --operations N       and without faults, as many seeds as N operations take
 //! sim prove                      the same seed twice, in two processes, gives the same trace hash
 //! sim planted                    each planted bug is caught within a few hundred seeds, so the checkers see
 //! ```
@@ -16,6 +18,8 @@ use crate::{Outcome, house};
 
 /// Seeds handed to one process at a time.
 const CHUNK: u64 = 25;
+/// Operations of one seed of the model scenario, as `sim::Scenario::operations` says.
+const MODEL_OPERATIONS: u64 = 10_000;
 /// What a checker says of a seed that failed.
 const VERDICT: &str = "FAILED: ";
 
@@ -27,6 +31,16 @@ const PLANTED: &[(&str, &str)] = &[
     ("probe-before-await", "crash"),
     ("digest-stops-at-null", "three"),
     ("skip-batchlog", "crash"),
+    ("skip-sync", "storage"),
+    ("ignore-crc", "storage"),
+    ("replay-stops-early", "storage"),
+    ("manifest-before-data", "storage"),
+    ("purge-without-proof", "storage"),
+    ("filter-false-negative", "storage"),
+    ("population-race", "storage"),
+    ("probe-before-await", "model"),
+    ("purge-without-proof", "model"),
+    ("filter-false-negative", "model"),
 ];
 
 /// Reads the words after `sim`.
@@ -37,6 +51,12 @@ pub fn sim(rest: &[String]) -> Outcome {
     match scenario {
         "prove" => prove(&binary),
         "planted" => planted(&binary),
+        "model" if house::option(rest, "--operations").is_some() => {
+            let operations = number(house::option(rest, "--operations").unwrap_or_default())?;
+            let seeds = operations.div_ceil(MODEL_OPERATIONS);
+            let ran = seeds_of(&binary, scenario, 0..seeds)?;
+            Ok(format!("{ran}, {} operations", seeds * MODEL_OPERATIONS))
+        }
         scenario => {
             let seeds = range(house::option(rest, "--seeds").unwrap_or("0..100"))?;
             seeds_of(&binary, scenario, seeds)
@@ -44,10 +64,13 @@ pub fn sim(rest: &[String]) -> Outcome {
     }
 }
 
+/// A number, perhaps with underscores.
+fn number(text: &str) -> Result<u64, String> {
+    text.replace('_', "").parse::<u64>().map_err(|_| format!("{text} is not a number"))
+}
+
 /// `A..B`, or one seed.
 fn range(text: &str) -> Result<Range<u64>, String> {
-    let number =
-        |part: &str| part.replace('_', "").parse::<u64>().map_err(|_| format!("{part} is not a seed"));
     match text.split_once("..") {
         Some((first, end)) => Ok(number(first)?..number(end)?),
         None => number(text).map(|seed| seed..seed + 1),
@@ -87,7 +110,7 @@ fn seeds_of(binary: &std::path::Path, scenario: &str, seeds: Range<u64>) -> Outc
         Ok(format!("sim result: ok. {scenario}: {count} seeds in {seconds:.1} s"))
     } else {
         Err(format!(
-            "{scenario}: {} chunks of seeds failed; repeat one with messina simulate",
+            "{scenario}: {} chunks of seeds failed; repeat one with messina simulate (--shrink for storage and model)",
             failures.len()
         ))
     }
@@ -126,7 +149,7 @@ fn gist(text: &str) -> String {
 /// The trace hash of a run is a function of its seed alone.
 fn prove(binary: &std::path::Path) -> Outcome {
     let mut shown = Vec::new();
-    for scenario in ["crash", "three", "raft"] {
+    for scenario in ["crash", "three", "raft", "storage", "model"] {
         let mut hashes_seen = Vec::new();
         for seed in [1, 7, 1234] {
             let first = hashes(&chunk(binary, scenario, seed..seed + 1, &[])?);

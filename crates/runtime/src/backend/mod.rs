@@ -108,8 +108,12 @@ pub enum Bug {
     DigestStopsAtNull,
     /// A logged batch of several shards is written without being logged first.
     SkipBatchlog,
-    /// Compactions purge tombstones whatever else may hold older data.
+    /// Compactions forget tombstones without proof that nothing older is left elsewhere.
     PurgeWithoutProof,
+    /// The manifest names an sstable whose files are not synced.
+    ManifestBeforeData,
+    /// A filter says that a key is not there although it is.
+    FilterFalseNegative,
 }
 
 /// How a real shard talks to the kernel.

@@ -7,6 +7,7 @@ use runtime::sim::World;
 
 use super::clients::ask;
 use super::{End, Run, check, read_all, run_task, shards, violation};
+use crate::damage::damageable;
 use crate::session::Session;
 
 /// Longest that writes may be refused once a full disk has space again.
@@ -68,16 +69,7 @@ async fn written_again(to: std::net::SocketAddr) {
 /// file and place are named and nothing else is said. Then the bit is flipped back.
 pub(super) fn rot(world: &mut World, run: &mut Run, end: End, at: Instant) -> Result<(), String> {
     let files = world.files(run.host.node);
-    let damageable = |(path, size): &&(String, u64)| {
-        let log = log_name(path);
-        let behind = files.iter().filter_map(|(other, _)| log_name(other));
-        // The last one with entries may end anywhere, and one behind it may be prepared.
-        let older =
-            log.is_some_and(|(a, b, c)| behind.filter(|(x, y, z)| (a, b) == (*x, *y) && c < *z).count() > 1);
-        // A snapshot's files are the table's own under a second name, and the node names the first.
-        *size > 0 && (path.ends_with(".db") && !path.contains("/snapshots/") || older)
-    };
-    let candidates: Vec<&(String, u64)> = files.iter().filter(damageable).collect();
+    let candidates = damageable(&files, true);
     let Some((path, size)) = candidates.get(run.rng.below(candidates.len().max(1) as u64) as usize) else {
         return Ok(());
     };
@@ -105,11 +97,4 @@ pub(super) fn rot(world: &mut World, run: &mut Run, end: End, at: Instant) -> Re
     world.power_cut(node);
     world.flip_bit(node, path, offset, bit);
     Ok(())
-}
-
-/// Incarnation, shard and number in the path of a log segment.
-fn log_name(path: &str) -> Option<(u32, u32, u32)> {
-    let name = path.rsplit('/').next()?.strip_suffix(".log")?;
-    let mut numbers = name.split('-').map(|part| part.parse().ok());
-    Some((numbers.next()??, numbers.next()??, numbers.next()??))
 }

@@ -1,6 +1,7 @@
 //! Scenarios over a few seeds each, their determinism, and that their checkers find planted mistakes.
 
 mod crash;
+mod engine;
 mod raft;
 mod three;
 
