@@ -104,6 +104,7 @@ pub struct Connection {
     reading: Cell<bool>,
     requests: Cell<u32>,
     request_bytes: Cell<usize>,
+    /// The reader waits here, and whoever drains the connection.
     freed: Event,
     /// Pieces of answers that the socket took late.
     late_sends: Cell<u64>,
@@ -209,7 +210,7 @@ impl Connection {
         if !self.closed.is_set() {
             self.say_goodbye();
             self.closed.set();
-            self.freed.notify();
+            self.freed.notify_each();
             self.stream.shutdown();
         }
     }
@@ -362,7 +363,7 @@ impl Connection {
             match sent {
                 Ok(Ok(_)) => {
                     self.late_sends.set(self.late_sends.get() + 1);
-                    self.freed.notify();
+                    self.freed.notify_each();
                 }
                 Ok(Err(_)) => self.cut(),
                 Err(_) => {
@@ -379,7 +380,7 @@ impl Connection {
             runtime::yield_if_needed().await;
         }
         self.sending.set(false);
-        self.freed.notify();
+        self.freed.notify_each();
     }
 
     /// The next bytes for the socket: one piece is encrypted at a time, however long the answer is.
@@ -457,6 +458,6 @@ impl Drop for InFlight {
         connection.request_bytes.set(connection.request_bytes.get() - self.bytes);
         connection.answered.set(connection.answered.get() + 1);
         connection.shard.leave(&connection.peer, self.bytes);
-        connection.freed.notify();
+        connection.freed.notify_each();
     }
 }
