@@ -45,7 +45,9 @@ pub enum Error {
     #[error("writes are refused while the disk of the commitlog is full: {0}")]
     NoSpace(Arc<str>),
     /// One atomic write is larger than `max_mutation_size`. Fail the request; nothing was applied.
-    #[error("Encountered an oversized mutation ({bytes}/{limit}) for keyspace: {keyspace}. Top keys are: {keys}")]
+    #[error(
+        "Encountered an oversized mutation ({bytes}/{limit}) for keyspace: {keyspace}. Top keys are: {keys}"
+    )]
     TooLarge {
         /// Size of the entry.
         bytes: u64,

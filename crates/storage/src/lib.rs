@@ -47,14 +47,15 @@ mod tests;
 
 pub use cache::CacheStats;
 pub use compaction::{
-    CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals, Granularity, MajorCompaction, Scrubbed,
+    CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals, Granularity, MajorCompaction,
+    Scrubbed,
 };
 pub use error::Error;
 pub use faults::{CommitFailurePolicy, Consequence, DiskFailurePolicy, Fault};
 pub use import::{ImportOptions, ImportReport, Verify};
 pub use journal::Journal;
-pub use sstable::Format as SstableFormat;
 pub use settings::{CommitlogSync, Durability, Settings, TombstoneLimits};
+pub use sstable::Format as SstableFormat;
 pub use start::{StartPlan, prepare};
 pub use stats::TableStats;
 pub use store::Store;

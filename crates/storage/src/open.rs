@@ -3,7 +3,7 @@
 use crate::commitlog::replay::{LogReader, OldEntry};
 use crate::commitlog::{Commitlog, LogConfig, SegmentName};
 use crate::flush::write_memtable;
-use crate::limits::{FLUSHES_MAX, OPENS_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, REPLAY_TELL_EVERY};
+use crate::limits::{FLUSHES_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, OPENS_MAX, REPLAY_TELL_EVERY};
 use crate::manifest::{Manifest, ManifestHeader, ManifestState, SstableEntry};
 use crate::memory::MemoryPool;
 use crate::memtable::Memtable;

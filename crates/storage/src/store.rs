@@ -560,8 +560,7 @@ impl Store {
         let before = self.generations.borrow().get(&definition.id).cloned();
         let generations = before.unwrap_or_else(|| Rc::new(Cell::new(first)));
         let active = Memtable::new(self.interval, self.memory.clone());
-        let table =
-            TableStore::new(&self.settings.data_dir, definition, durable, generations, step, active);
+        let table = TableStore::new(&self.settings.data_dir, definition, durable, generations, step, active);
         table.auto_compaction.set(self.settings.auto_compaction);
         table
     }

@@ -56,12 +56,7 @@ impl Rest {
             ] => {
                 json!(0)
             }
-            [
-                "cache_service",
-                "metrics",
-                "key" | "counter",
-                "entries" | "size" | "capacity" | "hit_rate",
-            ] => {
+            ["cache_service", "metrics", "key" | "counter", "entries" | "size" | "capacity" | "hit_rate"] => {
                 json!(0)
             }
             ["cache_service", name] if name.ends_with("_cache_save_period") => json!(0),

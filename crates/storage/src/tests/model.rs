@@ -181,11 +181,9 @@ impl Run {
                 Ok(())
             }),
             3 => self.everywhere(move |store| async move { store.upgrade(id, true).await }),
-            4 => {
-                self.everywhere(
-                    move |store| async move { store.cleanup(id, &[(base::Token::MIN, base::Token(i64::MAX))]).await },
-                )
-            }
+            4 => self.everywhere(move |store| async move {
+                store.cleanup(id, &[(base::Token::MIN, base::Token(i64::MAX))]).await
+            }),
             _ => self.everywhere(move |store| async move {
                 store.compact_as(id, &MajorCompaction { split_output, range: None }).await
             }),

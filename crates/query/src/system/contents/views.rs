@@ -5,8 +5,8 @@ use crate::info::ClientInfo;
 use crate::system::row::Row;
 use base::histogram::Distribution;
 use core::net::IpAddr;
-use storage::{CacheStats, TableStats};
 use storage::snapshot::Snapshot;
+use storage::{CacheStats, TableStats};
 
 /// Bytes of the unit in which sizes of tables are shown, rounded up.
 const MEBIBYTE: u64 = 1 << 20;
