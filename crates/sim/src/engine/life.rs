@@ -85,7 +85,7 @@ impl Run {
         }
         world.run_for(restart.after);
         let at = world.now();
-        let troubled = self.is_troubled();
+        let troubled = self.was_troubled();
         match restart.end {
             End::Orderly if !self.broken => {
                 self.mend(world);

@@ -123,6 +123,11 @@ impl Run {
         self.trouble.is_some() || self.broken
     }
 
+    /// Whether a refusal may still be told: what rests after a failure tries again, but not at once.
+    pub(super) fn was_troubled(&self) -> bool {
+        self.is_troubled() || self.doubt.is_some()
+    }
+
     pub(super) fn known(&mut self, table: usize, key: u16) -> &mut Known {
         self.truth[table].entry(key).or_insert_with(|| Known::new(REGULARS, STATICS))
     }
@@ -209,7 +214,7 @@ impl Run {
         result: &Result<(), Error>,
         at: Instant,
     ) -> Result<(), String> {
-        let (troubled, lossy) = (self.is_troubled(), self.lossy.is_some());
+        let (troubled, lossy) = (self.was_troubled(), self.lossy.is_some());
         let known = self.known(write.table, write.key);
         match result {
             Ok(()) => known.told(write, at, lossy),
@@ -228,7 +233,7 @@ impl Run {
         let flushing = everywhere(move |store| async move { store.flush(Some(id)).await });
         match self.machine.run(world, "a flush", flushing)? {
             Ok(()) => self.truth[table].values_mut().for_each(Known::settle),
-            Err(_) if self.is_troubled() => {}
+            Err(_) if self.was_troubled() => {}
             Err(error) => return Err(format!("a flush fails on a good disk: {error}")),
         }
         Ok(())
@@ -238,7 +243,7 @@ impl Run {
         let id = self.shapes[table].table.id;
         let compacting = everywhere(move |store| async move { store.compact(id).await });
         match self.machine.run(world, "a compaction", compacting)? {
-            Err(error) if !self.is_troubled() => Err(format!("a compaction fails on a good disk: {error}")),
+            Err(error) if !self.was_troubled() => Err(format!("a compaction fails on a good disk: {error}")),
             _ => Ok(()),
         }
     }
