@@ -24,7 +24,7 @@ pub const CASES: &[Case] = &[
     Case { name: "C3", what: "a durable write: fdatasync or RWF_DSYNC", run: |bench| boxed(c3(bench)) },
     Case { name: "C4", what: "periodic mode, 512 B, as fast as it goes", run: |bench| boxed(c4(bench)) },
     Case { name: "C6", what: "reading a log for its replay", run: |bench| boxed(c6(bench)) },
-    Case { name: "F1", what: "flush of a memtable", run: |bench| boxed(f1(bench)) },
+    Case { name: "F3", what: "flush of a memtable of 300 B rows", run: |bench| boxed(f1(bench)) },
     Case {
         name: "F2",
         what: "one and a half times what a disk of 50 MB/s takes",
