@@ -38,8 +38,9 @@ impl Memtable {
         Memtable::new(self.range, self.pool.clone())
     }
 
-    /// Merges one mutation in; returns the bytes of memory it grew by. Errors: nothing was applied.
-    pub fn apply(&self, table: &Table, mutation: &MutationView<'_>) -> Result<usize, Error> {
+    /// Merges one mutation in; returns the bytes of memory it grew by: below 0 when a deletion took away more than it
+    /// brought. Errors: nothing was applied.
+    pub fn apply(&self, table: &Table, mutation: &MutationView<'_>) -> Result<isize, Error> {
         let mut contents = self.contents.borrow_mut();
         if contents.is_full() {
             let (value, limit) = (contents.bytes() as u64, u64::from(u32::MAX));
@@ -47,7 +48,7 @@ impl Memtable {
         }
         let before = contents.bytes();
         contents.apply(&self.pool, table, mutation)?;
-        Ok(contents.bytes() - before)
+        Ok(contents.bytes() as isize - before as isize)
     }
 
     /// Remembers that an entry of the log at this place is in here.

@@ -225,7 +225,7 @@ impl Opening {
             let applied =
                 table.with_version(|version, definition| version.active.apply(definition, &mutation.view()));
             match applied {
-                Ok(grown) => self.dirty += grown,
+                Ok(grown) => self.dirty = self.dirty.saturating_add_signed(grown),
                 // It was checked before it was logged, so only damage makes it not fit.
                 Err(Error::Mutation(error)) => return Err(corrupt(error.to_string())),
                 Err(error) => return Err(error),

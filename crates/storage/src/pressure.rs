@@ -151,9 +151,9 @@ impl Pressure {
         self.memory.get() >= self.pace_at.get()
     }
 
-    /// A memtable has grown. True when somebody should look whether a flush is due.
-    pub(crate) fn grew(&self, bytes: usize) -> bool {
-        let memory = self.memory.get() + bytes;
+    /// A memtable has grown, or given memory back. True when somebody should look whether a flush is due.
+    pub(crate) fn grew(&self, bytes: isize) -> bool {
+        let memory = self.memory.get().saturating_add_signed(bytes);
         self.memory.set(memory);
         if memory < self.flush_at.get() {
             return false;
@@ -418,11 +418,11 @@ mod tests {
     #[test]
     fn below_the_mark_nothing_is_delayed_and_what_is_written_makes_room() {
         let pressure = Pressure::new(100 * MIB as u64);
-        assert!(!pressure.grew(20 * MIB) && !pressure.is_on());
-        assert!(pressure.grew(11 * MIB), "a flush is due");
-        assert!(!pressure.grew(MIB / 2), "it was said already");
+        assert!(!pressure.grew((20 * MIB) as isize) && !pressure.is_on());
+        assert!(pressure.grew((11 * MIB) as isize), "a flush is due");
+        assert!(!pressure.grew((MIB / 2) as isize), "it was said already");
         assert!(pressure.wants_flush() && !pressure.is_on());
-        pressure.grew(8 * MIB);
+        pressure.grew((8 * MIB) as isize);
         assert!(pressure.is_on() && pressure.level() > 0.0);
         pressure.written.set(10 * MIB);
         pressure.place_marks();
@@ -431,7 +431,7 @@ mod tests {
         assert!(pressure.is_on());
         drop(reserved);
         assert!(!pressure.is_on());
-        pressure.grew(55 * MIB);
+        pressure.grew((55 * MIB) as isize);
         assert_eq!(pressure.admit(1, at(1)), Verdict::Stopped);
         pressure.freed(pressure.memory());
         pressure.written.set(0);
@@ -443,7 +443,7 @@ mod tests {
     fn what_is_larger_than_the_budget_is_let_in_alone() {
         let pressure = Pressure::new(MIB as u64);
         assert!(!pressure.is_on());
-        pressure.grew(3 * MIB);
+        pressure.grew((3 * MIB) as isize);
         assert_eq!(pressure.admit(10, at(5)), Verdict::Stopped);
         pressure.freed(3 * MIB);
         assert!(!pressure.is_on());

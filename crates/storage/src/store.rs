@@ -421,7 +421,7 @@ impl Store {
             if let Some(position) = position {
                 version.active.note(position);
             }
-            Ok::<usize, Error>(grown)
+            Ok::<isize, Error>(grown)
         })?;
         if self.pressure.grew(grown) {
             self.flush_wanted.notify();

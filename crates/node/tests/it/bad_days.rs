@@ -5,6 +5,7 @@ use node::config::CommitlogSync;
 use node::{Reporter, main_closure};
 use protocol::envelope::Version;
 use std::time::Duration;
+use storage::{CommitFailurePolicy, DiskFailurePolicy};
 use types::Value;
 
 const FIRST_PORT: u16 = 50_000;
@@ -96,6 +97,9 @@ fn a_disk_that_can_only_be_read_stops_writes_and_nothing_else() {
     let mut stage = Stage::new(63);
     stage.config.commitlog_sync = CommitlogSync::Batch;
     stage.config.memtable_bytes = Some(64 << 10);
+    // The policies that leave the port open; the others have a test of their own.
+    stage.config.disk_failure = DiskFailurePolicy::Ignore;
+    stage.config.commit_failure = CommitFailurePolicy::StopCommit;
     stage.boot(2);
     let acknowledged = stage.play(async {
         let connection = connect().await;

@@ -229,7 +229,13 @@ pub(super) const KEYS: &[Key] = &[
         "0s",
         Idle("the row cache is not saved: reads fill it again"),
     ),
-    key("row_cache_size", Size(MIB), "0MiB", Sets(|c, v| c.row_cache_bytes = Some(v.size()))),
+    // Cassandra ships 0, which is no wish of the operator's: its row cache is another thing.
+    key(
+        "row_cache_size",
+        Size(MIB),
+        "0MiB",
+        Sets(|c, v| c.row_cache_bytes = Some(v.size()).filter(|&size| size > 0)),
+    ),
     key("saved_caches_directory", Text, "null", Later(CACHES)),
     key("snapshot_before_compaction", Flag, "false", Later(SNAPSHOTS)),
     key(
