@@ -84,6 +84,12 @@ impl Store {
         if let Some(behind) = tables.iter().find(|table| self.is_behind(table)) {
             return Some(behind.clone());
         }
+        // What a failed flush left in memory is not counted as waiting for one, and would never be tried again.
+        let failed =
+            |table: &&Rc<TableStore>| table.flush_backoff.error().is_some() && table.memtable_bytes() > 0;
+        if let Some(failed) = tables.iter().find(failed) {
+            return Some(failed.clone());
+        }
         if self.log.size() > self.settings.commitlog_bytes {
             // Only the table with the oldest entry of all keeps segments: while it rests, no other flush frees any.
             if let Some((position, table)) = self.oldest_logged()
