@@ -23,7 +23,7 @@ use crate::write::judge_one;
 use base::{Instant, Token, shard_of};
 use mutation::{
     Cell, ColumnView, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowView,
-    Scope, Slice, TokenRange,
+    Scope, TokenRange,
 };
 use runtime::{Bug, Group, ShardId};
 use schema::Table;
@@ -269,18 +269,9 @@ impl Coordinator {
             return Err(replica::Error::UnknownTable("system.batches".to_string()));
         };
         let command = ReadCommand {
-            table: table.id,
-            scope,
-            slices: std::iter::once(Slice::all()).collect(),
-            reversed: false,
-            static_counts: false,
-            row_limit: u32::MAX,
-            partition_row_limit: u32::MAX,
             byte_limit: REPLAY_PAGE_BYTES,
-            now_s: (runtime::unix_micros() / 1_000_000) as u32,
             resume,
-            digest_only: false,
-            tombstones: 0,
+            ..ReadCommand::everything(table.id, scope, (runtime::unix_micros() / 1_000_000) as u32)
         };
         self.local().read(&command).await
     }

@@ -80,25 +80,12 @@ fn key_text(table: &Table, key: &Key) -> String {
 mod tests {
     use super::*;
     use base::Token;
-    use mutation::{Slice, TokenRange};
+    use mutation::TokenRange;
     use schema::{TableBuilder, TableId};
     use types::CqlType;
 
     fn command(scope: Scope, row_limit: u32) -> ReadCommand {
-        ReadCommand {
-            table: TableId(1),
-            scope,
-            slices: vec![Slice::all()].into(),
-            reversed: false,
-            static_counts: false,
-            row_limit,
-            partition_row_limit: u32::MAX,
-            byte_limit: 0,
-            now_s: 1,
-            resume: None,
-            digest_only: false,
-            tombstones: 0,
-        }
+        ReadCommand { row_limit, ..ReadCommand::everything(TableId(1), scope, 1) }
     }
 
     #[test]

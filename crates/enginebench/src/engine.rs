@@ -3,7 +3,6 @@
 use base::Token;
 use mutation::{
     Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowWriter, Scope,
-    Slice,
 };
 use schema::{Keyspace, Order, Replication, Schema, Table, TableBuilder, TableId};
 use std::collections::BTreeMap;
@@ -71,6 +70,19 @@ pub fn update(table: &Table, key: &[u8], write: impl FnOnce(&mut RowWriter<'_>))
     builder.finish()
 }
 
+/// A key of 16 bytes; keys of neighbouring numbers are not neighbours.
+pub fn key(number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// An error as a case reports it.
+pub fn told(error: impl ToString) -> String {
+    error.to_string()
+}
+
 /// Opens a store with these tables in the folder; what is there from an earlier opening is found again.
 pub async fn open(settings: Settings, tables: &[Arc<Table>]) -> Result<Rc<Store>, String> {
     let mut keyspace = Keyspace::new("bench", Replication::Simple { factor: 1 });
@@ -111,20 +123,7 @@ pub fn select(table: &Table, key: &[u8]) -> ReadCommand {
 
 /// `SELECT * FROM table`, without limits.
 pub fn scan(table: &Table, scope: Scope) -> ReadCommand {
-    ReadCommand {
-        table: table.id,
-        scope,
-        slices: vec![Slice::all()].into(),
-        reversed: false,
-        static_counts: false,
-        row_limit: u32::MAX,
-        partition_row_limit: u32::MAX,
-        byte_limit: 0,
-        now_s: 1_700_000_000,
-        resume: None,
-        digest_only: false,
-        tombstones: 0,
-    }
+    ReadCommand::everything(table.id, scope, 1_700_000_000)
 }
 
 /// Applies one mutation the way a request does: in this step if nothing has to be waited for.

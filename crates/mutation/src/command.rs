@@ -135,6 +135,24 @@ pub struct ReadCommand {
 }
 
 impl ReadCommand {
+    /// Every row of a scope, forward and without limits; a partition that has only a static row does not count as one.
+    pub fn everything(table: TableId, scope: Scope, now_s: u32) -> ReadCommand {
+        ReadCommand {
+            table,
+            scope,
+            slices: std::iter::once(Slice::all()).collect(),
+            reversed: false,
+            static_counts: false,
+            row_limit: u32::MAX,
+            partition_row_limit: u32::MAX,
+            byte_limit: 0,
+            now_s,
+            resume: None,
+            digest_only: false,
+            tombstones: 0,
+        }
+    }
+
     /// The command as bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.table.0.to_be_bytes());

@@ -82,7 +82,7 @@ pub fn peer(rest: &[String]) -> Outcome {
         None => Ok(if smoke { small } else { full }),
     };
     let options = Options {
-        rounds: number("--rounds", 5, 1)? as usize,
+        rounds: (number("--rounds", 5, 1)? as usize).max(1),
         seconds: number("--seconds", 10, 1)?,
         keys: number("--keys", 1_000_000, 10_000)?,
         warm: number("--warm", 3_000_000, 10_000)?,
@@ -144,9 +144,8 @@ fn row(text: &mut String, load: &str, server: &str, measured: Measured, ratio: f
     .ok();
 }
 
-fn median(mut all: Vec<Measured>) -> Measured {
-    all.sort_by(|left, right| left.cpu_us.total_cmp(&right.cpu_us));
-    all.get(all.len() / 2).copied().unwrap_or_default()
+fn median(all: Vec<Measured>) -> Measured {
+    machine::median(all, |measured| measured.cpu_us)
 }
 
 fn node(binary: &Path) -> Result<Peer, String> {

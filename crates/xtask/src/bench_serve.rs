@@ -167,9 +167,8 @@ fn compare(
     Ok((median(of_node), median(of_echo)))
 }
 
-fn median(mut all: Vec<Measured>) -> Measured {
-    all.sort_by(|left, right| left.cpu_us.total_cmp(&right.cpu_us));
-    all[all.len() / 2]
+fn median(all: Vec<Measured>) -> Measured {
+    machine::median(all, |measured| measured.cpu_us)
 }
 
 fn measure(

@@ -70,9 +70,8 @@ pub fn encrypted(binary: &Path, seconds: u64, rounds: usize, text: &mut String) 
     node.stop()
 }
 
-fn median(mut runs: Vec<Run>) -> Run {
-    runs.sort_by(|left, right| left.cpu_us.total_cmp(&right.cpu_us));
-    runs[runs.len() / 2]
+fn median(runs: Vec<Run>) -> Run {
+    machine::median(runs, |run| run.cpu_us)
 }
 
 fn load(

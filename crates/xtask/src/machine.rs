@@ -32,6 +32,12 @@ pub fn today() -> String {
     house::output(Command::new("date").arg("+%Y-%m-%d")).unwrap_or_default().trim().to_owned()
 }
 
+/// The run in the middle by processor time per request; an uneven number of runs has one.
+pub fn median<T: Copy>(mut runs: Vec<T>, cpu_us: impl Fn(&T) -> f64) -> T {
+    runs.sort_by(|left, right| cpu_us(left).total_cmp(&cpu_us(right)));
+    runs[runs.len() / 2]
+}
+
 /// A port that was free a moment ago.
 pub fn free_port() -> Result<u16, String> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))

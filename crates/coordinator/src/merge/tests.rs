@@ -2,10 +2,10 @@
 //! all of them would; and the repairs leave every replica with the merged content.
 
 use super::{agreed, append, for_replicas, merge_answers};
-use base::{Prng, Token};
+use base::Prng;
 use mutation::{
     Budget, Cell, Deletion, Emit, Key, Liveness, Mutation, MutationBuilder, Partition, ReadAnswer,
-    ReadCommand, Resume, Scope, Slice, TokenRange, emit,
+    ReadCommand, Resume, Scope, TokenRange, emit,
 };
 use schema::{Order, Table, TableBuilder, TableId, push_component};
 use std::collections::BTreeMap;
@@ -99,18 +99,11 @@ fn read(replica: &Replica, command: &ReadCommand) -> ReadAnswer {
 
 fn command(row_limit: u32, partition_row_limit: u32, reversed: bool) -> ReadCommand {
     ReadCommand {
-        table: TableId(3),
-        scope: Scope::Range(TokenRange::new(Token(i64::MIN), Token(i64::MAX))),
-        slices: vec![Slice::all()].into(),
         reversed,
-        static_counts: false,
         row_limit,
         partition_row_limit,
         byte_limit: u32::MAX,
-        now_s: 50,
-        resume: None,
-        digest_only: false,
-        tombstones: 0,
+        ..ReadCommand::everything(TableId(3), Scope::Range(TokenRange::ALL), 50)
     }
 }
 
@@ -196,18 +189,9 @@ fn equal_digests_hide_no_rows_behind_a_limit() {
         }
     }
     let command = ReadCommand {
-        table: TableId(3),
-        scope: Scope::Range(TokenRange::ALL),
-        slices: vec![Slice::all()].into(),
-        reversed: false,
-        static_counts: false,
         row_limit: 2,
-        partition_row_limit: u32::MAX,
         byte_limit: u32::MAX,
-        now_s: 10,
-        resume: None,
-        digest_only: false,
-        tombstones: 0,
+        ..ReadCommand::everything(TableId(3), Scope::Range(TokenRange::ALL), 10)
     };
     let answers = vec![read(&fewer, &command), read(&more, &command)];
     assert_eq!(

@@ -39,18 +39,9 @@ fn key() -> Key {
 /// A run that continues where `state` says, at the last read of its page.
 fn run_of(plan: &Arc<SelectPlan>, state: Option<Vec<u8>>) -> SelectRun {
     let command = ReadCommand {
-        table: TableId(1),
-        scope: Scope::Keys(smallvec![key()]),
-        slices: smallvec![Slice::all()],
-        reversed: false,
         static_counts: true,
-        row_limit: u32::MAX,
-        partition_row_limit: u32::MAX,
         byte_limit: 1,
-        now_s: 60,
-        resume: None,
-        digest_only: false,
-        tombstones: 0,
+        ..ReadCommand::everything(TableId(1), Scope::Keys(smallvec![key()]), 60)
     };
     let mut run = SelectRun {
         plan: plan.clone(),

@@ -1,7 +1,7 @@
 //! R: reads from the row cache. T: reads over tombstones.
 
-use super::{Bench, Case, Running};
-use crate::engine::{apply, insert, insert_row, kv, open, read, scan, select, settings, wide};
+use super::{Bench, Case, boxed};
+use crate::engine::{apply, insert, insert_row, key, kv, open, read, scan, select, settings, told, wide};
 use crate::meter::{Meter, median};
 use base::{Prng, Token};
 use mutation::{
@@ -51,28 +51,13 @@ pub const CASES: &[Case] = &[
 
 const VALUE: [u8; 100] = [7; 100];
 
-fn boxed(future: impl Future<Output = Result<(), String>> + 'static) -> Running {
-    Box::pin(future)
-}
-
-fn text(error: storage::Error) -> String {
-    error.to_string()
-}
-
-fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
-    key
-}
-
 async fn store(bench: &Bench, table: &Arc<Table>, cache_bytes: u64) -> Result<Rc<Store>, String> {
     let settings = Settings { row_cache_bytes: cache_bytes, ..settings(&bench.folder) };
     open(settings, std::slice::from_ref(table)).await
 }
 
 async fn end(bench: &Bench, store: Rc<Store>) -> Result<(), String> {
-    store.drain().await.map_err(text)?;
+    store.drain().await.map_err(told)?;
     drop(store);
     super::empty(&bench.folder)
 }
@@ -84,7 +69,7 @@ async fn cached(bench: &Bench, partitions: u64, value: &[u8]) -> Result<(Rc<Stor
     for number in 0..partitions {
         apply(&store, insert(&table, &key(number), 1, value)).await?;
     }
-    store.flush(None).await.map_err(text)?;
+    store.flush(None).await.map_err(told)?;
     for number in 0..partitions {
         read(&store, &select(&table, &key(number))).await?;
     }
@@ -142,7 +127,7 @@ async fn absent(bench: Bench) -> Result<(), String> {
             apply(&store, insert_row(&table, &key(number), c * 10, 1, &VALUE)).await?;
         }
     }
-    store.flush(None).await.map_err(text)?;
+    store.flush(None).await.map_err(told)?;
     for number in 0..partitions {
         read(&store, &select(&table, &key(number))).await?;
     }
@@ -213,7 +198,7 @@ async fn skewed(bench: Bench) -> Result<(), String> {
     for number in 0..partitions {
         apply(&store, insert(&table, &key(number), 1, &VALUE)).await?;
     }
-    store.flush(None).await.map_err(text)?;
+    store.flush(None).await.map_err(told)?;
     let mut random = Prng::new(7);
     let count = bench.options.operations(400_000);
     // The fourth power of chance: half of the reads ask for a sixteenth of the keys.
@@ -245,7 +230,7 @@ async fn pauses(bench: Bench) -> Result<(), String> {
         let value = vec![7; 1 + random.below(most) as usize];
         apply(&store, insert(&table, &key(number), 1, &value)).await?;
     }
-    store.flush(None).await.map_err(text)?;
+    store.flush(None).await.map_err(told)?;
     let mut longest_hit = 0;
     for number in 0..partitions {
         read(&store, &select(&table, &key(number))).await?;
@@ -309,7 +294,7 @@ async fn row_tombstones(bench: Bench) -> Result<(), String> {
     apply(&store, insert_row(&table, &key(1), rows, 6, &VALUE)).await?;
     let first = ReadCommand { row_limit: 1, byte_limit: 1 << 20, ..select(&table, &key(1)) };
     measure_pages(&bench, &store, "LIMIT 1 behind the tombstones, memtable", first.clone()).await?;
-    store.flush(None).await.map_err(text)?;
+    store.flush(None).await.map_err(told)?;
     measure_pages(&bench, &store, "the same, sstable", first.clone()).await?;
     measure_pages(&bench, &store, "the same, once more", first).await?;
     end(&bench, store).await
@@ -363,7 +348,7 @@ async fn queue(bench: Bench) -> Result<(), String> {
             longest = longest.max(pages(&store, head).await?.2);
         }
         if c % 20_000 == 19_999 {
-            store.flush(None).await.map_err(text)?;
+            store.flush(None).await.map_err(told)?;
         }
     }
     bench.cost("insert at the end and delete of the head", meter.stop(count as u64));
@@ -390,7 +375,7 @@ async fn expired(bench: Bench) -> Result<(), String> {
         let (count, rows, longest) = pages(&store, command).await?;
         bench.cost(&format!("row of a scan of which half have expired, {place}"), meter.stop(partitions));
         bench.fact("the scan", &format!("{count} pages, {rows} live rows, longest page {longest} µs"));
-        store.flush(None).await.map_err(text)?;
+        store.flush(None).await.map_err(told)?;
     }
     end(&bench, store).await
 }
@@ -402,13 +387,13 @@ async fn partition_tombstone(bench: Bench) -> Result<(), String> {
     for c in 0..rows {
         apply(&store, insert_row(&table, &key(1), c, 5, &VALUE)).await?;
     }
-    store.flush(None).await.map_err(text)?;
+    store.flush(None).await.map_err(told)?;
     let deletion = Deletion { timestamp: 9, local_time: 1_700_000_000 };
     apply(&store, in_partition(&table, |builder| builder.deletion(deletion))).await?;
     let all = ReadCommand { byte_limit: 1 << 20, ..select(&table, &key(1)) };
     measure_pages(&bench, &store, "a deleted partition, rows in an older sstable", all.clone()).await?;
     apply(&store, insert_row(&table, &key(1), rows, 10, &VALUE)).await?;
-    store.flush(None).await.map_err(text)?;
+    store.flush(None).await.map_err(told)?;
     measure_pages(&bench, &store, "the same, tombstone and a row in a newer one", all.clone()).await?;
     for c in 0..rows {
         apply(&store, insert_row(&table, &key(2), c, 5, &VALUE)).await?;

@@ -1,10 +1,10 @@
-//! K: compactions, in bytes per second of processor. F: flushes. T4: data that expires.
+//! K: compactions, in bytes per second of processor. F: flushes. K5: data that expires.
 //!
 //! Bytes are those of the inputs before compression: the table is compressed as tables are. Values are half noise, so that
 //! they shrink to about two thirds, as structured rows do.
 
-use super::{Bench, Case, Running};
-use crate::engine::{apply, insert, kv, open, settings};
+use super::{Bench, Case, boxed};
+use crate::engine::{apply, insert, key, kv, open, settings};
 use crate::meter::{Cost, Meter, median};
 use base::{Prng, Token};
 use mutation::{Cell, Deletion, Liveness, Mutation, MutationBuilder};
@@ -21,22 +21,11 @@ pub const CASES: &[Case] = &[
         what: "compact four sstables: disjoint, overlapping, overwritten",
         run: |bench| boxed(k1(bench)),
     },
-    Case { name: "T4", what: "compact sstables of which half has expired", run: |bench| boxed(t4(bench)) },
+    Case { name: "K5", what: "compact sstables of which half has expired", run: |bench| boxed(k5(bench)) },
 ];
 
 /// Sstables of one compaction.
 const INPUTS: u64 = 4;
-
-fn boxed(future: impl Future<Output = Result<(), String>> + 'static) -> Running {
-    Box::pin(future)
-}
-
-fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
-    key
-}
 
 fn value(prng: &mut Prng, bytes: usize) -> Vec<u8> {
     let mut value = vec![b'v'; bytes];
@@ -155,7 +144,7 @@ async fn fill_and_compact(
     Ok((cost, plain))
 }
 
-async fn t4(bench: Bench) -> Result<(), String> {
+async fn k5(bench: Bench) -> Result<(), String> {
     let rows = bench.options.operations(250_000);
     let mut costs = Vec::new();
     let mut plain = 0;

@@ -3,7 +3,7 @@
 //! All map tokens to numbers and are asked the same: insert all, find each, walk all in ring order. A hash table has no
 //! order: its walk is a sort. Why no other is here: `docs/decisions/0014-token-directory.md`.
 
-use super::{Bench, Case, Running};
+use super::{Bench, Case, boxed};
 use crate::meter::{Meter, median};
 use base::{Prng, Token};
 use mutation::TokenRange;
@@ -15,10 +15,6 @@ use storage::memory::directory::{Batch, Next, TokenDirectory};
 /// The cases of this module.
 pub const CASES: &[Case] =
     &[Case { name: "M7", what: "indexes of tokens: directory, tree, hash", run: |bench| boxed(m7(bench)) }];
-
-fn boxed(future: impl Future<Output = Result<(), String>> + 'static) -> Running {
-    Box::pin(future)
-}
 
 /// What is compared.
 trait Index {

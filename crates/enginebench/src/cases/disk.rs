@@ -1,8 +1,8 @@
 //! D: reads from disk. Each line says what one operation costs the core, all of the kernel's work in this thread
 //! included; "device" is the same disk read at random without an engine, 4 KiB at a time, in the same run.
 
-use super::{Bench, Case, Running};
-use crate::engine::{apply, insert, insert_row, kv, open, read, scan, select, settings, wide};
+use super::{Bench, Case, boxed};
+use crate::engine::{apply, insert, insert_row, key, kv, open, read, scan, select, settings, wide};
 use crate::meter::{Meter, median};
 use base::Prng;
 use mutation::{Bound, Scope, Slice, TokenRange};
@@ -35,17 +35,6 @@ const VALUE_BYTES: usize = 250;
 const READS: u64 = 100_000;
 /// What 1 MiB of plain table needs of the cache for its index pages, with room to spare.
 const INDEX_SHARE: u64 = 8;
-
-fn boxed(future: impl Future<Output = Result<(), String>> + 'static) -> Running {
-    Box::pin(future)
-}
-
-fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
-    key
-}
 
 /// Half of it compresses.
 fn value(random: &mut Prng) -> [u8; VALUE_BYTES] {

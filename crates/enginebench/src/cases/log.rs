@@ -1,7 +1,7 @@
 //! C: the commitlog alone. F: flushes, and writes that come faster than the disk takes them.
 
-use super::{Bench, Case, Running};
-use crate::engine::{apply, insert, kv, open, settings};
+use super::{Bench, Case, boxed};
+use crate::engine::{apply, insert, key, kv, open, settings, told};
 use crate::meter::{Meter, median};
 use base::{Instant, Prng};
 use mutation::Mutation;
@@ -37,21 +37,6 @@ const SEGMENT_BYTES: u64 = 32 << 20;
 const SLOW_DISK: u64 = 50_000_000;
 /// Bytes of a value of F2.
 const SLOW_VALUE: usize = 4096;
-
-fn boxed(future: impl Future<Output = Result<(), String>> + 'static) -> Running {
-    Box::pin(future)
-}
-
-fn told(error: impl ToString) -> String {
-    error.to_string()
-}
-
-fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
-    key
-}
 
 fn log(dir: &Path, sync: CommitlogSync) -> Commitlog {
     Commitlog::start(LogConfig {

@@ -1,8 +1,8 @@
 //! M: writes into memory. R: reads from it.
 
-use super::{Bench, Case, Running};
+use super::{Bench, Case, boxed};
 use crate::engine::{
-    apply, columns, insert, insert_row, kv, open, read, scan, select, settings, update, wide,
+    apply, columns, insert, insert_row, key, kv, open, read, scan, select, settings, update, wide,
 };
 use crate::meter::{Meter, median};
 use base::Prng;
@@ -33,18 +33,6 @@ pub const CASES: &[Case] = &[
 const VALUE: [u8; 100] = [7; 100];
 /// Mutations made before a measured stretch, which then only applies them.
 const PREPARED: u64 = 100_000;
-
-fn boxed(future: impl Future<Output = Result<(), String>> + 'static) -> Running {
-    Box::pin(future)
-}
-
-/// A key of 16 bytes.
-fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
-    key[8..].copy_from_slice(&number.to_be_bytes());
-    key
-}
 
 async fn filled(bench: &Bench, partitions: u64) -> Result<(Rc<Store>, Arc<Table>), String> {
     let table = kv();

@@ -27,6 +27,11 @@ pub struct Case {
 /// A case that runs.
 pub type Running = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
+/// A case as the list of its part names it.
+fn boxed(future: impl Future<Output = Result<(), String>> + 'static) -> Running {
+    Box::pin(future)
+}
+
 /// All cases; a part of the engine adds its module's list here.
 const PARTS: &[&[Case]] =
     &[memory::CASES, directory::CASES, cached::CASES, disk::CASES, log::CASES, compaction::CASES];

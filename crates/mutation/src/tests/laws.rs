@@ -19,18 +19,11 @@ fn partition(table: &Table, mutations: &[&Mutation]) -> Partition {
 
 fn command(row_limit: u32, reversed: bool) -> ReadCommand {
     ReadCommand {
-        table: TableId(7),
-        scope: Scope::Keys(vec![Key::new(KEY)].into()),
-        slices: vec![Slice::all()].into(),
         reversed,
         static_counts: true,
         row_limit,
-        partition_row_limit: u32::MAX,
         byte_limit: u32::MAX,
-        now_s: 60,
-        resume: None,
-        digest_only: false,
-        tombstones: 0,
+        ..ReadCommand::everything(TableId(7), Scope::Keys(vec![Key::new(KEY)].into()), 60)
     }
 }
 

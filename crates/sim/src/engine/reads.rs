@@ -44,18 +44,13 @@ impl Run {
             }
         };
         ReadCommand {
-            table: shape.table.id,
-            scope,
             slices,
             reversed: read.reversed,
             static_counts: read.static_counts,
             row_limit: read.rows,
             partition_row_limit: read.partition_rows,
             byte_limit: read.bytes,
-            now_s: 0,
-            resume: None,
-            digest_only: false,
-            tombstones: 0,
+            ..ReadCommand::everything(shape.table.id, scope, 0)
         }
     }
 

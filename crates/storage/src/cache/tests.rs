@@ -232,18 +232,9 @@ impl Run {
         };
         self.answered += 1;
         let command = ReadCommand {
-            table: self.table.id,
-            scope: Scope::Keys(vec![key_bytes.clone()].into()),
             slices: slices.into(),
             reversed,
-            static_counts: false,
-            row_limit: u32::MAX,
-            partition_row_limit: u32::MAX,
-            byte_limit: 0,
-            now_s: NOW_S,
-            resume: None,
-            digest_only: false,
-            tombstones: 0,
+            ..ReadCommand::everything(self.table.id, Scope::Keys(vec![key_bytes.clone()].into()), NOW_S)
         };
         let what = Emit {
             table: self.table.id,

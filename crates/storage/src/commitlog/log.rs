@@ -828,6 +828,10 @@ async fn recycle_segment(config: &LogConfig, old: u32, segment: u32) -> Result<F
     Ok(file)
 }
 
+/// How a segment's file is made; what is measured of it must be made the same way.
+pub(super) const NEW_SEGMENT: OpenOptions =
+    OpenOptions { read: true, write: true, create: true, truncate: true, direct: true, ..OpenOptions::READ };
+
 /// Makes a segment file of full size whose name and size are durable; `fill` writes zeros, so that syncs of it touch no metadata.
 async fn create_segment(config: &LogConfig, segment: u32, fill: bool) -> Result<File, Error> {
     let path = path(config, segment);
@@ -835,15 +839,7 @@ async fn create_segment(config: &LogConfig, segment: u32, fill: bool) -> Result<
         let path = &path;
         move |source: io::Error| Error::io(path, action, source)
     };
-    let options = OpenOptions {
-        read: true,
-        write: true,
-        create: true,
-        truncate: true,
-        direct: true,
-        ..OpenOptions::READ
-    };
-    let file = File::open(&path, options).await.map_err(io("create"))?;
+    let file = File::open(&path, NEW_SEGMENT).await.map_err(io("create"))?;
     file.allocate(config.segment_bytes).await.map_err(io("allocate"))?;
     if fill {
         let mut offset = 0;

@@ -4,9 +4,10 @@
 //! for each, or the file system its journal, a sync behind the write costs the same or less. Only trying tells.
 
 use super::block::BLOCK;
+use super::log::NEW_SEGMENT;
 use crate::Error;
 use base::Instant;
-use runtime::file::{self, AlignedBuf, File, OpenOptions, SyncMethod};
+use runtime::file::{self, AlignedBuf, File, SyncMethod};
 use std::path::Path;
 
 /// Name of the file that is tried on; no segment's.
@@ -50,15 +51,7 @@ pub async fn probe(dir: &Path) -> SyncMethod {
 /// Microseconds of the middle one of some writes, by fdatasync and by a write through.
 async fn measure(path: &Path) -> Result<(u64, u64), Error> {
     let io = |action| move |error| Error::io(path, action, error);
-    let options = OpenOptions {
-        read: true,
-        write: true,
-        create: true,
-        truncate: true,
-        direct: true,
-        ..OpenOptions::READ
-    };
-    let file = File::open(path, options).await.map_err(io("create"))?;
+    let file = File::open(path, NEW_SEGMENT).await.map_err(io("create"))?;
     // Blocks that were written once, as those of the log's segments.
     let all = AlignedBuf::zeroed(2 * ROUNDS as usize * BLOCK);
     file.write_at(0, all).await.map_err(io("write"))?;

@@ -5,7 +5,7 @@ use crate::{
     TombstoneLimits, fixture, prepare,
 };
 use base::shard_of;
-use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, Slice, TokenRange};
+use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange};
 use runtime::sim::{NodeId, SimConfig, Task, World, main_of};
 use runtime::{Group, ShardId};
 use schema::{Keyspace, Replication, Schema, Table};
@@ -197,20 +197,7 @@ where
 }
 
 pub(super) fn command(table: &Table, scope: Scope) -> ReadCommand {
-    ReadCommand {
-        table: table.id,
-        scope,
-        slices: vec![Slice::all()].into(),
-        reversed: false,
-        static_counts: false,
-        row_limit: u32::MAX,
-        partition_row_limit: u32::MAX,
-        byte_limit: 0,
-        now_s: 1_700_000_000,
-        resume: None,
-        digest_only: false,
-        tombstones: 0,
-    }
+    ReadCommand::everything(table.id, scope, 1_700_000_000)
 }
 
 /// Reads all pages of a command on one shard.

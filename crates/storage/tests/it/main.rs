@@ -6,9 +6,7 @@
 )]
 
 use base::Token;
-use mutation::{
-    Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadCommand, Scope, Slice, TokenRange,
-};
+use mutation::{Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadCommand, Scope, TokenRange};
 use runtime::{Config, Group, ShardId};
 use schema::{Keyspace, Order, Replication, Schema, Table, TableBuilder, TableId};
 use std::collections::BTreeMap;
@@ -136,20 +134,7 @@ async fn serve(store: &Rc<Store>, round: i64) {
 }
 
 fn everything() -> ReadCommand {
-    ReadCommand {
-        table: TableId(1),
-        scope: Scope::Range(TokenRange::ALL),
-        slices: vec![Slice::all()].into(),
-        reversed: false,
-        static_counts: false,
-        row_limit: u32::MAX,
-        partition_row_limit: u32::MAX,
-        byte_limit: 0,
-        now_s: 1_700_000_000,
-        resume: None,
-        digest_only: false,
-        tombstones: 0,
-    }
+    ReadCommand::everything(TableId(1), Scope::Range(TokenRange::ALL), 1_700_000_000)
 }
 
 struct Folder(PathBuf);
