@@ -15,7 +15,7 @@ use crate::import::{incarnation_of_intent, read_intent};
 use crate::limits::{INCARNATION_MAX, SHARDS_MAX};
 use crate::manifest::{Edit, ManifestHeader, ManifestState, SstableEntry};
 use crate::table::table_of_dir;
-use crate::{Error, Settings, snapshot};
+use crate::{CommitlogSync, Error, Settings, snapshot};
 use base::{ByteReader, HashMap, Token, crc32, shard_interval, shards_of_interval};
 use mutation::TokenRange;
 use runtime::file::{self, DirEntry, FolderLock, SyncMethod};
@@ -144,7 +144,11 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
     remove_stale(settings, &entries, &segments, old_incarnation).await?;
     let last_generations = collect_garbage(settings, &entries, &manifests, old.is_some()).await?;
     let plan = plan(settings, shards, old_incarnation + 1, &manifests, &segments, last_generations, imports);
-    let log_method = probe::probe(&settings.commitlog_dir).await;
+    // Trying costs as much as the rest of a start, and pays where answers wait for syncs.
+    let log_method = match settings.sync {
+        CommitlogSync::Periodic { .. } => SyncMethod::After,
+        CommitlogSync::Batch | CommitlogSync::Group { .. } => probe::probe(&settings.commitlog_dir).await,
+    };
     let plan = Arc::new(StartPlan { log_method, ..plan });
     let barrier = StartBarrier {
         settings: settings.clone(),

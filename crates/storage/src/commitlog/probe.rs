@@ -16,7 +16,7 @@ const FILE: &str = "sync-probe.tmp";
 const ROUNDS: u64 = 5;
 
 /// Tries both ways in a folder and says which to use. A folder that cannot be tried, a full one say, gets the usual one.
-/// Cost: a dozen syncs, once per start.
+/// Cost: a dozen syncs, once per start in the modes that answer after a sync.
 pub async fn probe(dir: &Path) -> SyncMethod {
     if runtime::simulated() {
         // There both are the same to the disk; a start must not be longer for it.
