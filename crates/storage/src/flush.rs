@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::table::{Frozen, Sstable, TableStore};
 use crate::{CommitFailurePolicy, Error, Settings};
 use base::Token;
-use mutation::{Key, PartitionView};
+use mutation::{ColumnView, Deletion, Key, PartitionView, Rewrite, RowView, rewrite_row};
 use schema::Position;
 use sstable::{Descriptor, EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
@@ -325,6 +325,8 @@ async fn write_partitions(
     memtable: &Memtable,
     progress: Option<&Progress>,
 ) -> Result<(), Error> {
+    let definition = table.definition();
+    let has_cells = definition.regulars.iter().chain(&definition.statics).any(|column| column.is_complex());
     let mut keys = Keys::all();
     let mut partitions = 0;
     while let Some((token, handle)) = keys.next(memtable) {
@@ -333,8 +335,8 @@ async fn write_partitions(
             if table.dropped.get() {
                 return Err(Error::UnknownTable(table.id));
             }
-            cursor =
-                memtable.with_handle(handle, |partition| write_some(writer, token, partition, &cursor))?;
+            cursor = memtable
+                .with_handle(handle, |partition| write_some(writer, has_cells, token, partition, &cursor))?;
             if writer.pending_bytes() >= WRITER_PENDING_BYTES {
                 writer.drain().await?;
                 if let Some(progress) = progress {
@@ -356,17 +358,24 @@ async fn write_partitions(
 }
 
 /// Writes rows and range tombstones of a partition until enough is pending or it ends.
+///
+/// What a deletion of the same memtable covers is left out: readers of Cassandra expect that of an sstable, and show what
+/// is covered in it. `collections`: whether the table has columns of many cells.
 fn write_some(
     writer: &mut Writer,
+    collections: bool,
     token: Token,
     partition: &MemoryPartition<'_>,
     cursor: &Cursor,
 ) -> Result<Cursor, Error> {
     let mut scratch = Vec::new();
+    let mut cleaned = Vec::new();
+    let deletion = partition.deletion();
     let start = match cursor {
         Cursor::Start => {
             let static_row = partition.static_row().map(|body| body.whole(&mut scratch));
-            writer.start_partition(partition.key(), token, partition.deletion(), static_row)?;
+            let static_row = static_row.and_then(|body| uncovered(body, collections, deletion, &mut cleaned));
+            writer.start_partition(partition.key(), token, deletion, static_row)?;
             Position::bottom()
         }
         Cursor::Row(after) => after.successor(),
@@ -375,21 +384,52 @@ fn write_some(
     let continued = matches!(cursor, Cursor::Row(_));
     let top = Position::top();
     let ranges = partition.ranges().into_iter().flat_map(|ranges| ranges.overlapping(&start, &top));
-    // A range that began before the cursor was written then.
-    let mut ranges = ranges.filter(|(at, ..)| !continued || *at >= start).peekable();
+    let mut ranges = ranges.filter(|(.., range)| range.deletion.supersedes(deletion)).peekable();
+    // The last range that began, and where it ends; one that began before the cursor was written then.
+    let mut last: Option<(Position, Deletion)> = None;
     for row in partition.rows_between(&start, None, false) {
-        while let Some((_, _, range)) = ranges.next_if(|(at, ..)| at.as_bytes() < row.position) {
-            writer.range_tombstone(&range)?;
+        while let Some((at, end, range)) = ranges.next_if(|(at, ..)| at.as_bytes() < row.position) {
+            if !continued || at >= start {
+                writer.range_tombstone(&range)?;
+            }
+            last = Some((end, range.deletion));
         }
-        writer.row(row.clustering, row.body.whole(&mut scratch))?;
+        let covering = match &last {
+            Some((end, range)) if row.position < end.as_bytes() => deletion.max(*range),
+            _ => deletion,
+        };
+        let body = row.body.whole(&mut scratch);
+        if let Some(body) = uncovered(body, collections, covering, &mut cleaned) {
+            writer.row(row.clustering, body)?;
+        }
         let rare = runtime::rare("flush_pauses_in_a_partition");
         if writer.pending_bytes() >= WRITER_PENDING_BYTES || runtime::need_preempt() || rare {
             return Ok(Cursor::Row(Position::from_bytes(row.position)));
         }
     }
-    for (_, _, range) in ranges {
-        writer.range_tombstone(&range)?;
+    for (at, _, range) in ranges {
+        if !continued || at >= start {
+            writer.range_tombstone(&range)?;
+        }
     }
     writer.end_partition()?;
     Ok(Cursor::End)
+}
+
+/// A row without what `covering` or its own deletions cover; `None` when nothing is left of it.
+fn uncovered<'b>(
+    body: &'b [u8],
+    collections: bool,
+    covering: Deletion,
+    cleaned: &'b mut Vec<u8>,
+) -> Option<&'b [u8]> {
+    let row = RowView::new(body);
+    let deletes = |column| matches!(column, ColumnView::Complex(cells) if !cells.deletion.is_live());
+    let inside = !row.deletion().is_live() || collections && row.columns().any(|(_, column)| deletes(column));
+    if covering.is_live() && !inside {
+        return Some(body);
+    }
+    cleaned.clear();
+    let rewrite = Rewrite { shadow: covering, expire_at: None, purge: None };
+    rewrite_row(body, &rewrite, cleaned).then_some(&cleaned[..])
 }

@@ -11,6 +11,8 @@ mod crash;
 mod compaction;
 /// Damage, full disks, failed syncs, locks.
 mod faults;
+/// What flushes write, and what they leave out.
+mod flush;
 /// One node in a simulated world.
 mod harness;
 /// Sstables from elsewhere.
