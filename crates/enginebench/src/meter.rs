@@ -47,6 +47,11 @@ impl Cost {
         self.processor_ns as f64 / self.operations.max(1) as f64
     }
 
+    /// Allocations per operation, to two digits: what is made once for many is nothing.
+    pub fn allocations_each(&self) -> f64 {
+        (self.allocations as f64 / self.operations.max(1) as f64 * 100.0).round() / 100.0
+    }
+
     /// The line of a table: operations, nanoseconds each, allocations each.
     pub fn columns(&self) -> String {
         let each = |total: u64| total as f64 / self.operations.max(1) as f64;

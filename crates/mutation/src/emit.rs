@@ -3,11 +3,12 @@
 //! Replicas and coordinators cut answers by the same rule, so both use this. What is known may lie in several places; it is
 //! merged row by row on the way, so nothing is copied but what is answered.
 
+use crate::buffer::Buffer;
 use crate::command::{Key, ReadCommand, Slice};
 use crate::deletion::Deletion;
 use crate::encoded::{Mutation, MutationBuilder};
 use crate::limits::WALKED_BYTES_MAX;
-use crate::merge::{Rewrite, merge_rows, rewrite_row, without_hidden};
+use crate::merge::{Rewrite, merge_rows, replaces, rewrite_row, without_hidden};
 use crate::ranges::{RangeRef, Sweep, SweepBack};
 use crate::row::{row_is_live, row_judged};
 use crate::view::{Body, PartitionView, RowRef};
@@ -89,10 +90,10 @@ struct Walk<'e, 'a, V> {
     /// Bytes of rows walked.
     walked: usize,
     tombstones: u32,
-    scratch: Vec<u8>,
-    unhidden: Vec<u8>,
+    scratch: Buffer,
+    unhidden: Buffer,
     /// Large rows, put together.
-    pieces: Vec<u8>,
+    pieces: Buffer,
 }
 
 /// The range tombstones of a slice in reading order, and the last one begun.
@@ -120,9 +121,9 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
             cut: false,
             walked: 0,
             tombstones: 0,
-            scratch: Vec::new(),
-            unhidden: Vec::new(),
-            pieces: Vec::new(),
+            scratch: Buffer::default(),
+            unhidden: Buffer::default(),
+            pieces: Buffer::default(),
         }
     }
 
@@ -312,12 +313,18 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
                 put(self, row, builder);
                 continue;
             }
-            merging.clear();
-            for rows in &mut rows {
-                if let Some(row) = rows.next_if(|row| row.position == position) {
-                    merging.add(table, row);
-                }
+            let mut versions =
+                rows.iter_mut().filter_map(|rows| rows.next_if(|row| row.position == position));
+            let one = versions.next().expect("several have it");
+            let other = versions.next().expect("several have it");
+            if same == 2
+                && let Some(row) = winner(table, one, other)
+            {
+                put(self, row, builder);
+                continue;
             }
+            merging.start(one);
+            std::iter::once(other).chain(versions).for_each(|row| merging.add(table, row));
             put(self, merging.row(position), builder);
         }
         self.note_last(last);
@@ -380,6 +387,7 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
         }
         self.live_rows += u32::from(row_is_live(body, covering, now_s));
         self.scratch.clear();
+        self.scratch.make_room(body.len());
         let rewrite = Rewrite { shadow: covering, expire_at: None, purge: None };
         if rewrite_row(body, &rewrite, &mut self.scratch) {
             let (_, tombstones) = row_judged(&self.scratch, Deletion::LIVE, now_s);
@@ -409,35 +417,47 @@ fn next_row<'v, I: Iterator<Item = RowRef<'v>>>(
     best.map(|(first, same, _)| (first, same))
 }
 
+/// The version of two that says all there is, when one does: a row that was written once more, most of the time.
+fn winner<'r>(table: &Table, one: RowRef<'r>, other: RowRef<'r>) -> Option<RowRef<'r>> {
+    let (Body::Whole(first), Body::Whole(second)) = (one.body, other.body) else { return None };
+    let row = if replaces(table, first, second) {
+        other
+    } else if replaces(table, second, first) {
+        one
+    } else {
+        return None;
+    };
+    // Equal values can have several byte forms: the same one, whatever comes first.
+    Some(RowRef { clustering: one.clustering.max(other.clustering), ..row })
+}
+
 /// Versions of one row becoming one.
 #[derive(Default)]
 struct Merging {
-    clustering: Vec<u8>,
-    body: Vec<u8>,
-    spare: Vec<u8>,
-    pieces: Vec<u8>,
-    any: bool,
+    clustering: Buffer,
+    body: Buffer,
+    spare: Buffer,
+    pieces: Buffer,
 }
 
 impl Merging {
-    fn clear(&mut self) {
-        self.any = false;
+    fn start(&mut self, row: RowRef<'_>) {
+        self.clustering.clear();
+        self.clustering.make_room(row.clustering.len());
+        self.clustering.extend_from_slice(row.clustering);
+        self.body.clear();
+        self.body.make_room(row.body.size());
+        row.body.write(&mut self.body);
     }
 
     fn add(&mut self, table: &Table, row: RowRef<'_>) {
-        if !self.any {
-            self.any = true;
-            self.clustering.clear();
-            self.clustering.extend_from_slice(row.clustering);
-            self.body.clear();
-            return row.body.write(&mut self.body);
-        }
-        // Equal values can have several byte forms: the same one, whatever comes first.
+        // As above.
         if row.clustering > self.clustering.as_slice() {
             self.clustering.clear();
             self.clustering.extend_from_slice(row.clustering);
         }
         self.spare.clear();
+        self.spare.make_room(self.body.len() + row.body.size());
         merge_rows(table, false, &self.body, row.body.whole(&mut self.pieces), &mut self.spare);
         std::mem::swap(&mut self.body, &mut self.spare);
     }

@@ -11,6 +11,7 @@
 //! Items stand in clustering order when the mutation is an answer, in any order when it is a write. On disk (commitlog)
 //! and on the wire (rpc): the layout changes only with the format byte.
 
+use crate::buffer::Buffer;
 use crate::deletion::{Deletion, Liveness};
 use crate::error::Error;
 use crate::input::{Input, put_sized};
@@ -27,19 +28,23 @@ const RANGE: u8 = 2;
 const FLAGS_AT: usize = 1;
 const TABLE_AT: usize = 2;
 const TOKEN_AT: usize = 18;
+/// Bytes of the head but for the key, and some more.
+const HEAD_BYTES: usize = 64;
+/// Bytes of a usual row.
+const ROW_BYTES: usize = 160;
 const VALIDATED: &str = "mutations are validated when they enter the process";
 
 /// A change to one partition, or what is known about a part of it. Valid by construction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mutation {
-    bytes: Vec<u8>,
+    bytes: Buffer,
 }
 
 impl Mutation {
     /// Takes bytes from a file, a log or a node, checking every length in them.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Mutation, Error> {
         validate(&bytes)?;
-        Ok(Mutation { bytes })
+        Ok(Mutation { bytes: bytes.into() })
     }
 
     /// The encoded form.
@@ -49,7 +54,7 @@ impl Mutation {
 
     /// The encoded form.
     pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
+        self.bytes.into_vec()
     }
 
     /// Reads its head. Cheap; call it once and keep the view.
@@ -201,14 +206,14 @@ fn item<'a>(input: &mut Input<'a>) -> Result<Item<'a>, Error> {
 
 /// Builds one mutation into one buffer: partition deletion first, static row next, then items.
 pub struct MutationBuilder {
-    bytes: Vec<u8>,
+    bytes: Buffer,
     has_items: bool,
 }
 
 impl MutationBuilder {
     /// Starts a mutation that says nothing yet.
     pub fn new(table: TableId, token: Token, key: &[u8]) -> MutationBuilder {
-        let mut bytes = Vec::with_capacity(64 + key.len() + 160);
+        let mut bytes = Buffer::with_room(HEAD_BYTES + key.len() + ROW_BYTES);
         bytes.extend_from_slice(&[FORMAT, 0]);
         bytes.extend_from_slice(&table.0.to_be_bytes());
         bytes.extend_from_slice(&token.0.to_be_bytes());
@@ -228,6 +233,7 @@ impl MutationBuilder {
 
     /// Adds the static row from a packed row. Must come before the items.
     pub fn static_row(&mut self, body: &[u8]) {
+        self.bytes.make_room(4 + body.len());
         self.static_row_with(|out| out.extend_from_slice(body));
     }
 
@@ -243,6 +249,7 @@ impl MutationBuilder {
 
     /// Adds a row from its packed form.
     pub fn row(&mut self, clustering: &[u8], body: &[u8]) {
+        self.bytes.make_room(9 + clustering.len() + body.len());
         self.row_with(clustering, |out| out.extend_from_slice(body));
     }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod buffer;
 mod cell;
 mod command;
 mod counter;
@@ -28,6 +29,7 @@ mod emit;
 mod tests;
 
 pub use answer::{Partitions, ReadAnswer};
+pub use buffer::Buffer;
 pub use cell::{Cell, NO_TIME};
 pub use command::{Key, Keys, ReadCommand, Resume, Scope, Slice, Slices, TokenRange};
 pub use deletion::{Deletion, Liveness};

@@ -1,6 +1,8 @@
 //! Stores of a whole node in the simulator: a plain map says what every read must answer, over stops, kills, power cuts and
 //! other shard counts, with flushes and compactions in between.
 
+/// What reads from memory ask of the allocator.
+mod allocations;
 /// The row cache against cold reads.
 mod cached;
 /// Columns that are dropped and come back.

@@ -1,8 +1,8 @@
 //! R: reads from the row cache. T: reads over tombstones.
 
-use super::{Bench, Case, boxed};
+use super::{Bar, Bench, Case, boxed};
 use crate::engine::{apply, insert, insert_row, key, kv, open, read, scan, select, settings, told, wide};
-use crate::meter::{Meter, median};
+use crate::meter::{Cost, Meter, median};
 use base::{Prng, Token};
 use mutation::{
     Bound, Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, RangeTombstone, ReadCommand, Scope,
@@ -65,7 +65,9 @@ async fn end(bench: &Bench, store: Rc<Store>) -> Result<(), String> {
 /// Partitions of one row in sstables, all of them cached.
 async fn cached(bench: &Bench, partitions: u64, value: &[u8]) -> Result<(Rc<Store>, Arc<Table>), String> {
     let table = kv();
-    let store = store(bench, &table, (partitions * (1_000 + value.len() as u64)).max(1 << 20)).await?;
+    // The cache adds nothing to the last eighth of its budget.
+    let budget = partitions * (1_000 + 2 * value.len() as u64);
+    let store = store(bench, &table, budget.max(1 << 20)).await?;
     for number in 0..partitions {
         apply(&store, insert(&table, &key(number), 1, value)).await?;
     }
@@ -83,7 +85,7 @@ async fn measure(
     what: &str,
     rows: u32,
     mut next: impl FnMut() -> ReadCommand,
-) -> Result<(), String> {
+) -> Result<Cost, String> {
     let count = bench.options.operations(1_000_000).min(100_000);
     let mut costs = Vec::new();
     for _ in 0..bench.options.rounds {
@@ -99,12 +101,16 @@ async fn measure(
         drop(commands);
         runtime::yield_now().await;
     }
-    bench.cost(what, median(costs));
-    Ok(())
+    let cost = median(costs);
+    bench.cost(what, cost);
+    Ok(cost)
 }
 
 async fn hits(bench: Bench) -> Result<(), String> {
-    for (size, what) in [(100_000, "100 k"), (2_000_000, "2 M")] {
+    let sizes = [(100_000, "100 k"), (2_000_000, "2 M")];
+    // Counted operations are of one kind.
+    let sizes = if bench.options.count.is_some() { &sizes[..1] } else { &sizes };
+    for &(size, what) in sizes {
         let partitions = bench.options.scaled(size);
         let (store, table) = cached(&bench, partitions, &VALUE).await?;
         let stats = store.cache_stats();
@@ -112,7 +118,11 @@ async fn hits(bench: Bench) -> Result<(), String> {
         bench.fact(&format!("memory of a cached row, {what} partitions"), &format!("{each:.0} B"));
         let mut random = Prng::new(7);
         let next = || select(&table, &key(random.below(partitions)));
-        measure(&bench, &store, &format!("point read, {what} partitions, row cache"), 1, next).await?;
+        let cost =
+            measure(&bench, &store, &format!("point read, {what} partitions, row cache"), 1, next).await?;
+        bench.bar("ns of processor per cached read", cost.processor_ns_each(), Bar::AtMost(1_200.0));
+        bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
+        bench.bar("bytes of memory per cached row", each, Bar::AtMost(240.0));
         end(&bench, store).await?;
     }
     Ok(())
@@ -136,7 +146,8 @@ async fn absent(bench: Bench) -> Result<(), String> {
     measure(&bench, &store, "row that is not there, row cache", 0, next).await?;
     let mut random = Prng::new(8);
     let next = || row_of(&table, &key(random.below(partitions)), 10 * random.below(20) as i64);
-    measure(&bench, &store, "row of twenty, row cache", 1, next).await?;
+    let cost = measure(&bench, &store, "row of twenty, row cache", 1, next).await?;
+    bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
     end(&bench, store).await
 }
 
@@ -161,7 +172,8 @@ async fn merged(bench: Bench) -> Result<(), String> {
     }
     let mut random = Prng::new(7);
     let next = || select(&table, &key(random.below(partitions)));
-    measure(&bench, &store, "point read, row in memtable and row cache", 1, next).await?;
+    let cost = measure(&bench, &store, "point read, row in memtable and row cache", 1, next).await?;
+    bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
     end(&bench, store).await
 }
 
@@ -184,7 +196,9 @@ async fn sizes(bench: Bench) -> Result<(), String> {
             }
             costs.push(meter.stop(count));
         }
-        bench.cost(&format!("point read of a row of {size} B, row cache"), median(costs));
+        let cost = median(costs);
+        bench.cost(&format!("point read of a row of {size} B, row cache"), cost);
+        bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
         end(&bench, store).await?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 //! Bytes are those of the inputs before compression: the table is compressed as tables are. Values are half noise, so that
 //! they shrink to about two thirds, as structured rows do.
 
-use super::{Bench, Case, boxed};
+use super::{Bar, Bench, Case, boxed};
 use crate::engine::{apply, insert, key, kv, open, settings};
 use crate::meter::{Cost, Meter, median};
 use base::{Prng, Token};
@@ -44,11 +44,12 @@ async fn plain_bytes(store: &Store, table: &Table) -> u64 {
 }
 
 /// The line of a rate: bytes as operations, and MB per second of processor and of clock.
-fn rate(bench: &Bench, what: &str, bytes: u64, cost: Cost) {
+fn rate(bench: &Bench, what: &str, bytes: u64, cost: Cost, at_least: f64) {
     let per_second = |ns: u64| bytes as f64 / 1e6 / (ns.max(1) as f64 / 1e9);
     let rates = (per_second(cost.processor_ns), per_second(cost.clock_ns));
     bench.fact(what, &format!("{:.0} MB/s of processor, {:.0} MB/s on the clock", rates.0, rates.1));
     bench.cost(&format!("{what}, per row"), cost);
+    bench.bar(&format!("MB/s per core, {what}"), rates.0, Bar::AtLeast(at_least));
 }
 
 async fn f1(bench: Bench) -> Result<(), String> {
@@ -71,7 +72,7 @@ async fn f1(bench: Bench) -> Result<(), String> {
             plain = plain_bytes(&store, &table).await;
             store.drain().await.map_err(|error| error.to_string())?;
         }
-        rate(&bench, &format!("rows of {bytes} B"), plain, median(costs));
+        rate(&bench, &format!("flush, rows of {bytes} B"), plain, median(costs), 250.0);
     }
     Ok(())
 }
@@ -96,7 +97,7 @@ async fn k1(bench: Bench) -> Result<(), String> {
                 costs.push(cost);
                 plain = in_all;
             }
-            rate(&bench, &format!("{what}, rows of {bytes} B"), plain, median(costs));
+            rate(&bench, &format!("{what}, rows of {bytes} B"), plain, median(costs), 150.0);
         }
     }
     Ok(())
@@ -170,6 +171,6 @@ async fn k5(bench: Bench) -> Result<(), String> {
         costs.push(cost);
         plain = in_all;
     }
-    rate(&bench, "half has expired", plain, median(costs));
+    rate(&bench, "half has expired", plain, median(costs), 150.0);
     Ok(())
 }

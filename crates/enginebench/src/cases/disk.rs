@@ -1,9 +1,9 @@
 //! D: reads from disk. Each line says what one operation costs the core, all of the kernel's work in this thread
 //! included; "device" is the same disk read at random without an engine, 4 KiB at a time, in the same run.
 
-use super::{Bench, Case, boxed};
+use super::{Bar, Bench, Case, boxed};
 use crate::engine::{apply, insert, insert_row, key, kv, open, read, scan, select, settings, wide};
-use crate::meter::{Meter, median};
+use crate::meter::{Cost, Meter, median};
 use base::Prng;
 use mutation::{Bound, Scope, Slice, TokenRange};
 use runtime::Group;
@@ -25,6 +25,7 @@ pub const CASES: &[Case] = &[
     Case { name: "D5", what: "sequential scan", run: |b| boxed(d5(b)) },
     Case { name: "D6", what: "cold point read, index pages cold too", run: |b| boxed(d6(b)) },
     Case { name: "D7", what: "point read, all blocks cached", run: |b| boxed(d7(b)) },
+    Case { name: "D8", what: "misses of the row cache, which they fill", run: |b| boxed(d8(b)) },
 ];
 
 /// Partitions of a table at full scale: 300 B each on disk.
@@ -129,9 +130,9 @@ async fn measure(
     rows: u32,
     next: impl Fn(&mut Prng) -> u64 + Copy + 'static,
     what: &str,
-) -> Result<(), String> {
+) -> Result<Cost, String> {
     let count = bench.options.operations(READS);
-    reads(store, table, count, depth.max(16), rows, next).await?;
+    reads(store, table, bench.options.scaled(READS), depth.max(16), rows, next).await?;
     let before = Cache::of_shard().stats();
     let mut costs = Vec::new();
     for _ in 0..bench.options.rounds {
@@ -143,8 +144,9 @@ async fn measure(
     let all = (count * bench.options.rounds as u64) as f64;
     let misses = (after.misses - before.misses) as f64 / all;
     let read_kib = (after.read_bytes - before.read_bytes) as f64 / all / 1024.0;
-    bench.cost(&format!("{what}: {misses:.2} blocks, {read_kib:.1} KiB read each"), median(costs));
-    Ok(())
+    let cost = median(costs);
+    bench.cost(&format!("{what}: {misses:.2} blocks, {read_kib:.1} KiB read each"), cost);
+    Ok(cost)
 }
 
 /// The largest file of a folder and what is below it.
@@ -158,7 +160,7 @@ fn largest(folder: &Path) -> Option<(u64, PathBuf)> {
 }
 
 /// Random 4 KiB reads of the largest data file, without an engine.
-async fn device(bench: &Bench, depth: u64) -> Result<(), String> {
+async fn device(bench: &Bench, depth: u64) -> Result<Cost, String> {
     let (size, path) = largest(&bench.folder.join("data")).ok_or("no data file")?;
     let file = File::open(&path, OpenOptions::READ.with_direct()).await.map_err(|error| error.to_string())?;
     let blocks = size / 4096;
@@ -185,8 +187,22 @@ async fn device(bench: &Bench, depth: u64) -> Result<(), String> {
         }
         costs.push(meter.stop(count));
     }
-    bench.cost(&format!("device: random 4 KiB, depth {depth}"), median(costs));
-    Ok(())
+    let cost = median(costs);
+    bench.cost(&format!("device: random 4 KiB, depth {depth}"), cost);
+    Ok(cost)
+}
+
+/// What a cold point read may cost, and how much of the device it must use unless the core is busy.
+fn cold_bars(bench: &Bench, raw: Cost, cost: Cost) {
+    bench.bar("ns of processor per cold read, depth 64", cost.processor_ns_each(), Bar::AtMost(15_000.0));
+    let of_device = raw.clock_ns as f64 / cost.clock_ns.max(1) as f64 * 100.0;
+    let of_core = cost.processor_ns as f64 / cost.clock_ns.max(1) as f64 * 100.0;
+    // Whichever comes first.
+    if of_core >= 95.0 {
+        bench.bar("% of the core, depth 64", of_core, Bar::AtLeast(95.0));
+    } else {
+        bench.bar("% of the device's rate, depth 64", of_device, Bar::AtLeast(60.0));
+    }
 }
 
 async fn d1(bench: Bench) -> Result<(), String> {
@@ -196,9 +212,12 @@ async fn d1(bench: Bench) -> Result<(), String> {
     let (store, table) = flushed(&bench, USUAL, partitions).await?;
     budget(index_bytes);
     for depth in [1, 16, 64, 256] {
-        device(&bench, depth).await?;
+        let raw = device(&bench, depth).await?;
         let what = format!("cold point read, LZ4, 4 KiB, depth {depth}");
-        measure(&bench, (&store, &table), depth, 1, any, &what).await?;
+        let cost = measure(&bench, (&store, &table), depth, 1, any, &what).await?;
+        if depth == 64 {
+            cold_bars(&bench, raw, cost);
+        }
     }
     store.drain().await.map_err(|error| error.to_string())?;
     for (class, chunk_kib) in [
@@ -328,5 +347,32 @@ async fn d7(bench: Bench) -> Result<(), String> {
         reads(&store, &table, partitions, 64, 1, any).await?;
     }
     measure(&bench, (&store, &table), 1, 1, any, "point read, all blocks cached").await?;
+    store.drain().await.map_err(|error| error.to_string())
+}
+
+/// Each read misses the row cache, reads one block of one sstable and fills the cache: keys come by in turn, and far fewer
+/// fit than there are.
+async fn d8(bench: Bench) -> Result<(), String> {
+    let partitions = bench.options.scaled(PARTITIONS).max(20_000);
+    let table = with_compression(kv(), USUAL);
+    let few = Settings { row_cache_bytes: 1 << 20, ..settings(&bench.folder) };
+    let store = open(few, std::slice::from_ref(&table)).await?;
+    let mut random = Prng::new(1);
+    for number in 0..partitions {
+        apply(&store, insert(&table, &key(number), 1, &value(&mut random))).await?;
+    }
+    store.flush(Some(table.id)).await.map_err(|error| error.to_string())?;
+    // Pages of the index fit, chunks of the data do not: more of either would be hits.
+    budget(partitions * VALUE_BYTES as u64 / INDEX_SHARE);
+    let turn: &'static Cell<u64> = Box::leak(Box::default());
+    let in_turn = move |_: &mut Prng| {
+        turn.set((turn.get() + 7_919) % partitions);
+        turn.get()
+    };
+    let before = store.cache_stats();
+    measure(&bench, (&store, &table), 64, 1, in_turn, "miss of the row cache, depth 64").await?;
+    let stats = store.cache_stats();
+    let hits = (stats.hits - before.hits) as f64 / (stats.requests - before.requests).max(1) as f64;
+    bench.fact("hits of the row cache", &format!("{:.1} %, {} evictions", hits * 100.0, stats.evictions));
     store.drain().await.map_err(|error| error.to_string())
 }

@@ -1,6 +1,6 @@
 //! C: the commitlog alone. F: flushes, and writes that come faster than the disk takes them.
 
-use super::{Bench, Case, boxed};
+use super::{Bar, Bench, Case, boxed};
 use crate::engine::{apply, insert, key, kv, open, settings, told};
 use crate::meter::{Meter, median};
 use base::{Instant, Prng};
@@ -242,6 +242,7 @@ async fn f1(bench: Bench) -> Result<(), String> {
     let rates =
         format!("{:.0} MB/s per core, {:.0} MB/s on the clock", rate(cost.processor_ns), rate(cost.clock_ns));
     bench.fact("bytes of mutations", &rates);
+    bench.bar("MB/s per core, flush of rows of 300 B", rate(cost.processor_ns), Bar::AtLeast(250.0));
     store.drain().await.map_err(told)
 }
 

@@ -1,10 +1,10 @@
 //! M: writes into memory. R: reads from it.
 
-use super::{Bench, Case, boxed};
+use super::{Bar, Bench, Case, boxed};
 use crate::engine::{
     apply, columns, insert, insert_row, key, kv, open, read, scan, select, settings, update, wide,
 };
-use crate::meter::{Meter, median};
+use crate::meter::{Cost, Meter, median};
 use base::Prng;
 use base::counting::allocated_bytes;
 use mutation::{Cell, Deletion, Mutation, ReadCommand, Scope, Slice, TokenRange};
@@ -49,7 +49,7 @@ async fn measure_writes(
     store: &Store,
     what: &str,
     mut next: impl FnMut() -> Mutation,
-) -> Result<(), String> {
+) -> Result<Cost, String> {
     let mut costs = Vec::new();
     for _ in 0..bench.options.rounds {
         let mut left = bench.options.operations(1_000_000);
@@ -65,19 +65,21 @@ async fn measure_writes(
             runtime::yield_now().await;
         }
     }
-    bench.cost(what, median(costs));
-    Ok(())
+    let cost = median(costs);
+    bench.cost(what, cost);
+    Ok(cost)
 }
 
 async fn m1(bench: Bench) -> Result<(), String> {
     let (store, table) = filled(&bench, 0).await?;
     let before = allocated_bytes();
     let mut number = 0;
-    measure_writes(&bench, &store, "insert of a new partition, log copy included", || {
+    let cost = measure_writes(&bench, &store, "insert of a new partition, log copy included", || {
         number += 1;
         insert(&table, &key(number), number as i64, &VALUE)
     })
     .await?;
+    bench.bar("ns of processor per write", cost.processor_ns_each(), Bar::AtMost(1_500.0));
     let each = (allocated_bytes() - before) as f64 / number as f64;
     bench.fact("memory of a partition of one row, 16 B key and 100 B value", &format!("{each:.0} B"));
     store.drain().await.map_err(|error| error.to_string())
@@ -198,11 +200,13 @@ async fn m8(bench: Bench) -> Result<(), String> {
         })
     };
     let small = |number: u64| insert(&kv, &key(number)[8..], 1, &VALUE);
-    memory_of(&bench, &kv, rows, "8 B key and 100 B value", small).await?;
+    let each = memory_of(&bench, &kv, rows, "8 B key and 100 B value", small).await?;
+    bench.bar("bytes of memory per small row", each, Bar::AtMost(200.0));
     memory_of(&bench, &ten, rows / 10, "10 columns of 100 B", |n| write(&ten, n, 10, 100)).await?;
     memory_of(&bench, &tiny, rows / 10, "100 columns of 4 B", |n| write(&tiny, n, 100, 4)).await?;
     let row = |number: u64| insert_row(&wide, &key(1), number as i64, 1, &VALUE);
-    memory_of(&bench, &wide, rows * 5, "row of one partition, 8 B clustering and 100 B value", row).await
+    memory_of(&bench, &wide, rows * 5, "row of one partition, 8 B clustering and 100 B value", row).await?;
+    Ok(())
 }
 
 async fn memory_of(
@@ -211,7 +215,7 @@ async fn memory_of(
     rows: u64,
     what: &str,
     row: impl Fn(u64) -> Mutation,
-) -> Result<(), String> {
+) -> Result<f64, String> {
     let store = open(settings(&bench.folder), std::slice::from_ref(table)).await?;
     apply(&store, row(0)).await?;
     let before = allocated_bytes();
@@ -229,7 +233,9 @@ async fn memory_of(
     );
     store.drain().await.map_err(|error| error.to_string())?;
     drop(store);
-    crate::cases::empty(&bench.folder)
+    crate::cases::empty(&bench.folder)?;
+    // What was allocated has the log's unwritten blocks in it.
+    Ok(each(told as i64))
 }
 
 async fn m4(bench: Bench) -> Result<(), String> {
@@ -245,7 +251,10 @@ async fn m4(bench: Bench) -> Result<(), String> {
 }
 
 async fn r1(bench: Bench) -> Result<(), String> {
-    for (size, what) in [(100_000, "100 k partitions"), (5_000_000, "5 M partitions")] {
+    let sizes = [(100_000, "100 k partitions"), (5_000_000, "5 M partitions")];
+    // Counted operations are of one kind.
+    let sizes = if bench.options.count.is_some() { &sizes[..1] } else { &sizes };
+    for &(size, what) in sizes {
         let partitions = bench.options.scaled(size);
         let (store, table) = filled(&bench, partitions).await?;
         let mut random = Prng::new(7);
@@ -286,7 +295,8 @@ async fn r4(bench: Bench) -> Result<(), String> {
     let mut random = Prng::new(7);
     let commands =
         || (0..PREPARED.min(partitions)).map(|_| select(&table, &key(random.below(partitions)))).collect();
-    measure_reads(&bench, &store, "point read of a row of 50 columns of 10 B", 1, commands).await
+    measure_reads(&bench, &store, "point read of a row of 50 columns of 10 B", 1, commands).await?;
+    store.drain().await.map_err(|error| error.to_string())
 }
 
 async fn r5(bench: Bench) -> Result<(), String> {

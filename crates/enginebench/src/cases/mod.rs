@@ -41,6 +41,15 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     PARTS.iter().copied().flatten()
 }
 
+/// What the engine must reach.
+#[derive(Clone, Copy)]
+pub enum Bar {
+    /// No more than that.
+    AtMost(f64),
+    /// No less than that.
+    AtLeast(f64),
+}
+
 /// What a case is given.
 pub struct Bench {
     /// The command line.
@@ -59,6 +68,17 @@ impl Bench {
     /// Prints one line of the result that is not a cost per operation.
     pub fn fact(&self, what: &str, value: &str) {
         println!("| {} | {what} |  |  |  |  | {value} |", self.name);
+    }
+
+    /// Prints one line of the result: whether a number reaches its bar.
+    pub fn bar(&self, what: &str, value: f64, bar: Bar) {
+        let (is_met, sign, limit) = match bar {
+            Bar::AtMost(limit) => (value <= limit, '≤', limit),
+            Bar::AtLeast(limit) => (value >= limit, '≥', limit),
+        };
+        let met = if is_met { "met" } else { "NOT MET" };
+        let digits = if value < 10.0 { 2 } else { 0 };
+        self.fact(&format!("bar: {what}"), &format!("{met}: {value:.digits$} {sign} {limit}"));
     }
 }
 

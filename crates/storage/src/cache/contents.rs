@@ -4,7 +4,8 @@ use super::CacheStats;
 use super::entry::{Cached, Rows, is_mortal, row_head, row_of};
 use super::known::Known;
 use super::part::{Epoch, Found, NOBODY, TableCache};
-use super::queue::Units;
+use super::queue::{Kind, Units};
+use super::single::{Single, single};
 use super::slots::Slots;
 use crate::limits::{CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_ROWS_AT_ONCE};
 use crate::memory::directory::TokenDirectory;
@@ -29,11 +30,13 @@ pub(crate) struct Contents {
     /// Bytes of trees, tombstones, static rows.
     pub(super) outside_bytes: usize,
     pub(super) partition_count: usize,
+    /// Singles with a row.
+    pub(super) single_rows: usize,
     /// Partitions that are in no directory and still have rows.
     dying: Vec<u32>,
-    /// Must not go in this step.
-    pinned: u32,
-    evictions: u64,
+    /// Must not go in this step, as directories name it.
+    pub(super) pinned: u32,
+    pub(super) evictions: u64,
 }
 
 impl Contents {
@@ -41,11 +44,17 @@ impl Contents {
         let is_on = budget >= CACHE_BYTES_MIN;
         // Small caches have small segments, else the sizes in use would not fit in side by side.
         let segment_bytes = (budget / 64).clamp(1024, 128 * 1024).next_power_of_two().min(128 * 1024);
+        // What is lost by slots that are too long, and by segments of sizes that few have, in balance.
+        let steps = match budget >> 20 {
+            ..64 => 5,
+            64..512 => 8,
+            _ => 16,
+        };
         let budget = if is_on { budget } else { 0 };
         Contents {
             budget,
             room: if is_on { budget - budget / 8 - CACHE_BYTES_MIN / 4 } else { 0 },
-            slots: Slots::new(segment_bytes),
+            slots: Slots::new(segment_bytes, steps),
             units: Units::new(budget / 512),
             partitions: Slab::default(),
             vacant: Vec::new(),
@@ -53,6 +62,7 @@ impl Contents {
             index_bytes: 0,
             outside_bytes: 0,
             partition_count: 0,
+            single_rows: 0,
             dying: Vec::new(),
             pinned: NOBODY,
             evictions: 0,
@@ -70,15 +80,25 @@ impl Contents {
             bytes: self.bytes() as u64,
             capacity: self.budget as u64,
             partitions: self.partition_count as u64,
-            rows: (self.units.len() - self.partition_count) as u64,
+            rows: (self.units.len() - self.partition_count + self.single_rows) as u64,
             evictions: self.evictions,
             requests: 0,
             hits: 0,
         }
     }
 
-    fn key_of(&self, partition: u32) -> &[u8] {
-        self.slots.get(self.partitions.get(partition).key_block)
+    #[inline]
+    pub(super) fn key_of(&self, entry: u32) -> &[u8] {
+        match single(entry) {
+            Some(unit) => Single::key(self.slots.get(self.units.get(unit).block)),
+            None => self.slots.get(self.partitions.get(entry).key_block),
+        }
+    }
+
+    /// A single by its unit.
+    #[inline]
+    pub(super) fn single(&self, unit: u32) -> Single<'_> {
+        Single::read(self.slots.get(self.units.get(unit).block))
     }
 
     pub(super) fn find_any(&self, slot: u32, token: Token, key: &[u8]) -> Option<u32> {
@@ -88,11 +108,19 @@ impl Contents {
 
     #[inline]
     pub(super) fn find_fresh(&self, table: &TableCache, key: &Key) -> Option<u32> {
-        let at = self.find_any(table.slot.get(), key.token, &key.bytes)?;
-        let cached = self.partitions.get(at);
-        let fresh = cached.generation == table.generation.get()
-            && (!cached.is_mortal || cached.purges == table.purges.get());
-        fresh.then_some(at)
+        let entry = self.find_any(table.slot.get(), key.token, &key.bytes)?;
+        let (generation, is_mortal, purges) = match single(entry) {
+            Some(unit) => {
+                let single = self.single(unit);
+                (single.generation, single.is_mortal, single.purges)
+            }
+            None => {
+                let cached = self.partitions.get(entry);
+                (cached.generation, cached.is_mortal, cached.purges)
+            }
+        };
+        let fresh = generation == table.generation.get() && (!is_mortal || purges == table.purges.get());
+        fresh.then_some(entry)
     }
 
     /// What is cached of a partition; what is stale is dropped.
@@ -101,7 +129,10 @@ impl Contents {
         if fresh.is_none()
             && let Some(stale) = self.find_any(table.slot.get(), key.token, &key.bytes)
         {
-            self.drop_partition(stale);
+            match single(stale) {
+                Some(unit) => self.drop_single(unit),
+                None => self.drop_partition(stale),
+            }
         }
         fresh
     }
@@ -119,8 +150,12 @@ impl Contents {
         if !current && brings_mortal() {
             return;
         }
+        let slices = known_slices(found);
         let at = match self.find(table, found.key) {
+            // Everything of it is known.
+            Some(entry) if single(entry).is_some() => return,
             Some(at) => at,
+            None if is_all(&slices) && is_single(found) => return self.fill_single(table, found),
             None => match self.add_partition(table, found.key) {
                 Some(at) => at,
                 None => return,
@@ -141,7 +176,7 @@ impl Contents {
                 head.static_row.clone_from(&partition.static_row);
             }
         }
-        for slice in known_slices(found) {
+        for slice in slices {
             cached.known.add(&slice.start, &slice.end);
         }
         self.recount(at, before);
@@ -177,20 +212,16 @@ impl Contents {
         self.pinned = NOBODY;
     }
 
-    fn add_partition(&mut self, table: &TableCache, key: &Key) -> Option<u32> {
+    pub(super) fn add_partition(&mut self, table: &TableCache, key: &Key) -> Option<u32> {
         if !self.make_room(key.bytes.len()) {
             return None;
         }
-        if table.slot.get() == NOBODY {
-            table.slot.set(self.tables.len() as u32);
-            self.tables.push(TokenDirectory::new(TokenRange::ALL));
-        }
-        let slot = table.slot.get();
+        let slot = self.slot_of(table);
         let at = self.vacant.pop().unwrap_or_else(|| self.partitions.push(Cached::vacant()));
         let unit = self.units.reserve();
         let block = self.slots.add(unit, &[&key.bytes]);
         let hash = hash_of(slot, key.token, &[]);
-        self.units.add(unit, at, block, self.slots.size(block), true, hash);
+        self.units.add(unit, at, block, self.slots.size(block), Kind::Head, hash);
         let (generation, purges) = (table.generation.get(), table.purges.get());
         let vacant = Cached::vacant();
         *self.partitions.get_mut(at) = Cached {
@@ -211,7 +242,16 @@ impl Contents {
         Some(at)
     }
 
-    fn change_index(&mut self, slot: u32, change: impl FnOnce(&Contents, &mut TokenDirectory)) {
+    /// The number of a table's directory.
+    pub(super) fn slot_of(&mut self, table: &TableCache) -> u32 {
+        if table.slot.get() == NOBODY {
+            table.slot.set(self.tables.len() as u32);
+            self.tables.push(TokenDirectory::new(TokenRange::ALL));
+        }
+        table.slot.get()
+    }
+
+    pub(super) fn change_index(&mut self, slot: u32, change: impl FnOnce(&Contents, &mut TokenDirectory)) {
         let empty = TokenDirectory::new(TokenRange::ALL);
         let mut directory = std::mem::replace(&mut self.tables[slot as usize], empty);
         let before = directory.bytes();
@@ -237,7 +277,7 @@ impl Contents {
     }
 
     /// Adds a row at a known place where there is none; where there is no room, the place is unknown from now on.
-    fn add_row(&mut self, at: u32, row: RowRef<'_>) {
+    pub(super) fn add_row(&mut self, at: u32, row: RowRef<'_>) {
         let mut pieces = Vec::new();
         let body = row.body.whole(&mut pieces);
         let length = 8 + row.position.len() + row.clustering.len() + body.len();
@@ -254,7 +294,7 @@ impl Contents {
         let unit = self.units.reserve();
         let head = row_head(row.position, row.clustering);
         let block = self.slots.add(unit, &[&head, row.position, row.clustering, body]);
-        self.units.add(unit, at, block, self.slots.size(block), false, hash);
+        self.units.add(unit, at, block, self.slots.size(block), Kind::Row, hash);
         let before = self.partitions.get(at).outside_bytes();
         self.partitions.get_mut(at).is_mortal |= is_mortal(body);
         match std::mem::take(&mut self.partitions.get_mut(at).rows) {
@@ -313,7 +353,7 @@ impl Contents {
         position
     }
 
-    fn free_unit(&mut self, unit: u32) {
+    pub(super) fn free_unit(&mut self, unit: u32) {
         self.slots.remove(self.units.get(unit).block);
         self.units.remove(unit);
     }
@@ -359,7 +399,7 @@ impl Contents {
     }
 
     /// Evicts until a block of a length can be added. False: it cannot, or it would take too many steps.
-    fn make_room(&mut self, length: usize) -> bool {
+    pub(super) fn make_room(&mut self, length: usize) -> bool {
         for _ in 0..CACHE_EVICTIONS_MAX {
             if self.bytes() + self.slots.needs(length) <= self.room {
                 return true;
@@ -381,11 +421,15 @@ impl Contents {
         let (slots, units, partitions) = (&mut self.slots, &mut self.units, &mut self.partitions);
         slots.drain_one(|unit, block| {
             units.set_block(unit, block);
-            let cached = partitions.get_mut(units.get(unit).partition);
-            if units.get(unit).is_head {
-                cached.key_block = block;
-            } else if let Rows::One { block: of_row, .. } = &mut cached.rows {
-                *of_row = block;
+            let of = units.get(unit).partition;
+            match units.get(unit).kind {
+                Kind::Single => {}
+                Kind::Head => partitions.get_mut(of).key_block = block,
+                Kind::Row => {
+                    if let Rows::One { block: of_row, .. } = &mut partitions.get_mut(of).rows {
+                        *of_row = block;
+                    }
+                }
             }
         })
     }
@@ -393,8 +437,12 @@ impl Contents {
     /// Evicts one unit, or gives it another round when it must stay. False: there is none.
     fn evict(&mut self) -> bool {
         let Some(unit) = self.units.victim() else { return false };
-        let (at, is_head) = (self.units.get(unit).partition, self.units.get(unit).is_head);
+        let (at, kind) = (self.units.get(unit).partition, self.units.get(unit).kind);
+        if kind == Kind::Single {
+            return self.evict_single(unit);
+        }
         let cached = self.partitions.get(at);
+        let is_head = kind == Kind::Head;
         if is_head && (at == self.pinned || cached.has_rows()) {
             // A partition goes when its last row has gone.
             self.units.spare(unit);
@@ -498,6 +546,24 @@ impl Contents {
     }
 }
 
+/// Whether all of a partition is among slices.
+fn is_all(slices: &[Slice]) -> bool {
+    matches!(slices, [all] if all.start <= Position::bottom() && Position::top() <= all.end)
+}
+
+/// Whether a partition, when it is known completely, has nothing but one row or none.
+fn is_single(found: &Found<'_>) -> bool {
+    let partition = found.partition;
+    let bare = partition.deletion.is_live() && partition.static_row.is_none() && partition.ranges.is_empty();
+    bare && partition.rows().nth(1).is_none() && Single::fits(&found.key.bytes, first_row(found).as_ref())
+}
+
+/// The first row of what was found.
+pub(super) fn first_row<'f>(found: &Found<'f>) -> Option<RowRef<'f>> {
+    let (position, row) = found.partition.rows().next()?;
+    Some(RowRef { position, clustering: row.clustering(), body: Body::Whole(row.body()) })
+}
+
 /// The parts of what was asked for that the read knows and the cache takes: [`CACHE_FILL_BYTES_MAX`] of rows.
 fn known_slices(found: &Found<'_>) -> Vec<Slice> {
     let mut bytes = 0;
@@ -526,7 +592,7 @@ fn known_slices(found: &Found<'_>) -> Vec<Slice> {
 }
 
 /// What tells a unit from others when it is gone.
-fn hash_of(table: u32, token: Token, position: &[u8]) -> u64 {
+pub(super) fn hash_of(table: u32, token: Token, position: &[u8]) -> u64 {
     let seed = (token.0 as u64) ^ u64::from(table).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     if position.is_empty() {
         return seed.wrapping_mul(0xff51_afd7_ed55_8ccd) ^ seed >> 29;

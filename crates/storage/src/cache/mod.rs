@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! table ─► directory (token, key) ─► partition ─► known intervals, tombstones, static row
-//!                                        └► rows by position ─► unit (place in the queue) ─► block in a slot
+//!                           │            └► rows by position ─► unit (place in the queue) ─► block in a slot
+//!                           └─► single: unit ─► block in a slot
 //! ```
+//! Most partitions are singles: known completely, one row or none and nothing else, all of it in one block.
 //! A partition is cached in part: of each known interval every row is there and nothing else exists, so that also what does
 //! not exist is answered from here. Rows go one by one (S3-FIFO); one that goes takes the knowledge between its neighbours
 //! along. Everything counts against one budget of bytes. See `docs/mechanisms/row-cache.md` for what keeps it equal to a
@@ -16,6 +18,8 @@ mod slots;
 mod entry;
 mod part;
 mod contents;
+/// Partitions of one row.
+mod single;
 mod view;
 
 use crate::memory::directory::TokenDirectory;
@@ -26,6 +30,7 @@ use schema::{Position, Table};
 use std::cell::{Cell, Ref, RefCell};
 
 pub(crate) use part::{Adopting, Epoch, Found, TableCache};
+use view::CachedParts;
 pub(crate) use view::{CachedView, Coverage};
 
 /// What the cache holds.
@@ -112,7 +117,12 @@ impl Cache {
         flushed: &V,
     ) -> Option<Position> {
         let mut contents = self.contents.borrow_mut();
-        let at = contents.find(table, key)?;
+        let entry = contents.find(table, key)?;
+        let at = match single::single(entry) {
+            None => entry,
+            Some(unit) if contents.absorb_single(table, definition, unit, flushed) => return None,
+            Some(unit) => contents.take_apart(table, unit)?,
+        };
         // What was cached before the last compaction has nothing that it could have left out.
         contents.partitions.get_mut(at).purges = table.purges.get();
         contents.absorb(definition, at, from, flushed)
@@ -134,9 +144,14 @@ impl Reading<'_> {
     #[inline]
     pub(crate) fn get(&self, table: &TableCache, key: &Key) -> Option<CachedView<'_>> {
         let contents = &*self.0;
-        let cached = contents.partitions.get(contents.find_fresh(table, key)?);
+        let entry = contents.find_fresh(table, key)?;
+        if let Some(unit) = single::single(entry) {
+            contents.units.hit(unit);
+            return Some(CachedView::Single(contents.single(unit)));
+        }
+        let cached = contents.partitions.get(entry);
         contents.units.hit(cached.unit);
-        Some(CachedView { contents, cached })
+        Some(CachedView::Parts(CachedParts { contents, cached }))
     }
 }
 

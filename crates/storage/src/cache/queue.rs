@@ -29,12 +29,22 @@ enum Queue {
     Main,
 }
 
-/// Something that is evicted alone: a row, or the head of a partition.
+/// What a unit stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A partition whose rows are units of their own.
+    Head,
+    Row,
+    /// A partition and the one row it may have.
+    Single,
+}
+
+/// Something that is evicted alone.
 #[derive(Debug)]
 pub(crate) struct Unit {
     previous: u32,
     next: u32,
-    /// Its partition.
+    /// Its partition; the table of a single.
     pub(crate) partition: u32,
     /// Its block.
     pub(crate) block: u32,
@@ -42,7 +52,7 @@ pub(crate) struct Unit {
     bytes: u32,
     hits: Cell<u8>,
     queue: Queue,
-    pub(crate) is_head: bool,
+    pub(crate) kind: Kind,
 }
 
 const _: () = assert!(size_of::<Unit>() <= 24);
@@ -104,21 +114,13 @@ impl Units {
         self.free.pop().unwrap_or_else(|| {
             let (previous, next) = (NO_UNIT, NO_UNIT);
             let (partition, block, bytes) = (NO_UNIT, 0, 0);
-            let (hits, queue, is_head) = (Cell::new(0), Queue::Free, false);
-            self.units.push(Unit { previous, next, partition, block, bytes, hits, queue, is_head })
+            let (hits, queue, kind) = (Cell::new(0), Queue::Free, Kind::Row);
+            self.units.push(Unit { previous, next, partition, block, bytes, hits, queue, kind })
         })
     }
 
     /// Puts a reserved unit into a queue. `hash` tells whether it was here a while ago.
-    pub(crate) fn add(
-        &mut self,
-        unit: u32,
-        partition: u32,
-        block: u32,
-        bytes: usize,
-        is_head: bool,
-        hash: u64,
-    ) {
+    pub(crate) fn add(&mut self, unit: u32, partition: u32, block: u32, bytes: usize, kind: Kind, hash: u64) {
         let (bucket, fingerprint) = self.ghost_of(hash);
         let was_here = self.ghosts[bucket].contains(&fingerprint);
         let queue = if was_here { Queue::Main } else { Queue::Small };
@@ -127,7 +129,7 @@ impl Units {
         entry.partition = partition;
         entry.block = block;
         entry.bytes = bytes as u32;
-        entry.is_head = is_head;
+        entry.kind = kind;
         entry.hits.set(0);
         self.push(unit, queue);
         self.count += 1;
@@ -201,6 +203,13 @@ impl Units {
         bucket[0] = fingerprint;
     }
 
+    /// The units that stand for something, in any order.
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, &Unit)> {
+        let numbered = self.units.iter().enumerate();
+        numbered.filter(|(_, unit)| unit.queue != Queue::Free).map(|(at, unit)| (at as u32, unit))
+    }
+
     fn ghost_of(&self, hash: u64) -> (usize, u32) {
         // 0 is an empty place.
         (hash as usize & (self.ghosts.len() - 1), (hash >> 32) as u32 | 1)
@@ -255,7 +264,7 @@ mod tests {
 
     fn add(units: &mut Units, hash: u64) -> u32 {
         let unit = units.reserve();
-        units.add(unit, 0, 0, 100, false, hash);
+        units.add(unit, 0, 0, 100, Kind::Row, hash);
         unit
     }
 

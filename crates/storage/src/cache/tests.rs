@@ -3,6 +3,7 @@
 
 use super::contents::Contents;
 use super::entry::Rows;
+use super::queue::Kind;
 use super::*;
 use crate::fixture;
 use crate::limits::CACHE_BYTES_MIN;
@@ -17,7 +18,7 @@ use proptest::prelude::*;
 use schema::BoundSide;
 use std::rc::Rc;
 
-const KEYS: u64 = 12;
+const KEYS: u64 = 18;
 const PLACES: u64 = 24;
 const NOW_S: u32 = 1_000;
 
@@ -40,6 +41,8 @@ struct Run {
     reads: Vec<Read>,
     clock: i64,
     answered: u64,
+    /// Of these by partitions that are one block.
+    by_singles: u64,
 }
 
 fn position(table: &Table, c: u64) -> Position {
@@ -50,7 +53,13 @@ impl Run {
     fn new(budget: u64) -> Run {
         Run {
             table: fixture::table(),
-            keys: (0..KEYS).map(|key| Key::new(&[key as u8, 7])).collect(),
+            // Some have a token that is not their own.
+            keys: (0..KEYS)
+                .map(|key| match key % 5 {
+                    0 => Key::with_token(base::Token(key as i64 / 6), &[key as u8, 7]),
+                    _ => Key::new(&[key as u8, 7]),
+                })
+                .collect(),
             cache: Cache::new(budget),
             part: TableCache::new(true),
             disk: vec![Partition::new(); KEYS as usize],
@@ -58,17 +67,23 @@ impl Run {
             reads: Vec::new(),
             clock: 1,
             answered: 0,
+            by_singles: 0,
         }
     }
 
     fn mutation(&mut self, prng: &mut Prng, key: usize) -> Mutation {
         self.clock += 1;
         let timestamp = self.clock - prng.below(6) as i64;
-        let key = &self.keys[key];
+        let (number, key) = (key, &self.keys[key]);
         let mut builder = MutationBuilder::new(self.table.id, key.token, &key.bytes);
         let deletion = Deletion { timestamp, local_time: 5 };
         let (c, to) = (prng.below(PLACES) as i32, prng.below(PLACES) as i32);
-        match prng.below(24) {
+        // Some partitions have one row all their life, but for what is rare.
+        let (c, what) = match number % 3 {
+            0 if prng.chance(0.97) => (7, 4 + prng.below(20)),
+            _ => (c, prng.below(24)),
+        };
+        match what {
             0 => builder.deletion(deletion),
             1 | 2 => builder.range(&RangeTombstone {
                 start: Bound::new(&fixture::clustering(c), BoundSide::Before),
@@ -84,7 +99,7 @@ impl Run {
                 row.simple(0, RowCell::expiring(timestamp, 9, NOW_S - 5 + prng.below(10) as u32, b"ttl"));
             }),
             _ => {
-                let most = if prng.chance(0.2) { 9000 } else { 900 };
+                let most = if prng.chance(0.5) { 9000 } else { 900 };
                 let value = vec![timestamp as u8; 1 + prng.below(most) as usize];
                 builder.write_row(&fixture::clustering(c), Liveness::at(timestamp), Deletion::LIVE, |row| {
                     row.simple(0, RowCell::live(timestamp, &value));
@@ -231,6 +246,7 @@ impl Run {
             Coverage::UpTo(position) => Some(position),
         };
         self.answered += 1;
+        self.by_singles += u64::from(matches!(view, CachedView::Single(single) if single.row.is_some()));
         let command = ReadCommand {
             slices: slices.into(),
             reversed,
@@ -313,6 +329,13 @@ impl Contents {
         assert_eq!(outside, self.outside_bytes);
         assert_eq!(self.tables.iter().map(TokenDirectory::bytes).sum::<usize>(), self.index_bytes);
         assert_eq!(self.tables.iter().map(TokenDirectory::len).sum::<usize>(), self.partition_count);
+        let singles = self.units.all().filter(|(_, unit)| unit.kind == Kind::Single);
+        let with_row = singles.filter(|(at, unit)| {
+            let single = self.single(*at);
+            assert!(self.find_any(unit.partition, single.token(), single.key).is_some(), "it is found");
+            single.row.is_some()
+        });
+        assert_eq!(with_row.count(), self.single_rows);
     }
 }
 
@@ -342,6 +365,38 @@ fn a_long_run_answers_from_the_cache_and_stays_within_its_budget() {
     let stats = run.cache.stats();
     assert!(stats.evictions > 50, "{stats:?}");
     assert!(run.answered > 1_000, "{} answers", run.answered);
+    assert!(run.by_singles > 300, "{} of {} by singles", run.by_singles, run.answered);
+}
+
+/// A row of 8 bytes of key and 100 of value, alone in its partition, and a partition that is known not to be there.
+#[test]
+fn a_small_partition_takes_little_more_than_its_bytes() {
+    let table = fixture::table();
+    for (rows, most) in [(1, 220), (0, 100)] {
+        let cache = Cache::new(512 << 20);
+        let part = TableCache::new(true);
+        let count = 200_000u64;
+        for number in 0..count {
+            let key = Key::new(&number.to_be_bytes());
+            let mut partition = Partition::new();
+            if rows == 1 {
+                let mutation = fixture::insert(&table, &key.bytes, 5, 5, &[7; 100]);
+                partition.apply(&table, &mutation.view()).expect("fits");
+            }
+            let slices = [Slice::all()];
+            let (key, partition, slices) = (&key, &partition, &slices);
+            cache.fill(
+                &part,
+                part.epoch(),
+                &Found { key, partition, slices, reversed: false, complete_to: None },
+            );
+        }
+        let stats = cache.stats();
+        assert_eq!((stats.partitions, stats.rows), (count, rows * count));
+        // The list of those that went is in proportion to the budget.
+        let bytes = stats.bytes - (512 << 20) / 512 * 4;
+        assert!(bytes / count <= most, "{} bytes each", bytes / count);
+    }
 }
 
 /// Partitions that are much larger than the cache, and many of them: bounded memory, bounded steps.

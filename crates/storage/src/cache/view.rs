@@ -3,15 +3,24 @@
 use super::contents::Contents;
 use super::entry::{Cached, Rows, row_of};
 use super::known::Known;
+use super::single::Single;
 use mutation::{Body, Deletion, PartitionView, RangeTombstones, RowRef, Slice};
 use schema::Position;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 /// A cached partition, within one step.
 #[derive(Clone, Copy)]
-pub(crate) struct CachedView<'c> {
-    pub(crate) contents: &'c Contents,
-    pub(crate) cached: &'c Cached,
+pub(crate) enum CachedView<'c> {
+    /// All of it, in one block.
+    Single(Single<'c>),
+    Parts(CachedParts<'c>),
+}
+
+/// A cached partition that may be known in part.
+#[derive(Clone, Copy)]
+pub(crate) struct CachedParts<'c> {
+    pub(super) contents: &'c Contents,
+    pub(super) cached: &'c Cached,
 }
 
 /// How much of what is asked for is known.
@@ -25,7 +34,17 @@ pub(crate) enum Coverage {
 
 impl CachedView<'_> {
     /// How much of some slices (disjoint, ascending) is known, in reading order.
+    #[inline]
     pub(crate) fn coverage(&self, slices: &[Slice], reversed: bool) -> Coverage {
+        match self {
+            CachedView::Single(_) => Coverage::All,
+            CachedView::Parts(parts) => parts.coverage(slices, reversed),
+        }
+    }
+}
+
+impl CachedParts<'_> {
+    fn coverage(&self, slices: &[Slice], reversed: bool) -> Coverage {
         if matches!(self.cached.known, Known::All) {
             return Coverage::All;
         }
@@ -62,7 +81,7 @@ impl CachedView<'_> {
     }
 }
 
-impl<'c> CachedView<'c> {
+impl<'c> CachedParts<'c> {
     fn row(&self, block: u32) -> RowRef<'c> {
         row_of(self.contents.slots.get(block))
     }
@@ -95,15 +114,20 @@ impl<'c> CachedView<'c> {
 
 impl<'c> PartitionView for CachedView<'c> {
     fn deletion(&self) -> Deletion {
-        self.cached.deletion
+        match self {
+            CachedView::Single(_) => Deletion::LIVE,
+            CachedView::Parts(parts) => parts.cached.deletion,
+        }
     }
 
     fn static_row(&self) -> Option<Body<'_>> {
-        self.cached.head.as_ref()?.static_row.as_deref().map(Body::Whole)
+        let CachedView::Parts(parts) = self else { return None };
+        parts.cached.head.as_ref()?.static_row.as_deref().map(Body::Whole)
     }
 
     fn ranges(&self) -> Option<&RangeTombstones> {
-        let ranges = &self.cached.head.as_ref()?.ranges;
+        let CachedView::Parts(parts) = self else { return None };
+        let ranges = &parts.cached.head.as_ref()?.ranges;
         (!ranges.is_empty()).then_some(ranges)
     }
 
@@ -113,9 +137,13 @@ impl<'c> PartitionView for CachedView<'c> {
         end: Option<&[u8]>,
         reversed: bool,
     ) -> impl Iterator<Item = RowRef<'v>> + use<'v, 'c> {
-        let mut rows = self.rows(start, end);
-        let contents = self.contents;
+        let inside = |row: &RowRef<'_>| row.position >= start && end.is_none_or(|end| row.position < end);
+        let (mut single, mut parts) = match self {
+            CachedView::Single(single) => (single.row.filter(inside), None),
+            CachedView::Parts(parts) => (None, Some((parts.contents, parts.rows(start, end)))),
+        };
         std::iter::from_fn(move || {
+            let Some((contents, rows)) = &mut parts else { return single.take() };
             let (unit, block) = if reversed { rows.next_back()? } else { rows.next()? };
             contents.units.hit(unit);
             Some(row_of(contents.slots.get(block)))
