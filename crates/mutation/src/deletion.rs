@@ -25,6 +25,12 @@ impl Deletion {
         !self.is_live() && timestamp <= self.timestamp
     }
 
+    /// Whether nothing written at or before `timestamp` can still be seen, deletions included: strictly newer, since of
+    /// two deletions with equal timestamps the one with the later local time is kept.
+    pub fn outdates(self, timestamp: i64) -> bool {
+        !self.is_live() && timestamp < self.timestamp
+    }
+
     /// Whether this one wins over the other: higher timestamp, then later local time.
     pub fn supersedes(self, other: Deletion) -> bool {
         if self.is_live() {

@@ -294,7 +294,7 @@ impl<'a> Page<'a> {
             let memory = std::iter::once(active).chain(frozen);
             memory.filter_map(|memtable| memtable.get(key.token, &key.bytes))
         };
-        if views().any(|view| view.deletion().deletes(newest)) {
+        if views().any(|view| view.deletion().outdates(newest)) {
             return true;
         }
         let Some(position) = only_row(&self.definition, self.command) else { return false };
@@ -479,7 +479,7 @@ impl<'a> Page<'a> {
             version.memtables().map(|memtable| memtable.reading()).collect();
         let known = memory.iter().filter_map(|memtable| memtable.get(key.token, &key.bytes));
         let deletion = known.map(|view| view.deletion()).fold(merged.partition.deletion, Deletion::max);
-        if deletion.deletes(before) {
+        if deletion.outdates(before) {
             return true;
         }
         let Some(position) = only_row(&self.definition, self.command) else { return false };

@@ -291,3 +291,29 @@ fn an_old_mark_of_a_row_is_not_skipped_for_newer_cells() {
         assert_eq!(cached(&store, &read).await.len(), 1, "it was inserted, and its value is null");
     });
 }
+
+/// Of two deletions with one timestamp the later one by local time is kept, wherever it is found: an sstable with such a
+/// tombstone is not skipped, or the answer of one replica, and its digest, would depend on what lies in which file.
+#[test]
+fn a_deletion_as_new_as_that_of_its_partition_is_found_in_an_older_sstable() {
+    let table = fixture::table();
+    let mut node = node(&table);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        let read = of_key(&table, b"k");
+        let deletion = |local_time| Deletion { timestamp: 5, local_time };
+        let mut row = MutationBuilder::new(table.id, base::Token::of_key(b"k"), b"k");
+        row.write_row(&fixture::clustering(1), Liveness::NONE, deletion(1_900_000_001), |_| {});
+        put(&store, row.finish());
+        store.flush(None).await.expect("flushed");
+        let mut partition = MutationBuilder::new(table.id, base::Token::of_key(b"k"), b"k");
+        partition.deletion(deletion(1_900_000_000));
+        put(&store, partition.finish());
+        let apart = store.read_cold(&read).await.expect("readable");
+        store.flush(None).await.expect("flushed");
+        assert_eq!(store.read_cold(&read).await.expect("readable").partitions, apart.partitions);
+        store.compact(table.id).await.expect("compacted");
+        assert_eq!(store.read_cold(&read).await.expect("readable").partitions, apart.partitions);
+        assert!(!apart.partitions.is_empty());
+    });
+}
