@@ -43,7 +43,7 @@ options:
   --cycles N          kills of the kill suite (default 100)
   --records N         records and operations of YCSB (default 10000)
   --quick             small numbers, for every commit
-  --only WORD         only tests of Python and the drivers, or files of statements, whose name holds WORD
+  --only WORD         only tests of Python and the drivers, files of statements, or bad days whose name holds WORD
   --at HOST:PORT      cql: a server that runs already
   --bless             nodetool --against cassandra: write its shapes to crates/compat/nodetool/shapes.txt;
                       cql: write answers into the files, as crates/compat/src/cql/mod.rs says
@@ -72,7 +72,7 @@ pub struct Options {
     pub records: u64,
     /// Small numbers.
     pub quick: bool,
-    /// Only Python tests whose name holds this.
+    /// Only tests whose name holds this, in the suites that know it.
     pub only: Option<String>,
     /// A server that runs already, for the suite of statements.
     pub at: Option<SocketAddr>,

@@ -10,6 +10,10 @@ pub const NUM_TOKENS_MAX: u32 = 256;
 pub const PEERS_MAX: usize = 64;
 /// Smallest commitlog segment, in bytes: the largest mutation is half a segment.
 pub const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+/// Connections leave one in so many file descriptors to sstables, the commitlog and the operators' port.
+pub const DESCRIPTORS_OF_FILES: u64 = 4;
+/// And never fewer than this, in descriptors: what a node without data needs, several times over.
+pub const DESCRIPTORS_OF_FILES_MIN: u64 = 96;
 /// Largest commitlog segment, in bytes: positions inside a segment are 32 bits.
 pub const SEGMENT_BYTES_MAX: u64 = 2 << 30;
 /// Smallest frame limit that still carries a driver's metadata queries, in bytes.

@@ -13,6 +13,7 @@
 use crate::config::{CommitlogSync, Config};
 use crate::faults;
 use crate::identity::{self, Identity};
+use crate::limits;
 use crate::operator::{ClientPort, serve_operators};
 use cluster::{Cluster, SchemaLog};
 use coordinator::Coordinator;
@@ -476,6 +477,22 @@ fn storage_settings(config: &Config) -> storage::Settings {
     }
 }
 
+/// As many connections as configured, as long as files keep descriptors: a node whose clients took them all could not open
+/// the next segment of its log.
+fn connections_max(config: &Config) -> u32 {
+    let wanted = config.connections_max.unwrap_or(transport::limits::CONNECTIONS_MAX);
+    let descriptors = runtime::descriptors_max();
+    let kept = (descriptors / limits::DESCRIPTORS_OF_FILES).max(limits::DESCRIPTORS_OF_FILES_MIN);
+    let room = u32::try_from(descriptors.saturating_sub(kept)).unwrap_or(u32::MAX);
+    if room < wanted && config.connections_max.is_some() {
+        runtime::warn!(
+            "{room} connections are served, not {wanted}: the process may have {descriptors} open files \
+             (ulimit -n), and {kept} are kept for the node's own"
+        );
+    }
+    wanted.min(room)
+}
+
 fn transport_settings(config: &Config) -> transport::Settings {
     let clients = &config.clients;
     transport::Settings {
@@ -483,7 +500,7 @@ fn transport_settings(config: &Config) -> transport::Settings {
         shard_aware_port: config.shard_aware_port,
         shard_aware_port_required: config.is_given("native_shard_aware_transport_port"),
         frame_bytes_max: config.frame_bytes_max as usize,
-        connections_max: config.connections_max.unwrap_or(transport::limits::CONNECTIONS_MAX),
+        connections_max: connections_max(config),
         connections_per_ip_max: clients.connections_per_ip_max,
         requests_per_shard_max: config
             .requests_per_shard_max

@@ -230,7 +230,30 @@ async fn open(path: &Path, options: OpenOptions) -> io::Result<FileHandle> {
 
 /// Says which file it was, keeping the kind and the code's text.
 fn with_path(error: io::Error, path: &Path) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+    io::Error::new(error.kind(), OfPath { path: path.to_owned(), source: error })
+}
+
+/// What the system said about a file.
+#[derive(Debug)]
+struct OfPath {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl std::fmt::Display for OfPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.source)
+    }
+}
+
+impl std::error::Error for OfPath {}
+
+/// Whether a file could not be opened because this process or the machine has too many open: nothing is wrong with the
+/// disk, and the same works once others are closed.
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<OfPath>());
+    let code = inner.map_or(error, |inner| &inner.source).raw_os_error();
+    code.is_some_and(|code| [libc::EMFILE, libc::ENFILE].contains(&code))
 }
 
 /// What the system said, without the name of `path` that errors of this module begin with: for messages that name the
@@ -341,4 +364,21 @@ pub async fn lock_exclusive(path: impl AsRef<Path>) -> io::Result<FolderLock> {
     let path = path.as_ref();
     let handle = backend!(lock_exclusive(path)).map_err(|e| with_path(e, path))?;
     Ok(FolderLock { _handle: handle })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_open_files_are_known_behind_the_name_of_the_file() {
+        let full = io::Error::from_raw_os_error(libc::EMFILE);
+        assert!(is_out_of_descriptors(&full));
+        let told = with_path(full, Path::new("/data/x"));
+        assert!(is_out_of_descriptors(&told));
+        assert!(told.to_string().starts_with("/data/x: "), "{told}");
+        assert_eq!(reason(&told, Path::new("/data/x")), "Too many open files (os error 24)");
+        assert!(!is_out_of_descriptors(&io::Error::from_raw_os_error(libc::EIO)));
+        assert!(!is_out_of_descriptors(&io::Error::other("no descriptors")));
+    }
 }

@@ -71,7 +71,7 @@ pub use node::{
     shard, shard_count, shutdown_is_requested, shutdown_requested, simulated, try_local,
 };
 pub use shard::ShardId;
-pub use start::{Config, Main, run};
+pub use start::{Config, Main, descriptors_max, run};
 pub use task::{
     JoinHandle, current_group, need_preempt, poll_now, set_shares, shares, spawn, spawn_detached_now,
     spawn_now, yield_if_needed, yield_now,

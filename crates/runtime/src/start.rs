@@ -377,13 +377,26 @@ fn pin_thread(processor: usize) {
 
 /// Takes as many descriptors as the administrator allows: connections and sstables each need one.
 fn raise_file_limit() {
-    // SAFETY: the limit is plain data that the calls read and write; a failure leaves it as it was.
+    let Some(mut limit) = descriptor_limit() else { return };
+    limit.rlim_cur = limit.rlim_max;
+    // SAFETY: the limit is plain data that the call reads; a failure leaves it as it was.
+    unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+}
+
+/// Descriptors this process may have, for files and sockets together; `u64::MAX` when nothing limits them, as in
+/// simulation.
+pub fn descriptors_max() -> u64 {
+    if crate::node::simulated() {
+        return u64::MAX;
+    }
+    descriptor_limit().map_or(u64::MAX, |limit| limit.rlim_cur)
+}
+
+fn descriptor_limit() -> Option<libc::rlimit> {
+    // SAFETY: the limit is plain data that the call fills.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
+        (libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0).then_some(limit)
     }
 }
 

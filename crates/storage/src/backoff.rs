@@ -52,7 +52,7 @@ impl Backoff {
     /// Begins a rest. True when the failure is worth a line in the log: the first one, and now and then one while they last.
     pub(crate) fn failed(&self, error: Error) -> bool {
         let full = Duration::from_millis(FULL_DISK_RETRY_MS_MAX);
-        let longest = if error.is_no_space() { self.longest.min(full) } else { self.longest };
+        let longest = if error.is_shortage() { self.longest.min(full) } else { self.longest };
         let rest = self.first.saturating_mul(1 << self.failures.get().min(16)).min(longest);
         self.failures.set(self.failures.get() + 1);
         self.not_before.set(runtime::now() + rest);

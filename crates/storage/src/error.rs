@@ -41,8 +41,9 @@ pub enum Error {
     /// The commitlog failed and this node no longer accepts writes; reads go on. Fail the request, use another replica.
     #[error("writes are refused since the commitlog failed: {0}")]
     CommitlogFailed(Arc<str>),
-    /// The disk of the commitlog is full. Fail the request; writes are accepted again when there is space.
-    #[error("writes are refused while the disk of the commitlog is full: {0}")]
+    /// The disk of the commitlog is full, or the process has too many files open. Fail the request; writes are accepted
+    /// again when there is room.
+    #[error("writes are refused while the commitlog lacks space or files: {0}")]
     NoSpace(Arc<str>),
     /// One atomic write is larger than `max_mutation_size`. Fail the request; nothing was applied.
     #[error(
@@ -142,13 +143,17 @@ impl Error {
         Error::Corrupt { kind, file: file.to_path_buf(), offset, expected: expected.into(), got: got.into() }
     }
 
-    /// True when the disk is full: an operator's action makes the same request succeed.
-    pub fn is_no_space(&self) -> bool {
+    /// True when the disk is full or too many files are open: nothing is broken, and an operator's action, or the end of
+    /// other work, makes the same request succeed.
+    pub fn is_shortage(&self) -> bool {
+        let is_short = |source: &io::Error| {
+            source.kind() == io::ErrorKind::StorageFull || runtime::file::is_out_of_descriptors(source)
+        };
         match self {
             Error::NoSpace(_) => true,
-            Error::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+            Error::Io { source, .. } => is_short(source),
             Error::Sstable(error) => match &**error {
-                sstable::Error::Io { source, .. } => source.kind() == io::ErrorKind::StorageFull,
+                sstable::Error::Io { source, .. } => is_short(source),
                 sstable::Error::Corrupt { .. }
                 | sstable::Error::Unsupported { .. }
                 | sstable::Error::Invalid { .. }
@@ -156,6 +161,11 @@ impl Error {
             },
             _ => false,
         }
+    }
+
+    /// True when too many files are open.
+    pub(crate) fn is_out_of_descriptors(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if runtime::file::is_out_of_descriptors(source))
     }
 }
 

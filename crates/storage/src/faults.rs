@@ -1,7 +1,7 @@
 //! What becomes of a node whose disk or commitlog fails, as the operator has decided: the policies of Cassandra.
 //!
 //! The store only judges. The node waits in [`Store::consequence`] and does what is said: closes the port of clients, or ends.
-//! A full disk is none of these faults: it is refused by name and over when there is space.
+//! Neither a full disk nor too many open files is one of these faults: what needs room is refused by name until there is.
 
 use crate::Error;
 use crate::limits::FAULT_LOG_EVERY;
@@ -92,7 +92,7 @@ enum Kind {
 }
 
 fn kind(error: &Error) -> Option<Kind> {
-    if error.is_no_space() {
+    if error.is_shortage() {
         return None;
     }
     match error {

@@ -783,8 +783,8 @@ impl Store {
         self.reap().await;
         flushed?;
         match logged {
-            // What the full disk kept out of the log is in sstables now.
-            Err(error) if error.is_no_space() => runtime::warn!("the commitlog is not complete: {error}"),
+            // What a full disk kept out of the log is in sstables now.
+            Err(error) if error.is_shortage() => runtime::warn!("the commitlog is not complete: {error}"),
             logged => logged?,
         }
         let floor = self.log.open_segment() + 1;

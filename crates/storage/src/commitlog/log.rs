@@ -531,7 +531,7 @@ impl Commitlog {
                     state.refused = None;
                     false
                 }
-                Err(error) if error.is_no_space() && !is_of_sync(&error) => {
+                Err(error) if error.is_shortage() && !is_of_sync(&error) => {
                     if state.refused.is_none() {
                         runtime::error!("writes are refused: {error}");
                     }
@@ -802,9 +802,9 @@ impl Drop for Held {
 const SYNC: &str = "sync";
 
 /// Whether an error is one of a sync. What such a sync did not write may be lost even if a later one succeeds, so nothing may
-/// go on after it, a full disk or not.
+/// go on after it, a full disk or not. Where no descriptor was left to sync a folder by, there was no sync yet.
 fn is_of_sync(error: &Error) -> bool {
-    matches!(error, Error::Io { action: SYNC, .. })
+    matches!(error, Error::Io { action: SYNC, .. }) && !error.is_out_of_descriptors()
 }
 
 fn header(config: &LogConfig, segment: u32, previous_blocks: u32) -> SegmentHeader {

@@ -186,7 +186,7 @@ fn a_full_disk_refuses_writes_and_recovers() {
             result.err()
         });
         let error = refused.expect("a segment is full some day");
-        assert!(error.is_no_space(), "{error}");
+        assert!(error.is_shortage(), "{error}");
         assert!(accepted > 10, "what fits the segment is accepted");
         let before = keys(&mut node, &table);
         assert!(!before.is_empty(), "reads go on");
