@@ -143,9 +143,11 @@ impl Run {
         let digest = |answer: &ReadAnswer| mutation::digest(&answer.partitions, None);
         // A compaction may have forgotten a tombstone in between.
         if digest(&first) == digest(&last) && digest(&first) != digest(&cold) {
+            let (ours, cold) = (parts(&first), parts(&cold));
             return Err(format!(
-                "{read:?}: caches answer {:?}, past them it is {:?}",
-                first.partitions, cold.partitions
+                "{read:?}: only caches answer {}; only past them there is {}",
+                beyond(&ours, &cold),
+                beyond(&cold, &ours)
             ));
         }
         Ok(())
@@ -322,6 +324,30 @@ async fn asking(command: ReadCommand, in_one_step: bool) -> Result<Answer, Error
 }
 
 /// The first place where what is shown is not what must be.
+/// What an answer is made of: key, deletion, static row, rows and range tombstones of each partition, as text.
+fn parts(answer: &ReadAnswer) -> Vec<String> {
+    let mut parts = Vec::new();
+    for partition in answer.partitions.iter() {
+        let view = partition.view();
+        let key = view.key;
+        parts.push(format!("{key:?} {:?} static {:?}", view.deletion, view.static_row));
+        parts.extend(view.items().map(|item| format!("{key:?} {item:?}")));
+    }
+    parts
+}
+
+/// Which parts one answer has and the other has not; a few, and only the beginning of each.
+fn beyond(ours: &[String], theirs: &[String]) -> String {
+    const SHOWN: usize = 3;
+    let mut only = ours.iter().filter(|part| !theirs.contains(part));
+    let shown: Vec<String> = only.by_ref().take(SHOWN).map(|part| format!("{part:.400}")).collect();
+    match only.count() {
+        0 if shown.is_empty() => "nothing".into(),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
 pub(super) fn difference(shown: &[(u16, Seen)], expected: &[(u16, Seen)]) -> String {
     let empty = Seen::default();
     let keys = |of: &[(u16, Seen)]| of.iter().map(|(key, _)| *key).collect::<Vec<_>>();
