@@ -268,8 +268,8 @@ impl CqlType {
             | (T::Timestamp, T::Bigint) => true,
             (T::List(new), T::List(old)) => new.reads_values_of(old),
             // The order of cells is the order of their paths.
-            (T::Set(new), T::Set(old)) => new == old,
-            (T::Map(k, v), T::Map(old_k, old_v)) => k == old_k && v.reads_values_of(old_v),
+            (T::Set(new), T::Set(old)) => new.is_kept_as(old),
+            (T::Map(k, v), T::Map(old_k, old_v)) => k.is_kept_as(old_k) && v.reads_values_of(old_v),
             (T::Tuple(new), T::Tuple(old)) => {
                 fields(&new.iter().collect::<Vec<_>>(), &old.iter().collect::<Vec<_>>())
             }
@@ -280,8 +280,30 @@ impl CqlType {
                     && fields(&new_types.iter().collect::<Vec<_>>(), &old_types.iter().collect::<Vec<_>>())
             }
             (T::Vector(new, n), T::Vector(old, m)) => n == m && new.reads_values_of(old),
-            (T::Frozen(new), T::Frozen(old)) => new.reads_values_of(old),
+            // Inside of a frozen type the mark is often left out, and says nothing.
+            (T::Frozen(new), old) => new.reads_values_of(old),
+            (new, T::Frozen(old)) => new.reads_values_of(old),
             _ => false,
+        }
+    }
+
+    /// Whether values are the same bytes in the same order: whatever is marked as frozen, whose keyspace a user type is of.
+    fn is_kept_as(&self, other: &CqlType) -> bool {
+        use CqlType as T;
+        match (self.unfrozen(), other.unfrozen()) {
+            (T::List(a), T::List(b)) | (T::Set(a), T::Set(b)) => a.is_kept_as(b),
+            (T::Map(k, v), T::Map(k2, v2)) => k.is_kept_as(k2) && v.is_kept_as(v2),
+            (T::Tuple(a), T::Tuple(b)) => {
+                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.is_kept_as(b))
+            }
+            (T::Udt(a), T::Udt(b)) => {
+                let pairs = || a.fields.iter().zip(&b.fields);
+                a.name == b.name
+                    && a.fields.len() == b.fields.len()
+                    && pairs().all(|(a, b)| a.1.is_kept_as(&b.1))
+            }
+            (T::Vector(a, n), T::Vector(b, m)) => n == m && a.is_kept_as(b),
+            (a, b) => a == b,
         }
     }
 
@@ -398,6 +420,25 @@ mod tests {
         ] {
             assert!(!ty(new).reads_bytes_of(&ty(old)), "{new} must not read {old}");
         }
+    }
+
+    #[test]
+    fn frozen_marks_inside_of_frozen_types_and_keyspaces_of_user_types_do_not_matter() {
+        let of = |keyspace: &str, tags: CqlType| {
+            let fields = vec![("tags".into(), tags)];
+            CqlType::Udt(Arc::new(UdtType { keyspace: keyspace.into(), name: "place".into(), fields }))
+        };
+        let tags = || CqlType::set(CqlType::list(CqlType::Text).frozen());
+        let live = of("ks", tags().frozen()).frozen();
+        // As a header of Cassandra's says it.
+        let unmarked = CqlType::set(CqlType::list(CqlType::Text));
+        for other in [of("ks", unmarked.clone()).frozen(), of("other", unmarked).frozen()] {
+            assert!(live.reads_bytes_of(&other) && other.reads_bytes_of(&live));
+            let maps = [&live, &other].map(|key| CqlType::map(key.clone(), CqlType::Int));
+            assert!(maps[0].reads_bytes_of(&maps[1]));
+        }
+        let another = of("ks", CqlType::set(CqlType::Blob)).frozen();
+        assert!(!live.reads_bytes_of(&another));
     }
 
     #[test]
