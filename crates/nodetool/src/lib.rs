@@ -47,6 +47,8 @@ mod histograms;
 mod compaction;
 /// snapshot, listsnapshots, clearsnapshot.
 mod snapshots;
+/// import and refresh.
+mod import;
 /// tpstats.
 mod pools;
 /// clientstats.
@@ -57,6 +59,7 @@ mod control;
 mod command;
 
 use error::Error;
+pub use import::{How, Loaded, load};
 use std::io::Write;
 
 /// Runs one command line, without the program's name. Returns the exit code: 0, 1 for a mistake of the user, 2 for a

@@ -323,6 +323,13 @@ impl Node {
         http::ask(&self.endpoint, "POST", path, parameters).map(drop)
     }
 
+    /// Asks for something to be done that has an answer.
+    pub fn post_for<V: DeserializeOwned>(&self, path: &str, parameters: &[(&str, &str)]) -> Result<V, Error> {
+        let body = http::ask(&self.endpoint, "POST", path, parameters)?;
+        serde_json::from_slice(&body)
+            .map_err(|error| Error::Failed(format!("{path}: an answer that is not understood: {error}")))
+    }
+
     /// Asks for something to be undone.
     pub fn delete(&self, path: &str, parameters: &[(&str, &str)]) -> Result<(), Error> {
         http::ask(&self.endpoint, "DELETE", path, parameters).map(drop)

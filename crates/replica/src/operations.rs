@@ -5,12 +5,12 @@ use crate::shard::Shard;
 use base::{HashMap, Token};
 use runtime::{Group, ShardId};
 use schema::TableId;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use storage::snapshot::{self, PartialSnapshot, Snapshot, SnapshotOptions};
 use storage::{
     CacheStats, CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals, Error, Granularity,
-    MajorCompaction, Scrubbed, Store, TableStats,
+    ImportOptions, ImportReport, MajorCompaction, Scrubbed, Store, TableStats,
 };
 
 /// What every shard says, in the order of the shards. They work at the same time.
@@ -246,6 +246,21 @@ impl Local {
         }
         paths.dedup();
         Ok(paths)
+    }
+
+    /// Takes the sstables of a folder of this machine into a table, all of them or none.
+    pub async fn import(
+        &self,
+        table: TableId,
+        dir: &Path,
+        options: ImportOptions,
+    ) -> Result<ImportReport, Error> {
+        self.here().store().import(table, dir, options).await
+    }
+
+    /// The folder of a table, which may not be there yet.
+    pub fn table_dir(&self, table: TableId) -> Result<PathBuf, Error> {
+        self.here().store().table_dir(table)
     }
 
     /// Refuses writes from now on and flushes everything. Errors: the first; every shard refuses writes.

@@ -98,7 +98,7 @@ impl BtiIndex {
         Err(Error::corrupt(self.partitions.path(), self.footer.root, expected, position.to_string()))
     }
 
-    async fn rows_entry(&self, position: u64) -> Result<RowsEntry, Error> {
+    pub(crate) async fn rows_entry(&self, position: u64) -> Result<RowsEntry, Error> {
         self.check(position, self.rows.length())?;
         let mut window = Window::point(self.rows.clone(), position);
         let entry = window.decode(|bytes| rows::take_entry(bytes, position)).await?;
@@ -133,6 +133,22 @@ impl BtiIndex {
             Some(next) => self.resolve(next.payload).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The entry behind the one that a path leads to; without one, the first.
+    pub(crate) async fn next_entry(
+        &self,
+        path: Option<&[u8]>,
+    ) -> Result<Option<crate::trie::Found<PartitionEntry>>, Error> {
+        let root = self.footer.root;
+        let entry = match path {
+            Some(path) => self.partitions.look(|pages| partitions::next(pages, root, path)).await?,
+            None => self.partitions.look(|pages| partitions::first(pages, root)).await?,
+        };
+        if let Some(Place::Data(position)) = entry.as_ref().map(|entry| entry.payload.place) {
+            self.check(position, self.data.length())?;
+        }
+        Ok(entry)
     }
 
     /// The token and place in the data of a partition, from its key.

@@ -93,6 +93,30 @@ impl Cardinality {
         Some(Cardinality { registers })
     }
 
+    /// About how many keys a serialized estimate was made of, in either form; `None` for one of another precision.
+    /// Source: the sparse form of Cassandra holds hashes of 25 bits each, which are counted as such.
+    pub fn estimate_of(bytes: &[u8]) -> Option<u64> {
+        if let Some(dense) = Cardinality::decode(bytes) {
+            return Some(dense.estimate());
+        }
+        let mut head = (-2i32).to_be_bytes().to_vec();
+        [PRECISION, SPARSE_PRECISION, 1].into_iter().for_each(|value| put_leb128(&mut head, value));
+        let (mut count, mut shift) = (0u64, 0);
+        for byte in bytes.strip_prefix(&head[..])? {
+            count |= u64::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                let all = f64::from(1u32 << SPARSE_PRECISION);
+                let left = all - count as f64;
+                return (left > 0.0).then(|| (all * (all / left).ln()).round() as u64);
+            }
+            if shift > 28 {
+                return None;
+            }
+        }
+        None
+    }
+
     /// Adds the keys of another.
     pub fn merge(&mut self, other: &Cardinality) {
         for (mine, theirs) in self.registers.iter_mut().zip(&other.registers) {
@@ -154,6 +178,16 @@ fn tau(mut x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_forms_say_how_many_keys_there_are() {
+        let sparse = |tail: &[u8]| [&[0xff, 0xff, 0xff, 0xfe, 13, 25, 1], tail].concat();
+        assert_eq!(Cardinality::estimate_of(&sparse(&[0])), Some(0));
+        assert_eq!(Cardinality::estimate_of(&sparse(&[0xb0, 9, 1, 2, 3])), Some(1200));
+        assert_eq!(Cardinality::estimate_of(&sparse(&[0xff; 9])), None);
+        assert_eq!(Cardinality::estimate_of(&Cardinality::default().encode()), Some(0));
+        assert_eq!(Cardinality::estimate_of(&[]), None);
+    }
 
     #[test]
     fn has_the_layout_of_the_reference() {

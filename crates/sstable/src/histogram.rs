@@ -42,6 +42,11 @@ impl SizeHistogram {
         self.counts.iter().map(|count| (*count).max(0) as u64).fold(0, u64::saturating_add)
     }
 
+    /// Upper boundaries of the buckets but the overflow, and how many values each holds, the overflow last.
+    pub fn parts(&self) -> (&[i64], &[i64]) {
+        (&self.boundaries, &self.counts)
+    }
+
     /// The same counts in the form that histograms of other sstables can be added to.
     pub fn estimated(&self) -> EstimatedHistogram {
         let mut estimated = EstimatedHistogram::new(Zeroes::AsOne);
@@ -101,6 +106,11 @@ impl TombstoneHistogram {
     /// How many tombstones were counted.
     pub fn count(&self) -> u64 {
         self.bins.values().map(|count| (*count).max(0) as u64).fold(0, u64::saturating_add)
+    }
+
+    /// Seconds and how many tombstones each stands for, ascending.
+    pub fn bins(&self) -> impl Iterator<Item = (u64, i64)> + use<'_> {
+        self.bins.iter().map(|(point, count)| (*point, *count))
     }
 
     /// About how many tombstones were made before a second.

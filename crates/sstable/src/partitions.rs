@@ -128,6 +128,11 @@ pub(crate) fn first_near(
     Trie::new(pages, root).ceiling(&comparable_token(token), false)
 }
 
+/// The first entry.
+pub(crate) fn first(pages: &mut impl Pages, root: u64) -> Decoded<Option<Found<PartitionEntry>>> {
+    Trie::new(pages, root).ceiling(&[], false)
+}
+
 /// The entry behind another.
 pub(crate) fn next(pages: &mut impl Pages, root: u64, path: &[u8]) -> Decoded<Option<Found<PartitionEntry>>> {
     Trie::new(pages, root).ceiling(path, true)

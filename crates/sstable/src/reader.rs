@@ -343,7 +343,7 @@ pub async fn remove_sstable(dir: &Path, descriptor: Descriptor) -> Result<(), Er
 }
 
 /// Opens the index files.
-async fn open_index(
+pub(crate) async fn open_index(
     dir: &Path,
     descriptor: Descriptor,
     known: &Checksums,
@@ -365,7 +365,7 @@ async fn open_index(
 }
 
 /// The statistics; adds its bytes to those on disk.
-async fn read_statistics(
+pub(crate) async fn read_statistics(
     dir: &Path,
     descriptor: Descriptor,
     disk_bytes: &mut u64,
@@ -384,7 +384,7 @@ async fn read_statistics(
 }
 
 /// Opens the data file with its chunk offsets, or with its checksums when it is not compressed.
-async fn open_data(
+pub(crate) async fn open_data(
     dir: &Path,
     descriptor: Descriptor,
     known: &Checksums,

@@ -139,6 +139,14 @@ impl Source {
         matches!(self.chunks, Chunks::Compressed(_))
     }
 
+    /// How it is compressed.
+    pub(crate) fn compression(&self) -> Option<&CompressionInfo> {
+        match &self.chunks {
+            Chunks::Compressed(info) => Some(info),
+            Chunks::Plain { .. } => None,
+        }
+    }
+
     /// Plain bytes.
     pub(crate) fn length(&self) -> u64 {
         match &self.chunks {

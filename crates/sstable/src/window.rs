@@ -115,6 +115,17 @@ impl Window {
         self.position = self.position.saturating_add(size);
     }
 
+    /// Goes forward over something that must be there whole. Errors: `Corrupt` when the file ends before.
+    pub(crate) fn pass(&mut self, size: u64) -> Result<(), Error> {
+        let at = self.position;
+        self.consume(size);
+        if self.position <= self.source.length() {
+            return Ok(());
+        }
+        let expected = format!("{size} more bytes");
+        Err(Error::corrupt(self.path(), at, expected, "the end of the file"))
+    }
+
     /// Goes anywhere.
     pub(crate) fn seek(&mut self, position: u64) {
         self.position = position;

@@ -22,13 +22,14 @@ use mutation::{Slice, TokenRange};
 use runtime::file::{self, AlignedBuf, File, OpenOptions};
 use runtime::sync::{Event, Lock};
 use runtime::{Group, ShardId};
-use schema::TableId;
-use sstable::{Component, Descriptor, Reader};
+use schema::{ColumnKind, Table, TableId};
+use sstable::{Component, Descriptor, Header, Reader};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::{Rc, Weak};
+use types::CqlType;
 
 const TOC: &str = "TOC.txt";
 const PREFIX: &str = "import-";
@@ -511,6 +512,9 @@ async fn check(table: &TableStore, linked: &Linked, verify: Verify) -> Result<Ss
         return Err(refused(format!("\"{name}\" is not imported: its version cannot be read")));
     };
     let reader = Reader::open(&table.dir, descriptor, table.definition()).await.map_err(told)?;
+    let header = reader.statistics().await.map_err(told)?.header;
+    check_types(&header, reader.table())
+        .map_err(|what| refused(format!("\"{name}\" is not imported: {what}")))?;
     let digest = match verify {
         Verify::Open => Some(true),
         Verify::Digest => {
@@ -531,6 +535,44 @@ async fn check(table: &TableStore, linked: &Linked, verify: Verify) -> Result<Ss
             .map_err(|what| refused(format!("\"{name}\" is not imported: {what}")))?,
     }
     Ok(SstableEntry { meta: reader.meta().clone(), ranges: Vec::new() })
+}
+
+/// Whether values of an sstable can be read as those of a table. That its columns are the table's, and as many of the
+/// clustering, the reader has seen to. Errors: in words.
+fn check_types(header: &Header, table: &Table) -> Result<(), String> {
+    let parse = |class: &str| {
+        CqlType::parse_class_reversed(class).map(|parsed| parsed.0).map_err(|error| error.to_string())
+    };
+    let differs = |name: &str, class: &str, ty: &CqlType| {
+        format!("column \"{name}\" of type \"{class}\" where table \"{}\" has {ty}", table.qualified_name())
+    };
+    let classes = header.key_classes();
+    if classes.len() != table.partition_key.len() {
+        let (theirs, ours) = (classes.len(), table.partition_key.len());
+        return Err(format!("a partition key of {theirs} columns where the table's has {ours}"));
+    }
+    let clustering = header.clustering_types.iter().map(String::as_str);
+    let keys = table.partition_key.iter().chain(&table.clustering);
+    for (class, column) in classes.into_iter().chain(clustering).zip(keys) {
+        let ty = parse(class)?;
+        // Keys are ordered: that their bytes could be read otherwise is not enough.
+        if !(column.ty.reads_bytes_of(&ty) && ty.reads_bytes_of(&column.ty)) {
+            return Err(differs(&column.name, class, &column.ty));
+        }
+    }
+    for (columns, kind) in [(&header.statics, ColumnKind::Static), (&header.regulars, ColumnKind::Regular)] {
+        for (name, class) in columns {
+            let ty = parse(class)?;
+            let live = table.column(name).filter(|column| column.kind == kind).map(|column| &column.ty);
+            let dropped = table.dropped.iter().filter(|column| *column.name == **name && column.kind == kind);
+            let mut known = live.into_iter().chain(dropped.map(|column| &column.ty)).peekable();
+            let Some(first) = known.peek().copied() else { continue };
+            if !known.any(|known| known.reads_bytes_of(&ty)) {
+                return Err(differs(name, class, first));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether a data file has the checksum that was written beside it; `None` when there is none.
@@ -617,6 +659,43 @@ mod tests {
         ] {
             assert_eq!(parse_name(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn types_must_be_those_of_the_table() {
+        let class = |name: &str| format!("org.apache.cassandra.db.marshal.{name}");
+        let table = schema::TableBuilder::new("ks", "t", TableId(1))
+            .partition_key("a", CqlType::Int)
+            .partition_key("b", CqlType::Text)
+            .clustering("c", CqlType::Bigint, schema::Order::Descending)
+            .static_column("s", CqlType::Text)
+            .regular("v", CqlType::Blob)
+            .regular("w", CqlType::Varint)
+            .build()
+            .expect("a table");
+        let header = |key: &str, clustering: &str, v: &str, w: &str| Header {
+            base: sstable::EncodingStats::EPOCH,
+            key_type: format!(
+                "{}(org.apache.cassandra.db.marshal.Int32Type,{})",
+                class("CompositeType"),
+                class(key)
+            ),
+            clustering_types: vec![format!("{}({})", class("ReversedType"), class(clustering))],
+            statics: vec![("s".into(), class("AsciiType"))],
+            regulars: vec![("v".into(), class(v)), ("w".into(), class(w))],
+        };
+        assert_eq!(check_types(&header("UTF8Type", "LongType", "BytesType", "IntegerType"), &table), Ok(()));
+        for (key, clustering, v, w, name) in [
+            ("Int32Type", "LongType", "BytesType", "IntegerType", "\"b\""),
+            ("UTF8Type", "TimeUUIDType", "BytesType", "IntegerType", "\"c\""),
+            ("UTF8Type", "LongType", "BytesType", "UTF8Type", "\"w\""),
+        ] {
+            let told = check_types(&header(key, clustering, v, w), &table).expect_err(name);
+            assert!(told.contains(name), "{told}");
+        }
+        let mut single = header("UTF8Type", "LongType", "BytesType", "IntegerType");
+        single.key_type = class("Int32Type");
+        assert!(check_types(&single, &table).is_err());
     }
 
     #[test]

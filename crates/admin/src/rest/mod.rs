@@ -6,6 +6,7 @@
 
 mod compactions;
 mod facts;
+mod imports;
 mod json;
 mod operations;
 mod tables;
@@ -171,7 +172,7 @@ impl Failure {
 impl From<storage::Error> for Failure {
     fn from(error: storage::Error) -> Failure {
         let status = match error {
-            storage::Error::Snapshot(_) => 400,
+            storage::Error::Snapshot(_) | storage::Error::Import(_) => 400,
             storage::Error::UnknownTable(_) => 404,
             _ => 500,
         };

@@ -58,6 +58,8 @@ impl Rest {
                     self.clear_snapshot(request).await
                 }
             }
+            ["storage_service", "sstables", keyspace] if post => self.refresh(keyspace, request).await,
+            ["messina", "import", keyspace] if post => self.import(keyspace, request).await,
             ["storage_service", "drain"] if post => self.drain().await,
             ["storage_service", "auto_compaction", keyspace] => {
                 let tables = self.tables_of(keyspace, request.parameter("cf"))?;

@@ -135,6 +135,53 @@ fn every_kind_of_compaction_can_be_asked_for() {
 }
 
 #[test]
+fn sstables_are_loaded_from_folders() {
+    let mut stage = open_stage(65, 3);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        for (name, column) in [("other", "v text"), ("numbers", "v int")] {
+            run(&connection, &format!("CREATE TABLE ks.{name} (k int PRIMARY KEY, {column})")).await;
+        }
+        for k in 0..40 {
+            run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES ({k}, 'v{k}')")).await;
+        }
+        post("/storage_service/keyspace_flush/ks?cf=kv").await;
+        let paths = get("/column_family/sstables/by_key/ks:kv?key=7").await;
+        let from = std::path::PathBuf::from(paths[0].as_str().unwrap());
+        let from = from.parent().unwrap().to_str().unwrap().to_owned();
+        let count =
+            async |table: &str| rows(&connection, &format!("SELECT * FROM ks.{table}")).await.rows.len();
+        let load = |table: &str, more: &str| {
+            format!("/messina/import/ks?cf={table}&dir={from}&copy_data=true{more}")
+        };
+        let loaded = post(&load("other", "&verify=full")).await;
+        assert_eq!((&loaded["sstables"], &loaded["partitions"]), (&3.into(), &40.into()));
+        assert_eq!((count("other").await, count("kv").await, count("numbers").await), (40, 40, 0));
+        for (asked, status) in [
+            (load("numbers", ""), 400),
+            (load("kv", ""), 400),
+            (load("nope", ""), 404),
+            (load("other", "&verify=twice"), 400),
+            ("/messina/import/ks?cf=other&dir=relative".to_owned(), 400),
+            ("/messina/import/ks?cf=other&dir=/nowhere".to_owned(), 400),
+            ("/messina/import/system?cf=local&dir=/nowhere".to_owned(), 400),
+            ("/storage_service/sstables/ks?cf=numbers".to_owned(), 400),
+            ("/storage_service/sstables/ks".to_owned(), 400),
+        ] {
+            assert_eq!(ask("POST", &asked).await.0, status, "{asked}");
+        }
+        assert_eq!(count("numbers").await, 0, "what was refused left nothing");
+        // A snapshot's folder is as good as any, and keeps its files.
+        run(&connection, "TRUNCATE ks.other").await;
+        post("/storage_service/snapshots?tag=monday&kn=ks&cf=kv").await;
+        let asked = format!("/messina/import/ks?cf=other&dir={from}/snapshots/monday&copy_data=true");
+        assert_eq!(post(&asked).await["sstables"], 3);
+        assert_eq!((count("other").await, post(&asked).await["sstables"].as_u64()), (40, Some(3)));
+    });
+}
+
+#[test]
 fn mistakes_are_told_and_change_nothing() {
     let mut stage = open_stage(62, 1);
     stage.play(async {

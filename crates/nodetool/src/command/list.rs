@@ -2,7 +2,7 @@
 
 use super::{Arguments, Command};
 use crate::options::{Opt, switch, valued};
-use crate::{clients, compaction, control, histograms, info, pools, ring, snapshots, tablestats};
+use crate::{clients, compaction, control, histograms, import, info, pools, ring, snapshots, tablestats};
 
 const JOBS: Opt = valued(&["-j", "--jobs"], "jobs", "Accepted for scripts: every shard works at once");
 const HUMAN: Opt = switch(&["-H", "--human-readable"], "Sizes in KiB, MiB, GiB, TiB");
@@ -126,6 +126,37 @@ pub const COMMANDS: &[Command] = &[
     },
     plain("gettraceprobability", "Show which share of requests is traced", control::gettraceprobability),
     Command {
+        options: &[
+            switch(
+                &["-c", "--no-invalidate-caches"],
+                "Accepted for scripts: caches are always what is stored",
+            ),
+            switch(&["-e", "--extended-verify"], "Read every partition before anything is taken"),
+            switch(&["-l", "--keep-level"], "Sstables stay on the level they are on"),
+            switch(
+                &["-niv", "--no-index-validation"],
+                "Accepted for scripts: there are no indexes of sstables to check",
+            ),
+            switch(&["-p", "--copy-data"], "Copy, or link where that can be done, instead of moving"),
+            switch(&["-q", "--quick"], "As --no-verify"),
+            switch(&["-r", "--keep-repaired"], "Sstables stay repaired"),
+            switch(
+                &["-ri", "--require-index-components"],
+                "Accepted for scripts: there are no indexes of sstables",
+            ),
+            switch(
+                &["-t", "--no-tokens"],
+                "Accepted for scripts: every token is taken, each by the shard that owns it",
+            ),
+            switch(&["-v", "--no-verify"], "Do not read the data to compare its checksum"),
+        ],
+        arguments: Arguments::Many {
+            title: "[<keyspace> <table> <directory>...]",
+            about: "A table, and folders of the node's machine with sstables for it",
+        },
+        ..plain("import", "Load sstables from folders of the node's machine", import::import)
+    },
+    Command {
         options: &[switch(&["-T", "--tokens"], "All tokens")],
         ..plain("info", "Show this node: load, uptime, memory", info::info)
     },
@@ -137,6 +168,13 @@ pub const COMMANDS: &[Command] = &[
         ..plain("listsnapshots", "Show snapshots and their sizes", snapshots::listsnapshots)
     },
     plain("proxyhistograms", "Show how long this node's clients wait", histograms::proxyhistograms),
+    Command {
+        arguments: Arguments::Many {
+            title: "[<keyspace> <table>]",
+            about: "A table, whose upload folder holds sstables",
+        },
+        ..plain("refresh", "Load the sstables in a table's upload folder", import::refresh)
+    },
     Command { options: &[RESOLVE], arguments: KEYSPACE, ..plain("ring", "Show every token", ring::ring) },
     Command {
         options: &[

@@ -1,0 +1,76 @@
+//! Sstables from folders of the node's machine into its tables.
+
+use super::{Answer, Failure, Rest};
+use crate::http::Request;
+use runtime::file;
+use schema::TableId;
+use serde_json::json;
+use std::path::PathBuf;
+use storage::{ImportOptions, Verify};
+
+/// Below a table's folder: where operators put sstables that `refresh` loads.
+const UPLOAD: &str = "upload";
+
+impl Rest {
+    /// What is in a folder goes into a table.
+    pub(super) async fn import(&self, keyspace: &str, request: &Request) -> Answer {
+        let table = self.table_to_fill(keyspace, request)?;
+        let dir = request.parameter("dir").map(PathBuf::from).unwrap_or_default();
+        if !dir.is_absolute() {
+            let told = format!("\"{}\" is no absolute path on the node's machine", dir.display());
+            return Err(Failure::new(400, told));
+        }
+        let verify = match request.parameter("verify").as_deref() {
+            None | Some("" | "digest") => Verify::Digest,
+            Some("open") => Verify::Open,
+            Some("full") => Verify::Full,
+            Some(other) => {
+                return Err(Failure::new(
+                    400,
+                    format!("\"{other}\" is no way to verify: open, digest or full"),
+                ));
+            }
+        };
+        let is_on = |name| request.parameter(name).as_deref() == Some("true");
+        let options = ImportOptions {
+            copy: is_on("copy_data"),
+            verify,
+            keep_level: is_on("keep_level"),
+            keep_repaired: is_on("keep_repaired"),
+        };
+        self.load(table, dir, options).await
+    }
+
+    /// What is in a table's `upload` folder goes into the table, and from there.
+    pub(super) async fn refresh(&self, keyspace: &str, request: &Request) -> Answer {
+        let table = self.table_to_fill(keyspace, request)?;
+        for name in ["load_and_stream", "primary_replica_only"] {
+            if request.parameter(name).as_deref() == Some("true") {
+                return Err(Failure::new(501, format!("{name}: sstables are loaded into this node only")));
+            }
+        }
+        let dir = self.coordinator().local().table_dir(table)?.join(UPLOAD);
+        if !file::exists(&dir).await.unwrap_or(false) {
+            let told = format!("there is no folder \"{}\": make it and put sstables there", dir.display());
+            return Err(Failure::new(400, told));
+        }
+        let options =
+            ImportOptions { copy: false, verify: Verify::Digest, keep_level: false, keep_repaired: false };
+        self.load(table, dir, options).await
+    }
+
+    async fn load(&self, table: TableId, dir: PathBuf, options: ImportOptions) -> Answer {
+        let report = self.coordinator().local().import(table, &dir, options).await?;
+        Ok(json!({ "sstables": report.sstables, "bytes": report.bytes, "partitions": report.partitions }))
+    }
+
+    /// The one table that is named; the system's are not for operators to fill.
+    fn table_to_fill(&self, keyspace: &str, request: &Request) -> Result<TableId, Failure> {
+        let name = request.parameter("cf").filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| Failure::new(400, "cf, the table, is missing"))?;
+        if keyspace == "system" || keyspace.starts_with("system_") {
+            return Err(Failure::new(400, format!("tables of {keyspace} are the node's own")));
+        }
+        self.table_of(&format!("{keyspace}:{name}"))
+    }
+}
