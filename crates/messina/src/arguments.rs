@@ -24,8 +24,128 @@ pub enum Command {
     /// Ask a node and tell it what to do, with the words and screens of Cassandra's nodetool.
     #[command(disable_help_flag = true)]
     Nodetool(Nodetool),
+    /// Look at sstables of a stopped node, or of Cassandra; mend them.
+    Sstable(Sstable),
+    /// Load sstables, of Cassandra or of a node, into a table of a running node.
+    Import(Import),
     /// Print the version.
     Version,
+}
+
+/// Arguments of `messina sstable`.
+#[derive(Debug, Args)]
+pub struct Sstable {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: SstableCommand,
+}
+
+/// The tools over sstables.
+#[derive(Clone, Debug, Subcommand)]
+pub enum SstableCommand {
+    /// Print what an sstable holds as JSON, as Cassandra's sstabledump does.
+    Dump(Dump),
+    /// Print the statistics of sstables, as Cassandra's sstablemetadata does.
+    Metadata(Metadata),
+    /// Check sstables: every checksum, the index against the data, order, values and statistics.
+    Verify(SstableFiles),
+    /// Write what can be read of damaged sstables anew in their place; a snapshot keeps them as they are.
+    Scrub(SstableFiles),
+    /// List the sstables of a data folder, or of a keyspace's or table's folder in it.
+    List(List),
+}
+
+/// Arguments of `messina sstable metadata`.
+#[derive(Clone, Debug, Args)]
+pub struct Metadata {
+    /// Files of sstables, one of each is enough; or folders with sstables.
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// Seconds that tombstones are kept, for the estimate of those that could go.
+    #[arg(short = 'g', long = "gc_grace_seconds", value_name = "SECONDS", default_value_t = 0)]
+    pub gc_grace_seconds: i64,
+    /// Histograms of blocks instead of letters.
+    #[arg(short = 'u', long)]
+    pub unicode: bool,
+}
+
+/// Sstables to work on.
+#[derive(Clone, Debug, Args)]
+pub struct SstableFiles {
+    /// Files of sstables, one of each is enough; or folders with sstables.
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+}
+
+/// Arguments of `messina sstable list`.
+#[derive(Clone, Debug, Args)]
+pub struct List {
+    /// The folder.
+    pub dir: PathBuf,
+    /// A list of JSON objects instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `messina import`.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub struct Import {
+    /// Folders of the node's machine with sstables.
+    #[arg(required = true)]
+    pub dirs: Vec<PathBuf>,
+    /// The table; what the folder is called unless given: <keyspace>/<table>-<id>, or below that snapshots/<name>.
+    #[arg(long, value_name = "KEYSPACE.TABLE")]
+    pub table: Option<String>,
+    /// The node.
+    #[arg(short = 'h', long, value_name = "HOST", default_value = "127.0.0.1")]
+    pub host: String,
+    /// The port of its REST interface.
+    #[arg(short = 'p', long, value_name = "PORT", default_value_t = 10_000)]
+    pub port: u16,
+    /// Take the files from the folders, instead of leaving them there.
+    #[arg(long = "move")]
+    pub take: bool,
+    /// Do not read the data to compare its checksum.
+    #[arg(long, conflicts_with = "extended_verify")]
+    pub no_verify: bool,
+    /// Read every partition before anything is taken.
+    #[arg(long)]
+    pub extended_verify: bool,
+    /// Sstables stay on the level they are on.
+    #[arg(long)]
+    pub keep_level: bool,
+    /// Sstables stay repaired.
+    #[arg(long)]
+    pub keep_repaired: bool,
+    /// Print help.
+    #[arg(long, action = clap::ArgAction::Help)]
+    pub help: Option<bool>,
+}
+
+/// Arguments of `messina sstable dump`.
+#[derive(Clone, Debug, Args)]
+pub struct Dump {
+    /// One of the sstable's files, such as its Data.db.
+    pub file: PathBuf,
+    /// One line per row, in the representation of Cassandra's code.
+    #[arg(short = 'd')]
+    pub lines_per_row: bool,
+    /// Only the keys.
+    #[arg(short = 'e')]
+    pub only_keys: bool,
+    /// Only the partition of this key; may be given several times. Columns of a key have colons between.
+    #[arg(short = 'k', value_name = "KEY", allow_hyphen_values = true)]
+    pub keys: Vec<String>,
+    /// Not the partition of this key; may be given several times.
+    #[arg(short = 'x', value_name = "KEY", allow_hyphen_values = true)]
+    pub excluded: Vec<String>,
+    /// Times as numbers instead of dates.
+    #[arg(short = 't')]
+    pub raw_times: bool,
+    /// A line of JSON per partition.
+    #[arg(short = 'l')]
+    pub json_lines: bool,
 }
 
 /// Arguments of `messina node`.

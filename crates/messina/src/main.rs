@@ -4,8 +4,10 @@
 #![allow(clippy::disallowed_methods, reason = "the configuration is read before the runtime exists")]
 
 mod arguments;
+mod import;
 mod load;
 mod simulate;
+mod sstable;
 mod start;
 
 use arguments::{Arguments, Command};
@@ -20,6 +22,8 @@ fn main() -> ExitCode {
         Command::Node(node) => start::run(&node),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Load(load) => load::run(&load),
+        Command::Import(import) => import::run(&import),
+        Command::Sstable(sstable) => sstable::run(&sstable),
         Command::Nodetool(nodetool) => run_nodetool(&nodetool.words),
         Command::Version => {
             println!("messina {}", env!("CARGO_PKG_VERSION"));
