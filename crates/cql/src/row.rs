@@ -32,6 +32,8 @@ pub(crate) struct Fetches {
     regular_slots: Vec<u16>,
     /// Places whose single cells are asked for, for their times.
     by_cell: Vec<usize>,
+    /// Whether cells are counters: all of a table are, or none.
+    counts: bool,
 }
 
 impl Fetches {
@@ -42,6 +44,7 @@ impl Fetches {
             static_slots: vec![NOT_FETCHED; table.next_static_ordinal as usize],
             regular_slots: vec![NOT_FETCHED; table.next_regular_ordinal as usize],
             by_cell: Vec::new(),
+            counts: table.counter,
         }
     }
 
@@ -78,9 +81,9 @@ impl Fetches {
         self.columns.len()
     }
 
-    /// Whether every fetched value can be borrowed: no collection of many cells.
+    /// Whether every fetched value can be borrowed: no collection of many cells, and no counter.
     pub fn is_simple(&self) -> bool {
-        self.columns.iter().all(|(_, c)| !c.is_complex())
+        !self.counts && self.columns.iter().all(|(_, c)| !c.is_complex())
     }
 
     fn has_keys(&self) -> bool {
@@ -300,7 +303,11 @@ impl<'a> RowValues<'a> {
             }
             match column {
                 ColumnView::Simple(cell) if sees(&cell, deletion) => {
-                    self.values[slot] = cell.value.map_or(Got::Null, Got::Borrowed);
+                    self.values[slot] = match cell.value {
+                        Some(shards) if fetches.counts => total(shards, &mut self.built),
+                        Some(value) => Got::Borrowed(value),
+                        None => Got::Null,
+                    };
                     self.times[slot] = Some(times_of(&cell));
                 }
                 ColumnView::Simple(_) => {}
@@ -322,6 +329,14 @@ impl<'a> RowValues<'a> {
 fn times_of(cell: &Cell<'_>) -> CellTimes {
     let local_time = if cell.is_expiring() { cell.local_time } else { NO_TIME };
     CellTimes { timestamp: cell.timestamp, ttl: cell.ttl, local_time }
+}
+
+/// What the shards of a counter come to; shards that cannot be told apart come to nothing.
+fn total<'a>(shards: &[u8], built: &mut Vec<u8>) -> Got<'a> {
+    let Some(total) = mutation::counter_total(shards) else { return Got::Null };
+    let start = built.len();
+    built.extend_from_slice(&total.to_be_bytes());
+    Got::Built(start..built.len())
 }
 
 /// Puts a collection together from its live cells; none: null.

@@ -48,6 +48,19 @@ pub(crate) fn merge(left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
+/// What a counter says: the sum of its shards. `None`: it is malformed. O(shards), no allocation.
+pub fn counter_total(context: &[u8]) -> Option<i64> {
+    let (count, rest) = context.split_first_chunk::<2>()?;
+    let count = usize::try_from(i16::from_be_bytes(*count)).ok()?;
+    let shards = rest.get(count * 2..)?;
+    let (shards, odd) = shards.as_chunks::<SHARD_BYTES>();
+    let count_of = |shard: &[u8; SHARD_BYTES]| {
+        let bytes = shard.last_chunk::<8>().expect("a shard ends with its count");
+        i64::from_be_bytes(*bytes)
+    };
+    odd.is_empty().then(|| shards.iter().map(count_of).fold(0, i64::wrapping_add))
+}
+
 fn pick<'a>(a: Shard<'a>, b: Shard<'a>) -> Shard<'a> {
     match (a.kind, b.kind) {
         (Kind::Global, Kind::Global) | (Kind::Remote, Kind::Remote) => {
@@ -129,5 +142,9 @@ mod tests {
     fn malformed_is_refused() {
         assert_eq!(merge(&[0, 1], &global(&[])), None);
         assert_eq!(merge(&[0, 0, 9], &global(&[])), None);
+        for malformed in [&[0, 1][..], &[0, 0, 9], &[0xFF, 0xFF], &[]] {
+            assert_eq!(counter_total(malformed), None);
+        }
+        assert_eq!(counter_total(&global(&[(1, 5, 50), (2, 1, -7)])), Some(43));
     }
 }

@@ -31,6 +31,7 @@ mod tests;
 pub use answer::{Partitions, ReadAnswer};
 pub use buffer::Buffer;
 pub use cell::{Cell, NO_TIME};
+pub use counter::counter_total;
 pub use command::{Key, Keys, ReadCommand, Resume, Scope, Slice, Slices, TokenRange};
 pub use deletion::{Deletion, Liveness};
 pub use digest::{DigestFault, digest};

@@ -308,3 +308,25 @@ fn groups_that_reach_over_steps_and_pages_stay_whole() {
         assert_eq!(large.ask(limited, page).concat(), want, "pages of {page:?}");
     }
 }
+
+/// Counters come with sstables of others.
+#[test]
+fn a_counter_is_shown_as_what_its_shards_come_to() {
+    let mut builder = TableBuilder::new("ks", "t", TableId(1)).partition_key("k", CqlType::Int);
+    builder = builder.regular("n", CqlType::Counter).regular("o", CqlType::Counter);
+    let plan = plan_for(&builder.build().expect("a valid table"), "SELECT o, n, k FROM t WHERE k = 1");
+    let shard = |id: u8, count: i64| [&[id; 16][..], &1i64.to_be_bytes(), &count.to_be_bytes()].concat();
+    let context = [&[0, 2, 0x80, 0, 0x80, 1][..], &shard(1, 700), &shard(2, -58)].concat();
+    let key = key();
+    let mut builder = MutationBuilder::new(TableId(1), key.token, &key.bytes);
+    builder.write_row(&[], Liveness::NONE, Deletion::LIVE, |row| row.simple(0, Cell::live(1, &context)));
+    let mut run = run_of(&plan, None);
+    assert!(run.next().is_some());
+    let partitions = vec![builder.finish()].into();
+    let answer = ReadAnswer { partitions, live_rows: 1, stopped: None, digest: None, tombstones: 0 };
+    let mut rows = Vec::new();
+    let mut keep =
+        |row: &[Option<&[u8]>]| rows.push(row.iter().map(|v| v.map(<[u8]>::to_vec)).collect::<Vec<_>>());
+    run.feed(&answer, &mut keep).expect("fits");
+    assert_eq!(rows, [[None, Some(642i64.to_be_bytes().to_vec()), Some(1i32.to_be_bytes().to_vec())]]);
+}
