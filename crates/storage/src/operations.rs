@@ -92,6 +92,12 @@ impl Store {
         Ok(holders.map(|sstable| sstable.reader.path(Component::Data)).collect())
     }
 
+    /// The data files of this shard's sstables of a table.
+    pub fn sstable_files(&self, id: TableId) -> Result<Vec<PathBuf>, Error> {
+        let version = self.table(id)?.version();
+        Ok(version.sstables.iter().map(|sstable| sstable.reader.path(Component::Data)).collect())
+    }
+
     /// Held by whatever makes or removes snapshots. Ask shard 0.
     pub fn snapshot_turn(&self) -> &Lock<()> {
         &self.snapshots

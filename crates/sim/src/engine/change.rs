@@ -210,6 +210,27 @@ pub(super) enum Trouble {
     Reads(u32),
 }
 
+/// What operators have done to the sstables of a table; none of it changes what is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Upkeep {
+    /// All into sstables of halving sizes.
+    Split,
+    /// Those with tokens from the first to the last.
+    Range(i64, i64),
+    /// Some, by name: which is drawn from this.
+    Files(u64),
+    /// Everything is owned.
+    Cleanup,
+    Scrub,
+    /// Without what others delete; cell by cell or only by tombstones.
+    Collect {
+        cells: bool,
+    },
+    Upgrade,
+    /// All, but told to end while it goes on.
+    Stop(Duration),
+}
+
 /// What else happens while reads and writes meet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct With {
@@ -242,6 +263,15 @@ pub(super) enum Op {
     },
     Compact {
         table: usize,
+    },
+    Upkeep {
+        table: usize,
+        how: Upkeep,
+    },
+    /// A snapshot is taken of a table and imported, perhaps after it was emptied.
+    Import {
+        table: usize,
+        emptied: bool,
     },
     Wait(Duration),
     Truncate {

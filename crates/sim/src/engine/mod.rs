@@ -10,7 +10,8 @@
 //! reads that race with writes and flushes show whole writes in their order; after every start each partition is one of the
 //! states it may have (in `batch` and `group` mode nothing acknowledged is missing, in `periodic` mode nothing older than the
 //! period); nothing that was deleted comes back, however short `gc_grace_seconds`; damage is named or does no harm; a disk that
-//! is well again is written to; in the end no temporary file is left, no sstable that does not count.
+//! is well again is written to; what operators do to sstables (cleanup, scrub, garbagecollect, snapshots that are imported
+//! again, …) changes nothing that is read; in the end no temporary file is left, no sstable that does not count.
 
 /// Operations.
 mod change;
@@ -24,6 +25,8 @@ mod shape;
 mod plan;
 /// The node.
 mod machine;
+/// What operators do to sstables.
+mod upkeep;
 /// Operations, one after the other.
 mod run;
 /// What is asked and shown.

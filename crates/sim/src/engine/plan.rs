@@ -7,7 +7,7 @@ use base::Prng;
 use storage::CommitlogSync;
 
 use super::change::{
-    Bound, Change, End, Flip, Op, Part, Place, ReadOp, Restart, Trouble, Value, Wanted, With, WriteOp,
+    Bound, Change, End, Flip, Op, Part, Place, ReadOp, Restart, Trouble, Upkeep, Value, Wanted, With, WriteOp,
 };
 use super::limits::{FAULT_OPERATIONS, MODEL_OPERATIONS};
 use super::shape::{Grace, MAPS, REGULARS, STATIC_MAPS, STATICS, Shape};
@@ -86,6 +86,8 @@ impl Draw {
             900..902 => Op::Cold { table },
             905..917 => Op::Flush { table },
             925..928 => Op::Compact { table },
+            928..930 => Op::Upkeep { table, how: self.upkeep() },
+            930..931 => Op::Import { table, emptied: self.rng.chance(0.5) },
             931..940 => Op::Wait(self.wait()),
             940..942 => Op::Truncate { table },
             942..943 => Op::Again { table, same_id: self.rng.chance(0.5) },
@@ -287,6 +289,22 @@ impl Draw {
         let fixed = self.rng.chance(0.3);
         let ordinal = self.rng.below(if fixed { STATICS } else { REGULARS } as u64) as u16;
         if drop { Op::DropColumn { table, fixed, ordinal } } else { Op::AddColumn { table, fixed, ordinal } }
+    }
+
+    fn upkeep(&mut self) -> Upkeep {
+        match self.rng.below(8) {
+            0 => Upkeep::Split,
+            1 => {
+                let (a, b) = (self.rng.u64() as i64, self.rng.u64() as i64);
+                Upkeep::Range(a.min(b), a.max(b))
+            }
+            2 => Upkeep::Files(self.rng.u64()),
+            3 => Upkeep::Cleanup,
+            4 => Upkeep::Scrub,
+            5 => Upkeep::Collect { cells: self.rng.chance(0.5) },
+            6 => Upkeep::Upgrade,
+            _ => Upkeep::Stop(Duration::from_micros(self.rng.below(20_000))),
+        }
     }
 
     fn flip(&mut self) -> Flip {

@@ -11,12 +11,13 @@ use runtime::sim::{SimConfig, World};
 use schema::TableId;
 use storage::{CommitlogSync, Durability, Error, Store};
 
-use super::change::{Change, Op, Part, Trouble, Write, WriteOp};
+use super::change::{Change, Op, Part, Trouble, Upkeep, Write, WriteOp};
 use super::limits::{GHOSTS_MAX, PERIODIC_SLACK, RECOVERY};
 use super::machine::{self, Machine, everywhere, on_shard, schema_of};
 use super::plan::Plan;
 use super::shape::{REGULARS, STATICS, Shape, compaction, key_of};
 use super::truth::Known;
+use super::upkeep;
 
 /// What the writes of a whole run share: a key nobody draws, to see whether writes are accepted.
 const PROBE_KEY: u16 = 0x7fff;
@@ -102,6 +103,8 @@ impl Run {
                 self.publish(world)
             }
             Op::Snapshot { table } => self.snapshot(world, *table),
+            Op::Upkeep { table, how } => self.upkeep(world, *table, *how),
+            Op::Import { table, emptied } => self.import(world, *table, *emptied),
             Op::Slow(time) => {
                 world.slow_disk(self.machine.node, (Duration::from_micros(10), *time));
                 if let Some(certain) = &mut self.lossy {
@@ -324,22 +327,41 @@ impl Run {
 
     fn snapshot(&mut self, world: &mut World, table: usize) -> Result<(), String> {
         let id = self.shapes[table].table.id;
-        self.writes += 1;
-        let tag = format!("tag{}", self.writes);
+        let tag = self.tag();
         let work = async move {
-            let store = runtime::local::<Store>();
-            let dir = store.table_dir(id)?;
-            let partial = storage::snapshot::PartialSnapshot::begin(&dir, &tag).await?;
-            for shard in 0..runtime::shard_count() {
-                let folder = partial.folder().to_path_buf();
-                let link = move |store: Rc<Store>| async move { store.link_into(id, &folder, false).await };
-                on_shard(shard, link).await?;
-            }
-            partial.finish("", None).await?;
+            let dir = upkeep::snapshot(id, &tag).await?;
             storage::snapshot::clear_snapshot(&dir, &tag).await
         };
         let done: Result<(), Error> = self.machine.run(world, "a snapshot", work)?;
         done.map_err(|error| format!("a snapshot fails: {error}"))
+    }
+
+    fn tag(&mut self) -> String {
+        self.writes += 1;
+        format!("tag{}", self.writes)
+    }
+
+    fn upkeep(&mut self, world: &mut World, table: usize, how: Upkeep) -> Result<(), String> {
+        let id = self.shapes[table].table.id;
+        let done = self.machine.run(world, "upkeep", upkeep::keep_up(id, how))?;
+        match done {
+            Err(error) if !self.was_troubled() => Err(format!("{how:?} fails: {error}")),
+            _ => Ok(()),
+        }
+    }
+
+    fn import(&mut self, world: &mut World, table: usize, emptied: bool) -> Result<(), String> {
+        // One that fails after its table was emptied is no fault of ours.
+        if self.was_troubled() {
+            return Ok(());
+        }
+        let id = self.shapes[table].table.id;
+        let work = upkeep::import(id, self.tag(), emptied);
+        let done = self.machine.run(world, "an import", work)?;
+        done.map_err(|error| format!("an import fails: {error}"))?;
+        // The snapshot flushed all of it.
+        self.truth[table].values_mut().for_each(Known::settle);
+        Ok(())
     }
 
     // ---- the disk ------------------------------------------------------------------------------------------------
