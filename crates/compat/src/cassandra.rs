@@ -139,13 +139,18 @@ fn launch(folder: &Path, more: &str, measured: Option<&Measured>) -> Result<Serv
 
 /// An offline tool of Cassandra, such as `org.apache.cassandra.tools.SSTableExport`.
 pub fn tool(folder: &Path, class: &str, arguments: &[String]) -> Result<Command, String> {
+    // Otherwise Cassandra refuses what its version 4 cannot read.
+    tool_of(folder, "NONE", class, arguments)
+}
+
+/// The same in a storage compatibility mode, which says what it may write and read.
+pub fn tool_of(folder: &Path, mode: &str, class: &str, arguments: &[String]) -> Result<Command, String> {
     let jars = packages::cassandra()?;
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder).map_err(told)?;
     let config = folder.join("cassandra.yaml");
-    // Otherwise Cassandra refuses what its version 4 cannot read.
-    let all_versions = "storage_compatibility_mode: NONE\n";
-    fs::write(&config, yaml(folder, free_port()) + all_versions).map_err(told)?;
+    let mode = format!("storage_compatibility_mode: {mode}\n");
+    fs::write(&config, yaml(folder, free_port()) + &mode).map_err(told)?;
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
     let mut command = java(&jars, folder, &config, None);
     command.args(["-Xmx512M", "-XX:+UseSerialGC"]).arg(class).args(arguments).current_dir(folder);

@@ -32,7 +32,7 @@ suites:
   bad-days    under load: 10,000 silent connections, bombs, no descriptors, SIGTERM, full disks, a read-only folder
   damage      files damaged or lost between two starts; a closed terminal
   nodetool    nodetool's screens, compared with Apache Cassandra's own
-  sstables    files written by us, read by Cassandra's own tools
+  sstables    files of a node, read by Cassandra and its tools, and Cassandra's files, read by a node
 
 options:
   --smp LIST          shard counts, such as 1,2,7 (default 2)
@@ -42,6 +42,7 @@ options:
   --copy-rows N       rows that cqlsh copies (default 10000)
   --cycles N          kills of the kill suite (default 100)
   --records N         records and operations of YCSB (default 10000)
+  --seed N            what the suite of sstables writes (default 1)
   --quick             small numbers, for every commit
   --only WORD         only tests of Python and the drivers, files of statements, or bad days whose name holds WORD
   --at HOST:PORT      cql: a server that runs already
@@ -70,6 +71,8 @@ pub struct Options {
     pub cycles: u64,
     /// Records and operations of YCSB.
     pub records: u64,
+    /// What the suite of sstables writes.
+    pub seed: u64,
     /// Small numbers.
     pub quick: bool,
     /// Only tests whose name holds this, in the suites that know it.
@@ -117,6 +120,7 @@ impl Options {
             copy_rows: 10_000,
             cycles: 100,
             records: 10_000,
+            seed: 1,
             quick: false,
             only: None,
             at: None,
@@ -137,6 +141,7 @@ impl Options {
                 "--copy-rows" => options.copy_rows = number(value()?)?,
                 "--cycles" => options.cycles = number(value()?)?,
                 "--records" => options.records = number(value()?)?,
+                "--seed" => options.seed = number(value()?)?,
                 "--quick" => {
                     options.quick = true;
                     options.rows = 4_000;

@@ -1,15 +1,41 @@
 //! Writes one sstable of every sample table below a folder, for other databases' tools to read:
 //! `cargo run -p sstable --example write_samples -- FOLDER [VERSION]...`, of versions `nb` and `da` unless told otherwise.
-//! Prints for each data file its path, its partitions and its rows.
+//! Prints for each data file its path, its partitions and its rows. As in what a flush writes, nothing is in a file that a
+//! deletion of the same file covers: Cassandra's readers would show it.
 
 #[path = "../tests/it/samples.rs"]
 #[allow(dead_code, reason = "shared with the tests")]
 mod samples;
 
-use samples::Amount;
+use mutation::{Deletion, Rewrite, rewrite_row};
+use samples::{Amount, SampleItem, SamplePartition};
+use schema::Position;
 use sstable::Version;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Leaves out what is covered by deletions of the partition, of ranges, and of rows and collections themselves.
+fn uncover(partition: &mut SamplePartition) {
+    let clean = |body: &[u8], shadow: Deletion| {
+        let mut out = Vec::new();
+        rewrite_row(body, &Rewrite { shadow, expire_at: None, purge: None }, &mut out).then_some(out)
+    };
+    let deletion = partition.deletion;
+    partition.static_row = partition.static_row.take().and_then(|body| clean(&body, deletion));
+    let mut last: Option<(Position, Deletion)> = None;
+    partition.items.retain_mut(|item| match item {
+        SampleItem::Tombstone { tombstone, end, .. } => {
+            last = Some((end.clone(), tombstone.deletion));
+            true
+        }
+        SampleItem::Row { body, position, .. } => {
+            let range =
+                last.as_ref().filter(|(end, _)| *position < *end).map_or(Deletion::LIVE, |range| range.1);
+            let cleaned = clean(body, deletion.max(range));
+            cleaned.map(|cleaned| *body = cleaned).is_some()
+        }
+    });
+}
 
 async fn write_all(folder: PathBuf, versions: &[Version]) -> Result<(), sstable::Error> {
     for table in samples::tables() {
@@ -25,7 +51,9 @@ async fn write_all(folder: PathBuf, versions: &[Version]) -> Result<(), sstable:
         ];
         for version in versions {
             for (index, amount) in amounts.into_iter().enumerate() {
-                let partitions = samples::partitions(&table, 7 + index as u64, amount);
+                let mut partitions = samples::partitions(&table, 7 + index as u64, amount);
+                partitions.iter_mut().for_each(uncover);
+                partitions.retain(|partition| !partition.is_empty());
                 let generation = index as u64 + 1;
                 let meta = samples::write(&dir, *version, generation, &table, &partitions).await?;
                 let path = sstable::Component::Data.path(&dir, meta.descriptor());

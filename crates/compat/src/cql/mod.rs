@@ -7,9 +7,9 @@
 //!
 //! Each file runs in a keyspace of its own, made afresh and named `cql_` and the file.
 
-mod client;
+pub mod client;
 mod file;
-mod types;
+pub mod types;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -146,7 +146,7 @@ fn start(options: &Options, shards: u16) -> Result<(Server, u16), String> {
 }
 
 /// The port that the Java machine was started with.
-fn jmx_port(server: &Server) -> Result<u16, String> {
+pub fn jmx_port(server: &Server) -> Result<u16, String> {
     let line = command::read(format!("/proc/{}/cmdline", server.child.id()).as_ref())?;
     let value = line.split('\0').find_map(|word| word.strip_prefix("-Dcassandra.jmx.local.port="));
     value.and_then(|port| port.parse().ok()).ok_or_else(|| "cassandra was started without JMX".into())

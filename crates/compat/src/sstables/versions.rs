@@ -1,9 +1,9 @@
-//! Files written by our writer, read by Apache Cassandra's own reader, `sstabledump` and `sstablemetadata`.
+//! Files of every version that our writer knows, read by Apache Cassandra's own reader.
 //!
-//! `cargo run -p sstable --example write_samples -- FOLDER VERSION...` writes tables of every kind in every version and prints
-//! for each data file its path, its partitions and its rows; Cassandra must find as many. One JVM reads all files whole, by
-//! key, reversed and by slices (`cassandra/ReadSstables.java`); the tools read those of one table in the versions that nodes
-//! write.
+//! Nodes write two versions; the others are written to test the readers of them. `cargo run -p sstable --example
+//! write_samples -- FOLDER VERSION...` writes tables of every kind in every version and prints for each data file its path,
+//! its partitions and its rows; Cassandra must find as many. One JVM reads all files whole, by key, reversed and by slices
+//! (`cassandra/ReadSstables.java`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,15 +23,13 @@ struct Sample {
 
 /// Versions that Cassandra 5.0 reads.
 const VERSIONS: [&str; 6] = ["md", "me", "na", "nb", "oa", "da"];
-/// What the tools read as well: they take a JVM each.
-const FOR_TOOLS: &str = "/collections-";
 
-/// Writes the samples and has Cassandra read them.
-pub fn run(options: &Options, report: &mut Report) {
+/// Writes the samples and has Cassandra read them; returns the data files.
+pub fn run(options: &Options, report: &mut Report) -> Vec<PathBuf> {
     let mut samples = Vec::new();
     report.test("sstables::write_samples", || {
         packages::cassandra()?;
-        let folder = options.folder("sstables")?;
+        let folder = options.folder("sstables-versions")?;
         samples = write_samples(&folder)?;
         if samples.is_empty() {
             return Err("the example wrote no data files".into());
@@ -39,17 +37,7 @@ pub fn run(options: &Options, report: &mut Report) {
         Ok(format!("{} files", samples.len()))
     });
     report.test("sstables::read_by_cassandra", || read_by_cassandra(options, &samples));
-    let written = |sample: &&Sample| {
-        let path = sample.data.display().to_string();
-        path.contains(FOR_TOOLS) && (path.contains("/nb-") || path.contains("/da-"))
-    };
-    for sample in samples.iter().filter(written) {
-        let file = sample.data.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let folder = sample.data.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-        let table = folder.split('-').next().unwrap_or_default().to_owned();
-        report.test(&format!("sstables::sstabledump {table}/{file}"), || dump(options, sample));
-        report.test(&format!("sstables::sstablemetadata {table}/{file}"), || metadata(options, sample));
-    }
+    samples.into_iter().map(|sample| sample.data).collect()
 }
 
 fn write_samples(folder: &Path) -> Result<Vec<Sample>, String> {
@@ -93,38 +81,4 @@ fn read_by_cassandra(options: &Options, samples: &[Sample]) -> Result<String, St
         }
     }
     Ok(format!("{} files of {} versions", samples.len(), VERSIONS.len()))
-}
-
-/// The whole file as JSON: every partition and row is there.
-fn dump(options: &Options, sample: &Sample) -> Result<String, String> {
-    let text = run_tool(options, "org.apache.cassandra.tools.SSTableExport", &sample.data)?;
-    let count = |mark: &str| text.matches(mark).count();
-    let partitions = count("\"partition\" : {");
-    let rows = count("\"type\" : \"row\"");
-    let statics = count("\"type\" : \"static_block\"");
-    // Our count of rows is that of the statistics, where a static row is a row.
-    if partitions != sample.partitions || (rows != sample.rows && rows + statics != sample.rows) {
-        return Err(format!(
-            "dumped {partitions} partitions, {rows} rows, {statics} static rows; written {} and {}:\n{}",
-            sample.partitions,
-            sample.rows,
-            command::tail(&text, 30)
-        ));
-    }
-    Ok(format!("{partitions} partitions, {rows} rows"))
-}
-
-fn metadata(options: &Options, sample: &Sample) -> Result<String, String> {
-    let text = run_tool(options, "org.apache.cassandra.tools.SSTableMetadataViewer", &sample.data)?;
-    let rows = text.lines().find_map(|line| line.trim().strip_prefix("totalRows: "));
-    match rows.and_then(|rows| rows.trim().parse::<usize>().ok()) {
-        Some(rows) if rows == sample.rows => Ok(String::new()),
-        _ => Err(format!("written {} rows, but the statistics say:\n{text}", sample.rows)),
-    }
-}
-
-fn run_tool(options: &Options, class: &str, data: &Path) -> Result<String, String> {
-    let folder = options.folder("sstables-tool")?;
-    let mut tool = cassandra::tool(&folder, class, &[data.display().to_string()])?;
-    command::run(&mut tool, &folder.join("tool.log"), LIMIT)
 }

@@ -1,0 +1,114 @@
+//! Sstables between this database and Apache Cassandra 5.0, in both directions.
+//!
+//! ```text
+//! random statements ─► node, big and bti ─► snapshot ─► Cassandra imports it ─► the same SELECTs
+//!                                              └──────► sstabledump, sstablemetadata, sstableverify
+//! random statements ─► Cassandra, nb oa da ─► its files ─┐
+//! random rows ─► CQLSSTableWriter, nb oa da ─► its files ─┴► node imports them ─► the same SELECTs
+//! ```
+//! Forty tables (`schemas`), five of them with `--quick`. What is written follows from `--seed`, which is printed. Answers
+//! are compared value by value in their bytes, times of expiry to two seconds. Counters are the exception: a node does not
+//! execute their updates yet, so the file of that table comes from `cargo run -p sstable --example write_samples`.
+
+mod cassandra_reads;
+mod fill;
+mod json;
+mod load;
+mod ours;
+mod peer;
+mod schemas;
+mod selects;
+mod session;
+mod table;
+mod tools;
+mod values;
+mod versions;
+mod we_read;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::suite::{Options, Report};
+use schemas::Schema;
+use selects::Answered;
+
+/// Files of a table and what their writer answered about them.
+pub struct Handed {
+    /// Where they lie.
+    pub folder: PathBuf,
+    /// Answers to the table's questions, or why there are none.
+    pub answers: Result<Vec<Answered>, String>,
+}
+
+/// By keyspace and table.
+pub type AllHanded = BTreeMap<(String, String), Handed>;
+
+/// What all parts know.
+pub struct Exchange<'o> {
+    options: &'o Options,
+    schemas: Vec<Schema>,
+    seed: u64,
+    folder: PathBuf,
+}
+
+/// Everything, or with `--only WORD` the tables whose names hold it.
+pub fn run(options: &Options, report: &mut Report) {
+    let folder = match options.folder("sstables") {
+        Ok(folder) => folder,
+        Err(error) => return report.test("sstables::folder", || Err(error)),
+    };
+    let wanted = |schema: &Schema| match &options.only {
+        Some(word) => schema.name.contains(word),
+        None => schema.quick || !options.quick,
+    };
+    let schemas: Vec<Schema> = schemas::all().into_iter().filter(wanted).collect();
+    println!("sstables of {} tables, --seed {}", schemas.len(), options.seed);
+    // Only counters are taken from the samples.
+    let samples = if options.quick { Vec::new() } else { versions::run(options, report) };
+    let exchange = Exchange { options, schemas, seed: options.seed, folder };
+    let mut handed = AllHanded::new();
+    report.test("sstables::messina_writes", || {
+        handed = ours::write(&exchange, &samples)?;
+        Ok(format!("{} tables", handed.len()))
+    });
+    let mut received = AllHanded::new();
+    let judge = cassandra_reads::run(&exchange, &handed, &mut received, report);
+    if let Some(folder) = judge {
+        tools::run(&exchange, &handed, &folder, report);
+    }
+    we_read::run(&exchange, &received, report);
+}
+
+impl Exchange<'_> {
+    fn folder(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+}
+
+/// Gives every file of a folder a second name in another.
+fn link_files(from: &Path, to: &Path) -> Result<usize, String> {
+    let told = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
+    fs::create_dir_all(to).map_err(|error| told(to, error))?;
+    let mut count = 0;
+    for entry in fs::read_dir(from).map_err(|error| told(from, error))? {
+        let path = entry.map_err(|error| told(from, error))?.path();
+        let target = to.join(path.file_name().unwrap_or_default());
+        if path.is_file() {
+            fs::hard_link(&path, &target).map_err(|error| told(&target, error))?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
+/// Data files of a folder, by name.
+fn data_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(Result::ok);
+    let mut files: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.to_string_lossy().ends_with("-Data.db"))
+        .collect();
+    files.sort();
+    files
+}

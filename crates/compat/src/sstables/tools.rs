@@ -1,0 +1,158 @@
+//! Cassandra's offline tools over the node's files: `sstabledump` prints what `messina sstable dump` prints, and
+//! `sstablemetadata` and `sstableverify` accept them. One Java machine runs all of them (`cassandra/RunTools.java`).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::{AllHanded, Exchange, data_files, json};
+use crate::suite::Report;
+use crate::{cassandra, command, paths};
+
+const LIMIT: Duration = Duration::from_secs(900);
+const DUMP: &str = "org.apache.cassandra.tools.SSTableExport";
+const METADATA: &str = "org.apache.cassandra.tools.SSTableMetadataViewer";
+const VERIFY: &str = "org.apache.cassandra.tools.StandaloneVerifier";
+
+/// Where a tool's screen is, and the code that it ended with.
+struct Screen {
+    path: PathBuf,
+    code: i32,
+    why: String,
+}
+
+/// Runs the tools over every file, with the folder of the Cassandra that imported them: the verifier reads its schema.
+pub fn run(exchange: &Exchange<'_>, handed: &AllHanded, cassandra: &Path, report: &mut Report) {
+    let mut screens = BTreeMap::new();
+    report.test("sstables::cassandra_tools", || {
+        screens = screens_of(exchange, handed, cassandra)?;
+        Ok(format!("{} screens", screens.len()))
+    });
+    for ((keyspace, table), handed) in handed {
+        let name = format!("{keyspace}.{table}");
+        report.test(&format!("sstables::tools {name}"), || {
+            let files = data_files(&handed.folder);
+            let mut partitions = 0;
+            for file in &files {
+                metadata(exchange, file, &said(&screens, &format!("metadata {}", file.display()))?)?;
+                partitions += dump(exchange, file, &said(&screens, &format!("dump {}", file.display()))?)?;
+            }
+            tool_of_ours(exchange, "verify", &handed.folder)?;
+            verified(&said(&screens, &format!("verify {name}"))?)?;
+            Ok(format!("{} files, {partitions} partitions", files.len()))
+        });
+    }
+}
+
+/// The text of a screen whose tool was content.
+fn said(screens: &BTreeMap<String, Screen>, name: &str) -> Result<String, String> {
+    let screen = screens.get(name).ok_or_else(|| format!("{name} was not run"))?;
+    let text = command::read(&screen.path)?;
+    match screen.code {
+        0 => Ok(text),
+        code => Err(format!("{name} ended with {code} {}:\n{}", screen.why, command::tail(&text, 30))),
+    }
+}
+
+fn screens_of(
+    exchange: &Exchange<'_>,
+    handed: &AllHanded,
+    cassandra: &Path,
+) -> Result<BTreeMap<String, Screen>, String> {
+    let folder = exchange.folder("screens");
+    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut asked = Vec::new();
+    for ((keyspace, table), handed) in handed {
+        for file in data_files(&handed.folder) {
+            asked.push((
+                format!("dump {}", file.display()),
+                vec![DUMP.to_owned(), file.display().to_string()],
+            ));
+            asked.push((
+                format!("metadata {}", file.display()),
+                vec![METADATA.to_owned(), file.display().to_string()],
+            ));
+        }
+        let words = [VERIFY, "--extended", "--force", keyspace, table].map(str::to_owned);
+        asked.push((format!("verify {keyspace}.{table}"), words.to_vec()));
+    }
+    // The verifier starts more of Cassandra than the others expect.
+    asked.sort_by_key(|(name, _)| name.starts_with("verify"));
+    let lines: Vec<String> = asked
+        .iter()
+        .enumerate()
+        .map(|(at, (_, words))| format!("{}\t{}", folder.join(at.to_string()).display(), words.join("\t")))
+        .collect();
+    let list = folder.join("lines");
+    fs::write(&list, lines.join("\n") + "\n").map_err(|error| format!("{}: {error}", list.display()))?;
+    let program = paths::resources().join("cassandra/RunTools.java").display().to_string();
+    let mut tool = cassandra::tool(cassandra, &program, &[list.display().to_string()])?;
+    let text = command::run(&mut tool, &folder.join("tools.log"), LIMIT)?;
+    let mut screens = BTreeMap::new();
+    for (at, (name, _)) in asked.into_iter().enumerate() {
+        let path = folder.join(at.to_string());
+        let shown = path.display().to_string();
+        let line = text.lines().find_map(|line| {
+            let (code, rest) = line.split_once(' ')?;
+            let why = rest.strip_prefix(&shown).filter(|why| why.is_empty() || why.starts_with(' '))?;
+            Some((code.parse().ok()?, why.to_owned()))
+        });
+        let (code, why) = line.ok_or_else(|| format!("{name} did not run:\n{}", command::tail(&text, 20)))?;
+        screens.insert(name, Screen { path, code, why });
+    }
+    Ok(screens)
+}
+
+/// Compares the two dumps; says how many partitions there were.
+fn dump(exchange: &Exchange<'_>, file: &Path, theirs: &str) -> Result<usize, String> {
+    let ours = tool_of_ours(exchange, "dump", file)?;
+    let told = |error: String| format!("{}: {error}", file.display());
+    let theirs = json::parse(theirs).map_err(|error| told(format!("sstabledump: {error}")))?;
+    let ours = json::parse(&ours).map_err(told)?;
+    if let Some(difference) = json::difference(&ours, &theirs) {
+        return Err(told(difference));
+    }
+    match ours {
+        json::Json::List(partitions) if !partitions.is_empty() => Ok(partitions.len()),
+        _ => Err(told("no partition was dumped".into())),
+    }
+}
+
+/// Both screens count the same rows and columns and know the same times.
+fn metadata(exchange: &Exchange<'_>, file: &Path, theirs: &str) -> Result<(), String> {
+    let ours = tool_of_ours(exchange, "metadata", file)?;
+    for label in ["totalRows", "totalColumnsSet", "Minimum timestamp", "Maximum timestamp", "Compressor"] {
+        let of = |text: &str| {
+            let lines = text.lines().map(str::trim);
+            lines
+                .filter_map(|line| {
+                    line.strip_prefix(label)?.strip_prefix(':').map(str::trim).map(str::to_owned)
+                })
+                .next()
+        };
+        let (mine, other) = (of(&ours), of(theirs));
+        if mine.is_none() || mine != other {
+            return Err(format!("{}: {label} is {mine:?} here, {other:?} there", file.display()));
+        }
+    }
+    Ok(())
+}
+
+/// The verifier has looked at some files and was content with each.
+fn verified(screen: &str) -> Result<(), String> {
+    let count = |words: &str| screen.lines().filter(|line| line.contains(words)).count();
+    let (begun, ended) = (count("Verifying "), count("succeeded. All "));
+    if begun == 0 || begun != ended {
+        return Err(format!("sstableverify said:\n{}", command::tail(screen, 30)));
+    }
+    Ok(())
+}
+
+/// Runs `messina sstable WORD` on a file or a folder; its screen, when it is content.
+pub fn tool_of_ours(exchange: &Exchange<'_>, word: &str, path: &Path) -> Result<String, String> {
+    let mut tool = Command::new(&exchange.options.binary);
+    tool.args(["sstable", word]).arg(path);
+    command::run(&mut tool, &exchange.folder("tool.log"), LIMIT)
+}

@@ -1,0 +1,45 @@
+//! A node imports what Cassandra wrote, in every version, and answers as Cassandra did; our verifier accepts the files.
+
+use super::cassandra_reads::OFFLINE;
+use super::fill;
+use super::ours::{Node, of_name};
+use super::schemas::Schema;
+use super::table::Table;
+use super::{AllHanded, Exchange, selects, tools};
+use crate::suite::Report;
+
+/// Seconds between the runs of the offline writer, of which one was read by Cassandra.
+const OFFLINE_TOLERANCE: i64 = 600;
+
+/// Imports everything that was received and compares the answers, table by table.
+pub fn run(exchange: &Exchange<'_>, received: &AllHanded, report: &mut Report) {
+    let mut started = None;
+    report.test("sstables::messina_imports", || {
+        let node = Node::start(exchange, exchange.folder("reader"), "big")?;
+        let mut session = node.connect()?;
+        let mut keyspaces: Vec<&str> = received.keys().map(|(keyspace, _)| keyspace.as_str()).collect();
+        keyspaces.dedup();
+        for keyspace in keyspaces {
+            let schemas: Vec<Schema> = exchange.schemas.clone();
+            fill::create(&mut session, keyspace, &schemas, !keyspace.starts_with(OFFLINE))?;
+        }
+        started = Some((node, session));
+        Ok(format!("{} folders", received.len()))
+    });
+    let Some((mut node, mut session)) = started else { return };
+    for ((keyspace, name), received) in received {
+        report.test(&format!("sstables::messina_reads {keyspace}.{name}"), || {
+            tools::tool_of_ours(exchange, "verify", &received.folder)?;
+            let folder = received.folder.display().to_string();
+            node.nodetool(&["import", "-p", keyspace, name, &folder])?;
+            let schema = of_name(&exchange.schemas, name)?;
+            let table = Table::open(&mut session, keyspace, schema, exchange.seed)?;
+            let ours = selects::ask(&mut session, &table, exchange.seed)?;
+            let theirs = received.answers.as_ref().map_err(Clone::clone)?;
+            let tolerance =
+                if keyspace.starts_with(OFFLINE) { OFFLINE_TOLERANCE } else { selects::TOLERANCE };
+            Ok(format!("{} rows", selects::compare(&ours, theirs, tolerance)?))
+        });
+    }
+    report.test("sstables::messina_reader_stops", || node.stop().map(|()| String::new()));
+}
