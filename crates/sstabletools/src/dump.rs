@@ -15,7 +15,7 @@ use crate::output::Output;
 use crate::times::{Unit, instant};
 use crate::values;
 use base::Token;
-use mutation::{Cell, ColumnView, Deletion, Liveness, RowView};
+use mutation::{Cell, ColumnView, ComplexView, Deletion, Liveness, RowView};
 use schema::{BoundSide, Column, Table, clustering_components};
 use sstable::{Raw, RawItem, RawPartition, RawScanner};
 use std::collections::BTreeSet;
@@ -213,8 +213,9 @@ impl Dumper<'_> {
         if let Some(clustering) = clustering {
             self.clustering(clustering, out);
         }
-        if !row.liveness().is_none() {
-            self.liveness(row.liveness(), out);
+        let liveness = seen_liveness(&row);
+        if !liveness.is_none() {
+            self.liveness(liveness, out);
         }
         if !row.deletion().is_live() {
             self.deletion(row.deletion(), out);
@@ -223,7 +224,7 @@ impl Dumper<'_> {
         self.json.start_array(out);
         for (ordinal, column) in row.columns() {
             if let Some(known) = self.table.column_by_ordinal(is_static, ordinal) {
-                self.column(&known.clone(), &column, row.liveness(), out);
+                self.column(&known.clone(), &column, (liveness, row.deletion()), out);
             }
         }
         self.json.end_array(out);
@@ -317,8 +318,15 @@ impl Dumper<'_> {
         self.json.end_object(out);
     }
 
-    fn column(&mut self, column: &Column, held: &ColumnView<'_>, liveness: Liveness, out: &mut Vec<u8>) {
+    fn column(
+        &mut self,
+        column: &Column,
+        held: &ColumnView<'_>,
+        (liveness, deletion): (Liveness, Deletion),
+        out: &mut Vec<u8>,
+    ) {
         match held {
+            ColumnView::Simple(cell) if deletion.deletes(cell.timestamp) => {}
             ColumnView::Simple(cell) => self.cell(column, None, cell, liveness, out),
             ColumnView::Complex(complex) => {
                 if !complex.deletion.is_live() {
@@ -330,7 +338,7 @@ impl Dumper<'_> {
                     self.json.end_object(out);
                     self.json.objects_on_one_line(false);
                 }
-                for (path, cell) in complex.cells() {
+                for (path, cell) in seen_cells(complex, deletion) {
                     self.cell(column, Some(path), &cell, liveness, out);
                 }
             }
@@ -386,6 +394,25 @@ impl Dumper<'_> {
         self.json.end_object(out);
         self.json.objects_on_one_line(false);
     }
+}
+
+/// The mark of a row, unless the row's own deletion covers it: Cassandra's reader does not see what it does, and the same
+/// holds for cells.
+pub(crate) fn seen_liveness(row: &RowView<'_>) -> Liveness {
+    let liveness = row.liveness();
+    if row.deletion().deletes(liveness.timestamp) { Liveness::NONE } else { liveness }
+}
+
+/// The cells of a collection that neither the row's deletion nor its own covers; one as old as its own is seen.
+pub(crate) fn seen_cells<'r>(
+    complex: &ComplexView<'r>,
+    of_row: Deletion,
+) -> impl Iterator<Item = (&'r [u8], Cell<'r>)> + use<'r> {
+    let own = complex.deletion;
+    let is_seen = move |cell: &Cell<'_>| {
+        !of_row.deletes(cell.timestamp) && (own.is_live() || cell.timestamp >= own.timestamp)
+    };
+    complex.cells().filter(move |(_, cell)| is_seen(cell))
 }
 
 /// The field that a path of a user type's cell names.

@@ -1,6 +1,6 @@
 //! `dump -d`: one line per row, as Cassandra's own code represents rows.
 
-use crate::dump::{Partitions, cell_type, path_text};
+use crate::dump::{Partitions, cell_type, path_text, seen_cells, seen_liveness};
 use crate::error::Error;
 use crate::keys;
 use crate::output::Output;
@@ -46,7 +46,7 @@ fn deletion(deletion: Deletion) -> String {
 
 fn row(table: &Table, clustering: Option<&[u8]>, body: &[u8]) -> String {
     let row = RowView::new(body);
-    let liveness = row.liveness();
+    let liveness = seen_liveness(&row);
     let mut text = format!("Row[info=[ts={}", liveness.timestamp);
     if liveness.is_expiring() {
         let _ = write!(text, " ttl={}, let={}", liveness.ttl, liveness.expires_at);
@@ -67,20 +67,33 @@ fn row(table: &Table, clustering: Option<&[u8]>, body: &[u8]) -> String {
         }
     }
     text.push_str(" | ");
-    let mut cells = Vec::new();
+    let mut columns = Vec::new();
+    // If one collection of a row has a deletion on disk, all of them have a place for one, and are shown.
+    let all_shown = row
+        .columns()
+        .any(|(_, held)| matches!(held, ColumnView::Complex(complex) if !complex.deletion.is_live()));
     for (ordinal, held) in row.columns() {
         let Some(column) = table.column_by_ordinal(clustering.is_none(), ordinal) else { continue };
         match held {
-            ColumnView::Simple(held) => cells.push(cell(column, None, &held)),
+            ColumnView::Simple(held) if row.deletion().deletes(held.timestamp) => {}
+            ColumnView::Simple(held) => columns.push(cell(column, None, &held)),
             ColumnView::Complex(complex) => {
+                // A comma stands before every cell, also where nothing is deleted before them.
+                let mut text = String::new();
                 if !complex.deletion.is_live() {
-                    cells.push(format!("del({})={}", column.name, deletion(complex.deletion)));
+                    text = format!("del({})={}", column.name, deletion(complex.deletion));
                 }
-                cells.extend(complex.cells().map(|(path, held)| cell(column, Some(path), &held)));
+                for (path, held) in seen_cells(&complex, row.deletion()) {
+                    text.push_str(", ");
+                    text.push_str(&cell(column, Some(path), &held));
+                }
+                if all_shown || !text.is_empty() {
+                    columns.push(text);
+                }
             }
         }
     }
-    text.push_str(&cells.join(", "));
+    text.push_str(&columns.join(", "));
     text
 }
 

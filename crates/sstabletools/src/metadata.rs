@@ -59,8 +59,7 @@ pub async fn metadata(place: &Place, options: &MetadataOptions, out: &mut Output
         "EncodingStats minLocalDeletionTime",
         dated(i64::from(base.min_local_time), base.min_local_time),
     )?;
-    let seconds = base.min_timestamp.div_euclid(1_000_000);
-    field(out, "EncodingStats minTimestamp", dated(seconds, base.min_timestamp))?;
+    field(out, "EncodingStats minTimestamp", dated_micros(base.min_timestamp))?;
     field(out, "KeyType", &header.key_type)?;
     field(out, "ClusteringTypes", format_args!("[{}]", header.clustering_types.join(", ")))?;
     field(out, "StaticColumns", columns(&header.statics))?;
@@ -80,6 +79,12 @@ fn commented(value: impl std::fmt::Display, comment: Option<String>) -> String {
 /// A date with the number it is behind it.
 fn dated(seconds: i64, number: impl std::fmt::Display) -> String {
     format!("{} ({number})", date_unless_0(seconds).unwrap_or("--".into()))
+}
+
+/// As [`dated`], of microseconds; 0 is no time.
+fn dated_micros(micros: i64) -> String {
+    let date = if micros == 0 { "--".into() } else { times::date(micros / 1_000_000) };
+    format!("{date} ({micros})")
 }
 
 fn date_unless_0(seconds: i64) -> Option<String> {
@@ -112,9 +117,7 @@ fn ranges(stats: &Stats, raw: &Raw, out: &mut Output<'_>) -> Result<(), Error> {
     for (name, micros) in
         [("Minimum timestamp", stats.min_timestamp), ("Maximum timestamp", stats.max_timestamp)]
     {
-        // A time of 0 is no time to Cassandra's tool.
-        let date = if micros == 0 { "--".into() } else { times::date(micros / 1_000_000) };
-        field(out, name, format_args!("{date} ({micros})"))?;
+        field(out, name, dated_micros(micros))?;
     }
     let seconds = stats.max_timestamp.wrapping_sub(stats.min_timestamp) / 1_000_000;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);

@@ -351,6 +351,7 @@ impl Salvage<'_> {
         }
         self.last = Some(order);
         let static_row = Some(&partition.static_row[..]).filter(|row| !row.is_empty());
+        let before = self.writer.data_bytes();
         self.writer.start_partition(&partition.key, partition.token, partition.deletion, static_row)?;
         let mut items = Items {
             table: &self.table,
@@ -372,7 +373,8 @@ impl Salvage<'_> {
         };
         items.end()?;
         self.writer.end_partition()?;
-        self.kept += 1;
+        // One whose head alone could be read, and says nothing, leaves no trace.
+        self.kept += u64::from(self.writer.data_bytes() > before);
         if self.writer.pending_bytes() > WRITE_BYTES {
             self.writer.drain().await?;
         }

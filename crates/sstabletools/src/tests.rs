@@ -200,6 +200,18 @@ fn sound_files_are_sound_and_each_damage_is_named() {
             damage(&copied, Component::Data, 100);
             let verdict = verify(&copied).await.unwrap();
             assert!(verdict.partitions > 600 && verdict.partitions < 1200, "{}", verdict.partitions);
+            assert_eq!(verdict.partitions + verdict.unreadable, 1200);
+            // What the command prints: file and offset; the exit code is of what it returns.
+            let mut told = Vec::new();
+            let paths = [copied.file(Component::Data), golden().join("types/nb-1-big-Index.db")];
+            assert!(!crate::verify_all(&paths, &mut Output::new(&mut told)).await.unwrap());
+            let told = String::from_utf8(told).unwrap();
+            assert!(told.contains("nb-1-big-Data.db\" at offset 0: expected checksum 0x"), "{told}");
+            assert!(told.contains(": DAMAGED, 1 faults; "), "{told}");
+            assert!(
+                told.ends_with("types/nb-1-big-Data.db: ok, 14 partitions, 13 rows, 2246 bytes\n"),
+                "{told}"
+            );
             fs::remove_file(copied.file(Component::Summary)).unwrap();
             let verdict = verify(&copied).await.unwrap();
             assert!(

@@ -34,6 +34,8 @@ pub struct Verdict {
     pub more: u64,
     /// Partitions that were read.
     pub partitions: u64,
+    /// Partitions that cannot be read to their end, as far as they are known.
+    pub unreadable: u64,
     /// Rows that were read, static ones included.
     pub rows: u64,
     /// Stored bytes of the data file.
@@ -47,8 +49,13 @@ impl Verdict {
     }
 
     fn damage(&mut self, text: impl std::fmt::Display) {
+        let text = text.to_string();
+        // A broken chunk is met by every partition in it.
+        if self.damages.last() == Some(&text) {
+            return;
+        }
         if self.damages.len() < DAMAGES_TOLD {
-            self.damages.push(text.to_string());
+            self.damages.push(text);
         } else {
             self.more += 1;
         }
@@ -71,8 +78,9 @@ pub async fn verify_all(paths: &[PathBuf], out: &mut Output<'_>) -> Result<bool,
                 out.line(format_args!("{name}: {damage}"))?;
             }
             let count = verdict.damages.len() as u64 + verdict.more;
+            let unreadable = verdict.unreadable;
             out.line(format_args!(
-                "{name}: DAMAGED, {count} faults; {partitions} partitions, {rows} rows can be read"
+                "{name}: DAMAGED, {count} faults; {unreadable} partitions cannot be read, {partitions} with {rows} rows can"
             ))?;
         }
         out.flush()?;
@@ -286,6 +294,7 @@ impl Walk<'_> {
                 Ok(read) => read,
                 Err(error) => {
                     self.seen.whole = false;
+                    self.verdict.unreadable += 1;
                     told(error, self.verdict)?;
                     entry = self.entry().await?;
                     let Some(next) = &entry else { return Ok(()) };

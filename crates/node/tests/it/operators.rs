@@ -4,6 +4,7 @@ use crate::harness::*;
 use protocol::event::{Event, EventType};
 use runtime::net::TcpStream;
 use serde_json::Value;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use types::Value as Cql;
 
@@ -179,6 +180,69 @@ fn sstables_are_loaded_from_folders() {
         assert_eq!(post(&asked).await["sstables"], 3);
         assert_eq!((count("other").await, post(&asked).await["sstables"].as_u64()), (40, Some(3)));
     });
+}
+
+/// Runs an offline tool on the machine of a node that is stopped; what it printed.
+fn offline_scrub(stage: &mut Stage, file: &str) -> String {
+    let printed: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
+    let (told, file) = (printed.clone(), std::path::PathBuf::from(file));
+    let main: runtime::Main = Arc::new(move || {
+        let (told, file) = (told.clone(), file.clone());
+        Box::pin(async move {
+            let mut bytes = Vec::new();
+            let place = sstabletools::Place::existing(&file).await.unwrap();
+            let sound =
+                sstabletools::scrub(&[place], &mut sstabletools::Output::new(&mut bytes)).await.unwrap();
+            assert!(!sound, "something was lost");
+            *told.lock().unwrap() = Some(bytes);
+            0
+        })
+    });
+    stage.world.boot(stage.node, 1, main);
+    let node = stage.node;
+    assert!(stage.world.run_until(|world| !world.alive(node), Duration::from_secs(120)));
+    String::from_utf8(printed.lock().unwrap().take().expect("it ended well")).unwrap()
+}
+
+#[test]
+fn a_node_goes_on_with_what_an_offline_scrub_left() {
+    let mut stage = open_stage(66, 2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        for k in 0..400 {
+            run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES ({k}, '{k}{}')", "x".repeat(400)))
+                .await;
+        }
+        post("/storage_service/keyspace_flush/ks?cf=kv").await;
+    });
+    stage.stop();
+    let is_data = |path: &str| path.contains("/ks/kv-") && path.ends_with("-Data.db");
+    let file = stage.world.files(stage.node).into_iter().find(|(path, _)| is_data(path)).unwrap();
+    // In the middle of the data: several chunks, of which one is lost.
+    assert!(stage.world.flip_bit(stage.node, &file.0, file.1 / 2, 3));
+    let told = offline_scrub(&mut stage, &file.0);
+    assert!(told.contains("lost: a partition \""), "{told}");
+    let left: Vec<usize> = [1, 3, 2]
+        .into_iter()
+        .map(|shards| {
+            stage.boot(shards);
+            let left = stage.play(async {
+                let connection = connect().await;
+                let left = rows(&connection, "SELECT * FROM ks.kv").await.rows.len();
+                for k in 0..400 {
+                    rows(&connection, &format!("SELECT v FROM ks.kv WHERE k = {k}")).await;
+                }
+                run(&connection, "INSERT INTO ks.kv (k, v) VALUES (1000, 'new')").await;
+                post("/storage_service/keyspace_compaction/ks").await;
+                left
+            });
+            stage.stop();
+            left
+        })
+        .collect();
+    assert!(left[0] > 200 && left[0] < 400, "{left:?}");
+    assert_eq!(left[1..], [left[0] + 1, left[0] + 1]);
 }
 
 #[test]
