@@ -36,26 +36,31 @@ impl<'a> ByteReader<'a> {
     }
 
     /// How many bytes are left.
+    #[inline]
     pub fn remaining(&self) -> usize {
         self.bytes.len() - self.position
     }
 
     /// How many bytes were read.
+    #[inline]
     pub fn position(&self) -> usize {
         self.position
     }
 
     /// True when nothing is left.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
 
     /// What is left, without reading it.
+    #[inline]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.position..]
     }
 
     /// The next byte, without reading it.
+    #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.position).copied()
     }
@@ -82,11 +87,13 @@ impl<'a> ByteReader<'a> {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, Truncated> {
         Ok(self.array::<1>()?[0])
     }
 
     /// Two bytes, big-endian.
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, Truncated> {
         Ok(u16::from_be_bytes(self.array()?))
     }
@@ -97,21 +104,25 @@ impl<'a> ByteReader<'a> {
     }
 
     /// Four bytes, big-endian.
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, Truncated> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
     /// Four bytes, big-endian, signed.
+    #[inline]
     pub fn i32(&mut self) -> Result<i32, Truncated> {
         Ok(i32::from_be_bytes(self.array()?))
     }
 
     /// Eight bytes, big-endian.
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, Truncated> {
         Ok(u64::from_be_bytes(self.array()?))
     }
 
     /// Eight bytes, big-endian, signed.
+    #[inline]
     pub fn i64(&mut self) -> Result<i64, Truncated> {
         Ok(i64::from_be_bytes(self.array()?))
     }
@@ -122,14 +133,30 @@ impl<'a> ByteReader<'a> {
     }
 
     /// An unsigned variable-length integer, 1 to 9 bytes.
+    #[inline]
     pub fn uvint(&mut self) -> Result<u64, Truncated> {
+        match self.peek() {
+            Some(first) if first < 0x80 => {
+                self.position += 1;
+                Ok(u64::from(first))
+            }
+            _ => self.long_uvint(),
+        }
+    }
+
+    fn long_uvint(&mut self) -> Result<u64, Truncated> {
         let start = *self;
         let first = self.u8()?;
-        if first < 0x80 {
-            return Ok(u64::from(first));
-        }
         let extra = first.leading_ones() as usize;
         let high = if extra >= 7 { 0 } else { u64::from(first) & ((1 << (7 - extra)) - 1) };
+        // Eight bytes at once, when there are as many, whether they are all of it or not.
+        if let Some(word) = self.rest().first_chunk::<8>()
+            && extra > 0
+        {
+            self.position += extra;
+            let tail = u64::from_be_bytes(*word) >> (64 - 8 * extra);
+            return Ok(if extra == 8 { tail } else { high << (8 * extra) | tail });
+        }
         match self.bytes(extra) {
             Ok(tail) => Ok(tail.iter().fold(high, |v, b| v << 8 | u64::from(*b))),
             Err(error) => {
@@ -140,6 +167,7 @@ impl<'a> ByteReader<'a> {
     }
 
     /// A signed (zig-zag) variable-length integer.
+    #[inline]
     pub fn svint(&mut self) -> Result<i64, Truncated> {
         Ok(unzigzag(self.uvint()?))
     }
@@ -233,6 +261,11 @@ mod tests {
             let mut reader = ByteReader::new(&bytes);
             prop_assert_eq!(reader.uvint(), Ok(value));
             prop_assert!(reader.is_empty());
+            // Whatever stands behind it is left alone.
+            let longer = [bytes.as_slice(), &[0xa5; 9]].concat();
+            let mut reader = ByteReader::new(&longer);
+            prop_assert_eq!(reader.uvint(), Ok(value));
+            prop_assert_eq!(reader.position(), bytes.len());
             prop_assert_eq!(unzigzag(zigzag(value as i64)), value as i64);
         }
 

@@ -30,6 +30,14 @@ impl Buffer {
         Buffer(kept.ok().flatten().unwrap_or_else(|| Vec::with_capacity(BUFFER_SIZES[shelf])))
     }
 
+    /// A copy of bytes.
+    #[inline]
+    pub fn copy_of(bytes: &[u8]) -> Buffer {
+        let mut copy = Buffer::with_room(bytes.len());
+        copy.0.extend_from_slice(bytes);
+        copy
+    }
+
     /// Makes room for so many bytes more. What it outgrows is used again.
     #[inline]
     pub fn make_room(&mut self, bytes: usize) {
@@ -60,9 +68,7 @@ impl From<Vec<u8>> for Buffer {
 
 impl Clone for Buffer {
     fn clone(&self) -> Buffer {
-        let mut copy = Buffer::with_room(self.0.len());
-        copy.0.extend_from_slice(&self.0);
-        copy
+        Buffer::copy_of(&self.0)
     }
 }
 

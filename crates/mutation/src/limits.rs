@@ -11,8 +11,8 @@ pub const SLICES_MAX: usize = 65_536;
 /// Most bytes of rows walked for one piece of an answer, however few of them are left of it: rows under a tombstone cost time,
 /// too, and a page that ends early is continued.
 pub const WALKED_BYTES_MAX: usize = 1 << 20;
-/// Bytes of the buffers that are kept to be used again: a small row in its answer, then what is eight times as large, and so
-/// on to the row of 100 kB.
-pub const BUFFER_SIZES: [usize; 4] = [320, 2_560, 20_480, 163_840];
-/// Buffers of each size that a thread keeps: a page of small rows, few large ones; 1.1 MiB in all.
-pub const BUFFERS_KEPT: [usize; 4] = [256, 64, 12, 4];
+/// Bytes of the buffers that are kept to be used again: small steps for small rows, of which an answer has thousands; the
+/// largest holds a row of 100 kB.
+pub const BUFFER_SIZES: [usize; 6] = [256, 512, 1_024, 2_560, 20_480, 163_840];
+/// Buffers of each size that a thread keeps: a page of small rows, few large ones; 1.2 MiB in all.
+pub const BUFFERS_KEPT: [usize; 6] = [512, 128, 64, 32, 12, 4];

@@ -142,6 +142,10 @@ fn pass_others(bytes: &[u8], key: &[u8], room: u64) -> Decoded<u64> {
     let mut passed = 0;
     while passed < room {
         let Some(rest) = usize::try_from(passed).ok().and_then(|passed| bytes.get(passed..)) else { break };
+        if let Some(size) = other_entry(rest, key) {
+            passed += size as u64;
+            continue;
+        }
         match take_entry(rest) {
             Ok((found, _)) if found == key => break,
             Ok((_, entry)) => passed = passed.saturating_add(entry.size).saturating_add(entry.promoted_size),
@@ -150,6 +154,21 @@ fn pass_others(bytes: &[u8], key: &[u8], room: u64) -> Decoded<u64> {
         }
     }
     Ok(passed)
+}
+
+/// Bytes of an entry of another key that has no promoted index, or a short one; without looking at more than it must.
+#[inline]
+fn other_entry(bytes: &[u8], key: &[u8]) -> Option<usize> {
+    let length = usize::from(u16::from_be_bytes(*bytes.first_chunk()?));
+    let found = bytes.get(2..2 + length)?;
+    // Most keys of one length differ in their last byte already.
+    if length == key.len() && found.last() == key.last() && found == key {
+        return None;
+    }
+    // A varint has as many bytes behind the first as that has leading ones.
+    let promoted_at = 3 + length + bytes.get(2 + length)?.leading_ones() as usize;
+    let promoted = *bytes.get(promoted_at)?;
+    (promoted < 0x80).then_some(promoted_at + 1 + usize::from(promoted))
 }
 
 /// Samples the index anew.

@@ -1,8 +1,9 @@
 //! Rows and range tombstones taken from one partition, in clustering order, on their way into a mutation.
 
 use base::Token;
-use mutation::{Bound, Deletion, Mutation, MutationBuilder, RangeTombstone};
+use mutation::{Bound, Buffer, Deletion, Mutation, MutationBuilder, RangeTombstone};
 use schema::{Table, TableId};
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// The part of a partition that does not depend on clustering.
@@ -33,8 +34,8 @@ enum Item {
 /// Items of one partition.
 #[derive(Default)]
 pub(crate) struct Fragment {
-    bytes: Vec<u8>,
-    items: Vec<Item>,
+    bytes: Buffer,
+    items: SmallVec<[Item; 1]>,
     tombstone_bytes: usize,
 }
 
@@ -49,12 +50,14 @@ impl Fragment {
         self.items.len()
     }
 
-    /// Adds a row whose packed form a closure appends; the closure says whether there is one.
+    /// Adds a row whose packed form, of about so many bytes, a closure appends; the closure says whether there is one.
     pub(crate) fn row<E>(
         &mut self,
         wire: &[u8],
+        about: usize,
         body: impl FnOnce(&mut Vec<u8>) -> Result<bool, E>,
     ) -> Result<(), E> {
+        self.bytes.make_room(wire.len() + about);
         let start = self.bytes.len();
         self.bytes.extend_from_slice(wire);
         let middle = self.bytes.len();
@@ -81,6 +84,7 @@ impl Fragment {
 
     /// Adds the items of a later part of the partition.
     pub(crate) fn append(&mut self, later: Fragment) {
+        self.bytes.make_room(later.bytes.len());
         let base = self.bytes.len();
         let shift = |range: Range<usize>| range.start + base..range.end + base;
         self.bytes.extend_from_slice(&later.bytes);

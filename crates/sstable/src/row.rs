@@ -7,6 +7,7 @@
 //! Liveness stores its ttl first, cells their local time first. Layout: `docs/formats/sstables.md`.
 
 use mutation::{Cell, ColumnView, ComplexView, Deletion, Liveness, NO_TIME, RowView, RowWriter};
+use smallvec::SmallVec;
 
 use crate::collector::Collector;
 use crate::cursor::{Cursor, Decoded, put_delta32, put_vbytes};
@@ -98,8 +99,8 @@ impl RowEncoder<'_> {
     }
 
     /// The row's columns in disk order, without dropped ones and empty collections.
-    fn columns<'r>(&self, row: &RowView<'r>) -> Vec<(u16, ColumnView<'r>)> {
-        let mut columns: Vec<(u16, ColumnView<'r>)> = Vec::new();
+    fn columns<'r>(&self, row: &RowView<'r>) -> Columns<ColumnView<'r>> {
+        let mut columns = Columns::new();
         for (ordinal, column) in row.columns() {
             let Some(index) = self.shape.index_of(ordinal) else { continue };
             let shape = &self.shape.columns[usize::from(index)];
@@ -233,7 +234,7 @@ pub(crate) fn put_empty_subset(out: &mut Vec<u8>, total: usize) {
 }
 
 /// Reads which of `total` columns are there, ascending.
-fn take_subset(cursor: &mut Cursor<'_>, total: usize) -> Decoded<Vec<u16>> {
+fn take_subset(cursor: &mut Cursor<'_>, total: usize) -> Decoded<Indexes> {
     let at = cursor.at();
     let first = cursor.uvint()?;
     if first == 0 {
@@ -250,7 +251,7 @@ fn take_subset(cursor: &mut Cursor<'_>, total: usize) -> Decoded<Vec<u16>> {
     }
     let count = total - first as usize;
     let listed = if count < total / 2 { count } else { total - count };
-    let mut indexes: Vec<u16> = Vec::with_capacity(listed);
+    let mut indexes = Indexes::with_capacity(listed);
     for _ in 0..listed {
         let at = cursor.at();
         let index = cursor.uvint()?;
@@ -265,6 +266,11 @@ fn take_subset(cursor: &mut Cursor<'_>, total: usize) -> Decoded<Vec<u16>> {
     let mut missing = indexes.into_iter().peekable();
     Ok((0..total as u16).filter(|index| missing.next_if_eq(index).is_none()).collect())
 }
+
+/// Indexes of columns; those of most rows need no allocation.
+type Indexes = SmallVec<[u16; 16]>;
+/// Columns of a row by index or ordinal; those of most rows need no allocation.
+type Columns<C> = SmallVec<[(u16, C); 8]>;
 
 /// A column as it was read, before it is put into ordinal order.
 enum Taken<'b> {
@@ -295,7 +301,7 @@ impl RowDecoder<'_> {
             take_subset(cursor, self.shape.columns.len())?
         };
         let mut cells: Vec<(&[u8], Cell<'_>)> = Vec::new();
-        let mut columns: Vec<(u16, Taken<'_>)> = Vec::with_capacity(present.len());
+        let mut columns: Columns<Taken<'_>> = Columns::new();
         for index in present {
             let column = &self.shape.columns[usize::from(index)];
             let taken = if column.complex {
@@ -424,7 +430,7 @@ mod tests {
         let columns: Vec<(u16, ColumnView<'_>)> = present.iter().map(|index| (*index, cell)).collect();
         let mut out = Vec::new();
         put_subset(&mut out, total, &columns);
-        assert_eq!(take_subset(&mut Cursor::new(&out), total).unwrap(), present);
+        assert_eq!(take_subset(&mut Cursor::new(&out), total).unwrap().as_slice(), present);
         out
     }
 

@@ -26,6 +26,11 @@ pub(crate) struct ColumnShape {
     pub(crate) dropped_at: i64,
 }
 
+/// Bytes of a packed row beside its columns: flags, a timestamp.
+const PACKED_ROW_BYTES: usize = 16;
+/// Bytes of a column of a packed row beside what the file has: ordinal, flags, length.
+const PACKED_COLUMN_BYTES: usize = 7;
+
 /// The static or the regular columns.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RowShape {
@@ -45,6 +50,11 @@ impl RowShape {
             }
         }
         RowShape { columns, index_by_ordinal }
+    }
+
+    /// About how many bytes more a row has in its packed form.
+    pub(crate) fn packed_more(&self) -> usize {
+        PACKED_ROW_BYTES + PACKED_COLUMN_BYTES * self.columns.len()
     }
 
     /// The place in disk order of a column of the live table.

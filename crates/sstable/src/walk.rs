@@ -241,7 +241,8 @@ impl Walk {
                     self.window.require(body).await?;
                     let decoder = RowDecoder { shape: &self.shape.regulars, times: self.shape.times };
                     let bytes = &self.window.rest()[..body as usize];
-                    let row = fragment.row(&at.wire, |out| decoder.decode(flags, bytes, out));
+                    let about = bytes.len() + self.shape.regulars.packed_more();
+                    let row = fragment.row(&at.wire, about, |out| decoder.decode(flags, bytes, out));
                     row.map_err(|fault| fault.in_file(self.window.path(), self.window.position()))?;
                 }
                 self.window.consume(body);

@@ -5,7 +5,7 @@
 //! `.tmp` until all are durable; `TOC.txt` is last. Layout: `docs/formats/sstables.md`.
 
 use base::Token;
-use mutation::{Bound, Deletion, RangeTombstone, RowView};
+use mutation::{Bound, Buffer, Deletion, RangeTombstone, RowView};
 use schema::{BoundSide, Position, Table};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -64,11 +64,11 @@ struct OpenRange {
 
 /// The partition being written.
 struct OpenPartition {
-    key: Vec<u8>,
+    key: Buffer,
     token: Token,
     deletion: Deletion,
     /// Key, deletion and static row; written when it is known that the partition says something.
-    header: Vec<u8>,
+    header: Buffer,
     /// Whether the header alone is worth keeping.
     header_says_something: bool,
     header_written: bool,
@@ -81,7 +81,7 @@ struct OpenPartition {
     /// The range tombstone open where the last block ended.
     open_before: Deletion,
     last: Prefix,
-    last_at: Vec<u8>,
+    last_at: Buffer,
     range: Option<OpenRange>,
 }
 
@@ -90,8 +90,8 @@ struct OpenBlock {
     /// Where it starts, from the partition's start.
     start: u64,
     /// Encoded prefix of its first row or marker, and where that sorts.
-    first: Vec<u8>,
-    first_at: Vec<u8>,
+    first: Buffer,
+    first_at: Buffer,
 }
 
 /// Writes one sstable. Dropping it leaves files named `.tmp` behind; see [`Writer::abandon`].
@@ -106,10 +106,10 @@ pub struct Writer {
     partition: Option<OpenPartition>,
     partitions: u64,
     first_key: Vec<u8>,
-    last_key: (Token, Vec<u8>),
+    last_key: (Token, Buffer),
     /// Where the first and the last of all rows and markers sort, and what they are.
-    first_place: Option<(Vec<u8>, Prefix)>,
-    last_place: Option<(Vec<u8>, Prefix)>,
+    first_place: Option<(Buffer, Prefix)>,
+    last_place: Option<(Buffer, Prefix)>,
     scratch: Vec<u8>,
     body: Vec<u8>,
 }
@@ -147,7 +147,7 @@ impl Writer {
             partition: None,
             partitions: 0,
             first_key: Vec::new(),
-            last_key: (Token::MIN, Vec::new()),
+            last_key: (Token::MIN, Buffer::default()),
             first_place: None,
             last_place: None,
             scratch: Vec::new(),
@@ -182,7 +182,7 @@ impl Writer {
         if self.partitions > 0 && (self.last_key.0, &self.last_key.1[..]) >= (token, key) {
             return Err(self.invalid(format!("partitions out of ring order at token {token}")));
         }
-        let mut header = Vec::with_capacity(64 + key.len());
+        let mut header = Buffer::with_room(64 + key.len());
         put_short_bytes(&mut header, key);
         let deletion = match self.shape.times.fits_full(deletion) {
             true => deletion,
@@ -193,7 +193,7 @@ impl Writer {
         let static_written = self.put_static_row(static_row, &mut header)?;
         self.index.start_partition();
         self.partition = Some(OpenPartition {
-            key: key.to_vec(),
+            key: Buffer::copy_of(key),
             token,
             deletion,
             header,
@@ -204,7 +204,7 @@ impl Writer {
             block: None,
             open_before: Deletion::LIVE,
             last: Prefix { kind: Kind::Row, wire: Vec::new() },
-            last_at: Vec::new(),
+            last_at: Buffer::with_room(0),
             range: None,
         });
         Ok(())
@@ -339,14 +339,14 @@ impl Writer {
         self.data.append(&self.body);
 
         if partition.block.is_none() {
-            let mut first = Vec::new();
+            let mut first = Buffer::with_room(wire.len());
             let prefix = self.shape.clustering.put_prefix(kind, wire, &mut first);
             prefix.expect("the same prefix was encoded before");
-            partition.block = Some(OpenBlock { start, first, first_at: at.to_vec() });
+            partition.block = Some(OpenBlock { start, first, first_at: Buffer::copy_of(&at) });
         }
         if partition.last_at.is_empty() && self.first_place.as_ref().is_none_or(|first| first.0[..] > at[..])
         {
-            self.first_place = Some((at.to_vec(), Prefix { kind, wire: wire.to_vec() }));
+            self.first_place = Some((Buffer::copy_of(&at), Prefix { kind, wire: wire.to_vec() }));
         }
         partition.last.kind = kind;
         partition.last.wire.clear();
@@ -373,7 +373,7 @@ impl Writer {
         let partition = self.partition.as_mut().expect("a partition was started");
         let Some(block) = partition.block.take() else { return Ok(()) };
         let open = partition.range.as_ref().map_or(Deletion::LIVE, |range| range.deletion);
-        let mut last = Vec::new();
+        let mut last = Buffer::with_room(partition.last.wire.len());
         let prefix = self.shape.clustering.put_prefix(partition.last.kind, &partition.last.wire, &mut last);
         prefix.expect("the same prefix was encoded before");
         let block = NewBlock {
@@ -419,7 +419,7 @@ impl Writer {
             end_offset: end - partition.start,
         });
         if !partition.last_at.is_empty()
-            && self.last_place.as_ref().is_none_or(|last| last.0 < partition.last_at)
+            && self.last_place.as_ref().is_none_or(|last| last.0[..] < partition.last_at[..])
         {
             self.last_place = Some((partition.last_at, partition.last));
         }
@@ -428,7 +428,7 @@ impl Writer {
         }
         self.cardinality.add(&partition.key);
         if self.partitions == 0 {
-            self.first_key.clone_from(&partition.key);
+            self.first_key = partition.key.to_vec();
         }
         self.partitions += 1;
         self.last_key = (partition.token, partition.key);
@@ -514,7 +514,7 @@ impl Writer {
         stats.level = self.options.level;
         stats.repaired_at = self.options.repaired_at;
         stats.host_id = self.options.host_id;
-        stats.keys = Some((self.first_key.clone(), self.last_key.1.clone()));
+        stats.keys = Some((self.first_key.clone(), self.last_key.1.to_vec()));
         let table = &self.options.table;
         let header = header_for(table, self.options.base);
         Statistics::new(table.options.bloom_filter_fp_chance, &self.cardinality, stats, header)

@@ -41,6 +41,10 @@ pub const SEGMENT_NUMBER_MAX: u32 = (1 << 28) - 1;
 pub const GENERATION_MAX: u64 = (1 << 31) - 1;
 /// Bytes a read fetches from each sstable for one partition in its first round; it doubles from there.
 pub const READ_FRAGMENT_BYTES: usize = 64 * 1024;
+/// Bytes a row of a slice is expected to have: a LIMIT of few rows does not fetch a whole first fragment.
+pub const READ_ROW_BYTES: usize = 512;
+/// Least bytes that a read fetches of a partition: a chunk.
+pub const READ_ROWS_BYTES_MIN: usize = 4 * 1024;
 /// Largest fragment a read fetches from one sstable in one round, bytes.
 pub const READ_FRAGMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of answer after which a read stops when its command sets no limit of its own.

@@ -9,9 +9,10 @@
 use crate::Error;
 use crate::cache::{Coverage, Epoch, Found};
 use crate::limits::{
-    READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, SCAN_PARTITIONS_MAX,
+    READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, READ_ROW_BYTES, READ_ROWS_BYTES_MIN,
+    SCAN_PARTITIONS_MAX,
 };
-use crate::memtable::{Memtable, MemtableReading};
+use crate::memtable::MemtableReading;
 use crate::merge::{Merged, Place, Wanted, slices_behind};
 use crate::settled::{is_settled, only_row, row_so_far};
 use crate::store::Store;
@@ -332,7 +333,7 @@ impl<'a> Page<'a> {
         left: Left<'_>,
     ) -> Result<Option<Resume>, Error> {
         let slices = self.slices(left).into_owned();
-        let mut bytes = fragment_bytes();
+        let mut bytes = self.first_bytes(left);
         if self.cached {
             bump(&self.store.cache.requests);
         }
@@ -510,6 +511,15 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Bytes asked of each sstable in the first round: for as many rows as are wanted, if they are no larger than most.
+    fn first_bytes(&self, left: Left<'_>) -> usize {
+        let budget = self.budget(left.rows_taken);
+        let rows = budget.rows.min(budget.partition_rows) as usize;
+        rows.saturating_mul(READ_ROW_BYTES)
+            .clamp(READ_ROWS_BYTES_MIN, READ_FRAGMENT_BYTES)
+            .min(fragment_bytes())
+    }
+
     fn emit_of<'e>(&'e self, key: &'e Key, left: Left<'e>, complete_to: Option<&'e Position>) -> Emit<'e> {
         Emit { table: self.command.table, key, command: self.command, after: left.after, complete_to }
     }
@@ -582,8 +592,10 @@ impl<'a> Page<'a> {
                 source.fill(self.command, after.as_ref()).await?;
             }
             // From here to the emission nothing awaits, unless the partition is too large for one piece.
-            let Some(key) = next_key(&version, &sources, range, after.as_ref()) else { return Ok(None) };
-            let heads: Vec<SourceSlice> = sources.iter_mut().filter_map(|source| source.take(&key)).collect();
+            let mut heads: SmallVec<[SourceSlice; 2]> = SmallVec::new();
+            let Some(key) = next_key(&version, &mut sources, range, after.as_ref(), &mut heads) else {
+                return Ok(None);
+            };
             let whole = !self.command.reversed && heads.iter().all(|head| head.complete_to.is_none());
             let stopped = match whole.then(|| self.merge_heads(&version, &heads, &key)).transpose()?.flatten()
             {
@@ -654,18 +666,37 @@ impl Source {
         Ok(())
     }
 
+    /// The key of the partition ahead.
+    fn key(&self) -> Option<&Key> {
+        self.head.as_ref().map(|(key, _)| key)
+    }
+
     fn take(&mut self, key: &Key) -> Option<SourceSlice> {
         self.head.take_if(|(head, _)| head == key).map(|(_, slice)| slice)
     }
 }
 
+/// The next key of memtables and sstables, and what the latter have of it.
 fn next_key(
     version: &TableVersion,
-    sources: &[Source],
+    sources: &mut [Source],
     range: TokenRange,
     after: Option<&Key>,
+    heads: &mut SmallVec<[SourceSlice; 2]>,
 ) -> Option<Key> {
-    let heads = sources.iter().filter_map(|source| source.head.as_ref()).map(|(key, _)| key.clone());
-    let next = |memtable: &Rc<Memtable>| memtable.next_key(range, after);
-    heads.chain(version.memtables().filter_map(next)).min()
+    let memory = version.memtables().filter_map(|memtable| memtable.next_key(range, after)).min();
+    let first = (0..sources.len())
+        .filter(|at| sources[*at].head.is_some())
+        .min_by(|a, b| sources[*a].key().cmp(&sources[*b].key()));
+    let first = first.filter(|at| memory.as_ref().is_none_or(|key| sources[*at].key() <= Some(key)));
+    let key = match first {
+        None => memory?,
+        Some(at) => {
+            let (key, slice) = sources[at].head.take()?;
+            heads.push(slice);
+            key
+        }
+    };
+    heads.extend(sources.iter_mut().filter_map(|source| source.take(&key)));
+    Some(key)
 }

@@ -2,10 +2,16 @@
 //! tombstones and each fits one piece.
 
 use crate::Error;
-use mutation::{Item, Rewrite, merge_rows, rewrite_row};
+use mutation::{Buffer, Item, Rewrite, merge_rows, rewrite_row};
 use schema::{Position, Table};
+use smallvec::SmallVec;
 use sstable::{SourceSlice, Writer};
 use std::cmp::Ordering;
+
+/// Inputs of a merge that needs no allocation for its lists.
+const INPUTS: usize = 4;
+/// Places of inputs.
+type Least = SmallVec<[usize; INPUTS]>;
 
 /// The next row of one input.
 struct Head<'s> {
@@ -27,15 +33,16 @@ pub(super) fn write_merged(
     rewrite: Option<&Rewrite>,
     writer: &mut Writer,
 ) -> Result<(), Error> {
-    let mut rows: Vec<_> = slices.iter().map(|slice| slice.mutation.view().rows()).collect();
+    let mut rows: SmallVec<[_; INPUTS]> = slices.iter().map(|slice| slice.mutation.view().rows()).collect();
     let mut next = |index: usize| -> Result<Option<Head<'_>>, Error> {
         let Some((clustering, body)) = rows[index].next() else { return Ok(None) };
         let position = table.position(clustering).map_err(mutation::Error::from)?;
         Ok(Some(Head { position, clustering, body }))
     };
-    let mut heads: Vec<Option<Head<'_>>> = (0..slices.len()).map(&mut next).collect::<Result<_, _>>()?;
-    let mut least: Vec<usize> = Vec::with_capacity(slices.len());
-    let (mut merged, mut scratch) = (Vec::new(), Vec::new());
+    let mut heads: SmallVec<[Option<Head<'_>>; INPUTS]> =
+        (0..slices.len()).map(&mut next).collect::<Result<_, _>>()?;
+    let mut least = Least::new();
+    let (mut merged, mut scratch) = (Buffer::default(), Buffer::default());
     loop {
         find_least(&heads, &mut least);
         let mut same = least.iter().filter_map(|index| heads[*index].as_ref());
@@ -44,17 +51,19 @@ pub(super) fn write_merged(
         for other in same {
             // Equal values can have several byte forms, such as 10.0 and 10.00: one of them, whatever came first.
             clustering = clustering.max(other.clustering);
+            let before: &[u8] = if several { &merged } else { first.body };
             scratch.clear();
-            let before = if several { &merged } else { first.body };
+            scratch.make_room(before.len() + other.body.len());
             merge_rows(table, false, before, other.body, &mut scratch);
             std::mem::swap(&mut scratch, &mut merged);
             several = true;
         }
-        let body = if several { &merged } else { first.body };
+        let body: &[u8] = if several { &merged } else { first.body };
         match rewrite {
             None => writer.row(clustering, body)?,
             Some(rewrite) => {
                 scratch.clear();
+                scratch.make_room(body.len());
                 if rewrite_row(body, rewrite, &mut scratch) {
                     writer.row(clustering, &scratch)?;
                 }
@@ -67,7 +76,7 @@ pub(super) fn write_merged(
 }
 
 /// The places of the rows that come first.
-fn find_least(heads: &[Option<Head<'_>>], least: &mut Vec<usize>) {
+fn find_least(heads: &[Option<Head<'_>>], least: &mut Least) {
     least.clear();
     for (index, head) in heads.iter().enumerate() {
         let Some(head) = head else { continue };
