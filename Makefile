@@ -16,7 +16,7 @@ run: toolchain
 	@cargo x run $(ARGS)
 
 test: toolchain clients-tools
-	@cargo x compat --bring
+	@cargo x compat --bring --with-cassandra
 	@cargo x ci
 
 # A C compiler links the binary. Installed by the system's package manager when it is missing.

@@ -12,8 +12,8 @@ import javax.management.remote.JMXServiceURL;
 
 /**
  * What an operator asks of a running Cassandra, over JMX at the port that is named first. Each line of the input is one
- * of "flush KEYSPACE", "compact KEYSPACE TABLE", "import KEYSPACE TABLE FOLDER". Prints for each line "ok LINE" or "FAILED
- * LINE: why", and ends with its input.
+ * of "flush KEYSPACE", "compact KEYSPACE TABLE", "import KEYSPACE TABLE FOLDER", and "rest KEYSPACE", which ends automatic
+ * compactions. Prints for each line "ok LINE" or "FAILED LINE: why", and ends with its input.
  */
 public class Operate {
     private static final String SET = Set.class.getName();
@@ -43,6 +43,10 @@ public class Operate {
         switch (words[0]) {
             case "flush":
                 node.invoke(service, "forceKeyspaceFlush", new Object[] {words[1], tables},
+                        new String[] {String.class.getName(), String[].class.getName()});
+                break;
+            case "rest":
+                node.invoke(service, "disableAutoCompaction", new Object[] {words[1], tables},
                         new String[] {String.class.getName(), String[].class.getName()});
                 break;
             case "compact":

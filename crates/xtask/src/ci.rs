@@ -36,6 +36,7 @@ const COMPAT: &[&str] = &[
     "drivers",
     "cql",
     "nodetool",
+    "sstables",
     "python",
     "restart",
     "protocol",

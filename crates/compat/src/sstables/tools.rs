@@ -40,7 +40,7 @@ pub fn run(exchange: &Exchange<'_>, handed: &AllHanded, cassandra: &Path, report
                 partitions += dump(exchange, file, &said(&screens, &format!("dump {}", file.display()))?)?;
             }
             tool_of_ours(exchange, "verify", &handed.folder)?;
-            verified(&said(&screens, &format!("verify {name}"))?)?;
+            verified(&said(&screens, &format!("verify {name}"))?, files.len())?;
             Ok(format!("{} files, {partitions} partitions", files.len()))
         });
     }
@@ -140,14 +140,16 @@ fn metadata(exchange: &Exchange<'_>, file: &Path, theirs: &str) -> Result<(), St
     Ok(())
 }
 
-/// The verifier has looked at some files and was content with each.
-fn verified(screen: &str) -> Result<(), String> {
+/// The verifier has looked at all files and was content with each.
+fn verified(screen: &str, files: usize) -> Result<(), String> {
     let count = |words: &str| screen.lines().filter(|line| line.contains(words)).count();
-    let (begun, ended) = (count("Verifying "), count("succeeded. All "));
-    if begun == 0 || begun != ended {
-        return Err(format!("sstableverify said:\n{}", command::tail(screen, 30)));
+    match (count("Verifying "), count("succeeded. All ")) {
+        (begun, ended) if begun == files && ended == files => Ok(()),
+        (begun, ended) => {
+            let tail = command::tail(screen, 30);
+            Err(format!("sstableverify looked at {begun} of {files} files and accepted {ended}:\n{tail}"))
+        }
     }
-    Ok(())
 }
 
 /// Runs `messina sstable WORD` on a file or a folder; its screen, when it is content.
