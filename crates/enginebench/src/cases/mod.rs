@@ -86,9 +86,13 @@ impl Bench {
 pub async fn run(options: &Options) -> Result<(), String> {
     println!("| case | what | operations | processor, ns each | clock, ns each | allocations each | |");
     println!("|---|---|---:|---:|---:|---:|---|");
-    let wanted = |case: &&Case| {
-        options.cases.is_empty() || options.cases.iter().any(|name| case.name.starts_with(name.as_str()))
+    // R1 is that case; R stands for all that begin with it.
+    let is_name = |name: &str| all().any(|case| case.name == name);
+    let means = |name: &String, case: &Case| {
+        if is_name(name) { case.name == name } else { case.name.starts_with(name.as_str()) }
     };
+    let wanted =
+        |case: &&Case| options.cases.is_empty() || options.cases.iter().any(|name| means(name, case));
     let mut any = false;
     for case in all().filter(wanted) {
         any = true;
