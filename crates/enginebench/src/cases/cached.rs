@@ -122,6 +122,7 @@ async fn hits(bench: Bench) -> Result<(), String> {
             measure(&bench, &store, &format!("point read, {what} partitions, row cache"), 1, next).await?;
         bench.bar("ns of processor per cached read", cost.processor_ns_each(), Bar::AtMost(1_200.0));
         bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
+        // Near the 200 of a row in a memtable: a place in the queue and the list of those that went come on top.
         bench.bar("bytes of memory per cached row", each, Bar::AtMost(240.0));
         end(&bench, store).await?;
     }
