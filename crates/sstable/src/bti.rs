@@ -135,6 +135,16 @@ impl BtiIndex {
         }
     }
 
+    /// How many partitions there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.footer.count
+    }
+
+    /// Errors: `Corrupt`, about the trie of partitions.
+    pub(crate) fn broken(&self, expected: &str, got: impl std::fmt::Display) -> Error {
+        Error::corrupt(self.partitions.path(), self.footer.root, expected, got.to_string())
+    }
+
     /// The entry behind the one that a path leads to; without one, the first.
     pub(crate) async fn next_entry(
         &self,

@@ -168,7 +168,7 @@ impl Raw {
                 Entries::Big(Window::scan(index, 0))
             }
             Format::Bti => match self.index().await? {
-                Index::Bti(index) => Entries::Bti(Box::new(index), None),
+                Index::Bti(index) => Entries::Bti(Box::new(index), None, 0),
                 Index::Big(_) => unreachable!("the version says which index there is"),
             },
         };
@@ -214,8 +214,8 @@ impl RawFilter {
 
 enum Entries {
     Big(Window),
-    /// With the path to the last one.
-    Bti(Box<BtiIndex>, Option<Vec<u8>>),
+    /// With the path to the last one, and how many there were.
+    Bti(Box<BtiIndex>, Option<Vec<u8>>, u64),
 }
 
 /// The entries of an index, one by one.
@@ -238,8 +238,16 @@ impl RawEntries {
                 window.pass(size)?;
                 Ok(Some(RawEntry { key: Some(key), position: head.data_position }))
             }
-            Entries::Bti(index, path) => {
+            Entries::Bti(index, path, count) => {
                 let Some(found) = index.next_entry(path.as_deref()).await? else { return Ok(None) };
+                // A broken trie may have ways without end.
+                if path.as_ref().is_some_and(|last| *last >= found.path) {
+                    return Err(index.broken("the next partition", "one before"));
+                }
+                *count += 1;
+                if *count > index.count() {
+                    return Err(index.broken("as many partitions as are counted", "more"));
+                }
                 *path = Some(found.path);
                 match found.payload.place {
                     Place::Data(position) => Ok(Some(RawEntry { key: None, position })),

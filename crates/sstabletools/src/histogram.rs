@@ -84,21 +84,22 @@ impl Percentiles {
         let boundaries: Vec<i64> = std::iter::successors(Some(1), grow).take(BUCKETS).collect();
         let mut counts = vec![0; BUCKETS + 1];
         for (value, count) in values {
-            counts[boundaries.partition_point(|boundary| boundary < value)] += count;
+            let counted = &mut counts[boundaries.partition_point(|boundary| boundary < value)];
+            *counted = i64::saturating_add(*counted, *count);
         }
         Percentiles { boundaries, counts }
     }
 
     /// The boundary at or below which this share of the values lies.
     fn at(&self, share: f64) -> i64 {
-        let all: i64 = self.counts.iter().sum();
+        let all = self.counts.iter().fold(0, |sum: i64, count| sum.saturating_add(*count));
         let wanted = (all as f64 * share).ceil() as i64;
         if wanted == 0 {
             return 0;
         }
-        let mut seen = 0;
+        let mut seen = 0i64;
         let mut reached = self.boundaries.iter().zip(&self.counts).filter_map(|(boundary, count)| {
-            seen += count;
+            seen = seen.saturating_add(*count);
             (seen >= wanted).then_some(*boundary)
         });
         reached.next().unwrap_or(0)

@@ -185,10 +185,12 @@ fn covered(table: &Table, stats: &Stats) -> String {
 /// Tombstones that were made before a second, as a share of all cells.
 fn droppable_ratio(stats: &Stats, before: i64) -> f64 {
     let (boundaries, counts) = stats.partition_cells.parts();
-    let partitions: i64 = counts.iter().sum();
-    let cells: i64 = counts.iter().zip(boundaries).map(|(count, boundary)| count * boundary).sum();
+    // Without checksums the counts may be anything.
+    let partitions = counts.iter().fold(0i64, |sum, count| sum.saturating_add(*count));
+    let cells = counts.iter().zip(boundaries).map(|(count, boundary)| count.saturating_mul(*boundary));
+    let cells = cells.fold(0i64, i64::saturating_add);
     let mean = if partitions > 0 { (cells as f64 / partitions as f64).ceil() as i64 } else { 0 };
-    match mean * partitions {
+    match mean.saturating_mul(partitions) {
         0 => 0.0,
         all => droppable(&stats.tombstones, before) / all as f64,
     }

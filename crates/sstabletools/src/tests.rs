@@ -313,3 +313,37 @@ fn a_scrub_refuses_where_a_node_runs_and_goes_on_where_one_was_cut_off() {
         })
     });
 }
+
+#[test]
+fn bytes_without_checksums_never_panic() {
+    on_shard(|dir| {
+        Box::pin(async move {
+            for (name, component) in [
+                ("plain/nb-1-big", Component::Data),
+                ("plain/da-3-bti", Component::Data),
+                ("plain/nb-1-big", Component::Index),
+                ("plain/da-3-bti", Component::Rows),
+                ("plain/da-3-bti", Component::Partitions),
+            ] {
+                let copied = copy(&dir, name);
+                for absent in [Component::Crc, Component::Digest] {
+                    fs::remove_file(copied.file(absent)).unwrap();
+                }
+                let sound = fs::read(copied.file(component)).unwrap();
+                let step = (sound.len() / 25).max(1);
+                for at in (0..sound.len()).step_by(step) {
+                    for bits in [0x01, 0x80, 0xff] {
+                        let mut bytes = sound.clone();
+                        bytes[at] ^= bits;
+                        fs::write(copied.file(component), &bytes).unwrap();
+                        let _ = dumped(&copied, "").await;
+                        let _ = dumped(&copied, "-d -k 1").await;
+                        verify(&copied).await.unwrap();
+                    }
+                }
+                fs::write(copied.file(component), &sound[..sound.len() / 2]).unwrap();
+                assert!(!verify(&copied).await.unwrap().is_sound(), "{name} {component:?}");
+            }
+        })
+    });
+}
