@@ -8,6 +8,9 @@ use crate::cql::client::{Answer, Client, Column, Parameters, Prepared, Value};
 /// Statements at once: beyond, they are prepared again.
 const PREPARED_MAX: usize = 500;
 
+/// The error of a statement that the server does not know.
+const UNPREPARED: u32 = 0x2500;
+
 /// One connection.
 pub struct Session {
     client: Client,
@@ -82,8 +85,15 @@ impl Session {
 
     fn ask(&mut self, text: &str, parameters: Parameters) -> Result<Answer, String> {
         self.prepare(text)?;
+        let mut answer = self.client.execute(&self.prepared[text], &parameters)?.0;
+        if matches!(answer, Answer::Error(UNPREPARED, _)) {
+            // As drivers do: a server may forget statements, such as those from before a change of the schema.
+            self.prepared.remove(text);
+            self.prepare(text)?;
+            answer = self.client.execute(&self.prepared[text], &parameters)?.0;
+        }
         let prepared = &self.prepared[text];
-        match self.client.execute(prepared, &parameters)?.0 {
+        match answer {
             Answer::Error(code, why) => {
                 let values = prepared.markers.iter().zip(&parameters.values).map(|(marker, value)| {
                     let shown = match value {

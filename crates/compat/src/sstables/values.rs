@@ -119,9 +119,10 @@ pub fn value(ty: &Type, size: Size, chance: &mut Chance) -> Vec<u8> {
     }
 }
 
-/// A value for a key: of few that there are, and never without bytes unless the table is about that.
+/// A value for a key: of few that there are, and never without bytes unless the table is about that. Collections are in
+/// order: Cassandra keeps those of keys as they come, and finds them only so.
 pub fn key(ty: &Type, size: Size, chance: &mut Chance) -> Vec<u8> {
-    let size = Size { bytes: size.bytes.min(40), ..size };
+    let size = Size { bytes: size.bytes.min(40), depth: 1, ..size };
     for _ in 0..100 {
         let made = value(ty, size, chance);
         if !made.is_empty() || size.empty > 0 {
