@@ -21,6 +21,10 @@ pub const LOG_WRITE_BYTES_MAX: usize = 1024 * 1024;
 pub const LOG_SHARES_MAX: u64 = 2;
 /// Milliseconds between two attempts to write to a full disk.
 pub const LOG_RETRY_MS: u64 = 200;
+/// Milliseconds for which a commitlog that finds no file descriptor tries again before writes are refused.
+pub const LOG_DESCRIPTOR_PATIENCE_MS: u64 = 2_000;
+/// Milliseconds between two such attempts.
+pub const LOG_DESCRIPTOR_RETRY_MS: u64 = 5;
 /// How often a replay that takes long says how far it is.
 pub const REPLAY_TELL_EVERY: core::time::Duration = core::time::Duration::from_secs(5);
 /// Bytes read at a time while a log is replayed; as many are read ahead.

@@ -327,7 +327,7 @@ fn many_bound_values(_: &Options, address: SocketAddr) -> Result<String, String>
 fn descriptors_exhausted(_: &Options, mut start: Start) -> Result<String, String> {
     let count = 200 + 60 * usize::from(start.shards);
     // New segments of the log and new sstables want descriptors meanwhile.
-    start.yaml = "commitlog_segment_size: 64KiB\nmemtable_heap_space: 1MiB\n".into();
+    start.yaml = "commitlog_segment_size: 1MiB\nmemtable_heap_space: 1MiB\n".into();
     start.wrapper = limits::descriptors(&count.to_string());
     let mut server = start.run()?;
     let load = Load::start(server.address, 0)?;

@@ -10,8 +10,8 @@
 
 use super::block::{BLOCK, LogPosition, Sealed, SegmentBuilder, SegmentHeader, SegmentName};
 use crate::limits::{
-    LOG_GROUP_BYTES_MAX, LOG_HANDOFF_MS, LOG_LOSSES_MAX, LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX,
-    LOG_WRITE_BYTES_MAX,
+    LOG_DESCRIPTOR_PATIENCE_MS, LOG_DESCRIPTOR_RETRY_MS, LOG_GROUP_BYTES_MAX, LOG_HANDOFF_MS, LOG_LOSSES_MAX,
+    LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX, LOG_WRITE_BYTES_MAX,
 };
 use crate::{CommitlogSync, Error};
 use base::Instant;
@@ -523,7 +523,13 @@ impl Commitlog {
     }
 
     async fn round_or_refuse(&self, sync: bool) {
-        let result = self.round(sync).await;
+        let mut result = self.round(sync).await;
+        // Connections that are refused soon after they were accepted hold descriptors for a moment.
+        let patience = runtime::now() + Duration::from_millis(LOG_DESCRIPTOR_PATIENCE_MS);
+        while matches!(&result, Err(error) if error.is_out_of_descriptors()) && runtime::now() < patience {
+            runtime::sleep(Duration::from_millis(LOG_DESCRIPTOR_RETRY_MS)).await;
+            result = self.round(sync).await;
+        }
         let full = {
             let mut state = self.0.state.borrow_mut();
             match result {
