@@ -50,15 +50,21 @@ pub(crate) fn merge(left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
 
 /// What a counter says: the sum of its shards. `None`: it is malformed. O(shards), no allocation.
 pub fn counter_total(context: &[u8]) -> Option<i64> {
-    let (count, rest) = context.split_first_chunk::<2>()?;
-    let count = usize::try_from(i16::from_be_bytes(*count)).ok()?;
-    let shards = rest.get(count * 2..)?;
-    let (shards, odd) = shards.as_chunks::<SHARD_BYTES>();
+    let (_, shards) = parts(context)?;
     let count_of = |shard: &[u8; SHARD_BYTES]| {
         let bytes = shard.last_chunk::<8>().expect("a shard ends with its count");
         i64::from_be_bytes(*bytes)
     };
-    odd.is_empty().then(|| shards.iter().map(count_of).fold(0, i64::wrapping_add))
+    Some(shards.iter().map(count_of).fold(0, i64::wrapping_add))
+}
+
+/// The elements of a context's header, two bytes each, and its shards; `None` where they do not end with it.
+fn parts(context: &[u8]) -> Option<(&[u8], &[[u8; SHARD_BYTES]])> {
+    let (count, rest) = context.split_first_chunk::<2>()?;
+    let count = usize::try_from(i16::from_be_bytes(*count)).ok()?;
+    let (header, body) = rest.split_at_checked(count * 2)?;
+    let (shards, odd) = body.as_chunks();
+    odd.is_empty().then_some((header, shards))
 }
 
 fn pick<'a>(a: Shard<'a>, b: Shard<'a>) -> Shard<'a> {
@@ -77,14 +83,9 @@ fn pick<'a>(a: Shard<'a>, b: Shard<'a>) -> Shard<'a> {
 }
 
 fn shards(context: &[u8]) -> Option<Vec<Shard<'_>>> {
-    let (count, rest) = context.split_first_chunk::<2>()?;
-    let count = usize::try_from(i16::from_be_bytes(*count)).ok()?;
-    let (header, body) = rest.split_at_checked(count * 2)?;
-    if !body.len().is_multiple_of(SHARD_BYTES) {
-        return None;
-    }
-    let mut shards: Vec<Shard<'_>> = Vec::with_capacity(body.len() / SHARD_BYTES);
-    for bytes in body.chunks_exact(SHARD_BYTES) {
+    let (header, body) = parts(context)?;
+    let mut shards: Vec<Shard<'_>> = Vec::with_capacity(body.len());
+    for bytes in body {
         let number = |at: usize| bytes[at..at + 8].try_into().map(i64::from_be_bytes).ok();
         shards.push(Shard { id: &bytes[..16], kind: Kind::Remote, clock: number(16)?, count: number(24)? });
     }

@@ -110,7 +110,7 @@ fn cell(column: &Column, path: Option<&[u8]>, cell: &Cell<'_>) -> String {
     match (path, cell.value) {
         (None, Some(context)) if column.ty.is_counter() => {
             let total =
-                values::counter_total(context).map_or_else(|| hex(context), |total| total.to_string());
+                mutation::counter_total(context).map_or_else(|| hex(context), |total| total.to_string());
             format!("[{name}={total} ts={}]", cell.timestamp)
         }
         (Some(path), value) if column.ty.is_collection() => {

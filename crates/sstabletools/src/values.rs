@@ -252,18 +252,6 @@ fn cql_elements(ty: &CqlType, bytes: &[u8]) -> Option<String> {
     Some(items?.join(", "))
 }
 
-/// The sum of the shards of a counter context; `None` when it is none.
-/// Layout: `i16 n, i16*n, (16-byte id, i64 clock, i64 count)*`.
-pub(crate) fn counter_total(context: &[u8]) -> Option<i64> {
-    let (count, rest) = context.split_first_chunk::<2>()?;
-    let shards = rest.get(usize::from(u16::from_be_bytes(*count)) * 2..)?;
-    if !shards.len().is_multiple_of(32) {
-        return None;
-    }
-    let counts = shards.chunks_exact(32).filter_map(|shard| shard.last_chunk::<8>());
-    Some(counts.fold(0, |total, count| total.wrapping_add(i64::from_be_bytes(*count))))
-}
-
 /// A value that a person typed, as the bytes of a key column. Errors: in words.
 pub(crate) fn parse(ty: &CqlType, text: &str) -> Result<Vec<u8>, String> {
     match ty {
@@ -336,8 +324,8 @@ mod tests {
         context.extend_from_slice(&[7; 16]);
         context.extend_from_slice(&1i64.to_be_bytes());
         context.extend_from_slice(&(-5i64).to_be_bytes());
-        assert_eq!(counter_total(&context), Some(-5));
-        assert_eq!(counter_total(&context[..30]), None);
-        assert_eq!(counter_total(&[0, 0]), Some(0));
+        assert_eq!(mutation::counter_total(&context), Some(-5));
+        assert_eq!(mutation::counter_total(&context[..30]), None);
+        assert_eq!(mutation::counter_total(&[0, 0]), Some(0));
     }
 }
