@@ -32,3 +32,13 @@ impl Error {
         Error::Io { file: file.into(), action, source }
     }
 }
+
+/// What is said about damage; other errors go on.
+pub(crate) fn damage(error: sstable::Error) -> Result<String, Error> {
+    match error {
+        error @ (sstable::Error::Corrupt { .. } | sstable::Error::Unsupported { .. }) => {
+            Ok(error.to_string())
+        }
+        error => Err(error.into()),
+    }
+}

@@ -8,7 +8,7 @@
 //! sstable a crash is no loss: the next run puts its files in place first. Of a partition that is damaged in the middle
 //! what lies before the damage is kept; where the next one starts the index says, and without it the rest of the file is lost.
 
-use crate::error::Error;
+use crate::error::{Error, damage};
 use crate::files::Place;
 use crate::keys;
 use crate::limits::WRITE_BYTES;
@@ -379,16 +379,6 @@ impl Salvage<'_> {
             self.writer.drain().await?;
         }
         Ok(told.map(|what| format!("partition {shown} from offset {} on: {what}", scanner.position())))
-    }
-}
-
-/// What is said about damage; other errors go on.
-fn damage(error: sstable::Error) -> Result<String, Error> {
-    match error {
-        error @ (sstable::Error::Corrupt { .. } | sstable::Error::Unsupported { .. }) => {
-            Ok(error.to_string())
-        }
-        error => Err(error.into()),
     }
 }
 

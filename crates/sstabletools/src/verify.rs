@@ -10,7 +10,7 @@
 //! A damage says file, place and partition. Of a damaged data file everything up to the damage is looked at, and with a sound index
 //! the partitions behind it, too.
 
-use crate::error::Error;
+use crate::error::{Error, damage};
 use crate::files::{Place, places};
 use crate::keys;
 use crate::limits::{DAMAGES_TOLD, READ_BYTES};
@@ -117,13 +117,8 @@ pub async fn verify(place: &Place) -> Result<Verdict, Error> {
 
 /// Damage goes into the verdict, other errors up.
 fn told(error: sstable::Error, verdict: &mut Verdict) -> Result<(), Error> {
-    match error {
-        error @ (sstable::Error::Corrupt { .. } | sstable::Error::Unsupported { .. }) => {
-            verdict.damage(error);
-            Ok(())
-        }
-        error => Err(error.into()),
-    }
+    verdict.damage(damage(error)?);
+    Ok(())
 }
 
 /// Whether every component is there that `TOC.txt` lists.
