@@ -28,6 +28,11 @@ impl Request {
             if unescape(key, true)? == name { unescape(value, true) } else { None }
         })
     }
+
+    /// Whether a parameter is `true`.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.parameter(name).as_deref() == Some("true")
+    }
 }
 
 /// Replaces `%41` by what it stands for, and in queries `+` by a blank; `None` when the result is not UTF-8.

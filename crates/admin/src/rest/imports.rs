@@ -31,12 +31,11 @@ impl Rest {
                 ));
             }
         };
-        let is_on = |name| request.parameter(name).as_deref() == Some("true");
         let options = ImportOptions {
-            copy: is_on("copy_data"),
+            copy: request.is_on("copy_data"),
             verify,
-            keep_level: is_on("keep_level"),
-            keep_repaired: is_on("keep_repaired"),
+            keep_level: request.is_on("keep_level"),
+            keep_repaired: request.is_on("keep_repaired"),
         };
         self.load(table, dir, options).await
     }
@@ -45,7 +44,7 @@ impl Rest {
     pub(super) async fn refresh(&self, keyspace: &str, request: &Request) -> Answer {
         let table = self.table_to_fill(keyspace, request)?;
         for name in ["load_and_stream", "primary_replica_only"] {
-            if request.parameter(name).as_deref() == Some("true") {
+            if request.is_on(name) {
                 return Err(Failure::new(501, format!("{name}: sstables are loaded into this node only")));
             }
         }

@@ -85,7 +85,7 @@ impl Rest {
         if request.parameter("flush_memtables").as_deref() != Some("false") {
             local.flush(&tables).await?;
         }
-        let split_output = request.parameter("split_output").as_deref() == Some("true");
+        let split_output = request.is_on("split_output");
         let how = MajorCompaction { split_output, range: token_range(request)? };
         local.compact(&tables, how).await?;
         Ok(Value::Null)
@@ -115,7 +115,7 @@ impl Rest {
     /// Scrubs tables, after a snapshot of each unless that is not wanted.
     async fn scrub(&self, tables: Vec<schema::TableId>, request: &Request) -> Answer {
         let local = self.coordinator().local();
-        if request.parameter("disable_snapshot").as_deref() != Some("true") {
+        if !request.is_on("disable_snapshot") {
             let tag = format!("pre-scrub-{}", runtime::unix_micros() / 1000);
             let options = SnapshotOptions { tag, skip_flush: false, ttl_ms: None };
             local.snapshot(options, tables.clone()).await?;
