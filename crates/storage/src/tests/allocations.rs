@@ -1,25 +1,8 @@
 //! What reads from memory ask of the allocator: nothing.
 
 use super::harness::*;
-use crate::{CommitlogSync, Durability, Store, fixture};
-use mutation::{Deletion, Key, Liveness, Mutation, MutationBuilder, ReadCommand, Scope, Slice};
-use runtime::sim::SimConfig;
-use schema::{BoundSide, Table};
-
-fn of_key(table: &Table, key: &[u8]) -> ReadCommand {
-    command(table, Scope::Keys(vec![Key::new(key)].into()))
-}
-
-/// As a SELECT of one row by its whole key asks.
-fn of_row(table: &Table, key: &[u8], c: i32) -> ReadCommand {
-    let at = |side| table.bound_position(&fixture::clustering(c), side).expect("fits");
-    let slice = Slice { start: at(BoundSide::Before), end: at(BoundSide::After) };
-    ReadCommand { slices: vec![slice].into(), ..of_key(table, key) }
-}
-
-fn put(store: &Store, mutation: Mutation) {
-    store.apply_now(&[mutation], Durability::Mode).expect("nothing to wait for").0.expect("accepted");
-}
+use crate::{Store, fixture};
+use mutation::{Deletion, Liveness, MutationBuilder, ReadCommand};
 
 /// Allocations of the later of two reads of the same.
 fn allocations_of(store: &Store, command: &ReadCommand) -> u64 {
@@ -34,12 +17,7 @@ fn allocations_of(store: &Store, command: &ReadCommand) -> u64 {
 #[test]
 fn a_row_from_memory_costs_no_allocation() {
     let table = fixture::table();
-    let mut settings = settings(CommitlogSync::Periodic { period_ms: 10_000 });
-    settings.auto_compaction = false;
-    settings.row_cache_bytes = 4 << 20;
-    settings.memtable_bytes = 4 << 20;
-    let mut node = Node::new(1, SimConfig::calm(), settings, &[&table]);
-    node.boot(1).expect("opens");
+    let mut node = node(&table);
     node.run(async move {
         let store = runtime::local::<Store>();
         for size in [10, 100, 1_000, 10_000, 100_000] {

@@ -1,40 +1,12 @@
 //! What the row cache answers, over flushes, compactions and truncations: always what a cold read says.
 
 use super::harness::*;
-use crate::{CommitlogSync, Durability, Store, fixture};
-use mutation::{
-    Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, Scope, Slice,
-};
+use crate::{CommitlogSync, Store, fixture};
+use mutation::{Cell, Deletion, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, Slice};
 use runtime::Bug;
 use runtime::sim::SimConfig;
-use schema::{BoundSide, Table};
+use schema::Table;
 use std::rc::Rc;
-
-fn node(table: &Table) -> Node {
-    let mut settings = settings(CommitlogSync::Periodic { period_ms: 10_000 });
-    settings.auto_compaction = false;
-    settings.row_cache_bytes = 4 << 20;
-    // Nothing is written that has to wait for a flush.
-    settings.memtable_bytes = 4 << 20;
-    let mut node = Node::new(1, SimConfig::calm(), settings, &[table]);
-    node.boot(1).expect("opens");
-    node
-}
-
-fn of_key(table: &Table, key: &[u8]) -> ReadCommand {
-    command(table, Scope::Keys(vec![Key::new(key)].into()))
-}
-
-/// As a SELECT of one row by its whole key asks.
-fn of_row(table: &Table, key: &[u8], c: i32) -> ReadCommand {
-    let at = |side| table.bound_position(&fixture::clustering(c), side).expect("fits");
-    let slice = Slice { start: at(BoundSide::Before), end: at(BoundSide::After) };
-    ReadCommand { slices: vec![slice].into(), ..of_key(table, key) }
-}
-
-fn put(store: &Store, mutation: Mutation) {
-    store.apply_now(&[mutation], Durability::Mode).expect("nothing to wait for").0.expect("accepted");
-}
 
 fn rows(answer: ReadAnswer) -> Vec<FoundRow> {
     live_rows(&[answer], 1_700_000_000)

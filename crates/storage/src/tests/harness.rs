@@ -5,10 +5,10 @@ use crate::{
     TombstoneLimits, fixture, prepare,
 };
 use base::shard_of;
-use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange};
+use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, Slice, TokenRange};
 use runtime::sim::{NodeId, SimConfig, Task, World, main_of};
 use runtime::{Group, ShardId};
-use schema::{Keyspace, Replication, Schema, Table};
+use schema::{BoundSide, Keyspace, Replication, Schema, Table};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -274,4 +274,33 @@ pub(super) fn value(body: &[u8]) -> Option<Vec<u8>> {
 
 pub(super) fn table() -> Table {
     fixture::table()
+}
+
+/// A node of one shard with a row cache, which flushes and compacts only when it is told to.
+pub(super) fn node(table: &Table) -> Node {
+    let mut settings = settings(CommitlogSync::Periodic { period_ms: 10_000 });
+    settings.auto_compaction = false;
+    settings.row_cache_bytes = 4 << 20;
+    // Nothing is written that has to wait for a flush.
+    settings.memtable_bytes = 4 << 20;
+    let mut node = Node::new(1, SimConfig::calm(), settings, &[table]);
+    node.boot(1).expect("opens");
+    node
+}
+
+/// As a SELECT of one partition asks.
+pub(super) fn of_key(table: &Table, key: &[u8]) -> ReadCommand {
+    command(table, Scope::Keys(vec![Key::new(key)].into()))
+}
+
+/// As a SELECT of one row by its whole key asks.
+pub(super) fn of_row(table: &Table, key: &[u8], c: i32) -> ReadCommand {
+    let at = |side| table.bound_position(&fixture::clustering(c), side).expect("fits");
+    let slice = Slice { start: at(BoundSide::Before), end: at(BoundSide::After) };
+    ReadCommand { slices: vec![slice].into(), ..of_key(table, key) }
+}
+
+/// Applies a write in this step.
+pub(super) fn put(store: &Store, mutation: Mutation) {
+    store.apply_now(&[mutation], Durability::Mode).expect("nothing to wait for").0.expect("accepted");
 }
