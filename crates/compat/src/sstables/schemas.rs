@@ -171,7 +171,7 @@ impl Schema {
 }
 
 /// Types that keys may have.
-const KEY_TYPES: [&str; 18] = [
+pub const KEY_TYPES: [&str; 18] = [
     "ascii",
     "bigint",
     "blob",
