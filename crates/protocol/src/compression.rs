@@ -28,9 +28,9 @@ impl Compression {
 /// Appends the raw LZ4 block of `input`.
 pub fn compress_block(input: &[u8], out: &mut Vec<u8>) {
     let start = out.len();
-    let bound = lz4_flex::block::get_maximum_output_size(input.len());
+    let bound = lz4::block::compress_bound(input.len()).expect("frames are far below two gigabytes");
     out.resize(start + bound, 0);
-    let written = lz4_flex::block::compress_into(input, &mut out[start..])
+    let written = lz4::block::compress_to_buffer(input, None, false, &mut out[start..])
         .expect("the output has the size that holds any compressed input");
     out.truncate(start + written);
 }
@@ -39,9 +39,10 @@ pub fn compress_block(input: &[u8], out: &mut Vec<u8>) {
 pub fn decompress_block(block: &[u8], length: usize, out: &mut Vec<u8>) -> Result<(), Error> {
     let start = out.len();
     out.resize(start + length, 0);
-    match lz4_flex::block::decompress_into(block, &mut out[start..]) {
-        Ok(n) if n == length => Ok(()),
-        Ok(_) | Err(_) => {
+    let size = i32::try_from(length).ok();
+    match size.map(|size| lz4::block::decompress_to_buffer(block, Some(size), &mut out[start..])) {
+        Some(Ok(n)) if n == length => Ok(()),
+        _ => {
             out.truncate(start);
             Err(Error::message("Decompression failed: invalid LZ4 block"))
         }

@@ -8,6 +8,7 @@
 //! A chunk whose stored length reaches `max_compressed_length` is stored as it is. Layout: `docs/formats/sstables.md`.
 
 use schema::TableOptions;
+use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::path::Path;
 
@@ -55,39 +56,6 @@ impl Compressor {
         }
     }
 
-    /// Appends the compressed form of `chunk`. O(n), one buffer of the same order of size.
-    pub fn compress(self, chunk: &[u8], out: &mut Vec<u8>) {
-        match self {
-            Compressor::Lz4 => {
-                out.extend_from_slice(&(chunk.len() as u32).to_le_bytes());
-                let start = out.len();
-                out.resize(start + lz4_flex::block::get_maximum_output_size(chunk.len()), 0);
-                let size = lz4_flex::block::compress_into(chunk, &mut out[start..])
-                    .expect("the buffer has the size the library asks for");
-                out.truncate(start + size);
-            }
-            Compressor::Deflate => {
-                let mut encoder = flate2::write::ZlibEncoder::new(out, flate2::Compression::default());
-                encoder
-                    .write_all(chunk)
-                    .and_then(|()| encoder.try_finish())
-                    .expect("a Vec takes every write");
-            }
-            Compressor::Snappy => {
-                let start = out.len();
-                out.resize(start + snap::raw::max_compress_len(chunk.len()), 0);
-                let size = snap::raw::Encoder::new()
-                    .compress(chunk, &mut out[start..])
-                    .expect("the buffer has the size the library asks for");
-                out.truncate(start + size);
-            }
-            Compressor::Zstd => {
-                ruzstd::encoding::compress(chunk, out, ruzstd::encoding::CompressionLevel::Fastest);
-            }
-            Compressor::Noop => out.extend_from_slice(chunk),
-        }
-    }
-
     /// Appends the plain bytes of a chunk, which must be exactly `size`. Errors: what was wrong, in words.
     pub fn decompress(self, stored: &[u8], size: usize, out: &mut Vec<u8>) -> Result<(), String> {
         let start = out.len();
@@ -113,10 +81,15 @@ impl Compressor {
                 }
                 snap::raw::Decoder::new().decompress(stored, out).map_err(|error| error.to_string())?
             }
-            Compressor::Zstd => {
-                let mut decoder = ruzstd::decoding::FrameDecoder::new();
-                decoder.decode_all(stored, out).map_err(|error| error.to_string())?
-            }
+            Compressor::Zstd => ZSTD
+                .with_borrow_mut(|decompressor| {
+                    let decompressor = match decompressor {
+                        Some(decompressor) => decompressor,
+                        None => decompressor.insert(zstd::bulk::Decompressor::new()?),
+                    };
+                    decompressor.decompress_to_buffer(stored, out)
+                })
+                .map_err(|error| error.to_string())?,
             Compressor::Noop => {
                 if stored.len() == size {
                     out.copy_from_slice(stored);
@@ -136,8 +109,94 @@ fn decompress_lz4(stored: &[u8], out: &mut [u8]) -> Result<usize, String> {
     if told != out.len() {
         return Err(format!("a chunk of {told} bytes"));
     }
-    lz4_flex::block::decompress_into(block, out).map_err(|error| error.to_string())
+    let size = i32::try_from(out.len()).map_err(|error| error.to_string())?;
+    lz4::block::decompress_to_buffer(block, Some(size), out).map_err(|error| error.to_string())
 }
+
+thread_local! {
+    /// What decompressing needs beside the bytes: large, and the same for every chunk.
+    static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// Compresses chunk after chunk, with what its compressor keeps from one to the next.
+pub(crate) struct Encoder {
+    kind: EncoderKind,
+    /// The compressed chunk.
+    out: Vec<u8>,
+}
+
+enum EncoderKind {
+    Lz4(lz4::block::CompressionMode),
+    Deflate,
+    Snappy(Box<snap::raw::Encoder>),
+    Zstd(zstd::bulk::Compressor<'static>),
+    Noop,
+}
+
+impl Encoder {
+    /// Options are those of the compressor; one that is not given, or of no known value, is as Cassandra's default.
+    /// Errors: a compressor that cannot be set up so, in words.
+    pub(crate) fn new(compressor: Compressor, options: &[(String, String)]) -> Result<Encoder, String> {
+        let option = |name| options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        let level = |name, default| option(name).and_then(|level| level.parse().ok()).unwrap_or(default);
+        let kind = match compressor {
+            Compressor::Lz4 if option("lz4_compressor_type") == Some("high") => {
+                let level = level("lz4_high_compressor_level", LZ4_HIGH_LEVEL);
+                EncoderKind::Lz4(lz4::block::CompressionMode::HIGHCOMPRESSION(level))
+            }
+            Compressor::Lz4 => EncoderKind::Lz4(lz4::block::CompressionMode::DEFAULT),
+            Compressor::Deflate => EncoderKind::Deflate,
+            Compressor::Snappy => EncoderKind::Snappy(Box::new(snap::raw::Encoder::new())),
+            Compressor::Zstd => {
+                let level = level("compression_level", zstd::DEFAULT_COMPRESSION_LEVEL);
+                let compressor = zstd::bulk::Compressor::new(level);
+                EncoderKind::Zstd(compressor.map_err(|error| format!("Zstandard at level {level}: {error}"))?)
+            }
+            Compressor::Noop => EncoderKind::Noop,
+        };
+        Ok(Encoder { kind, out: Vec::new() })
+    }
+
+    /// The compressed form of a chunk. O(n), one buffer of the same order of size.
+    pub(crate) fn compress<'e>(&'e mut self, chunk: &'e [u8]) -> &'e [u8] {
+        const ROOM: &str = "the buffer has the size the library asks for";
+        let out = &mut self.out;
+        let with_room = |out: &mut Vec<u8>, size: usize| {
+            if out.len() < size {
+                out.resize(size, 0);
+            }
+        };
+        let size = match &mut self.kind {
+            EncoderKind::Lz4(mode) => {
+                with_room(out, 4 + lz4::block::compress_bound(chunk.len()).expect("chunks are small"));
+                lz4::block::compress_to_buffer(chunk, Some(*mode), true, out).expect(ROOM)
+            }
+            EncoderKind::Deflate => {
+                out.clear();
+                let mut encoder = flate2::write::ZlibEncoder::new(&mut *out, flate2::Compression::default());
+                encoder
+                    .write_all(chunk)
+                    .and_then(|()| encoder.try_finish())
+                    .expect("a Vec takes every write");
+                drop(encoder);
+                out.len()
+            }
+            EncoderKind::Snappy(encoder) => {
+                with_room(out, snap::raw::max_compress_len(chunk.len()));
+                encoder.compress(chunk, out).expect(ROOM)
+            }
+            EncoderKind::Zstd(compressor) => {
+                with_room(out, zstd::zstd_safe::compress_bound(chunk.len()));
+                compressor.compress_to_buffer(chunk, &mut out[..]).expect(ROOM)
+            }
+            EncoderKind::Noop => return chunk,
+        };
+        &out[..size]
+    }
+}
+
+/// Level of LZ4's slow form unless the table says another.
+const LZ4_HIGH_LEVEL: i32 = 9;
 
 /// Options of a table's compression that are not the compressor's own.
 const COMMON_OPTIONS: [&str; 9] = [
@@ -184,16 +243,17 @@ impl Compression {
     }
 
     /// Appends a chunk as it is stored: compressed, or as it is when that saves too little.
-    pub(crate) fn put_chunk(&self, chunk: &[u8], out: &mut Vec<u8>) {
-        let start = out.len();
-        self.compressor.compress(chunk, out);
+    pub(crate) fn put_chunk(&self, encoder: &mut Encoder, chunk: &[u8], out: &mut Vec<u8>) {
+        let compressed = encoder.compress(chunk);
         let most = self.max_compressed_length as usize;
-        if out.len() - start >= most {
-            out.truncate(start);
-            out.extend_from_slice(chunk);
-            // The length alone tells that it is not compressed.
-            out.resize(start + chunk.len().max(most), 0);
+        if compressed.len() < most {
+            out.extend_from_slice(compressed);
+            return;
         }
+        let start = out.len();
+        out.extend_from_slice(chunk);
+        // The length alone tells that it is not compressed.
+        out.resize(start + chunk.len().max(most), 0);
     }
 }
 
@@ -327,15 +387,20 @@ mod tests {
     fn every_compressor_gives_the_chunk_back() {
         let chunk: Vec<u8> = (0..20_000u32).map(|i| (i / 7 % 251) as u8).collect();
         for compressor in ALL {
-            let mut stored = vec![9];
-            compressor.compress(&chunk, &mut stored);
-            let mut plain = vec![7];
-            compressor.decompress(&stored[1..], chunk.len(), &mut plain).unwrap();
-            assert_eq!(plain[1..], chunk[..]);
-            assert!(compressor.decompress(&stored[1..], chunk.len() - 1, &mut Vec::new()).is_err());
-            assert!(
-                compressor.decompress(&stored[1..stored.len() / 2], chunk.len(), &mut Vec::new()).is_err()
-            );
+            let mut encoder = Encoder::new(compressor, &[]).unwrap();
+            // The shorter chunk shows that nothing of the one before stays.
+            for chunk in [&chunk[..], &chunk[5_000..5_001], &chunk[..0], &chunk[..]] {
+                let stored = encoder.compress(chunk);
+                let mut plain = vec![7];
+                compressor.decompress(stored, chunk.len(), &mut plain).unwrap();
+                assert_eq!(plain[1..], *chunk);
+                assert!(compressor.decompress(stored, chunk.len() + 1, &mut Vec::new()).is_err());
+                if chunk.len() > 1 {
+                    assert!(compressor.decompress(stored, chunk.len() - 1, &mut Vec::new()).is_err());
+                    let half = &stored[..stored.len() / 2];
+                    assert!(compressor.decompress(half, chunk.len(), &mut Vec::new()).is_err());
+                }
+            }
             assert_eq!(Compressor::of_class(compressor.class()), Some(compressor));
         }
         assert_eq!(
@@ -343,6 +408,30 @@ mod tests {
             Some(Compressor::Lz4)
         );
         assert_eq!(Compressor::of_class("BrotliCompressor"), None);
+    }
+
+    #[test]
+    fn options_of_a_compressor_change_how_hard_it_tries() {
+        let mut prng = base::Prng::new(5);
+        let words: Vec<Vec<u8>> = (0..60).map(|_| (0..9).map(|_| prng.below(256) as u8).collect()).collect();
+        let chunk: Vec<u8> = (0..3_000).flat_map(|_| words[prng.below(60) as usize].clone()).collect();
+        let size = |compressor, options: &[(&str, &str)]| {
+            let options: Vec<_> =
+                options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+            let mut encoder = Encoder::new(compressor, &options).unwrap();
+            let stored = encoder.compress(&chunk);
+            let mut plain = Vec::new();
+            compressor.decompress(stored, chunk.len(), &mut plain).unwrap();
+            assert!(plain == chunk);
+            stored.len()
+        };
+        let fast = size(Compressor::Lz4, &[]);
+        assert_eq!(fast, size(Compressor::Lz4, &[("lz4_compressor_type", "fast")]));
+        let high = [("lz4_compressor_type", "high"), ("lz4_high_compressor_level", "17")];
+        assert!(size(Compressor::Lz4, &high) < fast);
+        let zstd = |level| size(Compressor::Zstd, &[("compression_level", level)]);
+        assert_eq!(zstd("3"), size(Compressor::Zstd, &[]));
+        assert!(zstd("19") < zstd("3") && zstd("3") < zstd("-100"));
     }
 
     #[test]

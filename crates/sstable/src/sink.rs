@@ -3,7 +3,7 @@
 use runtime::file::{AlignedBuf, File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use crate::compression::{Compression, CompressionInfo};
+use crate::compression::{Compression, CompressionInfo, Encoder};
 use crate::error::Error;
 use crate::limits::{PLAIN_CHUNK_BYTES, WRITE_BYTES};
 use crate::version::Version;
@@ -102,7 +102,7 @@ impl Sink {
 
 /// How the data file's chunks are stored.
 enum Storage {
-    Compressed { compression: Compression, offsets: Vec<u64> },
+    Compressed { compression: Compression, encoder: Encoder, offsets: Vec<u64> },
     Plain { crcs: Vec<u32> },
 }
 
@@ -137,7 +137,9 @@ impl DataSink {
         let (storage, chunk_length) = match compression {
             Some(compression) => {
                 let chunk_length = compression.chunk_length;
-                (Storage::Compressed { compression, offsets: Vec::new() }, chunk_length)
+                let encoder = Encoder::new(compression.compressor, &compression.options);
+                let encoder = encoder.map_err(|what| Error::Unsupported { file: path.clone(), what })?;
+                (Storage::Compressed { compression, encoder, offsets: Vec::new() }, chunk_length)
             }
             None => (Storage::Plain { crcs: Vec::new() }, PLAIN_CHUNK_BYTES as usize),
         };
@@ -173,9 +175,9 @@ impl DataSink {
         let out = self.sink.buffer();
         let start = out.len();
         match &mut self.storage {
-            Storage::Compressed { compression, offsets } => {
+            Storage::Compressed { compression, encoder, offsets } => {
                 offsets.push(position);
-                compression.put_chunk(&self.chunk, out);
+                compression.put_chunk(encoder, &self.chunk, out);
                 let crc = base::crc32(&out[start..]);
                 out.extend_from_slice(&crc.to_be_bytes());
             }
@@ -203,7 +205,7 @@ impl DataSink {
         self.sink.finish().await?;
         let (mut compression, mut crc) = (None, None);
         match self.storage {
-            Storage::Compressed { compression: of_table, offsets } => {
+            Storage::Compressed { compression: of_table, offsets, .. } => {
                 let info = CompressionInfo {
                     compressor: of_table.compressor,
                     options: of_table.options,
