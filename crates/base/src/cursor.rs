@@ -208,10 +208,12 @@ pub fn put_uvint(out: &mut Vec<u8>, value: u64) {
         out.extend_from_slice(&value.to_be_bytes());
         return;
     }
-    let at = out.len();
-    out.extend_from_slice(&value.to_be_bytes()[8 - len..]);
-    // `len - 1` leading ones; the terminating zero and the value's top bits fill the rest.
-    out[at] |= !(0xFFu8 >> (len - 1));
+    // `len - 1` leading ones; the terminating zero and the value's top bits fill the rest of the first byte.
+    let ones = u64::from(!(0xFFu8 >> (len - 1))) << 56;
+    let end = out.len() + len;
+    // A copy of a length that the compiler knows is cheaper than one of the right length.
+    out.extend_from_slice(&(value << (64 - 8 * len) | ones).to_be_bytes());
+    out.truncate(end);
 }
 
 /// Appends a signed (zig-zag) variable-length integer.

@@ -44,12 +44,25 @@ impl Filter {
         Some(Filter { hash_count, words: vec![0; bits.div_ceil(64) as usize] })
     }
 
+    /// The probes of a key. Cost: two divisions; each further probe is a sum.
     fn probes(&self, hash: (i64, i64)) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let capacity = (self.words.len() * 64) as i64;
-        let mut at = hash.1;
+        let capacity = self.words.len() as u64 * 64;
+        let negative = move |rest: u64| if rest == 0 { 0 } else { capacity - rest };
+        let sum = move |a: u64, b: u64| if a + b < capacity { a + b } else { a + b - capacity };
+        let rest = |number: i64| {
+            let rest = number.unsigned_abs() % capacity;
+            if number < 0 { negative(rest) } else { rest }
+        };
+        let (step, mut at, mut rest) = (rest(hash.0), hash.1, rest(hash.1));
         (0..self.hash_count).map(move |_| {
-            let bit = (at % capacity).unsigned_abs();
-            at = at.wrapping_add(hash.0);
+            let bit = if at < 0 { negative(rest) } else { rest };
+            let (next, wraps) = at.overflowing_add(hash.0);
+            (at, rest) = (next, sum(rest, step));
+            if wraps {
+                // The sum is 2^64 too low or too high now.
+                let lap = (u64::MAX % capacity + 1) % capacity;
+                rest = sum(rest, if hash.0 > 0 { negative(lap) } else { lap });
+            }
             ((bit / 64) as usize, 1 << (bit % 64))
         })
     }
@@ -135,6 +148,31 @@ mod tests {
         let wrong =
             (1000..11_000u32).filter(|key| filter.may_contain(base::murmur3(&key.to_be_bytes()))).count();
         assert!(wrong < 200, "{wrong} of 10000");
+    }
+
+    #[test]
+    fn probes_are_those_of_the_formula() {
+        let mut prng = base::Prng::new(3);
+        for round in 0..20_000u64 {
+            let words = 1 + prng.below(1 << (round % 24)) as usize;
+            let filter = Filter { hash_count: 1 + prng.below(20) as u32, words: vec![0; words] };
+            let ends = [i64::MIN, i64::MAX, 0, -1, 1, words as i64 * 64];
+            let mut number = || match prng.below(8) {
+                0 => ends[prng.below(6) as usize],
+                _ => prng.u64() as i64,
+            };
+            let hash = (number(), number());
+            let bits = (0..i64::from(filter.hash_count)).map(|probe| {
+                let at = hash.1.wrapping_add(probe.wrapping_mul(hash.0));
+                (at % (words as i64 * 64)).unsigned_abs()
+            });
+            let expected: Vec<_> = bits.map(|bit| ((bit / 64) as usize, 1 << (bit % 64))).collect();
+            assert_eq!(
+                filter.probes(hash).collect::<Vec<(usize, u64)>>(),
+                expected,
+                "{hash:?} in {words} words"
+            );
+        }
     }
 
     #[test]

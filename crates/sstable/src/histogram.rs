@@ -16,25 +16,41 @@ pub const SIZE_BUCKETS: usize = 155;
 pub const CELL_BUCKETS: usize = 118;
 
 /// How many values fell between growing boundaries.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SizeHistogram {
     boundaries: Vec<i64>,
     /// One longer than `boundaries`: the last is the overflow.
     counts: Vec<i64>,
+    /// Where the last value fell: the next one is often as large.
+    last: usize,
 }
+
+impl PartialEq for SizeHistogram {
+    fn eq(&self, other: &SizeHistogram) -> bool {
+        self.parts() == other.parts()
+    }
+}
+
+impl Eq for SizeHistogram {}
 
 impl SizeHistogram {
     /// An empty histogram with the reference's boundaries.
     pub fn new(buckets: usize) -> SizeHistogram {
         let boundaries = (0..buckets).map(|bucket| base::histogram::boundary(bucket) as i64).collect();
-        SizeHistogram { counts: vec![0; buckets + 1], boundaries }
+        SizeHistogram { counts: vec![0; buckets + 1], boundaries, last: 0 }
     }
 
     /// Counts one value.
     pub fn add(&mut self, value: u64) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
-        let bucket = self.boundaries.partition_point(|boundary| *boundary < value);
-        self.counts[bucket] += 1;
+        let is_above = |boundary: Option<&i64>| boundary.is_some_and(|boundary| *boundary < value);
+        let before = self.last.checked_sub(1);
+        let fits = !is_above(self.boundaries.get(self.last))
+            && before.is_none_or(|before| is_above(self.boundaries.get(before)));
+        if !fits {
+            self.last = self.boundaries.partition_point(|boundary| *boundary < value);
+        }
+        self.counts[self.last] += 1;
     }
 
     /// How many values were counted.
@@ -74,8 +90,11 @@ impl SizeHistogram {
         if count < 2 {
             return Err(cursor.bad_at(at, "at least two buckets", count.to_string()));
         }
-        let mut histogram =
-            SizeHistogram { boundaries: Vec::with_capacity(count - 1), counts: Vec::with_capacity(count) };
+        let mut histogram = SizeHistogram {
+            boundaries: Vec::with_capacity(count - 1),
+            counts: Vec::with_capacity(count),
+            last: 0,
+        };
         for index in 0..count {
             let boundary = cursor.i64()?;
             if index > 0 {
