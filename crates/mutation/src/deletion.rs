@@ -11,6 +11,12 @@ pub struct Deletion {
     pub local_time: u32,
 }
 
+impl Default for Deletion {
+    fn default() -> Deletion {
+        Deletion::LIVE
+    }
+}
+
 impl Deletion {
     /// Deletes nothing.
     pub const LIVE: Deletion = Deletion { timestamp: i64::MIN, local_time: NO_TIME };

@@ -172,7 +172,8 @@ impl BtiIndex {
                 self.check(position, self.data.length())?;
                 let times = self.times;
                 let mut window = Window::point(self.data.clone(), position);
-                let (key, ..) = window.decode(|bytes| take_partition(times, bytes)).await?;
+                let mut key = Vec::new();
+                window.decode(|bytes| take_partition(times, bytes, &mut key)).await?;
                 Ok((Token::of_key(&key), position))
             }
         }

@@ -14,11 +14,12 @@ use crate::cursor::{Cursor, Decoded, put_vbytes};
 use crate::limits::CLUSTERING_BATCH;
 
 /// What a prefix stands for; the numbers are on disk and must never change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     ExclusiveEnd = 0,
     InclusiveStart = 1,
     ExclusiveEndInclusiveStart = 2,
+    #[default]
     Row = 4,
     InclusiveEndExclusiveStart = 5,
     InclusiveEnd = 6,
@@ -76,7 +77,7 @@ impl Kind {
 }
 
 /// A row's clustering key or a bound.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prefix {
     /// What it stands for.
     pub(crate) kind: Kind,

@@ -19,6 +19,15 @@ pub(crate) struct Collector {
     partition_cells: u64,
 }
 
+/// What a row says that has nothing deleted and nothing that expires.
+pub(crate) struct PlainRow {
+    /// The earliest and the latest of all timestamps.
+    pub(crate) min_timestamp: i64,
+    pub(crate) max_timestamp: i64,
+    pub(crate) columns: usize,
+    pub(crate) cells: u64,
+}
+
 impl Collector {
     /// Nothing seen. Local times are those that will be read back.
     pub(crate) fn new(times: Times) -> Collector {
@@ -85,6 +94,15 @@ impl Collector {
     pub(crate) fn row(&mut self, columns: usize) {
         self.stats.rows += 1;
         self.stats.columns_set += columns as u64;
+    }
+
+    /// Sees a row with nothing that is deleted or expires.
+    pub(crate) fn plain_row(&mut self, seen: &PlainRow) {
+        self.moment(seen.min_timestamp, NO_TIME);
+        self.moment(seen.max_timestamp, NO_TIME);
+        self.ttl(0);
+        self.partition_cells += seen.cells;
+        self.row(seen.columns);
     }
 
     /// Ends a partition of so many bytes.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 /// The part of a partition that does not depend on clustering.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct PartitionHead {
     /// The key.
     pub(crate) key: Vec<u8>,
@@ -20,9 +20,10 @@ pub(crate) struct PartitionHead {
 }
 
 impl PartitionHead {
-    /// The head of the pieces after the first.
-    pub(crate) fn continued(self) -> PartitionHead {
-        PartitionHead { deletion: Deletion::LIVE, static_row: Vec::new(), ..self }
+    /// Becomes the head of the pieces after the first.
+    pub(crate) fn go_on(&mut self) {
+        self.deletion = Deletion::LIVE;
+        self.static_row.clear();
     }
 }
 
@@ -40,6 +41,13 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
+    /// Forgets all items.
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.items.clear();
+        self.tombstone_bytes = 0;
+    }
+
     /// About how many bytes it makes in a mutation.
     pub(crate) fn size(&self) -> usize {
         self.bytes.len() + self.tombstone_bytes + self.items.len() * 16

@@ -289,7 +289,8 @@ impl RawScanner {
         }
         let shape = self.raw.shape.clone();
         let (position, times) = (self.window.position(), shape.times);
-        let (key, deletion, size) = self.window.decode(|bytes| take_partition(times, bytes)).await?;
+        let mut key = Vec::new();
+        let (deletion, size) = self.window.decode(|bytes| take_partition(times, bytes, &mut key)).await?;
         self.window.consume(size);
         let mut static_row = Vec::new();
         if !shape.statics.columns.is_empty() {

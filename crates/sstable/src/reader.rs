@@ -22,7 +22,7 @@ use crate::compression::CompressionInfo;
 use crate::cursor::Cursor;
 use crate::error::Error;
 use crate::filter::Filter;
-use crate::fragment::Fragment;
+use crate::fragment::{Fragment, PartitionHead};
 use crate::histogram::TombstoneHistogram;
 use crate::limits::CHUNK_BYTES_MAX;
 use crate::lookup::{Index, read_sound};
@@ -236,7 +236,9 @@ impl Reader {
         }
         let Some(found) = self.index.find(key, token).await? else { return Ok(None) };
         let window = Window::point(self.data.clone(), found.data_position);
-        let (mut walk, head) = Walk::start(self.table.clone(), self.shape.clone(), window).await?;
+        let mut walk = Walk::new(self.table.clone(), self.shape.clone(), window);
+        let mut head = PartitionHead::default();
+        walk.begin(&mut head).await?;
         if head.key != key {
             if !found.certain {
                 return Ok(None);

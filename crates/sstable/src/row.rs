@@ -9,10 +9,11 @@
 use mutation::{Cell, ColumnView, ComplexView, Deletion, Liveness, NO_TIME, RowView, RowWriter};
 use smallvec::SmallVec;
 
-use crate::collector::Collector;
+use crate::collector::{Collector, PlainRow};
 use crate::cursor::{Cursor, Decoded, put_delta32, put_vbytes};
 use crate::deletion::Times;
 use crate::shape::{ColumnShape, RowShape};
+use crate::writer::CarriedRow;
 
 /// Row flags; on disk, must never change.
 pub(crate) mod flags {
@@ -290,20 +291,14 @@ pub(crate) struct RowDecoder<'a> {
 impl RowDecoder<'_> {
     /// Reads a body of a row with these flags and appends its packed form. `body` is exactly the body.
     /// Returns false, with nothing appended, when nothing is left of the row but dropped columns.
-    pub(crate) fn decode(&self, flags: u8, body: &[u8], out: &mut Vec<u8>) -> Decoded<bool> {
+    pub(crate) fn decode<'b>(&self, flags: u8, body: &'b [u8], out: &mut Vec<u8>) -> Decoded<bool> {
         let cursor = &mut Cursor::new(body);
         let liveness = self.liveness(flags, cursor)?;
         let deletion =
             if flags & flags::HAS_DELETION != 0 { self.times.take_delta(cursor)? } else { Deletion::LIVE };
-        let present = if flags & flags::HAS_ALL_COLUMNS != 0 {
-            (0..self.shape.columns.len() as u16).collect()
-        } else {
-            take_subset(cursor, self.shape.columns.len())?
-        };
         let mut cells: Vec<(&[u8], Cell<'_>)> = Vec::new();
-        let mut columns: Columns<Taken<'_>> = Columns::new();
-        for index in present {
-            let column = &self.shape.columns[usize::from(index)];
+        let mut columns: Columns<Taken<'b>> = Columns::new();
+        let mut take = |column: &ColumnShape, cursor: &mut Cursor<'b>| {
             let taken = if column.complex {
                 let with_deletion = flags & flags::HAS_COMPLEX_DELETION != 0;
                 self.complex(column, with_deletion, liveness, cursor, &mut cells)?
@@ -313,6 +308,16 @@ impl RowDecoder<'_> {
             };
             if let (Some(ordinal), Some(taken)) = (column.ordinal, taken) {
                 columns.push((ordinal, taken));
+            }
+            Ok(())
+        };
+        if flags & flags::HAS_ALL_COLUMNS != 0 {
+            for column in &self.shape.columns {
+                take(column, cursor)?;
+            }
+        } else {
+            for index in take_subset(cursor, self.shape.columns.len())? {
+                take(&self.shape.columns[usize::from(index)], cursor)?;
             }
         }
         if !cursor.is_empty() {
@@ -418,6 +423,111 @@ impl RowDecoder<'_> {
             (false, _) => Cell::expiring(timestamp, ttl, local_time, value),
         };
         Ok((path, cell))
+    }
+}
+
+/// A row's body on its way from one sstable into another, whose columns are the same and of which none was dropped.
+struct Carrier<'b, 'o> {
+    cursor: Cursor<'b>,
+    body: &'b [u8],
+    out: &'o mut Vec<u8>,
+    /// Bytes of the body that are in `out`.
+    copied: usize,
+    /// Bases of the timestamps in the body, and of those in `out`.
+    bases: (i64, i64),
+    row_timestamp: Option<i64>,
+    seen: PlainRow,
+}
+
+/// Appends a row's body with its timestamps counted from another base; `times`: how they are and shall be written.
+/// `None`: something in it is deleted or expires, or it says nothing, or it is broken; what was appended means nothing then.
+/// Cost: one pass; what lies between timestamps is copied in one piece.
+pub(crate) fn carry_body(
+    shape: &RowShape,
+    times: (Times, Times),
+    row: &CarriedRow<'_>,
+    out: &mut Vec<u8>,
+) -> Option<PlainRow> {
+    if row.flags & !(flags::HAS_TIMESTAMP | flags::HAS_ALL_COLUMNS) != 0 {
+        return None;
+    }
+    let mut carrier = Carrier {
+        cursor: Cursor::new(row.body),
+        body: row.body,
+        out,
+        copied: 0,
+        bases: (times.0.base.min_timestamp, times.1.base.min_timestamp),
+        row_timestamp: None,
+        seen: PlainRow { min_timestamp: i64::MAX, max_timestamp: i64::MIN, columns: 0, cells: 0 },
+    };
+    if row.flags & flags::HAS_TIMESTAMP != 0 {
+        carrier.row_timestamp = Some(carrier.timestamp()?);
+    }
+    if row.flags & flags::HAS_ALL_COLUMNS != 0 {
+        for column in &shape.columns {
+            carrier.column(column)?;
+        }
+    } else {
+        for index in take_subset(&mut carrier.cursor, shape.columns.len()).ok()? {
+            carrier.column(&shape.columns[usize::from(index)])?;
+        }
+    }
+    let Carrier { cursor, body, out, copied, row_timestamp, seen, .. } = carrier;
+    let says_something = row_timestamp.is_some() || seen.columns > 0;
+    out.extend_from_slice(&body[copied..]);
+    (cursor.is_empty() && says_something).then_some(seen)
+}
+
+impl Carrier<'_, '_> {
+    fn timestamp(&mut self) -> Option<i64> {
+        let start = self.cursor.at() as usize;
+        let timestamp = self.bases.0.wrapping_add(self.cursor.uvint().ok()? as i64);
+        if self.bases.0 != self.bases.1 {
+            self.out.extend_from_slice(&self.body[self.copied..start]);
+            base::put_uvint(self.out, timestamp.wrapping_sub(self.bases.1) as u64);
+            self.copied = self.cursor.at() as usize;
+        }
+        self.saw(timestamp);
+        Some(timestamp)
+    }
+
+    fn saw(&mut self, timestamp: i64) {
+        self.seen.min_timestamp = self.seen.min_timestamp.min(timestamp);
+        self.seen.max_timestamp = self.seen.max_timestamp.max(timestamp);
+    }
+
+    fn column(&mut self, column: &ColumnShape) -> Option<()> {
+        self.seen.columns += 1;
+        if !column.complex {
+            return self.cell(column.fixed, false);
+        }
+        let count = self.cursor.uvint().ok().filter(|count| *count > 0)?;
+        for _ in 0..count {
+            self.cell(None, true)?;
+        }
+        Some(())
+    }
+
+    fn cell(&mut self, fixed: Option<usize>, with_path: bool) -> Option<()> {
+        let flags = self.cursor.u8().ok()?;
+        if flags & !(CELL_EMPTY | CELL_ROW_TIMESTAMP) != 0 {
+            return None;
+        }
+        if flags & CELL_ROW_TIMESTAMP == 0 {
+            self.timestamp()?;
+        } else {
+            self.row_timestamp?;
+        }
+        if with_path {
+            self.cursor.vbytes().ok()?;
+        }
+        match fixed {
+            _ if flags & CELL_EMPTY != 0 => {}
+            Some(size) => drop(self.cursor.bytes(size).ok()?),
+            None => drop(self.cursor.vbytes().ok()?),
+        }
+        self.seen.cells += 1;
+        Some(())
     }
 }
 

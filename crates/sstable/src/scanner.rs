@@ -1,23 +1,25 @@
 //! Partitions of one sstable in ring order, in pieces of bounded size.
 
 use base::Token;
-use mutation::{Slice, TokenRange};
+use mutation::{Deletion, Slice, TokenRange};
 use std::rc::Rc;
 
 use crate::error::Error;
 use crate::fragment::{Fragment, PartitionHead};
 use crate::reader::{Reader, SourceSlice};
 use crate::source::Window;
-use crate::walk::{Pause, Walk, Wanted};
+use crate::walk::{Copied, Pause, Walk, Wanted};
+use crate::writer::Writer;
 
 /// Where a scan is.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Before the first partition.
     New,
     /// Between two partitions.
-    Between(Window),
-    /// Inside one that is to be continued.
-    Inside(Box<Walk>, PartitionHead),
+    Between,
+    /// Inside one. `begun`: a piece of it was read.
+    Inside { begun: bool },
     /// Behind the last, or after an error.
     Done,
 }
@@ -29,6 +31,24 @@ pub struct Scanner {
     /// Whether no more is read than what is asked for needs.
     closely: bool,
     state: State,
+    /// Set from the first partition on.
+    walk: Option<Box<Walk>>,
+    head: PartitionHead,
+    fragment: Fragment,
+    scratch: Vec<u8>,
+}
+
+/// A partition that a scan has come to.
+#[derive(Clone, Copy, Debug)]
+pub struct Entered<'a> {
+    /// The key's token.
+    pub token: Token,
+    /// The serialized key.
+    pub key: &'a [u8],
+    /// The partition tombstone.
+    pub deletion: Deletion,
+    /// The packed static row.
+    pub static_row: Option<&'a [u8]>,
 }
 
 /// The next piece of a scan.
@@ -44,103 +64,144 @@ pub struct Scanned {
 impl Reader {
     /// Starts a scan of a token range. No I/O yet.
     pub fn scan(self: &Rc<Self>, range: TokenRange) -> Scanner {
-        Scanner { reader: self.clone(), range, closely: false, state: State::New }
+        Scanner::new(self.clone(), range, false)
     }
 
     /// As [`Reader::scan`], without reading ahead: damage of what follows does not matter.
     pub fn scan_closely(self: &Rc<Self>, range: TokenRange) -> Scanner {
-        Scanner { reader: self.clone(), range, closely: true, state: State::New }
+        Scanner::new(self.clone(), range, true)
     }
 }
 
 impl Scanner {
+    fn new(reader: Rc<Reader>, range: TokenRange, closely: bool) -> Scanner {
+        Scanner {
+            reader,
+            range,
+            closely,
+            state: State::New,
+            walk: None,
+            head: PartitionHead::default(),
+            fragment: Fragment::default(),
+            scratch: Vec::new(),
+        }
+    }
+
     /// The next piece: what lies in the slices of the next partition, or the continuation of the one before, in about
     /// `byte_budget` bytes. Partitions about which nothing is said in the slices are passed over. `None`: no more.
     /// The slices stay the same while a partition continues. After an error the scan is over.
     pub async fn next(&mut self, slices: &[Slice], byte_budget: usize) -> Result<Option<Scanned>, Error> {
-        let wanted = Wanted { slices, byte_budget };
         loop {
-            let (mut walk, head, continuation) = match std::mem::replace(&mut self.state, State::Done) {
-                State::Done => return Ok(None),
-                State::Inside(walk, head) => (walk, head, true),
-                State::New => {
-                    if self.range.is_empty() {
-                        return Ok(None);
-                    }
-                    let start = self.reader.data_position(self.range.first).await?;
-                    let begin = if self.closely { Window::point } else { Window::scan };
-                    self.state = State::Between(begin(self.reader.data.clone(), start));
-                    continue;
-                }
-                State::Between(window) => match self.enter(window).await? {
-                    Some((walk, head)) => (walk, head, false),
-                    None => return Ok(None),
-                },
-            };
-            let mut fragment = Fragment::default();
-            let pause = walk.run(wanted, &mut fragment).await?;
-            let mutation = fragment.build(self.reader.table.id, &head);
-            let complete_to = match pause {
-                Pause::End => None,
-                Pause::Complete => {
-                    walk.skip().await?;
-                    None
-                }
-                Pause::Budget(position) => Some(position),
-            };
-            self.state = if complete_to.is_some() {
-                State::Inside(walk, head.continued())
-            } else {
-                State::Between(walk.window)
-            };
-            if mutation.view().is_empty() && complete_to.is_none() && !continuation {
-                runtime::yield_if_needed().await;
-                continue;
+            if !matches!(self.state, State::Inside { .. }) && self.enter().await?.is_none() {
+                return Ok(None);
             }
-            return Ok(Some(Scanned { slice: SourceSlice { mutation, complete_to }, continuation }));
+            if let Some(scanned) = self.piece(slices, byte_budget).await? {
+                return Ok(Some(scanned));
+            }
+            runtime::yield_if_needed().await;
         }
     }
 
-    /// Reads the head of the next partition if it lies in the range.
-    async fn enter(&mut self, window: Window) -> Result<Option<(Box<Walk>, PartitionHead)>, Error> {
-        if window.is_at_end() {
+    /// Goes to the next partition, passing over what is left of the one before, and reads its head. `None`: no more.
+    /// After an error the scan is over.
+    pub async fn enter(&mut self) -> Result<Option<Entered<'_>>, Error> {
+        // What a failure, or who gives up, leaves behind.
+        let state = std::mem::replace(&mut self.state, State::Done);
+        let walk = match (&mut self.walk, state) {
+            (_, State::Done) => return Ok(None),
+            (Some(walk), state) => {
+                if let State::Inside { .. } = state {
+                    walk.skip().await?;
+                }
+                walk
+            }
+            (none, _) => {
+                if self.range.is_empty() {
+                    return Ok(None);
+                }
+                let start = self.reader.data_position(self.range.first).await?;
+                let begin = if self.closely { Window::point } else { Window::scan };
+                let window = begin(self.reader.data.clone(), start);
+                let (table, shape) = (self.reader.table.clone(), self.reader.shape.clone());
+                none.insert(Box::new(Walk::new(table, shape, window)))
+            }
+        };
+        if walk.window.is_at_end() {
             return Ok(None);
         }
-        let (table, shape) = (self.reader.table.clone(), self.reader.shape.clone());
-        let (walk, head) = Walk::start(table, shape, window).await?;
-        if head.token > self.range.last {
+        walk.begin(&mut self.head).await?;
+        if self.head.token > self.range.last {
             return Ok(None);
         }
-        Ok(Some((Box::new(walk), head)))
+        self.state = State::Inside { begun: false };
+        Ok(self.entered())
+    }
+
+    /// The partition that was entered, if no piece of it was read.
+    pub fn entered(&self) -> Option<Entered<'_>> {
+        let PartitionHead { key, token, deletion, static_row } = &self.head;
+        let static_row = (!static_row.is_empty()).then_some(&static_row[..]);
+        let entered = Entered { token: *token, key, deletion: *deletion, static_row };
+        (self.state == State::Inside { begun: false }).then_some(entered)
+    }
+
+    /// As [`Scanner::next`], of the partition that was entered alone. `None`: it has ended, or says nothing in the slices.
+    pub async fn piece(&mut self, slices: &[Slice], byte_budget: usize) -> Result<Option<Scanned>, Error> {
+        let (State::Inside { begun }, Some(walk)) = (self.state, &mut self.walk) else { return Ok(None) };
+        self.state = State::Done;
+        self.fragment.clear();
+        let pause = walk.run(Wanted { slices, byte_budget }, &mut self.fragment).await?;
+        let mutation = self.fragment.build(self.reader.table.id, &self.head);
+        let complete_to = match pause {
+            Pause::End => None,
+            Pause::Complete => {
+                walk.skip().await?;
+                None
+            }
+            Pause::Budget(position) => Some(position),
+        };
+        self.state = if complete_to.is_some() { State::Inside { begun: true } } else { State::Between };
+        self.head.go_on();
+        if mutation.view().is_empty() && complete_to.is_none() && !begun {
+            return Ok(None);
+        }
+        Ok(Some(Scanned { slice: SourceSlice { mutation, complete_to }, continuation: begun }))
+    }
+
+    /// Copies rows of the partition that was entered, and of which no piece was read, into a writer in which that partition
+    /// was started. Its head is the caller's to write. What cannot be copied so is left to [`Scanner::piece`].
+    /// The writer must [carry](Writer::carries) rows of this sstable. Yields: where a read has to be waited for.
+    pub async fn copy_rows(&mut self, writer: &mut Writer, pending: usize) -> Result<Copied, Error> {
+        let (State::Inside { begun: false }, Some(walk)) = (self.state, &mut self.walk) else {
+            return Ok(Copied::Odd);
+        };
+        self.state = State::Done;
+        let copied = walk.copy_rows(writer, pending, &mut self.scratch).await?;
+        self.state = if copied == Copied::All { State::Between } else { State::Inside { begun: false } };
+        Ok(copied)
     }
 
     /// Passes over the rest of the partition that is to be continued, if there is one.
     pub async fn skip_partition(&mut self) -> Result<(), Error> {
-        match std::mem::replace(&mut self.state, State::Done) {
-            State::Inside(mut walk, _) => {
-                walk.skip().await?;
-                self.state = State::Between(walk.window);
-            }
-            other => self.state = other,
+        if let (State::Inside { .. }, Some(walk)) = (self.state, &mut self.walk) {
+            self.state = State::Done;
+            walk.skip().await?;
+            self.state = State::Between;
         }
         Ok(())
     }
 
     /// Uncompressed bytes of the data file that lie behind.
     pub fn position(&self) -> u64 {
-        match &self.state {
-            State::New => 0,
-            State::Between(window) => window.position(),
-            State::Inside(walk, _) => walk.window.position(),
-            State::Done => self.reader.data.length(),
+        match (self.state, &self.walk) {
+            (State::Between | State::Inside { .. }, Some(walk)) => walk.window.position(),
+            (State::Done, _) => self.reader.data.length(),
+            _ => 0,
         }
     }
 
     /// The token of the partition that is to be continued.
     pub fn inside(&self) -> Option<Token> {
-        match &self.state {
-            State::Inside(_, head) => Some(head.token),
-            State::New | State::Between(_) | State::Done => None,
-        }
+        matches!(self.state, State::Inside { .. }).then_some(self.head.token)
     }
 }

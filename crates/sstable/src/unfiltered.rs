@@ -81,12 +81,54 @@ fn take_marker(shape: &Shape, cursor: &mut Cursor<'_>) -> Decoded<Head> {
     Ok(Head::Marker { at, ends, starts })
 }
 
-/// Reads a partition's key, deletion and their size.
-pub(crate) fn take_partition(times: Times, bytes: &[u8]) -> Decoded<(Vec<u8>, Deletion, u64)> {
+/// Reads a partition's key into `key`, which is emptied first, then its deletion; returns that and the size of both.
+pub(crate) fn take_partition(times: Times, bytes: &[u8], key: &mut Vec<u8>) -> Decoded<(Deletion, u64)> {
     let mut cursor = Cursor::new(bytes);
-    let key = cursor.short_bytes()?.to_vec();
+    let found = cursor.short_bytes()?;
     let deletion = times.take_full(&mut cursor)?;
-    Ok((key, deletion, cursor.at()))
+    key.clear();
+    key.extend_from_slice(found);
+    Ok((deletion, cursor.at()))
+}
+
+/// A row as it lies in the file: flags and clustering values, sizes, body.
+pub(crate) struct RowPlace {
+    /// What the flags say.
+    pub(crate) flags: u8,
+    /// Bytes of flags and clustering values.
+    pub(crate) head: usize,
+    /// Where the body begins, and where it ends.
+    pub(crate) body: usize,
+    pub(crate) end: usize,
+}
+
+/// What comes next in a partition, for who wants rows as they are.
+pub(crate) enum Next {
+    /// The partition ends.
+    End,
+    /// A row without flags of its own kind.
+    Row(RowPlace),
+    /// Something else.
+    Other,
+}
+
+/// Reads where the parts of the next row are, all of which must be there, and its clustering values into `wire`.
+pub(crate) fn take_row(shape: &Shape, bytes: &[u8], wire: &mut Vec<u8>) -> Decoded<Next> {
+    let mut cursor = Cursor::new(bytes);
+    let flags = cursor.u8()?;
+    if flags & flags::END_OF_PARTITION != 0 {
+        return Ok(Next::End);
+    }
+    if flags & (flags::IS_MARKER | flags::EXTENSION) != 0 {
+        return Ok(Next::Other);
+    }
+    wire.clear();
+    shape.clustering.take_values(&mut cursor, shape.clustering.fixed.len(), wire)?;
+    let head = cursor.at() as usize;
+    let size = take_sizes(&mut cursor)?;
+    let body = cursor.at() as usize;
+    cursor.sized(size)?;
+    Ok(Next::Row(RowPlace { flags, head, body, end: cursor.at() as usize }))
 }
 
 /// Reads the head of a static row: its flags, the bytes of its body, and the size of the head.

@@ -15,7 +15,8 @@ use crate::row::RowDecoder;
 use crate::row_index::{Entry, RowIndex};
 use crate::shape::Shape;
 use crate::source::Window;
-use crate::unfiltered::{Head, take_head, take_partition, take_static};
+use crate::unfiltered::{Head, Next, take_head, take_partition, take_row, take_static};
+use crate::writer::{CarriedRow, Writer};
 
 /// Why a walk paused.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +27,17 @@ pub(crate) enum Pause {
     End,
     /// The fragment has reached its budget; everything before the position is in it.
     Budget(Position),
+}
+
+/// How far copying rows has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// To the end of the partition.
+    All,
+    /// To a row between others: the writer has enough to write, or others wait.
+    Some,
+    /// To something that has to be looked at, such as a tombstone.
+    Odd,
 }
 
 /// What a walk is asked for.
@@ -54,28 +66,62 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Reads the head of the partition at the window's place. The static row is decoded.
-    pub(crate) async fn start(
-        table: Arc<Table>,
-        shape: Rc<Shape>,
-        mut window: Window,
-    ) -> Result<(Walk, PartitionHead), Error> {
-        let start = window.position();
-        let times = shape.times;
-        let (key, deletion, size) = window.decode(|bytes| take_partition(times, bytes)).await?;
-        window.consume(size);
-        let mut static_row = Vec::new();
-        if !shape.statics.columns.is_empty() {
-            let (flags, body, size) = window.decode(take_static).await?;
-            window.consume(size);
-            window.require(body).await?;
-            let decoder = RowDecoder { shape: &shape.statics, times };
-            let decoded = decoder.decode(flags, &window.rest()[..body as usize], &mut static_row);
-            decoded.map_err(|fault| fault.in_file(window.path(), window.position()))?;
-            window.consume(body);
+    /// A walk that has not begun.
+    pub(crate) fn new(table: Arc<Table>, shape: Rc<Shape>, window: Window) -> Walk {
+        Walk { table, shape, window, start: 0, rows: None, open: None, last: None, ahead: None }
+    }
+
+    /// Begins with the partition at the window's place and reads its head. The static row is decoded.
+    pub(crate) async fn begin(&mut self, head: &mut PartitionHead) -> Result<(), Error> {
+        self.start = self.window.position();
+        (self.rows, self.open, self.last, self.ahead) = (None, None, None, None);
+        let (times, key) = (self.shape.times, &mut head.key);
+        let (deletion, size) = self.window.decode(|bytes| take_partition(times, bytes, key)).await?;
+        self.window.consume(size);
+        (head.deletion, head.token) = (deletion, base::Token::of_key(&head.key));
+        head.static_row.clear();
+        if !self.shape.statics.columns.is_empty() {
+            let (flags, body, size) = self.window.decode(take_static).await?;
+            self.window.consume(size);
+            self.window.require(body).await?;
+            let decoder = RowDecoder { shape: &self.shape.statics, times };
+            let decoded = decoder.decode(flags, &self.window.rest()[..body as usize], &mut head.static_row);
+            decoded.map_err(|fault| fault.in_file(self.window.path(), self.window.position()))?;
+            self.window.consume(body);
         }
-        let head = PartitionHead { token: base::Token::of_key(&key), key, deletion, static_row };
-        Ok((Walk { table, shape, window, start, rows: None, open: None, last: None, ahead: None }, head))
+        Ok(())
+    }
+
+    /// Copies rows into a writer that [carries](Writer::carries) them, as long as they are plain and the writer has less than
+    /// `pending` bytes to write. `wire`: scratch. Nothing was read ahead.
+    pub(crate) async fn copy_rows(
+        &mut self,
+        writer: &mut Writer,
+        pending: usize,
+        wire: &mut Vec<u8>,
+    ) -> Result<Copied, Error> {
+        assert!(self.ahead.is_none() && self.open.is_none(), "nothing but copying was done in the partition");
+        let shape = &self.shape;
+        loop {
+            match self.window.decode(|bytes| take_row(shape, bytes, wire)).await? {
+                Next::End => {
+                    self.window.consume(1);
+                    return Ok(Copied::All);
+                }
+                Next::Other => return Ok(Copied::Odd),
+                Next::Row(place) => {
+                    let bytes = self.window.rest();
+                    let (head, body) = (&bytes[..place.head], &bytes[place.body..place.end]);
+                    if !writer.carry(shape.times, CarriedRow { flags: place.flags, head, wire, body })? {
+                        return Ok(Copied::Odd);
+                    }
+                    self.window.consume(place.end as u64);
+                }
+            }
+            if writer.pending_bytes() >= pending || runtime::need_preempt() {
+                return Ok(Copied::Some);
+            }
+        }
     }
 
     pub(crate) fn wrong(&self, error: impl std::fmt::Display) -> Error {
@@ -105,8 +151,8 @@ impl Walk {
     /// Reads the next head, if it is not read yet.
     async fn look_ahead(&mut self) -> Result<&Head, Error> {
         if self.ahead.is_none() {
-            let shape = self.shape.clone();
-            self.ahead = Some(self.window.decode(|bytes| take_head(&shape, bytes)).await?);
+            let shape = &self.shape;
+            self.ahead = Some(self.window.decode(|bytes| take_head(shape, bytes)).await?);
         }
         Ok(&self.ahead.as_ref().expect("it was read").0)
     }
@@ -327,8 +373,8 @@ impl Walk {
             let (head, size) = match self.ahead.take() {
                 Some(ahead) => ahead,
                 None => {
-                    let shape = self.shape.clone();
-                    self.window.decode(|bytes| take_head(&shape, bytes)).await?
+                    let shape = &self.shape;
+                    self.window.decode(|bytes| take_head(shape, bytes)).await?
                 }
             };
             self.window.consume(size);

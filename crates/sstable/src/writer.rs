@@ -26,8 +26,9 @@ use crate::index::NewBlock;
 use crate::limits::{KEY_BYTES_MAX, SUMMARY_INTERVAL};
 use crate::lookup::{EndedPartition, IndexWriter};
 use crate::meta::Meta;
-use crate::row::{RowEncoder, flags};
-use crate::shape::{Shape, header_for};
+use crate::reader::Reader;
+use crate::row::{RowEncoder, carry_body, flags};
+use crate::shape::{ColumnShape, Shape, header_for};
 use crate::sink::{DataSink, Sink};
 use crate::statistics::{EncodingStats, Statistics};
 use crate::version::{Format, Version};
@@ -62,13 +63,14 @@ struct OpenRange {
     deletion: Deletion,
 }
 
-/// The partition being written.
+/// The partition being written. Its buffers serve the next one.
+#[derive(Default)]
 struct OpenPartition {
-    key: Buffer,
+    key: Vec<u8>,
     token: Token,
     deletion: Deletion,
     /// Key, deletion and static row; written when it is known that the partition says something.
-    header: Buffer,
+    header: Vec<u8>,
     /// Whether the header alone is worth keeping.
     header_says_something: bool,
     header_written: bool,
@@ -76,22 +78,54 @@ struct OpenPartition {
     start: u64,
     /// Start of the row or marker before, from `start`.
     previous: u64,
-    /// The open index block, if there is one.
-    block: Option<OpenBlock>,
+    /// The open index block.
+    block: OpenBlock,
+    /// Index blocks that have ended.
+    blocks: u64,
     /// The range tombstone open where the last block ended.
     open_before: Deletion,
-    last: Prefix,
-    last_at: Buffer,
+    last: Place,
     range: Option<OpenRange>,
 }
 
-/// The index block being written.
+/// The index block being written, if it has a first row or marker.
+#[derive(Default)]
 struct OpenBlock {
+    is_open: bool,
     /// Where it starts, from the partition's start.
     start: u64,
-    /// Encoded prefix of its first row or marker, and where that sorts.
-    first: Buffer,
-    first_at: Buffer,
+    first: Place,
+}
+
+/// A row or marker, and where it sorts; nowhere as long as there is none.
+#[derive(Default)]
+struct Place {
+    prefix: Prefix,
+    at: Vec<u8>,
+}
+
+impl Place {
+    fn set(&mut self, kind: Kind, wire: &[u8], at: &[u8]) {
+        self.prefix.kind = kind;
+        self.prefix.wire.clear();
+        self.prefix.wire.extend_from_slice(wire);
+        self.at.clear();
+        self.at.extend_from_slice(at);
+    }
+
+    fn is_nowhere(&self) -> bool {
+        self.at.is_empty()
+    }
+}
+
+/// A row of another sstable.
+pub(crate) struct CarriedRow<'a> {
+    pub(crate) flags: u8,
+    /// Flags and clustering values as they are in the file.
+    pub(crate) head: &'a [u8],
+    /// Clustering values in wire form.
+    pub(crate) wire: &'a [u8],
+    pub(crate) body: &'a [u8],
 }
 
 /// Writes one sstable. Dropping it leaves files named `.tmp` behind; see [`Writer::abandon`].
@@ -103,13 +137,15 @@ pub struct Writer {
     filter: Option<Filter>,
     cardinality: Cardinality,
     collector: Collector,
-    partition: Option<OpenPartition>,
+    partition: OpenPartition,
+    /// Whether a partition was started and not ended.
+    is_inside: bool,
     partitions: u64,
     first_key: Vec<u8>,
-    last_key: (Token, Buffer),
-    /// Where the first and the last of all rows and markers sort, and what they are.
-    first_place: Option<(Buffer, Prefix)>,
-    last_place: Option<(Buffer, Prefix)>,
+    last_key: (Token, Vec<u8>),
+    /// The first and the last of all rows and markers.
+    first_place: Place,
+    last_place: Place,
     scratch: Vec<u8>,
     body: Vec<u8>,
 }
@@ -144,12 +180,13 @@ impl Writer {
             filter: Filter::for_keys(options.estimated_keys, table.options.bloom_filter_fp_chance),
             cardinality: Cardinality::default(),
             collector: Collector::new(times),
-            partition: None,
+            partition: OpenPartition::default(),
+            is_inside: false,
             partitions: 0,
             first_key: Vec::new(),
-            last_key: (Token::MIN, Buffer::default()),
-            first_place: None,
-            last_place: None,
+            last_key: (Token::MIN, Vec::new()),
+            first_place: Place::default(),
+            last_place: Place::default(),
             scratch: Vec::new(),
             body: Vec::new(),
             options,
@@ -174,7 +211,7 @@ impl Writer {
         deletion: Deletion,
         static_row: Option<&[u8]>,
     ) -> Result<(), Error> {
-        assert!(self.partition.is_none(), "the partition before was ended");
+        assert!(!self.is_inside, "the partition before was ended");
         if key.len() > KEY_BYTES_MAX {
             let (size, limit) = (key.len() as u64, KEY_BYTES_MAX as u64);
             return Err(Error::TooLarge { what: "a partition key", size, limit });
@@ -182,31 +219,30 @@ impl Writer {
         if self.partitions > 0 && (self.last_key.0, &self.last_key.1[..]) >= (token, key) {
             return Err(self.invalid(format!("partitions out of ring order at token {token}")));
         }
-        let mut header = Buffer::with_room(64 + key.len());
-        put_short_bytes(&mut header, key);
         let deletion = match self.shape.times.fits_full(deletion) {
             true => deletion,
             // From oa on there is no place for a time before 1970: what is as old goes as well.
             false => Deletion { timestamp: 0, ..deletion },
         };
+        let mut header = std::mem::take(&mut self.partition.header);
+        header.clear();
+        put_short_bytes(&mut header, key);
         self.shape.times.put_full(&mut header, deletion);
-        let static_written = self.put_static_row(static_row, &mut header)?;
+        let static_written = self.put_static_row(static_row, &mut header);
+        let partition = &mut self.partition;
+        partition.header = header;
+        partition.key.clear();
+        partition.key.extend_from_slice(key);
+        (partition.token, partition.deletion) = (token, deletion);
+        partition.header_says_something = static_written? || !deletion.is_live();
+        partition.header_written = false;
+        (partition.start, partition.previous) = (self.data.position(), 0);
+        (partition.block.is_open, partition.blocks) = (false, 0);
+        partition.open_before = Deletion::LIVE;
+        partition.last.at.clear();
+        partition.range = None;
         self.index.start_partition();
-        self.partition = Some(OpenPartition {
-            key: Buffer::copy_of(key),
-            token,
-            deletion,
-            header,
-            header_says_something: static_written || !deletion.is_live(),
-            header_written: false,
-            start: self.data.position(),
-            previous: 0,
-            block: None,
-            open_before: Deletion::LIVE,
-            last: Prefix { kind: Kind::Row, wire: Vec::new() },
-            last_at: Buffer::with_room(0),
-            range: None,
-        });
+        self.is_inside = true;
         Ok(())
     }
 
@@ -260,6 +296,31 @@ impl Writer {
         self.unfiltered(Kind::Row, clustering, position)
     }
 
+    /// Whether rows of an sstable can be added as they are: it has the same columns, of which none was ever dropped.
+    pub fn carries(&self, reader: &Reader) -> bool {
+        let (ours, theirs) = (&self.shape, &reader.shape);
+        let whole = |column: &ColumnShape| column.ordinal.is_some() && column.dropped_at == i64::MIN;
+        ours.clustering.fixed == theirs.clustering.fixed
+            && ours.regulars.columns == theirs.regulars.columns
+            && ours.regulars.columns.iter().all(whole)
+    }
+
+    /// Adds a row as another sstable holds it, whose times are written `from` some bases. False, and nothing done: it is not
+    /// plain, and goes through its packed form.
+    pub(crate) fn carry(&mut self, from: Times, row: CarriedRow<'_>) -> Result<bool, Error> {
+        self.body.clear();
+        let carried = carry_body(&self.shape.regulars, (from, self.shape.times), &row, &mut self.body);
+        let Some(seen) = carried else { return Ok(false) };
+        let position =
+            self.options.table.position(row.wire).map_err(|error| self.invalid(error.to_string()))?;
+        self.check_order(&position)?;
+        self.collector.plain_row(&seen);
+        self.scratch.clear();
+        self.scratch.extend_from_slice(row.head);
+        self.unfiltered(Kind::Row, row.wire, position)?;
+        Ok(true)
+    }
+
     /// Adds a range tombstone. It may only start at or behind what was added before, and where the one before ends or
     /// later; rows inside it come after it. Errors: out of order.
     pub fn range_tombstone(&mut self, tombstone: &RangeTombstone) -> Result<(), Error> {
@@ -272,7 +333,7 @@ impl Writer {
         }
         let end = Prefix { kind: Kind::end(tombstone.end.side), wire: tombstone.end.prefix.to_vec() };
         let deletion = tombstone.deletion;
-        let partition = self.partition.as_mut().expect("a partition was started");
+        let partition = &mut self.partition;
         match partition.range.take() {
             Some(open) if open.end_at == start_at && open.deletion == deletion => {
                 partition.range = Some(OpenRange { end, end_at, deletion });
@@ -291,15 +352,13 @@ impl Writer {
             None => {}
         }
         self.collector.deletion(deletion);
-        let partition = self.partition.as_mut().expect("a partition was started");
-        partition.range = Some(OpenRange { end, end_at, deletion });
+        self.partition.range = Some(OpenRange { end, end_at, deletion });
         self.marker(Kind::start(tombstone.start.side), &tombstone.start.prefix, start_at, &[deletion])
     }
 
     /// Writes the end of the open range if it lies before a position.
     fn close_range_before(&mut self, position: &Position) -> Result<(), Error> {
-        let partition = self.partition.as_mut().expect("a partition was started");
-        match partition.range.take_if(|range| range.end_at <= *position) {
+        match self.partition.range.take_if(|range| range.end_at <= *position) {
             Some(open) => self.marker(open.end.kind, &open.end.wire, open.end_at, &[open.deletion]),
             None => Ok(()),
         }
@@ -319,8 +378,7 @@ impl Writer {
     }
 
     fn check_order(&self, position: &Position) -> Result<(), Error> {
-        let partition = self.partition.as_ref().expect("a partition was started");
-        if position.as_bytes() > &partition.last_at[..] {
+        if position.as_bytes() > &self.partition.last.at[..] {
             return Ok(());
         }
         Err(self.invalid("rows or range tombstones out of clustering order".to_string()))
@@ -328,8 +386,9 @@ impl Writer {
 
     /// Writes a row or marker: the head stands in `scratch`, the body in `body`.
     fn unfiltered(&mut self, kind: Kind, wire: &[u8], at: Position) -> Result<(), Error> {
+        assert!(self.is_inside, "a partition was started");
         self.write_header();
-        let partition = self.partition.as_mut().expect("a partition was started");
+        let partition = &mut self.partition;
         let start = self.data.position() - partition.start;
         let distance = start - partition.previous;
         partition.previous = start;
@@ -338,74 +397,82 @@ impl Writer {
         self.data.append(&self.scratch);
         self.data.append(&self.body);
 
-        if partition.block.is_none() {
-            let mut first = Buffer::with_room(wire.len());
-            let prefix = self.shape.clustering.put_prefix(kind, wire, &mut first);
-            prefix.expect("the same prefix was encoded before");
-            partition.block = Some(OpenBlock { start, first, first_at: Buffer::copy_of(&at) });
+        if !partition.block.is_open {
+            partition.block.is_open = true;
+            partition.block.start = start;
+            partition.block.first.set(kind, wire, &at);
         }
-        if partition.last_at.is_empty() && self.first_place.as_ref().is_none_or(|first| first.0[..] > at[..])
-        {
-            self.first_place = Some((Buffer::copy_of(&at), Prefix { kind, wire: wire.to_vec() }));
+        let first = &mut self.first_place;
+        if partition.last.is_nowhere() && (first.is_nowhere() || first.at[..] > at[..]) {
+            first.set(kind, wire, &at);
         }
-        partition.last.kind = kind;
-        partition.last.wire.clear();
-        partition.last.wire.extend_from_slice(wire);
-        partition.last_at.clear();
-        partition.last_at.extend_from_slice(&at);
+        partition.last.set(kind, wire, &at);
         let size = self.data.position() - partition.start;
-        let block_bytes = size - partition.block.as_ref().map_or(0, |block| block.start);
         // A tombstone that the index cannot tell must not be open where a block ends.
         let told = partition.range.as_ref().is_none_or(|range| self.shape.times.fits_full(range.deletion));
-        if told && self.index.is_block(block_bytes, size) { self.end_block(0) } else { Ok(()) }
+        if told && self.index.is_block(size - partition.block.start, size) {
+            self.end_block(0)
+        } else {
+            Ok(())
+        }
     }
 
     fn write_header(&mut self) {
-        let partition = self.partition.as_mut().expect("a partition was started");
-        if !partition.header_written {
-            partition.header_written = true;
-            self.data.append(&partition.header);
+        if !self.partition.header_written {
+            self.partition.header_written = true;
+            self.data.append(&self.partition.header);
         }
     }
 
     /// Ends the open index block, if there is one. `more` bytes that come later belong to it.
     fn end_block(&mut self, more: u64) -> Result<(), Error> {
-        let partition = self.partition.as_mut().expect("a partition was started");
-        let Some(block) = partition.block.take() else { return Ok(()) };
+        let partition = &mut self.partition;
+        if !std::mem::take(&mut partition.block.is_open) {
+            return Ok(());
+        }
         let open = partition.range.as_ref().map_or(Deletion::LIVE, |range| range.deletion);
-        let mut last = Buffer::with_room(partition.last.wire.len());
-        let prefix = self.shape.clustering.put_prefix(partition.last.kind, &partition.last.wire, &mut last);
-        prefix.expect("the same prefix was encoded before");
-        let block = NewBlock {
-            first: &block.first,
-            first_at: &block.first_at,
-            last: &last,
-            last_at: &partition.last_at,
-            offset: block.start,
-            width: self.data.position() - partition.start - block.start + more,
+        let mut prefixes = Buffer::with_room(partition.last.prefix.wire.len() * 2);
+        let mut put = |prefix: &Prefix| {
+            let put = self.shape.clustering.put_prefix(prefix.kind, &prefix.wire, &mut prefixes);
+            put.expect("the same prefix was encoded before");
+            prefixes.len()
+        };
+        let middle = put(&partition.block.first.prefix);
+        put(&partition.last.prefix);
+        let (first, last) = prefixes.split_at(middle);
+        let start = partition.block.start;
+        partition.blocks += 1;
+        self.index.block(&NewBlock {
+            first,
+            first_at: &partition.block.first.at,
+            last,
+            last_at: &partition.last.at,
+            offset: start,
+            width: self.data.position() - partition.start - start + more,
             open_before: std::mem::replace(&mut partition.open_before, open),
             open,
-        };
-        self.index.block(&block)
+        })
     }
 
     /// Ends the partition: closes an open range tombstone, writes the index entry.
     pub fn end_partition(&mut self) -> Result<(), Error> {
-        let partition = self.partition.as_mut().expect("a partition was started");
-        if let Some(open) = partition.range.take() {
+        assert!(self.is_inside, "a partition was started");
+        if let Some(open) = self.partition.range.take() {
             self.marker(open.end.kind, &open.end.wire, open.end_at, &[open.deletion])?;
         }
-        let partition = self.partition.as_ref().expect("a partition was started");
-        if !partition.header_written && !partition.header_says_something {
-            self.partition = None;
+        self.is_inside = false;
+        if !self.partition.header_written && !self.partition.header_says_something {
             return Ok(());
         }
         self.write_header();
-        // Cassandra counts the mark of the end to the last block.
-        self.end_block(1)?;
+        // One block alone is no index.
+        if self.partition.blocks > 0 {
+            // Cassandra counts the mark of the end to the last block.
+            self.end_block(1)?;
+        }
         let end = self.data.position();
         self.data.append(&[flags::END_OF_PARTITION]);
-        let partition = self.partition.take().expect("a partition was started");
+        let partition = &mut self.partition;
         self.collector.partition(partition.deletion);
         self.collector.end_partition(self.data.position() - partition.start);
         let hash = base::murmur3(&partition.key);
@@ -418,20 +485,19 @@ impl Writer {
             header_bytes: partition.header.len() as u64,
             end_offset: end - partition.start,
         });
-        if !partition.last_at.is_empty()
-            && self.last_place.as_ref().is_none_or(|last| last.0[..] < partition.last_at[..])
-        {
-            self.last_place = Some((partition.last_at, partition.last));
+        if self.last_place.at < partition.last.at {
+            std::mem::swap(&mut self.last_place, &mut partition.last);
         }
         if let Some(filter) = &mut self.filter {
             filter.add(hash);
         }
         self.cardinality.add(&partition.key);
         if self.partitions == 0 {
-            self.first_key = partition.key.to_vec();
+            self.first_key.clone_from(&partition.key);
         }
         self.partitions += 1;
-        self.last_key = (partition.token, partition.key);
+        self.last_key.0 = partition.token;
+        std::mem::swap(&mut self.last_key.1, &mut partition.key);
         Ok(())
     }
 
@@ -459,7 +525,7 @@ impl Writer {
     /// Makes the sstable durable and visible under its name. At least one partition must have been written.
     /// Errors: the caller removes what is left with [`remove_temporary`].
     pub async fn finish(mut self) -> Result<Meta, Error> {
-        assert!(self.partition.is_none(), "the last partition was ended");
+        assert!(!self.is_inside, "the last partition was ended");
         assert!(self.partitions > 0, "an sstable holds at least one partition");
         let (dir, descriptor) = (self.options.dir.clone(), self.descriptor());
         let version = descriptor.version;
@@ -500,21 +566,18 @@ impl Writer {
     fn statistics(&mut self) -> Statistics {
         let times = self.shape.times;
         let mut stats = std::mem::replace(&mut self.collector, Collector::new(times)).finish();
-        match (&self.first_place, &self.last_place) {
-            (Some((_, first)), Some((_, last))) => {
-                stats.clustering_start = first.before();
-                stats.clustering_end = last.behind();
-            }
+        if self.first_place.is_nowhere() {
             // Nothing lies anywhere.
-            _ => {
-                stats.clustering_start = Bound::new(&[], BoundSide::After);
-                stats.clustering_end = Bound::new(&[], BoundSide::Before);
-            }
+            stats.clustering_start = Bound::new(&[], BoundSide::After);
+            stats.clustering_end = Bound::new(&[], BoundSide::Before);
+        } else {
+            stats.clustering_start = self.first_place.prefix.before();
+            stats.clustering_end = self.last_place.prefix.behind();
         }
         stats.level = self.options.level;
         stats.repaired_at = self.options.repaired_at;
         stats.host_id = self.options.host_id;
-        stats.keys = Some((self.first_key.clone(), self.last_key.1.to_vec()));
+        stats.keys = Some((self.first_key.clone(), self.last_key.1.clone()));
         let table = &self.options.table;
         let header = header_for(table, self.options.base);
         Statistics::new(table.options.bloom_filter_fp_chance, &self.cardinality, stats, header)

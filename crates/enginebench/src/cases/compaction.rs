@@ -54,7 +54,7 @@ fn rate(bench: &Bench, what: &str, bytes: u64, cost: Cost, at_least: f64) {
 
 async fn f1(bench: Bench) -> Result<(), String> {
     let rows = bench.options.operations(400_000);
-    for bytes in [100, 1000] {
+    for bytes in [100, 300, 1000] {
         let mut costs = Vec::new();
         let mut plain = 0;
         for round in 0..bench.options.rounds {
@@ -86,7 +86,7 @@ enum Shared {
 }
 
 async fn k1(bench: Bench) -> Result<(), String> {
-    for bytes in [100, 1000] {
+    for bytes in [100, 300, 1000] {
         for (what, shared) in
             [("disjoint", Shared::None), ("half shared", Shared::Half), ("overwritten", Shared::All)]
         {

@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests may meet the operating system")]
 
 mod broken;
+mod carry;
 mod golden;
 mod round_trip;
 mod samples;

@@ -407,12 +407,26 @@ pub async fn write(
     table: &Arc<Table>,
     partitions: &[SamplePartition],
 ) -> Result<sstable::Meta, sstable::Error> {
-    let options = sstable::WriterOptions {
+    let mut writer =
+        sstable::Writer::create(options(dir, version, generation, table, partitions.len())).await?;
+    put(&mut writer, partitions).await?;
+    writer.finish().await
+}
+
+/// What a writer for so many partitions is told.
+pub fn options(
+    dir: &std::path::Path,
+    version: sstable::Version,
+    generation: u64,
+    table: &Arc<Table>,
+    partitions: usize,
+) -> sstable::WriterOptions {
+    sstable::WriterOptions {
         dir: dir.to_path_buf(),
         version,
         generation,
         table: table.clone(),
-        estimated_keys: partitions.len() as u64,
+        estimated_keys: partitions as u64,
         base: sstable::EncodingStats {
             min_timestamp: BASE_MICROS,
             min_local_time: BASE_SECONDS,
@@ -421,8 +435,11 @@ pub async fn write(
         host_id: 0x1234_5678_1234_4321_8765_4321_1234_5678,
         level: 0,
         repaired_at: 0,
-    };
-    let mut writer = sstable::Writer::create(options).await?;
+    }
+}
+
+/// Writes partitions from their packed rows.
+pub async fn put(writer: &mut sstable::Writer, partitions: &[SamplePartition]) -> Result<(), sstable::Error> {
     for partition in partitions {
         writer.start_partition(
             &partition.key,
@@ -441,5 +458,5 @@ pub async fn write(
         }
         writer.end_partition()?;
     }
-    writer.finish().await
+    Ok(())
 }

@@ -20,7 +20,7 @@ use mutation::{
     Bound, Deletion, Item, Key, Partition, Purge, RangeTombstone, Rewrite, Slice, TokenRange, rewrite_row,
 };
 use schema::{BoundSide, Position, Table};
-use sstable::{Scanner, SourceSlice, Writer};
+use sstable::{Copied, Scanner, SourceSlice, Writer};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
@@ -71,8 +71,8 @@ pub(super) struct Merge<'a> {
     proof: Proof,
     now_s: u32,
     output: Output<'a>,
-    /// Plain bytes of inputs that are let go, and stored bytes read that are not paid for.
-    gone_bytes: u64,
+    /// Plain bytes that were read or need not be, and stored bytes read that are not paid for.
+    completed: u64,
     unpaid: f64,
     merged: Merged,
 }
@@ -81,8 +81,10 @@ struct Input {
     /// `None`: let go.
     sstable: Option<Rc<Sstable>>,
     scanner: Option<Scanner>,
-    /// The piece of the partition that stands among the heads.
+    /// The first piece of the partition that stands among the heads, if it was read with the head.
     piece: Option<SourceSlice>,
+    /// Whether the writer of this generation takes its rows as they are.
+    carried: Option<(u64, bool)>,
     first: Token,
     last: Token,
     /// Plain bytes, and how many stored bytes one of them is.
@@ -127,7 +129,7 @@ impl<'a> Merge<'a> {
             now_s,
             output: Output::new(store, table, definition.clone(), work.shape, &sstables),
             definition,
-            gone_bytes: 0,
+            completed: 0,
             unpaid: 0.0,
             merged: Merged::default(),
         }
@@ -194,8 +196,8 @@ impl<'a> Merge<'a> {
             let sstable = input.sstable.as_ref();
             if sstable.is_some_and(|sstable| self.expired.iter().any(|other| Rc::ptr_eq(other, sstable))) {
                 input.scanner = None;
-                self.gone_bytes += input.plain_bytes;
                 input.sstable = None;
+                self.completed += input.plain_bytes;
             }
         }
     }
@@ -218,18 +220,22 @@ impl<'a> Merge<'a> {
         Error::Interrupted { what: self.work.kind.name(), table: self.definition.qualified_name(), why }
     }
 
+    /// Counts what an input has read since it was counted last.
+    fn count(&mut self, index: usize) {
+        let input = &mut self.inputs[index];
+        let position = match &input.scanner {
+            Some(scanner) => scanner.position(),
+            None => input.plain_bytes,
+        };
+        let read = position.saturating_sub(input.paid_to);
+        input.paid_to += read;
+        self.completed += read;
+        self.unpaid += read as f64 * input.ratio;
+    }
+
     /// Between two partitions or pieces: the disk, the rate, the others.
     async fn settle(&mut self) -> Result<(), Error> {
-        let mut completed = self.gone_bytes;
-        for input in &mut self.inputs {
-            if let Some(scanner) = &input.scanner {
-                let position = scanner.position();
-                self.unpaid += position.saturating_sub(input.paid_to) as f64 * input.ratio;
-                input.paid_to = position;
-                completed += position;
-            }
-        }
-        self.running.completed.set(completed);
+        self.running.completed.set(self.completed);
         if self.output.pending_bytes() >= WRITER_PENDING_BYTES {
             if !self.counts() {
                 return Err(self.interrupted("what it merged is gone"));
@@ -278,7 +284,8 @@ impl<'a> Merge<'a> {
         }
         for input in &mut self.inputs {
             if input.sstable.is_some() && before.is_none_or(|before| input.last < before) {
-                self.gone_bytes += input.plain_bytes;
+                self.completed += input.plain_bytes.saturating_sub(input.paid_to);
+                input.paid_to = input.plain_bytes;
                 input.sstable = None;
                 input.scanner = None;
             }
@@ -294,43 +301,56 @@ impl<'a> Merge<'a> {
         loop {
             let input = &mut self.inputs[index];
             input.apart = None;
+            input.piece = None;
             let (Some(sstable), Some(scanner)) = (input.sstable.clone(), &mut input.scanner) else {
                 return Ok(());
             };
-            let scanned = match scanner.skip_partition().await {
-                Ok(()) => scanner.next(&[Slice::all()], piece_bytes()).await,
+            let entered = match scanner.enter().await {
+                Ok(entered) => Ok(entered.map(|entered| Key::with_token(entered.token, entered.key))),
                 Err(error) => Err(error),
             };
-            let slice = match scanned {
-                Ok(Some(scanned)) => scanned.slice,
+            let entered = match entered {
+                // Whether it can be read has to be known before anything of it is written.
+                Ok(Some(key)) if self.work.skips_damage => {
+                    match scanner.piece(&[Slice::all()], piece_bytes()).await {
+                        Ok(scanned) => {
+                            input.piece = scanned.map(|scanned| scanned.slice);
+                            Ok(Some(key))
+                        }
+                        Err(error) => Err(error),
+                    }
+                }
+                entered => entered,
+            };
+            let key = match entered {
+                Ok(Some(key)) => key,
                 Ok(None) => {
-                    // Nothing is paid for at the end otherwise.
-                    self.unpaid += input.plain_bytes.saturating_sub(input.paid_to) as f64 * input.ratio;
-                    self.gone_bytes += input.plain_bytes;
-                    input.plain_bytes = 0;
                     input.scanner = None;
+                    self.count(index);
                     return Ok(());
                 }
                 Err(error) if self.work.skips_damage => match self.step_over(index, error).await {
-                    Some(slice) => slice,
+                    Some(slice) => {
+                        let view = slice.mutation.view();
+                        let key = Key::with_token(view.token, view.key);
+                        self.inputs[index].piece = Some(slice);
+                        key
+                    }
                     None => continue,
                 },
                 Err(error) => return Err(error.into()),
             };
-            let input = &mut self.inputs[index];
-            let view = slice.mutation.view();
-            let token = view.token;
+            self.count(index);
             let owned = self.work.owned.as_ref();
-            let counts = sstable.covers(token)
-                && owned.is_none_or(|owned| owned.iter().any(|range| range.contains(token)));
+            let counts = sstable.covers(key.token)
+                && owned.is_none_or(|owned| owned.iter().any(|range| range.contains(key.token)));
+            let input = &mut self.inputs[index];
             if counts {
-                let key = Key::with_token(token, view.key);
+                input.at = Some(key.token);
                 self.heads.push(Reverse((key, index)));
-                input.at = Some(token);
-                input.piece = Some(slice);
                 return Ok(());
             }
-            input.passed = Some(token);
+            input.passed = Some(key.token);
             self.check()?;
             runtime::yield_if_needed().await;
         }
@@ -387,10 +407,16 @@ impl<'a> Merge<'a> {
         self.running.merged(sources.len() as u32);
         let rewrite = self.rewrite_of(key, sources);
         self.output.open(key.token).await?;
-        if self.work.shadows.is_none() {
-            if let [only] = sources {
-                return self.copy(key, *only, rewrite).await;
+        if self.work.shadows.is_none() && sources.len() == 1 {
+            return self.copy(key, sources[0], rewrite).await;
+        }
+        for index in sources {
+            if self.inputs[*index].piece.is_none() {
+                let piece = self.continue_piece(*index).await?;
+                self.inputs[*index].piece = piece;
             }
+        }
+        if self.work.shadows.is_none() {
             let mut pieces = sources.iter().filter_map(|index| self.inputs[*index].piece.as_ref());
             if pieces.all(is_plain) {
                 return self.merge_plain(key, sources, rewrite);
@@ -444,33 +470,76 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// A partition that one input has: its rows pass through one by one.
+    /// A partition that one input has: its rows pass through one by one, as they are where that can be.
     async fn copy(&mut self, key: &Key, index: usize, rewrite: Option<Rewrite>) -> Result<(), Error> {
-        let mut piece = self.inputs[index].piece.take().expect("it stood among the heads");
-        let deletion = piece.mutation.view().deletion;
-        self.begin(key, deletion, piece.mutation.view().static_row, rewrite.as_ref())?;
+        let mut piece = self.inputs[index].piece.take();
+        let deletion;
+        if let Some(first) = &piece {
+            let view = first.mutation.view();
+            deletion = view.deletion;
+            self.begin(key, deletion, view.static_row, rewrite.as_ref())?;
+        } else {
+            let entered = self.inputs[index].scanner.as_ref().and_then(Scanner::entered);
+            let Some(entered) = entered else { return Ok(()) };
+            deletion = entered.deletion;
+            let static_row = entered.static_row.map(<[u8]>::to_vec);
+            self.begin(key, deletion, static_row.as_deref(), rewrite.as_ref())?;
+            if deletion.is_live() && self.carries(index) && self.carry(index).await? {
+                self.output.writer().end_partition()?;
+                return Ok(());
+            }
+            piece = self.continue_piece(index).await?;
+        }
         let mut open = None;
-        loop {
-            self.copy_piece(&piece, deletion, rewrite.as_ref(), &mut open)?;
-            if piece.complete_to.is_none() {
+        while let Some(next) = &piece {
+            self.copy_piece(next, deletion, rewrite.as_ref(), &mut open)?;
+            if next.complete_to.is_none() {
                 break;
             }
             self.check()?;
             self.settle().await?;
-            match self.continue_piece(index).await? {
-                Some(next) => piece = next,
-                None => break,
-            }
+            piece = self.continue_piece(index).await?;
+            self.count(index);
         }
         self.output.writer().end_partition()?;
         Ok(())
+    }
+
+    /// Whether the open writer takes rows of an input as they are.
+    fn carries(&mut self, index: usize) -> bool {
+        let input = &mut self.inputs[index];
+        let (generation, writer) = self.output.open_writer();
+        match input.carried {
+            Some((of, carries)) if of == generation => carries,
+            _ => {
+                let carries = input.sstable.as_ref().is_some_and(|sstable| writer.carries(&sstable.reader));
+                input.carried = Some((generation, carries));
+                carries
+            }
+        }
+    }
+
+    /// Copies rows of the partition that an input has entered as they are. True: all that were left.
+    async fn carry(&mut self, index: usize) -> Result<bool, Error> {
+        loop {
+            let Some(scanner) = &mut self.inputs[index].scanner else { return Ok(false) };
+            match scanner.copy_rows(self.output.writer(), WRITER_PENDING_BYTES).await? {
+                Copied::All => return Ok(true),
+                Copied::Odd => return Ok(false),
+                Copied::Some => {
+                    self.check()?;
+                    self.count(index);
+                    self.settle().await?;
+                }
+            }
+        }
     }
 
     /// The next piece of the partition that an input stands in; `None` at its end, or where it cannot be read any more.
     async fn continue_piece(&mut self, index: usize) -> Result<Option<SourceSlice>, Error> {
         let input = &mut self.inputs[index];
         if let Some(apart) = &mut input.apart {
-            return match apart.next(&[Slice::all()], piece_bytes()).await {
+            return match apart.piece(&[Slice::all()], piece_bytes()).await {
                 Ok(scanned) => Ok(scanned.map(|scanned| scanned.slice)),
                 Err(error) => {
                     self.merged.lost_partitions += 1;
@@ -480,7 +549,7 @@ impl<'a> Merge<'a> {
             };
         }
         let Some(scanner) = &mut input.scanner else { return Ok(None) };
-        match scanner.next(&[Slice::all()], piece_bytes()).await {
+        match scanner.piece(&[Slice::all()], piece_bytes()).await {
             Ok(scanned) => Ok(scanned.map(|scanned| scanned.slice)),
             Err(error) if self.work.skips_damage => {
                 // What was read of it is kept. Where the scan goes on is found when the next partition is asked for.
@@ -773,6 +842,7 @@ impl Input {
         Input {
             scanner: Some(sstable.reader.scan(interval)),
             piece: None,
+            carried: None,
             first: meta.first_token,
             last: meta.last_token,
             plain_bytes: meta.data_bytes,

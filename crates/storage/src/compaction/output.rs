@@ -133,6 +133,12 @@ impl<'a> Output<'a> {
         Ok(self.writer())
     }
 
+    /// The writer that is open, and its generation.
+    pub(super) fn open_writer(&self) -> (u64, &Writer) {
+        let (generation, writer) = self.writer.as_ref().expect("a partition was begun");
+        (*generation, writer)
+    }
+
     /// The writer that is open.
     pub(super) fn writer(&mut self) -> &mut Writer {
         &mut self.writer.as_mut().expect("a partition was begun").1

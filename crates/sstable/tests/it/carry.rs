@@ -1,0 +1,177 @@
+//! Rows that go from one sstable into another as they are leave the same bytes as those that are packed between.
+
+use base::Prng;
+use mutation::{Cell, ColumnView, Deletion, Item, RangeTombstone, RowView, Slice, TokenRange};
+use proptest::prelude::*;
+use schema::Table;
+use sstable::{
+    Component, Copied, Descriptor, EncodingStats, Reader, Scanner, Version, Writer, WriterOptions,
+};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::samples::{self, Amount, SampleItem, SamplePartition};
+use crate::{first, on_shard};
+
+/// Writes the rest of a partition from packed rows.
+async fn pack(scanner: &mut Scanner, writer: &mut Writer) {
+    while let Some(scanned) = scanner.piece(&[Slice::all()], usize::MAX).await.unwrap() {
+        for item in scanned.slice.mutation.view().items() {
+            match item {
+                Item::Row { clustering, body } => writer.row(clustering, body).unwrap(),
+                Item::Range { start, end, deletion } => {
+                    let (start, end) = (start.to_bound(), end.to_bound());
+                    writer.range_tombstone(&RangeTombstone { start, end, deletion }).unwrap();
+                }
+            }
+        }
+    }
+}
+
+/// Copies an sstable, stopping at random and often; returns the partitions that were copied to their end.
+async fn copy(reader: &Rc<Reader>, options: WriterOptions, rng: &mut Prng) -> u64 {
+    let mut scanner = reader.scan(TokenRange::ALL);
+    let mut writer = Writer::create(options).await.unwrap();
+    assert!(writer.carries(reader));
+    let mut whole = 0;
+    while let Some(entered) = scanner.enter().await.unwrap() {
+        writer.start_partition(entered.key, entered.token, entered.deletion, entered.static_row).unwrap();
+        loop {
+            let pending = if rng.chance(0.5) { 0 } else { 1 << 20 };
+            match scanner.copy_rows(&mut writer, pending).await.unwrap() {
+                Copied::All => {
+                    whole += 1;
+                    break;
+                }
+                Copied::Odd => {
+                    pack(&mut scanner, &mut writer).await;
+                    break;
+                }
+                Copied::Some if rng.chance(0.05) => {
+                    pack(&mut scanner, &mut writer).await;
+                    break;
+                }
+                Copied::Some => {}
+            }
+        }
+        writer.end_partition().unwrap();
+        writer.drain().await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    whole
+}
+
+/// Makes most of the partitions say nothing that is deleted or expires.
+fn mostly_plain(partitions: &mut [SamplePartition], rng: &mut Prng) {
+    for partition in partitions {
+        if rng.chance(0.2) {
+            continue;
+        }
+        partition.deletion = Deletion::LIVE;
+        partition.items.retain(|item| {
+            let SampleItem::Row { body, .. } = item else { return false };
+            let row = RowView::new(body);
+            let is_live = |cell: &Cell<'_>| !cell.is_tombstone() && !cell.is_expiring();
+            let is_plain = row.deletion().is_live()
+                && !row.liveness().is_expiring()
+                && row.columns().all(|(_, column)| match column {
+                    ColumnView::Simple(cell) => is_live(&cell),
+                    ColumnView::Complex(complex) => {
+                        complex.deletion.is_live() && complex.cells().all(|(_, cell)| is_live(&cell))
+                    }
+                });
+            is_plain || rng.chance(0.05)
+        });
+    }
+}
+
+fn component(dir: &Path, descriptor: Descriptor, component: Component) -> Vec<u8> {
+    std::fs::read(component.path(dir, descriptor)).unwrap()
+}
+
+async fn check(dir: &Path, table: &Arc<Table>, seed: u64, amount: Amount) -> u64 {
+    let mut rng = Prng::new(seed ^ 0xca77);
+    let mut partitions = samples::partitions(table, seed, amount);
+    mostly_plain(&mut partitions, &mut rng);
+    partitions.retain(|partition| {
+        !partition.items.is_empty() || !partition.deletion.is_live() || partition.static_row.is_some()
+    });
+    if partitions.is_empty() {
+        return 0;
+    }
+    let mut whole = 0;
+    for (from, to) in [
+        (Version::Nb, Version::Nb),
+        (Version::Da, Version::Da),
+        (Version::Nb, Version::Da),
+        (Version::Da, Version::Nb),
+    ] {
+        samples::write(dir, from, 1, table, &partitions).await.unwrap();
+        let reader = Reader::open(dir, first(from), table.clone()).await.unwrap();
+        let same = samples::options(dir, to, 2, table, partitions.len());
+        for base in [same.base, EncodingStats::EPOCH] {
+            let options = |generation| WriterOptions { base, generation, ..same.clone() };
+            whole += copy(&reader, options(2), &mut rng).await;
+            // A copy of what a version cannot say is a copy of what was read.
+            let mut packed = Writer::create(options(3)).await.unwrap();
+            let mut scanner = reader.scan(TokenRange::ALL);
+            while let Some(entered) = scanner.enter().await.unwrap() {
+                let (key, token) = (entered.key, entered.token);
+                packed.start_partition(key, token, entered.deletion, entered.static_row).unwrap();
+                pack(&mut scanner, &mut packed).await;
+                packed.end_partition().unwrap();
+            }
+            packed.finish().await.unwrap();
+            let (copied, packed) = (Descriptor::new(to, 2), Descriptor::new(to, 3));
+            for part in Component::ALL {
+                if !part.path(dir, packed).exists() {
+                    assert!(!part.path(dir, copied).exists(), "{part:?}");
+                    continue;
+                }
+                let (copied, packed) = (component(dir, copied, part), component(dir, packed, part));
+                assert!(copied == packed, "{part:?} of table {} from {from:?} to {to:?}", table.name);
+            }
+            for generation in [2, 3] {
+                let descriptor = Descriptor::new(to, generation);
+                Reader::open(dir, descriptor, table.clone()).await.unwrap().remove_files().await.unwrap();
+            }
+        }
+        reader.remove_files().await.unwrap();
+    }
+    whole
+}
+
+#[test]
+fn every_table_is_copied_as_it_is() {
+    for table in samples::tables() {
+        on_shard(move |dir| {
+            let table = table.clone();
+            Box::pin(async move {
+                let small = Amount { partitions: 60, rows: 8, value_bytes: 40 };
+                assert!(check(&dir, &table, 1, small).await > 60, "table {}", table.name);
+                check(&dir, &table, 2, Amount { partitions: 2, rows: 300, value_bytes: 900 }).await;
+            })
+        });
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 40, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_partitions_are_copied_as_they_are(
+        seed in any::<u64>(),
+        index in 0..samples::tables().len(),
+        partitions in 1..20u64,
+        rows in 1..120u64,
+        value_bytes in 0..1200u64,
+    ) {
+        on_shard(move |dir| {
+            Box::pin(async move {
+                let table = &samples::tables()[index];
+                check(&dir, table, seed, Amount { partitions, rows, value_bytes }).await;
+            })
+        });
+    }
+}
