@@ -207,6 +207,7 @@ impl Keys {
                 }
             });
             self.at = 0;
+            contents.touch(self.batch.iter().map(|(_, handle)| *handle));
         }
         let next = self.batch.get(self.at).copied();
         self.at += 1;
