@@ -485,6 +485,11 @@ impl World {
         self.core.borrow().nodes[node.0].disk.files()
     }
 
+    /// Every name of the file that a path leads to.
+    pub fn names_of(&self, node: NodeId, path: &str) -> Vec<String> {
+        self.core.borrow().nodes[node.0].disk.names_of(path)
+    }
+
     /// Makes every operation of a node's disk take this long, shortest and longest.
     pub fn slow_disk(&mut self, node: NodeId, range: (Duration, Duration)) {
         let range = nanos(range);

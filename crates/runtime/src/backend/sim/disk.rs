@@ -730,16 +730,29 @@ impl Disk {
     /// Every file's path and size, in order.
     pub(crate) fn files(&self) -> Vec<(String, u64)> {
         let mut out = Vec::new();
-        self.walk(ROOT, "", &mut out);
+        self.walk(ROOT, "", &mut |path, _, file| out.push((path.to_string(), file.cache.len() as u64)));
         out
     }
 
-    fn walk(&self, ino: Ino, prefix: &str, out: &mut Vec<(String, u64)>) {
+    /// Every path of the file that a path leads to, in order: links are several names of one file.
+    pub(crate) fn names_of(&self, path: &str) -> Vec<String> {
+        let mut out = Vec::new();
+        if let Ok(wanted) = self.lookup(path) {
+            self.walk(ROOT, "", &mut |path, ino, _| {
+                if ino == wanted {
+                    out.push(path.to_string());
+                }
+            });
+        }
+        out
+    }
+
+    fn walk(&self, ino: Ino, prefix: &str, see: &mut impl FnMut(&str, Ino, &FileNode)) {
         match &self.nodes[&ino] {
-            Node::File(file) => out.push((prefix.to_string(), file.cache.len() as u64)),
+            Node::File(file) => see(prefix, ino, file),
             Node::Dir(dir) => {
                 for (name, child) in &dir.cache {
-                    self.walk(*child, &format!("{prefix}/{name}"), out);
+                    self.walk(*child, &format!("{prefix}/{name}"), see);
                 }
             }
         }
