@@ -277,7 +277,10 @@ pub(crate) async fn write_memtable(
         generation,
         table: definition.clone(),
         estimated_keys: memtable.partitions(),
-        base: EncodingStats::EPOCH,
+        base: EncodingStats {
+            min_timestamp: memtable.early_timestamp().unwrap_or(EncodingStats::EPOCH.min_timestamp),
+            ..EncodingStats::EPOCH
+        },
         host_id: settings.host_id,
         level: 0,
         repaired_at: 0,

@@ -6,6 +6,7 @@
 
 use crate::Error;
 use crate::commitlog::LogPosition;
+use crate::limits::TIMESTAMP_SAMPLES;
 use crate::memory::directory::{Batch, Next};
 use crate::memory::{Contents, MemoryPartition, MemoryPool};
 use base::Token;
@@ -95,6 +96,23 @@ impl Memtable {
             seen += 1;
         }
         cells
+    }
+
+    /// A timestamp that few things in it are older than, to count others from: what the first partitions say. `None`: it is
+    /// empty. One step.
+    pub(crate) fn early_timestamp(&self) -> Option<i64> {
+        let mut keys = Keys::all();
+        let sample = std::iter::from_fn(|| {
+            let (_, handle) = keys.next(self)?;
+            Some(self.with_handle(handle, |partition| partition.min_timestamp()))
+        });
+        let mut span: Option<(i64, i64)> = None;
+        for oldest in sample.take(TIMESTAMP_SAMPLES) {
+            let (first, last) = span.unwrap_or((oldest, oldest));
+            span = Some((first.min(oldest), last.max(oldest)));
+        }
+        // In the order of the ring anything comes first: the oldest of all is likely to be a little older.
+        span.map(|(first, last)| first.saturating_sub(last.saturating_sub(first) / 16))
     }
 
     /// Whether nothing was applied.
@@ -219,6 +237,21 @@ impl Keys {
 mod tests {
     use super::*;
     use crate::fixture::{insert, table};
+
+    #[test]
+    fn few_timestamps_are_older_than_the_early_one() {
+        let table = table();
+        let memtable = Memtable::default();
+        assert_eq!(memtable.early_timestamp(), None);
+        let times: Vec<i64> = (0..20_000).map(|n| 1_700_000_000_000_000 + n * 1_000).collect();
+        for (number, time) in times.iter().enumerate() {
+            let key = number.to_be_bytes();
+            memtable.apply(&table, &insert(&table, &key, 1, *time, b"v").view()).expect("applies");
+        }
+        let early = memtable.early_timestamp().expect("it is not empty");
+        assert!(times.iter().filter(|time| **time < early).count() < 100);
+        assert!(times[0] - early < 2_000_000, "and it is not far from the first");
+    }
 
     #[test]
     fn keys_come_in_ring_order_and_colliding_tokens_by_key() {
