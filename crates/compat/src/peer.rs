@@ -1,12 +1,14 @@
 //! `compat peer`: one Apache Cassandra to measure against, for benches; runs until standard input ends.
 //!
-//! `compat peer stock|latest FOLDER HEAP CPUS` prints `ready ADDRESS PID` when it answers.
+//! `compat peer stock|latest FOLDER HEAP CPUS` prints `ready ADDRESS PID` when it answers. For each line `flush` it has all
+//! tables flushed and prints `flushed`.
 
-use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cassandra::{self, Measured, Profile};
+use crate::nodetool;
+use crate::server::Server;
 
 /// The first argument that asks for one.
 pub const WORD: &str = "peer";
@@ -34,8 +36,25 @@ fn serve(words: &[String]) -> Result<(), String> {
     let measured = Measured { profile, heap: heap.clone(), cpus: cpus.clone() };
     let mut server = cassandra::start_measured(Path::new(folder), &measured)?;
     println!("ready {} {}", server.address, server.child.id());
-    let mut rest = Vec::new();
-    let read = std::io::stdin().read_to_end(&mut rest);
-    server.stop()?;
-    read.map(|_| ()).map_err(|error| format!("standard input: {error}"))
+    for line in std::io::stdin().lines() {
+        match line.map_err(|error| format!("standard input: {error}"))?.as_str() {
+            "flush" => {
+                flush(&server)?;
+                println!("flushed");
+            }
+            other => return Err(format!("unknown wish {other}")),
+        }
+    }
+    server.stop()
+}
+
+fn flush(server: &Server) -> Result<(), String> {
+    let words = ["-p".to_owned(), nodetool::jmx_port(server)?.to_string(), "flush".to_owned()];
+    let folder = server.folder.join("tool");
+    let mut command = cassandra::tool(&folder, "org.apache.cassandra.tools.NodeTool", &words)?;
+    let output = command.output().map_err(|error| format!("nodetool: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("nodetool flush: {}", String::from_utf8_lossy(&output.stderr)))
 }

@@ -1,14 +1,14 @@
 //! `cargo x bench peer`: Messina beside Apache Cassandra 5.0, both its shipped configurations, in one run.
 //!
 //! Every server keeps to processor 0, the loader to processor 1; the servers take turns, round by round, so that a
-//! noisy minute falls on all of them. The table is that of cassandra-stress; 128 requests in flight; inserts, reads and
+//! noisy minute falls on all of them, and stand still while another has its turn. The table is that of cassandra-stress; 128 requests in flight; inserts, reads and
 //! ten reads to an insert by a normal distribution. Cassandra is warmed with `--warm N` operations of each kind
 //! (default 3,000,000) before anything counts. `--rounds N`, `--seconds N`, `--keys N`, `--heap 4G`, `--smoke`.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{BufRead, BufReader, Lines, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::loader::cpu_ns;
@@ -39,23 +39,85 @@ struct Options {
     heap: String,
 }
 
-/// One server under measurement.
+/// One server under measurement. It stands still but for its turns.
 struct Peer {
     name: &'static str,
     address: String,
     process: u32,
-    _running: Life,
+    /// Where its tables lie.
+    data: PathBuf,
+    running: Life,
 }
 
 /// What keeps a server alive.
 enum Life {
-    Node { _node: Running },
-    Cassandra(Child, Option<ChildStdin>),
+    Node { _node: Running, binary: PathBuf, api_port: u16 },
+    Cassandra { child: Child, input: Option<ChildStdin>, said: Lines<BufReader<ChildStdout>> },
+}
+
+/// A server's turn: it runs as long as this lives.
+struct Turn(u32);
+
+impl Peer {
+    fn turn(&self) -> Turn {
+        signal(self.process, "-CONT");
+        Turn(self.process)
+    }
+
+    /// Has everything written to sstables.
+    fn flush(&mut self) -> Result<(), String> {
+        match &mut self.running {
+            Life::Node { binary, api_port, .. } => {
+                let mut command = Command::new(binary);
+                house::output(command.args(["nodetool", "-p", &api_port.to_string(), "flush"])).map(drop)
+            }
+            Life::Cassandra { input, said, .. } => {
+                let input = input.as_mut().ok_or("it was stopped")?;
+                input.write_all(b"flush\n").map_err(|error| format!("compat peer: {error}"))?;
+                match said.next() {
+                    Some(Ok(line)) if line == "flushed" => Ok(()),
+                    other => Err(format!("compat peer does not flush: {other:?}")),
+                }
+            }
+        }
+    }
+
+    /// Bytes on disk of the table's sstables.
+    fn table_bytes(&self) -> Result<u64, String> {
+        let list = |folder: &Path| {
+            let told = |error| format!("{}: {error}", folder.display());
+            std::fs::read_dir(folder).map_err(told)?.collect::<Result<Vec<_>, _>>().map_err(told)
+        };
+        let mut bytes = 0;
+        for table in list(&self.data.join("load"))? {
+            for file in list(&table.path())? {
+                let meta = file.metadata().map_err(|error| format!("{}: {error}", file.path().display()))?;
+                bytes += if meta.is_file() { meta.len() } else { 0 };
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        signal(self.0, "-STOP");
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        signal(self.process, "-CONT");
+    }
+}
+
+fn signal(process: u32, name: &str) {
+    let _ = Command::new("kill").args([name, &process.to_string()]).status();
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
-        if let Life::Cassandra(child, input) = self {
+        if let Life::Cassandra { child, input, .. } = self {
             // The end of its standard input ends it.
             drop(input.take());
             let _ = child.wait();
@@ -90,7 +152,12 @@ pub fn peer(rest: &[String]) -> Outcome {
     };
     let binary = house::binary(rest, "release")?;
     house::run(house::cargo().args(["build", "--quiet", "--package", "compat"]))?;
-    let peers = [node(&binary)?, cassandra("stock", &options)?, cassandra("latest", &options)?];
+    let mut peers = [node(&binary)?, cassandra("stock", &options)?, cassandra("latest", &options)?];
+    let mut sizes = String::from("| server | bytes on disk per row |\n|---|---:|\n");
+    for peer in &mut peers {
+        let bytes = fill(&binary, peer, &options)?;
+        writeln!(sizes, "| {} | {:.0} |", peer.name, bytes as f64 / options.keys as f64).ok();
+    }
     for peer in &peers {
         warm(&binary, peer, &options)?;
     }
@@ -128,6 +195,7 @@ pub fn peer(rest: &[String]) -> Outcome {
             short.push(format!("{name}: {better:.1}"));
         }
     }
+    writeln!(text, "\nEvery key written once, then flushed:\n\n{sizes}").ok();
     if !short.is_empty() {
         writeln!(text, "\nBelow the bar of {RATIO_BAR} times: {}", short.join(", ")).ok();
     }
@@ -150,13 +218,22 @@ fn median(all: Vec<Measured>) -> Measured {
 
 fn node(binary: &Path) -> Result<Peer, String> {
     let folder = machine::fresh("peer-messina")?;
-    let port = machine::free_port()?;
+    let (port, api_port) = (machine::free_port()?, machine::free_port()?);
     let arguments = machine::node_arguments(&folder, port, &["--smp", "1", "--memory", "4G"])?;
+    let config = folder.join("messina.yaml");
+    std::fs::OpenOptions::new()
+        .append(true)
+        .open(&config)
+        .and_then(|mut file| writeln!(file, "api_port: {api_port}"))
+        .map_err(|error| format!("{}: {error}", config.display()))?;
     let mut node = Running::start(Some(SERVER), binary, &arguments, port, &folder.join("node.log"))?;
     node.wait_until_listening(Duration::from_secs(30))?;
     let process = node.child.id();
     let address = format!("127.0.0.1:{port}");
-    Ok(Peer { name: "Messina", address, process, _running: Life::Node { _node: node } })
+    let running = Life::Node { _node: node, binary: binary.to_path_buf(), api_port };
+    let peer = Peer { name: "Messina", address, process, data: folder.join("data"), running };
+    drop(peer.turn());
+    Ok(peer)
 }
 
 fn cassandra(profile: &'static str, options: &Options) -> Result<Peer, String> {
@@ -171,36 +248,41 @@ fn cassandra(profile: &'static str, options: &Options) -> Result<Peer, String> {
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", house::shown(&command)))?;
     let output = child.stdout.take().ok_or("standard output was piped")?;
     let input = child.stdin.take();
-    let life = Life::Cassandra(child, input);
+    let mut life = Life::Cassandra { child, input, said: BufReader::new(output).lines() };
     // Packages may have to be brought first, which is told before the line that counts.
-    for line in BufReader::new(output).lines() {
+    while let Life::Cassandra { said, .. } = &mut life
+        && let Some(line) = said.next()
+    {
         let line = line.map_err(|error| format!("compat peer: {error}"))?;
         let Some(rest) = line.strip_prefix("ready ") else { continue };
         let (address, process) = rest.split_once(' ').ok_or("compat peer says no process")?;
         let process = process.parse().map_err(|_| format!("no process: {process}"))?;
         let name = if profile == "stock" { "Cassandra, stock" } else { "Cassandra, latest" };
-        return Ok(Peer { name, address: address.to_owned(), process, _running: life });
+        let data = folder.join("data");
+        let peer = Peer { name, address: address.to_owned(), process, data, running: life };
+        drop(peer.turn());
+        return Ok(peer);
     }
     Err(format!("Cassandra ({profile}) did not start; see {}", folder.display()))
 }
 
-/// Inserts every key, then warms with operations of each kind.
+/// Inserts every key; returns the bytes on disk that makes.
+fn fill(binary: &Path, peer: &mut Peer, options: &Options) -> Result<u64, String> {
+    let _turn = peer.turn();
+    let words = ["--workload", "insert", "--draw", "sequence"];
+    load(binary, peer, options, &words, 1, u64::from(u32::MAX), true)?;
+    peer.flush()?;
+    peer.table_bytes()
+}
+
+/// Warms with operations of each kind.
 fn warm(binary: &Path, peer: &Peer, options: &Options) -> Result<(), String> {
     let since = Instant::now();
-    let kinds = KINDS.iter().map(|(_, words)| *words);
-    load(
-        binary,
-        peer,
-        options,
-        &["--workload", "insert", "--draw", "sequence"],
-        1,
-        u64::from(u32::MAX),
-        true,
-    )?;
-    for words in kinds {
+    let _turn = peer.turn();
+    for (_, words) in KINDS {
         let mut done = 0;
         while done < options.warm {
-            let words = [words, &["--draw", "gaussian"]].concat();
+            let words = [*words, &["--draw", "gaussian"]].concat();
             done += load(binary, peer, options, &words, done, options.seconds, false)?.0.max(1);
         }
     }
@@ -216,6 +298,7 @@ fn measure(
     seed: u64,
 ) -> Result<Measured, String> {
     let words = [words, &["--draw", "gaussian"]].concat();
+    let _turn = peer.turn();
     let before = (Instant::now(), cpu_ns(peer.process));
     let (operations, report) = load(binary, peer, options, &words, seed, options.seconds, false)?;
     let cpu = (cpu_ns(peer.process) - before.1) as f64;
