@@ -18,6 +18,21 @@ use crate::version::Version;
 pub struct Filter {
     hash_count: u32,
     words: Vec<u64>,
+    /// Of the number of bits.
+    reciprocal: u128,
+}
+
+/// 2^128 divided by a number, rounded up.
+fn reciprocal(divisor: u64) -> u128 {
+    (u128::MAX / u128::from(divisor)).wrapping_add(1)
+}
+
+/// The rest of a division whose divisor is known for long: products instead of it. Exact while number and divisor have no more
+/// than 128 bits together: Lemire, Kaser and Kurz, "Faster remainder by direct computation", 2019.
+fn remainder(number: u64, divisor: u64, reciprocal: u128) -> u64 {
+    let fraction = reciprocal.wrapping_mul(u128::from(number));
+    let low = ((fraction & u128::from(u64::MAX)) * u128::from(divisor)) >> 64;
+    ((low + (fraction >> 64) * u128::from(divisor)) >> 64) as u64
 }
 
 /// Hashes per key and bits per key for a false-positive rate: the fewest bits, then the fewest hashes, that reach it.
@@ -41,28 +56,21 @@ impl Filter {
         }
         let (hash_count, bits_per_key) = shape(false_positives);
         let bits = keys.saturating_mul(u64::from(bits_per_key)).saturating_add(20).min(FILTER_BYTES_MAX * 8);
-        Some(Filter { hash_count, words: vec![0; bits.div_ceil(64) as usize] })
+        Some(Filter::new(hash_count, vec![0; bits.div_ceil(64) as usize]))
     }
 
-    /// The probes of a key. Cost: two divisions; each further probe is a sum.
+    fn new(hash_count: u32, words: Vec<u64>) -> Filter {
+        let reciprocal = reciprocal(words.len() as u64 * 64);
+        Filter { hash_count, words, reciprocal }
+    }
+
+    /// The probes of a key.
     fn probes(&self, hash: (i64, i64)) -> impl Iterator<Item = (usize, u64)> + use<> {
-        let capacity = self.words.len() as u64 * 64;
-        let negative = move |rest: u64| if rest == 0 { 0 } else { capacity - rest };
-        let sum = move |a: u64, b: u64| if a + b < capacity { a + b } else { a + b - capacity };
-        let rest = |number: i64| {
-            let rest = number.unsigned_abs() % capacity;
-            if number < 0 { negative(rest) } else { rest }
-        };
-        let (step, mut at, mut rest) = (rest(hash.0), hash.1, rest(hash.1));
+        let (capacity, reciprocal) = (self.words.len() as u64 * 64, self.reciprocal);
+        let mut at = hash.1;
         (0..self.hash_count).map(move |_| {
-            let bit = if at < 0 { negative(rest) } else { rest };
-            let (next, wraps) = at.overflowing_add(hash.0);
-            (at, rest) = (next, sum(rest, step));
-            if wraps {
-                // The sum is 2^64 too low or too high now.
-                let lap = (u64::MAX % capacity + 1) % capacity;
-                rest = sum(rest, if hash.0 > 0 { negative(lap) } else { lap });
-            }
+            let bit = remainder(at.unsigned_abs(), capacity, reciprocal);
+            at = at.wrapping_add(hash.0);
             ((bit / 64) as usize, 1 << (bit % 64))
         })
     }
@@ -118,7 +126,7 @@ fn decode(bytes: &[u8], turned: bool) -> Decoded<Filter> {
         let word = u64::from_le_bytes(word.try_into().expect("chunks of eight"));
         if turned { word.swap_bytes() } else { word }
     });
-    Ok(Filter { hash_count: hash_count as u32, words: words.collect() })
+    Ok(Filter::new(hash_count as u32, words.collect()))
 }
 
 #[cfg(test)]
@@ -155,7 +163,7 @@ mod tests {
         let mut prng = base::Prng::new(3);
         for round in 0..20_000u64 {
             let words = 1 + prng.below(1 << (round % 24)) as usize;
-            let filter = Filter { hash_count: 1 + prng.below(20) as u32, words: vec![0; words] };
+            let filter = Filter::new(1 + prng.below(20) as u32, vec![0; words]);
             let ends = [i64::MIN, i64::MAX, 0, -1, 1, words as i64 * 64];
             let mut number = || match prng.below(8) {
                 0 => ends[prng.below(6) as usize],
