@@ -34,6 +34,7 @@ pub fn settings(folder: &Path) -> Settings {
         commit_failure: storage::CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
         sstable_format: sstable::Format::Big,
+        flush_compression: sstable::CompressionChoice::Table,
         describe: |table| table.name.to_string(),
         host_id: 1,
     }

@@ -470,6 +470,7 @@ fn storage_settings(config: &Config) -> storage::Settings {
         tombstones: storage::TombstoneLimits { warn: config.tombstone_warn, fail: config.tombstone_fail },
         auto_snapshot: config.auto_snapshot,
         sstable_format: config.sstable_format,
+        flush_compression: config.flush_compression,
         disk_failure: config.disk_failure,
         commit_failure: config.commit_failure,
         mutation_bytes_max: config.mutation_bytes_max,

@@ -118,7 +118,7 @@ thread_local! {
     static ZSTD: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Compresses chunk after chunk, with what its compressor keeps from one to the next.
+/// Compresses chunk after chunk; buffers and, where the library allows it, the compressor's own memory serve all of them.
 pub(crate) struct Encoder {
     kind: EncoderKind,
     /// The compressed chunk.
@@ -159,7 +159,7 @@ impl Encoder {
 
     /// The compressed form of a chunk. O(n), one buffer of the same order of size.
     pub(crate) fn compress<'e>(&'e mut self, chunk: &'e [u8]) -> &'e [u8] {
-        const ROOM: &str = "the buffer has the size the library asks for";
+        const ROOM: &str = "there is memory, and the buffer has the size the library asks for";
         let out = &mut self.out;
         let with_room = |out: &mut Vec<u8>, size: usize| {
             if out.len() < size {
@@ -195,6 +195,8 @@ impl Encoder {
     }
 }
 
+/// Plain bytes of a chunk where the table's are not taken.
+const CHUNK_BYTES: usize = 16 * 1024;
 /// Level of LZ4's slow form unless the table says another.
 const LZ4_HIGH_LEVEL: i32 = 9;
 
@@ -211,6 +213,29 @@ const COMMON_OPTIONS: [&str; 9] = [
     "enabled",
 ];
 
+/// What of a table's compression a new sstable takes. A table without compression has plain files in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompressionChoice {
+    /// All of it.
+    Table,
+    /// What is fast; in the place of what is not LZ4, in chunks of 16 KiB.
+    Fast,
+    /// Chunks and checksums, nothing is compressed.
+    None,
+}
+
+impl CompressionChoice {
+    /// The choice of a name, as `flush_compression` gives it.
+    pub fn of_name(name: &str) -> Option<CompressionChoice> {
+        Some(match name {
+            "table" => CompressionChoice::Table,
+            "fast" => CompressionChoice::Fast,
+            "none" => CompressionChoice::None,
+            _ => return None,
+        })
+    }
+}
+
 /// How a new data file is compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Compression {
@@ -225,8 +250,38 @@ pub(crate) struct Compression {
 }
 
 impl Compression {
+    /// What a new sstable of a table has; `None`: plain files. Errors: a compressor that is not known, in words.
+    pub(crate) fn choose(
+        choice: CompressionChoice,
+        options: &TableOptions,
+        version: Version,
+    ) -> Result<Option<Compression>, String> {
+        let of_table = Compression::of_table(options, version)?;
+        let own = |compressor| Compression {
+            compressor,
+            options: Vec::new(),
+            chunk_length: CHUNK_BYTES,
+            max_compressed_length: i32::MAX as u32,
+        };
+        Ok(of_table.map(|of_table| match choice {
+            CompressionChoice::Fast if !of_table.is_fast() => own(Compressor::Lz4),
+            CompressionChoice::Table | CompressionChoice::Fast => of_table,
+            CompressionChoice::None => own(Compressor::Noop),
+        }))
+    }
+
+    /// Whether a flush can afford it.
+    fn is_fast(&self) -> bool {
+        let high = || self.options.iter().any(|(key, value)| key == "lz4_compressor_type" && value == "high");
+        match self.compressor {
+            Compressor::Lz4 => !high(),
+            Compressor::Snappy | Compressor::Noop => true,
+            Compressor::Deflate | Compressor::Zstd => false,
+        }
+    }
+
     /// What a table asks for; `None` for plain files. Errors: a compressor that is not known, in words.
-    pub(crate) fn of_table(options: &TableOptions, version: Version) -> Result<Option<Compression>, String> {
+    fn of_table(options: &TableOptions, version: Version) -> Result<Option<Compression>, String> {
         let Some(class) = options.compressor() else { return Ok(None) };
         let compressor = Compressor::of_class(class).ok_or_else(|| format!("compressor \"{class}\""))?;
         let chunk_length = options.chunk_bytes();
@@ -408,6 +463,29 @@ mod tests {
             Some(Compressor::Lz4)
         );
         assert_eq!(Compressor::of_class("BrotliCompressor"), None);
+    }
+
+    #[test]
+    fn a_flush_takes_what_is_fast_of_a_tables_compression() {
+        let chosen = |choice, options: &[(&str, &str)]| {
+            let compression = options.iter().map(|(key, value)| (key.to_string(), value.to_string()));
+            let options = TableOptions { compression: compression.collect(), ..TableOptions::cassandra() };
+            let chosen = Compression::choose(choice, &options, Version::Nb).unwrap();
+            chosen.map(|chosen| (chosen.compressor, chosen.chunk_length, chosen.options.len()))
+        };
+        use CompressionChoice::{Fast, None as Nothing, Table};
+        let zstd = [("class", "ZstdCompressor"), ("chunk_length_in_kb", "64"), ("compression_level", "19")];
+        let high = [("class", "LZ4Compressor"), ("lz4_compressor_type", "high")];
+        let snappy = [("class", "SnappyCompressor"), ("chunk_length_in_kb", "64")];
+        assert_eq!(chosen(Table, &zstd), Some((Compressor::Zstd, 65_536, 1)));
+        assert_eq!(chosen(Fast, &zstd), Some((Compressor::Lz4, 16_384, 0)));
+        assert_eq!(chosen(Fast, &[("class", "DeflateCompressor")]), Some((Compressor::Lz4, 16_384, 0)));
+        assert_eq!(chosen(Fast, &high), Some((Compressor::Lz4, 16_384, 0)));
+        assert_eq!(chosen(Fast, &snappy), Some((Compressor::Snappy, 65_536, 0)));
+        assert_eq!(chosen(Nothing, &snappy), Some((Compressor::Noop, 16_384, 0)));
+        for choice in [Table, Fast, Nothing] {
+            assert_eq!(chosen(choice, &[("enabled", "false")]), None);
+        }
     }
 
     #[test]

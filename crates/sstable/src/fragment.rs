@@ -6,6 +6,8 @@ use schema::{Table, TableId};
 use smallvec::SmallVec;
 use std::ops::Range;
 
+use crate::limits::FRAGMENT_BYTES_KEPT;
+
 /// The part of a partition that does not depend on clustering.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PartitionHead {
@@ -41,8 +43,11 @@ pub(crate) struct Fragment {
 }
 
 impl Fragment {
-    /// Forgets all items.
+    /// Forgets all items, and gives up memory that only a large one needed.
     pub(crate) fn clear(&mut self) {
+        if self.bytes.capacity() > FRAGMENT_BYTES_KEPT {
+            self.bytes = Buffer::default();
+        }
         self.bytes.clear();
         self.items.clear();
         self.tombstone_bytes = 0;

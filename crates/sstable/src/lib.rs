@@ -52,7 +52,7 @@ mod writer;
 
 pub use cardinality::Cardinality;
 pub use component::{Component, Descriptor, SstableId};
-pub use compression::{CompressionInfo, Compressor};
+pub use compression::{CompressionChoice, CompressionInfo, Compressor};
 pub use error::Error;
 pub use histogram::{SizeHistogram, TombstoneHistogram};
 pub use meta::Meta;

@@ -82,3 +82,6 @@ pub const TOMBSTONE_BINS: usize = 100;
 
 /// Bytes of a partition key, because its length is a `u16`.
 pub const KEY_BYTES_MAX: usize = 65_535;
+
+/// Memory for the rows of a piece that a scan keeps for the next piece, bytes.
+pub const FRAGMENT_BYTES_KEPT: usize = 256 * 1024;

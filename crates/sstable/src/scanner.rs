@@ -31,7 +31,7 @@ pub struct Scanner {
     /// Whether no more is read than what is asked for needs.
     closely: bool,
     state: State,
-    /// Set from the first partition on.
+    /// Between the first partition and the end; what it has read or wants read goes with it.
     walk: Option<Box<Walk>>,
     head: PartitionHead,
     fragment: Fragment,
@@ -107,23 +107,22 @@ impl Scanner {
     pub async fn enter(&mut self) -> Result<Option<Entered<'_>>, Error> {
         // What a failure, or who gives up, leaves behind.
         let state = std::mem::replace(&mut self.state, State::Done);
-        let walk = match (&mut self.walk, state) {
+        let mut walk = match (self.walk.take(), state) {
             (_, State::Done) => return Ok(None),
-            (Some(walk), state) => {
+            (Some(mut walk), state) => {
                 if let State::Inside { .. } = state {
                     walk.skip().await?;
                 }
                 walk
             }
-            (none, _) => {
+            (None, _) => {
                 if self.range.is_empty() {
                     return Ok(None);
                 }
                 let start = self.reader.data_position(self.range.first).await?;
                 let begin = if self.closely { Window::point } else { Window::scan };
                 let window = begin(self.reader.data.clone(), start);
-                let (table, shape) = (self.reader.table.clone(), self.reader.shape.clone());
-                none.insert(Box::new(Walk::new(table, shape, window)))
+                Box::new(Walk::new(self.reader.table.clone(), self.reader.shape.clone(), window))
             }
         };
         if walk.window.is_at_end() {
@@ -133,7 +132,7 @@ impl Scanner {
         if self.head.token > self.range.last {
             return Ok(None);
         }
-        self.state = State::Inside { begun: false };
+        (self.walk, self.state) = (Some(walk), State::Inside { begun: false });
         Ok(self.entered())
     }
 
@@ -147,8 +146,9 @@ impl Scanner {
 
     /// As [`Scanner::next`], of the partition that was entered alone. `None`: it has ended, or says nothing in the slices.
     pub async fn piece(&mut self, slices: &[Slice], byte_budget: usize) -> Result<Option<Scanned>, Error> {
-        let (State::Inside { begun }, Some(walk)) = (self.state, &mut self.walk) else { return Ok(None) };
+        let State::Inside { begun } = self.state else { return Ok(None) };
         self.state = State::Done;
+        let mut walk = self.walk.take().expect("it is inside");
         self.fragment.clear();
         let pause = walk.run(Wanted { slices, byte_budget }, &mut self.fragment).await?;
         let mutation = self.fragment.build(self.reader.table.id, &self.head);
@@ -161,6 +161,7 @@ impl Scanner {
             Pause::Budget(position) => Some(position),
         };
         self.state = if complete_to.is_some() { State::Inside { begun: true } } else { State::Between };
+        self.walk = Some(walk);
         self.head.go_on();
         if mutation.view().is_empty() && complete_to.is_none() && !begun {
             return Ok(None);
@@ -172,21 +173,25 @@ impl Scanner {
     /// was started. Its head is the caller's to write. What cannot be copied so is left to [`Scanner::piece`].
     /// The writer must [carry](Writer::carries) rows of this sstable. Yields: where a read has to be waited for.
     pub async fn copy_rows(&mut self, writer: &mut Writer, pending: usize) -> Result<Copied, Error> {
-        let (State::Inside { begun: false }, Some(walk)) = (self.state, &mut self.walk) else {
-            return Ok(Copied::Odd);
-        };
+        assert!(
+            self.state == State::Inside { begun: false },
+            "a partition was entered and no piece of it read"
+        );
         self.state = State::Done;
+        let mut walk = self.walk.take().expect("it is inside");
         let copied = walk.copy_rows(writer, pending, &mut self.scratch).await?;
         self.state = if copied == Copied::All { State::Between } else { State::Inside { begun: false } };
+        self.walk = Some(walk);
         Ok(copied)
     }
 
     /// Passes over the rest of the partition that is to be continued, if there is one.
     pub async fn skip_partition(&mut self) -> Result<(), Error> {
-        if let (State::Inside { .. }, Some(walk)) = (self.state, &mut self.walk) {
+        if let State::Inside { .. } = self.state {
             self.state = State::Done;
+            let mut walk = self.walk.take().expect("it is inside");
             walk.skip().await?;
-            self.state = State::Between;
+            (self.walk, self.state) = (Some(walk), State::Between);
         }
         Ok(())
     }

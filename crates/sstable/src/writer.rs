@@ -17,7 +17,7 @@ use crate::checksums::Checksums;
 use crate::clustering::{Kind, Prefix};
 use crate::collector::Collector;
 use crate::component::{Component, Descriptor};
-use crate::compression::Compression;
+use crate::compression::{Compression, CompressionChoice};
 use crate::cursor::put_short_bytes;
 use crate::deletion::Times;
 use crate::error::Error;
@@ -46,6 +46,8 @@ pub struct WriterOptions {
     pub table: Arc<Table>,
     /// About how many partitions come; sizes the filter.
     pub estimated_keys: u64,
+    /// What of the table's compression it takes.
+    pub compression: CompressionChoice,
     /// Bases of the deltas; any are correct, the minima of the data make the smallest file.
     pub base: EncodingStats,
     /// This node; 0 for unknown.
@@ -157,7 +159,7 @@ impl Writer {
         let descriptor = Descriptor::new(options.version, options.generation);
         let path = |component: Component| component.temporary_path(&options.dir, descriptor);
         let table = &options.table;
-        let compression = Compression::of_table(&table.options, options.version);
+        let compression = Compression::choose(options.compression, &table.options, options.version);
         let compression =
             compression.map_err(|what| Error::Unsupported { file: path(Component::Data), what })?;
         let data = DataSink::create(path(Component::Data), compression).await?;
@@ -311,6 +313,7 @@ impl Writer {
         self.body.clear();
         let carried = carry_body(&self.shape.regulars, (from, self.shape.times), &row, &mut self.body);
         let Some(seen) = carried else { return Ok(false) };
+        assert!(self.partition.range.is_none(), "nothing but copying was done in the partition");
         let position =
             self.options.table.position(row.wire).map_err(|error| self.invalid(error.to_string()))?;
         self.check_order(&position)?;

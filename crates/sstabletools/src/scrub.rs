@@ -18,8 +18,8 @@ use mutation::{Bound, Deletion, RangeTombstone};
 use runtime::file::{self, FolderLock};
 use schema::{BoundSide, Position, Table};
 use sstable::{
-    Component, CompressionInfo, Descriptor, Raw, RawEntries, RawEntry, RawItem, RawPartition, Writer,
-    WriterOptions,
+    Component, CompressionChoice, CompressionInfo, Descriptor, Raw, RawEntries, RawEntry, RawItem,
+    RawPartition, Writer, WriterOptions,
 };
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -242,6 +242,7 @@ async fn salvage(raw: &Rc<Raw>, place: &Place, workplace: &Path) -> Result<(u64,
         generation: 1,
         table: table.clone(),
         estimated_keys: stats.partition_sizes.count().max(1),
+        compression: CompressionChoice::Table,
         base: raw.statistics().header.base,
         host_id: stats.host_id,
         level: stats.level,

@@ -277,6 +277,7 @@ pub(crate) async fn write_memtable(
         generation,
         table: definition.clone(),
         estimated_keys: memtable.partitions(),
+        compression: settings.flush_compression,
         base: EncodingStats {
             min_timestamp: memtable.early_timestamp().unwrap_or(EncodingStats::EPOCH.min_timestamp),
             ..EncodingStats::EPOCH

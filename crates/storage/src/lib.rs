@@ -55,7 +55,7 @@ pub use faults::{CommitFailurePolicy, Consequence, DiskFailurePolicy, Fault};
 pub use import::{ImportOptions, ImportReport, Verify};
 pub use journal::Journal;
 pub use settings::{CommitlogSync, Durability, Settings, TombstoneLimits};
-pub use sstable::Format as SstableFormat;
+pub use sstable::{CompressionChoice, Format as SstableFormat};
 pub use start::{StartPlan, prepare};
 pub use stats::TableStats;
 pub use store::Store;

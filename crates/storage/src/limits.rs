@@ -97,9 +97,9 @@ pub const COMPACTION_HISTORY_MAX: usize = 200;
 pub const CELLS_COUNTED_ROWS_MAX: u64 = 5_000;
 /// Tables of one shard with series of their own among the metrics, four each: a scrape stays some megabytes.
 pub const SHOWN_TABLES_MAX: usize = 1_000;
-/// Partitions of a memtable that say from which timestamp its sstable counts.
+/// Partitions of a memtable that say from which timestamp its sstable counts: enough to tell the first ones from the rest, and
+/// looked at in one step.
 pub const TIMESTAMP_SAMPLES: usize = 256;
-
 /// Strings of a memtable longer than this have a segment of their own, bytes: what is left of a whole segment is less.
 pub const REGION_LONG_BYTES: usize = 32 * 1024;
 /// Segments of one shard that are kept for the next memtable, bytes; more are given back to the system.

@@ -2,7 +2,7 @@
 
 use crate::{CommitFailurePolicy, DiskFailurePolicy};
 use schema::Table;
-use sstable::Format;
+use sstable::{CompressionChoice, Format};
 use std::path::PathBuf;
 
 /// When a write is told to have happened.
@@ -91,6 +91,8 @@ pub struct Settings {
     pub describe: fn(&Table) -> String,
     /// How new sstables are written.
     pub sstable_format: Format,
+    /// What of its table's compression the sstable of a flush takes.
+    pub flush_compression: CompressionChoice,
     /// Identity of this node, written into sstables.
     pub host_id: u128,
 }

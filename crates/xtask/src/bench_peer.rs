@@ -91,8 +91,10 @@ impl Peer {
         let mut bytes = 0;
         for table in list(&self.data.join("load"))? {
             for file in list(&table.path())? {
-                let meta = file.metadata().map_err(|error| format!("{}: {error}", file.path().display()))?;
-                bytes += if meta.is_file() { meta.len() } else { 0 };
+                // A compaction may just have removed it.
+                let Ok(meta) = file.metadata() else { continue };
+                let is_ready = meta.is_file() && file.path().extension().is_none_or(|end| end != "tmp");
+                bytes += if is_ready { meta.len() } else { 0 };
             }
         }
         Ok(bytes)

@@ -33,7 +33,9 @@ impl Node {
         let port = free_port();
         let shards = exchange.options.smp[0];
         let mut start = exchange.options.start(folder, shards);
-        start.yaml = format!("api_port: {port}\nlog_level: warn\nsstable:\n  selected_format: {format}\n");
+        start.yaml = format!(
+            "api_port: {port}\nlog_level: warn\nflush_compression: table\nsstable:\n  selected_format: {format}\n"
+        );
         Ok(Node { server: start.run()?, binary: exchange.options.binary.clone(), port })
     }
 

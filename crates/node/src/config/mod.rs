@@ -159,6 +159,8 @@ pub struct Config {
     pub tombstone_fail: u32,
     /// How new sstables are written.
     pub sstable_format: storage::SstableFormat,
+    /// What of its table's compression the sstable of a flush takes.
+    pub flush_compression: storage::CompressionChoice,
     /// What is dropped or truncated is kept as a snapshot.
     pub auto_snapshot: bool,
     /// What happens when files of tables cannot be read or written.
@@ -258,6 +260,7 @@ impl Config {
             tombstone_warn: 1_000,
             tombstone_fail: 100_000,
             sstable_format: storage::SstableFormat::Big,
+            flush_compression: storage::CompressionChoice::Fast,
             auto_snapshot: true,
             disk_failure: storage::DiskFailurePolicy::Stop,
             commit_failure: storage::CommitFailurePolicy::Stop,

@@ -10,7 +10,7 @@ use mutation::{ReadAnswer, ReadCommand};
 use runtime::sim::{NodeId, World, main_of};
 use runtime::{Bug, Group, ShardId};
 use schema::{Keyspace, Replication, Schema};
-use sstable::Format;
+use sstable::{CompressionChoice, Format};
 use storage::{
     CommitFailurePolicy, CommitlogSync, DiskFailurePolicy, Error, Settings, StartPlan, Store,
     TombstoneLimits, prepare,
@@ -18,6 +18,10 @@ use storage::{
 
 use super::shape::Shape;
 use crate::limits::{START, STOP};
+
+/// What flushes may be told.
+const COMPRESSIONS: [CompressionChoice; 3] =
+    [CompressionChoice::Table, CompressionChoice::Fast, CompressionChoice::None];
 
 /// What the shards of one boot share.
 #[derive(Default)]
@@ -64,6 +68,7 @@ pub(super) fn settings(sync: CommitlogSync, rng: &mut Prng) -> Settings {
         commit_failure: CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
         sstable_format: if rng.chance(0.5) { Format::Big } else { Format::Bti },
+        flush_compression: COMPRESSIONS[rng.below(COMPRESSIONS.len() as u64) as usize],
         describe: |table| format!("TABLE {}", table.name),
     }
 }

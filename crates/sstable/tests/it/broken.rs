@@ -179,6 +179,7 @@ fn an_abandoned_writer_leaves_nothing() {
                 generation: 1,
                 table: table("kv"),
                 estimated_keys: 10,
+                compression: sstable::CompressionChoice::Table,
                 base: sstable::EncodingStats::EPOCH,
                 host_id: 0,
                 level: 0,

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::samples::{self, Amount, SampleItem, SamplePartition};
-use crate::{first, on_shard};
+use crate::{first, golden, on_shard, table};
 
 /// Writes the rest of a partition from packed rows.
 async fn pack(scanner: &mut Scanner, writer: &mut Writer) {
@@ -90,6 +90,40 @@ fn component(dir: &Path, descriptor: Descriptor, component: Component) -> Vec<u8
     std::fs::read(component.path(dir, descriptor)).unwrap()
 }
 
+/// Copies an sstable, and packs it, and compares every file. Returns the partitions that were copied to their end.
+async fn compare(dir: &Path, reader: &Rc<Reader>, to: Version, rng: &mut Prng) -> u64 {
+    let table = reader.table();
+    let same = samples::options(dir, to, 2, table, reader.meta().partitions as usize);
+    let mut whole = 0;
+    for base in [same.base, EncodingStats::EPOCH] {
+        let options = |generation| WriterOptions { base, generation, ..same.clone() };
+        whole += copy(reader, options(2), rng).await;
+        let mut packed = Writer::create(options(3)).await.unwrap();
+        let mut scanner = reader.scan(TokenRange::ALL);
+        while let Some(entered) = scanner.enter().await.unwrap() {
+            let (key, token) = (entered.key, entered.token);
+            packed.start_partition(key, token, entered.deletion, entered.static_row).unwrap();
+            pack(&mut scanner, &mut packed).await;
+            packed.end_partition().unwrap();
+        }
+        packed.finish().await.unwrap();
+        let (copied, packed) = (Descriptor::new(to, 2), Descriptor::new(to, 3));
+        for part in Component::ALL {
+            if !part.path(dir, packed).exists() {
+                assert!(!part.path(dir, copied).exists(), "{part:?}");
+                continue;
+            }
+            let (copied, packed) = (component(dir, copied, part), component(dir, packed, part));
+            assert!(copied == packed, "{part:?} of table {} to {to:?}", table.name);
+        }
+        for generation in [2, 3] {
+            let descriptor = Descriptor::new(to, generation);
+            Reader::open(dir, descriptor, table.clone()).await.unwrap().remove_files().await.unwrap();
+        }
+    }
+    whole
+}
+
 async fn check(dir: &Path, table: &Arc<Table>, seed: u64, amount: Amount) -> u64 {
     let mut rng = Prng::new(seed ^ 0xca77);
     let mut partitions = samples::partitions(table, seed, amount);
@@ -109,34 +143,7 @@ async fn check(dir: &Path, table: &Arc<Table>, seed: u64, amount: Amount) -> u64
     ] {
         samples::write(dir, from, 1, table, &partitions).await.unwrap();
         let reader = Reader::open(dir, first(from), table.clone()).await.unwrap();
-        let same = samples::options(dir, to, 2, table, partitions.len());
-        for base in [same.base, EncodingStats::EPOCH] {
-            let options = |generation| WriterOptions { base, generation, ..same.clone() };
-            whole += copy(&reader, options(2), &mut rng).await;
-            // A copy of what a version cannot say is a copy of what was read.
-            let mut packed = Writer::create(options(3)).await.unwrap();
-            let mut scanner = reader.scan(TokenRange::ALL);
-            while let Some(entered) = scanner.enter().await.unwrap() {
-                let (key, token) = (entered.key, entered.token);
-                packed.start_partition(key, token, entered.deletion, entered.static_row).unwrap();
-                pack(&mut scanner, &mut packed).await;
-                packed.end_partition().unwrap();
-            }
-            packed.finish().await.unwrap();
-            let (copied, packed) = (Descriptor::new(to, 2), Descriptor::new(to, 3));
-            for part in Component::ALL {
-                if !part.path(dir, packed).exists() {
-                    assert!(!part.path(dir, copied).exists(), "{part:?}");
-                    continue;
-                }
-                let (copied, packed) = (component(dir, copied, part), component(dir, packed, part));
-                assert!(copied == packed, "{part:?} of table {} from {from:?} to {to:?}", table.name);
-            }
-            for generation in [2, 3] {
-                let descriptor = Descriptor::new(to, generation);
-                Reader::open(dir, descriptor, table.clone()).await.unwrap().remove_files().await.unwrap();
-            }
-        }
+        whole += compare(dir, &reader, to, &mut rng).await;
         reader.remove_files().await.unwrap();
     }
     whole
@@ -154,6 +161,45 @@ fn every_table_is_copied_as_it_is() {
             })
         });
     }
+}
+
+#[test]
+fn what_cassandra_wrote_is_copied_as_it_is() {
+    on_shard(|dir| {
+        Box::pin(async move {
+            let mut rng = Prng::new(11);
+            for (name, versions, ..) in golden::TABLES {
+                let mut whole = 0;
+                for version in versions {
+                    let reader = golden::open(name, *version).await;
+                    for to in [Version::Nb, Version::Da] {
+                        whole += compare(&dir, &reader, to, &mut rng).await;
+                    }
+                }
+                assert!(whole > 0, "table {name}");
+            }
+        })
+    });
+}
+
+#[test]
+fn a_column_that_was_dropped_is_not_copied() {
+    on_shard(|dir| {
+        Box::pin(async move {
+            let before = table("plain");
+            let amount = Amount { partitions: 3, rows: 5, value_bytes: 20 };
+            let partitions = samples::partitions(&before, 1, amount);
+            samples::write(&dir, Version::Nb, 1, &before, &partitions).await.unwrap();
+            let name = before.regulars[0].name.to_string();
+            let mut builder = before.to_builder();
+            assert!(builder.drop_column(&name, i64::MAX - 1));
+            let after = Arc::new(builder.build().unwrap());
+            let reader = Reader::open(&dir, first(Version::Nb), after.clone()).await.unwrap();
+            let writer = Writer::create(samples::options(&dir, Version::Nb, 2, &after, 3)).await.unwrap();
+            assert!(!writer.carries(&reader));
+            writer.abandon().await.unwrap();
+        })
+    });
 }
 
 proptest! {

@@ -3,7 +3,10 @@
 use base::Token;
 use mutation::{Item, Mutation, RangeTombstone, RangeTombstones, Slice, TokenRange};
 use schema::{BoundSide, Order, Position, Table, TableBuilder, TableId, push_component};
-use sstable::{Component, Descriptor, Header, Reader, Statistics, Stats, Version, Writer, WriterOptions};
+use sstable::{
+    Component, CompressionChoice, Descriptor, Header, Reader, Statistics, Stats, Version, Writer,
+    WriterOptions,
+};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +15,7 @@ use types::CqlType;
 use crate::on_shard;
 
 /// Tables, their versions here, partitions, and rows with the static ones.
-const TABLES: [(&str, &[Version], u64, u64); 6] = [
+pub const TABLES: [(&str, &[Version], u64, u64); 6] = [
     ("types", &[Version::Nb, Version::Oa, Version::Da], 14, 13),
     ("wide", &[Version::Nb, Version::Oa, Version::Da], 9, 241),
     ("counts", &[Version::Nb, Version::Oa, Version::Da], 3, 20),
@@ -65,7 +68,8 @@ fn table_of(name: &str, header: &Header) -> Arc<Table> {
     Arc::new(builder.build().unwrap())
 }
 
-async fn open(name: &str, version: Version) -> Rc<Reader> {
+/// Opens a file.
+pub async fn open(name: &str, version: Version) -> Rc<Reader> {
     let table = table_of(name, &statistics(name, version).header);
     Reader::open(&folder(name), descriptor(version), table).await.unwrap()
 }
@@ -214,6 +218,7 @@ async fn rewrite(dir: &Path, reader: &Rc<Reader>, version: Version) {
         generation: 1,
         table: Arc::new(definition.build().unwrap()),
         estimated_keys: reader.meta().partitions,
+        compression: CompressionChoice::Table,
         base: statistics.header.base,
         host_id: 0,
         level: 0,

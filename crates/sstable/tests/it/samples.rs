@@ -427,6 +427,7 @@ pub fn options(
         generation,
         table: table.clone(),
         estimated_keys: partitions as u64,
+        compression: sstable::CompressionChoice::Table,
         base: sstable::EncodingStats {
             min_timestamp: BASE_MICROS,
             min_local_time: BASE_SECONDS,

@@ -71,8 +71,9 @@ pub(super) struct Merge<'a> {
     proof: Proof,
     now_s: u32,
     output: Output<'a>,
-    /// Plain bytes that were read or need not be, and stored bytes read that are not paid for.
+    /// Plain bytes that were read or need not be.
     completed: u64,
+    /// Stored bytes that were read and are not paid for.
     unpaid: f64,
     merged: Merged,
 }
@@ -480,7 +481,14 @@ impl<'a> Merge<'a> {
             self.begin(key, deletion, view.static_row, rewrite.as_ref())?;
         } else {
             let entered = self.inputs[index].scanner.as_ref().and_then(Scanner::entered);
-            let Some(entered) = entered else { return Ok(()) };
+            let Some(entered) = entered else {
+                // Nothing of it could be read, or it says nothing.
+                return if self.work.skips_damage {
+                    Ok(())
+                } else {
+                    Err(self.interrupted("a scan lost its place"))
+                };
+            };
             deletion = entered.deletion;
             let static_row = entered.static_row.map(<[u8]>::to_vec);
             self.begin(key, deletion, static_row.as_deref(), rewrite.as_ref())?;
@@ -523,7 +531,8 @@ impl<'a> Merge<'a> {
     async fn carry(&mut self, index: usize) -> Result<bool, Error> {
         loop {
             let Some(scanner) = &mut self.inputs[index].scanner else { return Ok(false) };
-            match scanner.copy_rows(self.output.writer(), WRITER_PENDING_BYTES).await? {
+            let pending = if runtime::rare("small_compaction_pieces") { 0 } else { WRITER_PENDING_BYTES };
+            match scanner.copy_rows(self.output.writer(), pending).await? {
                 Copied::All => return Ok(true),
                 Copied::Odd => return Ok(false),
                 Copied::Some => {
@@ -691,7 +700,9 @@ impl<'a> Merge<'a> {
             for (source, _) in reached {
                 match source {
                     Source::Input(index) => {
-                        if let Some(slice) = self.continue_piece(index).await? {
+                        let slice = self.continue_piece(index).await?;
+                        self.count(index);
+                        if let Some(slice) = slice {
                             absorb(&self.definition, &mut partition, &mut edges, source, &slice)?;
                         }
                     }

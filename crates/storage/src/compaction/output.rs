@@ -8,7 +8,7 @@ use crate::table::{Sstable, TableStore};
 use base::Token;
 use mutation::TokenRange;
 use schema::Table;
-use sstable::{Descriptor, EncodingStats, Reader, Writer, WriterOptions};
+use sstable::{CompressionChoice, Descriptor, EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -123,6 +123,7 @@ impl<'a> Output<'a> {
                 generation,
                 table: self.definition.clone(),
                 estimated_keys: self.expected_keys(),
+                compression: CompressionChoice::Table,
                 base: self.base,
                 host_id: self.store.settings.host_id,
                 level: self.shape.level,

@@ -311,6 +311,33 @@ fn a_compaction_of_runs_needs_the_room_of_a_few_sstables() {
 }
 
 #[test]
+fn a_compaction_inside_one_large_partition_is_seen_to_go_on() {
+    let table = table();
+    let id = table.id;
+    let mut node = node(&table);
+    let mut prng = Prng::new(2);
+    for timestamp in [5, 6] {
+        for c in 0..1_500 {
+            let mut value = [0; 700];
+            prng.fill(&mut value);
+            let mutation = fixture::insert(&table, b"large", c, timestamp, &value);
+            put(&mut node, mutation);
+        }
+        flush(&mut node);
+    }
+    node.run(async { runtime::local::<Store>().set_compaction_throughput(1 << 20) });
+    let compaction = node.world.spawn(node.id, async move { runtime::local::<Store>().compact(id).await });
+    let mut quarters = Vec::new();
+    while !compaction.done() {
+        let running = node.run(async { runtime::local::<Store>().compactions() });
+        quarters.extend(running.iter().map(|step| step.completed * 4 / step.total.max(1)));
+        node.world.run_for(Duration::from_millis(5));
+    }
+    quarters.dedup();
+    assert!(quarters.starts_with(&[0, 1, 2, 3]), "{quarters:?}");
+}
+
+#[test]
 fn a_compaction_that_loses_power_keeps_what_it_recorded() {
     let table = runs_table();
     let mut counts = Vec::new();

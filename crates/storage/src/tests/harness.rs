@@ -38,6 +38,7 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         commit_failure: CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
         sstable_format: sstable::Format::Big,
+        flush_compression: sstable::CompressionChoice::Fast,
         describe: |table| format!("TABLE {}", table.name),
     }
 }

@@ -57,6 +57,7 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         commit_failure: storage::CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
         sstable_format: sstable::Format::Big,
+        flush_compression: sstable::CompressionChoice::Fast,
         describe: |table| table.name.to_string(),
     }
 }

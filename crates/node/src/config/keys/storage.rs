@@ -147,7 +147,10 @@ pub(super) const KEYS: &[Key] = &[
         "flush_compression",
         OneOf(&["none", "fast", "table"]),
         "fast",
-        Later("a flush compresses as the table says"),
+        Sets(|c, v| {
+            c.flush_compression =
+                storage::CompressionChoice::of_name(&v.text()).unwrap_or(c.flush_compression)
+        }),
     ),
     key("gc_log_threshold", Time(MS), "200ms", Idle(JVM)),
     key("heap_dump_path", Text, "heapdump", Idle(JVM)),
