@@ -1,9 +1,10 @@
 //! `cargo x bench peer`: Messina beside Apache Cassandra 5.0, both its shipped configurations, in one run.
 //!
 //! Every server keeps to processor 0, the loader to processor 1; the servers take turns, round by round, so that a
-//! noisy minute falls on all of them, and stand still while another has its turn. The table is that of cassandra-stress; 128 requests in flight; inserts, reads and
-//! ten reads to an insert by a normal distribution. Cassandra is warmed with `--warm N` operations of each kind
-//! (default 3,000,000) before anything counts. `--rounds N`, `--seconds N`, `--keys N`, `--heap 4G`, `--smoke`.
+//! noisy minute falls on all of them, and stand still while another has its turn. The table is that of
+//! cassandra-stress; 128 requests in flight; inserts, reads and ten reads to an insert by a normal distribution.
+//! Cassandra is warmed with `--warm N` operations of each kind (default 3,000,000) before anything counts.
+//! `--rounds N`, `--seconds N`, `--keys N`, `--heap 4G`, `--smoke`.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Lines, Write as _};
@@ -68,7 +69,7 @@ impl Peer {
     fn flush(&mut self) -> Result<(), String> {
         match &mut self.running {
             Life::Node { binary, api_port, .. } => {
-                let mut command = Command::new(binary);
+                let mut command = house::command(binary);
                 house::output(command.args(["nodetool", "-p", &api_port.to_string(), "flush"])).map(drop)
             }
             Life::Cassandra { input, said, .. } => {
