@@ -21,7 +21,7 @@ pub use column::{Column, ColumnKind, DroppedColumn, Order};
 pub use error::Error;
 pub use keyspace::{Keyspace, Replication};
 pub use limits::{KEY_BYTES_MAX, ORDINALS_MAX};
-pub use options::{TOMBSTONE_GC, TableOptions, TombstoneGc};
+pub use options::{CHUNK_BYTES, TOMBSTONE_GC, TableOptions, TombstoneGc};
 pub use position::{BoundSide, Position, clustering_components, push_component};
 pub use snapshot::Schema;
 pub use table::{Table, TableBuilder, TableId};

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// Bytes of a compression chunk unless a table says otherwise.
+pub const CHUNK_BYTES: usize = 16 << 10;
+
 /// Everything after `WITH` in CREATE TABLE. Kept even where Messina does not act on it yet, so that DESCRIBE and
 /// drivers see what the user said.
 #[derive(Debug, Clone, PartialEq)]
@@ -125,6 +128,6 @@ impl TableOptions {
             self.compression.get("chunk_length_in_kb").or_else(|| self.compression.get("chunk_length_kb"));
         kib.and_then(|v| v.parse::<usize>().ok())
             .filter(|k| k.is_power_of_two() && *k <= 1024)
-            .map_or(16 << 10, |k| k << 10)
+            .map_or(CHUNK_BYTES, |k| k << 10)
     }
 }

@@ -195,8 +195,6 @@ impl Encoder {
     }
 }
 
-/// Plain bytes of a chunk where the table's are not taken.
-const CHUNK_BYTES: usize = 16 * 1024;
 /// Level of LZ4's slow form unless the table says another.
 const LZ4_HIGH_LEVEL: i32 = 9;
 
@@ -260,7 +258,7 @@ impl Compression {
         let own = |compressor| Compression {
             compressor,
             options: Vec::new(),
-            chunk_length: CHUNK_BYTES,
+            chunk_length: schema::CHUNK_BYTES,
             max_compressed_length: i32::MAX as u32,
         };
         Ok(of_table.map(|of_table| match choice {
