@@ -11,6 +11,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::property;
 use crate::samples::{self, Amount, SampleItem, SamplePartition};
 use crate::{first, golden, on_shard, table};
 
@@ -39,20 +40,14 @@ async fn copy(reader: &Rc<Reader>, options: WriterOptions, rng: &mut Prng) -> u6
         writer.start_partition(entered.key, entered.token, entered.deletion, entered.static_row).unwrap();
         loop {
             let pending = if rng.chance(0.5) { 0 } else { 1 << 20 };
-            match scanner.copy_rows(&mut writer, pending).await.unwrap() {
-                Copied::All => {
-                    whole += 1;
-                    break;
-                }
-                Copied::Odd => {
-                    pack(&mut scanner, &mut writer).await;
-                    break;
-                }
-                Copied::Some if rng.chance(0.05) => {
-                    pack(&mut scanner, &mut writer).await;
-                    break;
-                }
-                Copied::Some => {}
+            let copied = scanner.copy_rows(&mut writer, pending).await.unwrap();
+            if copied == Copied::All {
+                whole += 1;
+                break;
+            }
+            if copied == Copied::Odd || rng.chance(0.05) {
+                pack(&mut scanner, &mut writer).await;
+                break;
             }
         }
         writer.end_partition().unwrap();
@@ -203,20 +198,14 @@ fn a_column_that_was_dropped_is_not_copied() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, max_shrink_iters: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property::cases(12))]
 
     #[test]
-    fn random_partitions_are_copied_as_they_are(
-        seed in any::<u64>(),
-        index in 0..samples::tables().len(),
-        partitions in 1..20u64,
-        rows in 1..120u64,
-        value_bytes in 0..1200u64,
-    ) {
+    fn random_partitions_are_copied_as_they_are((seed, index, amount) in property::any_amount()) {
         on_shard(move |dir| {
             Box::pin(async move {
                 let table = &samples::tables()[index];
-                check(&dir, table, seed, Amount { partitions, rows, value_bytes }).await;
+                check(&dir, table, seed, amount).await;
             })
         });
     }

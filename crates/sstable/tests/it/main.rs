@@ -4,6 +4,7 @@
 mod broken;
 mod carry;
 mod golden;
+mod property;
 mod round_trip;
 mod samples;
 mod simulated;

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::property;
 use crate::samples::{self, Amount, SampleItem, SamplePartition};
 use crate::{first, on_shard, table};
 
@@ -374,21 +375,15 @@ fn rows_larger_than_a_chunk_and_a_block() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 16, max_shrink_iters: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(property::cases(16))]
 
     #[test]
-    fn random_partitions_of_random_tables(
-        seed in any::<u64>(),
-        index in 0..samples::tables().len(),
-        partitions in 1..20u64,
-        rows in 1..120u64,
-        value_bytes in 0..1200u64,
-    ) {
+    fn random_partitions_of_random_tables((seed, index, amount) in property::any_amount()) {
         on_shard(move |dir| {
             Box::pin(async move {
                 let table = &samples::tables()[index];
                 for version in WRITTEN {
-                    check_table(&dir, version, table, seed, Amount { partitions, rows, value_bytes }).await;
+                    check_table(&dir, version, table, seed, amount).await;
                 }
             })
         });
