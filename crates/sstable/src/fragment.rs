@@ -6,7 +6,12 @@ use schema::{Table, TableId};
 use smallvec::SmallVec;
 use std::ops::Range;
 
+use crate::error::Error;
 use crate::limits::FRAGMENT_BYTES_KEPT;
+use crate::row::RowDecoder;
+use crate::shape::Shape;
+use crate::source::Window;
+use crate::unfiltered::{take_partition, take_static};
 
 /// The part of a partition that does not depend on clustering.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +27,25 @@ pub(crate) struct PartitionHead {
 }
 
 impl PartitionHead {
+    /// Reads the head of the partition at a window's place and passes over it. The static row is decoded.
+    pub(crate) async fn read(&mut self, shape: &Shape, window: &mut Window) -> Result<(), Error> {
+        let (times, key) = (shape.times, &mut self.key);
+        let (deletion, size) = window.decode(|bytes| take_partition(times, bytes, key)).await?;
+        window.consume(size);
+        (self.deletion, self.token) = (deletion, Token::of_key(&self.key));
+        self.static_row.clear();
+        if !shape.statics.columns.is_empty() {
+            let (flags, body, size) = window.decode(take_static).await?;
+            window.consume(size);
+            window.require(body).await?;
+            let decoder = RowDecoder { shape: &shape.statics, times };
+            let decoded = decoder.decode(flags, &window.rest()[..body as usize], &mut self.static_row);
+            decoded.map_err(|fault| fault.in_file(window.path(), window.position()))?;
+            window.consume(body);
+        }
+        Ok(())
+    }
+
     /// Becomes the head of the pieces after the first.
     pub(crate) fn go_on(&mut self) {
         self.deletion = Deletion::LIVE;

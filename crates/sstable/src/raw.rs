@@ -15,6 +15,7 @@ use crate::bti::BtiIndex;
 use crate::checksums::Checksums;
 use crate::component::{Component, Descriptor};
 use crate::error::Error;
+use crate::fragment::PartitionHead;
 use crate::index::take_entry;
 use crate::lookup::Index;
 use crate::partitions::Place;
@@ -23,7 +24,7 @@ use crate::row::RowDecoder;
 use crate::shape::Shape;
 use crate::source::{Source, Window, read_whole};
 use crate::statistics::Statistics;
-use crate::unfiltered::{Head, take_head, take_partition, take_static};
+use crate::unfiltered::{Head, take_head};
 use crate::version::Format;
 
 /// An sstable opened by what it says of itself.
@@ -288,22 +289,12 @@ impl RawScanner {
             return Ok(None);
         }
         let shape = self.raw.shape.clone();
-        let (position, times) = (self.window.position(), shape.times);
-        let mut key = Vec::new();
-        let (deletion, size) = self.window.decode(|bytes| take_partition(times, bytes, &mut key)).await?;
-        self.window.consume(size);
-        let mut static_row = Vec::new();
-        if !shape.statics.columns.is_empty() {
-            let (flags, body, size) = self.window.decode(take_static).await?;
-            self.window.consume(size);
-            self.window.require(body).await?;
-            let decoder = RowDecoder { shape: &shape.statics, times };
-            let decoded = decoder.decode(flags, &self.window.rest()[..body as usize], &mut static_row);
-            decoded.map_err(|fault| fault.in_file(self.window.path(), self.window.position()))?;
-            self.window.consume(body);
-        }
+        let position = self.window.position();
+        let mut head = PartitionHead::default();
+        head.read(&shape, &mut self.window).await?;
         self.inside = true;
-        let (items_at, token) = (self.window.position(), Token::of_key(&key));
+        let items_at = self.window.position();
+        let PartitionHead { key, token, deletion, static_row } = head;
         Ok(Some(RawPartition { position, items_at, key, token, deletion, static_row }))
     }
 

@@ -15,7 +15,7 @@ use crate::row::RowDecoder;
 use crate::row_index::{Entry, RowIndex};
 use crate::shape::Shape;
 use crate::source::Window;
-use crate::unfiltered::{Head, Next, take_head, take_partition, take_row, take_static};
+use crate::unfiltered::{Head, Next, take_head, take_row};
 use crate::writer::{CarriedRow, Writer};
 
 /// Why a walk paused.
@@ -75,21 +75,7 @@ impl Walk {
     pub(crate) async fn begin(&mut self, head: &mut PartitionHead) -> Result<(), Error> {
         self.start = self.window.position();
         (self.rows, self.open, self.last, self.ahead) = (None, None, None, None);
-        let (times, key) = (self.shape.times, &mut head.key);
-        let (deletion, size) = self.window.decode(|bytes| take_partition(times, bytes, key)).await?;
-        self.window.consume(size);
-        (head.deletion, head.token) = (deletion, base::Token::of_key(&head.key));
-        head.static_row.clear();
-        if !self.shape.statics.columns.is_empty() {
-            let (flags, body, size) = self.window.decode(take_static).await?;
-            self.window.consume(size);
-            self.window.require(body).await?;
-            let decoder = RowDecoder { shape: &self.shape.statics, times };
-            let decoded = decoder.decode(flags, &self.window.rest()[..body as usize], &mut head.static_row);
-            decoded.map_err(|fault| fault.in_file(self.window.path(), self.window.position()))?;
-            self.window.consume(body);
-        }
-        Ok(())
+        head.read(&self.shape, &mut self.window).await
     }
 
     /// Copies rows into a writer that [carries](Writer::carries) them, as long as they are plain and the writer has less than
