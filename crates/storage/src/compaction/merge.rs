@@ -303,30 +303,13 @@ impl<'a> Merge<'a> {
             let input = &mut self.inputs[index];
             input.apart = None;
             input.piece = None;
-            let (Some(sstable), Some(scanner)) = (input.sstable.clone(), &mut input.scanner) else {
+            let Some(sstable) = input.sstable.clone().filter(|_| input.scanner.is_some()) else {
                 return Ok(());
             };
-            let entered = match scanner.enter().await {
-                Ok(entered) => Ok(entered.map(|entered| Key::with_token(entered.token, entered.key))),
-                Err(error) => Err(error),
-            };
-            let entered = match entered {
-                // Whether it can be read has to be known before anything of it is written.
-                Ok(Some(key)) if self.work.skips_damage => {
-                    match scanner.piece(&[Slice::all()], piece_bytes()).await {
-                        Ok(scanned) => {
-                            input.piece = scanned.map(|scanned| scanned.slice);
-                            Ok(Some(key))
-                        }
-                        Err(error) => Err(error),
-                    }
-                }
-                entered => entered,
-            };
-            let key = match entered {
+            let key = match self.enter(index).await {
                 Ok(Some(key)) => key,
                 Ok(None) => {
-                    input.scanner = None;
+                    self.inputs[index].scanner = None;
                     self.count(index);
                     return Ok(());
                 }
@@ -355,6 +338,20 @@ impl<'a> Merge<'a> {
             self.check()?;
             runtime::yield_if_needed().await;
         }
+    }
+
+    /// Goes to the next partition of an input's scan. Where damage is left out its first piece is read as well: whether it can be
+    /// read has to be known before anything of it is written.
+    async fn enter(&mut self, index: usize) -> Result<Option<Key>, sstable::Error> {
+        let input = &mut self.inputs[index];
+        let Some(scanner) = &mut input.scanner else { return Ok(None) };
+        let Some(entered) = scanner.enter().await? else { return Ok(None) };
+        let key = Key::with_token(entered.token, entered.key);
+        if self.work.skips_damage {
+            let scanned = scanner.piece(&[Slice::all()], piece_bytes()).await?;
+            input.piece = scanned.map(|scanned| scanned.slice);
+        }
+        Ok(Some(key))
     }
 
     /// Goes on behind what an input could not read: the next partition of the index, if that alone can be read, or what follows
@@ -507,7 +504,6 @@ impl<'a> Merge<'a> {
             self.check()?;
             self.settle().await?;
             piece = self.continue_piece(index).await?;
-            self.count(index);
         }
         self.output.writer().end_partition()?;
         Ok(())
@@ -558,7 +554,9 @@ impl<'a> Merge<'a> {
             };
         }
         let Some(scanner) = &mut input.scanner else { return Ok(None) };
-        match scanner.piece(&[Slice::all()], piece_bytes()).await {
+        let scanned = scanner.piece(&[Slice::all()], piece_bytes()).await;
+        self.count(index);
+        match scanned {
             Ok(scanned) => Ok(scanned.map(|scanned| scanned.slice)),
             Err(error) if self.work.skips_damage => {
                 // What was read of it is kept. Where the scan goes on is found when the next partition is asked for.
@@ -700,9 +698,7 @@ impl<'a> Merge<'a> {
             for (source, _) in reached {
                 match source {
                     Source::Input(index) => {
-                        let slice = self.continue_piece(index).await?;
-                        self.count(index);
-                        if let Some(slice) = slice {
+                        if let Some(slice) = self.continue_piece(index).await? {
                             absorb(&self.definition, &mut partition, &mut edges, source, &slice)?;
                         }
                     }
