@@ -31,7 +31,19 @@ pub fn target() -> PathBuf {
 
 /// Cargo, in the repository and with the target folder above.
 pub fn cargo() -> Command {
-    command(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+    let mut cargo = command(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    // What the cargo that runs us says of this crate. Build scripts that watch these variables (ring's does) would run again,
+    // with everything that depends on them, whenever a build from here follows one typed by hand or one of another checkout.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_"]
+            .iter()
+            .any(|of_us| text.starts_with(of_us))
+        {
+            cargo.env_remove(&name);
+        }
+    }
+    cargo
 }
 
 /// A program that runs in the repository.
