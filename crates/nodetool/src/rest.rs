@@ -77,6 +77,7 @@ pub struct Table {
     pub sstable_count: u64,
     pub old_sstable_count: u64,
     pub max_sstable_bytes: u64,
+    pub shards: u64,
     pub sstables_per_level: Vec<u64>,
     pub sstable_bytes_per_level: Vec<u64>,
     pub space_live: u64,

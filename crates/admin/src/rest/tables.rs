@@ -250,6 +250,8 @@ fn table_value(stats: &TableStats, snapshots: u64) -> Value {
         "partition_sizes": json::histogram_or_null(&stats.partition_sizes),
         "partition_cells": json::histogram_or_null(&stats.partition_cells),
     });
+    // Each of them has levels of its own.
+    whole["shards"] = value!(runtime::shard_count());
     whole["sstables_per_level"] = stats.levels.iter().map(|level| value!(level.0)).collect();
     whole["sstable_bytes_per_level"] = stats.levels.iter().map(|level| value!(level.1)).collect();
     whole

@@ -447,7 +447,8 @@ fn disk_full_during_flush(options: &Options, mut start: Start) -> Result<String,
 
 /// The log's own disk is full: writes are refused, reads are served, nothing acknowledged is lost.
 fn commitlog_disk_full(options: &Options, mut start: Start) -> Result<String, String> {
-    let disk = SmallDisk::mount(&start.folder.join("log-disk"), 160)?;
+    // Two segments of 32 MiB for every shard, and two of an older log while it is replayed.
+    let disk = SmallDisk::mount(&start.folder.join("log-disk"), 64 * (u64::from(start.shards) + 1))?;
     start.wrapper = disk.wrapper();
     start.commitlog = Some(disk.folder.join("commitlog"));
     start.commitlog_sync = "batch";

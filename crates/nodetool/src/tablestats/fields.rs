@@ -13,7 +13,7 @@ fn level_limit(level: usize) -> u64 {
 
 fn levels(table: &Table) -> Vec<String> {
     let level = |(level, count): (usize, &u64)| {
-        let limit = level_limit(level);
+        let limit = level_limit(level).saturating_mul(table.shards.max(1));
         if *count > limit { format!("{count}/{limit}") } else { count.to_string() }
     };
     table.sstables_per_level.iter().enumerate().map(level).collect()

@@ -88,6 +88,10 @@ fn levels_that_are_too_full_say_so() {
     let mut out = String::new();
     fields::print(&table, "carts", "\t\t", false, false, &mut out);
     assert!(out.contains("\t\tSSTables in each level: [5/4, 11/10, 3]\n"), "{out}");
+    // What is too much for one shard is not for two.
+    (table.shards, out) = (2, String::new());
+    fields::print(&table, "carts", "\t\t", false, false, &mut out);
+    assert!(out.contains("\t\tSSTables in each level: [5, 11, 3]\n"), "{out}");
 }
 
 #[test]
