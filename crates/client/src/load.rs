@@ -1,4 +1,4 @@
-//! A load generator: prepared point reads and inserts over a number of keys.
+//! A load generator: prepared point reads, inserts and deletes over a number of keys, and scans of the whole table.
 //!
 //! Closed loop: each of `connections * depth` workers sends its next request when the last was answered. Open loop: requests have an intended
 //! start, so many per second; latency counts from there, so a stalled server is charged for what it kept waiting.
@@ -6,6 +6,7 @@
 use crate::connection::{Connection, Options};
 use crate::error::Error;
 use crate::histogram::Histogram;
+use crate::pages::Pages;
 use crate::pool::{Pool, PoolOptions};
 use crate::statement::Statement;
 use base::{Instant, Prng, Token};
@@ -32,6 +33,11 @@ pub enum Workload {
     Insert,
     /// Reads with this share (0 to 1), else inserts.
     Mixed(f64),
+    /// Prepared deletes of one row.
+    Delete,
+    /// Every row once, by pages over as many ranges of tokens as there are workers. Rows count as operations, latencies are those
+    /// of pages.
+    Scan,
     /// OPTIONS envelopes against [`echo::serve`](crate::echo::serve).
     Echo,
 }
@@ -52,6 +58,8 @@ pub enum TableShape {
     KeyValue,
     /// That of cassandra-stress: a key of 10 bytes and five columns of 34 random bytes.
     Stress,
+    /// That of YCSB: ten fields of 100 random letters. Inserts write all of them, the mixed workload updates one.
+    Usertable,
 }
 
 /// Which keys come how often.
@@ -61,6 +69,8 @@ pub enum Draw {
     Uniform,
     /// The middle ones most: the mean is half of the keys, three standard deviations reach the first and the last.
     Gaussian,
+    /// A few of them most, scattered over all, as often as YCSB's scrambled Zipfian draws them; which ones is not the same.
+    Zipfian,
     /// One after the other, each once; the run ends with the last.
     Sequence,
 }
@@ -84,8 +94,12 @@ pub struct LoadOptions {
     pub keys: u64,
     /// Which of them.
     pub draw: Draw,
-    /// Bytes of each value.
+    /// A sequence takes every so many-th key, from the first.
+    pub stride: u64,
+    /// Bytes of each value of the key-value table.
     pub value_bytes: usize,
+    /// The first half of each of them is random and its own; otherwise all are equal, which compresses to nothing.
+    pub fresh_values: bool,
     /// Consistency of every request.
     pub consistency: Consistency,
     /// How long to measure.
@@ -120,7 +134,9 @@ impl LoadOptions {
             table: TableShape::KeyValue,
             keys: 100_000,
             draw: Draw::Uniform,
+            stride: 1,
             value_bytes: 100,
+            fresh_values: false,
             consistency: Consistency::One,
             duration: Duration::from_secs(10),
             warm_up: Duration::from_secs(2),
@@ -148,7 +164,12 @@ pub struct Report {
     pub elapsed: Duration,
     /// Latencies of the good answers.
     pub latencies: Histogram,
-    /// When a sequence of keys had ended.
+    /// Good answers in each whole second of measuring.
+    pub seconds: Vec<u64>,
+    /// The longest time without a good answer while measuring.
+    pub pause: Duration,
+    last_answer: Option<Instant>,
+    /// When a sequence of keys, or the last range of a scan, had ended.
     ended: Option<Instant>,
 }
 
@@ -160,7 +181,45 @@ impl Report {
             first_error: None,
             elapsed: Duration::ZERO,
             latencies: Histogram::new(),
+            seconds: Vec::new(),
+            pause: Duration::ZERO,
+            last_answer: None,
             ended: None,
+        }
+    }
+
+    /// Counts a good answer of so many operations, `now` in the measured time, which began at `from`.
+    fn answered(&mut self, from: Instant, intended: Instant, now: Instant, operations: u64) {
+        self.operations += operations;
+        self.latencies.record(now - intended);
+        let second = (now - from).as_secs() as usize;
+        if self.seconds.len() <= second {
+            self.seconds.resize(second + 1, 0);
+        }
+        self.seconds[second] += operations;
+        self.pause = self.pause.max(now.saturating_duration_since(self.last_answer.unwrap_or(from)));
+        self.last_answer = Some(now);
+    }
+
+    /// The measured time is over: seconds without answers, and a pause that lasted to its end, count.
+    fn end(&mut self, from: Instant, elapsed: Duration) {
+        self.elapsed = elapsed;
+        self.seconds.resize(elapsed.as_secs() as usize, 0);
+        let last = self.last_answer.unwrap_or(from);
+        self.pause = self.pause.max((from + elapsed).saturating_duration_since(last));
+    }
+
+    fn failed(&mut self, error: &Error) {
+        self.errors += 1;
+        self.first_error.get_or_insert_with(|| error.to_string());
+    }
+
+    /// Good answers of the slowest whole second as a share of the mean; 1 when there is none.
+    pub fn slowest_second(&self) -> f64 {
+        match self.seconds.iter().min() {
+            Some(fewest) if self.operations > 0 => *fewest as f64 / self.rate(),
+            Some(_) => 0.0,
+            None => 1.0,
         }
     }
 
@@ -169,17 +228,6 @@ impl Report {
         let seconds = self.elapsed.as_secs_f64();
         if seconds > 0.0 { self.operations as f64 / seconds } else { 0.0 }
     }
-
-    /// Adds what another shard measured at the same time.
-    pub fn merge(&mut self, other: &Report) {
-        self.operations += other.operations;
-        self.errors += other.errors;
-        if self.first_error.is_none() {
-            self.first_error.clone_from(&other.first_error);
-        }
-        self.elapsed = self.elapsed.max(other.elapsed);
-        self.latencies.merge(&other.latencies);
-    }
 }
 
 impl fmt::Display for Report {
@@ -187,13 +235,15 @@ impl fmt::Display for Report {
         let us = |d: Duration| d.as_secs_f64() * 1e6;
         write!(
             f,
-            "rate {:.0}/s  mean {:.0} us  p50 {:.0} us  p99 {:.0} us  p99.9 {:.0} us  max {:.0} us  operations {}  errors {}",
+            "rate {:.0}/s  mean {:.0} us  p50 {:.0} us  p99 {:.0} us  p99.9 {:.0} us  max {:.0} us  slowest second {:.0} %  longest pause {:.1} ms  operations {}  errors {}",
             self.rate(),
             us(self.latencies.mean()),
             us(self.latencies.quantile(0.5)),
             us(self.latencies.quantile(0.99)),
             us(self.latencies.quantile(0.999)),
             us(self.latencies.max()),
+            self.slowest_second() * 100.0,
+            us(self.pause) / 1e3,
             self.operations,
             self.errors
         )?;
@@ -207,23 +257,39 @@ impl fmt::Display for Report {
 /// The keyspace and table the load goes to.
 const KEYSPACE: &str = "CREATE KEYSPACE IF NOT EXISTS load WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}";
 
-/// Statements of a table: to make it, to read one row, to insert one.
+/// Statements of a table: to make it; to read, insert and delete one row; to read a range of tokens.
 struct Texts {
     table: &'static str,
     read: &'static str,
     insert: &'static str,
+    delete: &'static str,
+    range: &'static str,
 }
 
 const KEY_VALUE: Texts = Texts {
     table: "CREATE TABLE IF NOT EXISTS load.kv (key text PRIMARY KEY, value blob)",
     read: "SELECT value FROM load.kv WHERE key = ?",
     insert: "INSERT INTO load.kv (key, value) VALUES (?, ?)",
+    delete: "DELETE FROM load.kv WHERE key = ?",
+    range: "SELECT key, value FROM load.kv WHERE token(key) > ? AND token(key) <= ?",
 };
 const STRESS: Texts = Texts {
     table: "CREATE TABLE IF NOT EXISTS load.standard1 (key blob PRIMARY KEY, \"C0\" blob, \"C1\" blob, \"C2\" blob, \"C3\" blob, \"C4\" blob)",
     read: "SELECT \"C0\", \"C1\", \"C2\", \"C3\", \"C4\" FROM load.standard1 WHERE key = ?",
     insert: "UPDATE load.standard1 SET \"C0\" = ?, \"C1\" = ?, \"C2\" = ?, \"C3\" = ?, \"C4\" = ? WHERE key = ?",
+    delete: "DELETE FROM load.standard1 WHERE key = ?",
+    range: "SELECT * FROM load.standard1 WHERE token(key) > ? AND token(key) <= ?",
 };
+const USERTABLE: Texts = Texts {
+    table: "CREATE TABLE IF NOT EXISTS load.usertable (y_id varchar PRIMARY KEY, field0 varchar, field1 varchar, field2 varchar, field3 varchar, field4 varchar, field5 varchar, field6 varchar, field7 varchar, field8 varchar, field9 varchar)",
+    read: "SELECT * FROM load.usertable WHERE y_id = ?",
+    insert: "INSERT INTO load.usertable (field0, field1, field2, field3, field4, field5, field6, field7, field8, field9, y_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    delete: "DELETE FROM load.usertable WHERE y_id = ?",
+    range: "SELECT * FROM load.usertable WHERE token(y_id) > ? AND token(y_id) <= ?",
+};
+/// Fields of the table of YCSB, and bytes of each.
+const USERTABLE_FIELDS: usize = 10;
+const USERTABLE_BYTES: usize = 100;
 /// Columns of the stress table beside its key, and bytes of each.
 const STRESS_COLUMNS: usize = 5;
 const STRESS_BYTES: usize = 34;
@@ -231,10 +297,16 @@ const STRESS_BYTES: usize = 34;
 const FILL_IN_FLIGHT: usize = 256;
 /// Draws for a key that belongs to a connection's shard; the chance to miss all of them is negligible.
 const KEY_DRAWS: usize = 4096;
+/// Rows of a page of a scan.
+const PAGE_ROWS: u32 = 5000;
 
 struct Statements {
     read: Statement,
     insert: Statement,
+    delete: Statement,
+    range: Statement,
+    /// One for each field of the table of YCSB, which are set alone.
+    updates: Vec<Statement>,
 }
 
 /// One connection with the shard its keys should belong to.
@@ -261,14 +333,15 @@ pub async fn run(options: LoadOptions) -> Result<Report, Error> {
     let connecting = connection_options(&options).await?;
     let statements = match options.workload {
         Workload::Echo => None,
-        Workload::Read | Workload::Insert | Workload::Mixed(_) => Some(prepare(&options, &connecting).await?),
+        _ => Some(prepare(&options, &connecting).await?),
     };
     let lanes = open_lanes(&options, &connecting).await?;
     if let (true, Some(statements)) = (options.prepare_data && options.fill, &statements) {
         fill(&options, &lanes, &statements.insert).await?;
     }
     let start = runtime::now();
-    let measure_from = start + options.warm_up;
+    // A scan has nothing to warm up: it reads each row once.
+    let measure_from = if options.workload == Workload::Scan { start } else { start + options.warm_up };
     let end = measure_from + options.duration;
     let run = Rc::new(Run {
         value: value_of(&options),
@@ -283,22 +356,28 @@ pub async fn run(options: LoadOptions) -> Result<Report, Error> {
     });
     let mut seeds = Prng::new(run.options.seed);
     let mut workers = Vec::new();
-    for lane in lanes {
+    let depth = run.options.depth.max(1);
+    let ranges = lanes.len() * depth;
+    for (at, lane) in lanes.into_iter().enumerate() {
         let lane = Rc::new(lane);
-        for _ in 0..run.options.depth.max(1) {
-            let worker = work(run.clone(), lane.clone(), seeds.fork());
-            workers.push(runtime::spawn(Group::QUERY, worker));
+        for nth in 0..depth {
+            let (run, lane) = (run.clone(), lane.clone());
+            workers.push(match run.options.workload {
+                Workload::Scan => runtime::spawn(Group::QUERY, scan(run, lane, at * depth + nth, ranges)),
+                _ => runtime::spawn(Group::QUERY, work(run, lane, seeds.fork())),
+            });
         }
     }
     for worker in workers {
         worker.await;
     }
     let mut report = run.report.borrow().clone();
-    report.elapsed = match report.ended {
-        // A sequence ends when it ends.
+    let elapsed = match report.ended {
+        // A sequence or a scan ends when it ends.
         Some(ended) => ended.min(run.end).saturating_duration_since(run.measure_from),
         None => run.options.duration,
     };
+    report.end(run.measure_from, elapsed);
     Ok(report)
 }
 
@@ -319,6 +398,7 @@ async fn prepare(options: &LoadOptions, connecting: &Options) -> Result<Statemen
     let texts = match options.table {
         TableShape::KeyValue => KEY_VALUE,
         TableShape::Stress => STRESS,
+        TableShape::Usertable => USERTABLE,
     };
     let mut last = Error::Unexpected("no contact point");
     for address in &options.addresses {
@@ -329,9 +409,19 @@ async fn prepare(options: &LoadOptions, connecting: &Options) -> Result<Statemen
                     connection.query(KEYSPACE, at).await?;
                     connection.query(texts.table, at).await?;
                 }
+                let mut updates = Vec::new();
+                if options.table == TableShape::Usertable {
+                    for field in 0..USERTABLE_FIELDS {
+                        let text = format!("UPDATE load.usertable SET field{field} = ? WHERE y_id = ?");
+                        updates.push(connection.prepare(&text).await?);
+                    }
+                }
                 return Ok(Statements {
+                    updates,
                     read: connection.prepare(texts.read).await?,
                     insert: connection.prepare(texts.insert).await?,
+                    delete: connection.prepare(texts.delete).await?,
+                    range: connection.prepare(texts.range).await?,
                 });
             }
             Err(error) => last = error,
@@ -362,9 +452,7 @@ async fn open_lanes(options: &LoadOptions, connecting: &Options) -> Result<Vec<L
         let address = options.addresses[index % options.addresses.len()];
         let connection = match options.workload {
             Workload::Echo => Connection::connect_echo(address, connecting).await?,
-            Workload::Read | Workload::Insert | Workload::Mixed(_) => {
-                Connection::connect(address, connecting).await?
-            }
+            _ => Connection::connect(address, connecting).await?,
         };
         lanes.push(Lane { connection, shard: None });
     }
@@ -387,12 +475,22 @@ fn put_key(table: TableShape, index: u64, out: &mut Vec<u8>) {
             out.extend_from_slice(&(index as u16).wrapping_mul(40_503).to_be_bytes());
             out.extend_from_slice(&index.to_be_bytes());
         }
+        TableShape::Usertable => {
+            write!(out, "user{}", base::murmur3(&index.to_be_bytes()).0 as u64)
+                .expect("writing to memory does not fail");
+        }
     }
 }
 
 /// Binds what an insert says, in the order of its statement.
 fn put_insert(options: &LoadOptions, key: &[u8], value: &[u8], rng: &mut Prng, values: &mut ValuesBuilder) {
     match options.table {
+        TableShape::KeyValue if options.fresh_values => {
+            let mut value = value.to_vec();
+            let half = value.len() / 2;
+            rng.fill(&mut value[..half]);
+            values.bytes(key).bytes(&value);
+        }
         TableShape::KeyValue => drop(values.bytes(key).bytes(value)),
         TableShape::Stress => {
             let mut cells = [0; STRESS_COLUMNS * STRESS_BYTES];
@@ -402,7 +500,22 @@ fn put_insert(options: &LoadOptions, key: &[u8], value: &[u8], rng: &mut Prng, v
             }
             values.bytes(key);
         }
+        TableShape::Usertable => {
+            let mut fields = [0; USERTABLE_FIELDS * USERTABLE_BYTES];
+            letters(rng, &mut fields);
+            for field in fields.chunks(USERTABLE_BYTES) {
+                values.bytes(field);
+            }
+            values.bytes(key);
+        }
     }
+}
+
+/// Random letters, digits and two more.
+fn letters(rng: &mut Prng, out: &mut [u8]) {
+    const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    rng.fill(out);
+    out.iter_mut().for_each(|byte| *byte = LETTERS[usize::from(*byte) % LETTERS.len()]);
 }
 
 /// Inserts every key once.
@@ -460,22 +573,48 @@ async fn work(run: Rc<Run>, lane: Rc<Lane>, mut rng: Prng) {
         }
         let result = one(&run, &lane, &mut rng, &key, &mut values).await;
         let done = runtime::now();
-        if intended < run.measure_from || run.end < done {
+        // By its answer, not by its start: what was asked before the measured time and answered in it is work of that time.
+        if done < run.measure_from || run.end < done {
             continue;
         }
         let mut report = run.report.borrow_mut();
         match result {
-            Ok(()) => {
-                report.operations += 1;
-                report.latencies.record(done - intended);
-            }
+            Ok(()) => report.answered(run.measure_from, intended, done, 1),
             Err(error) => {
-                report.errors += 1;
-                report.first_error.get_or_insert_with(|| error.to_string());
+                report.failed(&error);
                 if matches!(error, Error::Closed(_)) {
                     return;
                 }
             }
+        }
+    }
+}
+
+/// Reads one of so many ranges of tokens to its end.
+async fn scan(run: Rc<Run>, lane: Rc<Lane>, index: usize, ranges: usize) {
+    let Some(statements) = &run.statements else { return };
+    let bound = |at: usize| {
+        let token = i128::from(i64::MIN) + ((at as i128) << 64) / ranges as i128;
+        token.min(i128::from(i64::MAX)) as i64
+    };
+    let (first, last) = (bound(index).to_be_bytes(), bound(index + 1).to_be_bytes());
+    let mut values = ValuesBuilder::new();
+    values.bytes(&first).bytes(&last);
+    let parameters = Parameters { values: values.values(), ..Parameters::at(run.options.consistency) };
+    let mut pages = Pages::execute(&lane.connection, &statements.range, parameters, PAGE_ROWS);
+    loop {
+        let intended = runtime::now();
+        let page = pages.next_page().await;
+        let done = runtime::now();
+        let mut report = run.report.borrow_mut();
+        match page {
+            _ if run.end < done => return report.failed(&Error::Unexpected("a scan longer than its time")),
+            Ok(Some(page)) => report.answered(run.measure_from, intended, done, page.rows.len() as u64),
+            Ok(None) => {
+                report.ended = Some(done);
+                return;
+            }
+            Err(error) => return report.failed(&error),
         }
     }
 }
@@ -487,8 +626,9 @@ fn draw_key(run: &Run, lane: &Lane, rng: &mut Prng, key: &mut Vec<u8>) -> bool {
         let index = match run.options.draw {
             Draw::Uniform => rng.below(keys),
             Draw::Gaussian => gaussian(keys, rng),
+            Draw::Zipfian => zipfian(keys, rng),
             Draw::Sequence => {
-                let next = run.next_key.replace(run.next_key.get() + 1);
+                let next = run.next_key.replace(run.next_key.get() + run.options.stride.max(1));
                 if next >= keys {
                     return false;
                 }
@@ -516,6 +656,31 @@ fn gaussian(keys: u64, rng: &mut Prng) -> u64 {
     drawn.clamp(0.0, keys as f64 - 1.0) as u64
 }
 
+/// Items that YCSB draws from, however many keys there are, the exponent of their law, and the sum of their weights.
+const ZIPF_ITEMS: f64 = 1e10;
+const ZIPF_EXPONENT: f64 = 0.99;
+const ZIPF_SUM: f64 = 26.469_028_201_783_02;
+
+/// A rank by the law of Zipf, for a number of 0 to 1: by the method of Gray and others ("Quickly generating billion-record
+/// synthetic databases", 1994).
+fn zipf_rank(unit: f64) -> u64 {
+    let below = unit * ZIPF_SUM;
+    let of_two = 1.0 + 0.5f64.powf(ZIPF_EXPONENT);
+    if below < 1.0 {
+        return 0;
+    }
+    if below < of_two {
+        return 1;
+    }
+    let eta = (1.0 - (2.0 / ZIPF_ITEMS).powf(1.0 - ZIPF_EXPONENT)) / (1.0 - of_two / ZIPF_SUM);
+    (ZIPF_ITEMS * (eta * unit - eta + 1.0).powf(1.0 / (1.0 - ZIPF_EXPONENT))) as u64
+}
+
+/// A number below `keys`: ranks scattered by a hash, so that the keys that come often lie anywhere.
+fn zipfian(keys: u64, rng: &mut Prng) -> u64 {
+    base::murmur3(&zipf_rank(rng.unit()).to_le_bytes()).0 as u64 % keys.max(1)
+}
+
 async fn one(
     run: &Run,
     lane: &Lane,
@@ -526,18 +691,30 @@ async fn one(
     let Some(statements) = &run.statements else {
         return lane.connection.request(&Request::Options).await.map(|_| ());
     };
-    let reading = match run.options.workload {
-        Workload::Read => true,
-        Workload::Insert | Workload::Echo => false,
-        Workload::Mixed(share) => rng.chance(share),
-    };
     values.clear();
-    let statement = if reading {
-        values.bytes(key);
-        &statements.read
-    } else {
-        put_insert(&run.options, key, &run.value, rng, values);
-        &statements.insert
+    let kind = match run.options.workload {
+        Workload::Mixed(share) if rng.chance(share) => Workload::Read,
+        kind => kind,
+    };
+    let statement = match kind {
+        Workload::Mixed(_) if !statements.updates.is_empty() => {
+            let mut field = [0; USERTABLE_BYTES];
+            letters(rng, &mut field);
+            values.bytes(&field).bytes(key);
+            &statements.updates[rng.below(statements.updates.len() as u64) as usize]
+        }
+        Workload::Mixed(_) | Workload::Insert => {
+            put_insert(&run.options, key, &run.value, rng, values);
+            &statements.insert
+        }
+        Workload::Delete => {
+            values.bytes(key);
+            &statements.delete
+        }
+        Workload::Read | Workload::Scan | Workload::Echo => {
+            values.bytes(key);
+            &statements.read
+        }
     };
     let parameters = Parameters {
         values: values.values(),
@@ -555,5 +732,42 @@ async fn one(
         }
         Err(error) => Err(error),
         Ok(_) => Err(Error::Unexpected("EXECUTE")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_come_as_often_as_the_law_of_zipf_says() {
+        let mut rng = Prng::new(1);
+        let draws = 1_000_000;
+        let ranks: Vec<u64> = (0..draws).map(|_| zipf_rank(rng.unit())).collect();
+        for below in [1u64, 2, 10, 100, 1000] {
+            let seen = ranks.iter().filter(|rank| **rank < below).count() as f64 / draws as f64;
+            let weights = (1..=below).map(|rank| (rank as f64).powf(-ZIPF_EXPONENT)).sum::<f64>();
+            let expected = weights / ZIPF_SUM;
+            // The method is exact for the first two and about right for the others.
+            assert!((seen / expected - 1.0).abs() < 0.08, "below {below}: {seen} {expected}");
+        }
+        assert!(zipf_rank(0.999_999_999) < ZIPF_ITEMS as u64);
+        let mut drawn: Vec<u64> = (0..10_000).map(|_| zipfian(1000, &mut rng)).collect();
+        drawn.sort();
+        drawn.dedup();
+        assert!(drawn.len() > 900, "{} of 1000 keys", drawn.len());
+    }
+
+    #[test]
+    fn seconds_without_answers_and_a_pause_to_the_end_count() {
+        let at = |ms: u64| Instant(ms * 1_000_000);
+        let mut report = Report::new();
+        (0..100).for_each(|n| report.answered(at(0), at(n * 10), at(n * 10 + 5), 1));
+        report.end(at(0), Duration::from_secs(3));
+        assert_eq!((report.seconds.as_slice(), report.slowest_second()), (&[100, 0, 0][..], 0.0));
+        assert_eq!(report.pause, Duration::from_millis(2005));
+        let mut silent = Report::new();
+        silent.end(at(0), Duration::from_secs(2));
+        assert_eq!((silent.slowest_second(), silent.pause), (0.0, Duration::from_secs(2)));
     }
 }

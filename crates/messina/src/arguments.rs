@@ -223,21 +223,30 @@ pub struct Load {
     /// The node's address and port.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9042")]
     pub target: core::net::SocketAddr,
-    /// What to send: read, insert, mixed (half and half) or echo.
-    #[arg(long, value_name = "KIND", default_value = "read", value_parser = ["read", "insert", "mixed", "echo"])]
+    /// What to send: read, insert, mixed (half and half), delete, scan (every row once) or echo.
+    #[arg(long, value_name = "KIND", default_value = "read", value_parser = ["read", "insert", "mixed", "delete", "scan", "echo"])]
     pub workload: String,
     /// Share of reads of the mixed workload, 0 to 1.
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     pub reads: f64,
-    /// The table: kv, or stress, that of cassandra-stress.
-    #[arg(long, value_name = "TABLE", default_value = "kv", value_parser = ["kv", "stress"])]
+    /// The table: kv; stress, that of cassandra-stress; or usertable, that of YCSB.
+    #[arg(long, value_name = "TABLE", default_value = "kv", value_parser = ["kv", "stress", "usertable"])]
     pub table: String,
     /// Distinct keys.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub keys: u64,
-    /// Which keys: uniform, gaussian, or sequence, each once.
-    #[arg(long, value_name = "DRAW", default_value = "uniform", value_parser = ["uniform", "gaussian", "sequence"])]
+    /// Which keys: uniform, gaussian, zipfian, or sequence, each once.
+    #[arg(long, value_name = "DRAW", default_value = "uniform", value_parser = ["uniform", "gaussian", "zipfian", "sequence"])]
     pub draw: String,
+    /// A sequence takes every so many-th key.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub stride: u64,
+    /// Bytes of each value of the table kv.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub value_bytes: usize,
+    /// Half of each value's bytes are random, instead of the same value for every key.
+    #[arg(long)]
+    pub fresh_values: bool,
     /// Seconds before measuring.
     #[arg(long, value_name = "S", default_value_t = 2)]
     pub warm_up: u32,

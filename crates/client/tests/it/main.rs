@@ -3,7 +3,7 @@
 
 mod server;
 
-use client::load::{LoadOptions, Pace, Workload};
+use client::load::{Draw, LoadOptions, Pace, Workload};
 use client::{Connection, Error, Options, Pages, Pool, PoolOptions};
 use protocol::compression::Compression;
 use protocol::envelope::Version;
@@ -216,6 +216,52 @@ fn the_load_generator_counts_what_it_does() {
             assert!((report.rate() - rate).abs() < rate / 50.0, "{report}");
         }
     }
+}
+
+#[test]
+fn the_load_generator_deletes_every_other_key_and_scans_the_rest() {
+    let (deleted, scanned) = with_server(11, || async move {
+        let options = |workload| LoadOptions {
+            workload,
+            keys: 100,
+            warm_up: Duration::ZERO,
+            duration: Duration::from_secs(60),
+            ..LoadOptions::new(vec![address()])
+        };
+        let fill = LoadOptions {
+            draw: Draw::Sequence,
+            fresh_values: true,
+            fill: false,
+            ..options(Workload::Insert)
+        };
+        assert_eq!(client::load::run(fill).await.expect("a run").operations, 100);
+        let kept = |workload| LoadOptions { prepare_data: false, ..options(workload) };
+        let delete = LoadOptions { draw: Draw::Sequence, stride: 2, ..kept(Workload::Delete) };
+        let deleted = client::load::run(delete).await.expect("a run");
+        (deleted, client::load::run(kept(Workload::Scan)).await.expect("a run"))
+    });
+    assert_eq!((deleted.operations, deleted.errors), (50, 0), "{deleted}");
+    assert_eq!((scanned.operations, scanned.errors), (50, 0), "{scanned}");
+}
+
+/// What comes faster than it is answered is late from its intended start, and the server never stood still.
+#[test]
+fn an_overloaded_server_is_charged_for_lateness_and_not_for_pauses() {
+    let report = with_server(12, || async move {
+        let options = LoadOptions {
+            connections: 1,
+            depth: 1,
+            pace: Pace::Open(1e6),
+            keys: 10,
+            duration: Duration::from_secs(3),
+            warm_up: Duration::from_secs(1),
+            ..LoadOptions::new(vec![address()])
+        };
+        client::load::run(options).await.expect("a run")
+    });
+    assert!(report.operations > 1000, "{report}");
+    assert!(report.slowest_second() > 0.9 && report.pause < Duration::from_millis(50), "{report}");
+    assert!(report.latencies.mean() > Duration::from_secs(1), "{report}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A little server: enough of the protocol to hold a conversation, a table in memory, two shards, and a few statements that misbehave.
 
-use base::{HashMap, HashSet};
+use base::{HashMap, Token};
 use protocol::assembler::Assembler;
 use protocol::envelope::{Direction, Header, Version};
 use protocol::extras::Extras;
@@ -29,7 +29,8 @@ pub const SHARDS: u16 = 3;
 #[derive(Default)]
 pub struct Data {
     rows: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
-    prepared: RefCell<HashSet<Vec<u8>>>,
+    /// Texts by id.
+    prepared: RefCell<HashMap<Vec<u8>, String>>,
 }
 
 pub fn main() -> runtime::Main {
@@ -119,7 +120,7 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
         Request::AuthResponse(_) => say(Reply::AuthSuccess(None), &mut out),
         Request::Prepare(prepare) => {
             let id = statement_id(prepare.query);
-            data.prepared.borrow_mut().insert(id.clone());
+            data.prepared.borrow_mut().insert(id.clone(), prepare.query.to_owned());
             let reading = prepare.query.starts_with("SELECT");
             let prepared = Prepared {
                 id,
@@ -133,7 +134,7 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
         Request::Execute(execute) => run_prepared(&execute, header, data, &mut out),
         Request::Batch(batch) => {
             let unknown = batch.statements.iter().find_map(|s| match s.source {
-                BatchSource::Prepared(id) if !data.prepared.borrow().contains(id) => Some(id.to_vec()),
+                BatchSource::Prepared(id) if !data.prepared.borrow().contains_key(id) => Some(id.to_vec()),
                 _ => None,
             });
             match unknown {
@@ -187,9 +188,9 @@ fn unprepared(header: &Header, id: Vec<u8>, out: &mut Vec<u8>) {
 }
 
 fn run_prepared(execute: &Execute<'_>, header: &Header, data: &Data, out: &mut Vec<u8>) {
-    if !data.prepared.borrow().contains(execute.id) {
+    let Some(text) = data.prepared.borrow().get(execute.id).cloned() else {
         return unprepared(header, execute.id.to_vec(), out);
-    }
+    };
     let values: Vec<Vec<u8>> = execute
         .parameters
         .values
@@ -199,7 +200,21 @@ fn run_prepared(execute: &Execute<'_>, header: &Header, data: &Data, out: &mut V
             _ => Vec::new(),
         })
         .collect();
+    let token = |bytes: &[u8]| i64::from_be_bytes(bytes.try_into().expect("a bigint"));
     match values.as_slice() {
+        [key] if text.starts_with("DELETE") => {
+            data.rows.borrow_mut().remove(key);
+            Reply::Void.encode(out, header.version, header.stream, &Extras::default());
+        }
+        [after, to] if text.starts_with("SELECT") => {
+            let inside = token(after)..token(to);
+            let all = data.rows.borrow();
+            let found = all.values().zip(all.keys().map(|key| Token::of_key(key).0));
+            let found = found.filter(|(_, token)| inside.start < *token && *token <= inside.end);
+            let cells: Vec<[Option<&[u8]>; 1]> = found.map(|(value, _)| [Some(&value[..])]).collect();
+            let slices: Vec<&[Option<&[u8]>]> = cells.iter().map(|row| &row[..]).collect();
+            rows(header, &[column("value", CqlType::Blob)], &slices, None, out);
+        }
         [key, value] => {
             data.rows.borrow_mut().insert(key.clone(), value.clone());
             Reply::Void.encode(out, header.version, header.stream, &Extras::default());
