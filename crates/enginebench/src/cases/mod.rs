@@ -6,6 +6,7 @@ mod directory;
 mod disk;
 mod log;
 mod memory;
+mod sizes;
 
 use crate::Options;
 use crate::meter::Cost;
@@ -33,8 +34,15 @@ fn boxed(future: impl Future<Output = Result<(), String>> + 'static) -> Running 
 }
 
 /// All cases; a part of the engine adds its module's list here.
-const PARTS: &[&[Case]] =
-    &[memory::CASES, directory::CASES, cached::CASES, disk::CASES, log::CASES, compaction::CASES];
+const PARTS: &[&[Case]] = &[
+    memory::CASES,
+    directory::CASES,
+    cached::CASES,
+    disk::CASES,
+    log::CASES,
+    compaction::CASES,
+    sizes::CASES,
+];
 
 /// All cases, part by part.
 pub fn all() -> impl Iterator<Item = &'static Case> {
