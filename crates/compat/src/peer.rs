@@ -1,7 +1,8 @@
 //! `compat peer`: one Apache Cassandra to measure against, for benches; runs until standard input ends.
 //!
 //! `compat peer stock|latest FOLDER HEAP CPUS` prints `ready ADDRESS PID` when it answers. For each line `flush` it has all
-//! tables flushed and prints `flushed`.
+//! tables flushed and prints `flushed`; for `import KEYSPACE TABLE FOLDER` it takes the sstables of a folder over and prints
+//! `imported`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,24 +38,31 @@ fn serve(words: &[String]) -> Result<(), String> {
     let mut server = cassandra::start_measured(Path::new(folder), &measured)?;
     println!("ready {} {}", server.address, server.child.id());
     for line in std::io::stdin().lines() {
-        match line.map_err(|error| format!("standard input: {error}"))?.as_str() {
-            "flush" => {
-                flush(&server)?;
+        let line = line.map_err(|error| format!("standard input: {error}"))?;
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            ["flush"] => {
+                nodetool(&server, &words)?;
                 println!("flushed");
             }
-            other => return Err(format!("unknown wish {other}")),
+            ["import", _, _, _] => {
+                nodetool(&server, &words)?;
+                println!("imported");
+            }
+            _ => return Err(format!("unknown wish {line}")),
         }
     }
     server.stop()
 }
 
-fn flush(server: &Server) -> Result<(), String> {
-    let words = ["-p".to_owned(), nodetool::jmx_port(server)?.to_string(), "flush".to_owned()];
+fn nodetool(server: &Server, words: &[&str]) -> Result<(), String> {
+    let mut all = vec!["-p".to_owned(), nodetool::jmx_port(server)?.to_string()];
+    all.extend(words.iter().map(|word| (*word).to_owned()));
     let folder = server.folder.join("tool");
-    let mut command = cassandra::tool(&folder, "org.apache.cassandra.tools.NodeTool", &words)?;
+    let mut command = cassandra::tool(&folder, "org.apache.cassandra.tools.NodeTool", &all)?;
     let output = command.output().map_err(|error| format!("nodetool: {error}"))?;
     if output.status.success() {
         return Ok(());
     }
-    Err(format!("nodetool flush: {}", String::from_utf8_lossy(&output.stderr)))
+    Err(format!("nodetool {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr)))
 }

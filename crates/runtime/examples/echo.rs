@@ -1,7 +1,7 @@
 //! The yardstick for a server on this runtime: reads frames with a nine-byte header (length in bytes 5 to 8, big
 //! endian), answers each with a frame of a fixed size, and does nothing else. Answers are batched per receive.
 //!
-//! `echo --port 9042 --shards 1 --answer-bytes 60 [--pin]`
+//! `echo --port 9042 --shards 1 --answer-bytes 60 [--pin]`; `--answer-bytes 0` says back what it hears.
 
 #![allow(
     clippy::disallowed_methods,
@@ -45,7 +45,7 @@ fn parse() -> Options {
         match name.as_str() {
             "--port" => options.port = number() as u16,
             "--shards" => options.shards = number() as u16,
-            "--answer-bytes" => options.answer_bytes = number().max(HEADER),
+            "--answer-bytes" => options.answer_bytes = number(),
             "--pin" => options.pin = true,
             _ => panic!("unknown argument {name}"),
         }
@@ -132,8 +132,13 @@ fn answer_all(bytes: &[u8], answer_bytes: usize, answers: &mut Vec<u8>) -> Optio
         if bytes.len() < used + HEADER + body {
             break;
         }
+        if answer_bytes == 0 {
+            answers.extend_from_slice(&bytes[used..used + HEADER + body]);
+            used += HEADER + body;
+            continue;
+        }
         // The greeting of a CQL client gets READY, anything else a RESULT of the wanted size.
-        let (opcode, len) = if header[4] == 1 { (2, HEADER) } else { (8, answer_bytes) };
+        let (opcode, len) = if header[4] == 1 { (2, HEADER) } else { (8, answer_bytes.max(HEADER)) };
         let start = answers.len();
         answers.extend_from_slice(&[header[0] | 0x80, 0, header[2], header[3], opcode]);
         answers.extend_from_slice(&((len - HEADER) as u32).to_be_bytes());

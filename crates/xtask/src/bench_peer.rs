@@ -1,10 +1,15 @@
 //! `cargo x bench peer`: Messina beside Apache Cassandra 5.0, both its shipped configurations, in one run.
 //!
 //! Every server keeps to processor 0, the loader to processor 1; the servers take turns, round by round, so that a
-//! noisy minute falls on all of them, and stand still while another has its turn. The table is that of
-//! cassandra-stress; 128 requests in flight; inserts, reads and ten reads to an insert by a normal distribution.
-//! Cassandra is warmed with `--warm N` operations of each kind (default 3,000,000) before anything counts.
-//! `--rounds N`, `--seconds N`, `--keys N`, `--heap 4G`, `--smoke`.
+//! noisy minute falls on all of them, and stand still while another has its turn. 128 requests in flight; inserts,
+//! reads and ten reads to an insert by a normal distribution on the table of cassandra-stress, and YCSB's workload A
+//! on rows of 1 KB. Cassandra is warmed with `--warm N` operations of each kind (default 3,000,000) before anything
+//! counts. `--rounds N`, `--seconds N`, `--keys N`, `--heap 4G`, `--smoke`.
+//!
+//! `--large`: 8 GiB of data, and each server held to 2 GiB of memory, what the kernel caches for it included. Messina
+//! writes the files of all three: `nb` for itself and the stock Cassandra, `da` for the latest. There the warming keeps
+//! to a hundredth of the keys, so that it compiles Cassandra's code and does not wait for the disk, and a window of
+//! each kind over all keys follows.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Lines, Write as _};
@@ -12,32 +17,81 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::loader::cpu_ns;
-use crate::machine::{self, Running};
-use crate::{Outcome, house};
+use crate::bench_node::{
+    self, BenchNode, LOADER, LoadReport, MemoryGroup, SERVER, folder_bytes, process_cpu,
+};
+use crate::{Outcome, house, machine};
 
-/// The processors of the servers and of the loader.
-const SERVER: &str = "0";
-const LOADER: &str = "1";
 /// Connections, and requests in flight on each.
 const CONNECTIONS: &str = "8";
 const DEPTH: &str = "16";
-/// The kinds of requests, as `messina load` is told them.
-const KINDS: &[(&str, &[&str])] = &[
-    ("insert", &["--workload", "insert"]),
-    ("read", &["--workload", "read"]),
-    ("mixed 10:1", &["--workload", "mixed", "--reads", "0.909"]),
+/// A kind of requests, as `messina load` is told it.
+struct Kind {
+    name: &'static str,
+    table: &'static str,
+    words: &'static [&'static str],
+}
+
+const KINDS: &[Kind] = &[
+    Kind { name: "insert", table: STRESS, words: &["--workload", "insert", "--draw", "gaussian"] },
+    Kind { name: "read", table: STRESS, words: &["--workload", "read", "--draw", "gaussian"] },
+    Kind {
+        name: "mixed 10:1",
+        table: STRESS,
+        words: &["--workload", "mixed", "--reads", "0.909", "--draw", "gaussian"],
+    },
+    Kind {
+        name: "workload A",
+        table: USERTABLE,
+        words: &["--workload", "mixed", "--reads", "0.5", "--draw", "zipfian"],
+    },
 ];
-/// How much less processor time per operation than the better Cassandra is asked for.
+const STRESS: &str = "stress";
+const USERTABLE: &str = "usertable";
+/// Rows of the table of cassandra-stress to one of YCSB: as many bytes of each.
+const STRESS_ROWS: u64 = 5;
+/// How much less processor time per operation than the better Cassandra is asked for, in and out of cache.
 const RATIO_BAR: f64 = 8.0;
+const LARGE_RATIO_BAR: f64 = 5.0;
+/// Memory of each server of the large data, and what of it is told to Messina and to Java.
+const LARGE_MEMORY: u64 = 2 << 30;
+const LARGE_MEMORY_NODE: &str = "1700M";
+const LARGE_HEAP: &str = "1G";
+/// Of the large data, so many keys to one that the warming asks for.
+const WARM_PART: u64 = 100;
 
 /// What the words asked for.
 struct Options {
+    large: bool,
     rounds: usize,
     seconds: u64,
     keys: u64,
     warm: u64,
     heap: String,
+}
+
+impl Options {
+    fn parse(rest: &[String], smoke: bool) -> Result<Options, String> {
+        let large = rest.iter().any(|word| word == "--large");
+        let number = |name: &str, full: u64, small: u64| match house::option(rest, name) {
+            Some(text) => text.parse::<u64>().map_err(|_| format!("{name} wants a number")),
+            None => Ok(if smoke { small } else { full }),
+        };
+        let heap = if large { LARGE_HEAP } else { "4G" };
+        Ok(Options {
+            large,
+            rounds: (number("--rounds", 5, 1)? as usize).max(1),
+            seconds: number("--seconds", 10, 1)?,
+            keys: number("--keys", if large { 18_000_000 } else { 1_000_000 }, 10_000)?,
+            warm: number("--warm", 3_000_000, 10_000)?,
+            heap: house::option(rest, "--heap").unwrap_or(if smoke { "1G" } else { heap }).to_owned(),
+        })
+    }
+
+    /// Keys of a table.
+    fn keys(&self, table: &str) -> u64 {
+        if table == USERTABLE { self.keys.div_ceil(STRESS_ROWS) } else { self.keys }
+    }
 }
 
 /// One server under measurement. It stands still but for its turns.
@@ -47,12 +101,13 @@ struct Peer {
     process: u32,
     /// Where its tables lie.
     data: PathBuf,
-    running: Life,
+    server: Server,
+    _group: Option<MemoryGroup>,
 }
 
 /// What keeps a server alive.
-enum Life {
-    Node { _node: Running, binary: PathBuf, api_port: u16 },
+enum Server {
+    Node(BenchNode),
     Cassandra { child: Child, input: Option<ChildStdin>, said: Lines<BufReader<ChildStdout>> },
 }
 
@@ -67,38 +122,64 @@ impl Peer {
 
     /// Has everything written to sstables.
     fn flush(&mut self) -> Result<(), String> {
-        match &mut self.running {
-            Life::Node { binary, api_port, .. } => {
-                let mut command = house::command(binary);
-                house::output(command.args(["nodetool", "-p", &api_port.to_string(), "flush"])).map(drop)
-            }
-            Life::Cassandra { input, said, .. } => {
-                let input = input.as_mut().ok_or("it was stopped")?;
-                input.write_all(b"flush\n").map_err(|error| format!("compat peer: {error}"))?;
-                match said.next() {
-                    Some(Ok(line)) if line == "flushed" => Ok(()),
-                    other => Err(format!("compat peer does not flush: {other:?}")),
-                }
-            }
+        match &mut self.server {
+            Server::Node(node) => node.nodetool(&["flush"]).map(drop),
+            Server::Cassandra { .. } => self.ask("flush", "flushed"),
         }
     }
 
-    /// Bytes on disk of the table's sstables.
-    fn table_bytes(&self) -> Result<u64, String> {
-        let list = |folder: &Path| {
-            let told = |error| format!("{}: {error}", folder.display());
-            std::fs::read_dir(folder).map_err(told)?.collect::<Result<Vec<_>, _>>().map_err(told)
-        };
-        let mut bytes = 0;
-        for table in list(&self.data.join("load"))? {
-            for file in list(&table.path())? {
-                // A compaction may just have removed it.
-                let Ok(meta) = file.metadata() else { continue };
-                let is_ready = meta.is_file() && file.path().extension().is_none_or(|end| end != "tmp");
-                bytes += if is_ready { meta.len() } else { 0 };
+    /// Waits until it has next to nothing to do; a Cassandra that never has is given a minute.
+    fn settle(&self) -> Result<(), String> {
+        let _turn = self.turn();
+        for _ in 0..60 {
+            let before = process_cpu(self.process)?;
+            std::thread::sleep(Duration::from_secs(1));
+            if process_cpu(self.process)? - before < Duration::from_millis(50) {
+                break;
             }
         }
-        Ok(bytes)
+        Ok(())
+    }
+
+    /// Asks what holds a Cassandra for something, and waits for its answer.
+    fn ask(&mut self, wish: &str, answer: &str) -> Result<(), String> {
+        let Server::Cassandra { input, said, .. } = &mut self.server else {
+            return Err(format!("{} is no Cassandra", self.name));
+        };
+        let input = input.as_mut().ok_or("it was stopped")?;
+        writeln!(input, "{wish}").map_err(|error| format!("compat peer: {error}"))?;
+        match said.next() {
+            Some(Ok(line)) if line == answer => Ok(()),
+            other => Err(format!("compat peer: {wish}: {other:?}")),
+        }
+    }
+
+    /// Gives a Cassandra the sstables of a node that was stopped, by links.
+    fn import(&mut self, from: &BenchNode) -> Result<(), String> {
+        let _turn = self.turn();
+        for table in [STRESS, USERTABLE] {
+            // Makes keyspace and table.
+            let words =
+                ["--workload", "insert", "--draw", "sequence", "--keys", "0", "--no-fill", "--table", table];
+            bench_node::load(&from.binary, &self.address, &words)?;
+        }
+        let told = |error: std::io::Error| format!("handing over sstables: {error}");
+        let staging = self.data.with_file_name("import");
+        for entry in std::fs::read_dir(from.folder.join("data/load")).map_err(told)? {
+            let entry = entry.map_err(told)?;
+            let folder_name = entry.file_name().to_string_lossy().into_owned();
+            let table = folder_name.split('-').next().unwrap_or_default().to_owned();
+            let staged = staging.join("load").join(&table);
+            std::fs::create_dir_all(&staged).map_err(told)?;
+            for file in std::fs::read_dir(entry.path()).map_err(told)? {
+                let file = file.map_err(told)?;
+                if file.path().is_file() && file.path().extension().is_none_or(|end| end != "tmp") {
+                    std::fs::hard_link(file.path(), staged.join(file.file_name())).map_err(told)?;
+                }
+            }
+            self.ask(&format!("import load {table} {}", staged.display()), "imported")?;
+        }
+        Ok(())
     }
 }
 
@@ -118,9 +199,9 @@ fn signal(process: u32, name: &str) {
     let _ = Command::new("kill").args([name, &process.to_string()]).status();
 }
 
-impl Drop for Life {
+impl Drop for Server {
     fn drop(&mut self) {
-        if let Life::Cassandra { child, input, .. } = self {
+        if let Server::Cassandra { child, input, .. } = self {
             // The end of its standard input ends it.
             drop(input.take());
             let _ = child.wait();
@@ -131,83 +212,222 @@ impl Drop for Life {
 /// What a round of one kind gave.
 #[derive(Clone, Copy, Default)]
 struct Measured {
-    rate: f64,
     cpu_us: f64,
     busy: f64,
-    p50_us: f64,
-    p99_us: f64,
-    p999_us: f64,
+    report: LoadReport,
 }
 
 /// Runs the bench and writes its result.
 pub fn peer(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
-    let number = |name: &str, full: u64, small: u64| match house::option(rest, name) {
-        Some(text) => text.parse::<u64>().map_err(|_| format!("{name} wants a number")),
-        None => Ok(if smoke { small } else { full }),
-    };
-    let options = Options {
-        rounds: (number("--rounds", 5, 1)? as usize).max(1),
-        seconds: number("--seconds", 10, 1)?,
-        keys: number("--keys", 1_000_000, 10_000)?,
-        warm: number("--warm", 3_000_000, 10_000)?,
-        heap: house::option(rest, "--heap").unwrap_or(if smoke { "1G" } else { "4G" }).to_owned(),
-    };
-    let binary = house::binary(rest, "release")?;
+    let bench = Bench { binary: house::binary(rest, "release")?, options: Options::parse(rest, smoke)? };
+    let options = &bench.options;
     house::run(house::cargo().args(["build", "--quiet", "--package", "compat"]))?;
-    let mut peers = [node(&binary)?, cassandra("stock", &options)?, cassandra("latest", &options)?];
-    let mut sizes = String::from("| server | bytes on disk per row |\n|---|---:|\n");
-    for peer in &mut peers {
-        let bytes = fill(&binary, peer, &options)?;
-        writeln!(sizes, "| {} | {:.0} |", peer.name, bytes as f64 / options.keys as f64).ok();
-    }
+    let (peers, sizes) = if options.large { bench.filled_by_files()? } else { bench.filled_by_requests()? };
     for peer in &peers {
-        warm(&binary, peer, &options)?;
+        bench.count(peer)?;
+        bench.warm(peer)?;
     }
-    let mut text = format!(
-        "# bench peer\n\n{}\ncommit {}; servers on processor {SERVER}, loader on processor {LOADER}; \
-         {CONNECTIONS} connections × {DEPTH} requests; {} keys of the cassandra-stress table, normally distributed; \
-         median of {} rounds of {} s in turn; Cassandra with a heap of {}, after {} operations of each kind.\n\n",
-        machine::shape(),
-        machine::commit(),
-        options.keys,
-        options.rounds,
-        options.seconds,
-        options.heap,
-        options.warm,
-    );
-    text.push_str(
-        "| load | server | rate/s | CPU µs | busy % | p50 µs | p99 µs | p99.9 µs | CPU × Messina |\n",
-    );
-    text.push_str("|---|---|---:|---:|---:|---:|---:|---:|---:|\n");
+    let mut text = bench.header();
+    let bar = if options.large { LARGE_RATIO_BAR } else { RATIO_BAR };
     let mut short = Vec::new();
-    for (name, words) in KINDS {
+    for kind in KINDS {
         let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); peers.len()];
         for round in 0..options.rounds {
             for (peer, measured) in peers.iter().zip(&mut rounds) {
-                measured.push(measure(&binary, peer, words, &options, round as u64 + 2)?);
+                measured.push(bench.measure(peer, kind, round as u64 + 2)?);
             }
         }
         let medians: Vec<Measured> = rounds.into_iter().map(median).collect();
         for (peer, measured) in peers.iter().zip(&medians) {
             let ratio = measured.cpu_us / medians[0].cpu_us.max(0.001);
-            row(&mut text, name, peer.name, *measured, ratio);
+            row(&mut text, kind.name, peer.name, *measured, ratio);
         }
         let better = medians[1].cpu_us.min(medians[2].cpu_us) / medians[0].cpu_us.max(0.001);
-        if better < RATIO_BAR {
-            short.push(format!("{name}: {better:.1}"));
+        if better < bar {
+            short.push(format!("{}: {better:.1}", kind.name));
         }
+        // What one kind left to be compacted is not charged to the next.
+        peers.iter().try_for_each(Peer::settle)?;
     }
-    writeln!(text, "\nEvery key written once, then flushed:\n\n{sizes}").ok();
+    text.push_str(&sizes);
     if !short.is_empty() {
-        writeln!(text, "\nBelow the bar of {RATIO_BAR} times: {}", short.join(", ")).ok();
+        writeln!(text, "\nBelow the bar of {bar} times: {}", short.join(", ")).ok();
     }
     println!("{text}");
-    if smoke { Ok("bench result: ok. peer works".into()) } else { machine::record("peer", &text) }
+    let folders: Vec<PathBuf> =
+        peers.iter().filter_map(|peer| peer.data.parent()).map(Path::to_path_buf).collect();
+    drop(peers);
+    folders.iter().try_for_each(|folder| bench_node::remove_folder(folder))?;
+    let name = if options.large { "peer-large" } else { "peer" };
+    if smoke { Ok("bench result: ok. peer works".into()) } else { machine::record(name, &text) }
+}
+
+/// The loader's program and what the words asked for.
+struct Bench {
+    binary: PathBuf,
+    options: Options,
+}
+
+impl Bench {
+    fn header(&self) -> String {
+        let options = &self.options;
+        let (limit, warm) = if options.large {
+            let limit =
+                format!("; every server has {} GiB with what the kernel caches for it", LARGE_MEMORY >> 30);
+            (limit, format!(" on a hundredth of the keys and {} s on all", options.seconds))
+        } else {
+            (String::new(), String::new())
+        };
+        format!(
+            "# bench peer\n\n{}\ncommit {}; servers on processor {SERVER}, loader on processor {LOADER}{limit}; \
+             {CONNECTIONS} connections × {DEPTH} requests; {} keys of the cassandra-stress table, normally distributed, \
+             and {} rows of 1 KB by Zipf; \
+             median of {} rounds of {} s in turn; Cassandra with a heap of {}, after {} operations of each kind{warm}.\n\n\
+             | load | server | rate/s | CPU µs | busy % | p50 µs | p99 µs | p99.9 µs | CPU × Messina |\n\
+             |---|---|---:|---:|---:|---:|---:|---:|---:|\n",
+            machine::shape(),
+            machine::commit(),
+            options.keys(STRESS),
+            options.keys(USERTABLE),
+            options.rounds,
+            options.seconds,
+            options.heap,
+            options.warm,
+        )
+    }
+
+    /// Three servers, each filled by requests; bytes on disk of a row of the table of cassandra-stress.
+    fn filled_by_requests(&self) -> Result<([Peer; 3], String), String> {
+        let options = &self.options;
+        let node = BenchNode::start(&self.binary, "peer-messina", "4G", "").map(peer_of)?;
+        let mut peers = [node, cassandra("stock", options, None)?, cassandra("latest", options, None)?];
+        let mut sizes = String::from(
+            "\nEvery key written once, then flushed:\n\n| server | bytes on disk per row |\n|---|---:|\n",
+        );
+        for peer in &mut peers {
+            let _turn = peer.turn();
+            self.fill(&peer.address, STRESS)?;
+            peer.flush()?;
+            let bytes = folder_bytes(&peer.data.join("load"))? as f64 / options.keys(STRESS) as f64;
+            writeln!(sizes, "| {} | {bytes:.0} |", peer.name).ok();
+            self.fill(&peer.address, USERTABLE)?;
+        }
+        Ok((peers, sizes))
+    }
+
+    /// Three servers on files that Messina wrote, each in a group of processes that may use so much memory.
+    fn filled_by_files(&self) -> Result<([Peer; 3], String), String> {
+        let group = |name: &str| MemoryGroup::new(name, LARGE_MEMORY);
+        let mut node = self.written("peer-messina", "big")?;
+        let mut stock = cassandra("stock", &self.options, Some(group("stock")?))?;
+        stock.import(&node)?;
+        let other = self.written("peer-bti", "bti")?;
+        let mut latest = cassandra("latest", &self.options, Some(group("latest")?))?;
+        latest.import(&other)?;
+        bench_node::remove_folder(&other.folder)?;
+        let bytes = folder_bytes(&node.folder.join("data/load"))?;
+        node.hold(group("messina")?, LARGE_MEMORY_NODE);
+        node.restart()?;
+        let text = format!("\n{:.1} GiB of data in sstables of `nb`.\n", bytes as f64 / f64::from(1 << 30));
+        Ok(([peer_of(node), stock, latest], text))
+    }
+
+    /// A node that wrote all data in a format, and was stopped.
+    fn written(&self, name: &str, format: &str) -> Result<BenchNode, String> {
+        let yaml = format!("sstable:\n  selected_format: {format}\n");
+        let mut node = BenchNode::start(&self.binary, name, "4G", &yaml)?;
+        for table in [STRESS, USERTABLE] {
+            self.fill(&node.address(), table)?;
+        }
+        node.nodetool(&["flush"])?;
+        node.nodetool(&["compact"])?;
+        node.stop()?;
+        Ok(node)
+    }
+
+    /// Inserts every key of a table.
+    fn fill(&self, address: &str, table: &str) -> Result<(), String> {
+        let words = ["--workload", "insert", "--draw", "sequence", "--no-fill", "--seconds", "86400"];
+        self.load(address, table, 1, &words).map(drop)
+    }
+
+    /// Every server must have every row: reading nothing is fast. Errors: one has not.
+    fn count(&self, peer: &Peer) -> Result<(), String> {
+        let _turn = peer.turn();
+        for table in [STRESS, USERTABLE] {
+            let words = ["--workload", "scan", "--connections", "4", "--depth", "2", "--seconds", "86400"];
+            let words = [&words[..], &["--table", table, "--keep-data"]].concat();
+            let rows = bench_node::load(&self.binary, &peer.address, &words)?.operations;
+            if rows != self.options.keys(table) {
+                return Err(format!("{} has {rows} rows of {table}", peer.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Warms with operations of each kind.
+    fn warm(&self, peer: &Peer) -> Result<(), String> {
+        let since = Instant::now();
+        let _turn = peer.turn();
+        let seconds = self.options.seconds.to_string();
+        for kind in KINDS {
+            let keys = self.options.keys(kind.table) / if self.options.large { WARM_PART } else { 1 };
+            let keys = keys.max(1).to_string();
+            let words = [kind.words, &["--keep-data", "--seconds", &seconds]].concat();
+            let mut done = 0;
+            while done < self.options.warm {
+                let report = self.load_keys(&peer.address, kind.table, &keys, done, &words)?;
+                done += report.operations.max(1);
+            }
+            if self.options.large {
+                self.load(&peer.address, kind.table, 1, &words)?;
+            }
+        }
+        println!("{} is warm after {:.0} s", peer.name, since.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    fn measure(&self, peer: &Peer, kind: &Kind, seed: u64) -> Result<Measured, String> {
+        let seconds = self.options.seconds.to_string();
+        let words = [kind.words, &["--keep-data", "--seconds", &seconds]].concat();
+        let _turn = peer.turn();
+        let before = (Instant::now(), process_cpu(peer.process)?);
+        let report = self.load(&peer.address, kind.table, seed, &words)?;
+        let cpu = (process_cpu(peer.process)? - before.1).as_secs_f64();
+        Ok(Measured {
+            cpu_us: cpu * 1e6 / report.operations.max(1) as f64,
+            busy: cpu * 100.0 / before.0.elapsed().as_secs_f64(),
+            report,
+        })
+    }
+
+    /// One run of `messina load` over all keys of a table.
+    fn load(&self, address: &str, table: &str, seed: u64, words: &[&str]) -> Result<LoadReport, String> {
+        self.load_keys(address, table, &self.options.keys(table).to_string(), seed, words)
+    }
+
+    /// One run without a time to warm up: what it measured is all that it asked.
+    fn load_keys(
+        &self,
+        address: &str,
+        table: &str,
+        keys: &str,
+        seed: u64,
+        words: &[&str],
+    ) -> Result<LoadReport, String> {
+        let seed = seed.to_string();
+        let mut all =
+            vec!["--table", table, "--connections", CONNECTIONS, "--depth", DEPTH, "--warm-up", "0"];
+        all.extend(["--keys", keys, "--seed", &seed]);
+        all.extend(words);
+        bench_node::load(&self.binary, address, &all)
+    }
 }
 
 fn row(text: &mut String, load: &str, server: &str, measured: Measured, ratio: f64) {
-    let Measured { rate, cpu_us, busy, p50_us, p99_us, p999_us } = measured;
+    let Measured { cpu_us, busy, report } = measured;
+    let LoadReport { rate, p50_us, p99_us, p999_us, .. } = report;
     writeln!(
         text,
         "| {load} | {server} | {rate:.0} | {cpu_us:.2} | {busy:.0} | {p50_us:.0} | {p99_us:.0} | {p999_us:.0} | {ratio:.1} |"
@@ -219,41 +439,28 @@ fn median(all: Vec<Measured>) -> Measured {
     machine::median(all, |measured| measured.cpu_us)
 }
 
-fn node(binary: &Path) -> Result<Peer, String> {
-    let folder = machine::fresh("peer-messina")?;
-    let (port, api_port) = (machine::free_port()?, machine::free_port()?);
-    let arguments = machine::node_arguments(&folder, port, &["--smp", "1", "--memory", "4G"])?;
-    let config = folder.join("messina.yaml");
-    std::fs::OpenOptions::new()
-        .append(true)
-        .open(&config)
-        .and_then(|mut file| writeln!(file, "api_port: {api_port}"))
-        .map_err(|error| format!("{}: {error}", config.display()))?;
-    let mut node = Running::start(Some(SERVER), binary, &arguments, port, &folder.join("node.log"))?;
-    node.wait_until_listening(Duration::from_secs(30))?;
-    let process = node.child.id();
-    let address = format!("127.0.0.1:{port}");
-    let running = Life::Node { _node: node, binary: binary.to_path_buf(), api_port };
-    let peer = Peer { name: "Messina", address, process, data: folder.join("data"), running };
+fn peer_of(node: BenchNode) -> Peer {
+    let (address, process, data) = (node.address(), node.process(), node.folder.join("data"));
+    let peer = Peer { name: "Messina", address, process, data, server: Server::Node(node), _group: None };
     drop(peer.turn());
-    Ok(peer)
+    peer
 }
 
-fn cassandra(profile: &'static str, options: &Options) -> Result<Peer, String> {
+fn cassandra(profile: &'static str, options: &Options, group: Option<MemoryGroup>) -> Result<Peer, String> {
     let folder = machine::fresh(&format!("peer-{profile}"))?;
-    let mut command = house::cargo();
-    command
-        .args(["run", "--quiet", "--package", "compat", "--", "peer", profile])
-        .arg(&folder)
-        .args([options.heap.as_str(), SERVER])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
+    let program = house::target().join("debug/compat");
+    let mut command = house::command(&program);
+    command.args(["peer", profile]).arg(&folder).args([options.heap.as_str(), SERVER]);
+    if let Some(group) = &group {
+        command = group.command(&command);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", house::shown(&command)))?;
     let output = child.stdout.take().ok_or("standard output was piped")?;
     let input = child.stdin.take();
-    let mut life = Life::Cassandra { child, input, said: BufReader::new(output).lines() };
+    let mut server = Server::Cassandra { child, input, said: BufReader::new(output).lines() };
     // Packages may have to be brought first, which is told before the line that counts.
-    while let Life::Cassandra { said, .. } = &mut life
+    while let Server::Cassandra { said, .. } = &mut server
         && let Some(line) = said.next()
     {
         let line = line.map_err(|error| format!("compat peer: {error}"))?;
@@ -262,81 +469,9 @@ fn cassandra(profile: &'static str, options: &Options) -> Result<Peer, String> {
         let process = process.parse().map_err(|_| format!("no process: {process}"))?;
         let name = if profile == "stock" { "Cassandra, stock" } else { "Cassandra, latest" };
         let data = folder.join("data");
-        let peer = Peer { name, address: address.to_owned(), process, data, running: life };
+        let peer = Peer { name, address: address.to_owned(), process, data, server, _group: group };
         drop(peer.turn());
         return Ok(peer);
     }
     Err(format!("Cassandra ({profile}) did not start; see {}", folder.display()))
-}
-
-/// Inserts every key; returns the bytes on disk that makes.
-fn fill(binary: &Path, peer: &mut Peer, options: &Options) -> Result<u64, String> {
-    let _turn = peer.turn();
-    let words = ["--workload", "insert", "--draw", "sequence"];
-    load(binary, peer, options, &words, 1, u64::from(u32::MAX), true)?;
-    peer.flush()?;
-    peer.table_bytes()
-}
-
-/// Warms with operations of each kind.
-fn warm(binary: &Path, peer: &Peer, options: &Options) -> Result<(), String> {
-    let since = Instant::now();
-    let _turn = peer.turn();
-    for (_, words) in KINDS {
-        let mut done = 0;
-        while done < options.warm {
-            let words = [*words, &["--draw", "gaussian"]].concat();
-            done += load(binary, peer, options, &words, done, options.seconds, false)?.0.max(1);
-        }
-    }
-    println!("{} is warm after {:.0} s", peer.name, since.elapsed().as_secs_f64());
-    Ok(())
-}
-
-fn measure(
-    binary: &Path,
-    peer: &Peer,
-    words: &[&str],
-    options: &Options,
-    seed: u64,
-) -> Result<Measured, String> {
-    let words = [words, &["--draw", "gaussian"]].concat();
-    let _turn = peer.turn();
-    let before = (Instant::now(), cpu_ns(peer.process));
-    let (operations, report) = load(binary, peer, options, &words, seed, options.seconds, false)?;
-    let cpu = (cpu_ns(peer.process) - before.1) as f64;
-    let value = |name: &str| {
-        let at = report.iter().position(|word| word == name).unwrap_or(usize::MAX - 1);
-        report.get(at + 1).and_then(|word| word.trim_end_matches("/s").parse::<f64>().ok()).unwrap_or(0.0)
-    };
-    Ok(Measured {
-        rate: value("rate"),
-        cpu_us: cpu / 1e3 / operations.max(1) as f64,
-        busy: cpu / 10.0 / before.0.elapsed().as_micros() as f64,
-        p50_us: value("p50"),
-        p99_us: value("p99"),
-        p999_us: value("p99.9"),
-    })
-}
-
-/// One run of `messina load` without a time to warm up: what it measured is all that it asked.
-fn load(
-    binary: &Path,
-    peer: &Peer,
-    options: &Options,
-    words: &[&str],
-    seed: u64,
-    seconds: u64,
-    prepare: bool,
-) -> Result<(u64, Vec<String>), String> {
-    let mut command = Command::new("taskset");
-    command.args(["-c", LOADER]).arg(binary).args(["load", "--target", &peer.address, "--table", "stress"]);
-    command.args(["--connections", CONNECTIONS, "--depth", DEPTH, "--warm-up", "0"]);
-    command.args(["--keys", &options.keys.to_string(), "--seed", &seed.to_string()]);
-    command.args(["--seconds", &seconds.to_string(), if prepare { "--no-fill" } else { "--keep-data" }]);
-    let text = house::output(command.args(words))?;
-    let report: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    let at = report.iter().position(|word| word == "operations").ok_or(format!("no report: {text}"))?;
-    let operations = report.get(at + 1).and_then(|word| word.parse().ok()).ok_or("no operations")?;
-    Ok((operations, report))
 }

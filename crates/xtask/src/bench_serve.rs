@@ -98,7 +98,7 @@ pub fn serve(rest: &[String]) -> Outcome {
 fn one_shard(options: &Options, binary: &Path, text: &mut String) -> Result<f64, String> {
     let folder = machine::fresh("serve-1")?;
     let port = machine::free_port()?;
-    let arguments = machine::node_arguments(&folder, port, &["--smp", "1", "--memory", "2G"])?;
+    let arguments = machine::node_arguments(&folder, port, "", &["--smp", "1", "--memory", "2G"])?;
     let mut node = Running::start(Some("0"), binary, &arguments, port, &folder.join("node.log"))?;
     node.wait_until_listening(Duration::from_secs(30))?;
     let mut first = Connection::open(node.address)?;
@@ -293,7 +293,7 @@ fn count_line(text: &mut String, name: &str, (instructions, allocations): (f64, 
 fn two_shards(options: &Options, binary: &Path, one_shard: f64, text: &mut String) -> Result<(), String> {
     let folder = machine::fresh("serve-2")?;
     let port = machine::free_port()?;
-    let arguments = machine::node_arguments(&folder, port, &["--smp", "2", "--memory", "2G"])?;
+    let arguments = machine::node_arguments(&folder, port, "", &["--smp", "2", "--memory", "2G"])?;
     let mut node = Running::start(Some("0,1"), binary, &arguments, port, &folder.join("node.log"))?;
     node.wait_until_listening(Duration::from_secs(30))?;
     let mut first = Connection::open(node.address)?;

@@ -67,7 +67,7 @@ fn measure(binary: &Path, folder: &Path, tables: usize, smoke: bool) -> Result<S
 
 fn spawn(binary: &Path, folder: &Path) -> Result<Running, String> {
     let port = machine::free_port()?;
-    let arguments = machine::node_arguments(folder, port, &["--smp", "1", "--overprovisioned"])?;
+    let arguments = machine::node_arguments(folder, port, "", &["--smp", "1", "--overprovisioned"])?;
     Running::start(None, binary, &arguments, port, &folder.join("node.log"))
 }
 

@@ -41,7 +41,7 @@ pub fn encrypted(binary: &Path, seconds: u64, rounds: usize, text: &mut String) 
         "--set",
         &keystore,
     ];
-    let arguments = machine::node_arguments(&folder, port, &more)?;
+    let arguments = machine::node_arguments(&folder, port, "", &more)?;
     let mut node = Running::start(Some("0"), binary, &arguments, port, &folder.join("node.log"))?;
     node.wait_until_listening(Duration::from_secs(30))?;
     load(binary, &node, "read", 1, 1, &["--keys", "10000"])?;

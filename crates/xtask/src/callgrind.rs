@@ -44,6 +44,7 @@ fn run(binary: &Path, name: &str, setup: Setup, count: u64) -> Result<Counts, St
     arguments.extend(machine::node_arguments(
         &folder,
         port,
+        "",
         &["--smp", "1", "--overprovisioned", "--memory", "256M", "--reactor", "epoll"],
     )?);
     let mut node = Running::start(None, Path::new("valgrind"), &arguments, port, &folder.join("node.log"))?;

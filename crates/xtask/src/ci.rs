@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::{Outcome, bench_mesh, bench_serve, bench_start, check, fuzz, house, simulate, tidy};
+use crate::{Outcome, bench_mesh, bench_rows, bench_serve, bench_start, check, fuzz, house, simulate, tidy};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Outcome);
@@ -24,6 +24,7 @@ const STEPS: &[Step] = &[
     ("bench serve", bench_serve_smoke),
     ("bench start", || bench_start::start(&words(&["--smoke"]))),
     ("bench mesh", || bench_mesh::mesh(&words(&["--smoke"]))),
+    ("bench rows", || bench_rows::rows(&words(&["--smoke"]))),
 ];
 
 const COMPAT: &[&str] = &[

@@ -150,13 +150,13 @@ pub fn fresh(name: &str) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Arguments of a node with its own folder and ports.
-pub fn node_arguments(folder: &Path, port: u16, more: &[&str]) -> Result<Vec<String>, String> {
+/// Arguments of a node with its own folder and ports; `yaml` is added to its configuration.
+pub fn node_arguments(folder: &Path, port: u16, yaml: &str, more: &[&str]) -> Result<Vec<String>, String> {
     let config = folder.join("messina.yaml");
     let text = format!(
         "cluster_name: 'bench'\nlisten_address: 127.0.0.1\nrpc_address: 127.0.0.1\nnative_transport_port: {port}\n\
          native_shard_aware_transport_port: {}\nprometheus_port: {}\nstorage_port: {}\n\
-         data_file_directories:\n  - {}\ncommitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n",
+         data_file_directories:\n  - {}\ncommitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n{yaml}",
         free_port()?,
         free_port()?,
         free_port()?,

@@ -6,7 +6,7 @@
 //! tidy             floors, headers, forbidden words, formatting; lists the longest functions
 //! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted; model: --operations N
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
-//! bench NAME       serve, start, mesh, storage or peer; writes bench/results/
+//! bench NAME       serve, start, mesh, storage, peer, tails or rows; writes bench/results/
 //! compat [ARGS]    real clients against the release build
 //! run [ARGS]       the release node on 127.0.0.1:9042 with ./data
 //! ci               all of it, short; what `make test` runs
@@ -15,10 +15,13 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
 
 mod bench_mesh;
+mod bench_node;
 mod bench_peer;
+mod bench_rows;
 mod bench_serve;
 mod bench_start;
 mod bench_storage;
+mod bench_tails;
 mod bench_tls;
 mod callgrind;
 mod check;
@@ -80,10 +83,12 @@ fn bench(rest: &[String]) -> Outcome {
         Some("mesh") => bench_mesh::mesh(&rest[1..]),
         Some("peer") => bench_peer::peer(&rest[1..]),
         Some("storage") => bench_storage::storage(&rest[1..]),
-        _ => Err("bench serve, start, mesh, storage or peer".into()),
+        Some("tails") => bench_tails::tails(&rest[1..]),
+        Some("rows") => bench_rows::rows(&rest[1..]),
+        _ => Err("bench serve, start, mesh, storage, peer, tails or rows".into()),
     }
 }
 
 const HELP: &str = "\
 cargo x check | test [ARGS] | tidy | sim SCENARIO --seeds A..B | fuzz [TARGET] --minutes N
-        bench serve|start|mesh|storage|peer | compat [ARGS] | run [ARGS] | ci";
+        bench serve|start|mesh|storage|peer|tails|rows | compat [ARGS] | run [ARGS] | ci";

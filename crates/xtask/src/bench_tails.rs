@@ -1,0 +1,226 @@
+//! `cargo x bench tails`: what clients wait when the disk is the limit.
+//!
+//! A node of one shard on processor 0, whose disk is held to 50 MB/s by its own scheduler; loaders on processor 1, in
+//! open loops. A round has four windows of `--seconds N` (default 20): inserts at one and a half times what the disk
+//! takes; reads of cached rows alone; the same reads beside inserts at 70 % of what the disk takes; an echo server at
+//! the reads' rate, which shows what the machine did to tails in that round. Medians of `--rounds N` (default 9).
+//! `--smoke`.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use crate::bench_node::{self, BenchNode, LoadReport, Loading, SERVER, load, of_process};
+use crate::machine::{self, Running};
+use crate::{Outcome, house};
+
+/// Bytes the disk moves in a second, and the same as configuration files write it.
+const DISK: f64 = 50e6;
+const DISK_YAML: &str = "48828KiB/s";
+/// Keys of the table that is written: several times what memtables hold, so that compactions have work.
+const WRITTEN_KEYS: &str = "2000000";
+/// Keys of the table that is read: all of it is in the row cache.
+const READ_KEYS: &str = "100000";
+/// Reads, and frames of the echo server, in a second: a fifth of what a processor answers.
+const READ_RATE: &str = "20000";
+/// Offered of what the disk takes, alone and beside the reads.
+const OVERLOAD: f64 = 1.5;
+const BUSY: f64 = 0.7;
+/// Time of a load before its window: the writes' first second stays in memory.
+const WARM_UP: Duration = Duration::from_secs(3);
+/// Under overload the disk is used to so many percent at least.
+const DISK_PERCENT_MIN: f64 = 95.0;
+/// No second has fewer answers than so many percent of the mean.
+const SECOND_PERCENT_MIN: f64 = 80.0;
+/// From their intended start, the last in a hundred wait so many times the mean at most. Whoever is offered more than it takes
+/// falls behind in a straight line, which alone makes this less than two: more would be a server that forgets some.
+const P99_TO_MEAN_MAX: f64 = 4.6;
+/// Never is there no answer for so many milliseconds.
+const PAUSE_MS_MAX: f64 = 500.0;
+/// Reads' p99 beside writes is so many times that without them at most.
+const READS_RATIO_MAX: f64 = 2.0;
+
+/// What a round saw.
+#[derive(Clone, Copy)]
+struct Round {
+    overload: LoadReport,
+    /// Bytes moved of what the disk was allowed, in percent.
+    disk: f64,
+    alone: LoadReport,
+    beside: LoadReport,
+    echo: LoadReport,
+}
+
+impl Round {
+    fn p99_to_mean(&self) -> f64 {
+        self.overload.p99_us / self.overload.mean_us.max(1.0)
+    }
+
+    fn reads_ratio(&self) -> f64 {
+        self.beside.p99_us / self.alone.p99_us.max(1.0)
+    }
+
+    fn line(&self, name: &str) -> String {
+        format!(
+            "| {name} | {:.0} | {:.0} | {:.0} | {:.2} | {:.1} | {:.0} | {:.0} | {:.2} | {:.0} |\n",
+            self.overload.rate,
+            self.disk,
+            self.overload.slowest,
+            self.p99_to_mean(),
+            self.overload.pause_ms,
+            self.alone.p99_us,
+            self.beside.p99_us,
+            self.reads_ratio(),
+            self.echo.p99_us,
+        )
+    }
+}
+
+const TITLES: &str =
+    "| round | inserts/s | disk % | slowest second % | p99 ÷ mean | longest pause ms | reads p99 µs | beside writes | ÷ | echo p99 µs |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+";
+
+/// Runs the bench and writes its result.
+pub fn tails(rest: &[String]) -> Outcome {
+    let smoke = rest.iter().any(|word| word == "--smoke");
+    let number = |name: &str, full: u64, small: u64| match house::option(rest, name) {
+        Some(text) => text.parse::<u64>().map_err(|_| format!("{name} wants a number")),
+        None => Ok(if smoke { small } else { full }),
+    };
+    let rounds = number("--rounds", 9, 1)?.max(1);
+    let window = Duration::from_secs(number("--seconds", 20, 2)?.max(1));
+    let binary = house::binary(rest, "release")?;
+    house::run(house::cargo().args(["build", "--release", "--package", "runtime", "--example", "echo"]))?;
+    let yaml = format!(
+        "io_throughput_limit: {DISK_YAML}\nmemtable_heap_space: 32MiB\nmemtable_offheap_space: 32MiB\n"
+    );
+    let node = BenchNode::start(&binary, "tails", "2G", &yaml)?;
+    let echo = echo_server()?;
+    let bench = Bench { binary: &binary, node: &node, echo: &echo, window };
+    let mut taken = bench.what_the_disk_takes()?;
+    let mut text = format!(
+        "# bench tails\n\n{}\ncommit {}; one shard on processor {SERVER}, its disk held to {:.0} MB/s, 64 MiB for memtables; rows of the \
+         cassandra-stress table, {WRITTEN_KEYS} keys, written again and again; latencies from the intended start. The disk takes about \
+         {taken:.0} inserts/s. {rounds} rounds of windows of {} s.\n\n{TITLES}",
+        machine::shape(),
+        machine::commit(),
+        DISK / 1e6,
+        window.as_secs(),
+    );
+    let mut all = Vec::new();
+    for number in 1..=rounds {
+        let round = bench.round(taken)?;
+        // What compactions take of the disk changes with the data.
+        taken = round.overload.rate;
+        let line = round.line(&number.to_string());
+        print!("{line}");
+        text.push_str(&line);
+        all.push(round);
+    }
+    text.push_str(&bars(&all));
+    println!("{text}");
+    let folder = node.folder.clone();
+    drop(node);
+    bench_node::remove_folder(&folder)?;
+    if smoke { Ok("bench result: ok. tails works".into()) } else { machine::record("tails", &text) }
+}
+
+/// The server under test, its yardstick, and how long a window is.
+struct Bench<'a> {
+    binary: &'a Path,
+    node: &'a BenchNode,
+    echo: &'a Running,
+    window: Duration,
+}
+
+impl Bench<'_> {
+    /// Writes every key of both tables, and then for two windows as fast as they are taken: the second one's rate.
+    fn what_the_disk_takes(&self) -> Result<f64, String> {
+        let address = self.node.address();
+        load(self.binary, &address, &["--keys", READ_KEYS, "--seconds", "1", "--warm-up", "0"])?;
+        let fill =
+            ["--workload", "insert", "--table", "stress", "--keys", WRITTEN_KEYS, "--draw", "sequence"];
+        let until_its_end = ["--no-fill", "--depth", "16", "--warm-up", "0", "--seconds", "86400"];
+        load(self.binary, &address, &[&fill[..], &until_its_end].concat())?;
+        self.inserts(None, self.window)?.report()?;
+        Ok(self.inserts(None, self.window)?.report()?.rate)
+    }
+
+    fn round(&self, taken: f64) -> Result<Round, String> {
+        let (before, since) = (self.moved()?, Instant::now());
+        let overload = self.inserts(Some(taken * OVERLOAD), self.window)?.report()?;
+        let disk = (self.moved()? - before) as f64 / since.elapsed().as_secs_f64() / DISK * 100.0;
+        self.node.settle()?;
+        let alone = self.reads()?;
+        let mut writes = self.inserts(Some(taken * BUSY), self.window + 2 * WARM_UP)?;
+        std::thread::sleep(WARM_UP);
+        let beside = self.reads()?;
+        if !writes.is_running() {
+            return Err("the writes ended before the reads beside them".into());
+        }
+        writes.report()?;
+        self.node.settle()?;
+        let (address, seconds) = (self.echo.address.to_string(), self.window.as_secs().to_string());
+        let echo = ["--workload", "echo", "--rate", READ_RATE, "--seconds", &seconds, "--warm-up", "1"];
+        let echo = load(self.binary, &address, &echo)?;
+        Ok(Round { overload, disk, alone, beside, echo })
+    }
+
+    /// Bytes the node has moved from and to its disk.
+    fn moved(&self) -> Result<u64, String> {
+        let bytes = |name| of_process(self.node.process(), "io", name);
+        Ok(bytes("read_bytes:")? + bytes("write_bytes:")?)
+    }
+
+    fn reads(&self) -> Result<LoadReport, String> {
+        let (seconds, warm_up) = (self.window.as_secs().to_string(), WARM_UP.as_secs().to_string());
+        let words = ["--keys", READ_KEYS, "--keep-data", "--rate", READ_RATE, "--seconds", &seconds];
+        load(self.binary, &self.node.address(), &[&words[..], &["--warm-up", &warm_up]].concat())
+    }
+
+    /// Inserts at a rate, or as fast as they are taken.
+    fn inserts(&self, rate: Option<f64>, time: Duration) -> Result<Loading, String> {
+        let (seconds, warm_up) = (time.as_secs().to_string(), WARM_UP.as_secs().to_string());
+        let rate = rate.map(|rate| format!("{rate:.0}"));
+        let mut words =
+            vec!["--workload", "insert", "--table", "stress", "--keys", WRITTEN_KEYS, "--keep-data"];
+        words.extend(["--connections", "8", "--depth", "128", "--seconds", &seconds, "--warm-up", &warm_up]);
+        words.extend(rate.iter().flat_map(|rate| ["--rate", rate]));
+        Loading::start(self.binary, &self.node.address(), &words)
+    }
+}
+
+fn echo_server() -> Result<Running, String> {
+    let folder = machine::fresh("tails-echo")?;
+    let port = machine::free_port()?;
+    let program = house::target().join("release/examples/echo");
+    // It says back what it hears.
+    let arguments = ["--port", &port.to_string(), "--answer-bytes", "0"].map(str::to_owned);
+    let mut echo = Running::start(Some(SERVER), &program, &arguments, port, &folder.join("echo.log"))?;
+    echo.wait_until_listening(Duration::from_secs(10))?;
+    Ok(echo)
+}
+
+/// Medians of all rounds against their bars.
+fn bars(all: &[Round]) -> String {
+    let mut text = String::from("\nMedians against their bars:\n\n");
+    let median = |value: &dyn Fn(&Round) -> f64| value(&machine::median(all.to_vec(), value));
+    let mut bar = |what: &str, value: f64, least: Option<f64>, most: Option<f64>| {
+        let met = least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most);
+        let (sign, limit) = (if least.is_some() { '≥' } else { '≤' }, least.or(most).unwrap_or_default());
+        let met = if met { "met" } else { "NOT met" };
+        writeln!(text, "- {what}: {value:.2}, bar {sign} {limit}: {met}").ok();
+    };
+    bar("% of the disk's rate used", median(&|round| round.disk), Some(DISK_PERCENT_MIN), None);
+    bar(
+        "slowest second, % of the mean",
+        median(&|round| round.overload.slowest),
+        Some(SECOND_PERCENT_MIN),
+        None,
+    );
+    bar("p99 ÷ mean of writes", median(&Round::p99_to_mean), None, Some(P99_TO_MEAN_MAX));
+    bar("longest pause, ms", median(&|round| round.overload.pause_ms), None, Some(PAUSE_MS_MAX));
+    bar("reads' p99 beside writes ÷ alone", median(&Round::reads_ratio), None, Some(READS_RATIO_MAX));
+    text
+}
