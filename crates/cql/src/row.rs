@@ -32,6 +32,8 @@ pub(crate) struct Fetches {
     regular_slots: Vec<u16>,
     /// Places whose single cells are asked for, for their times.
     by_cell: Vec<usize>,
+    /// Whether the times of cells are asked for at all.
+    timed: bool,
     /// Whether cells are counters: all of a table are, or none.
     counts: bool,
 }
@@ -44,8 +46,14 @@ impl Fetches {
             static_slots: vec![NOT_FETCHED; table.next_static_ordinal as usize],
             regular_slots: vec![NOT_FETCHED; table.next_regular_ordinal as usize],
             by_cell: Vec::new(),
+            timed: false,
             counts: table.counter,
         }
+    }
+
+    /// Keeps the times of cells.
+    pub fn watch_times(&mut self) {
+        self.timed = true;
     }
 
     /// Keeps the times of every cell of a place's column, which has many.
@@ -112,7 +120,8 @@ enum Got<'a> {
 /// The fetched values of the current row.
 pub(crate) struct RowValues<'a> {
     values: SmallVec<[Got<'a>; COLUMNS_INLINE]>,
-    times: SmallVec<[Option<CellTimes>; COLUMNS_INLINE]>,
+    /// Empty when nobody asks for them.
+    times: Vec<Option<CellTimes>>,
     built: Vec<u8>,
     /// Bytes of `built` that belong to the partition's static columns.
     static_built: usize,
@@ -137,7 +146,7 @@ impl<'a> RowValues<'a> {
     pub fn new(fetches: &Fetches, now_s: u32) -> RowValues<'a> {
         RowValues {
             values: smallvec![Got::Null; fetches.len()],
-            times: smallvec![None; fetches.len()],
+            times: if fetches.timed { vec![None; fetches.len()] } else { Vec::new() },
             built: Vec::new(),
             static_built: 0,
             extras: None,
@@ -202,7 +211,7 @@ impl<'a> RowValues<'a> {
         }
     }
 
-    /// The times of the cell at a place; `None` for keys, nulls and collections.
+    /// The times of the cell at a place, if they are [watched](Fetches::watch_times); `None` for keys, nulls and collections.
     pub fn times(&self, index: usize) -> Option<CellTimes> {
         self.times.get(index).copied().flatten()
     }
@@ -285,8 +294,14 @@ impl<'a> RowValues<'a> {
         for (index, (source, _)) in fetches.columns.iter().enumerate() {
             if matches!(source, Source::Clustering(_) | Source::Regular(_)) {
                 self.values[index] = Got::Null;
-                self.times[index] = None;
+                self.set_times(index, None);
             }
+        }
+    }
+
+    fn set_times(&mut self, index: usize, times: Option<CellTimes>) {
+        if let Some(slot) = self.times.get_mut(index) {
+            *slot = times;
         }
     }
 
@@ -308,7 +323,7 @@ impl<'a> RowValues<'a> {
                         Some(value) => Got::Borrowed(value),
                         None => Got::Null,
                     };
-                    self.times[slot] = Some(times_of(&cell));
+                    self.set_times(slot, Some(times_of(&cell)));
                 }
                 ColumnView::Simple(_) => {}
                 ColumnView::Complex(complex) => {

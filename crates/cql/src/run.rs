@@ -12,7 +12,6 @@ use crate::limits;
 use crate::restriction::{BoundFilter, for_each_key, token_range};
 use crate::row::{COLUMNS_INLINE, RowValues};
 use crate::select::SelectPlan;
-use crate::selector::Selector;
 use crate::term::{Env, Term, eval_int};
 use crate::to_json;
 use crate::value::{BindContext, BoundValue, check_values, no_ticks};
@@ -130,7 +129,7 @@ impl SelectPlan {
         values: &[BoundValue<'_>],
         context: &BindContext<'_>,
         page: Page,
-    ) -> Result<SelectRun> {
+    ) -> Result<Box<SelectRun>> {
         check_values(&self.binds, values)?;
         let env = Env { values, context, table: &self.table };
         let limit = self.limit.as_ref().map_or(Ok(u32::MAX), |term| positive(term, &env))?;
@@ -143,18 +142,21 @@ impl SelectPlan {
         } else {
             self.clustering.slices(&self.table, &env)?
         };
-        let filters: Result<Vec<_>> = self.filters.iter().map(|(place, f)| f.bind(*place, &env)).collect();
-        let filters = filters?;
+        let mut filters = Vec::with_capacity(self.filters.len());
+        for (place, filter) in &self.filters {
+            filters.push(filter.bind(*place, &env)?);
+        }
         let nothing = scope.is_none() || slices.is_empty();
         let counted_here = (!filters.is_empty() || aggregate) && !self.distinct;
         let of_partition = if self.distinct { 1 } else { partition_limit };
         let sorts = !self.sort.is_empty() && matches!(&scope, Some(Scope::Keys(keys)) if keys.len() > 1);
         let one_row = self.is_one_row();
         let paged = page.rows.filter(|_| !one_row);
-        let mut run = SelectRun {
+        // Boxed: it is handed up through several floors, and large.
+        let mut run = Box::new(SelectRun {
             plan: self.clone(),
             bound: Bound {
-                values: if self.evaluates_terms() { kept(values) } else { Vec::new() },
+                values: if self.evaluates_terms { kept(values) } else { Vec::new() },
                 timestamp: context.timestamp,
                 now_micros: context.now_micros,
                 now_s: context.now_s,
@@ -179,7 +181,8 @@ impl SelectPlan {
                 tombstones: 0,
             },
             filters,
-            running: vec![Running::new(); self.aggregates.len()],
+            // Most statements have none; then there is nothing to make a pattern of.
+            running: if aggregate { vec![Running::new(); self.aggregates.len()] } else { Vec::new() },
             group: None,
             sorted: (sorts && !one_row).then(|| Box::new(Sorted { rows: Vec::new(), bytes: 0, limit })),
             step_rows: match one_row {
@@ -195,7 +198,7 @@ impl SelectPlan {
             live_rows: 0,
             done: nothing,
             stopped: None,
-        };
+        });
         if let Some(state) = &page.state
             && !one_row
         {
@@ -207,14 +210,6 @@ impl SelectPlan {
     /// The time the client allows, if the statement says.
     pub fn timeout(&self, values: &[BoundValue<'_>]) -> Result<Option<Duration>> {
         eval_timeout(self.timeout.as_ref(), values, &self.table)
-    }
-
-    /// Whether rows need more than the fetched values.
-    fn evaluates_terms(&self) -> bool {
-        let plain = |s: &Selector| matches!(s, Selector::Fetch(_) | Selector::Aggregate(_));
-        !self.selectors.iter().all(plain)
-            || self.grouping.as_ref().is_some_and(|g| g.function.is_some())
-            || !self.aggregates.iter().all(|a| a.argument.as_ref().is_none_or(plain))
     }
 
     fn scope(&self, env: &Env<'_, '_>, paged: bool) -> Result<Option<Scope>> {
@@ -434,9 +429,9 @@ impl SelectRun {
                     Admitted::Yes => {
                         if direct {
                             out.clear();
-                            out.extend(
-                                plan.selectors.iter().map(|s| s.fetched().and_then(|i| row.borrowed(i))),
-                            );
+                            for selector in &plan.selectors {
+                                out.push(selector.fetched().and_then(|index| row.borrowed(index)));
+                            }
                             sink(&out);
                         } else {
                             self.give_row(&plan, &row, sink)?;

@@ -76,6 +76,8 @@ pub struct SelectPlan {
     pub(crate) limit: Option<Term>,
     pub(crate) partition_limit: Option<Term>,
     pub(crate) timeout: Option<Term>,
+    /// Whether rows need more than the fetched values.
+    pub(crate) evaluates_terms: bool,
 }
 
 impl SelectPlan {
@@ -156,7 +158,11 @@ pub(crate) fn select(scope: &mut Scope<'_>, select: &Select) -> Result<SelectPla
     let timeout = timeout.as_ref().map(|e| scope.term(e, "[timeout]", &CqlType::Duration)).transpose()?;
     let restricts_partition = !clause.tokens.is_empty() || clause.keys.iter().any(Option::is_some);
     let (columns, json) = result_columns(&table, select.json, clause_of.columns);
+    let evaluates_terms = !clause_of.selectors.iter().all(is_plain)
+        || grouping.as_ref().is_some_and(|grouping| grouping.function.is_some())
+        || !clause_of.aggregates.iter().all(|aggregate| aggregate.argument.as_ref().is_none_or(is_plain));
     Ok(SelectPlan {
+        evaluates_terms,
         binds: Arc::new([]),
         columns,
         json,
@@ -178,6 +184,11 @@ pub(crate) fn select(scope: &mut Scope<'_>, select: &Select) -> Result<SelectPla
         timeout,
         table,
     })
+}
+
+/// Whether what is selected is a fetched value or what an aggregate came to.
+fn is_plain(selector: &Selector) -> bool {
+    matches!(selector, Selector::Fetch(_) | Selector::Aggregate(_))
 }
 
 /// The columns of the result and, for SELECT JSON, those that its only column is made of.

@@ -549,6 +549,7 @@ impl Analysis<'_, '_> {
         };
         self.clause.selected.push(column.clone());
         let fetch = self.fetches.place(&column);
+        self.fetches.watch_times();
         let many = column.ty.is_multi_cell();
         if many {
             self.fetches.watch_cells(fetch);

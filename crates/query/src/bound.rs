@@ -31,7 +31,7 @@ pub enum Executed {
 
 /// What is to be done.
 pub(crate) enum Work {
-    /// Rows to be read. Boxed, because it is large to move about.
+    /// Rows to be read.
     Select(Box<Select>),
     /// Mutations to be written.
     Write(Write),
@@ -43,7 +43,7 @@ pub(crate) enum Work {
 
 /// Rows to be read.
 pub(crate) struct Select {
-    pub(crate) run: SelectRun,
+    pub(crate) run: Box<SelectRun>,
     /// The rows so far.
     pub(crate) rows: Rows,
     pub(crate) consistency: Consistency,
@@ -224,8 +224,9 @@ impl Engine {
         announce: Announce,
         parameters: &Parameters<'_>,
     ) -> Result<Select, Error> {
-        if !is_system_keyspace(&plan.table().keyspace) {
-            check_read_consistency(parameters.consistency)?;
+        match check_read_consistency(parameters.consistency) {
+            Err(error) if !is_system_keyspace(&plan.table().keyspace) => return Err(error),
+            _ => {}
         }
         let run = plan.start(values, &read_context(parameters), self.page_of(parameters))?;
         let standard =
@@ -303,8 +304,8 @@ pub(crate) fn with_values<T>(
     }
     if values.len() <= INLINE_VALUES {
         let mut inline = [BoundValue::Null; INLINE_VALUES];
-        for (slot, (_, value)) in inline.iter_mut().zip(values.iter()) {
-            *slot = bound_value(value);
+        for (index, (_, value)) in values.iter().enumerate() {
+            inline[index] = bound_value(value);
         }
         return with(&inline[..values.len()]);
     }

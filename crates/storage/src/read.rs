@@ -242,8 +242,10 @@ impl<'a> Page<'a> {
     fn read_in_memory(&mut self, key: &Key, left: Left<'_>) -> Option<Result<Option<Resume>, Error>> {
         let (version, store) = (self.version.clone(), self.store);
         let active = version.active.reading();
-        let frozen: SmallVec<[MemtableReading<'_>; 2]> =
-            version.frozen.iter().map(|frozen| frozen.memtable.reading()).collect();
+        let mut frozen: SmallVec<[MemtableReading<'_>; 2]> = SmallVec::new();
+        for older in version.frozen.iter() {
+            frozen.push(older.memtable.reading());
+        }
         let asks_cache = self.cached && !version.sstables.is_empty();
         let cache = asks_cache.then(|| store.cache.reading());
         let mut places: SmallVec<[Place<'_>; 4]> = SmallVec::new();
@@ -262,8 +264,15 @@ impl<'a> Page<'a> {
         if !is_cached && !self.is_settled_by_memory(&version, key, &active, &frozen) {
             return None;
         }
-        let memory = std::iter::once(&active).chain(&frozen);
-        places.extend(memory.filter_map(|memtable| memtable.get(key.token, &key.bytes)).map(Place::Memory));
+        // Most tables have no frozen memtable: loops cost less than a chain of iterators.
+        if let Some(view) = active.get(key.token, &key.bytes) {
+            places.push(Place::Memory(view));
+        }
+        for memtable in &frozen {
+            if let Some(view) = memtable.get(key.token, &key.bytes) {
+                places.push(Place::Memory(view));
+            }
+        }
         let emitted = self.emit_places(&places, key, left, complete_to.as_ref());
         if !self.is_enough(&emitted, complete_to.as_ref(), left) {
             return None;

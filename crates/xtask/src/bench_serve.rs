@@ -24,9 +24,10 @@ const OPEN_RATE: f64 = 20_000.0;
 /// Rounds of an open loop for each round of a closed one.
 const OPEN_LOOP_ROUNDS: usize = 3;
 
-/// The most that a point read and an insert of one row should cost, in process.
-const READ_INSTRUCTIONS_BAR: f64 = 8_500.0;
-const INSERT_INSTRUCTIONS_BAR: f64 = 9_500.0;
+/// The most that a point read and an insert of one row may cost, in process: what they did before the engine kept sstables and
+/// a row cache, and three percent.
+const READ_INSTRUCTIONS_BAR: f64 = 7_816.0;
+const INSERT_INSTRUCTIONS_BAR: f64 = 8_522.0;
 const ALLOCATIONS_BAR: f64 = 6.0;
 const NOT_MET: &str = "NOT MET:";
 
