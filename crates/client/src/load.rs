@@ -92,6 +92,8 @@ pub struct LoadOptions {
     pub table: TableShape,
     /// Keys, `0..keys`.
     pub keys: u64,
+    /// Of the mixed workload, reads ask for the first so many of them; 0: for all.
+    pub read_keys: u64,
     /// Which of them.
     pub draw: Draw,
     /// A sequence takes every so many-th key, from the first.
@@ -133,6 +135,7 @@ impl LoadOptions {
             pace: Pace::Closed,
             table: TableShape::KeyValue,
             keys: 100_000,
+            read_keys: 0,
             draw: Draw::Uniform,
             stride: 1,
             value_bytes: 100,
@@ -164,6 +167,8 @@ pub struct Report {
     pub elapsed: Duration,
     /// Latencies of the good answers.
     pub latencies: Histogram,
+    /// Those of them that were reads of the mixed workload.
+    pub read_latencies: Histogram,
     /// Good answers in each whole second of measuring.
     pub seconds: Vec<u64>,
     /// The longest time without a good answer while measuring.
@@ -181,6 +186,7 @@ impl Report {
             first_error: None,
             elapsed: Duration::ZERO,
             latencies: Histogram::new(),
+            read_latencies: Histogram::new(),
             seconds: Vec::new(),
             pause: Duration::ZERO,
             last_answer: None,
@@ -247,6 +253,10 @@ impl fmt::Display for Report {
             self.operations,
             self.errors
         )?;
+        if self.read_latencies.count() > 0 {
+            let p99 = us(self.read_latencies.quantile(0.99));
+            write!(f, "  reads {}  their p99 {p99:.0} us", self.read_latencies.count())?;
+        }
         match &self.first_error {
             Some(error) => write!(f, "  first error: {error}"),
             None => Ok(()),
@@ -567,11 +577,16 @@ async fn work(run: Rc<Run>, lane: Rc<Lane>, mut rng: Prng) {
         if run.end <= runtime::now() {
             return;
         }
-        if !draw_key(&run, &lane, &mut rng, &mut key) {
+        let kind = match run.options.workload {
+            Workload::Mixed(share) if rng.chance(share) => Workload::Read,
+            kind => kind,
+        };
+        let first = if kind == run.options.workload { 0 } else { run.options.read_keys };
+        if !draw_key(&run, &lane, first, &mut rng, &mut key) {
             run.report.borrow_mut().ended.get_or_insert(runtime::now());
             return;
         }
-        let result = one(&run, &lane, &mut rng, &key, &mut values).await;
+        let result = one(&run, &lane, kind, &mut rng, &key, &mut values).await;
         let done = runtime::now();
         // By its answer, not by its start: what was asked before the measured time and answered in it is work of that time.
         if done < run.measure_from || run.end < done {
@@ -579,7 +594,12 @@ async fn work(run: Rc<Run>, lane: Rc<Lane>, mut rng: Prng) {
         }
         let mut report = run.report.borrow_mut();
         match result {
-            Ok(()) => report.answered(run.measure_from, intended, done, 1),
+            Ok(()) => {
+                report.answered(run.measure_from, intended, done, 1);
+                if kind != run.options.workload {
+                    report.read_latencies.record(done - intended);
+                }
+            }
             Err(error) => {
                 report.failed(&error);
                 if matches!(error, Error::Closed(_)) {
@@ -619,9 +639,9 @@ async fn scan(run: Rc<Run>, lane: Rc<Lane>, index: usize, ranges: usize) {
     }
 }
 
-/// A key, of the lane's shard if it has one; false when a sequence has ended.
-fn draw_key(run: &Run, lane: &Lane, rng: &mut Prng, key: &mut Vec<u8>) -> bool {
-    let keys = run.options.keys;
+/// A key, of the lane's shard if it has one and of the `first` ones unless that is 0; false when a sequence has ended.
+fn draw_key(run: &Run, lane: &Lane, first: u64, rng: &mut Prng, key: &mut Vec<u8>) -> bool {
+    let keys = if first == 0 { run.options.keys } else { first.min(run.options.keys) };
     for _ in 0..KEY_DRAWS {
         let index = match run.options.draw {
             Draw::Uniform => rng.below(keys),
@@ -684,6 +704,7 @@ fn zipfian(keys: u64, rng: &mut Prng) -> u64 {
 async fn one(
     run: &Run,
     lane: &Lane,
+    kind: Workload,
     rng: &mut Prng,
     key: &[u8],
     values: &mut ValuesBuilder,
@@ -692,10 +713,6 @@ async fn one(
         return lane.connection.request(&Request::Options).await.map(|_| ());
     };
     values.clear();
-    let kind = match run.options.workload {
-        Workload::Mixed(share) if rng.chance(share) => Workload::Read,
-        kind => kind,
-    };
     let statement = match kind {
         Workload::Mixed(_) if !statements.updates.is_empty() => {
             let mut field = [0; USERTABLE_BYTES];

@@ -235,6 +235,9 @@ pub struct Load {
     /// Distinct keys.
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub keys: u64,
+    /// Reads of the mixed workload ask for the first so many of them; 0: for all.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub read_keys: u64,
     /// Which keys: uniform, gaussian, zipfian, or sequence, each once.
     #[arg(long, value_name = "DRAW", default_value = "uniform", value_parser = ["uniform", "gaussian", "zipfian", "sequence"])]
     pub draw: String,

@@ -49,6 +49,7 @@ fn options(arguments: &Load) -> LoadOptions {
             _ => TableShape::KeyValue,
         },
         keys: arguments.keys,
+        read_keys: arguments.read_keys,
         draw: match arguments.draw.as_str() {
             "gaussian" => Draw::Gaussian,
             "zipfian" => Draw::Zipfian,

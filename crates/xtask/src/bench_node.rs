@@ -1,7 +1,7 @@
 //! A node that benches drive through `messina load` and `messina nodetool`.
 
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::house;
@@ -201,56 +201,16 @@ pub fn folder_bytes(folder: &Path) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// A `messina load` on the loader's processor. Ended when dropped.
-pub struct Loading {
-    child: Option<Child>,
-    shown: String,
-}
-
-impl Loading {
-    /// Starts one against this address.
-    pub fn start(binary: &Path, address: &str, words: &[&str]) -> Result<Loading, String> {
-        let mut command = Command::new("taskset");
-        command.args(["-c", LOADER]).arg(binary).args(["load", "--target", address]).args(words);
-        let shown = house::shown(&command);
-        let child = command.stdout(Stdio::piped()).spawn().map_err(|error| format!("{shown}: {error}"))?;
-        Ok(Loading { child: Some(child), shown })
-    }
-
-    /// Whether it still sends.
-    pub fn is_running(&mut self) -> bool {
-        self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
-    }
-
-    /// Waits for its report. Requests that failed are an error.
-    pub fn report(mut self) -> Result<LoadReport, String> {
-        let child = self.child.take().ok_or("it was waited for")?;
-        let output = child.wait_with_output().map_err(|error| format!("{}: {error}", self.shown))?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !output.status.success() {
-            return Err(format!("{} ended with {}\n{text}", self.shown, output.status));
-        }
-        LoadReport::parse(&text)
-    }
-}
-
-impl Drop for Loading {
-    fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
 /// Removes what a bench left on disk.
 pub fn remove_folder(folder: &Path) -> Result<(), String> {
     std::fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
 }
 
-/// Runs one to its end.
+/// Runs `messina load` on the loader's processor. Requests that failed are an error.
 pub fn load(binary: &Path, address: &str, words: &[&str]) -> Result<LoadReport, String> {
-    Loading::start(binary, address, words)?.report()
+    let mut command = Command::new("taskset");
+    command.args(["-c", LOADER]).arg(binary).args(["load", "--target", address]).args(words);
+    LoadReport::parse(&house::output(&mut command)?)
 }
 
 /// What a `messina load` measured.
@@ -265,6 +225,8 @@ pub struct LoadReport {
     pub p50_us: f64,
     pub p99_us: f64,
     pub p999_us: f64,
+    /// The last of a hundred reads of the mixed workload in microseconds; 0 of others.
+    pub reads_p99_us: f64,
     /// The slowest second in percent of the mean.
     pub slowest: f64,
     /// The longest time without an answer in milliseconds.
@@ -274,11 +236,7 @@ pub struct LoadReport {
 impl LoadReport {
     fn parse(text: &str) -> Result<LoadReport, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let value = |name: &str| {
-            let at = words.iter().position(|word| *word == name).ok_or(format!("no {name} in: {text}"))?;
-            let word = words.get(at + 1).map(|word| word.trim_end_matches("/s"));
-            word.and_then(|word| word.parse::<f64>().ok()).ok_or(format!("no number after {name}: {text}"))
-        };
+        let value = |name: &str| value_after(&words, &[name]);
         Ok(LoadReport {
             operations: value("operations")? as u64,
             rate: value("rate")?,
@@ -286,10 +244,26 @@ impl LoadReport {
             p50_us: value("p50")?,
             p99_us: value("p99")?,
             p999_us: value("p99.9")?,
+            reads_p99_us: if words.contains(&"their") {
+                value_after(&words, &["their", "p99"])?
+            } else {
+                0.0
+            },
             slowest: value("second")?,
             pause_ms: value("pause")?,
         })
     }
+}
+
+/// The number after these words in a row.
+fn value_after(words: &[&str], names: &[&str]) -> Result<f64, String> {
+    let at = words.windows(names.len()).position(|some| some == names);
+    let word = at.and_then(|at| words.get(at + names.len())).map(|word| word.trim_end_matches("/s"));
+    word.and_then(|word| word.parse().ok()).ok_or(format!(
+        "no number after {}: {}",
+        names.join(" "),
+        words.join(" ")
+    ))
 }
 
 #[cfg(test)]
@@ -299,12 +273,14 @@ mod tests {
     #[test]
     fn a_report_is_read_by_its_names() {
         let text = "rate 4000/s  mean 20 us  p50 18 us  p99 40 us  p99.9 90 us  max 1200 us  slowest second 93 %  \
-                    longest pause 1.5 ms  operations 8000  errors 0\n";
+                    longest pause 1.5 ms  operations 8000  errors 0  \
+                    reads 100  their p99 77 us\n";
         let report = LoadReport::parse(text).unwrap();
         assert_eq!(
             (report.operations, report.rate, report.slowest, report.pause_ms),
             (8000, 4000.0, 93.0, 1.5)
         );
+        assert_eq!((report.p99_us, report.reads_p99_us), (40.0, 77.0));
         assert!(LoadReport::parse("rate 4000/s").is_err());
     }
 }

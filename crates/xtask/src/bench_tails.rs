@@ -2,15 +2,15 @@
 //!
 //! A node of one shard on processor 0, whose disk is held to 50 MB/s by its own scheduler; loaders on processor 1, in
 //! open loops. A round has four windows of `--seconds N` (default 20): inserts at one and a half times what the disk
-//! takes; reads of cached rows alone; the same reads beside inserts at 70 % of what the disk takes; an echo server at
-//! the reads' rate, which shows what the machine did to tails in that round. Medians of `--rounds N` (default 9).
-//! `--smoke`.
+//! takes; reads of cached rows alone; the same reads beside inserts at 70 % of what the disk takes, by one loader, for
+//! two would wait for each other's turns on their processor; an echo server at the reads' rate, which shows what the
+//! machine did to tails in that round. Medians of `--rounds N` (default 9). `--smoke`.
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::bench_node::{self, BenchNode, LoadReport, Loading, SERVER, load, of_process};
+use crate::bench_node::{self, BenchNode, LoadReport, SERVER, load, of_process};
 use crate::machine::{self, Running};
 use crate::{Outcome, house};
 
@@ -19,10 +19,10 @@ const DISK: f64 = 50e6;
 const DISK_YAML: &str = "48828KiB/s";
 /// Keys of the table that is written: several times what memtables hold, so that compactions have work.
 const WRITTEN_KEYS: &str = "2000000";
-/// Keys of the table that is read: all of it is in the row cache.
+/// The first of them, which are read: all of them are in the row cache.
 const READ_KEYS: &str = "100000";
 /// Reads, and frames of the echo server, in a second: a fifth of what a processor answers.
-const READ_RATE: &str = "20000";
+const READ_RATE: f64 = 20_000.0;
 /// Offered of what the disk takes, alone and beside the reads.
 const OVERLOAD: f64 = 1.5;
 const BUSY: f64 = 0.7;
@@ -57,7 +57,7 @@ impl Round {
     }
 
     fn reads_ratio(&self) -> f64 {
-        self.beside.p99_us / self.alone.p99_us.max(1.0)
+        self.beside.reads_p99_us / self.alone.p99_us.max(1.0)
     }
 
     fn line(&self, name: &str) -> String {
@@ -69,7 +69,7 @@ impl Round {
             self.p99_to_mean(),
             self.overload.pause_ms,
             self.alone.p99_us,
-            self.beside.p99_us,
+            self.beside.reads_p99_us,
             self.reads_ratio(),
             self.echo.p99_us,
         )
@@ -135,34 +135,33 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Writes every key of both tables, and then for two windows as fast as they are taken: the second one's rate.
+    /// Writes every key, and then for two windows as fast as they are taken: the second one's rate.
     fn what_the_disk_takes(&self) -> Result<f64, String> {
         let address = self.node.address();
-        load(self.binary, &address, &["--keys", READ_KEYS, "--seconds", "1", "--warm-up", "0"])?;
         let fill =
             ["--workload", "insert", "--table", "stress", "--keys", WRITTEN_KEYS, "--draw", "sequence"];
         let until_its_end = ["--no-fill", "--depth", "16", "--warm-up", "0", "--seconds", "86400"];
         load(self.binary, &address, &[&fill[..], &until_its_end].concat())?;
-        self.inserts(None, self.window)?.report()?;
-        Ok(self.inserts(None, self.window)?.report()?.rate)
+        self.inserts(None)?;
+        Ok(self.inserts(None)?.rate)
     }
 
     fn round(&self, taken: f64) -> Result<Round, String> {
         let (before, since) = (self.moved()?, Instant::now());
-        let overload = self.inserts(Some(taken * OVERLOAD), self.window)?.report()?;
+        let overload = self.inserts(Some(taken * OVERLOAD))?;
         let disk = (self.moved()? - before) as f64 / since.elapsed().as_secs_f64() / DISK * 100.0;
         self.node.settle()?;
-        let alone = self.reads()?;
-        let mut writes = self.inserts(Some(taken * BUSY), self.window + 2 * WARM_UP)?;
-        std::thread::sleep(WARM_UP);
-        let beside = self.reads()?;
-        if !writes.is_running() {
-            return Err("the writes ended before the reads beside them".into());
-        }
-        writes.report()?;
+        let reads = ["--workload", "read", "--keys", READ_KEYS];
+        let alone = self.run(&reads, Some(READ_RATE))?;
+        let rate = READ_RATE + taken * BUSY;
+        let share = format!("{:.4}", READ_RATE / rate);
+        let mixed =
+            ["--workload", "mixed", "--reads", &share, "--keys", WRITTEN_KEYS, "--read-keys", READ_KEYS];
+        let beside = self.run(&mixed, Some(rate))?;
         self.node.settle()?;
         let (address, seconds) = (self.echo.address.to_string(), self.window.as_secs().to_string());
-        let echo = ["--workload", "echo", "--rate", READ_RATE, "--seconds", &seconds, "--warm-up", "1"];
+        let rate = READ_RATE.to_string();
+        let echo = ["--workload", "echo", "--rate", &rate, "--seconds", &seconds, "--warm-up", "1"];
         let echo = load(self.binary, &address, &echo)?;
         Ok(Round { overload, disk, alone, beside, echo })
     }
@@ -173,21 +172,20 @@ impl Bench<'_> {
         Ok(bytes("read_bytes:")? + bytes("write_bytes:")?)
     }
 
-    fn reads(&self) -> Result<LoadReport, String> {
-        let (seconds, warm_up) = (self.window.as_secs().to_string(), WARM_UP.as_secs().to_string());
-        let words = ["--keys", READ_KEYS, "--keep-data", "--rate", READ_RATE, "--seconds", &seconds];
-        load(self.binary, &self.node.address(), &[&words[..], &["--warm-up", &warm_up]].concat())
+    /// Inserts at a rate, or as fast as they are taken.
+    fn inserts(&self, rate: Option<f64>) -> Result<LoadReport, String> {
+        let words = ["--workload", "insert", "--keys", WRITTEN_KEYS, "--connections", "8", "--depth", "128"];
+        self.run(&words, rate)
     }
 
-    /// Inserts at a rate, or as fast as they are taken.
-    fn inserts(&self, rate: Option<f64>, time: Duration) -> Result<Loading, String> {
-        let (seconds, warm_up) = (time.as_secs().to_string(), WARM_UP.as_secs().to_string());
+    /// A load of one window on the table of cassandra-stress.
+    fn run(&self, words: &[&str], rate: Option<f64>) -> Result<LoadReport, String> {
+        let (seconds, warm_up) = (self.window.as_secs().to_string(), WARM_UP.as_secs().to_string());
         let rate = rate.map(|rate| format!("{rate:.0}"));
-        let mut words =
-            vec!["--workload", "insert", "--table", "stress", "--keys", WRITTEN_KEYS, "--keep-data"];
-        words.extend(["--connections", "8", "--depth", "128", "--seconds", &seconds, "--warm-up", &warm_up]);
-        words.extend(rate.iter().flat_map(|rate| ["--rate", rate]));
-        Loading::start(self.binary, &self.node.address(), &words)
+        let mut all = vec!["--table", "stress", "--keep-data", "--seconds", &seconds, "--warm-up", &warm_up];
+        all.extend(words);
+        all.extend(rate.iter().flat_map(|rate| ["--rate", rate]));
+        load(self.binary, &self.node.address(), &all)
     }
 }
 

@@ -212,6 +212,10 @@ fn the_load_generator_counts_what_it_does() {
         assert_eq!(report.errors, 0, "{report}");
         assert_eq!(report.operations, report.latencies.count());
         assert!(report.operations > 1000, "{report}");
+        let half = report.operations / 2;
+        let reads =
+            if matches!(workload, Workload::Mixed(_)) { half - half / 5..half + half / 5 } else { 0..1 };
+        assert!(reads.contains(&report.read_latencies.count()), "{report}");
         if let Pace::Open(rate) = pace {
             assert!((report.rate() - rate).abs() < rate / 50.0, "{report}");
         }
