@@ -26,6 +26,8 @@ const READ_RATE: f64 = 20_000.0;
 /// Offered of what the disk takes, alone and beside the reads.
 const OVERLOAD: f64 = 1.5;
 const BUSY: f64 = 0.7;
+/// Many more requests than are ever late: writes that wait must not keep the loader from sending reads.
+const IN_FLIGHT: &[&str] = &["--connections", "8", "--depth", "256"];
 /// Time of a load before its window: the writes' first second stays in memory.
 const WARM_UP: Duration = Duration::from_secs(3);
 /// Under overload the disk is used to so many percent at least.
@@ -151,12 +153,18 @@ impl Bench<'_> {
         let overload = self.inserts(Some(taken * OVERLOAD))?;
         let disk = (self.moved()? - before) as f64 / since.elapsed().as_secs_f64() / DISK * 100.0;
         self.node.settle()?;
+        // All of them are in the row cache before any counts.
+        let once = ["--workload", "read", "--table", "stress", "--keys", READ_KEYS, "--draw", "sequence"];
+        let until_its_end = ["--keep-data", "--depth", "4", "--warm-up", "0", "--seconds", "86400"];
+        load(self.binary, &self.node.address(), &[&once[..], &until_its_end].concat())?;
         let reads = ["--workload", "read", "--keys", READ_KEYS];
+        let reads = [&reads[..], IN_FLIGHT].concat();
         let alone = self.run(&reads, Some(READ_RATE))?;
         let rate = READ_RATE + taken * BUSY;
         let share = format!("{:.4}", READ_RATE / rate);
         let mixed =
             ["--workload", "mixed", "--reads", &share, "--keys", WRITTEN_KEYS, "--read-keys", READ_KEYS];
+        let mixed = [&mixed[..], IN_FLIGHT].concat();
         let beside = self.run(&mixed, Some(rate))?;
         self.node.settle()?;
         let (address, seconds) = (self.echo.address.to_string(), self.window.as_secs().to_string());
@@ -174,8 +182,8 @@ impl Bench<'_> {
 
     /// Inserts at a rate, or as fast as they are taken.
     fn inserts(&self, rate: Option<f64>) -> Result<LoadReport, String> {
-        let words = ["--workload", "insert", "--keys", WRITTEN_KEYS, "--connections", "8", "--depth", "128"];
-        self.run(&words, rate)
+        let words = ["--workload", "insert", "--keys", WRITTEN_KEYS];
+        self.run(&[&words[..], IN_FLIGHT].concat(), rate)
     }
 
     /// A load of one window on the table of cassandra-stress.
