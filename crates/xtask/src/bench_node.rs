@@ -104,14 +104,11 @@ impl BenchNode {
 
     /// Waits until it has next to nothing to do. Errors: it still has after ten minutes.
     pub fn settle(&self) -> Result<(), String> {
-        for _ in 0..600 {
-            let before = process_cpu(self.process())?;
-            std::thread::sleep(Duration::from_secs(1));
-            if process_cpu(self.process())? - before < Duration::from_millis(50) {
-                return Ok(());
-            }
+        if comes_to_rest(self.process(), 600)? {
+            Ok(())
+        } else {
+            Err("the node does not come to rest".into())
         }
-        Err("the node does not come to rest".into())
     }
 }
 
@@ -161,6 +158,18 @@ impl Drop for MemoryGroup {
         }
         eprintln!("{} is left behind", self.0.display());
     }
+}
+
+/// Waits until a process has next to nothing to do, for so many seconds at most; whether it has.
+pub fn comes_to_rest(process: u32, seconds_max: u32) -> Result<bool, String> {
+    for _ in 0..seconds_max {
+        let before = process_cpu(process)?;
+        std::thread::sleep(Duration::from_secs(1));
+        if process_cpu(process)? - before < Duration::from_millis(50) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A number of a file in `/proc/PROCESS`, after its name.

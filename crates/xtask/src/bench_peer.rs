@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Lines, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::bench_node::{
     self, BenchNode, LOADER, LoadReport, MemoryGroup, SERVER, folder_bytes, process_cpu,
@@ -73,10 +73,7 @@ struct Options {
 impl Options {
     fn parse(rest: &[String], smoke: bool) -> Result<Options, String> {
         let large = rest.iter().any(|word| word == "--large");
-        let number = |name: &str, full: u64, small: u64| match house::option(rest, name) {
-            Some(text) => text.parse::<u64>().map_err(|_| format!("{name} wants a number")),
-            None => Ok(if smoke { small } else { full }),
-        };
+        let number = |name, full, small| house::number(rest, name, if smoke { small } else { full });
         let heap = if large { LARGE_HEAP } else { "4G" };
         Ok(Options {
             large,
@@ -131,14 +128,7 @@ impl Peer {
     /// Waits until it has next to nothing to do; a Cassandra that never has is given a minute.
     fn settle(&self) -> Result<(), String> {
         let _turn = self.turn();
-        for _ in 0..60 {
-            let before = process_cpu(self.process)?;
-            std::thread::sleep(Duration::from_secs(1));
-            if process_cpu(self.process)? - before < Duration::from_millis(50) {
-                break;
-            }
-        }
-        Ok(())
+        bench_node::comes_to_rest(self.process, 60).map(drop)
     }
 
     /// Asks what holds a Cassandra for something, and waits for its answer.

@@ -24,11 +24,7 @@ const PROGRAM_BYTES: u64 = 64 << 20;
 /// Runs the bench and writes its result.
 pub fn rows(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
-    let rows = match house::option(rest, "--rows") {
-        Some(text) => text.parse::<u64>().map_err(|_| "--rows wants a number")?,
-        None if smoke => 20_000,
-        None => 50_000_000,
-    };
+    let rows = house::number(rest, "--rows", if smoke { 20_000 } else { 50_000_000 })?;
     let memory = house::option(rest, "--memory").unwrap_or(if smoke { "1G" } else { "8G" });
     let binary = house::binary(rest, "release")?;
     let setting = memory.strip_suffix('G').and_then(|gib| gib.parse::<u64>().ok());

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use crate::bench_node::of_process;
 use crate::loader::{self, Connection};
 use crate::machine::{self, Running};
 use crate::{Outcome, house};
@@ -120,14 +121,8 @@ fn costs(times: &mut [Duration], process: u32, smoke: bool) -> String {
         "{:.1} ({:.1}) ms | {:.1} MiB | {share:.2} %",
         ms(times[times.len() / 2]),
         ms(times[times.len() - 1]),
-        resident_mib(process)
+        of_process(process, "status", "VmRSS:").unwrap_or(0) as f64 / 1024.0
     )
-}
-
-fn resident_mib(process: u32) -> f64 {
-    let text = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
-    line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap_or(0.0) / 1024.0
 }
 
 /// The yardstick: an empty redis-server from spawn to its first PONG.

@@ -86,10 +86,7 @@ const TITLES: &str =
 /// Runs the bench and writes its result.
 pub fn tails(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
-    let number = |name: &str, full: u64, small: u64| match house::option(rest, name) {
-        Some(text) => text.parse::<u64>().map_err(|_| format!("{name} wants a number")),
-        None => Ok(if smoke { small } else { full }),
-    };
+    let number = |name, full, small| house::number(rest, name, if smoke { small } else { full });
     let rounds = number("--rounds", 9, 1)?.max(1);
     let window = Duration::from_secs(number("--seconds", 20, 2)?.max(1));
     let binary = house::binary(rest, "release")?;
@@ -139,11 +136,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     /// Writes every key, and then for two windows as fast as they are taken: the second one's rate.
     fn what_the_disk_takes(&self) -> Result<f64, String> {
-        let address = self.node.address();
-        let fill =
-            ["--workload", "insert", "--table", "stress", "--keys", WRITTEN_KEYS, "--draw", "sequence"];
-        let until_its_end = ["--no-fill", "--depth", "16", "--warm-up", "0", "--seconds", "86400"];
-        load(self.binary, &address, &[&fill[..], &until_its_end].concat())?;
+        self.once(&["--workload", "insert", "--keys", WRITTEN_KEYS, "--no-fill", "--depth", "16"])?;
         self.inserts(None)?;
         Ok(self.inserts(None)?.rate)
     }
@@ -154,9 +147,7 @@ impl Bench<'_> {
         let disk = (self.moved()? - before) as f64 / since.elapsed().as_secs_f64() / DISK * 100.0;
         self.node.settle()?;
         // All of them are in the row cache before any counts.
-        let once = ["--workload", "read", "--table", "stress", "--keys", READ_KEYS, "--draw", "sequence"];
-        let until_its_end = ["--keep-data", "--depth", "4", "--warm-up", "0", "--seconds", "86400"];
-        load(self.binary, &self.node.address(), &[&once[..], &until_its_end].concat())?;
+        self.once(&["--workload", "read", "--keys", READ_KEYS, "--keep-data", "--depth", "4"])?;
         let reads = ["--workload", "read", "--keys", READ_KEYS];
         let reads = [&reads[..], IN_FLIGHT].concat();
         let alone = self.run(&reads, Some(READ_RATE))?;
@@ -184,6 +175,12 @@ impl Bench<'_> {
     fn inserts(&self, rate: Option<f64>) -> Result<LoadReport, String> {
         let words = ["--workload", "insert", "--keys", WRITTEN_KEYS];
         self.run(&[&words[..], IN_FLIGHT].concat(), rate)
+    }
+
+    /// Each key once, however long it takes.
+    fn once(&self, words: &[&str]) -> Result<LoadReport, String> {
+        let all = ["--table", "stress", "--draw", "sequence", "--warm-up", "0", "--seconds", "86400"];
+        load(self.binary, &self.node.address(), &[&all[..], words].concat())
     }
 
     /// A load of one window on the table of cassandra-stress.

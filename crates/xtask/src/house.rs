@@ -135,6 +135,14 @@ pub fn shown(command: &Command) -> String {
     text
 }
 
+/// The number after `name`, or this one if the words do not hold it.
+pub fn number(words: &[String], name: &str, otherwise: u64) -> Result<u64, String> {
+    match option(words, name) {
+        Some(text) => text.parse().map_err(|_| format!("{name} wants a number")),
+        None => Ok(otherwise),
+    }
+}
+
 /// The value after `name`, if the words hold it.
 pub fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     let at = words.iter().position(|word| word == name)?;

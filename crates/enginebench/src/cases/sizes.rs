@@ -6,13 +6,12 @@ use crate::meter::{Cost, Meter};
 use base::Prng;
 use base::counting::allocated_bytes;
 use runtime::metrics::SampleValue;
-use schema::{Table, TableBuilder, TableId, TableOptions};
+use schema::{Table, TableOptions};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::{Settings, Store};
-use types::CqlType;
 
 /// The cases of this module.
 pub const CASES: &[Case] = &[
@@ -130,10 +129,7 @@ async fn is_behind(store: &Store) -> bool {
 
 fn compacted_by(options: &[(&str, &str)]) -> Arc<Table> {
     let compaction = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let table = TableBuilder::new("bench", "kv", TableId(1))
-        .partition_key("k", CqlType::Blob)
-        .regular("v", CqlType::Blob)
-        .options(TableOptions { compaction, ..TableOptions::cassandra() });
+    let table = kv().to_builder().options(TableOptions { compaction, ..TableOptions::cassandra() });
     Arc::new(table.build().expect("a valid table"))
 }
 
