@@ -23,6 +23,8 @@ pub const COMPUTE_NICE: i32 = 10;
 pub const OFFLOAD_IDLE: Duration = Duration::from_secs(20);
 /// Receive buffers of one shard. A power of two: the kernel's ring wants one.
 pub const RECV_BUFFERS: u16 = 64;
+/// Those of them that readers may hold: with fewer than the rest the kernel would find none for a burst.
+pub const RECV_BUFFERS_HELD: u16 = RECV_BUFFERS / 2;
 /// Bytes of one receive buffer. Touched only when a client sends.
 pub const RECV_BUFFER_BYTES: usize = 16 * 1024;
 /// Receive buffers one connection may hold unread before its stream is paused.

@@ -138,6 +138,44 @@ fn many_connections_outnumber_the_buffers() {
     });
 }
 
+/// Streams whose readers have stopped hold what they received; some hold it in their hands.
+#[test]
+fn streams_that_nobody_reads_keep_no_other_from_receiving() {
+    everywhere(1, || async {
+        let listener = TcpListener::bind(loopback()).await.expect("binds");
+        let address = listener.local_addr().expect("has an address");
+        let mut stalled = Vec::new();
+        for number in 0..80 {
+            let client = TcpStream::connect(address, None).await.expect("connects");
+            let (server, _) = listener.accept().await.expect("accepts");
+            // The first receive arms the stream; what comes afterwards is taken without anybody asking.
+            client.send_all(vec![1]).await.expect("sends");
+            let first = timeout(Duration::from_secs(10), server.recv()).await.expect("is heard");
+            let sender = client.clone();
+            drop(spawn(Group::MAIN, async move { sender.send_all(vec![2; 4 << 20]).await }));
+            let in_hand = match number % 2 {
+                0 => Some(timeout(Duration::from_secs(10), server.recv()).await.expect("is heard")),
+                _ => None,
+            };
+            let in_hand = in_hand.map(|bytes| bytes.expect("receives"));
+            stalled.push((client, server, first, in_hand));
+        }
+        sleep(Duration::from_millis(50)).await;
+        let address = echo_server().await;
+        for _ in 0..20 {
+            let stream = TcpStream::connect(address, None).await.expect("connects");
+            stream.send_all(vec![7; 100]).await.expect("sends");
+            let answer = timeout(Duration::from_secs(10), read_exactly(&stream, 100)).await;
+            assert_eq!(answer.expect("is heard"), vec![7; 100]);
+        }
+        // Nothing that was kept is lost.
+        let (_client, server, _, in_hand) = &stalled[10];
+        let read = in_hand.as_ref().map_or(0, |bytes| bytes.len());
+        let rest = timeout(Duration::from_secs(10), read_exactly(server, (4 << 20) - read)).await;
+        assert!(rest.expect("arrives").iter().all(|byte| *byte == 2));
+    });
+}
+
 #[test]
 fn a_dropped_recv_loses_nothing() {
     everywhere(1, || async {

@@ -30,7 +30,6 @@ use crate::offload::OffloadPool;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use ops::{Keep, Op, Ops, Outcome};
 use recv_buffers::RecvBuffers;
-use sockets::StreamCore;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io;
@@ -54,8 +53,6 @@ pub(crate) struct Uring {
     ring: RefCell<IoUring>,
     ops: RefCell<Ops>,
     buffers: RecvBuffers,
-    /// Streams that wait for a receive buffer.
-    starved: RefCell<VecDeque<Rc<StreamCore>>>,
     completions: RefCell<VecDeque<(u64, i32, u32)>>,
     ticks: Ticks,
     pub(crate) folders: Folders,
@@ -98,7 +95,6 @@ impl Uring {
             ring: RefCell::new(ring),
             ops: RefCell::default(),
             buffers,
-            starved: RefCell::default(),
             completions: RefCell::default(),
             ticks: Ticks::new(),
             folders: Folders { offload },
@@ -268,22 +264,9 @@ impl Uring {
         self.push(&opcode::AsyncCancel::new(user_data).build().user_data(IGNORED));
     }
 
-    /// A buffer came back: the stream that waits longest may receive again, and all may when none is held, so that a
-    /// stream that was closed in its turn does not keep the others waiting.
-    fn buffer_freed(self: &Rc<Self>) {
-        loop {
-            let next = self.starved.borrow_mut().pop_front();
-            let Some(core) = next else { return };
-            if core.rearm(self) && !self.buffers.none_held() {
-                return;
-            }
-        }
-    }
-
     /// Cancels everything and waits for it, so that the kernel no longer knows this process's memory.
     /// Afterwards the ring serves no one.
     pub(crate) fn close(self: &Rc<Self>) {
-        self.starved.borrow_mut().clear();
         let all = opcode::AsyncCancel2::new(types::CancelBuilder::any()).build();
         self.push(&all.user_data(IGNORED));
         let until = self.ticks() + CLOSE_WAIT.as_nanos() as u64;

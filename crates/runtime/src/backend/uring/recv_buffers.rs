@@ -3,11 +3,13 @@
 //! ```text
 //! ring page: [ addr len id | addr len id | … ] tail       memory: [ buffer 0 | buffer 1 | … ]
 //! ```
-//! A buffer belongs to the kernel while it is between head and tail, to a [`RingBytes`] after a receive took it.
+//! A buffer belongs to the kernel while it is between head and tail, to a [`RingBytes`] after a receive took it. Readers hold
+//! [`RECV_BUFFERS_HELD`] of them at most; what comes beyond that is copied out at once, so that clients which keep their
+//! connections from being read never keep others from being heard.
 //! Pages are touched only when data arrives.
 
 use super::Uring;
-use crate::limits::{RECV_BUFFER_BYTES, RECV_BUFFERS};
+use crate::limits::{RECV_BUFFER_BYTES, RECV_BUFFERS, RECV_BUFFERS_HELD};
 use io_uring::{IoUring, types::BufRingEntry};
 use std::cell::Cell;
 use std::io;
@@ -62,9 +64,9 @@ impl RecvBuffers {
         Ok(buffers)
     }
 
-    /// Does no reader hold a buffer?
-    pub(super) fn none_held(&self) -> bool {
-        self.held.get() == 0
+    /// Do readers hold as many buffers as they may?
+    pub(super) fn are_scarce(&self) -> bool {
+        self.held.get() >= RECV_BUFFERS_HELD
     }
 
     /// Allows the memory to be freed: every receive is over.
@@ -107,33 +109,45 @@ impl Drop for RecvBuffers {
     }
 }
 
-/// Received bytes in one of the shard's buffers; dropping it gives the buffer back.
-pub(crate) struct RingBytes {
-    /// `None` at the end of a stream.
-    buffer: Option<(Rc<Uring>, u16)>,
-    len: u32,
+/// Received bytes, most often in one of the shard's buffers; dropping them gives it back.
+pub(crate) struct RingBytes(Place);
+
+enum Place {
+    End,
+    Ring { uring: Rc<Uring>, id: u16, len: u32 },
+    Own(Box<[u8]>),
 }
 
 impl RingBytes {
     pub(super) fn end() -> RingBytes {
-        RingBytes { buffer: None, len: 0 }
+        RingBytes(Place::End)
     }
 
-    pub(super) fn new(uring: Rc<Uring>, id: u16, len: u32) -> RingBytes {
+    /// Bytes of a completed receive; with a negative or zero result none, in a buffer that the kernel gave up all the same.
+    pub(super) fn new(uring: Rc<Uring>, id: u16, result: i32) -> RingBytes {
+        let len = u32::try_from(result).unwrap_or(0);
         debug_assert!(len as usize <= RECV_BUFFER_BYTES);
         uring.buffers.held.set(uring.buffers.held.get() + 1);
-        RingBytes { buffer: Some((uring, id)), len }
+        RingBytes(Place::Ring { uring, id, len })
+    }
+
+    /// Copies the bytes and gives the buffer back.
+    pub(super) fn leave_ring(&mut self) {
+        if let Place::Ring { .. } = self.0 {
+            *self = RingBytes(Place::Own(Box::from(&**self)));
+        }
     }
 }
 
 impl Deref for RingBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        match &self.buffer {
-            None => &[],
+        match &self.0 {
+            Place::End => &[],
+            Place::Own(bytes) => bytes,
             // SAFETY: the kernel filled `len` bytes of this buffer and gave it up; it is ours until `give`.
-            Some((uring, id)) => unsafe {
-                std::slice::from_raw_parts(uring.buffers.buffer(*id), self.len as usize)
+            Place::Ring { uring, id, len } => unsafe {
+                std::slice::from_raw_parts(uring.buffers.buffer(*id), *len as usize)
             },
         }
     }
@@ -141,10 +155,9 @@ impl Deref for RingBytes {
 
 impl Drop for RingBytes {
     fn drop(&mut self) {
-        if let Some((uring, id)) = self.buffer.take() {
-            uring.buffers.give(id);
+        if let Place::Ring { uring, id, .. } = &self.0 {
+            uring.buffers.give(*id);
             uring.buffers.held.set(uring.buffers.held.get() - 1);
-            uring.buffer_freed();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! TCP: multishot accept, multishot receive into shared buffers, plain non-blocking sends.
 //!
 //! A stream's receive op is armed by the first `recv` and stays armed. When a client is faster than its reader the op
-//! is cancelled after a few unread buffers and armed again once they are read, so one client cannot take every buffer.
+//! is cancelled after a few unread buffers and armed again once they are read.
 
 use super::Uring;
 use super::ops::{Keep, Op};
@@ -9,8 +9,8 @@ use super::recv_buffers::{GROUP, RingBytes};
 use crate::backend::socket::{
     bind, keep_alive, listen, name, set_option, shutdown, socket, to_raw, try_send,
 };
-use crate::limits::{ACCEPTED_PENDING, RECV_BUFFERS_PER_STREAM};
-use io_uring::{cqueue, opcode, types};
+use crate::limits::{ACCEPTED_PENDING, RECV_BUFFER_BYTES, RECV_BUFFERS_PER_STREAM};
+use io_uring::{cqueue, opcode, squeue, types};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -170,8 +170,6 @@ struct RecvState {
     used: bool,
     armed: Option<u64>,
     cancelling: bool,
-    /// In the shard's list of streams that wait for a buffer.
-    starved: bool,
     closed: bool,
     unread: VecDeque<RingBytes>,
     end: Option<End>,
@@ -185,62 +183,59 @@ enum End {
 }
 
 impl StreamCore {
+    /// Receives whatever comes until it is cancelled; where buffers are scarce, one buffer's worth.
     fn arm(self: &Rc<Self>, uring: &Rc<Uring>, state: &mut RecvState) {
-        let entry = opcode::RecvMulti::new(types::Fd(self.fd.as_raw_fd()), GROUP).build();
+        let fd = types::Fd(self.fd.as_raw_fd());
+        let entry = if uring.buffers.are_scarce() {
+            let once = opcode::Recv::new(fd, std::ptr::null_mut(), RECV_BUFFER_BYTES as u32);
+            once.buf_group(GROUP).build().flags(squeue::Flags::BUFFER_SELECT)
+        } else {
+            opcode::RecvMulti::new(fd, GROUP).build()
+        };
         let user_data = uring.ops.borrow_mut().insert(Op::Recv(self.clone()));
         state.armed = Some(user_data);
         state.cancelling = false;
         uring.push(&entry.user_data(user_data));
     }
 
-    /// A buffer is free again and it is this stream's turn. False when it does not want it.
-    pub(super) fn rearm(self: &Rc<Self>, uring: &Rc<Uring>) -> bool {
-        let mut state = self.state.borrow_mut();
-        state.starved = false;
-        let wanted = state.armed.is_none() && !state.closed && state.end.is_none();
-        if wanted {
-            self.arm(uring, &mut state);
-        }
-        wanted
-    }
-
     /// A completion of the receive op.
     pub(super) fn received(self: &Rc<Self>, uring: &Rc<Uring>, result: i32, flags: u32) {
-        // Dropped after the borrow ends: it may arm another stream.
-        let unwanted = self.note(uring, result, flags);
-        let waker = self.state.borrow_mut().waker.take();
-        drop(unwanted);
+        let scarce = uring.buffers.are_scarce();
+        let mut bytes = cqueue::buffer_select(flags).map(|id| RingBytes::new(uring.clone(), id, result));
+        if scarce {
+            // Whoever holds buffers may not give them back for long: its client may have stopped reading answers.
+            bytes.as_mut().into_iter().for_each(RingBytes::leave_ring);
+        }
+        let mut state = self.state.borrow_mut();
+        self.note(uring, &mut state, bytes, result, flags);
+        let waker = state.waker.take();
+        drop(state);
         if let Some(waker) = waker {
             waker.wake();
         }
     }
 
-    fn note(self: &Rc<Self>, uring: &Rc<Uring>, result: i32, flags: u32) -> Option<RingBytes> {
-        let len = u32::try_from(result).unwrap_or(0);
-        let bytes = cqueue::buffer_select(flags).map(|id| RingBytes::new(uring.clone(), id, len));
-        let mut state = self.state.borrow_mut();
+    fn note(
+        self: &Rc<Self>,
+        uring: &Rc<Uring>,
+        state: &mut RecvState,
+        bytes: Option<RingBytes>,
+        result: i32,
+        flags: u32,
+    ) {
         if !cqueue::more(flags) {
             state.armed = None;
         }
         if state.closed {
-            return bytes;
+            return;
         }
-        let mut unwanted = None;
         match -result {
-            0 => {
-                state.end = Some(End::Eof);
-                unwanted = bytes;
-            }
+            0 => state.end = Some(End::Eof),
             code if code < 0 => state.unread.extend(bytes),
-            libc::ENOBUFS => {
-                // The reader arms it again when it has unread bytes, or when it is woken while every buffer is back
-                // already; otherwise the next free buffer does.
-                if state.unread.is_empty() && !state.starved && !uring.buffers.none_held() {
-                    state.starved = true;
-                    uring.starved.borrow_mut().push_back(self.clone());
-                }
-            }
-            libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
+            // Those that were given out came back, or do when their completions are looked at. With unread bytes the
+            // reader arms it.
+            libc::ENOBUFS if state.unread.is_empty() => self.arm(uring, state),
+            libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
             code => state.end = Some(End::Error(code)),
         }
         if RECV_BUFFERS_PER_STREAM <= state.unread.len()
@@ -250,7 +245,6 @@ impl StreamCore {
             state.cancelling = true;
             uring.cancel(user_data);
         }
-        unwanted
     }
 }
 
@@ -268,7 +262,7 @@ impl UringStream {
         let mut state = core.state.borrow_mut();
         state.used = true;
         let bytes = state.unread.pop_front();
-        let idle = state.armed.is_none() && !state.starved && state.end.is_none();
+        let idle = state.armed.is_none() && state.end.is_none();
         if idle && state.unread.len() <= RECV_BUFFERS_PER_STREAM / 2 {
             core.arm(&self.uring, &mut state);
         }
