@@ -46,6 +46,13 @@ pub const DIRECT_ALIGN: usize = 4096;
 pub const IO_DEPTH: usize = 128;
 /// Bytes of requests of one shard under way at one device, above which no other starts: bounds their buffers.
 pub const IO_BYTES_IN_FLIGHT: u64 = 16 << 20;
+/// As [`IO_BYTES_IN_FLIGHT`] for a device that was not seen to do more: as many small reads as [`IO_DEPTH`] lets through.
+pub const IO_BYTES_IN_FLIGHT_MIN: u64 = 512 << 10;
+/// Time in which a busy device does what is under way: what a request that goes first waits for those that were there before.
+/// Longer than a request takes on a device that is not busy.
+pub const IO_QUEUE_TIME: core::time::Duration = core::time::Duration::from_millis(10);
+/// Time over which the rate of a device is taken; the best of eight counts.
+pub const IO_WINDOW: core::time::Duration = core::time::Duration::from_millis(50);
 /// What a request costs besides its bytes, in bytes: a disk does fewer small requests than large ones in its time.
 pub const IO_REQUEST_COST: u64 = 16 * 1024;
 /// Idle time of a limited device that may be made up for: a late timer, not a rest.

@@ -41,6 +41,11 @@ pub fn limit_devices(limits: DeviceLimits) {
     devices.iter().for_each(|(_, device)| device.dispatch());
 }
 
+/// Requests and bytes that a group of this shard has had of all devices so far.
+pub fn started(group: Group) -> (u64, u64) {
+    with(|shard| shard.io.started(group))
+}
+
 /// Rates of one device.
 #[derive(Debug, Default)]
 struct DeviceRates {
@@ -315,9 +320,10 @@ pub(crate) struct Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.device.queue.borrow_mut().end(self.bytes);
         // While a shard is torn down there may be none.
-        if self.device.queue.borrow().waiting() > 0 && try_with(|_| ()).is_some() {
+        let now = try_with(|shard| shard.backend.now().0);
+        self.device.queue.borrow_mut().end(self.bytes, now.unwrap_or(0));
+        if self.device.queue.borrow().waiting() > 0 && now.is_some() {
             self.device.dispatch();
         }
     }
