@@ -260,8 +260,9 @@ impl BtiWriter {
         last: &[u8],
     ) -> Result<(u64, PageChecksums, PageChecksums), Error> {
         self.keys.finish(first, last, &mut self.partitions);
-        let (partition_bytes, partition_pages) = self.partitions.finish().await?;
-        let (row_bytes, row_pages) = self.rows.finish().await?;
+        let rows = runtime::spawn_now(runtime::current_group(), self.rows.finish());
+        let partitions = self.partitions.finish().await;
+        let ((row_bytes, row_pages), (partition_bytes, partition_pages)) = (rows.await?, partitions?);
         Ok((partition_bytes + row_bytes, partition_pages, row_pages))
     }
 }

@@ -23,6 +23,10 @@ pub const SUMMARY_INTERVAL: u32 = 128;
 /// Bytes gathered before the writer hands a file's head to the disk in one aligned write.
 pub const WRITE_BYTES: usize = 128 * 1024;
 
+/// Such writes of one file under way at a time: the disk has the next one when it ends the one before, while the core makes a
+/// third.
+pub const WRITES_UNDER_WAY: usize = 2;
+
 /// Bytes of the largest single read ahead of a scan, of plain data.
 pub const READ_AHEAD_BYTES: u64 = 128 * 1024;
 

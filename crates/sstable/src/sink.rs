@@ -1,11 +1,19 @@
 //! Files being written: bytes are appended at once and handed to the disk when the owner waits for it.
+//!
+//! ```text
+//! append ─► buffer ─ drain ─► a write under way, and one more ─► finish waits for all, then for the sync
+//! ```
+//! The disk works on one piece while the next is made. A write that fails is told by the next `drain` or by `finish`.
 
+use runtime::JoinHandle;
 use runtime::file::{AlignedBuf, File, OpenOptions};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use crate::compression::{Compression, CompressionInfo, Encoder};
 use crate::error::Error;
-use crate::limits::{PLAIN_CHUNK_BYTES, WRITE_BYTES};
+use crate::limits::{PLAIN_CHUNK_BYTES, WRITE_BYTES, WRITES_UNDER_WAY};
 use crate::version::Version;
 
 /// Alignment of every write but the last.
@@ -15,11 +23,14 @@ const WRITE_BYTES_MAX: usize = 8 * WRITE_BYTES;
 
 /// One file, written from front to back under a temporary name.
 pub(crate) struct Sink {
-    file: File,
+    file: Rc<File>,
     path: PathBuf,
     buffer: Vec<u8>,
     /// Bytes handed over, a multiple of the alignment until the end.
     written: u64,
+    under_way: VecDeque<JoinHandle<std::io::Result<AlignedBuf>>>,
+    /// Buffers that were written: memory that is there already.
+    spare: Vec<AlignedBuf>,
 }
 
 impl Sink {
@@ -34,7 +45,8 @@ impl Sink {
             direct: true,
         };
         let file = File::open(&path, options).await.map_err(|error| Error::io(&path, "create", error))?;
-        Ok(Sink { file, path, buffer: Vec::new(), written: 0 })
+        let (buffer, under_way, spare) = (Vec::new(), VecDeque::new(), Vec::new());
+        Ok(Sink { file: Rc::new(file), path, buffer, written: 0, under_way, spare })
     }
 
     /// The buffer, to append to.
@@ -52,7 +64,7 @@ impl Sink {
         self.buffer.len()
     }
 
-    /// Hands over whole aligned pieces, if there is enough for one worth its cost.
+    /// Hands over whole aligned pieces, if there is enough for one worth its cost. Waits while as many are under way as may be.
     pub(crate) async fn drain(&mut self) -> Result<(), Error> {
         while self.buffer.len() >= WRITE_BYTES {
             let size = (self.buffer.len() / ALIGNMENT * ALIGNMENT).min(WRITE_BYTES_MAX);
@@ -62,13 +74,26 @@ impl Sink {
     }
 
     async fn write(&mut self, size: usize) -> Result<(), Error> {
-        let mut aligned = AlignedBuf::with_capacity(size.next_multiple_of(ALIGNMENT));
+        while self.under_way.len() >= WRITES_UNDER_WAY {
+            self.wait_for_oldest().await?;
+        }
+        let mut aligned = self.spare.pop().unwrap_or_default();
+        aligned.clear();
         aligned.extend_from_slice(&self.buffer[..size]);
         aligned.pad_to_alignment();
-        let result = self.file.write_at(self.written, aligned).await;
-        result.map_err(|error| Error::io(&self.path, "write", error))?;
+        let (file, at) = (self.file.clone(), self.written);
+        let write = async move { file.write_at(at, aligned).await };
+        self.under_way.push_back(runtime::spawn_now(runtime::current_group(), write));
         self.buffer.drain(..size);
         self.written += size as u64;
+        Ok(())
+    }
+
+    async fn wait_for_oldest(&mut self) -> Result<(), Error> {
+        if let Some(oldest) = self.under_way.pop_front() {
+            let buffer = oldest.await.map_err(|error| Error::io(&self.path, "write", error))?;
+            self.spare.push(buffer);
+        }
         Ok(())
     }
 
@@ -80,6 +105,9 @@ impl Sink {
         let rest = self.buffer.len();
         if rest > 0 {
             self.write(rest).await?;
+        }
+        while !self.under_way.is_empty() {
+            self.wait_for_oldest().await?;
         }
         let trim = !(rest as u64).is_multiple_of(ALIGNMENT as u64);
         if trim {

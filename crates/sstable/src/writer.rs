@@ -533,8 +533,10 @@ impl Writer {
         let (dir, descriptor) = (self.options.dir.clone(), self.descriptor());
         let version = descriptor.version;
         let mut statistics = self.statistics();
-        let index = self.index.finish(&self.first_key, &self.last_key.1).await?;
-        let data = self.data.finish(version).await?;
+        // Each file costs a sync, which takes its time on a busy disk: they run side by side.
+        let data = runtime::spawn_now(runtime::current_group(), self.data.finish(version));
+        let index = self.index.finish(&self.first_key, &self.last_key.1).await;
+        let (data, index) = (data.await?, index?);
         if data.compression.is_some() {
             statistics.stats.compression_ratio = data.stored_bytes as f64 / data.plain_bytes as f64;
         }
@@ -552,14 +554,15 @@ impl Writer {
             wholes: wholes.iter().map(|(component, bytes)| (*component, base::crc32(bytes))).collect(),
         };
         wholes.push((Component::Checksums, checksums.encode()));
-        for (component, bytes) in wholes {
+        for (component, bytes) in &wholes {
             // The digest is a few digits that a reader has no reason to open.
-            if component != Component::Digest {
+            if *component != Component::Digest {
                 disk_bytes += bytes.len() as u64;
             }
-            components.push(component);
-            Sink::whole(&component.temporary_path(&dir, descriptor), bytes).await?;
+            components.push(*component);
         }
+        wholes.push((Component::Toc, toc(&components)));
+        write_wholes(&dir, descriptor, wholes).await?;
         publish(&dir, descriptor, &components).await?;
         let keys = (&self.first_key[..], &self.last_key.1[..]);
         Ok(Meta::from_parts(descriptor, keys, &statistics.stats, (data.plain_bytes, disk_bytes)))
@@ -594,13 +597,35 @@ impl Writer {
     }
 }
 
-/// Renames durable components to their names, then makes the list of them durable.
-async fn publish(dir: &Path, descriptor: Descriptor, components: &[Component]) -> Result<(), Error> {
+/// The list of components, as `TOC.txt` has it.
+fn toc(components: &[Component]) -> Vec<u8> {
     let listed = components.iter().chain([&Component::Toc]).filter(|part| **part != Component::Checksums);
     let mut listed: Vec<&str> = listed.map(|component| component.suffix()).collect();
     listed.sort_unstable();
-    let toc = listed.join("\n") + "\n";
-    Sink::whole(&Component::Toc.temporary_path(dir, descriptor), toc.into_bytes()).await?;
+    (listed.join("\n") + "\n").into_bytes()
+}
+
+/// Writes small files side by side, each durably and under its temporary name.
+async fn write_wholes(
+    dir: &Path,
+    descriptor: Descriptor,
+    wholes: Vec<(Component, Vec<u8>)>,
+) -> Result<(), Error> {
+    let write = |(component, bytes): (Component, Vec<u8>)| {
+        let path = component.temporary_path(dir, descriptor);
+        runtime::spawn_now(runtime::current_group(), async move { Sink::whole(&path, bytes).await })
+    };
+    let written: Vec<_> = wholes.into_iter().map(write).collect();
+    let mut result = Ok(());
+    for file in written {
+        // After an error too: the caller removes the files, none may be made after that.
+        result = result.and(file.await);
+    }
+    result
+}
+
+/// Renames durable components to their names, and last the list of them.
+async fn publish(dir: &Path, descriptor: Descriptor, components: &[Component]) -> Result<(), Error> {
     for component in components.iter().copied() {
         rename(dir, descriptor, component).await?;
     }
