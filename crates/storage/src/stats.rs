@@ -237,7 +237,7 @@ impl Store {
             memtable_bytes: table.memtable_bytes() as u64,
             memtable_switches: metrics.memtable_switches.get(),
             pending_flushes: version.frozen.len() as u64,
-            pending_compactions: self.pending_compactions(table).0 as u64,
+            pending_compactions: self.pending_compactions(table).compactions as u64,
             filter_mistakes: metrics.filter_mistakes.get(),
             filter_hits: metrics.filter_hits.get(),
             filter_negatives: metrics.filter_negatives.get(),

@@ -1,7 +1,11 @@
-//! How much of the core compactions get: shares that follow what waits to be compacted.
+//! How much of the core and of the disk compactions get: shares that follow what waits to be compacted.
 //!
 //! With nothing waiting a compaction gets what others leave and little else. The more bytes wait, in flushes' worth, the more it
-//! gets, until it competes with requests as an equal. Half of the way is gone at each look, so shares do not swing.
+//! gets, until it competes with requests as an equal. Where sstables come faster than equals can merge them, reads would have
+//! more and more of them to ask: from [`SPARED_BEARABLE`] on compactions get more than requests. They take it from flushes,
+//! too, and writes are let in as fast as flushes write: so a load without end settles where compactions keep up.
+//!
+//! Half of the way is gone at each look, so shares do not swing.
 
 use crate::store::Store;
 use runtime::Group;
@@ -12,16 +16,23 @@ use std::time::Duration;
 pub(super) const PERIOD: Duration = Duration::from_millis(250);
 /// Shares with nothing waiting.
 const SHARES_MIN: u32 = 50;
-/// Shares with as much waiting as is bearable: those of requests.
-const SHARES_MAX: u32 = 1_000;
+/// Shares with as many bytes waiting as is bearable: those of requests.
+const SHARES_EQUAL: u32 = 1_000;
+/// Shares when reads have far too many sstables to ask: half of a core that requests, flushes and the log all want.
+const SHARES_MAX: u32 = 4_000;
 /// Memtable budgets' worth of waiting bytes that are bearable.
 const BEARABLE: u64 = 16;
+/// Sstables that reads of one table ask in vain, because compactions are behind, that are bearable; as many again for
+/// [`SHARES_EQUAL`] more shares.
+const SPARED_BEARABLE: f64 = 16.0;
 
-/// The shares after the next look.
-fn next_shares(now: u32, waiting_bytes: u64, memtable_bytes: u64) -> u32 {
+/// The shares after the next look. `bytes` wait in all, and reads of the table that is worst off are to be `spared` sstables.
+fn next_shares(now: u32, bytes: u64, spared: f64, memtable_bytes: u64) -> u32 {
     let bearable = memtable_bytes.saturating_mul(BEARABLE).max(1);
-    let part = (waiting_bytes as f64 / bearable as f64).min(1.0);
-    let wanted = SHARES_MIN + (f64::from(SHARES_MAX - SHARES_MIN) * part) as u32;
+    let part = (bytes as f64 / bearable as f64).min(1.0);
+    let debt = (spared / SPARED_BEARABLE - 1.0).max(0.0);
+    let by_bytes = f64::from(SHARES_MIN) + f64::from(SHARES_EQUAL - SHARES_MIN) * part;
+    let wanted = ((by_bytes + f64::from(SHARES_EQUAL) * debt) as u32).min(SHARES_MAX);
     // The last step is not halved, so that it is reached.
     let half = wanted.abs_diff(now).div_ceil(2);
     if wanted < now { now - half } else { now + half }
@@ -35,17 +46,18 @@ impl Store {
             due += PERIOD;
             // Elapsed is what it waits for; a stop wakes it early.
             let _ = runtime::timeout_at(due, self.controller_stopped.wait()).await;
-            let mut waiting = 0u64;
+            let (mut bytes, mut spared) = (0u64, 0f64);
             for table in self.all_tables() {
                 // Most tables are at rest: fewer sstables than any strategy merges.
                 if table.with_version(|version, _| version.sstables.len()) > 1 {
-                    waiting = waiting.saturating_add(self.pending_compactions(&table).1);
+                    let (pending, left) = (self.pending_compactions(&table), self.compactions.left(table.id));
+                    bytes = bytes.saturating_add(pending.bytes).saturating_add(left.bytes);
+                    spared = spared.max(pending.spared + left.spared);
                     runtime::yield_if_needed().await;
                 }
             }
-            waiting = waiting.saturating_add(self.compactions.left_bytes());
             let now = runtime::shares(Group::COMPACTION);
-            let next = next_shares(now, waiting, self.settings.memtable_bytes);
+            let next = next_shares(now, bytes, spared, self.settings.memtable_bytes);
             if next != now {
                 runtime::set_shares(Group::COMPACTION, next);
             }
@@ -60,19 +72,21 @@ mod tests {
     #[test]
     fn shares_follow_the_backlog_and_come_to_rest() {
         const MIB: u64 = 1 << 20;
-        let settle = |mut shares: u32, waiting: u64| {
+        let settle = |mut shares: u32, waiting: u64, spared: f64| {
             for _ in 0..12 {
-                shares = next_shares(shares, waiting, 64 * MIB);
+                shares = next_shares(shares, waiting, spared, 64 * MIB);
             }
-            assert_eq!(shares, next_shares(shares, waiting, 64 * MIB), "at rest after three seconds");
+            assert_eq!(shares, next_shares(shares, waiting, spared, 64 * MIB), "at rest after three seconds");
             shares
         };
-        assert_eq!(settle(200, 0), SHARES_MIN);
-        assert_eq!(settle(200, 1 << 50), SHARES_MAX);
-        let half = settle(SHARES_MIN, 8 * 64 * MIB);
-        assert_eq!(half, settle(SHARES_MAX, 8 * 64 * MIB));
+        assert_eq!(settle(200, 0, 0.0), SHARES_MIN);
+        assert_eq!(settle(200, 1 << 50, 16.0), SHARES_EQUAL, "bytes alone, however many, make equals");
+        let half = settle(SHARES_MIN, 8 * 64 * MIB, 3.0);
+        assert_eq!(half, settle(SHARES_EQUAL, 8 * 64 * MIB, 3.0));
         assert_eq!(half, 525);
-        assert!(next_shares(50, 1 << 50, 64 * MIB) < SHARES_MAX, "not at once");
-        assert_eq!(next_shares(50, 5, 0), 525, "no budget is no division by zero");
+        assert_eq!(settle(200, 8 * 64 * MIB, 24.0), 1_025, "many sstables make more of them");
+        assert_eq!(settle(200, 0, 1e9), SHARES_MAX);
+        assert!(next_shares(50, 1 << 50, 0.0, 64 * MIB) < SHARES_EQUAL, "not at once");
+        assert_eq!(next_shares(50, 5, 0.0, 0), 525, "no budget is no division by zero");
     }
 }

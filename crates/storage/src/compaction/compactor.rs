@@ -227,7 +227,7 @@ impl Store {
         if expired.is_empty() {
             return Ok(());
         }
-        let listed = self.compactions.begin(CompactionKind::Background, table, &expired);
+        let listed = self.compactions.begin(CompactionKind::Background, table, self.interval, &expired);
         let replacement = Replacement { inputs: expired.clone(), outputs: Vec::new(), lossy: false };
         self.replace(table, replacement).await?;
         runtime::info!("table {}: {} sstables had expired whole", table.id, expired.len());
@@ -244,7 +244,7 @@ impl Store {
         work: &Work,
         claim: &Claim,
     ) -> Result<Merged, Error> {
-        let listed = self.compactions.begin(work.kind, table, &claim.sstables());
+        let listed = self.compactions.begin(work.kind, table, self.interval, &claim.sstables());
         let merged = Merge::new(self, table, work, claim, &listed.running).run().await;
         match &merged {
             Ok(merged) => {

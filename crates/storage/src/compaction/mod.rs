@@ -40,7 +40,7 @@ pub(crate) use progress::Compactions;
 pub use progress::{CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals};
 pub use requests::{Granularity, MajorCompaction, Scrubbed};
 use std::rc::Rc;
-use strategy::{Candidate, Scene, Strategy};
+use strategy::{Candidate, Pending, Scene, Strategy};
 
 impl Store {
     /// The facts about a table's sstables that strategies see, in the order of its version.
@@ -64,17 +64,17 @@ impl Store {
         Scene { sstables, interval: self.interval, flush_bytes: table.compacting.flush_bytes() }
     }
 
-    /// How many compactions of a table are due now, each picked from what the others leave, and how many bytes they read.
-    pub(crate) fn pending_compactions(&self, table: &TableStore) -> (usize, u64) {
+    /// The compactions of a table that are due now, each picked from what the others leave.
+    pub(crate) fn pending_compactions(&self, table: &TableStore) -> Pending {
         let definition = table.definition();
         if !strategy::Common::of(&definition.options).enabled || !table.auto_compaction.get() {
-            return (0, 0);
+            return Pending::default();
         }
         let sstables = self.candidates(table);
-        let (count, bytes) = Strategy::of(&definition.options).pending(self.scene(table, &sstables));
-        let shared =
+        let mut pending = Strategy::of(&definition.options).pending(self.scene(table, &sstables));
+        pending.compactions +=
             table.with_version(|version, _| version.sstables.iter().filter(|s| s.is_shared()).count());
-        (count + shared, bytes)
+        pending
     }
 
     /// Records the compactions of a table whose records may or may not have been written, if there are any.

@@ -1,8 +1,10 @@
 //! Which compactions run and which have run, for those who look on.
 
+use super::strategy::{Pending, spared};
 use super::throttle::Throttle;
 use crate::limits::COMPACTION_HISTORY_MAX;
 use crate::table::{Sstable, TableStore};
+use mutation::TokenRange;
 use schema::TableId;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -147,6 +149,8 @@ pub(crate) struct Running {
     table: String,
     total: u64,
     bytes_in: u64,
+    /// Sstables that a read will be spared.
+    spared: f64,
     pub(super) completed: Cell<u64>,
     /// Somebody wants it to end.
     pub(super) to_stop: Cell<bool>,
@@ -188,9 +192,11 @@ impl Compactions {
         &self,
         kind: CompactionKind,
         table: &TableStore,
+        interval: TokenRange,
         inputs: &[Rc<Sstable>],
     ) -> Listed<'_> {
         let definition = table.definition();
+        let ranges = inputs.iter().map(|input| (input.entry.meta.first_token, input.entry.meta.last_token));
         let running = Rc::new(Running {
             id: time_based_id(),
             kind,
@@ -199,6 +205,8 @@ impl Compactions {
             table: definition.name.to_string(),
             total: inputs.iter().map(|input| input.entry.meta.data_bytes).sum(),
             bytes_in: inputs.iter().map(|input| input.reader.footprint().stored_bytes).sum(),
+            // What an operator wants has the time it takes.
+            spared: if kind == CompactionKind::Background { spared(interval, ranges) } else { 0.0 },
             completed: Cell::new(0),
             to_stop: Cell::new(false),
             merged: RefCell::default(),
@@ -253,13 +261,15 @@ impl Compactions {
         self.stop(|running| running.of == table);
     }
 
-    /// Stored bytes, about, that those that run still have to read.
-    pub(super) fn left_bytes(&self) -> u64 {
-        let left = |running: &Rc<Running>| {
-            let share = 1.0 - running.completed.get() as f64 / running.total.max(1) as f64;
-            (running.bytes_in as f64 * share.clamp(0.0, 1.0)) as u64
-        };
-        self.running.borrow().iter().map(left).sum()
+    /// What those of a table that run still have to do, about.
+    pub(super) fn left(&self, table: TableId) -> Pending {
+        let running = self.running.borrow();
+        running.iter().filter(|running| running.of == table).fold(Pending::default(), |sum, running| {
+            let done = running.completed.get() as f64 / running.total.max(1) as f64;
+            let left = 1.0 - done.clamp(0.0, 1.0);
+            let bytes = sum.bytes.saturating_add((running.bytes_in as f64 * left) as u64);
+            Pending { compactions: sum.compactions + 1, bytes, spared: sum.spared + running.spared * left }
+        })
     }
 
     /// Those that run.

@@ -91,6 +91,16 @@ impl Task {
     }
 }
 
+/// What compactions that are due will do.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Pending {
+    pub(crate) compactions: usize,
+    /// Stored bytes that they read.
+    pub(crate) bytes: u64,
+    /// As [`spared`], for all of them.
+    pub(crate) spared: f64,
+}
+
 /// A table's strategy.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Strategy {
@@ -156,20 +166,41 @@ impl Strategy {
         }
     }
 
-    /// How many compactions are due, each picked from what those before leave, and how many bytes they read.
-    pub(crate) fn pending(&self, scene: Scene<'_>) -> (usize, u64) {
+    /// The compactions that are due, each picked from what those before leave.
+    pub(crate) fn pending(&self, scene: Scene<'_>) -> Pending {
         let mut sstables = scene.sstables.to_vec();
-        let (mut count, mut bytes) = (0, 0u64);
+        let mut pending = Pending::default();
         while let Some(task) = self.next(Scene { sstables: &sstables, ..scene }) {
-            count += 1;
+            pending.compactions += 1;
+            pending.spared +=
+                spared(scene.interval, task.inputs.iter().map(|index| sstables[*index].range()));
             for index in task.inputs {
                 let bytes_in = if task.moves { 0 } else { sstables[index].bytes };
-                bytes = bytes.saturating_add(bytes_in);
+                pending.bytes = pending.bytes.saturating_add(bytes_in);
                 sstables[index].busy = true;
             }
         }
-        (count, bytes)
+        pending
     }
+}
+
+/// How many sstables fewer a read of one partition has to ask when these are one; on average over the shard's tokens.
+pub(crate) fn spared(interval: TokenRange, ranges: impl Iterator<Item = (Token, Token)>) -> f64 {
+    let inside = |(first, last)| interval.intersect(TokenRange::new(first, last));
+    let (mut sum, mut all) = (0.0, None);
+    for range in ranges.filter_map(inside) {
+        sum += width(range);
+        let (first, last) = all.map_or((range.first, range.last), |all: TokenRange| {
+            (all.first.min(range.first), all.last.max(range.last))
+        });
+        all = Some(TokenRange::new(first, last));
+    }
+    ((sum - all.map_or(0.0, width)) / width(interval).max(1.0)).max(0.0)
+}
+
+/// How many tokens a range has, about.
+fn width(range: TokenRange) -> f64 {
+    range.last.0 as f64 - range.first.0 as f64
 }
 
 /// Whether two token ranges meet.

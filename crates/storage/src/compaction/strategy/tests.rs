@@ -190,7 +190,7 @@ fn play(options: &[(&str, &str)], seeds: u64, check: impl Fn(&Played)) -> Vec<Pl
                 played.settle(&mut prng, &check);
             }
             let seen = played.seen();
-            assert_eq!(played.strategy.pending(scene(&seen)), (0, 0));
+            assert_eq!(played.strategy.pending(scene(&seen)), Pending::default());
             played
         })
         .collect()

@@ -12,7 +12,7 @@
 //! Source: Cassandra's CEP-26 and the description of its options.
 
 use super::options::{Map, bytes, number};
-use super::{Scene, Shape, Split, Task};
+use super::{Scene, Shape, Split, Task, width};
 use base::Token;
 use mutation::TokenRange;
 
@@ -240,10 +240,6 @@ fn density(scene: Scene<'_>, of: &[usize]) -> f64 {
         None => 0.0,
     };
     bytes as f64 / if span < SPAN_MIN { 1.0 } else { span }
-}
-
-fn width(range: TokenRange) -> f64 {
-    range.last.0 as f64 - range.first.0 as f64
 }
 
 /// All largest sets of sstables that share a token, in the order of tokens.
