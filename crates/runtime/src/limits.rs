@@ -25,6 +25,8 @@ pub const OFFLOAD_IDLE: Duration = Duration::from_secs(20);
 pub const RECV_BUFFERS: u16 = 64;
 /// Those of them that readers may hold: with fewer than the rest the kernel would find none for a burst.
 pub const RECV_BUFFERS_HELD: u16 = RECV_BUFFERS / 2;
+/// Bytes that readers of one shard may hold beside the buffers before a stream gets one buffer's worth at a time.
+pub const RECV_OWN_BYTES: usize = 16 << 20;
 /// Bytes of one receive buffer. Touched only when a client sends.
 pub const RECV_BUFFER_BYTES: usize = 16 * 1024;
 /// Receive buffers one connection may hold unread before its stream is paused.
@@ -46,13 +48,16 @@ pub const DIRECT_ALIGN: usize = 4096;
 pub const IO_DEPTH: usize = 128;
 /// Bytes of requests of one shard under way at one device, above which no other starts: bounds their buffers.
 pub const IO_BYTES_IN_FLIGHT: u64 = 16 << 20;
-/// As [`IO_BYTES_IN_FLIGHT`] for a device that was not seen to do more: as many small reads as [`IO_DEPTH`] lets through.
-pub const IO_BYTES_IN_FLIGHT_MIN: u64 = 512 << 10;
+/// Bytes of all shards' requests under way at a device that was not seen to do more: one large write, or 64 small reads.
+pub const IO_BYTES_IN_FLIGHT_MIN: u64 = 256 << 10;
+/// A shard's part of that, however many they are: some small reads.
+pub const IO_SHARD_BYTES_MIN: u64 = 64 << 10;
 /// Time in which a busy device does what is under way: what a request that goes first waits for those that were there before.
-/// Longer than a request takes on a device that is not busy.
-pub const IO_QUEUE_TIME: core::time::Duration = core::time::Duration::from_millis(10);
+pub const IO_QUEUE_TIME: Duration = Duration::from_millis(10);
 /// Time over which the rate of a device is taken; the best of eight counts.
-pub const IO_WINDOW: core::time::Duration = core::time::Duration::from_millis(50);
+pub const IO_WINDOW: Duration = Duration::from_millis(50);
+/// Such windows between two tries whether a device does more when it is given more.
+pub const IO_PROBE_EVERY: u32 = 32;
 /// What a request costs besides its bytes, in bytes: a disk does fewer small requests than large ones in its time.
 pub const IO_REQUEST_COST: u64 = 16 * 1024;
 /// Idle time of a limited device that may be made up for: a late timer, not a rest.

@@ -8,6 +8,7 @@
 //! one (`st_dev`); a simulated machine has one. The rates of a device are kept by all shards of the node together. Without rates and with room, a request passes at once. The same scheduler runs over io_uring, helper
 //! threads and the simulated disk.
 
+mod depth;
 mod queue;
 mod rate;
 
@@ -16,6 +17,7 @@ use crate::limits::RATE_LOOK;
 use crate::shard::{Shard, try_with, with};
 use crate::time::{Sleep, sleep_until};
 use base::Instant;
+use depth::{Depth, Users};
 use queue::Queue;
 use rate::Rate;
 use std::cell::{Cell, RefCell};
@@ -51,6 +53,7 @@ pub fn started(group: Group) -> (u64, u64) {
 struct DeviceRates {
     bytes: Rate,
     requests: Rate,
+    users: Users,
 }
 
 impl DeviceRates {
@@ -117,6 +120,7 @@ impl ShardIo {
 pub(crate) struct Device {
     rates: Arc<DeviceRates>,
     queue: RefCell<Queue<Rc<Waiter>>>,
+    depth: RefCell<Depth>,
     /// When somebody who waits may start, as far as rates go.
     wake_at: Cell<Option<u64>>,
     /// Of the task that sleeps until then.
@@ -145,6 +149,7 @@ pub(crate) fn device(number: u64) -> Rc<Device> {
         let device = Rc::new(Device {
             rates: shard.node.io.device(number),
             queue: RefCell::new(Queue::new()),
+            depth: RefCell::new(Depth::new()),
             wake_at: Cell::new(None),
             pump: RefCell::new(None),
         });
@@ -320,11 +325,17 @@ pub(crate) struct Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
+        let device = &self.device;
+        let full = device.queue.borrow().is_full();
+        device.queue.borrow_mut().end(self.bytes);
         // While a shard is torn down there may be none.
-        let now = try_with(|shard| shard.backend.now().0);
-        self.device.queue.borrow_mut().end(self.bytes, now.unwrap_or(0));
-        if self.device.queue.borrow().waiting() > 0 && now.is_some() {
-            self.device.dispatch();
+        let Some((shard, now)) = try_with(|shard| (shard.id.0, shard.backend.now().0)) else { return };
+        let bound = device.depth.borrow_mut().ended(self.bytes, full, now, &device.rates.users, shard);
+        if let Some(bytes) = bound {
+            device.queue.borrow_mut().set_bytes_max(bytes);
+        }
+        if device.queue.borrow().waiting() > 0 {
+            device.dispatch();
         }
     }
 }

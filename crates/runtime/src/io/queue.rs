@@ -2,16 +2,9 @@
 //!
 //! A request costs its bytes and a constant, divided by the shares of its group. The group with the smallest sum goes
 //! first; one that comes back from a rest starts at the sum of the busiest moment it missed.
-//!
-//! Whose turn it is matters only while requests wait here: a device serves what it was given as it likes. So it is given no
-//! more bytes than it has lately been seen to move in [`IO_QUEUE_TIME`]. A device that is not busy moves what it was given in
-//! less than that, and is given more.
 
 use crate::group::Group;
-use crate::limits::{
-    GROUPS_MAX, IO_BYTES_IN_FLIGHT, IO_BYTES_IN_FLIGHT_MIN, IO_DEPTH, IO_QUEUE_TIME, IO_REQUEST_COST,
-    IO_WINDOW,
-};
+use crate::limits::{GROUPS_MAX, IO_BYTES_IN_FLIGHT, IO_DEPTH, IO_REQUEST_COST};
 use std::collections::VecDeque;
 
 /// Requests that wait, and what is under way.
@@ -21,38 +14,8 @@ pub(crate) struct Queue<T> {
     in_flight: usize,
     bytes_in_flight: u64,
     waiting: usize,
-    depth: Depth,
-}
-
-/// How many bytes may be under way.
-struct Depth {
+    /// Bytes that may be under way: [`super::depth`].
     bytes_max: u64,
-    /// Since when what has ended is counted, nanoseconds, and what has.
-    since: u64,
-    bytes: u64,
-    /// Bytes per second of the last windows; the best of them is what the device can do.
-    rates: [u64; 8],
-    next: usize,
-}
-
-impl Depth {
-    fn new() -> Depth {
-        Depth { bytes_max: IO_BYTES_IN_FLIGHT_MIN, since: 0, bytes: 0, rates: [0; 8], next: 0 }
-    }
-
-    fn ended(&mut self, bytes: u64, now: u64) {
-        self.bytes += bytes;
-        let passed = now.saturating_sub(self.since);
-        if passed < IO_WINDOW.as_nanos() as u64 {
-            return;
-        }
-        self.rates[self.next] = (u128::from(self.bytes) * 1_000_000_000 / u128::from(passed)) as u64;
-        self.next = (self.next + 1) % self.rates.len();
-        let best = self.rates.iter().copied().max().unwrap_or(0) as f64;
-        let bytes_max = (best * IO_QUEUE_TIME.as_secs_f64()) as u64;
-        self.bytes_max = bytes_max.clamp(IO_BYTES_IN_FLIGHT_MIN, IO_BYTES_IN_FLIGHT);
-        (self.since, self.bytes) = (now, 0);
-    }
 }
 
 struct Class<T> {
@@ -71,7 +34,7 @@ impl<T> Queue<T> {
             in_flight: 0,
             bytes_in_flight: 0,
             waiting: 0,
-            depth: Depth::new(),
+            bytes_max: IO_BYTES_IN_FLIGHT,
         }
     }
 
@@ -93,7 +56,7 @@ impl<T> Queue<T> {
 
     /// May another request be under way? A large one may when it is alone.
     pub(crate) fn has_room(&self) -> bool {
-        self.in_flight < IO_DEPTH && self.bytes_in_flight < self.depth.bytes_max
+        self.in_flight < IO_DEPTH && self.bytes_in_flight < self.bytes_max
     }
 
     /// A request starts.
@@ -110,12 +73,21 @@ impl<T> Queue<T> {
         self.bytes_in_flight += bytes;
     }
 
-    /// A request is over. `now`: nanoseconds of any clock that goes on evenly.
-    pub(crate) fn end(&mut self, bytes: u64, now: u64) {
+    /// Do requests wait because as many bytes are under way as may be?
+    pub(crate) fn is_full(&self) -> bool {
+        self.waiting > 0 && self.bytes_in_flight >= self.bytes_max
+    }
+
+    /// So many bytes may be under way from now on.
+    pub(crate) fn set_bytes_max(&mut self, bytes: u64) {
+        self.bytes_max = bytes;
+    }
+
+    /// A request is over.
+    pub(crate) fn end(&mut self, bytes: u64) {
         assert!(self.in_flight > 0 && self.bytes_in_flight >= bytes, "what ends was started");
         self.in_flight -= 1;
         self.bytes_in_flight -= bytes;
-        self.depth.ended(bytes, now);
     }
 
     /// A request waits for its turn.
@@ -168,7 +140,7 @@ mod tests {
             let group = queue.pick().unwrap();
             let (_, size) = queue.pop(group).unwrap();
             queue.start(group, size, shares(group));
-            queue.end(size, 0);
+            queue.end(size);
             bytes[usize::from(group == Group::COMPACTION)] += size + IO_REQUEST_COST;
         }
         let ratio = bytes[0] as f64 / bytes[1] as f64;
@@ -188,26 +160,6 @@ mod tests {
     }
 
     #[test]
-    fn a_device_gets_what_it_does_in_the_queue_time() {
-        let mut depth = Depth::new();
-        assert_eq!(depth.bytes_max, IO_BYTES_IN_FLIGHT_MIN, "nothing is known of it");
-        let mut now = 5_000_000_000;
-        // So many bytes a second for a second, a millisecond's worth at a time.
-        let mut run = |per_second: u64, depth: &mut Depth| {
-            for _ in 0..1_000 {
-                now += 1_000_000;
-                depth.ended(per_second / 1_000, now);
-            }
-            depth.bytes_max
-        };
-        let queue_time = IO_QUEUE_TIME.as_millis() as u64;
-        assert!(run(1_000_000_000, &mut depth).abs_diff(1_000_000 * queue_time) < 1_000);
-        assert_eq!(run(100_000_000_000, &mut depth), IO_BYTES_IN_FLIGHT);
-        assert!(run(200_000_000, &mut depth).abs_diff(200_000 * queue_time) < 1_000, "it became slow");
-        assert_eq!(run(1_000_000, &mut depth), IO_BYTES_IN_FLIGHT_MIN);
-    }
-
-    #[test]
     fn room_ends_with_requests_and_with_bytes() {
         let mut queue: Queue<u32> = Queue::new();
         for _ in 0..IO_DEPTH {
@@ -215,10 +167,10 @@ mod tests {
             queue.start(Group::QUERY, 1, 1000);
         }
         assert!(!queue.has_room());
-        (0..IO_DEPTH).for_each(|_| queue.end(1, 0));
+        (0..IO_DEPTH).for_each(|_| queue.end(1));
         queue.start(Group::FLUSH, IO_BYTES_IN_FLIGHT * 2, 1000);
         assert!(!queue.has_room());
-        queue.end(IO_BYTES_IN_FLIGHT * 2, 0);
+        queue.end(IO_BYTES_IN_FLIGHT * 2);
         assert!(queue.has_room());
         queue.push(Group::QUERY, 1, 1);
         queue.push(Group::QUERY, 2, 1);

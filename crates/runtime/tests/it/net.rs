@@ -141,6 +141,7 @@ fn many_connections_outnumber_the_buffers() {
 /// Streams whose readers have stopped hold what they received; some hold it in their hands.
 #[test]
 fn streams_that_nobody_reads_keep_no_other_from_receiving() {
+    const BYTES: usize = 300_000;
     everywhere(1, || async {
         let listener = TcpListener::bind(loopback()).await.expect("binds");
         let address = listener.local_addr().expect("has an address");
@@ -152,7 +153,7 @@ fn streams_that_nobody_reads_keep_no_other_from_receiving() {
             client.send_all(vec![1]).await.expect("sends");
             let first = timeout(Duration::from_secs(10), server.recv()).await.expect("is heard");
             let sender = client.clone();
-            drop(spawn(Group::MAIN, async move { sender.send_all(vec![2; 4 << 20]).await }));
+            drop(spawn(Group::MAIN, async move { sender.send_all(vec![2; BYTES]).await }));
             let in_hand = match number % 2 {
                 0 => Some(timeout(Duration::from_secs(10), server.recv()).await.expect("is heard")),
                 _ => None,
@@ -171,7 +172,7 @@ fn streams_that_nobody_reads_keep_no_other_from_receiving() {
         // Nothing that was kept is lost.
         let (_client, server, _, in_hand) = &stalled[10];
         let read = in_hand.as_ref().map_or(0, |bytes| bytes.len());
-        let rest = timeout(Duration::from_secs(10), read_exactly(server, (4 << 20) - read)).await;
+        let rest = timeout(Duration::from_secs(10), read_exactly(server, BYTES - read)).await;
         assert!(rest.expect("arrives").iter().all(|byte| *byte == 2));
     });
 }

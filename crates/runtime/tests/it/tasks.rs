@@ -133,7 +133,9 @@ fn calls_that_block_do_not_wait_for_computing() {
         // SAFETY: the call takes numbers only.
         let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         let (blocking, computing) = (runtime::offload(nice).await, runtime::compute(nice).await);
-        assert!(computing > blocking || computing == 19, "{computing} and {blocking}");
+        // A test that is itself run as nice as they are tells nothing.
+        let nicer = blocking < runtime::limits::COMPUTE_NICE;
+        assert!(computing > blocking || !nicer, "{computing} and {blocking}");
     });
 }
 

@@ -9,7 +9,7 @@
 //! Pages are touched only when data arrives.
 
 use super::Uring;
-use crate::limits::{RECV_BUFFER_BYTES, RECV_BUFFERS, RECV_BUFFERS_HELD};
+use crate::limits::{RECV_BUFFER_BYTES, RECV_BUFFERS, RECV_BUFFERS_HELD, RECV_OWN_BYTES};
 use io_uring::{IoUring, types::BufRingEntry};
 use std::cell::Cell;
 use std::io;
@@ -31,6 +31,8 @@ pub(super) struct RecvBuffers {
     tail: Cell<u16>,
     /// Buffers that readers hold.
     held: Cell<u16>,
+    /// Bytes that readers hold outside of the buffers.
+    own_bytes: Cell<usize>,
     /// The kernel no longer knows the memory.
     released: Cell<bool>,
 }
@@ -55,7 +57,13 @@ impl RecvBuffers {
         // SAFETY: advice about a mapping of our own.
         unsafe { libc::madvise(map, PAGE + MEMORY_BYTES, libc::MADV_NOHUGEPAGE) };
         let map = NonNull::new(map.cast::<u8>()).expect("mmap does not return null");
-        let buffers = RecvBuffers { map, tail: Cell::new(0), held: Cell::new(0), released: Cell::new(false) };
+        let buffers = RecvBuffers {
+            map,
+            tail: Cell::new(0),
+            held: Cell::new(0),
+            own_bytes: Cell::new(0),
+            released: Cell::new(false),
+        };
         // SAFETY: the mapping is page-aligned, has room for the ring, and is unmapped only after the ring is closed.
         unsafe {
             ring.submitter().register_buf_ring_with_flags(map.as_ptr() as u64, RECV_BUFFERS, GROUP, 0)?
@@ -64,9 +72,14 @@ impl RecvBuffers {
         Ok(buffers)
     }
 
-    /// Do readers hold as many buffers as they may?
+    /// Do readers hold as many buffers as they may, or as many bytes that were copied out?
     pub(super) fn are_scarce(&self) -> bool {
-        self.held.get() >= RECV_BUFFERS_HELD
+        self.held.get() >= RECV_BUFFERS_HELD || self.own_bytes.get() >= RECV_OWN_BYTES
+    }
+
+    /// Do readers hold enough buffers for those of streams that are behind to be copied?
+    pub(super) fn are_held(&self) -> bool {
+        self.held.get() >= RECV_BUFFERS_HELD / 4
     }
 
     /// Allows the memory to be freed: every receive is over.
@@ -115,7 +128,7 @@ pub(crate) struct RingBytes(Place);
 enum Place {
     End,
     Ring { uring: Rc<Uring>, id: u16, len: u32 },
-    Own(Box<[u8]>),
+    Own { uring: Rc<Uring>, bytes: Box<[u8]> },
 }
 
 impl RingBytes {
@@ -133,9 +146,16 @@ impl RingBytes {
 
     /// Copies the bytes and gives the buffer back.
     pub(super) fn leave_ring(&mut self) {
-        if let Place::Ring { .. } = self.0 {
-            *self = RingBytes(Place::Own(Box::from(&**self)));
+        if let Place::Ring { uring, .. } = &self.0 {
+            let (uring, bytes) = (uring.clone(), Box::from(&**self));
+            *self = RingBytes::own(uring, bytes);
         }
+    }
+
+    fn own(uring: Rc<Uring>, bytes: Box<[u8]>) -> RingBytes {
+        let own_bytes = &uring.buffers.own_bytes;
+        own_bytes.set(own_bytes.get() + bytes.len());
+        RingBytes(Place::Own { uring, bytes })
     }
 }
 
@@ -144,7 +164,7 @@ impl Deref for RingBytes {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Place::End => &[],
-            Place::Own(bytes) => bytes,
+            Place::Own { bytes, .. } => bytes,
             // SAFETY: the kernel filled `len` bytes of this buffer and gave it up; it is ours until `give`.
             Place::Ring { uring, id, len } => unsafe {
                 std::slice::from_raw_parts(uring.buffers.buffer(*id), *len as usize)
@@ -155,9 +175,16 @@ impl Deref for RingBytes {
 
 impl Drop for RingBytes {
     fn drop(&mut self) {
-        if let Place::Ring { uring, id, .. } = &self.0 {
-            uring.buffers.give(*id);
-            uring.buffers.held.set(uring.buffers.held.get() - 1);
+        match &self.0 {
+            Place::End => {}
+            Place::Ring { uring, id, .. } => {
+                uring.buffers.give(*id);
+                uring.buffers.held.set(uring.buffers.held.get() - 1);
+            }
+            Place::Own { uring, bytes } => {
+                let own_bytes = &uring.buffers.own_bytes;
+                own_bytes.set(own_bytes.get() - bytes.len());
+            }
         }
     }
 }

@@ -1,7 +1,8 @@
 //! TCP: multishot accept, multishot receive into shared buffers, plain non-blocking sends.
 //!
 //! A stream's receive op is armed by the first `recv` and stays armed. When a client is faster than its reader the op
-//! is cancelled after a few unread buffers and armed again once they are read.
+//! is cancelled after a few unread buffers and armed again once they are read. While buffers are scarce an op receives one
+//! buffer's worth.
 
 use super::Uring;
 use super::ops::{Keep, Op};
@@ -203,11 +204,22 @@ impl StreamCore {
         let scarce = uring.buffers.are_scarce();
         let mut bytes = cqueue::buffer_select(flags).map(|id| RingBytes::new(uring.clone(), id, result));
         if scarce {
-            // Whoever holds buffers may not give them back for long: its client may have stopped reading answers.
             bytes.as_mut().into_iter().for_each(RingBytes::leave_ring);
         }
         let mut state = self.state.borrow_mut();
         self.note(uring, &mut state, bytes, result, flags);
+        let behind = state.unread.len() >= if scarce { 1 } else { RECV_BUFFERS_PER_STREAM };
+        if behind
+            && !state.cancelling
+            && let Some(user_data) = state.armed
+        {
+            state.cancelling = true;
+            uring.cancel(user_data);
+            // Its reader may not come back for long: its client may have stopped reading answers.
+            if uring.buffers.are_held() {
+                state.unread.iter_mut().for_each(RingBytes::leave_ring);
+            }
+        }
         let waker = state.waker.take();
         drop(state);
         if let Some(waker) = waker {
@@ -237,13 +249,6 @@ impl StreamCore {
             libc::ENOBUFS if state.unread.is_empty() => self.arm(uring, state),
             libc::ENOBUFS | libc::ECANCELED | libc::EINTR | libc::EAGAIN => {}
             code => state.end = Some(End::Error(code)),
-        }
-        if RECV_BUFFERS_PER_STREAM <= state.unread.len()
-            && !state.cancelling
-            && let Some(user_data) = state.armed
-        {
-            state.cancelling = true;
-            uring.cancel(user_data);
         }
     }
 }
