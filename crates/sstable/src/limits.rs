@@ -27,6 +27,10 @@ pub const WRITE_BYTES: usize = 128 * 1024;
 /// third.
 pub const WRITES_UNDER_WAY: usize = 2;
 
+/// Small files of one sstable that are written and synced at a time: a busy disk makes each wait, and the kernel has few threads for
+/// syncs, which the commitlog needs too.
+pub const SYNCS_UNDER_WAY: usize = 3;
+
 /// Bytes of the largest single read ahead of a scan, of plain data.
 pub const READ_AHEAD_BYTES: u64 = 128 * 1024;
 

@@ -124,9 +124,9 @@ pub(crate) struct EndedPartition<'a> {
 /// An index being written.
 pub(crate) enum IndexWriter {
     /// A list of keys.
-    Big(BigWriter),
+    Big(Box<BigWriter>),
     /// Tries.
-    Bti(BtiWriter),
+    Bti(Box<BtiWriter>),
 }
 
 /// What an index has become.
@@ -211,6 +211,7 @@ impl IndexWriter {
 /// An index file: bytes are appended and the checksums of its pages gathered.
 pub(crate) struct IndexSink {
     sink: Sink,
+    /// Of what was handed over: entries are too short to be summed one by one.
     pages: PageChecksums,
 }
 
@@ -232,20 +233,19 @@ impl IndexSink {
 
     /// Appends what a closure appends.
     pub(crate) fn append_with(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
-        let out = self.sink.buffer();
-        let start = out.len();
-        put(out);
-        self.pages.update(&out[start..]);
+        put(self.sink.buffer());
     }
 
     /// As [`Sink::drain`].
     pub(crate) async fn drain(&mut self) -> Result<(), Error> {
-        self.sink.drain().await
+        let pages = &mut self.pages;
+        self.sink.drain_seen(|bytes| pages.update(bytes)).await
     }
 
     /// Makes the file durable; returns its size and the checksums of its pages.
-    pub(crate) async fn finish(self) -> Result<(u64, PageChecksums), Error> {
+    pub(crate) async fn finish(mut self) -> Result<(u64, PageChecksums), Error> {
         let bytes = self.sink.position();
+        self.pages.update(self.sink.buffer());
         self.sink.finish().await?;
         Ok((bytes, self.pages))
     }

@@ -31,6 +31,8 @@ pub(crate) struct Sink {
     under_way: VecDeque<JoinHandle<std::io::Result<AlignedBuf>>>,
     /// Buffers that were written: memory that is there already.
     spare: Vec<AlignedBuf>,
+    /// A write has failed.
+    failed: bool,
 }
 
 impl Sink {
@@ -46,7 +48,7 @@ impl Sink {
         };
         let file = File::open(&path, options).await.map_err(|error| Error::io(&path, "create", error))?;
         let (buffer, under_way, spare) = (Vec::new(), VecDeque::new(), Vec::new());
-        Ok(Sink { file: Rc::new(file), path, buffer, written: 0, under_way, spare })
+        Ok(Sink { file: Rc::new(file), path, buffer, written: 0, under_way, spare, failed: false })
     }
 
     /// The buffer, to append to.
@@ -66,14 +68,21 @@ impl Sink {
 
     /// Hands over whole aligned pieces, if there is enough for one worth its cost. Waits while as many are under way as may be.
     pub(crate) async fn drain(&mut self) -> Result<(), Error> {
+        self.drain_seen(|_| {}).await
+    }
+
+    /// As [`Sink::drain`]; shows what is handed over, once and in order.
+    pub(crate) async fn drain_seen(&mut self, mut see: impl FnMut(&[u8])) -> Result<(), Error> {
         while self.buffer.len() >= WRITE_BYTES {
             let size = (self.buffer.len() / ALIGNMENT * ALIGNMENT).min(WRITE_BYTES_MAX);
+            see(&self.buffer[..size]);
             self.write(size).await?;
         }
         Ok(())
     }
 
     async fn write(&mut self, size: usize) -> Result<(), Error> {
+        self.whole_so_far()?;
         while self.under_way.len() >= WRITES_UNDER_WAY {
             self.wait_for_oldest().await?;
         }
@@ -90,15 +99,33 @@ impl Sink {
     }
 
     async fn wait_for_oldest(&mut self) -> Result<(), Error> {
-        if let Some(oldest) = self.under_way.pop_front() {
-            let buffer = oldest.await.map_err(|error| Error::io(&self.path, "write", error))?;
-            self.spare.push(buffer);
+        let Some(oldest) = self.under_way.front_mut() else { return Ok(()) };
+        let written = oldest.await;
+        self.under_way.pop_front();
+        match written {
+            Ok(buffer) => {
+                self.spare.push(buffer);
+                Ok(())
+            }
+            Err(error) => {
+                self.failed = true;
+                Err(Error::io(&self.path, "write", error))
+            }
         }
-        Ok(())
+    }
+
+    /// An error when a write has failed before: the file has a hole.
+    fn whole_so_far(&self) -> Result<(), Error> {
+        if !self.failed {
+            return Ok(());
+        }
+        let error = std::io::Error::other("an earlier write failed");
+        Err(Error::io(&self.path, "write", error))
     }
 
     /// Writes the rest and makes the file durable under its temporary name.
     pub(crate) async fn finish(mut self) -> Result<(), Error> {
+        self.whole_so_far()?;
         while self.buffer.len() > WRITE_BYTES_MAX {
             self.write(WRITE_BYTES_MAX).await?;
         }

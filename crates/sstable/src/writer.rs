@@ -7,6 +7,7 @@
 use base::Token;
 use mutation::{Bound, Buffer, Deletion, RangeTombstone, RowView};
 use schema::{BoundSide, Position, Table};
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use crate::deletion::Times;
 use crate::error::Error;
 use crate::filter::Filter;
 use crate::index::NewBlock;
-use crate::limits::{KEY_BYTES_MAX, SUMMARY_INTERVAL};
+use crate::limits::{KEY_BYTES_MAX, SUMMARY_INTERVAL, SYNCS_UNDER_WAY};
 use crate::lookup::{EndedPartition, IndexWriter};
 use crate::meta::Meta;
 use crate::reader::Reader;
@@ -168,11 +169,12 @@ impl Writer {
             Format::Big => {
                 let interval = u32::try_from(table.options.min_index_interval);
                 let interval = interval.map_or(SUMMARY_INTERVAL, |interval| interval.max(1));
-                IndexWriter::Big(BigWriter::create(path(Component::Index), interval, times).await?)
+                let writer = BigWriter::create(path(Component::Index), interval, times).await?;
+                IndexWriter::Big(Box::new(writer))
             }
             Format::Bti => {
                 let (partitions, rows) = (path(Component::Partitions), path(Component::Rows));
-                IndexWriter::Bti(BtiWriter::create(partitions, rows).await?)
+                IndexWriter::Bti(Box::new(BtiWriter::create(partitions, rows).await?))
             }
         };
         Ok(Writer {
@@ -605,23 +607,26 @@ fn toc(components: &[Component]) -> Vec<u8> {
     (listed.join("\n") + "\n").into_bytes()
 }
 
-/// Writes small files side by side, each durably and under its temporary name.
+/// Writes small files, some side by side, each durably and under its temporary name.
 async fn write_wholes(
     dir: &Path,
     descriptor: Descriptor,
     wholes: Vec<(Component, Vec<u8>)>,
 ) -> Result<(), Error> {
-    let write = |(component, bytes): (Component, Vec<u8>)| {
-        let path = component.temporary_path(dir, descriptor);
-        runtime::spawn_now(runtime::current_group(), async move { Sink::whole(&path, bytes).await })
-    };
-    let written: Vec<_> = wholes.into_iter().map(write).collect();
+    let mut files =
+        wholes.into_iter().map(|(component, bytes)| (component.temporary_path(dir, descriptor), bytes));
+    let mut under_way = VecDeque::new();
     let mut result = Ok(());
-    for file in written {
+    loop {
+        while under_way.len() < SYNCS_UNDER_WAY && result.is_ok() {
+            let Some((path, bytes)) = files.next() else { break };
+            let write = async move { Sink::whole(&path, bytes).await };
+            under_way.push_back(runtime::spawn_now(runtime::current_group(), write));
+        }
         // After an error too: the caller removes the files, none may be made after that.
-        result = result.and(file.await);
+        let Some(oldest) = under_way.pop_front() else { return result };
+        result = result.and(oldest.await);
     }
-    result
 }
 
 /// Renames durable components to their names, and last the list of them.
