@@ -2,8 +2,9 @@
 //!
 //! With nothing waiting a compaction gets what others leave and little else. The more bytes wait, in flushes' worth, the more it
 //! gets, until it competes with requests as an equal. Where sstables come faster than equals can merge them, reads would have
-//! more and more of them to ask: from [`SPARED_BEARABLE`] on compactions get more than requests. They take it from flushes,
-//! too, and writes are let in as fast as flushes write: so a load without end settles where compactions keep up.
+//! more and more of them to look into. So while writes are held up anyway, because they want more than the disk takes, and more than
+//! [`SPARED_BEARABLE`] sstables wait to be merged into others, compactions get more than that. They take it from flushes, and writes are
+//! let in as fast as flushes write: a load without end settles where compactions keep up, if `compaction_throughput` lets them.
 //!
 //! Half of the way is gone at each look, so shares do not swing.
 
@@ -22,11 +23,11 @@ const SHARES_EQUAL: u32 = 1_000;
 const SHARES_MAX: u32 = 4_000;
 /// Memtable budgets' worth of waiting bytes that are bearable.
 const BEARABLE: u64 = 16;
-/// Sstables that reads of one table ask in vain, because compactions are behind, that are bearable; as many again for
+/// Sstables over one token that are bearable although compactions that are due will merge them into others; as many again for
 /// [`SHARES_EQUAL`] more shares.
 const SPARED_BEARABLE: f64 = 16.0;
 
-/// The shares after the next look. `bytes` wait in all, and reads of the table that is worst off are to be `spared` sstables.
+/// The shares after the next look. `bytes` wait in all, and of the table that is worst off so many sstables are to be `spared`.
 fn next_shares(now: u32, bytes: u64, spared: f64, memtable_bytes: u64) -> u32 {
     let bearable = memtable_bytes.saturating_mul(BEARABLE).max(1);
     let part = (bytes as f64 / bearable as f64).min(1.0);
@@ -47,12 +48,17 @@ impl Store {
             // Elapsed is what it waits for; a stop wakes it early.
             let _ = runtime::timeout_at(due, self.controller_stopped.wait()).await;
             let (mut bytes, mut spared) = (0u64, 0f64);
+            // Else requests would give way to what nobody adds to: an import of many sstables.
+            let held_up = self.pressure.level() > 0.0;
             for table in self.all_tables() {
                 // Most tables are at rest: fewer sstables than any strategy merges.
                 if table.with_version(|version, _| version.sstables.len()) > 1 {
                     let (pending, left) = (self.pending_compactions(&table), self.compactions.left(table.id));
                     bytes = bytes.saturating_add(pending.bytes).saturating_add(left.bytes);
-                    spared = spared.max(pending.spared + left.spared);
+                    // A table whose compactions fail has no use for more.
+                    if held_up && table.compaction_backoff.is_due() {
+                        spared = spared.max(pending.spared + left.spared);
+                    }
                     runtime::yield_if_needed().await;
                 }
             }

@@ -149,7 +149,7 @@ pub(crate) struct Running {
     table: String,
     total: u64,
     bytes_in: u64,
-    /// Sstables that a read will be spared.
+    /// As [`spared`].
     spared: f64,
     pub(super) completed: Cell<u64>,
     /// Somebody wants it to end.

@@ -184,7 +184,7 @@ impl Strategy {
     }
 }
 
-/// How many sstables fewer a read of one partition has to ask when these are one; on average over the shard's tokens.
+/// How many sstables fewer lie over a token when these are one; on average over the shard's tokens.
 pub(crate) fn spared(interval: TokenRange, ranges: impl Iterator<Item = (Token, Token)>) -> f64 {
     let inside = |(first, last)| interval.intersect(TokenRange::new(first, last));
     let (mut sum, mut all) = (0.0, None);
