@@ -74,6 +74,27 @@ async fn source(size: usize, chunk: Option<usize>) -> Rc<Source> {
     Rc::new(source.unwrap())
 }
 
+/// Writes so many pieces to a file, going on after errors as no caller does; what `finish` says.
+async fn write_pieces(pieces: usize) -> (usize, bool) {
+    runtime::file::create_dir_all("/data").await.unwrap();
+    let mut sink = crate::sink::Sink::create(PathBuf::from(PATH)).await.unwrap();
+    let mut failed = 0;
+    for piece in 0..pieces {
+        sink.buffer().extend(content(piece as u64, 200_000));
+        failed += usize::from(sink.drain().await.is_err());
+    }
+    (failed, sink.finish().await.is_ok())
+}
+
+#[test]
+fn a_file_that_misses_a_piece_is_never_finished() {
+    for (disk_bytes, whole) in [(64 << 20, true), (600_000, false), (1_000_000, false)] {
+        let (mut world, node) = world(1, SimConfig { disk_bytes, ..SimConfig::calm() });
+        let (failed, finished) = run(&mut world, node, write_pieces(10));
+        assert_eq!((failed == 0, finished), (whole, whole), "{disk_bytes} bytes of disk, {failed} errors");
+    }
+}
+
 fn budget(bytes: usize) {
     Cache::of_shard().set_budget(bytes);
 }
