@@ -208,13 +208,13 @@ impl StreamCore {
         }
         let mut state = self.state.borrow_mut();
         self.note(uring, &mut state, bytes, result, flags);
-        let behind = state.unread.len() >= if scarce { 1 } else { RECV_BUFFERS_PER_STREAM };
-        if behind
-            && !state.cancelling
-            && let Some(user_data) = state.armed
-        {
-            state.cancelling = true;
-            uring.cancel(user_data);
+        if state.unread.len() >= if scarce { 1 } else { RECV_BUFFERS_PER_STREAM } {
+            if !state.cancelling
+                && let Some(user_data) = state.armed
+            {
+                state.cancelling = true;
+                uring.cancel(user_data);
+            }
             // Its reader may not come back for long: its client may have stopped reading answers.
             if uring.buffers.are_held() {
                 state.unread.iter_mut().for_each(RingBytes::leave_ring);
