@@ -34,6 +34,19 @@ async fn echo_server() -> SocketAddr {
     address
 }
 
+/// So many connections of this shard with itself, both ends of each: who connected, who accepted.
+async fn connected(count: usize) -> Vec<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(loopback()).await.expect("binds");
+    let address = listener.local_addr().expect("has an address");
+    let mut pairs = Vec::new();
+    for _ in 0..count {
+        let client = TcpStream::connect(address, None).await.expect("connects");
+        let (server, _) = listener.accept().await.expect("accepts");
+        pairs.push((client, server));
+    }
+    pairs
+}
+
 async fn read_exactly(stream: &TcpStream, len: usize) -> Vec<u8> {
     let mut all = Vec::new();
     while all.len() < len {
@@ -74,10 +87,7 @@ fn echo_of_small_and_large_messages() {
 #[test]
 fn a_fast_client_does_not_take_every_buffer() {
     everywhere(1, || async {
-        let listener = TcpListener::bind(loopback()).await.expect("binds");
-        let address = listener.local_addr().expect("address");
-        let flood = TcpStream::connect(address, None).await.expect("connects");
-        let (slow, _) = listener.accept().await.expect("accepts");
+        let (flood, slow) = connected(1).await.remove(0);
         let sender =
             spawn(Group::MAIN, async move { flood.send_all(vec![3; 8 << 20]).await.map(|v| v.len()) });
         // Its receive op is armed and fills, while nobody reads.
@@ -103,14 +113,7 @@ fn a_fast_client_does_not_take_every_buffer() {
 #[test]
 fn many_connections_outnumber_the_buffers() {
     everywhere(1, || async {
-        let listener = TcpListener::bind(loopback()).await.expect("binds");
-        let address = listener.local_addr().expect("address");
-        let mut pairs = Vec::new();
-        for _ in 0..300 {
-            let client = TcpStream::connect(address, None).await.expect("connects");
-            let (server, _) = listener.accept().await.expect("accepts");
-            pairs.push((client, server));
-        }
+        let pairs = connected(300).await;
         // Armed first, then all send at once, and nobody reads until every message has arrived.
         let readers: Vec<_> = pairs
             .iter()
@@ -143,12 +146,8 @@ fn many_connections_outnumber_the_buffers() {
 fn streams_that_nobody_reads_keep_no_other_from_receiving() {
     const BYTES: usize = 300_000;
     everywhere(1, || async {
-        let listener = TcpListener::bind(loopback()).await.expect("binds");
-        let address = listener.local_addr().expect("has an address");
         let mut stalled = Vec::new();
-        for number in 0..80 {
-            let client = TcpStream::connect(address, None).await.expect("connects");
-            let (server, _) = listener.accept().await.expect("accepts");
+        for (number, (client, server)) in connected(80).await.into_iter().enumerate() {
             // The first receive arms the stream; what comes afterwards is taken without anybody asking.
             client.send_all(vec![1]).await.expect("sends");
             let first = timeout(Duration::from_secs(10), server.recv()).await.expect("is heard");
