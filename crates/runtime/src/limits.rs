@@ -31,8 +31,6 @@ pub const RECV_OWN_BYTES: usize = 16 << 20;
 pub const RECV_BUFFER_BYTES: usize = 16 * 1024;
 /// Receive buffers one connection may hold unread before its stream is paused.
 pub const RECV_BUFFERS_PER_STREAM: usize = 4;
-/// Accepted connections waiting for `accept` on one listener; more stay in the kernel's backlog.
-pub const ACCEPTED_PENDING: usize = 128;
 /// Pause of a listener when the process has no descriptors left.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Backlog asked of the kernel for a listener.

@@ -104,6 +104,27 @@ pub(super) fn socket(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+pub(super) fn set_non_blocking(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: plain system calls on an open descriptor.
+    let result = unsafe {
+        let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
+        libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK)
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The next connection of the kernel's backlog.
+pub(super) fn accept_one(fd: &OwnedFd) -> io::Result<OwnedFd> {
+    let none = std::ptr::null_mut();
+    // SAFETY: no address is asked for.
+    let accepted = unsafe { libc::accept4(fd.as_raw_fd(), none, std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
+    if accepted < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just gave us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(accepted) })
+}
+
 pub(super) fn bind(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
     set_option(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR)?;
     let (raw, len) = to_raw(address);

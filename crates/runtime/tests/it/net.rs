@@ -84,6 +84,35 @@ fn echo_of_small_and_large_messages() {
     });
 }
 
+/// Connections that the kernel has made and nobody has accepted yet, on the listener of this port.
+fn backlog(port: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("a table of sockets");
+    let listening = format!(":{port:04X} 00000000:0000 0A ");
+    let line = table.lines().find(|line| line.contains(&listening)).expect("the listener is listed");
+    let (_, queues) = line.split_once(" 0A ").expect("matched above");
+    usize::from_str_radix(&queues[9..17], 16).expect("a number")
+}
+
+/// A burst would otherwise take descriptors that the node needs for files before it can refuse a single connection.
+#[test]
+fn a_connection_takes_a_descriptor_only_when_it_is_accepted() {
+    const CLIENTS: usize = 40;
+    on_shard(|| async {
+        let listener = TcpListener::bind(loopback()).await.expect("binds");
+        let address = listener.local_addr().expect("has an address");
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            clients.push(TcpStream::connect(address, None).await.expect("connects"));
+        }
+        for accepted in 1..=CLIENTS {
+            let (server, _) = listener.accept().await.expect("accepts");
+            sleep(Duration::from_millis(1)).await;
+            assert_eq!(backlog(address.port()), CLIENTS - accepted);
+            drop(server);
+        }
+    });
+}
+
 #[test]
 fn a_fast_client_does_not_take_every_buffer() {
     everywhere(1, || async {

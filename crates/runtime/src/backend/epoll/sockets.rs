@@ -1,7 +1,9 @@
 //! TCP over non-blocking system calls.
 
 use super::{Direction, Epoll, Source};
-use crate::backend::socket::{keep_alive, listen, name, set_option, shutdown, socket, to_raw, try_send};
+use crate::backend::socket::{
+    accept_one, keep_alive, listen, name, set_non_blocking, set_option, shutdown, socket, to_raw, try_send,
+};
 use crate::limits::RECV_BUFFER_BYTES;
 use std::cell::Cell;
 use std::io;
@@ -9,15 +11,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::Poll;
-
-fn set_non_blocking(fd: &OwnedFd) -> io::Result<()> {
-    // SAFETY: plain system calls on an open descriptor.
-    let result = unsafe {
-        let flags = libc::fcntl(fd.as_raw_fd(), libc::F_GETFL);
-        libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK)
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
 
 /// A registered socket; dropping it takes it out of the set before it closes.
 struct Registered {
@@ -148,17 +141,6 @@ impl EpollListener {
             }
         }
     }
-}
-
-fn accept_one(fd: &OwnedFd) -> io::Result<OwnedFd> {
-    let none = std::ptr::null_mut();
-    // SAFETY: no address is asked for.
-    let accepted = unsafe { libc::accept4(fd.as_raw_fd(), none, std::ptr::null_mut(), libc::SOCK_CLOEXEC) };
-    if accepted < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel just gave us this descriptor.
-    Ok(unsafe { OwnedFd::from_raw_fd(accepted) })
 }
 
 pub(crate) struct EpollStream {

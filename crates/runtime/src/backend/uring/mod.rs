@@ -193,7 +193,6 @@ impl Uring {
                 close_raw(result);
             }
             Outcome::Recv(core) => core.received(self, result, flags),
-            Outcome::Accept(core) => core.accepted(self, result, flags),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The op slab: what the kernel works on, until its final completion.
 
 use super::Uring;
-use super::sockets::{ListenerCore, StreamCore};
+use super::sockets::StreamCore;
 use crate::backend::folders::FileFd;
 use crate::backend::socket::close_raw;
 use crate::buffer::AlignedBuf;
@@ -28,6 +28,9 @@ pub(super) enum Keep {
         _core: Rc<StreamCore>,
         bytes: Vec<u8>,
     },
+    Listener {
+        _fd: Rc<std::os::fd::OwnedFd>,
+    },
     /// The address is only read by the kernel.
     Address {
         _fd: Rc<std::os::fd::OwnedFd>,
@@ -39,7 +42,6 @@ pub(super) enum Op {
     Vacant { next: u32 },
     One(One),
     Recv(Rc<StreamCore>),
-    Accept(Rc<ListenerCore>),
 }
 
 pub(super) struct One {
@@ -63,7 +65,6 @@ pub(super) enum Outcome {
     /// The result is a descriptor that nobody will take.
     CloseResult(Keep),
     Recv(Rc<StreamCore>),
-    Accept(Rc<ListenerCore>),
 }
 
 const NONE: u32 = u32::MAX;
@@ -150,13 +151,6 @@ impl Ops {
                     self.remove(user_data);
                 }
                 Outcome::Recv(core)
-            }
-            Op::Accept(core) => {
-                let core = core.clone();
-                if !cqueue::more(flags) {
-                    self.remove(user_data);
-                }
-                Outcome::Accept(core)
             }
             Op::Vacant { .. } => Outcome::Nothing,
         }

@@ -1,4 +1,4 @@
-//! TCP: multishot accept, multishot receive into shared buffers, plain non-blocking sends.
+//! TCP: accepts on demand, multishot receive into shared buffers, plain non-blocking sends.
 //!
 //! A stream's receive op is armed by the first `recv` and stays armed. When a client is faster than its reader the op
 //! is cancelled after a few unread buffers and armed again once they are read. While buffers are scarce an op receives one
@@ -8,9 +8,10 @@ use super::Uring;
 use super::ops::{Keep, Op};
 use super::recv_buffers::{GROUP, RingBytes};
 use crate::backend::socket::{
-    bind, keep_alive, listen, name, set_option, shutdown, socket, to_raw, try_send,
+    accept_one, bind, keep_alive, listen, name, set_non_blocking, set_option, shutdown, socket, to_raw,
+    try_send,
 };
-use crate::limits::{ACCEPTED_PENDING, RECV_BUFFER_BYTES, RECV_BUFFERS_PER_STREAM};
+use crate::limits::{RECV_BUFFER_BYTES, RECV_BUFFERS_PER_STREAM};
 use io_uring::{cqueue, opcode, squeue, types};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,8 +24,8 @@ use std::task::{Context, Poll, Waker};
 impl Uring {
     pub(crate) fn bind(self: &Rc<Self>, address: SocketAddr) -> io::Result<Rc<UringListener>> {
         let fd = listen(address)?;
-        let core = Rc::new(ListenerCore { fd, state: RefCell::default() });
-        Ok(Rc::new(UringListener { uring: self.clone(), core }))
+        set_non_blocking(&fd)?;
+        Ok(Rc::new(UringListener { uring: self.clone(), fd: Rc::new(fd) }))
     }
 
     pub(crate) async fn connect(
@@ -55,69 +56,33 @@ impl Uring {
     }
 }
 
+/// Accepts by plain system calls, waiting on the ring while there is nobody: a connection takes a descriptor when somebody wants it,
+/// not before. An accept op of the kernel's would take as many as come in a burst, whatever the node can serve.
 pub(crate) struct UringListener {
     uring: Rc<Uring>,
-    core: Rc<ListenerCore>,
-}
-
-pub(super) struct ListenerCore {
-    fd: OwnedFd,
-    state: RefCell<AcceptState>,
-}
-
-#[derive(Default)]
-struct AcceptState {
-    armed: Option<u64>,
-    accepted: VecDeque<OwnedFd>,
-    error: Option<i32>,
-    waker: Option<Waker>,
-}
-
-impl ListenerCore {
-    fn arm(self: &Rc<Self>, uring: &Rc<Uring>, state: &mut AcceptState) {
-        let entry =
-            opcode::AcceptMulti::new(types::Fd(self.fd.as_raw_fd())).flags(libc::SOCK_CLOEXEC).build();
-        let user_data = uring.ops.borrow_mut().insert(Op::Accept(self.clone()));
-        state.armed = Some(user_data);
-        uring.push(&entry.user_data(user_data));
-    }
-
-    /// A completion of the accept op.
-    pub(super) fn accepted(&self, uring: &Rc<Uring>, result: i32, flags: u32) {
-        let mut state = self.state.borrow_mut();
-        if 0 <= result {
-            // SAFETY: the kernel just gave us this descriptor.
-            state.accepted.push_back(unsafe { OwnedFd::from_raw_fd(result) });
-        } else if result != -libc::ECANCELED {
-            state.error = Some(-result);
-        }
-        if !cqueue::more(flags) {
-            state.armed = None;
-        } else if state.accepted.len() == ACCEPTED_PENDING
-            && let Some(user_data) = state.armed
-        {
-            uring.cancel(user_data);
-        }
-        let waker = state.waker.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
+    fd: Rc<OwnedFd>,
 }
 
 impl UringListener {
     pub(crate) fn keep_alive(&self) -> io::Result<()> {
-        keep_alive(&self.core.fd)
+        keep_alive(&self.fd)
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
-        name(&self.core.fd, libc::getsockname)
+        name(&self.fd, libc::getsockname)
     }
 
     pub(crate) async fn accept(&self) -> io::Result<(Rc<UringStream>, SocketAddr)> {
         loop {
-            let fd = std::future::poll_fn(|context| self.poll_accept(context)).await?;
+            let fd = match accept_one(&self.fd) {
+                Ok(fd) => fd,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.somebody_waits().await?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY)?;
             // A connection that was reset meanwhile has no name.
             if let Ok(peer) = name(&fd, libc::getpeername) {
@@ -126,30 +91,18 @@ impl UringListener {
         }
     }
 
-    fn poll_accept(&self, context: &mut Context<'_>) -> Poll<io::Result<OwnedFd>> {
-        let mut state = self.core.state.borrow_mut();
-        if let Some(fd) = state.accepted.pop_front() {
-            return Poll::Ready(Ok(fd));
-        }
-        if let Some(code) = state.error.take() {
-            return Poll::Ready(Err(io::Error::from_raw_os_error(code)));
-        }
-        if state.armed.is_none() {
-            self.core.arm(&self.uring, &mut state);
-        }
-        state.waker = Some(context.waker().clone());
-        Poll::Pending
+    async fn somebody_waits(&self) -> io::Result<()> {
+        let entry = opcode::PollAdd::new(types::Fd(self.fd.as_raw_fd()), libc::POLLIN as u32).build();
+        let (result, keep) = self.uring.submit(Keep::Listener { _fd: self.fd.clone() }, true, entry).await;
+        drop(keep);
+        if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
     }
 }
 
 impl Drop for UringListener {
     fn drop(&mut self) {
-        let armed = self.core.state.borrow().armed;
-        // New connections are refused from now on; the descriptor closes with the op.
-        shutdown(&self.core.fd);
-        if let Some(user_data) = armed {
-            self.uring.cancel(user_data);
-        }
+        // New connections are refused from now on; the descriptor closes with the last op.
+        shutdown(&self.fd);
     }
 }
 
