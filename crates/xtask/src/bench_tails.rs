@@ -1,10 +1,11 @@
 //! `cargo x bench tails`: what clients wait when the disk is the limit.
 //!
 //! A node of one shard on processor 0, whose disk is held to 50 MB/s by its own scheduler; loaders on processor 1, in
-//! open loops. A round has four windows of `--seconds N` (default 20): inserts at one and a half times what the disk
-//! takes; reads of cached rows alone; the same reads beside inserts at 70 % of what the disk takes, by one loader, for
-//! two would wait for each other's turns on their processor; an echo server at the reads' rate, which shows what the
-//! machine did to tails in that round. Medians of `--rounds N` (default 9). `--smoke`.
+//! open loops. A round has five windows of `--seconds N` (default 20): inserts as fast as they are taken, which says what
+//! the disk takes; inserts at one and a half times that rate; reads of cached rows alone; the same reads beside inserts
+//! at 70 % of what the disk takes, by one loader, for two would wait for each other's turns on their processor; an echo
+//! server at the reads' rate, which shows what the machine did to tails in that round. Medians of `--rounds N`
+//! (default 9). `--smoke`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -45,6 +46,8 @@ const READS_RATIO_MAX: f64 = 2.0;
 /// What a round saw.
 #[derive(Clone, Copy)]
 struct Round {
+    /// Inserts in a second that the disk took in the moment before.
+    taken: f64,
     overload: LoadReport,
     /// Bytes moved of what the disk was allowed, in percent.
     disk: f64,
@@ -64,7 +67,8 @@ impl Round {
 
     fn line(&self, name: &str) -> String {
         format!(
-            "| {name} | {:.0} | {:.0} | {:.0} | {:.2} | {:.1} | {:.0} | {:.0} | {:.2} | {:.0} |\n",
+            "| {name} | {:.0} | {:.0} | {:.0} | {:.0} | {:.2} | {:.1} | {:.0} | {:.0} | {:.2} | {:.0} |\n",
+            self.taken * OVERLOAD,
             self.overload.rate,
             self.disk,
             self.overload.slowest,
@@ -79,8 +83,8 @@ impl Round {
 }
 
 const TITLES: &str =
-    "| round | inserts/s | disk % | slowest second % | p99 ÷ mean | longest pause ms | reads p99 µs | beside writes | ÷ | echo p99 µs |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+    "| round | offered/s | inserts/s | disk % | slowest second % | p99 ÷ mean | longest pause ms | reads p99 µs | beside writes | ÷ | echo p99 µs |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 ";
 
 /// Runs the bench and writes its result.
@@ -97,11 +101,10 @@ pub fn tails(rest: &[String]) -> Outcome {
     let node = BenchNode::start(&binary, "tails", "2G", &yaml)?;
     let echo = echo_server()?;
     let bench = Bench { binary: &binary, node: &node, echo: &echo, window };
-    let mut taken = bench.what_the_disk_takes()?;
+    bench.write_every_key()?;
     let mut text = format!(
         "# bench tails\n\n{}\ncommit {}; one shard on processor {SERVER}, its disk held to {:.0} MB/s, 64 MiB for memtables; rows of the \
-         cassandra-stress table, {WRITTEN_KEYS} keys, written again and again; latencies from the intended start. The disk takes about \
-         {taken:.0} inserts/s. {rounds} rounds of windows of {} s.\n\n{TITLES}",
+         cassandra-stress table, {WRITTEN_KEYS} keys, written again and again; latencies from the intended start.\n{rounds} rounds of windows of {} s.\n\n{TITLES}",
         machine::shape(),
         machine::commit(),
         DISK / 1e6,
@@ -109,9 +112,7 @@ pub fn tails(rest: &[String]) -> Outcome {
     );
     let mut all = Vec::new();
     for number in 1..=rounds {
-        let round = bench.round(taken)?;
-        // What compactions take of the disk changes with the data.
-        taken = round.overload.rate;
+        let round = bench.round()?;
         let line = round.line(&number.to_string());
         print!("{line}");
         text.push_str(&line);
@@ -134,14 +135,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Writes every key, and then for two windows as fast as they are taken: the second one's rate.
-    fn what_the_disk_takes(&self) -> Result<f64, String> {
-        self.once(&["--workload", "insert", "--keys", WRITTEN_KEYS, "--no-fill", "--depth", "16"])?;
-        self.inserts(None)?;
-        Ok(self.inserts(None)?.rate)
+    fn write_every_key(&self) -> Result<LoadReport, String> {
+        self.once(&["--workload", "insert", "--keys", WRITTEN_KEYS, "--no-fill", "--depth", "16"])
     }
 
-    fn round(&self, taken: f64) -> Result<Round, String> {
+    fn round(&self) -> Result<Round, String> {
+        // What the disk takes is seen in the moment before: compactions, and with them that rate, change with the data.
+        let taken = self.inserts(None)?.rate;
         let (before, since) = (self.moved()?, Instant::now());
         let overload = self.inserts(Some(taken * OVERLOAD))?;
         let disk = (self.moved()? - before) as f64 / since.elapsed().as_secs_f64() / DISK * 100.0;
@@ -151,7 +151,7 @@ impl Bench<'_> {
         let reads = ["--workload", "read", "--keys", READ_KEYS];
         let reads = [&reads[..], IN_FLIGHT].concat();
         let alone = self.run(&reads, Some(READ_RATE))?;
-        let rate = READ_RATE + taken * BUSY;
+        let rate = READ_RATE + overload.rate * BUSY;
         let share = format!("{:.4}", READ_RATE / rate);
         let mixed =
             ["--workload", "mixed", "--reads", &share, "--keys", WRITTEN_KEYS, "--read-keys", READ_KEYS];
@@ -162,7 +162,7 @@ impl Bench<'_> {
         let rate = READ_RATE.to_string();
         let echo = ["--workload", "echo", "--rate", &rate, "--seconds", &seconds, "--warm-up", "1"];
         let echo = load(self.binary, &address, &echo)?;
-        Ok(Round { overload, disk, alone, beside, echo })
+        Ok(Round { taken, overload, disk, alone, beside, echo })
     }
 
     /// Bytes the node has moved from and to its disk.
