@@ -18,4 +18,9 @@ pub mod grammar;
 /// The command line.
 pub mod settings;
 
+/// Counts and latencies.
+pub mod measure;
+/// Lines and results.
+pub mod report;
+
 pub use error::Error;

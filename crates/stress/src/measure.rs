@@ -1,0 +1,334 @@
+//! What a run sees: operations, rows, errors and latencies, by the kind of operation, from line to line and in all.
+//!
+//! ```text
+//!  intended start ── wait ──► start ── service ──► end
+//!       └───────────── response ──────────────────┘
+//! ```
+//! With a schedule every operation has an intended start, and a server that stands still is charged for all it kept waiting. Without one
+//! there is service time alone.
+
+use hdrhistogram::Histogram;
+
+/// Digits of a latency that are kept.
+const DIGITS: u8 = 3;
+/// Nanoseconds of the longest latency that is told from longer ones: a day.
+const LONGEST: u64 = 86_400 * 1_000_000_000;
+
+/// Latencies in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        // Bounds and digits are constants that the library takes.
+        Latencies(Histogram::new_with_bounds(1, LONGEST, DIGITS).expect("bounds of a histogram"))
+    }
+}
+
+impl Latencies {
+    /// Counts one.
+    pub fn record(&mut self, nanoseconds: u64) {
+        self.0.saturating_record(nanoseconds.max(1));
+    }
+
+    /// Counts all of another.
+    pub fn add(&mut self, other: &Latencies) {
+        // Of equal bounds and digits: nothing can be too large.
+        let _fits = self.0.add(&other.0);
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// Milliseconds on average.
+    pub fn mean(&self) -> f64 {
+        self.0.mean() / 1e6
+    }
+
+    /// Milliseconds below which this share (0 to 1) lies.
+    pub fn quantile(&self, share: f64) -> f64 {
+        self.0.value_at_quantile(share) as f64 / 1e6
+    }
+
+    /// Milliseconds of the longest.
+    pub fn max(&self) -> f64 {
+        self.0.max() as f64 / 1e6
+    }
+
+    /// The histogram behind.
+    pub fn histogram(&self) -> &Histogram<u64> {
+        &self.0
+    }
+
+    fn clear(&mut self) {
+        self.0.reset();
+    }
+}
+
+/// One operation that is over; times in nanoseconds of one clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Done {
+    /// When it should have begun, with a schedule.
+    pub intended: Option<u64>,
+    /// When it began.
+    pub started: u64,
+    /// When it ended.
+    pub ended: u64,
+    /// Partitions it touched.
+    pub partitions: u64,
+    /// Rows it wrote or read.
+    pub rows: u64,
+    /// Whether it failed.
+    pub failed: bool,
+}
+
+/// What was seen of one kind of operation between two instants.
+#[derive(Clone, Debug, Default)]
+pub struct Interval {
+    /// Nanoseconds of the run's clock.
+    pub from: u64,
+    /// The same.
+    pub to: u64,
+    /// Operations that ended, failed ones as well.
+    pub operations: u64,
+    /// Partitions they touched.
+    pub partitions: u64,
+    /// Rows they wrote or read.
+    pub rows: u64,
+    /// Of them failed.
+    pub errors: u64,
+    /// From start to end.
+    pub service: Latencies,
+    /// From the intended start to the end; empty without a schedule.
+    pub response: Latencies,
+    /// From the intended start to the start; empty without a schedule.
+    pub wait: Latencies,
+}
+
+impl Interval {
+    /// Nothing seen yet.
+    pub fn starting(from: u64) -> Interval {
+        Interval { from, to: from, ..Interval::default() }
+    }
+
+    /// Counts an operation.
+    pub fn record(&mut self, done: &Done) {
+        self.operations += 1;
+        self.partitions += done.partitions;
+        self.rows += done.rows;
+        self.errors += u64::from(done.failed);
+        self.service.record(done.ended.saturating_sub(done.started));
+        if let Some(intended) = done.intended {
+            self.response.record(done.ended.saturating_sub(intended));
+            self.wait.record(done.started.saturating_sub(intended));
+        }
+    }
+
+    /// Adds another kind's, or a later one of the same kind.
+    pub fn add(&mut self, other: &Interval) {
+        self.from = self.from.min(other.from);
+        self.to = self.to.max(other.to);
+        self.operations += other.operations;
+        self.partitions += other.partitions;
+        self.rows += other.rows;
+        self.errors += other.errors;
+        self.service.add(&other.service);
+        self.response.add(&other.response);
+        self.wait.add(&other.wait);
+    }
+
+    /// Forgets everything and begins at an instant: memory is kept.
+    pub fn restart(&mut self, from: u64) {
+        (self.from, self.to) = (from, from);
+        (self.operations, self.partitions, self.rows, self.errors) = (0, 0, 0, 0);
+        self.service.clear();
+        self.response.clear();
+        self.wait.clear();
+    }
+
+    /// Seconds it covers.
+    pub fn seconds(&self) -> f64 {
+        self.to.saturating_sub(self.from) as f64 / 1e9
+    }
+
+    fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.seconds()
+    }
+
+    /// Operations in a second.
+    pub fn operation_rate(&self) -> f64 {
+        self.rate(self.operations)
+    }
+
+    /// Partitions in a second.
+    pub fn partition_rate(&self) -> f64 {
+        self.rate(self.partitions)
+    }
+
+    /// Rows in a second.
+    pub fn row_rate(&self) -> f64 {
+        self.rate(self.rows)
+    }
+
+    /// The latencies that are reported: from the schedule where latencies count from it.
+    pub fn latencies(&self, from_schedule: bool) -> &Latencies {
+        if from_schedule { &self.response } else { &self.service }
+    }
+}
+
+/// Relative standard error of the mean of a rate that was measured again and again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Uncertainty {
+    measurements: u64,
+    sum: f64,
+    squares: f64,
+}
+
+impl Uncertainty {
+    /// Takes one measurement.
+    pub fn update(&mut self, value: f64) {
+        self.measurements += 1;
+        self.sum += value;
+        self.squares += value * value;
+    }
+
+    /// How many were taken.
+    pub fn measurements(&self) -> u64 {
+        self.measurements
+    }
+
+    /// The error as a share of the mean; not a number before anything was done.
+    pub fn value(&self) -> f64 {
+        let count = self.measurements as f64;
+        let mean = self.sum / count;
+        let variance = (self.squares / count - mean * mean).max(0.0);
+        (variance / count).sqrt() / mean
+    }
+}
+
+/// What the kinds of operation of a run have done: since the last line, and in all.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    names: Vec<String>,
+    current: Vec<Interval>,
+    history: Vec<Interval>,
+    started: u64,
+    uncertainty: Uncertainty,
+}
+
+/// A line's worth of a run.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Each kind that has done something in the run: its name, since the last line, in all.
+    pub kinds: Vec<(String, Interval, Interval)>,
+    /// All kinds together since the last line.
+    pub current: Interval,
+    /// All kinds together.
+    pub total: Interval,
+    /// Relative standard error of the rate of rows.
+    pub uncertainty: f64,
+}
+
+impl Metrics {
+    /// Of kinds with these names, in the order in which they are shown.
+    pub fn new(names: Vec<String>, started: u64) -> Metrics {
+        let intervals = || names.iter().map(|_| Interval::starting(started)).collect();
+        Metrics {
+            current: intervals(),
+            history: intervals(),
+            started,
+            uncertainty: Uncertainty::default(),
+            names,
+        }
+    }
+
+    /// Counts an operation of a kind.
+    pub fn record(&mut self, kind: usize, done: &Done) {
+        self.current[kind].record(done);
+    }
+
+    /// Ends a line at an instant and begins the next.
+    pub fn snapshot(&mut self, now: u64) -> Snapshot {
+        let (mut current, mut total) = (Interval::starting(now), Interval::starting(self.started));
+        let mut kinds = Vec::new();
+        for ((name, interval), history) in self.names.iter().zip(&mut self.current).zip(&mut self.history) {
+            interval.to = now;
+            history.add(interval);
+            current.add(interval);
+            total.add(history);
+            if history.operations > 0 {
+                kinds.push((name.clone(), interval.clone(), history.clone()));
+            }
+            interval.restart(now);
+        }
+        self.uncertainty.update(if current.seconds() > 0.0 { current.row_rate() } else { 0.0 });
+        Snapshot { kinds, current, total, uncertainty: self.uncertainty.value() }
+    }
+
+    /// How the rate of rows has settled.
+    pub fn uncertainty(&self) -> Uncertainty {
+        self.uncertainty
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn done(intended: Option<u64>, started: u64, ended: u64) -> Done {
+        Done { intended, started, ended, partitions: 1, rows: 2, failed: false }
+    }
+
+    #[test]
+    fn lines_are_of_an_interval_and_results_of_all() {
+        let mut metrics = Metrics::new(vec!["READ".into(), "WRITE".into()], 0);
+        metrics.record(0, &done(None, 10 * MS, 12 * MS));
+        metrics.record(0, &Done { failed: true, rows: 0, ..done(None, 10 * MS, 20 * MS) });
+        let first = metrics.snapshot(1_000 * MS);
+        assert_eq!((first.kinds.len(), first.current.operations, first.current.errors), (1, 2, 1));
+        assert_eq!((first.current.rows, first.current.operation_rate()), (2, 2.0));
+        metrics.record(1, &done(None, 1_100 * MS, 1_101 * MS));
+        let second = metrics.snapshot(1_500 * MS);
+        assert_eq!((second.current.operations, second.current.operation_rate()), (1, 2.0));
+        assert_eq!((second.total.operations, second.total.seconds()), (3, 1.5));
+        let names: Vec<&str> = second.kinds.iter().map(|(name, ..)| name.as_str()).collect();
+        assert_eq!(names, ["READ", "WRITE"]);
+        // READ has done nothing since, but in all.
+        assert_eq!((second.kinds[0].1.operations, second.kinds[0].2.operations), (0, 2));
+    }
+
+    #[test]
+    fn with_a_schedule_latencies_count_from_the_intended_start() {
+        let mut interval = Interval::starting(0);
+        interval.record(&done(Some(0), 500 * MS, 501 * MS));
+        let near = |value: f64, expected: f64| (value - expected).abs() < expected / 500.0;
+        assert!(near(interval.latencies(true).max(), 501.0));
+        assert!(near(interval.latencies(false).max(), 1.0));
+        assert!(near(interval.wait.max(), 500.0));
+    }
+
+    #[test]
+    fn uncertainty_is_that_of_the_java_tool() {
+        let mut uncertainty = Uncertainty::default();
+        uncertainty.update(0.0);
+        assert!(uncertainty.value().is_nan());
+        uncertainty.update(267.5);
+        assert!((uncertainty.value() - std::f64::consts::FRAC_1_SQRT_2).abs() < 1e-9);
+        let mut steady = Uncertainty::default();
+        (0..10).for_each(|_| steady.update(1000.0));
+        assert_eq!(steady.value(), 0.0);
+    }
+
+    #[test]
+    fn what_is_longer_than_a_day_counts_as_a_day() {
+        let mut latencies = Latencies::default();
+        latencies.record(u64::MAX);
+        latencies.record(0);
+        assert_eq!(latencies.count(), 2);
+        assert!((latencies.max() - 86_400_000.0).abs() < 100_000.0);
+    }
+}
