@@ -34,5 +34,5 @@ pub use connection::{Connection, Options};
 pub use error::Error;
 pub use outcome::{Outcome, RowSet};
 pub use pages::Pages;
-pub use pool::{Pool, PoolOptions};
+pub use pool::{Place, Pool, PoolOptions, Usable};
 pub use statement::Statement;

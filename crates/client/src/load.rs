@@ -7,7 +7,7 @@ use crate::connection::{Connection, Options};
 use crate::error::Error;
 use crate::histogram::Histogram;
 use crate::pages::Pages;
-use crate::pool::{Pool, PoolOptions};
+use crate::pool::{Pool, PoolOptions, Usable};
 use crate::statement::Statement;
 use base::{Instant, Prng, Token};
 use protocol::compression::Compression;
@@ -78,7 +78,7 @@ pub enum Draw {
 /// What to run. Each shard that runs it makes its own connections.
 #[derive(Clone, Debug)]
 pub struct LoadOptions {
-    /// Contact points.
+    /// Nodes to ask.
     pub addresses: Vec<SocketAddr>,
     /// Connections.
     pub connections: usize,
@@ -445,7 +445,11 @@ async fn open_lanes(options: &LoadOptions, connecting: &Options) -> Result<Vec<L
     if options.shard_aware && options.workload != Workload::Echo {
         // A pool per round, so that every shard gets its share of the connections.
         while lanes.len() < options.connections.max(1) {
-            let pool_options = PoolOptions { connection: connecting.clone(), shard_aware: true };
+            let usable = Usable {
+                addresses: options.addresses.iter().map(SocketAddr::ip).collect(),
+                ..Usable::default()
+            };
+            let pool_options = PoolOptions { usable, ..PoolOptions::new(connecting.clone()) };
             let pool = Pool::connect(&options.addresses, pool_options).await?;
             for node in 0..pool.node_count() {
                 for shard in 0..pool.shard_count(node) {

@@ -1,13 +1,14 @@
 //! Connections to every shard of every node: a request goes to the shard that owns its partition.
 //!
 //! The ring is read once from the system tables of the first node that answers: a token's owner is the node with the next token around the
-//! ring. On nodes that tell their shards, one connection per shard is made over the shard-aware port, whose source port chooses the
-//! shard; where that fails the ordinary port is used and the shards are served by whoever answered.
+//! ring, of those that may be asked. On nodes that tell their shards, one connection per shard is made over the shard-aware port, whose
+//! source port chooses the shard; where that fails the ordinary port is used and the shards are served by whoever answered. Other nodes
+//! get so many connections as the options say, which take turns.
 
 use crate::connection::{Connection, Options};
 use crate::error::Error;
 use crate::limits::{SOURCE_PORT_FIRST, SOURCE_PORT_TRIES};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, RowSet};
 use crate::statement::Statement;
 use base::Token;
 use protocol::request::Parameters;
@@ -20,12 +21,55 @@ use types::{Consistency, Value};
 pub struct PoolOptions {
     /// Options of each connection; the local address is the pool's business.
     pub connection: Options,
-    /// Whether to make one connection per shard; otherwise one per node.
+    /// Whether to make one connection per shard where nodes tell their shards.
     pub shard_aware: bool,
+    /// Connections to a node that tells no shards, or whose shards are none of our business.
+    pub connections_per_node: u16,
+    /// Whom of the ring to ask.
+    pub usable: Usable,
+}
+
+/// Which nodes of a ring are asked: those that fit all that is said.
+#[derive(Clone, Debug, Default)]
+pub struct Usable {
+    /// In this datacenter.
+    pub datacenter: Option<String>,
+    /// In this rack.
+    pub rack: Option<String>,
+    /// One of these addresses; none for any.
+    pub addresses: Vec<IpAddr>,
+}
+
+impl PoolOptions {
+    /// Aware of shards, one connection to nodes that tell none, every node.
+    pub fn new(connection: Options) -> PoolOptions {
+        PoolOptions { connection, shard_aware: true, connections_per_node: 1, usable: Usable::default() }
+    }
+}
+
+impl Usable {
+    fn fits(&self, place: &Place) -> bool {
+        let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
+        same(&self.datacenter, &place.datacenter)
+            && same(&self.rack, &place.rack)
+            && (self.addresses.is_empty() || self.addresses.contains(&place.address.ip()))
+    }
+}
+
+/// Where a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Of its clients.
+    pub address: SocketAddr,
+    /// The datacenter's name.
+    pub datacenter: String,
+    /// The rack's name.
+    pub rack: String,
 }
 
 struct Node {
-    address: SocketAddr,
+    place: Place,
+    /// How many shards it says it has; 0 while it says nothing.
     shards: Cell<u16>,
     shard_aware_port: Cell<Option<u16>>,
     /// One place per shard; what is closed or was never made is connected when it is wanted.
@@ -36,8 +80,9 @@ struct Node {
 pub struct Pool {
     options: PoolOptions,
     nodes: Vec<Node>,
-    /// Tokens in order, each with its node.
+    /// Tokens in order, each with its node; those of nodes that are not asked are the next one's.
     ring: Vec<(Token, usize)>,
+    cluster: String,
     turn: Cell<usize>,
 }
 
@@ -54,9 +99,17 @@ impl Pool {
                     continue;
                 }
             };
-            let mut pool = Pool { options, nodes: Vec::new(), ring: Vec::new(), turn: Cell::new(0) };
+            let mut pool = Pool {
+                options,
+                nodes: Vec::new(),
+                ring: Vec::new(),
+                cluster: String::new(),
+                turn: Cell::new(0),
+            };
             pool.learn(*address, &connection).await?;
-            pool.nodes[0].adopt(connection, pool.is_encrypted());
+            if let Some(node) = pool.nodes.iter().find(|node| node.place.address == *address) {
+                pool.adopt(node, connection);
+            }
             for index in 0..pool.nodes.len() {
                 pool.fill(index).await;
             }
@@ -68,21 +121,40 @@ impl Pool {
     /// Reads the ring from the system tables.
     async fn learn(&mut self, contact: SocketAddr, connection: &Connection) -> Result<(), Error> {
         let at_one = Parameters::at(Consistency::One);
-        let local = connection.query("SELECT tokens FROM system.local", at_one).await?.rows();
-        self.add(contact, local.value(0, 0)?);
-        let peers = connection.query("SELECT rpc_address, tokens FROM system.peers", at_one).await?.rows();
+        let text = "SELECT cluster_name, data_center, rack, tokens FROM system.local";
+        let local = connection.query(text, at_one).await?.rows();
+        if let Value::Text(name) = local.value(0, 0)? {
+            self.cluster = name;
+        }
+        self.add(contact, &local, 0)?;
+        let text = "SELECT rpc_address, data_center, rack, tokens FROM system.peers";
+        let peers = connection.query(text, at_one).await?.rows();
         for row in 0..peers.rows.len() {
             if let Value::Inet(ip) = peers.value(row, 0)? {
-                self.add(SocketAddr::new(ip, contact.port()), peers.value(row, 1)?);
+                self.add(SocketAddr::new(ip, contact.port()), &peers, row)?;
             }
+        }
+        if self.nodes.is_empty() {
+            return Err(Error::Unexpected("the ring: no node that may be asked"));
         }
         self.ring.sort();
         Ok(())
     }
 
-    fn add(&mut self, address: SocketAddr, tokens: Value) {
+    /// Adds a node that may be asked, from the columns that follow its name or address.
+    fn add(&mut self, address: SocketAddr, rows: &RowSet, row: usize) -> Result<(), Error> {
+        let text = |column| {
+            Ok::<String, Error>(match rows.value(row, column)? {
+                Value::Text(text) => text,
+                _ => String::new(),
+            })
+        };
+        let place = Place { address, datacenter: text(1)?, rack: text(2)? };
+        if !self.options.usable.fits(&place) {
+            return Ok(());
+        }
         let index = self.nodes.len();
-        if let Value::Set(tokens) = tokens {
+        if let Value::Set(tokens) = rows.value(row, 3)? {
             for token in tokens {
                 if let Value::Text(text) = token
                     && let Ok(token) = text.parse()
@@ -92,25 +164,41 @@ impl Pool {
             }
         }
         self.nodes.push(Node {
-            address,
-            shards: Cell::new(1),
+            place,
+            shards: Cell::new(0),
             shard_aware_port: Cell::new(None),
             connections: RefCell::new(vec![None]),
         });
+        Ok(())
+    }
+
+    /// The name of the cluster.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The nodes that are asked.
+    pub fn places(&self) -> impl Iterator<Item = &Place> {
+        self.nodes.iter().map(|node| &node.place)
+    }
+
+    /// Connections to a node: one for each shard, or as many as the options say.
+    fn place_count(&self, node: &Node) -> u16 {
+        match node.shards.get() {
+            shards if shards > 0 && self.options.shard_aware => shards,
+            _ => self.options.connections_per_node.max(1),
+        }
     }
 
     /// Makes the connections that are missing; what cannot be made now is tried again when it is wanted.
     async fn fill(&self, index: usize) {
-        let mut shard = 0;
-        while shard < self.nodes[index].shards.get() {
+        let mut place = 0;
+        // The first connection tells how many there will be.
+        while place < self.place_count(&self.nodes[index]) {
             // Errors come back when somebody wants the connection.
-            let _later = self.on_shard(index, shard).await;
-            shard += 1;
+            let _later = self.on_shard(index, place).await;
+            place += 1;
         }
-    }
-
-    fn is_encrypted(&self) -> bool {
-        self.options.connection.tls.is_some()
     }
 
     /// How many nodes the ring has.
@@ -118,9 +206,9 @@ impl Pool {
         self.nodes.len()
     }
 
-    /// How many shards a node has, as it says.
+    /// How many shards a node has, as it says; 1 when it says nothing.
     pub fn shard_count(&self, node: usize) -> u16 {
-        self.nodes[node].shards.get()
+        self.nodes[node].shards.get().max(1)
     }
 
     /// The node and shard that own a token.
@@ -130,22 +218,38 @@ impl Pool {
             Some((_, node)) => *node,
             None => 0,
         };
-        (node, base::shard_of(token, self.nodes[node].shards.get()))
+        (node, base::shard_of(token, self.shard_count(node)))
+    }
+
+    /// The node for a token and the place of the connection there; without a token, the nodes take turns.
+    fn choose(&self, token: Option<Token>) -> (usize, u16) {
+        let turn = self.turn.get();
+        self.turn.set(turn.wrapping_add(1));
+        let (node, shard) = match token {
+            Some(token) => self.owner(token),
+            None => (turn % self.nodes.len(), (turn / self.nodes.len()) as u16),
+        };
+        let is_by_shard = self.options.shard_aware && self.nodes[node].shards.get() > 0;
+        // Where no shard is meant, connections take turns.
+        (node, if is_by_shard { shard } else { turn as u16 })
+    }
+
+    /// The connection for a token if it is there, without waiting: what a load generator asks first.
+    pub fn ready(&self, token: Option<Token>) -> Option<Connection> {
+        let (node, place) = self.choose(token);
+        let node = &self.nodes[node];
+        let connections = node.connections.borrow();
+        let connection = connections.get(usize::from(place % self.place_count(node)))?.as_ref()?;
+        (!connection.is_closed()).then(|| connection.clone())
     }
 
     /// The connection for a token; without one, the nodes take turns. When the owner cannot be reached, any other node.
     pub async fn connection(&self, token: Option<Token>) -> Result<Connection, Error> {
-        let turn = self.turn.get();
-        self.turn.set(turn.wrapping_add(1));
-        let (first, shard) = match token {
-            Some(token) => self.owner(token),
-            None => (turn % self.nodes.len(), (turn / self.nodes.len()) as u16),
-        };
+        let (first, place) = self.choose(token);
         let mut last = Error::Unexpected("no node");
         for step in 0..self.nodes.len() {
             let node = (first + step) % self.nodes.len();
-            let shards = self.nodes[node].shards.get();
-            match self.on_shard(node, shard % shards).await {
+            match self.on_shard(node, place % self.place_count(&self.nodes[node])).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) => last = error,
             }
@@ -163,23 +267,37 @@ impl Pool {
         if let (true, Some(port)) = (self.options.shard_aware, node.shard_aware_port.get())
             && let Some(connection) = self.over_shard_port(node, port, shard).await
         {
-            return Ok(node.adopt(connection, self.is_encrypted()));
+            self.adopt(node, connection.clone());
+            return Ok(connection);
         }
-        let connection = Connection::connect(node.address, &self.options.connection).await?;
-        if self.options.shard_aware {
-            node.adopt(connection.clone(), self.is_encrypted());
-            node.put(shard, connection.clone());
-        } else {
-            node.put(0, connection.clone());
-        }
+        let connection = Connection::connect(node.place.address, &self.options.connection).await?;
+        self.adopt(node, connection.clone());
+        node.put(shard, connection.clone());
         Ok(connection)
+    }
+
+    /// Puts a connection at the place of the shard that serves it, and learns the node's shards from it.
+    fn adopt(&self, node: &Node, connection: Connection) {
+        if !self.options.shard_aware {
+            return node.put(0, connection);
+        }
+        match connection.sharding() {
+            Some(sharding) => {
+                node.shards.set(sharding.shards);
+                let encrypted = self.options.connection.tls.is_some();
+                let port = if encrypted { sharding.shard_aware_port_ssl } else { sharding.shard_aware_port };
+                node.shard_aware_port.set(port);
+                node.put(sharding.shard, connection);
+            }
+            None => node.put(0, connection),
+        }
     }
 
     /// Connects from a source port that chooses the shard; `None` when no port could be had or another shard answered.
     async fn over_shard_port(&self, node: &Node, port: u16, shard: u16) -> Option<Connection> {
         let shards = node.shards.get();
         let steps = (u16::MAX - SOURCE_PORT_FIRST) / shards;
-        let any: IpAddr = match node.address.ip() {
+        let any: IpAddr = match node.place.address.ip() {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
@@ -189,7 +307,7 @@ impl Pool {
             let source = base + (shard + shards - base % shards) % shards;
             let options =
                 Options { local: Some(SocketAddr::new(any, source)), ..self.options.connection.clone() };
-            let address = SocketAddr::new(node.address.ip(), port);
+            let address = SocketAddr::new(node.place.address.ip(), port);
             match Connection::connect(address, &options).await {
                 Ok(connection) => {
                     let right = connection.sharding().is_some_and(|s| s.shard == shard);
@@ -221,26 +339,12 @@ impl Pool {
 }
 
 impl Node {
-    /// Puts a connection at the place of the shard that serves it, and learns the node's shards from it.
-    fn adopt(&self, connection: Connection, encrypted: bool) -> Connection {
-        match connection.sharding() {
-            Some(sharding) => {
-                self.shards.set(sharding.shards);
-                let port = if encrypted { sharding.shard_aware_port_ssl } else { sharding.shard_aware_port };
-                self.shard_aware_port.set(port);
-                self.put(sharding.shard, connection.clone());
-            }
-            None => self.put(0, connection.clone()),
-        }
-        connection
-    }
-
     fn put(&self, shard: u16, connection: Connection) {
         let mut connections = self.connections.borrow_mut();
-        let wanted = usize::from(self.shards.get().max(shard + 1));
-        if connections.len() < wanted {
-            connections.resize(wanted, None);
+        let place = usize::from(shard);
+        if connections.len() <= place {
+            connections.resize(place + 1, None);
         }
-        connections[usize::from(shard)] = Some(connection);
+        connections[place] = Some(connection);
     }
 }

@@ -4,7 +4,7 @@
 mod server;
 
 use client::load::{Draw, LoadOptions, Pace, Workload};
-use client::{Connection, Error, Options, Pages, Pool, PoolOptions};
+use client::{Connection, Error, Options, Pages, Pool, PoolOptions, Usable};
 use protocol::compression::Compression;
 use protocol::envelope::Version;
 use protocol::failure::FailureKind;
@@ -162,11 +162,58 @@ fn a_dead_server_fails_what_is_in_flight() {
     assert!(matches!(task.take(), Some(Error::Closed(_))));
 }
 
+/// The ring of the server names two more nodes, which do not exist.
+fn only_this_node() -> PoolOptions {
+    let usable = Usable { addresses: vec![address().ip()], ..Usable::default() };
+    PoolOptions { usable, ..PoolOptions::new(Options::new(Version::V4)) }
+}
+
+#[test]
+fn a_pool_asks_the_nodes_it_may_ask() {
+    with_server(8, || async {
+        let connect = |usable| {
+            let mut options = Options::new(Version::V4);
+            options.connect_timeout = Duration::from_millis(100);
+            let options = PoolOptions { usable, ..PoolOptions::new(options) };
+            async move { Pool::connect(&[address()], options).await }
+        };
+        let all = connect(Usable::default()).await.expect("a server");
+        let places: Vec<(String, String)> =
+            all.places().map(|place| (place.datacenter.clone(), place.rack.clone())).collect();
+        let pair = |dc: &str, rack: &str| (dc.to_owned(), rack.to_owned());
+        assert_eq!(places, [pair("dc1", "r1"), pair("dc1", "r2"), pair("dc2", "r1")]);
+        assert_eq!(all.cluster(), "test");
+        assert_eq!(all.owner(base::Token(500)).0, 1);
+        // Its owner cannot be reached: another node is asked.
+        assert!(all.ready(Some(base::Token(500))).is_none());
+        all.connection(Some(base::Token(500))).await.expect("another node");
+        let near = Usable { datacenter: Some("dc1".into()), ..Usable::default() };
+        assert_eq!(connect(near).await.expect("a server").node_count(), 2);
+        let rack = Usable { datacenter: Some("dc1".into()), rack: Some("r1".into()), ..Usable::default() };
+        let here = connect(rack).await.expect("a server");
+        assert_eq!((here.node_count(), here.owner(base::Token(500)).0), (1, 0));
+        assert!(here.ready(Some(base::Token(500))).is_some());
+        let nowhere = Usable { datacenter: Some("dc3".into()), ..Usable::default() };
+        assert!(connect(nowhere).await.is_err());
+    });
+}
+
+#[test]
+fn connections_to_a_node_take_turns_where_no_shard_is_meant() {
+    with_server(9, || async {
+        let options = PoolOptions { shard_aware: false, connections_per_node: 3, ..only_this_node() };
+        let pool = Pool::connect(&[address()], options).await.expect("a server");
+        let ready = || pool.ready(Some(base::Token(1)));
+        let all = [ready(), ready(), ready()].map(|connection| connection.expect("connected"));
+        all[1].close();
+        assert_eq!([0; 6].map(|_| ready().is_some()), [true, false, true, true, false, true]);
+    });
+}
+
 #[test]
 fn a_pool_reaches_every_shard() {
     with_server(6, || async {
-        let options = PoolOptions { connection: Options::new(Version::V4), shard_aware: true };
-        let pool = Pool::connect(&[address()], options).await.expect("a server");
+        let pool = Pool::connect(&[address()], only_this_node()).await.expect("a server");
         assert_eq!((pool.node_count(), pool.shard_count(0)), (1, server::SHARDS));
         for shard in 0..server::SHARDS {
             let connection = pool.on_shard(0, shard).await.expect("connected");

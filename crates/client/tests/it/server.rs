@@ -143,15 +143,17 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
             }
         }
         Request::Query(query) => match query.query {
-            "SELECT tokens FROM system.local" => {
-                let ty = CqlType::set(CqlType::Text);
-                let tokens = Value::Set(vec![Value::text("0")]).encode(&ty).expect("texts");
-                rows(header, &[column("tokens", ty)], &[&[Some(&tokens)]], None, &mut out);
+            "SELECT cluster_name, data_center, rack, tokens FROM system.local" => {
+                let columns = ring_columns("cluster_name", CqlType::Text);
+                let cells = ring_cells(b"test", "dc1", "r1", "0");
+                rows(header, &columns, &[&cells.each_ref().map(|cell| Some(&cell[..]))], None, &mut out);
             }
-            "SELECT rpc_address, tokens FROM system.peers" => {
-                let columns =
-                    [column("rpc_address", CqlType::Inet), column("tokens", CqlType::set(CqlType::Text))];
-                rows(header, &columns, &[], None, &mut out);
+            "SELECT rpc_address, data_center, rack, tokens FROM system.peers" => {
+                let columns = ring_columns("rpc_address", CqlType::Inet);
+                let near = ring_cells(&[127, 0, 0, 2], "dc1", "r2", "1000");
+                let far = ring_cells(&[127, 0, 0, 3], "dc2", "r1", "-1000");
+                let cells = [&near, &far].map(|cells| cells.each_ref().map(|cell| Some(&cell[..])));
+                rows(header, &columns, &[&cells[0], &cells[1]], None, &mut out);
             }
             "forget" => {
                 data.prepared.borrow_mut().clear();
@@ -245,4 +247,16 @@ fn rows(
         writer.end_row();
     }
     writer.finish();
+}
+
+/// Columns of a row of the ring.
+fn ring_columns(first: &'static str, ty: CqlType) -> [ColumnSpec; 4] {
+    let text = CqlType::Text;
+    let tokens = column("tokens", CqlType::set(CqlType::Text));
+    [column(first, ty), column("data_center", text.clone()), column("rack", text), tokens]
+}
+
+fn ring_cells(first: &[u8], datacenter: &str, rack: &str, token: &str) -> [Vec<u8>; 4] {
+    let tokens = Value::Set(vec![Value::text(token)]).encode(&CqlType::set(CqlType::Text)).expect("texts");
+    [first.to_vec(), datacenter.into(), rack.into(), tokens]
 }

@@ -136,7 +136,7 @@ fn an_optional_port_takes_both_and_pools_find_every_shard() {
     stage.boot(3);
     stage.play(async {
         for options in [Options::new(Version::V4), secured(Version::V4).await] {
-            let options = PoolOptions { connection: options, shard_aware: true };
+            let options = PoolOptions::new(options);
             let pool = Pool::connect(&[native()], options).await.unwrap();
             for shard in 0..3 {
                 let connection = pool.on_shard(0, shard).await.unwrap();
