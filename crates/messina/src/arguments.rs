@@ -24,6 +24,9 @@ pub enum Command {
     /// Ask a node and tell it what to do, with the words and screens of Cassandra's nodetool.
     #[command(disable_help_flag = true)]
     Nodetool(Nodetool),
+    /// Put load on a cluster with the words, data and output of cassandra-stress.
+    #[command(name = "cassandra-stress", disable_help_flag = true)]
+    CassandraStress(CassandraStress),
     /// Look at sstables of a stopped node, or of Cassandra; mend them.
     Sstable(Sstable),
     /// Load sstables, of Cassandra or of a node, into a table of a running node.
@@ -193,6 +196,14 @@ pub struct Node {
 #[derive(Debug, Args)]
 pub struct Nodetool {
     /// Options, a command, and what it takes; see `messina nodetool help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// Arguments of `messina cassandra-stress`.
+#[derive(Debug, Args)]
+pub struct CassandraStress {
+    /// A command and its options; see `messina cassandra-stress help`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }

@@ -15,8 +15,12 @@ use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(words) = nodetool_words(std::env::args_os().map(|word| word.to_string_lossy().into_owned())) {
+    let words = || std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    if let Some(words) = words_of("nodetool", words()) {
         return run_nodetool(&words);
+    }
+    if let Some(words) = words_of("cassandra-stress", words()) {
+        return ExitCode::from(stress::main(&words));
     }
     match Arguments::parse().command {
         Command::Node(node) => start::run(&node),
@@ -25,6 +29,7 @@ fn main() -> ExitCode {
         Command::Import(import) => import::run(&import),
         Command::Sstable(sstable) => sstable::run(&sstable),
         Command::Nodetool(nodetool) => run_nodetool(&nodetool.words),
+        Command::CassandraStress(stress) => ExitCode::from(stress::main(&stress.words)),
         Command::Version => {
             println!("messina {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
@@ -32,11 +37,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The words for nodetool, untouched: when it is the first word, or when a link of that name was called.
-fn nodetool_words(mut words: impl Iterator<Item = String>) -> Option<Vec<String>> {
+/// The words for a tool with a command line of its own, untouched: when it is the first word, or when a link of that name was called.
+fn words_of(tool: &str, mut words: impl Iterator<Item = String>) -> Option<Vec<String>> {
     let program = words.next()?;
     let name = std::path::Path::new(&program).file_name();
-    if name.is_some_and(|name| name == "nodetool") || words.next()? == "nodetool" {
+    if name.is_some_and(|name| name == tool) || words.next()? == tool {
         return Some(words.collect());
     }
     None
@@ -51,8 +56,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodetool_is_found_as_a_word_and_as_a_link() {
-        let words = |line: &str| nodetool_words(line.split(' ').map(str::to_owned));
+    fn a_tool_is_found_as_a_word_and_as_a_link() {
+        let words = |line: &str| words_of("nodetool", line.split(' ').map(str::to_owned));
         let status = Some(vec!["-h".to_owned(), "x".to_owned(), "status".to_owned()]);
         assert_eq!(words("messina nodetool -h x status"), status);
         assert_eq!(words("/usr/bin/nodetool -h x status"), status);

@@ -17,9 +17,16 @@ pub enum Error {
     /// Options that do not exist, a line each: print the help, then these; status 1.
     #[error("Error processing command line arguments. The following were ignored:\n{}", .0.join("\n"))]
     Ignored(Vec<String>),
+    /// A run cannot begin or go on: print it, end with status 1.
+    #[error("{0}")]
+    Run(String),
 }
 
 impl Error {
+    pub(crate) fn run(text: impl Into<String>) -> Error {
+        Error::Run(text.into())
+    }
+
     pub(crate) fn usage(text: impl Into<String>) -> Error {
         Error::Usage(text.into())
     }

@@ -23,4 +23,19 @@ pub mod measure;
 /// Lines and results.
 pub mod report;
 
+/// Which partitions are visited.
+pub mod population;
+/// Operations on the standard tables.
+mod standard;
+/// Connections, tries and errors.
+mod session;
+/// Where lines go.
+pub mod output;
+/// A run from its settings.
+pub mod run;
+
+/// The tool from its words to its exit status.
+pub mod command;
+
+pub use command::main;
 pub use error::Error;

@@ -9,7 +9,7 @@ use crate::grammar::Ratio;
 use std::time::Duration;
 use tables::Kind;
 
-pub use print::block;
+pub use print::{PENDING_MAX, block};
 pub use read::{Words, read, split};
 
 /// When a run ends.
@@ -273,8 +273,8 @@ pub struct Mode {
     pub password: Option<String>,
     /// Class that makes credentials.
     pub auth_provider: Option<String>,
-    /// Requests in flight on one connection.
-    pub pending_max: usize,
+    /// Requests in flight on one connection, if they are bounded.
+    pub pending_max: Option<usize>,
     /// Connections to one node.
     pub connections: usize,
     /// Compression of frames.

@@ -7,6 +7,9 @@ use crate::java::{fixed, grouped};
 use crate::settings::tables::Kind;
 use std::fmt::Write as _;
 
+/// What the Java tool lets wait on one connection.
+pub const PENDING_MAX: usize = 128;
+
 /// The block of settings, with its empty line at the end.
 pub fn block(settings: &Settings) -> String {
     let stars = "*".repeat(20);
@@ -223,7 +226,7 @@ fn mode(settings: &Settings) -> Vec<(&'static str, String)> {
         ("Username", or_null(mode.user.as_deref())),
         ("Password", or_null(hidden)),
         ("Auth Provide Class", or_null(mode.auth_provider.as_deref())),
-        ("Max Pending Per Connection", mode.pending_max.to_string()),
+        ("Max Pending Per Connection", mode.pending_max.unwrap_or(PENDING_MAX).to_string()),
         ("Connections Per Host", mode.connections.to_string()),
         ("Compression", compression.into()),
     ]

@@ -421,7 +421,7 @@ fn read_mode(group: &Group) -> Result<Mode, Error> {
         user: group.value("user=").map(str::to_owned),
         password: group.value("password=").map(str::to_owned),
         auth_provider: group.value("auth-provider=").map(str::to_owned),
-        pending_max: number("maxPending=", 128)?,
+        pending_max: group.said("maxPending=").map(|_| number("maxPending=", 128)).transpose()?,
         connections: number("connectionsPerHost=", if simple { 1 } else { 8 })?,
         compression: match group.value("compression=").unwrap_or_default().to_ascii_lowercase().as_str() {
             "lz4" => Compression::Lz4,

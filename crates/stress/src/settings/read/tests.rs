@@ -105,7 +105,7 @@ fn defaults_depend_on_the_command() {
     assert_eq!(of("counteradd n=1").command.kind, tables::Kind::CounterWrite);
     assert_eq!(of("WRITE N=1 CL=quorum").command.level, "QUORUM");
     let mode = of("read n=1 -mode native cql3 unprepared maxPending=7").mode;
-    assert_eq!((mode.prepared, mode.pending_max, mode.timeout.as_millis()), (false, 7, 12_000));
+    assert_eq!((mode.prepared, mode.pending_max, mode.timeout.as_millis()), (false, Some(7), 12_000));
     assert_eq!(
         of("write n=1 -schema keyspace=k").schema.strategy,
         "org.apache.cassandra.locator.NetworkTopologyStrategy"

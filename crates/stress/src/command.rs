@@ -1,0 +1,312 @@
+//! The tool from its words to its exit status.
+
+use crate::distribution::Distribution;
+use crate::error::Error;
+use crate::grammar::{Group, Sub, select, usage};
+use crate::java::fixed;
+use crate::output::Output;
+use crate::report::Style;
+use crate::run;
+use crate::settings::tables::{self, Kind};
+use crate::settings::{Settings, Words, block, read, split};
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// An option, what it is for, and the ways to write it.
+type Topic = (&'static str, &'static str, fn() -> Vec<Group>);
+
+/// Options with their help; `-pop` is shown as it is for an unknown number of operations.
+const OPTIONS: &[Topic] = &[
+    ("-pop", "Which partitions are visited, and in which order their rows", || tables::population("N")),
+    (
+        "-insert",
+        "How the rows of partitions are written: in how many visits, in which batches",
+        tables::insert,
+    ),
+    ("-col", "Columns of the standard tables: number, names, size of values", tables::columns),
+    (
+        "-rate",
+        "Requests in flight and operations in a second; more and more of them unless given",
+        tables::rate,
+    ),
+    ("-mode", "Protocol, user, connections, compression of frames", tables::mode),
+    ("-errors", "Tries of an operation, and what happens when all have failed", tables::errors),
+    ("-schema", "Keyspace, replication, compaction and compression of the standard tables", tables::schema),
+    ("-node", "Nodes to connect to", tables::node),
+    ("-log", "What is printed, how often, and to which files", tables::log),
+    ("-transport", "TLS", tables::transport),
+    ("-port", "Ports", tables::port),
+    ("-graph", "A page with charts of the run", tables::graph),
+    ("-tokenrange", "Token ranges of queries over whole tables", tables::token_range),
+];
+
+/// Status when the person at the terminal ended the run.
+const INTERRUPTED: i32 = 130;
+
+/// Does what the words say and gives the exit status.
+pub fn main(words: &[String]) -> u8 {
+    match prepared(words) {
+        Ok(Prepared::Said(text)) => {
+            say(&text);
+            0
+        }
+        Ok(Prepared::Run(settings, style)) => start(*settings, style),
+        Err(error) => {
+            let text = match &error {
+                Error::Usage(text) => format!("{text}\n{}", help()),
+                Error::Options { help, text } => format!("{help}{text}"),
+                Error::Ignored(_) => format!("{}{error}", help()),
+                Error::Run(text) => text.clone(),
+            };
+            say(text.trim_end());
+            1
+        }
+    }
+}
+
+#[allow(clippy::print_stdout, reason = "a command speaks to its terminal")]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+enum Prepared {
+    /// All there is to say.
+    Said(String),
+    /// Something is to be run.
+    Run(Box<Settings>, Style),
+}
+
+fn prepared(words: &[String]) -> Result<Prepared, Error> {
+    let mut all = split(words)?;
+    if all.is_empty() {
+        return Err(Error::usage("No command provided"));
+    }
+    let has = |name: &str| all.iter().any(|words| words.name == name);
+    if has("help") || has("-?") {
+        return help_wanted(&all).map(Prepared::Said);
+    }
+    if let Some(print) = all.iter().find(|words| words.name == "print") {
+        return quantiles(&print.words).map(Prepared::Said);
+    }
+    if has("version") {
+        return Ok(Prepared::Said(format!("Version: {}", env!("CARGO_PKG_VERSION"))));
+    }
+    if has("legacy") {
+        return Err(Error::usage("legacy is not supported: write the command in the way of today"));
+    }
+    let style = match all.iter().position(|words| words.name == "--results") {
+        None => Style::Current,
+        Some(at) => match all.remove(at).words.as_slice() {
+            [word] if word == "older" => Style::Older,
+            [word] if word == "current" => Style::Current,
+            _ => return Err(Error::usage("--results wants one word: current or older")),
+        },
+    };
+    let settings = read(all)?;
+    let missing = [
+        ("user", settings.command.kind == Kind::User),
+        ("-graph", settings.graph.file.is_some()),
+        ("hdrfile=", settings.log.histograms.is_some()),
+    ];
+    if let Some((what, _)) = missing.iter().find(|(_, asked)| *asked) {
+        return Err(Error::usage(format!("{what} is not supported yet")));
+    }
+    Ok(Prepared::Run(Box::new(settings), style))
+}
+
+/// The help of everything.
+fn help() -> String {
+    let mut text = String::from(
+        "Usage:      cassandra-stress <command> [options]\nHelp usage: cassandra-stress help <command>\n\n---Commands---\n",
+    );
+    for kind in Kind::ALL {
+        writeln!(text, "{:<20} : {}", kind.name().to_ascii_lowercase(), kind.description()).ok();
+    }
+    for (name, description) in [
+        ("help", "Help on a command or option"),
+        ("print", "Quantiles of a distribution"),
+        ("version", "The version of this program"),
+    ] {
+        writeln!(text, "{name:<20} : {description}").ok();
+    }
+    text.push_str("\n---Options---\n");
+    let options = OPTIONS.iter().map(|(name, description, _)| (*name, *description));
+    for (name, description) in
+        options.chain([("--results", "Wording of the results: current, or older as of 2.x")])
+    {
+        writeln!(text, "{name:<21} : {description}").ok();
+    }
+    text
+}
+
+fn help_wanted(all: &[Words]) -> Result<String, Error> {
+    let invalid = || Error::usage("Invalid command/option provided to help");
+    let mut topics: Vec<&str> = Vec::new();
+    for words in all {
+        if words.name != "help" && words.name != "-?" {
+            topics.push(&words.name);
+        }
+        topics.extend(words.words.iter().map(String::as_str));
+    }
+    let topic = match topics.as_slice() {
+        [] => return Ok(help().trim_end().to_owned()),
+        [topic] => *topic,
+        _ => return Err(invalid()),
+    };
+    if let Some(kind) = Kind::of(topic) {
+        return Ok(usage(&kind.name().to_ascii_lowercase(), &tables::command(kind)).trim_end().to_owned());
+    }
+    if topic.eq_ignore_ascii_case("print") {
+        return Ok(usage("print", &print_groups()).trim_end().to_owned());
+    }
+    let option = OPTIONS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(topic));
+    let (name, _, groups) =
+        option.ok_or_else(|| Error::usage("Invalid command or option provided to command help"))?;
+    Ok(usage(name, &groups()).trim_end().to_owned())
+}
+
+fn print_groups() -> Vec<Group> {
+    vec![Group::new(vec![Sub::distribution("dist=", "The distribution to look at").required()])]
+}
+
+/// The table of `print dist=`.
+fn quantiles(words: &[String]) -> Result<String, Error> {
+    let chosen = select(words, print_groups())?;
+    let distribution: Option<Distribution> =
+        chosen.and_then(|group| group.distribution("dist=").transpose()).transpose()?;
+    let distribution = distribution.ok_or_else(|| Error::Options {
+        help: usage("print", &print_groups()),
+        text: "Invalid print options provided, see output for valid options".into(),
+    })?;
+    let mut text = String::from("% of samples    Range       % of total");
+    let greatest = distribution.quantile(1.0) as f64 / 100.0;
+    for percent in [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 100.0] {
+        let value = distribution.quantile(percent / 100.0);
+        write!(
+            text,
+            "\n{:<16}{value:<12}{:>12}",
+            fixed(percent, 1, false),
+            fixed(value as f64 / greatest, 1, false)
+        )
+        .ok();
+    }
+    Ok(text)
+}
+
+/// Runs on a shard of its own.
+fn start(settings: Settings, style: Style) -> u8 {
+    let main: runtime::Main = Arc::new(move || {
+        let settings = settings.clone();
+        Box::pin(async move {
+            let complain = |text: &str| {
+                #[allow(clippy::print_stderr, reason = "a command speaks to its terminal")]
+                {
+                    eprintln!("{text}");
+                }
+            };
+            let output = match Output::new(settings.log.file.as_deref(), settings.graph.file.is_some()) {
+                Ok(output) => Rc::new(output),
+                Err(error) => {
+                    complain(&format!("{}: {error}", settings.log.file.as_deref().unwrap_or_default()));
+                    return 1;
+                }
+            };
+            if !settings.log.no_settings {
+                output.line(block(&settings).trim_end_matches('\n'));
+                output.line("");
+            }
+            let success = match run::run(settings, output.clone(), style).await {
+                Ok(success) => success,
+                Err(error) => {
+                    complain(&error.to_string());
+                    return 1;
+                }
+            };
+            if let Some(error) = output.broken() {
+                complain(&format!("the log is not whole: {error}"));
+                return 1;
+            }
+            match (success, runtime::shutdown_is_requested()) {
+                (false, _) => {
+                    complain("Failed to execute stress action");
+                    1
+                }
+                (true, true) => INTERRUPTED,
+                (true, false) => 0,
+            }
+        })
+    });
+    // Only what the tool itself says is of interest.
+    let mut levels = runtime::log::Levels::default();
+    levels.set("", Some(runtime::log::Level::Error));
+    runtime::log::set_levels(levels);
+    let config = runtime::Config { overprovisioned: true, pin: false, ..runtime::Config::new(1) };
+    u8::try_from(runtime::run(config, main)).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(line: &str) -> Result<String, String> {
+        let words: Vec<String> = line.split(' ').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+        match prepared(&words) {
+            Ok(Prepared::Said(text)) => Ok(text),
+            Ok(Prepared::Run(..)) => Ok("run".into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_java_tool() {
+        let expected = "% of samples    Range       % of total
+10.0            287                 28.7
+20.0            360                 36.0
+30.0            413                 41.3
+40.0            458                 45.8
+50.0            500                 50.0
+60.0            542                 54.2
+70.0            587                 58.7
+80.0            640                 64.0
+90.0            713                 71.3
+95.0            774                 77.4
+99.0            887                 88.7
+100.0           1000               100.0";
+        assert_eq!(said("print dist=gaussian(1..1000)").as_deref(), Ok(expected));
+        assert!(said("print").is_err());
+        assert!(said("print dist=zipf(1..2)").is_err());
+    }
+
+    #[test]
+    fn every_command_and_option_has_its_help() {
+        assert!(said("help").expect("help").contains("counter_write        : "));
+        for kind in Kind::ALL {
+            let word = kind.words()[0];
+            let text = said(&format!("help {word}")).expect(word);
+            assert!(text.starts_with(&format!("\nUsage: {word} [err<?]")) || kind == Kind::User, "{text}");
+            assert!(text.contains("\n OR \n"), "{text}");
+        }
+        for (name, ..) in OPTIONS {
+            assert!(said(&format!("help {name}")).expect(name).starts_with(&format!("\nUsage: {name} ")));
+        }
+        assert_eq!(said("help nothing"), Err("Invalid command or option provided to command help".into()));
+        assert_eq!(said("help read write"), Err("Invalid command/option provided to help".into()));
+        let rate = said("help -rate").expect("rate");
+        assert!(rate.contains("Usage: -rate [threads>=?] [threads<=?] [auto]\n"), "{rate}");
+        assert!(rate.contains("Usage: -rate threads=? [throttle=?] [fixed=?]\n"), "{rate}");
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        assert_eq!(said(""), Err("No command provided".into()));
+        assert!(said("legacy -n 5").is_err());
+        assert!(said("write n=1 --results sometimes").is_err());
+        for missing in ["user profile=a ops(insert=1)", "write n=1 -graph file=a", "write n=1 -log hdrfile=a"]
+        {
+            assert!(said(missing).is_err_and(|text| text.ends_with("is not supported yet")), "{missing}");
+        }
+        assert_eq!(said("write n=1 --results older"), Ok("run".into()));
+        assert!(said("version").expect("a version").starts_with("Version: "));
+    }
+}

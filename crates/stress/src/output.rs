@@ -1,0 +1,88 @@
+//! Where the lines of a run go: to the terminal, to a file that was asked for, and to the graph.
+
+use std::cell::RefCell;
+use std::io::{self, Write};
+
+/// What a run says. One line at a time, at once: somebody watches.
+pub struct Output {
+    /// Lines and complaints are printed.
+    terminal: bool,
+    file: RefCell<Option<Box<dyn Write>>>,
+    kept: RefCell<Option<String>>,
+    complaints: RefCell<Vec<String>>,
+    broken: RefCell<Option<io::Error>>,
+}
+
+impl Output {
+    /// To the terminal, and to a file if one is named. `kept`: also in memory, for the graph.
+    #[allow(
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        reason = "a tool's own log, of a few lines in a second"
+    )]
+    pub fn new(file: Option<&str>, kept: bool) -> io::Result<Output> {
+        let file = match file {
+            None => None,
+            Some(name) => Some(Box::new(std::fs::File::create(name)?) as Box<dyn Write>),
+        };
+        Ok(Output { terminal: true, file: RefCell::new(file), ..Output::memory(kept) })
+    }
+
+    /// To memory alone.
+    pub fn in_memory() -> Output {
+        Output::memory(true)
+    }
+
+    fn memory(kept: bool) -> Output {
+        Output {
+            terminal: false,
+            file: RefCell::default(),
+            kept: RefCell::new(kept.then(String::new)),
+            complaints: RefCell::default(),
+            broken: RefCell::default(),
+        }
+    }
+
+    /// Says a line.
+    pub fn line(&self, text: &str) {
+        if self.terminal {
+            // A terminal that is gone ends nothing: the file may still be wanted.
+            let mut terminal = io::stdout().lock();
+            let _gone = terminal.write_all(format!("{text}\n").as_bytes()).and_then(|()| terminal.flush());
+        }
+        if let Some(file) = &mut *self.file.borrow_mut()
+            && let Err(error) = file.write_all(format!("{text}\n").as_bytes())
+        {
+            self.broken.borrow_mut().get_or_insert(error);
+        }
+        if let Some(kept) = &mut *self.kept.borrow_mut() {
+            kept.push_str(text);
+            kept.push('\n');
+        }
+    }
+
+    /// Says what went wrong, where nobody reads the results from.
+    #[allow(clippy::print_stderr, reason = "a command speaks to its terminal")]
+    pub fn complain(&self, text: &str) {
+        if self.terminal {
+            eprintln!("{text}");
+        } else {
+            self.complaints.borrow_mut().push(text.to_owned());
+        }
+    }
+
+    /// What has been said, if it was kept.
+    pub fn kept(&self) -> Option<String> {
+        self.kept.borrow().clone()
+    }
+
+    /// What went wrong, if it was not printed.
+    pub fn complaints(&self) -> Vec<String> {
+        self.complaints.borrow().clone()
+    }
+
+    /// The first error of the file, once.
+    pub fn broken(&self) -> Option<io::Error> {
+        self.broken.borrow_mut().take()
+    }
+}

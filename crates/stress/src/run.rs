@@ -1,0 +1,511 @@
+//! A run: schema, warm-up, operations until the end that was asked for, lines meanwhile, results.
+
+use crate::distribution::Sampler;
+use crate::error::Error;
+use crate::measure::{Done, Metrics, Snapshot};
+use crate::output::Output;
+use crate::population::Seeds;
+use crate::report::{self, Style};
+use crate::session::{Session, named};
+use crate::settings::tables::Kind;
+use crate::settings::{Delay, Level, Limit, Rate, Settings, Truncate, Until};
+use crate::standard::{self, Operation, Standard};
+use base::{Instant, Prng};
+use runtime::Group;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+use types::Consistency;
+
+/// Operations of a warm-up for each node, at most.
+const WARMUP: u64 = 50_000;
+/// Requests in flight of a warm-up, at most.
+const WARMUP_THREADS: u32 = 100;
+/// Rest between steps of a command that writes.
+const REST: Duration = Duration::from_secs(15);
+/// Rest before a run.
+const BREATH: Duration = Duration::from_secs(2);
+
+/// How one run goes.
+struct Plan {
+    operations: Vec<(Operation, f64)>,
+    threads: u32,
+    until: Until,
+    limit: Option<Limit>,
+}
+
+/// What the workers of a run share.
+struct Shared {
+    session: Rc<Session>,
+    settings: Rc<Settings>,
+    output: Rc<Output>,
+    operations: Vec<(Operation, f64)>,
+    seeds: Seeds,
+    metrics: RefCell<Metrics>,
+    /// Operations that may still begin; `None` for any number.
+    left: Cell<Option<u64>>,
+    limit: Option<Limit>,
+    /// Operations that have begun, by which the schedule counts.
+    begun: Cell<u64>,
+    start: Instant,
+    stopped: Cell<bool>,
+    failed: Cell<bool>,
+}
+
+/// Runs what the settings say. True when nothing failed.
+pub async fn run(settings: Settings, output: Rc<Output>, style: Style) -> Result<bool, Error> {
+    let settings = Rc::new(settings);
+    let session = Rc::new(Session::connect(&settings).await?);
+    greet(&session, &settings, &output);
+    if matches!(settings.command.kind, Kind::Write | Kind::CounterWrite) {
+        create(&session, &settings, &output).await?;
+    }
+    if settings.command.count() == Some(0) {
+        output.line("N=0: SCHEMA CREATED, NOTHING ELSE DONE.");
+        return Ok(true);
+    }
+    output.line("Sleeping 2s...");
+    runtime::sleep(BREATH).await;
+    let operations: Vec<(Operation, f64)> = settings
+        .command
+        .weights
+        .iter()
+        .filter_map(|(name, weight)| Some((Operation::of(name)?, *weight)))
+        .collect();
+    let bench = Bench { session, settings, output, style };
+    let success = bench.all(operations).await?;
+    bench.output.line(if success { "END" } else { "FAILURE" });
+    Ok(success)
+}
+
+fn greet(session: &Session, settings: &Settings, output: &Output) {
+    if settings.log.level == Level::Minimal {
+        return;
+    }
+    let mode = &settings.mode;
+    output.line(&format!(
+        "Connected to cluster: {}, max pending requests per connection {}, max connections per host {}",
+        session.pool.cluster(),
+        mode.pending_max.unwrap_or(crate::settings::PENDING_MAX),
+        mode.connections
+    ));
+    for place in session.pool.places() {
+        output.line(&format!(
+            "Datacenter: {}; Host: {}; Rack: {}",
+            place.datacenter,
+            place.address.ip(),
+            place.rack
+        ));
+    }
+}
+
+async fn create(session: &Session, settings: &Settings, output: &Output) -> Result<(), Error> {
+    for text in standard::schema(settings) {
+        session.query(&text, Consistency::LocalQuorum).await.map_err(|error| {
+            Error::run(format!("Encountered exception creating schema: {}", named(&error)))
+        })?;
+    }
+    let nodes = settings.node.nodes.len() as u64;
+    output.line(&format!("Created keyspaces. Sleeping {nodes}s for propagation."));
+    runtime::sleep(Duration::from_secs(nodes)).await;
+    Ok(())
+}
+
+/// One after the other: warm-up, runs, table.
+struct Bench {
+    session: Rc<Session>,
+    settings: Rc<Settings>,
+    output: Rc<Output>,
+    style: Style,
+}
+
+impl Bench {
+    async fn all(&self, operations: Vec<(Operation, f64)>) -> Result<bool, Error> {
+        let (settings, command) = (&self.settings, &self.settings.command);
+        let steps = match settings.rate {
+            Rate::Threads { .. } => None,
+            Rate::Steps { least, most, auto } => Some((least, most, auto)),
+        };
+        if !command.no_warmup {
+            self.warm_up(&operations).await?;
+        }
+        if command.truncate == Truncate::Once || (steps.is_none() && command.truncate == Truncate::Always) {
+            self.truncate().await?;
+        }
+        match (settings.rate, steps) {
+            (Rate::Threads { threads, limit }, _) => {
+                let plan = Plan { operations, threads, until: command.until, limit };
+                Ok(self.once(&plan, true).await?.is_some())
+            }
+            (Rate::Steps { .. }, Some((least, most, auto))) => {
+                self.output.line("Thread count was not specified");
+                self.steps(operations, least, most, auto).await
+            }
+            (Rate::Steps { .. }, None) => Ok(true),
+        }
+    }
+
+    async fn warm_up(&self, operations: &[(Operation, f64)]) -> Result<(), Error> {
+        let nodes = self.settings.node.nodes.len() as u64;
+        let each = self.settings.command.count().map_or(WARMUP, |count| (count / 4).min(WARMUP)) * nodes;
+        if each == 0 {
+            return Ok(());
+        }
+        let threads = match self.settings.rate {
+            Rate::Threads { threads, .. } => threads.min(WARMUP_THREADS),
+            Rate::Steps { most, .. } => most.min(WARMUP_THREADS),
+        };
+        for (operation, _) in operations {
+            self.output.line(&format!("Warming up {} with {each} iterations...", operation.name()));
+            let plan =
+                Plan { operations: vec![(*operation, 1.0)], threads, until: Until::Count(each), limit: None };
+            if self.once(&plan, false).await?.is_none() {
+                return Err(Error::run("Failed to execute warmup"));
+            }
+        }
+        Ok(())
+    }
+
+    async fn truncate(&self) -> Result<(), Error> {
+        let keyspace = &self.settings.schema.keyspace;
+        let tables = ["standard1", "counter1"];
+        for table in tables {
+            self.session
+                .query(&format!("TRUNCATE \"{keyspace}\".{table}"), Consistency::One)
+                .await
+                .map_err(|error| Error::run(named(&error)))?;
+        }
+        let nodes = self.settings.node.nodes.len() as u64;
+        self.output.line(&format!(
+            "Truncated {keyspace}.[{}]. Sleeping {nodes}s for propagation.",
+            tables.join(", ")
+        ));
+        runtime::sleep(Duration::from_secs(nodes)).await;
+        Ok(())
+    }
+
+    /// Runs with more and more requests in flight.
+    async fn steps(
+        &self,
+        operations: Vec<(Operation, f64)>,
+        least: u32,
+        most: u32,
+        auto: bool,
+    ) -> Result<bool, Error> {
+        let command = &self.settings.command;
+        let target = match command.until {
+            Until::Settled { error, .. } => {
+                self.output.line(
+                    "WARNING: uncertainty mode (err<) results in uneven workload between thread runs, so should be used for high level analysis only",
+                );
+                error
+            }
+            Until::Count(_) | Until::Time(..) => -1.0,
+        };
+        let mut seen: Vec<(String, Snapshot)> = Vec::new();
+        let mut before: Option<u32> = None;
+        let mut threads = least;
+        loop {
+            self.output.line("");
+            self.output.line(&format!("Running with {threads} threadCount"));
+            if command.truncate == Truncate::Always {
+                self.truncate().await?;
+            }
+            let plan = Plan { operations: operations.clone(), threads, until: command.until, limit: None };
+            let Some(snapshot) = self.once(&plan, true).await? else {
+                return Ok(false);
+            };
+            seen.push((format!("{threads} threadCount"), snapshot));
+            if let Some(before) = before {
+                let percent = crate::java::fixed(100.0 * improvement(&seen, 1), 0, false);
+                self.output.line(&format!("Improvement over {before} threadCount: {percent}%"));
+            }
+            before = Some(threads);
+            // Twice as many while they are few, then half as many more.
+            threads = if threads < 16 { threads * 2 } else { threads + threads / 2 };
+            let goes_on =
+                |steps: usize, least: f64| seen.len() < steps + 1 || improvement(&seen, steps) >= least;
+            if threads > most
+                || runtime::shutdown_is_requested()
+                || (auto && !(goes_on(3, 0.0) && goes_on(5, target)))
+            {
+                break;
+            }
+            if command.kind.updates() {
+                self.output.line("Sleeping for 15s");
+                runtime::sleep(REST).await;
+            }
+        }
+        for line in report::steps(&seen, false) {
+            self.output.line(&line);
+        }
+        Ok(true)
+    }
+
+    /// One run; `None` when an operation failed for good.
+    async fn once(&self, plan: &Plan, told: bool) -> Result<Option<Snapshot>, Error> {
+        let operations: Vec<Operation> = plan.operations.iter().map(|(operation, _)| *operation).collect();
+        let prepared = Standard::prepare(&self.session, &self.settings, &operations).await;
+        let standard = prepared.map_err(|error| Error::run(named(&error)))?;
+        if told {
+            self.output.line(&self.announcement(plan));
+            if self.settings.log.level > Level::Minimal {
+                self.output.complain("Failed to connect over JMX; not collecting these stats");
+            }
+            self.output.line(&report::header());
+        }
+        let start = runtime::now();
+        let names = operations.iter().map(|operation| operation.name().to_owned()).collect();
+        let shared = Rc::new(Shared {
+            session: self.session.clone(),
+            settings: self.settings.clone(),
+            output: self.output.clone(),
+            operations: plan.operations.clone(),
+            seeds: Seeds::new(&self.settings.population, runtime::random_u64() as i64),
+            metrics: RefCell::new(Metrics::new(names, start.0)),
+            left: Cell::new(match plan.until {
+                Until::Count(count) => Some(count),
+                Until::Time(..) | Until::Settled { .. } => None,
+            }),
+            limit: plan.limit,
+            begun: Cell::new(0),
+            start,
+            stopped: Cell::new(false),
+            failed: Cell::new(false),
+        });
+        let workers: Vec<_> = (0..plan.threads)
+            .map(|_| runtime::spawn(Group::QUERY, work(shared.clone(), standard.clone())))
+            .collect();
+        let watcher = runtime::spawn(Group::MAIN, watch(shared.clone(), plan.until, told));
+        for worker in workers {
+            worker.await;
+        }
+        shared.stopped.set(true);
+        drop(watcher);
+        let from_schedule = plan.limit.is_some_and(|limit| limit.is_fixed);
+        let last = shared.metrics.borrow_mut().snapshot(runtime::now().0);
+        if told {
+            for line in report::rows(&last, from_schedule) {
+                self.output.line(&line);
+            }
+        }
+        if shared.failed.get() {
+            return Ok(None);
+        }
+        if told && !self.settings.log.no_summary {
+            self.output.line(report::results(&last, self.style, from_schedule).trim_end_matches('\n'));
+            self.output.line("");
+        }
+        Ok(Some(last))
+    }
+
+    fn announcement(&self, plan: &Plan) -> String {
+        let names: Vec<&str> = plan.operations.iter().map(|(operation, _)| operation.name()).collect();
+        let what = match self.settings.command.kind {
+            Kind::Mixed => format!("[{}]", names.join(", ")),
+            Kind::Read | Kind::Write | Kind::CounterRead | Kind::CounterWrite | Kind::User => {
+                names.join(", ")
+            }
+        };
+        let end = match plan.until {
+            Until::Count(count) => format!("for {count} iteration"),
+            Until::Time(_, number, unit) => format!("{number} {}", unit.to_ascii_lowercase()),
+            Until::Settled { error, .. } => format!("until stderr of mean < {error}"),
+        };
+        format!("Running {what} with {} threads {end}", plan.threads)
+    }
+}
+
+/// Mean growth of the rate over the last steps.
+fn improvement(seen: &[(String, Snapshot)], steps: usize) -> f64 {
+    let rates: Vec<f64> = seen.iter().map(|(_, snapshot)| snapshot.total.operation_rate()).collect();
+    let last = &rates[rates.len().saturating_sub(steps + 1)..];
+    last.windows(2).map(|pair| (pair[1] - pair[0]) / pair[0]).sum::<f64>() / steps as f64
+}
+
+/// Says a line for each interval, and ends the run when its time is over or its rate has settled.
+async fn watch(shared: Rc<Shared>, until: Until, told: bool) {
+    let end = match until {
+        Until::Time(time, ..) => Some(shared.start + time),
+        Until::Count(_) | Until::Settled { .. } => None,
+    };
+    let mut next = shared.start + shared.settings.log.interval;
+    while !shared.stopped.get() {
+        let wake = end.map_or(next, |end| end.min(next));
+        // Somebody who wants the run to end does not wait for the line.
+        let stopped = runtime::timeout_at(wake, runtime::shutdown_requested()).await.is_ok();
+        if stopped || end.is_some_and(|end| end <= runtime::now()) {
+            shared.stopped.set(true);
+            return;
+        }
+        next = wake + shared.settings.log.interval;
+        let (snapshot, uncertainty) = {
+            let mut metrics = shared.metrics.borrow_mut();
+            (metrics.snapshot(runtime::now().0), metrics.uncertainty())
+        };
+        if told {
+            let from_schedule = shared.limit.is_some_and(|limit| limit.is_fixed);
+            for line in report::rows(&snapshot, from_schedule) {
+                shared.output.line(&line);
+            }
+        }
+        if let Until::Settled { error, least, most } = until {
+            let measured = uncertainty.measurements();
+            if (least <= measured && uncertainty.value() <= error) || most <= measured {
+                shared.stopped.set(true);
+            }
+        }
+    }
+}
+
+/// Draws operations by weight, in runs of a drawn length.
+struct Draws {
+    rng: Prng,
+    clustering: Sampler,
+    total: f64,
+    kind: usize,
+    left: i64,
+}
+
+impl Draws {
+    fn next(&mut self, operations: &[(Operation, f64)]) -> usize {
+        while self.left <= 0 {
+            self.left = self.clustering.draw().max(1);
+            let mut at = self.rng.unit() * self.total;
+            self.kind = operations.len() - 1;
+            for (nth, (_, weight)) in operations.iter().enumerate() {
+                at -= weight;
+                if at < 0.0 {
+                    self.kind = nth;
+                    break;
+                }
+            }
+        }
+        self.left -= 1;
+        self.kind
+    }
+}
+
+impl Shared {
+    /// Takes one of the operations that may still begin.
+    fn take(&self) -> bool {
+        if self.stopped.get() {
+            return false;
+        }
+        match self.left.get() {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                self.left.set(Some(left - 1));
+                true
+            }
+        }
+    }
+
+    /// Waits for the instant at which the schedule has the next operation begin.
+    async fn scheduled(&self) -> Option<Instant> {
+        let limit = self.limit?;
+        let interval = 1_000_000_000 / u64::from(limit.rate).min(1_000_000_000);
+        let nth = self.begun.replace(self.begun.get() + 1);
+        let intended = self.start + Duration::from_nanos(nth * interval);
+        if runtime::now() < intended {
+            runtime::sleep_until(intended).await;
+        }
+        Some(intended)
+    }
+}
+
+async fn work(shared: Rc<Shared>, mut standard: Standard) {
+    let seed = runtime::random_u64();
+    let mut draws = Draws {
+        rng: Prng::new(seed),
+        clustering: shared.settings.command.clustering.sampler(seed as i64),
+        total: shared.operations.iter().map(|(_, weight)| weight).sum(),
+        kind: 0,
+        left: 0,
+    };
+    while shared.take() {
+        let kind = draws.next(&shared.operations);
+        let operation = shared.operations[kind].0;
+        let partition = if operation.writes() { shared.seeds.for_write() } else { shared.seeds.for_read() };
+        let Some(partition) = partition else { return };
+        let intended = shared.scheduled().await;
+        if shared.stopped.get() {
+            return;
+        }
+        standard.bind(operation, partition);
+        let started = runtime::now();
+        let (rows, tries, problem) = attempts(&shared, &standard, operation).await;
+        if operation.writes() {
+            shared.seeds.written(partition);
+        }
+        let done = Done {
+            intended: intended.map(|intended| intended.0),
+            started: started.0,
+            ended: runtime::now().0,
+            partitions: rows.is_some().into(),
+            rows: rows.unwrap_or(0),
+            failed: rows.is_none(),
+        };
+        shared.metrics.borrow_mut().record(kind, &done);
+        if rows.is_none() {
+            fail(&shared, &standard, tries, problem);
+        }
+    }
+}
+
+/// Tries an operation until it succeeds or has been tried often enough: its rows, the tries before, what was wrong last.
+async fn attempts(
+    shared: &Shared,
+    standard: &Standard,
+    operation: Operation,
+) -> (Option<u64>, u32, Option<String>) {
+    let errors = &shared.settings.errors;
+    let mut problem = None;
+    for tried in 0..errors.tries {
+        match standard.send(&shared.session, operation).await {
+            Ok(Some(rows)) => return (Some(rows), tried, None),
+            // Another try would read the same.
+            Ok(None) => return (None, tried, None),
+            Err(error) => {
+                let text = named(&error);
+                if shared.settings.log.level > Level::Minimal {
+                    shared.output.complain(&text);
+                }
+                problem = Some(text);
+            }
+        }
+        if shared.stopped.get() {
+            return (None, tried + 1, problem);
+        }
+        if tried + 1 < errors.tries {
+            let delay = match errors.delay {
+                Delay::Constant => errors.delay_min,
+                Delay::Linear => errors.delay_min * (tried + 1),
+                Delay::Exponential => errors.delay_min.saturating_mul(1 << tried.min(30)),
+            };
+            if !delay.is_zero() {
+                runtime::sleep(delay.min(errors.delay_max)).await;
+            }
+        }
+    }
+    (None, errors.tries, problem)
+}
+
+/// An operation has failed for good: says so, and ends the run unless errors are ignored.
+fn fail(shared: &Shared, standard: &Standard, tries: u32, problem: Option<String>) {
+    let what = match problem {
+        None => "Data returned was not validated".to_owned(),
+        Some(problem) => format!("Error executing: {problem}"),
+    };
+    let text = format!("Operation x{tries} on key(s) [{}]: {what}\n", standard.key_text());
+    if shared.settings.errors.ignore {
+        if shared.settings.log.level > Level::Minimal {
+            shared.output.complain(&text);
+        }
+        return;
+    }
+    shared.output.complain(&text);
+    shared.failed.set(true);
+    shared.stopped.set(true);
+}

@@ -1,0 +1,249 @@
+//! Operations on the two standard tables: rows whose content follows from the number of their partition, and counters.
+
+use crate::distribution::{Distribution, Sampler};
+use crate::generate::{Keys, Values};
+use crate::session::Session;
+use crate::settings::{Schema, Settings};
+use client::Statement;
+use protocol::request::Parameters;
+use protocol::response::Response;
+use protocol::values::ValuesBuilder;
+use std::fmt::Write as _;
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Reads a row and compares it.
+    Read,
+    /// Writes a row.
+    Write,
+    /// Reads counters.
+    CounterRead,
+    /// Increments counters.
+    CounterWrite,
+}
+
+impl Operation {
+    /// The operation of a name in small letters.
+    pub fn of(name: &str) -> Option<Operation> {
+        match name {
+            "read" => Some(Operation::Read),
+            "write" => Some(Operation::Write),
+            "counter_read" => Some(Operation::CounterRead),
+            "counter_write" => Some(Operation::CounterWrite),
+            _ => None,
+        }
+    }
+
+    /// The name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Read => "READ",
+            Operation::Write => "WRITE",
+            Operation::CounterRead => "COUNTER_READ",
+            Operation::CounterWrite => "COUNTER_WRITE",
+        }
+    }
+
+    /// Whether it takes the next partition to write.
+    pub fn writes(self) -> bool {
+        matches!(self, Operation::Write | Operation::CounterWrite)
+    }
+}
+
+/// A name as an identifier of CQL.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn pairs(pairs: &[(String, String)]) -> String {
+    pairs.iter().map(|(key, value)| format!(", {} : {}", literal(key), literal(value))).collect()
+}
+
+/// The statements that make keyspace and tables.
+pub fn schema(settings: &Settings) -> Vec<String> {
+    let schema = &settings.schema;
+    let replication = format!("{{'class': {}{}}}", literal(&schema.strategy), pairs(&schema.replication));
+    let mut keyspace = format!(
+        "CREATE KEYSPACE IF NOT EXISTS {} WITH replication = {replication} AND durable_writes = true",
+        quoted(&schema.keyspace)
+    );
+    if !schema.storage.is_empty() {
+        let options: Vec<String> = schema
+            .storage
+            .iter()
+            .map(|(key, value)| format!("{} : {}", literal(key), literal(value)))
+            .collect();
+        write!(keyspace, " AND storage = {{{}}}", options.join(", ")).ok();
+    }
+    vec![keyspace, table(settings, "standard1", "blob"), table(settings, "counter1", "counter")]
+}
+
+fn table(settings: &Settings, name: &str, ty: &str) -> String {
+    let schema: &Schema = &settings.schema;
+    let mut text =
+        format!("CREATE TABLE IF NOT EXISTS {}.{name} (key blob PRIMARY KEY", quoted(&schema.keyspace));
+    for column in &settings.columns.names {
+        write!(text, "\n, {} {ty}", quoted(column)).ok();
+    }
+    let compressor = schema.compression.as_ref().map(|class| format!("'class' : {}", literal(class)));
+    write!(text, ") WITH compression = {{{}}}", compressor.unwrap_or_default()).ok();
+    if let Some(class) = &schema.compaction {
+        write!(
+            text,
+            " AND compaction = {{'class' : {}{}}}",
+            literal(class),
+            pairs(&schema.compaction_options)
+        )
+        .ok();
+    }
+    text
+}
+
+/// Makes requests of the standard tables and checks their answers. Each worker has its own.
+#[derive(Clone)]
+pub struct Standard {
+    keys: Keys,
+    values: Vec<Values>,
+    add: Sampler,
+    /// Reads give every column, the key first.
+    slice: bool,
+    validates: bool,
+    /// By operation; of those that are not used nothing is there.
+    statements: [Option<Statement>; 4],
+    bound: ValuesBuilder,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    /// The row as it should come back, with the length of each value before it.
+    expected: Vec<u8>,
+}
+
+impl Standard {
+    /// Prepares the statements of these operations.
+    pub async fn prepare(
+        session: &Session,
+        settings: &Settings,
+        operations: &[Operation],
+    ) -> Result<Standard, client::Error> {
+        let mut statements = [None, None, None, None];
+        for operation in operations {
+            let text = text(settings, *operation);
+            statements[*operation as usize] = Some(session.pool.prepare(&text).await?);
+        }
+        let columns = &settings.columns;
+        let values_of =
+            |size: &Distribution| columns.names.iter().map(|name| Values::new(name, size)).collect();
+        Ok(Standard {
+            keys: Keys::new(settings.command.key_bytes),
+            values: values_of(&columns.size),
+            add: settings.command.add.sampler(runtime::random_u64() as i64),
+            slice: columns.slice,
+            validates: !settings.errors.skip_validation,
+            statements,
+            bound: ValuesBuilder::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+            expected: Vec::new(),
+        })
+    }
+
+    /// Binds the values of an operation on a partition.
+    pub fn bind(&mut self, operation: Operation, partition: i64) {
+        self.key.clear();
+        self.bound.clear();
+        let identity = self.keys.write(partition, &mut self.key);
+        match operation {
+            Operation::Write => {
+                for values in &mut self.values {
+                    self.value.clear();
+                    values.write(identity, &mut self.value);
+                    self.bound.bytes(&self.value);
+                }
+            }
+            Operation::Read if self.validates => self.expect(identity),
+            Operation::CounterWrite => {
+                for _ in 0..self.values.len() {
+                    self.bound.bytes(&self.add.draw().to_be_bytes());
+                }
+            }
+            Operation::Read | Operation::CounterRead => {}
+        }
+        self.bound.bytes(&self.key);
+    }
+
+    fn expect(&mut self, identity: i64) {
+        self.expected.clear();
+        let mut put = |value: &[u8]| {
+            self.expected.extend_from_slice(&(value.len() as u32).to_be_bytes());
+            self.expected.extend_from_slice(value);
+        };
+        if self.slice {
+            put(&self.key);
+        }
+        for values in &mut self.values {
+            self.value.clear();
+            values.write(identity, &mut self.value);
+            put(&self.value);
+        }
+    }
+
+    /// Sends what was bound. The rows that came back or were written; `Ok(None)` when they are not what was written.
+    pub async fn send(&self, session: &Session, operation: Operation) -> Result<Option<u64>, client::Error> {
+        let Some(statement) = &self.statements[operation as usize] else {
+            return Err(client::Error::Unexpected("an operation that was not prepared"));
+        };
+        let parameters = Parameters {
+            values: self.bound.values(),
+            skip_metadata: session.prepared,
+            timestamp: operation.writes().then(|| session.timestamp()),
+            ..Parameters::at(session.level)
+        };
+        let answer = session.send(statement, parameters).await?;
+        if operation.writes() {
+            return Ok(Some(1));
+        }
+        let Response::Rows(rows) = answer.response()? else {
+            return Err(client::Error::Unexpected("a SELECT"));
+        };
+        if operation == Operation::Read && self.validates {
+            let same = rows.row_count == 1 && rows.content() == self.expected;
+            return Ok(same.then_some(1));
+        }
+        Ok(Some(rows.row_count as u64))
+    }
+
+    /// The key that was bound, in hexadecimal, as failures name it.
+    pub fn key_text(&self) -> String {
+        self.key.iter().fold(String::new(), |mut text, byte| {
+            write!(text, "{byte:02x}").ok();
+            text
+        })
+    }
+}
+
+fn text(settings: &Settings, operation: Operation) -> String {
+    let keyspace = quoted(&settings.schema.keyspace);
+    let names: Vec<String> = settings.columns.names.iter().map(|name| quoted(name)).collect();
+    let selected = if settings.columns.slice { "*".to_owned() } else { names.join(",") };
+    match operation {
+        Operation::Read => format!("SELECT {selected} FROM {keyspace}.\"standard1\" WHERE KEY=?"),
+        Operation::CounterRead => format!("SELECT {selected} FROM {keyspace}.\"counter1\" WHERE KEY=?"),
+        Operation::Write => {
+            let assigned: Vec<String> = names.iter().map(|name| format!("{name} = ?")).collect();
+            let timestamp = settings
+                .columns
+                .timestamp
+                .map(|timestamp| format!(" USING TIMESTAMP {timestamp}"))
+                .unwrap_or_default();
+            format!("UPDATE {keyspace}.\"standard1\"{timestamp} SET {} WHERE KEY=?", assigned.join(","))
+        }
+        Operation::CounterWrite => {
+            let assigned: Vec<String> = names.iter().map(|name| format!("{name}={name}+?")).collect();
+            format!("UPDATE {keyspace}.counter1 SET {} WHERE KEY=?", assigned.join(","))
+        }
+    }
+}

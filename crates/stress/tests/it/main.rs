@@ -1,0 +1,244 @@
+//! Whole runs against a node in a simulated world: what is written is there, what is wrong is said, and no wait is hidden.
+
+use node::config::Config;
+use node::{Ready, Reporter, main_closure};
+use runtime::sim::{NodeId, SimConfig, Task, World};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use stress::output::Output;
+use stress::report::Style;
+use stress::settings::{read, split};
+
+/// How long a run may take on the world's clock.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// A node, and a machine that runs the tool.
+struct Stage {
+    world: World,
+    node: NodeId,
+    client: NodeId,
+}
+
+/// How a run ended and what it said.
+struct Ended {
+    success: Result<bool, String>,
+    said: String,
+    complaints: Vec<String>,
+}
+
+impl Ended {
+    /// The value of all after a label of the results.
+    fn result(&self, label: &str) -> String {
+        let line = self
+            .said
+            .lines()
+            .find(|line| line.starts_with(label))
+            .unwrap_or_else(|| panic!("{label}: {}", self.said));
+        line.split_once(": ").expect("a value").1.trim().to_owned()
+    }
+
+    /// A number of the line with the times from the intended or the actual start.
+    fn milliseconds(&self, line: &str, what: &str) -> f64 {
+        let text = self.result(line);
+        let part = text.split(", ").find(|part| part.starts_with(what)).expect("a part");
+        part.split(' ').nth(1).expect("a number").parse().expect("a number")
+    }
+}
+
+impl Stage {
+    fn new(seed: u64) -> Stage {
+        let mut world = World::new(seed, SimConfig::calm());
+        let ip: IpAddr = "10.0.0.1".parse().expect("an address");
+        let node = world.add_node(ip);
+        let client = world.add_client("10.0.9.9".parse().expect("an address"));
+        let mut stage = Stage { world, node, client };
+        stage.boot();
+        stage
+    }
+
+    fn boot(&mut self) {
+        let ip: IpAddr = "10.0.0.1".parse().expect("an address");
+        let mut config = Config::standard(PathBuf::from("/data"));
+        (config.listen_address, config.rpc_address) = (ip, ip);
+        let ready: Arc<Mutex<Option<Ready>>> = Arc::default();
+        let told = ready.clone();
+        let reporter = Reporter {
+            ready: Arc::new(move |ready| *told.lock().expect("one thread") = Some(ready.clone())),
+            failed: Arc::new(|text| panic!("the node does not start: {text}")),
+        };
+        self.world.boot(self.node, 2, main_closure(config, reporter));
+        assert!(self.world.run_until(|_| ready.lock().expect("one thread").is_some(), PATIENCE));
+    }
+
+    /// Begins to run a command line.
+    fn start(&mut self, line: &str) -> Task<Ended> {
+        let words: Vec<String> = format!("{line} -node 10.0.0.1").split(' ').map(str::to_owned).collect();
+        let settings = split(&words).and_then(read).expect(line);
+        self.world.spawn(self.client, async move {
+            let output = Rc::new(Output::in_memory());
+            let success = stress::run::run(settings, output.clone(), Style::Current).await;
+            Ended {
+                success: success.map_err(|error| error.to_string()),
+                said: output.kept().unwrap_or_default(),
+                complaints: output.complaints(),
+            }
+        })
+    }
+
+    fn end(&mut self, task: &mut Task<Ended>) -> Ended {
+        let done = self.world.run_until(|_| task.done(), PATIENCE);
+        assert!(done, "the run does not end: {:?}", self.world.log_lines());
+        task.take().expect("it is done")
+    }
+
+    fn run(&mut self, line: &str) -> Ended {
+        let mut task = self.start(line);
+        self.end(&mut task)
+    }
+}
+
+#[test]
+fn what_is_written_is_read_and_compared() {
+    let mut stage = Stage::new(1);
+    let written = stage.run("write n=400 -rate threads=7");
+    assert_eq!(written.success, Ok(true), "{:?}", written.complaints);
+    assert_eq!(written.result("Total partitions"), "400 [WRITE: 400]");
+    assert!(written.said.contains("\nWarming up WRITE with 100 iterations...\n"), "{}", written.said);
+    assert!(written.said.trim_end().ends_with("\nEND"), "{}", written.said);
+    let read = stage.run("read n=400 no-warmup -pop seq=1..400 -rate threads=3");
+    assert_eq!(
+        (read.success.clone(), read.result("Total errors")),
+        (Ok(true), "0 [READ: 0]".into()),
+        "{:?}",
+        read.complaints
+    );
+    let sliced = stage.run("read n=50 no-warmup -pop seq=1..400 -col slice -rate threads=3");
+    assert_eq!(sliced.success, Ok(true), "{:?}", sliced.complaints);
+    let unprepared = stage.run("mixed n=100 no-warmup ratio(read=1,write=1) -pop dist=uniform(1..400) -rate threads=3 -mode unprepared cql3");
+    assert_eq!(unprepared.success, Ok(true), "{:?}", unprepared.complaints);
+    let once = stage.run("read n=1000 no-warmup -pop seq=1..400 no-wrap -rate threads=3");
+    assert_eq!(once.result("Total partitions"), "400 [READ: 400]");
+}
+
+#[test]
+fn a_row_that_is_not_there_or_is_another_ends_the_run() {
+    let mut stage = Stage::new(2);
+    stage.run("write n=20 no-warmup -rate threads=2");
+    let missing = stage.run("read n=30 no-warmup -pop seq=1..30 -rate threads=1");
+    assert_eq!(missing.success, Ok(false));
+    assert!(missing.said.trim_end().ends_with("FAILURE"), "{}", missing.said);
+    let complaint = missing.complaints.last().expect("a complaint");
+    assert!(complaint.ends_with("]: Data returned was not validated\n"), "{complaint}");
+    // Values of another size are other values; errors that are ignored are counted.
+    let other =
+        stage.run("read n=20 no-warmup -pop seq=1..20 -col size=fixed(9) -rate threads=1 -errors ignore");
+    assert_eq!((other.success.clone(), other.result("Total errors")), (Ok(true), "20 [READ: 20]".into()));
+    let skipped = stage.run(
+        "read n=20 no-warmup -pop seq=1..20 -col size=fixed(9) -rate threads=1 -errors skip-read-validation",
+    );
+    assert_eq!(skipped.result("Total errors"), "0 [READ: 0]");
+}
+
+#[test]
+fn what_the_server_refuses_is_named_after_the_last_try() {
+    let mut stage = Stage::new(3);
+    let refused = stage.run(
+        "write n=5 no-warmup cl=LOCAL_QUORUM -schema replication(factor=3) -rate threads=1 -errors retries=2",
+    );
+    assert_eq!(refused.success, Ok(false));
+    let text = "(UnavailableException): Not enough replicas available for query at consistency LOCAL_QUORUM (2 required but only 1 alive)";
+    assert_eq!(refused.complaints.iter().filter(|complaint| *complaint == text).count(), 3);
+    let last = refused.complaints.last().expect("a complaint");
+    assert_eq!(*last, format!("Operation x3 on key(s) [30503337373039503231]: Error executing: {text}\n"));
+    let unknown = stage.run("read n=5 -schema keyspace=nowhere -rate threads=1");
+    assert!(
+        unknown.success.as_ref().is_err_and(|text| text.contains("InvalidQueryException")),
+        "{:?}",
+        unknown.success
+    );
+}
+
+/// A server that stands still for half a second holds a few requests of a closed loop, and a thousand of a schedule.
+#[test]
+fn a_pause_of_the_server_is_charged_to_all_it_kept_waiting() {
+    let mut stage = Stage::new(4);
+    stage.run("write n=100 no-warmup -rate threads=2");
+    let line = "read duration=10s no-warmup -pop dist=uniform(1..100) -rate threads=4";
+    let paused = |stage: &mut Stage, line: &str| {
+        let mut task = stage.start(line);
+        stage.world.run_for(Duration::from_secs(6));
+        stage.world.cut(stage.node, stage.client);
+        stage.world.run_for(Duration::from_millis(500));
+        stage.world.heal(stage.node, stage.client);
+        stage.end(&mut task)
+    };
+    let scheduled = paused(&mut stage, &format!("{line} fixed=1000/s"));
+    assert_eq!(scheduled.success, Ok(true), "{:?}", scheduled.complaints);
+    let rate: f64 = scheduled
+        .result("Op rate")
+        .split(' ')
+        .next()
+        .expect("a rate")
+        .replace(',', "")
+        .parse()
+        .expect("a number");
+    assert!((rate - 1000.0).abs() < 10.0, "{rate}");
+    // Half a second of ten: one in twenty waited, on average half of the pause.
+    let intended = |what| scheduled.milliseconds("From the intended start", what);
+    assert!(intended(".95") < 100.0 && (350.0..520.0).contains(&intended(".99")), "{}", scheduled.said);
+    // By their actual start four requests waited: the last in a thousand do not show it.
+    assert!(scheduled.milliseconds("From the actual start", ".99") < 10.0, "{}", scheduled.said);
+    assert_eq!(
+        scheduled.result("Latency 99th percentile").split(' ').next(),
+        Some(format!("{:.1}", intended(".99")).as_str())
+    );
+    // A throttle is no schedule: what is reported is what the server took.
+    let throttled = paused(&mut stage, &format!("{line} throttle=1000/s"));
+    let reported: f64 = throttled
+        .result("Latency 99th percentile")
+        .split(' ')
+        .next()
+        .expect("a number")
+        .parse()
+        .expect("a number");
+    assert!(reported < 10.0, "{}", throttled.said);
+    assert!(throttled.milliseconds("From the intended start", ".99") > 350.0, "{}", throttled.said);
+}
+
+#[test]
+fn a_run_outlives_its_server() {
+    let mut stage = Stage::new(5);
+    stage.run("write n=100 no-warmup -rate threads=2");
+    let line = "read duration=20s no-warmup -pop dist=uniform(1..100) -rate threads=4 fixed=100/s -errors ignore retries=0";
+    let mut task = stage.start(&format!("{line} -log level=minimal"));
+    stage.world.run_for(Duration::from_secs(8));
+    stage.world.kill(stage.node);
+    stage.world.run_for(Duration::from_secs(3));
+    stage.boot();
+    let ended = stage.end(&mut task);
+    assert_eq!(ended.success, Ok(true));
+    let last = ended.said.lines().rfind(|line| line.starts_with("total,")).expect("a line");
+    let errors: u64 = last.split(',').nth(13).expect("a field").trim().parse().expect("a number");
+    assert_eq!(errors, 0, "the server is back: {}", ended.said);
+    assert!(!ended.said.contains("Total errors              :          0 "), "{}", ended.said);
+}
+
+#[test]
+fn a_run_with_steps_ends_with_their_table() {
+    let mut stage = Stage::new(6);
+    stage.run("write n=100 no-warmup -rate threads=2");
+    let ended = stage.run("read n=300 no-warmup -pop seq=1..100 -rate threads>=2 threads<=9");
+    assert_eq!(ended.success, Ok(true), "{:?}", ended.complaints);
+    for text in [
+        "\nThread count was not specified\n",
+        "\nRunning with 8 threadCount\n",
+        "\nImprovement over 2 threadCount: ",
+        "\n2 threadCount, total,",
+    ] {
+        assert!(ended.said.contains(text), "{text}: {}", ended.said);
+    }
+    assert!(!ended.said.contains("Running with 16"), "{}", ended.said);
+}
