@@ -34,6 +34,7 @@ mod scylla;
 mod server;
 mod sstables;
 mod stream;
+mod stress;
 mod suite;
 mod wire;
 mod ycsb;

@@ -19,6 +19,7 @@ pub fn bring_all(options: &Options) -> Result<(), String> {
     python_cassandra()?;
     python_scylla()?;
     ycsb()?;
+    stress()?;
     for driver in ["java4", "java3"] {
         java_driver(driver)?;
     }
@@ -62,6 +63,37 @@ pub fn ycsb() -> Result<String, String> {
         command::run(&mut javac, &folder.join("javac.log"), LIMIT).map(drop)
     })?;
     Ok(format!("{}:{}/jars/*", folder.join("classes").display(), folder.display()))
+}
+
+/// The load generator of Cassandra 3.11, and our program that asks it about command lines; returns the class path.
+pub fn stress() -> Result<String, String> {
+    let project = paths::resources().join("stress");
+    let (pom, source) = (project.join("pom.xml"), project.join("Lines.java"));
+    let pins = command::read(&pom)? + &command::read(&source)?;
+    let class_path =
+        |folder: &Path| format!("{0}/tools/lib/*:{0}/lib/*:{0}/jars/*:{0}/classes", folder.display());
+    let folder = bring("stress", &pins, |folder| {
+        let jars = folder.join("jars");
+        self::jars(&pom, &jars)?;
+        let told = |error: std::io::Error| format!("{}: {error}", jars.display());
+        for entry in fs::read_dir(&jars).map_err(told)? {
+            let archive = entry.map_err(told)?.path();
+            if archive.extension().is_some_and(|end| end == "gz") {
+                let mut tar = Command::new("tar");
+                tar.arg("--directory").arg(folder).arg("--extract").arg("--file").arg(&archive);
+                tar.args(["--strip-components=1", "--wildcards", "*/lib/*.jar"]);
+                command::run(&mut tar, &folder.join("tar.log"), LIMIT)?;
+                fs::remove_file(&archive).map_err(told)?;
+            }
+        }
+        let mut javac = Command::new("javac");
+        javac
+            .args(["-nowarn", "-proc:none", "-cp", &class_path(folder), "-d"])
+            .arg(folder.join("classes"))
+            .arg(&source);
+        command::run(&mut javac, &folder.join("javac.log"), LIMIT).map(drop)
+    })?;
+    Ok(class_path(&folder))
 }
 
 /// The jars of a Java driver and our program compiled; returns the class path.

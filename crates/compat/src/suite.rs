@@ -9,7 +9,7 @@ use crate::messina::Start;
 use crate::server::{Server, free_port};
 use crate::{
     bad_days, bad_input, cassandra, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths, protocol,
-    python, renewal, sstables, ycsb,
+    python, renewal, sstables, stress, ycsb,
 };
 
 /// What `--help` prints.
@@ -27,6 +27,7 @@ suites:
   protocol    raw sockets, by every version: events, custom payloads
   certificates  keys and certificates renewed while the node runs; clients' certificates
   ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f
+  stress      messina cassandra-stress beside the Java tool of Cassandra 3.11.5, each reading what the other wrote
   kill        kill -9 under load in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
   bad-days    under load: 10,000 silent connections, bombs, no descriptors, SIGTERM, full disks, a read-only folder
@@ -104,6 +105,7 @@ const ALL: &[&str] = &[
     "certificates",
     "cqlsh",
     "ycsb",
+    "stress",
     "kill",
     "sstables",
 ];
@@ -292,6 +294,7 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
                 "certificates" => renewal::run(options, shards, &mut report),
                 "cqlsh" => cqlsh::run(options, shards, &mut report),
                 "ycsb" => ycsb::run(options, shards, &mut report),
+                "stress" => stress::run(options, shards, &mut report),
                 "kill" => kill_loop::run(options, shards, &mut report),
                 "nodetool" => nodetool::run(options, shards, &mut report),
                 "damage" => damage::run(options, shards, &mut report),

@@ -133,7 +133,8 @@ impl Sub {
             self.value = Some(String::new());
             return Ok(true);
         }
-        for part in inside.split(',') {
+        // Commas at the end are as nothing; elsewhere something has to stand before each.
+        for part in inside.trim_end_matches(',').split(',') {
             if part.is_empty() {
                 return Err(invalid(word));
             }

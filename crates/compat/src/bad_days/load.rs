@@ -33,22 +33,23 @@ pub struct Load {
 }
 
 impl Load {
-    /// Makes the table and starts the clients; keys begin at `first`.
+    /// Makes the table and starts the clients, all of them connected; keys begin at `first`.
     pub fn start(address: SocketAddr, first: u64) -> Result<Load, String> {
         table(address)?;
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let clients = (0..CLIENTS)
-            .map(|client| {
-                let (stop, seen) = (stop.clone(), seen.clone());
-                std::thread::spawn(move || {
-                    let ended = talk(address, first + client as u64, &stop, &seen);
-                    if let (Err(why), Ok(mut seen)) = (ended, seen.lock()) {
-                        seen.ended.push(why);
-                    }
-                })
-            })
-            .collect();
+        let mut clients = Vec::new();
+        for client in 0..CLIENTS {
+            // Here: a client whose turn came late would be refused by a node that has been told to stop.
+            let raw = Raw::started(address, 4)?;
+            let (stop, seen) = (stop.clone(), seen.clone());
+            clients.push(std::thread::spawn(move || {
+                let ended = talk(raw, first + client as u64, &stop, &seen);
+                if let (Err(why), Ok(mut seen)) = (ended, seen.lock()) {
+                    seen.ended.push(why);
+                }
+            }));
+        }
         Ok(Load { stop, seen, clients })
     }
 
@@ -93,8 +94,7 @@ impl Seen {
 }
 
 /// One client: writes a row, reads it back, and goes on to the next key that is its own.
-fn talk(address: SocketAddr, first: u64, stop: &AtomicBool, seen: &Mutex<Seen>) -> Result<(), String> {
-    let mut raw = Raw::started(address, 4)?;
+fn talk(mut raw: Raw, first: u64, stop: &AtomicBool, seen: &Mutex<Seen>) -> Result<(), String> {
     let mut key = first;
     while !stop.load(Ordering::Relaxed) {
         let statements = [

@@ -1,0 +1,285 @@
+//! `messina cassandra-stress` beside the Java tool of Cassandra 3.11.5: the same command lines are taken and refused, and what one writes
+//! the other reads and finds right, byte for byte.
+//!
+//! The Java tool makes tables WITH COMPACT STORAGE, which servers refuse since 4.0, so it writes with `mixed ratio(write=1)` into
+//! tables that are there.
+
+use std::process::Command;
+use std::time::Duration;
+
+use crate::server::Server;
+use crate::suite::{Options, Report};
+use crate::{command, packages, paths};
+
+const LIMIT: Duration = Duration::from_secs(600);
+
+/// How each tool is called.
+struct Tools<'a> {
+    options: &'a Options,
+    class_path: String,
+    server: Server,
+}
+
+/// What a run said on both streams, whatever its end.
+struct Said {
+    text: String,
+    success: bool,
+}
+
+impl Tools<'_> {
+    fn ours(&self, words: &[&str], name: &str) -> Result<Said, String> {
+        let mut tool = Command::new(&self.options.binary);
+        tool.arg("cassandra-stress").args(words);
+        self.said(tool, name)
+    }
+
+    fn java(&self, words: &[&str], name: &str) -> Result<Said, String> {
+        let mut tool = Command::new("java");
+        tool.args([
+            "-Xmx512M",
+            "-XX:+UseSerialGC",
+            "-cp",
+            &self.class_path,
+            "org.apache.cassandra.stress.Stress",
+        ]);
+        tool.args(words);
+        self.said(tool, name)
+    }
+
+    /// Whether the Java tool takes each of these command lines. One virtual machine is asked about all.
+    fn java_takes(&self, lines: &[&str]) -> Result<Vec<bool>, String> {
+        let input = self.server.folder.join("lines.in");
+        let told = |error: std::io::Error| format!("{}: {error}", input.display());
+        std::fs::write(&input, lines.join("\n") + "\n").map_err(told)?;
+        let mut java = Command::new("sh");
+        java.current_dir(&self.server.folder).env("CLASS_PATH", &self.class_path).args([
+            "-c",
+            "exec java -Xmx256M -Djava.security.manager=allow -cp \"$CLASS_PATH\" messina.Lines < lines.in 2> lines.err",
+        ]);
+        let text = command::run(&mut java, &self.server.folder.join("java-lines.log"), LIMIT)?;
+        let answers: Vec<bool> = text
+            .lines()
+            .filter(|line| matches!(*line, "taken" | "refused"))
+            .map(|line| line == "taken")
+            .collect();
+        if answers.len() == lines.len() {
+            Ok(answers)
+        } else {
+            Err(format!("{} answers:\n{text}", answers.len()))
+        }
+    }
+
+    fn said(&self, mut tool: Command, name: &str) -> Result<Said, String> {
+        let log = self.server.folder.join(format!("{name}.log"));
+        tool.current_dir(&self.server.folder);
+        let ended = command::run(&mut tool, &log, LIMIT);
+        Ok(Said { text: command::read(&log)?, success: ended.is_ok() })
+    }
+
+    /// The words that lead to the server.
+    fn at_server(&self) -> Vec<String> {
+        let (ip, port) = (self.server.address.ip(), self.server.address.port());
+        format!("-node {ip} -port native={port}").split(' ').map(str::to_owned).collect()
+    }
+
+    fn line<'w>(&self, line: &'w str, server: &'w [String]) -> Vec<&'w str> {
+        line.split(' ').chain(server.iter().map(String::as_str)).collect()
+    }
+
+    /// Runs a command line of ours against the server; it has to end well.
+    fn ours_ends_well(&self, line: &str, name: &str) -> Result<String, String> {
+        let server = self.at_server();
+        self.ours(&self.line(line, &server), name).and_then(|said| said.ended_well(line))
+    }
+
+    fn java_ends_well(&self, line: &str, name: &str) -> Result<String, String> {
+        let server = self.at_server();
+        self.java(&self.line(line, &server), name).and_then(|said| said.ended_well(line))
+    }
+}
+
+impl Said {
+    fn ended_well(self, line: &str) -> Result<String, String> {
+        let good = self.success && self.text.lines().any(|line| line == "END");
+        let clean = self.text.lines().any(|line| line.starts_with("Total errors              :          0 "));
+        if good && clean { Ok(self.text) } else { Err(format!("{line}\n{}", command::tail(&self.text, 40))) }
+    }
+
+    /// Whether the words were understood: the tool went on to connect, and failed there.
+    fn was_taken(&self) -> bool {
+        let refused = ["Usage: ", "The following were ignored", "not supported"];
+        !refused.iter().any(|text| self.text.contains(text))
+    }
+
+    /// The value of all after a label of the results.
+    fn value(text: &str, label: &str) -> Result<String, String> {
+        let line = text.lines().find(|line| line.starts_with(label)).ok_or(format!("no {label}:\n{text}"))?;
+        Ok(line.split_once(": ").map(|(_, value)| value.trim().to_owned()).unwrap_or_default())
+    }
+}
+
+/// Runs all, against a node with so many shards.
+pub fn run(options: &Options, shards: u16, report: &mut Report) {
+    let mut ready = None;
+    report.test(&format!("stress::start --smp {shards}"), || {
+        let class_path = packages::stress()?;
+        let server = options.server("stress", shards)?;
+        ready = Some(Tools { options, class_path, server });
+        Ok(String::new())
+    });
+    let Some(mut tools) = ready else { return };
+    let rows = options.records;
+    let mut test = |name: &str, body: &dyn Fn(&Tools<'_>) -> Result<String, String>| {
+        report.test(&format!("stress::{name} --smp {shards}"), || body(&tools));
+    };
+    test("command_lines", &command_lines);
+    test("java_reads_ours", &|tools| {
+        tools.ours_ends_well(&format!("write n={rows} -rate threads=50 -log no-settings"), "write")?;
+        let line = format!("read n={rows} no-warmup -pop seq=1..{rows} -rate threads=20 -log no-settings");
+        let text = tools.java_ends_well(&line, "java-read")?;
+        Said::value(&text, "Total partitions")
+    });
+    test("ours_reads_javas", &|tools| {
+        let shape =
+            "-col n=fixed(3) size=uniform(1..70) -schema keyspace=javas replication(strategy=SimpleStrategy)";
+        tools.ours(&tools.line(&format!("write n=0 {shape}"), &tools.at_server()), "schema")?;
+        let rate = "-rate threads=20 -log no-settings";
+        tools.java_ends_well(
+            &format!("mixed ratio(write=1) n={rows} keysize=23 no-warmup -pop seq=1..{rows} {shape} {rate}"),
+            "java-write",
+        )?;
+        let text = tools.ours_ends_well(
+            &format!("read n={rows} keysize=23 no-warmup -pop seq=1..{rows} {shape} {rate}"),
+            "read",
+        )?;
+        Said::value(&text, "Total partitions")
+    });
+    test("both_mixed", &|tools| {
+        let line = format!(
+            "mixed ratio(read=2,write=1) n={rows} no-warmup -pop dist=gaussian(1..{rows}) -rate threads=20 -log no-settings"
+        );
+        let (ours, javas) =
+            (tools.ours_ends_well(&line, "mixed")?, tools.java_ends_well(&line, "java-mixed")?);
+        same_shape(&ours, &javas)?;
+        Said::value(&ours, "Op rate")
+    });
+    test("published", &published);
+    test("published_unchanged", &unavailable);
+    report.test(&format!("stress::stop --smp {shards}"), || tools.server.stop().map(|()| String::new()));
+}
+
+/// Both tools agree on which command lines are understood.
+fn command_lines(tools: &Tools<'_>) -> Result<String, String> {
+    let text = command::read(&paths::resources().join("stress/lines.txt"))?;
+    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+    let lines: Vec<(&str, String)> = lines
+        .map(|line| {
+            let (who, line) = line.split_once(' ').unwrap_or((line, ""));
+            // Nobody listens there: a line that is understood fails to connect.
+            let nowhere = if line.is_empty() || line.contains("-port") { "" } else { " -port native=1" };
+            (who, format!("{line}{nowhere}"))
+        })
+        .collect();
+    let by_java = tools.java_takes(&lines.iter().map(|(_, line)| line.as_str()).collect::<Vec<_>>())?;
+    let mut wrong = Vec::new();
+    for ((who, line), by_java) in lines.iter().zip(&by_java) {
+        let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        let by_us = tools.ours(&words, "line")?;
+        if by_us.was_taken() != matches!(*who, "both" | "ours") {
+            wrong.push(format!("{who} {line}\nours says: {}", command::tail(&by_us.text, 3)));
+        }
+        if by_us.success {
+            wrong.push(format!("{line}\nended well, where nobody listens"));
+        }
+        if *by_java != matches!(*who, "both" | "java") {
+            wrong.push(format!("{who} {line}\nthe Java tool takes it: {by_java}"));
+        }
+    }
+    if wrong.is_empty() { Ok(format!("{} lines", lines.len())) } else { Err(wrong.join("\n")) }
+}
+
+/// Lines and results of two runs look alike: the same titles, as many fields, the same labels and units.
+fn same_shape(ours: &str, javas: &str) -> Result<(), String> {
+    let shape = |text: &str| -> Vec<String> {
+        let from = text.lines().skip_while(|line| !line.starts_with("type  "));
+        let mut lines: Vec<String> = from
+            .filter(|line| !line.starts_with("INFO") && !line.contains("SLF4J"))
+            .map(|line| {
+                let mut shape: String =
+                    line.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+                // How many digits a number has says nothing.
+                while shape.contains("00") || shape.contains("0,0") {
+                    shape = shape.replace("00", "0").replace("0,0", "0");
+                }
+                shape.split_whitespace().collect::<Vec<_>>().join(" ")
+            })
+            .collect();
+        // Runs take a different number of intervals.
+        lines.dedup();
+        lines.sort();
+        lines.dedup();
+        lines
+    };
+    let rows =
+        |lines: &[String]| lines.iter().filter(|line| !line.contains("stderr")).cloned().collect::<Vec<_>>();
+    let (ours, javas) = (rows(&shape(ours)), rows(&shape(javas)));
+    let labels = |lines: &[String]| -> Vec<String> {
+        lines.iter().filter(|line| line.contains(" : ") || line.contains(": 0")).cloned().collect()
+    };
+    if labels(&ours) == labels(&javas) {
+        Ok(())
+    } else {
+        Err(format!("{:#?}\ninstead of\n{:#?}", labels(&ours), labels(&javas)))
+    }
+}
+
+/// The published command lines with only the number of operations, the population, the nodes and the factor changed.
+const PUBLISHED: &[(&str, &str)] = &[
+    (
+        "bare-metal-2017 write",
+        "write n=N cl=QUORUM -mode native cql3 -schema keyspace=keys replication(factor=1) -pop seq=1..N -rate threads=700",
+    ),
+    (
+        "bare-metal-2017 read",
+        "read duration=3s cl=QUORUM -mode native cql3 -schema keyspace=keys replication(factor=1) -pop dist=gaussian(1..N,H,Q) -rate threads=1500",
+    ),
+    (
+        "oci-2018 write",
+        "write n=N cl=LOCAL_QUORUM -mode native cql3 user=cassandra password=xxxxxx -schema keyspace=keyspace1 replication(factor=1) -pop seq=1..N -rate threads=100 -log file=load100M.log",
+    ),
+    (
+        "oci-2018 read",
+        "read duration=3s cl=LOCAL_QUORUM -mode native cql3 user=cassandra password=xxxxxx -schema keyspace=keyspace1 replication(factor=1) -pop dist=gaussian(1..N,H,Q) -rate threads=1500",
+    ),
+    (
+        "write-heavy-2dc",
+        "mixed ratio(read=1,write=4) n=N cl=LOCAL_QUORUM -mode native cql3 -pop dist=gaussian(1..N,H,Q) -rate threads=20000 throttle=25000/s",
+    ),
+];
+
+fn published(tools: &Tools<'_>) -> Result<String, String> {
+    let n = tools.options.records * 4;
+    let mut rates = Vec::new();
+    for (name, line) in PUBLISHED {
+        let line = line.replace("n=N", &format!("n={n}")).replace("1..N", &format!("1..{n}"));
+        let line = line.replace(",H,Q)", &format!(",{},{})", n / 2, n / 6));
+        let text = tools.ours_ends_well(&line, "published")?;
+        rates.push(format!(
+            "{name}: {}",
+            Said::value(&text, "Op rate")?.split(" op/s").next().unwrap_or_default()
+        ));
+    }
+    Ok(rates.join(", "))
+}
+
+/// As published, with three replicas: one node has not enough of them, and says so as Cassandra does.
+fn unavailable(tools: &Tools<'_>) -> Result<String, String> {
+    let line = "write n=100 cl=QUORUM -mode native cql3 -schema keyspace=three replication(factor=3) -pop seq=1..100 -rate threads=10 -log no-settings";
+    let said = tools.ours(&tools.line(line, &tools.at_server()), "unavailable")?;
+    let text = "Not enough replicas available for query at consistency QUORUM (2 required but only 1 alive)";
+    let named = format!("Error executing: (UnavailableException): {text}");
+    if said.success || !said.text.contains(&named) {
+        return Err(command::tail(&said.text, 20));
+    }
+    Ok(text.into())
+}
