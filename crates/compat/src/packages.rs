@@ -65,11 +65,11 @@ pub fn ycsb() -> Result<String, String> {
     Ok(format!("{}:{}/jars/*", folder.join("classes").display(), folder.display()))
 }
 
-/// The load generator of Cassandra 3.11, and our program that asks it about command lines; returns the class path.
+/// The load generator of Cassandra 3.11, and our programs that ask it about command lines and files; returns the class path.
 pub fn stress() -> Result<String, String> {
     let project = paths::resources().join("stress");
-    let (pom, source) = (project.join("pom.xml"), project.join("Lines.java"));
-    let pins = command::read(&pom)? + &command::read(&source)?;
+    let (pom, sources) = (project.join("pom.xml"), self::sources(&project.join("java"))?);
+    let pins = command::read(&pom)? + &contents(&sources)?;
     let class_path =
         |folder: &Path| format!("{0}/tools/lib/*:{0}/lib/*:{0}/jars/*:{0}/classes", folder.display());
     let folder = bring("stress", &pins, |folder| {
@@ -90,7 +90,7 @@ pub fn stress() -> Result<String, String> {
         javac
             .args(["-nowarn", "-proc:none", "-cp", &class_path(folder), "-d"])
             .arg(folder.join("classes"))
-            .arg(&source);
+            .args(&sources);
         command::run(&mut javac, &folder.join("javac.log"), LIMIT).map(drop)
     })?;
     Ok(class_path(&folder))

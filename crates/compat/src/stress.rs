@@ -163,6 +163,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         same_shape(&ours, &javas)?;
         Said::value(&ours, "Op rate")
     });
+    test("histograms", &histograms);
     test("published", &published);
     test("published_unchanged", &unavailable);
     report.test(&format!("stress::stop --smp {shards}"), || tools.server.stop().map(|()| String::new()));
@@ -196,6 +197,35 @@ fn command_lines(tools: &Tools<'_>) -> Result<String, String> {
         }
     }
     if wrong.is_empty() { Ok(format!("{} lines", lines.len())) } else { Err(wrong.join("\n")) }
+}
+
+/// The library's own reader finds every operation in the file, in three histograms each where there is a schedule.
+fn histograms(tools: &Tools<'_>) -> Result<String, String> {
+    let rows = tools.options.records;
+    let line = format!(
+        "mixed ratio(read=1,write=1) n={rows} no-warmup -pop dist=uniform(1..{rows}) -rate threads=20 fixed=4000/s -log no-settings interval=100ms hdrfile=run.hdr"
+    );
+    tools.ours_ends_well(&line, "histograms")?;
+    let mut java = Command::new("java");
+    java.current_dir(&tools.server.folder);
+    java.args(["-Xmx256M", "-cp", &tools.class_path, "messina.Histograms", "run.hdr"]);
+    let text = command::run(&mut java, &tools.server.folder.join("java-histograms.log"), LIMIT)?;
+    let counts: Vec<(&str, u64)> = text
+        .lines()
+        .filter_map(|line| {
+            let mut words = line.split(' ');
+            Some((words.next()?, words.next()?.parse().ok()?))
+        })
+        .collect();
+    let of = |suffix: &str| {
+        counts.iter().filter(|(tag, _)| tag.ends_with(suffix)).map(|(_, count)| count).sum::<u64>()
+    };
+    let all = [of("-st"), of("-rt"), of("-wt")];
+    if counts.len() == 6 && all == [rows; 3] {
+        Ok(text.lines().collect::<Vec<_>>().join("; "))
+    } else {
+        Err(text)
+    }
 }
 
 /// Lines and results of two runs look alike: the same titles, as many fields, the same labels and units.

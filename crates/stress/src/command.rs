@@ -104,11 +104,7 @@ fn prepared(words: &[String]) -> Result<Prepared, Error> {
         },
     };
     let settings = read(all)?;
-    let missing = [
-        ("user", settings.command.kind == Kind::User),
-        ("-graph", settings.graph.file.is_some()),
-        ("hdrfile=", settings.log.histograms.is_some()),
-    ];
+    let missing = [("user", settings.command.kind == Kind::User), ("-graph", settings.graph.file.is_some())];
     if let Some((what, _)) = missing.iter().find(|(_, asked)| *asked) {
         return Err(Error::usage(format!("{what} is not supported yet")));
     }
@@ -224,7 +220,7 @@ fn start(settings: Settings, style: Style) -> u8 {
                 }
             };
             if let Some(error) = output.broken() {
-                complain(&format!("the log is not whole: {error}"));
+                complain(&format!("a file of this run is not whole: {error}"));
                 return 1;
             }
             match (success, runtime::shutdown_is_requested()) {
@@ -302,8 +298,7 @@ mod tests {
         assert_eq!(said(""), Err("No command provided".into()));
         assert!(said("legacy -n 5").is_err());
         assert!(said("write n=1 --results sometimes").is_err());
-        for missing in ["user profile=a ops(insert=1)", "write n=1 -graph file=a", "write n=1 -log hdrfile=a"]
-        {
+        for missing in ["user profile=a ops(insert=1)", "write n=1 -graph file=a"] {
             assert!(said(missing).is_err_and(|text| text.ends_with("is not supported yet")), "{missing}");
         }
         assert_eq!(said("write n=1 --results older"), Ok("run".into()));

@@ -23,6 +23,8 @@ pub mod measure;
 /// Lines and results.
 pub mod report;
 
+/// Histograms in a file.
+pub mod hdrlog;
 /// Which partitions are visited.
 pub mod population;
 /// Operations on the standard tables.

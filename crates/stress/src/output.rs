@@ -53,7 +53,7 @@ impl Output {
         if let Some(file) = &mut *self.file.borrow_mut()
             && let Err(error) = file.write_all(format!("{text}\n").as_bytes())
         {
-            self.broken.borrow_mut().get_or_insert(error);
+            self.broke(error);
         }
         if let Some(kept) = &mut *self.kept.borrow_mut() {
             kept.push_str(text);
@@ -81,7 +81,12 @@ impl Output {
         self.complaints.borrow().clone()
     }
 
-    /// The first error of the file, once.
+    /// A file of the run could not be written: the run goes on and is told at its end.
+    pub fn broke(&self, error: io::Error) {
+        self.broken.borrow_mut().get_or_insert(error);
+    }
+
+    /// The first error of a file, once.
     pub fn broken(&self) -> Option<io::Error> {
         self.broken.borrow_mut().take()
     }

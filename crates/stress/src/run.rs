@@ -2,6 +2,7 @@
 
 use crate::distribution::Sampler;
 use crate::error::Error;
+use crate::hdrlog::HistogramLog;
 use crate::measure::{Done, Metrics, Snapshot};
 use crate::output::Output;
 use crate::population::Seeds;
@@ -50,6 +51,8 @@ struct Shared {
     start: Instant,
     stopped: Cell<bool>,
     failed: Cell<bool>,
+    /// Of a run whose lines are told, if histograms were asked for.
+    histograms: Option<Rc<RefCell<HistogramLog>>>,
 }
 
 /// Runs what the settings say. True when nothing failed.
@@ -72,7 +75,14 @@ pub async fn run(settings: Settings, output: Rc<Output>, style: Style) -> Result
         .iter()
         .filter_map(|(name, weight)| Some((Operation::of(name)?, *weight)))
         .collect();
-    let bench = Bench { session, settings, output, style };
+    let histograms = match &settings.log.histograms {
+        None => None,
+        Some(file) => {
+            let log = HistogramLog::create(file, runtime::now().0, runtime::unix_micros());
+            Some(Rc::new(RefCell::new(log.map_err(|error| Error::run(format!("{file}: {error}")))?)))
+        }
+    };
+    let bench = Bench { session, settings, output, style, histograms };
     let success = bench.all(operations).await?;
     bench.output.line(if success { "END" } else { "FAILURE" });
     Ok(success)
@@ -117,6 +127,7 @@ struct Bench {
     settings: Rc<Settings>,
     output: Rc<Output>,
     style: Style,
+    histograms: Option<Rc<RefCell<HistogramLog>>>,
 }
 
 impl Bench {
@@ -272,6 +283,7 @@ impl Bench {
             start,
             stopped: Cell::new(false),
             failed: Cell::new(false),
+            histograms: self.histograms.clone().filter(|_| told),
         });
         let workers: Vec<_> = (0..plan.threads)
             .map(|_| runtime::spawn(Group::QUERY, work(shared.clone(), standard.clone())))
@@ -285,9 +297,7 @@ impl Bench {
         let from_schedule = plan.limit.is_some_and(|limit| limit.is_fixed);
         let last = shared.metrics.borrow_mut().snapshot(runtime::now().0);
         if told {
-            for line in report::rows(&last, from_schedule) {
-                self.output.line(&line);
-            }
+            shared.tell(&last);
         }
         if shared.failed.get() {
             return Ok(None);
@@ -344,10 +354,7 @@ async fn watch(shared: Rc<Shared>, until: Until, told: bool) {
             (metrics.snapshot(runtime::now().0), metrics.uncertainty())
         };
         if told {
-            let from_schedule = shared.limit.is_some_and(|limit| limit.is_fixed);
-            for line in report::rows(&snapshot, from_schedule) {
-                shared.output.line(&line);
-            }
+            shared.tell(&snapshot);
         }
         if let Until::Settled { error, least, most } = until {
             let measured = uncertainty.measurements();
@@ -387,6 +394,18 @@ impl Draws {
 }
 
 impl Shared {
+    /// Says the lines of an interval, and writes its histograms.
+    fn tell(&self, snapshot: &Snapshot) {
+        for line in report::rows(snapshot, self.limit.is_some_and(|limit| limit.is_fixed)) {
+            self.output.line(&line);
+        }
+        if let Some(histograms) = &self.histograms
+            && let Err(error) = histograms.borrow_mut().write(snapshot)
+        {
+            self.output.broke(error);
+        }
+    }
+
     /// Takes one of the operations that may still begin.
     fn take(&self) -> bool {
         if self.stopped.get() {

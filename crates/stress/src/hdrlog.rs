@@ -1,0 +1,221 @@
+//! Histograms of every interval in a file that the usual viewers read: the interval log of HdrHistogram, version 1.3.
+//!
+//! ```text
+//!  Tag=READ-st,0.000,1.002,12.345,HISTFAAAAD…      seconds from the base, seconds long, longest in milliseconds, histogram
+//! ```
+//! Tags end in `-st` for service time, `-rt` for response time from the intended start, `-wt` for the wait between the two. Values are
+//! nanoseconds. Source: the format's documentation and its Java writer's output.
+
+use crate::java::fixed;
+use crate::measure::{Interval, Latencies, Snapshot};
+use flate2::Compression;
+use flate2::write::ZlibEncoder;
+use std::io::{self, Write};
+
+/// What begins a histogram, with the size of its words: they vary.
+const COOKIE: u32 = 0x1c84_9303 | 0x10;
+/// What begins a compressed one.
+const COMPRESSED_COOKIE: u32 = 0x1c84_9304 | 0x10;
+
+/// Writes the log.
+pub struct HistogramLog {
+    out: Box<dyn Write>,
+    base: u64,
+}
+
+impl HistogramLog {
+    /// Begins a log of a run that starts now, by the run's clock and by the calendar.
+    #[allow(
+        clippy::disallowed_types,
+        clippy::disallowed_methods,
+        reason = "a tool's own log, of a few lines in a second"
+    )]
+    pub fn create(file: &str, now: u64, unix_micros: i64) -> io::Result<HistogramLog> {
+        HistogramLog::begin(Box::new(std::fs::File::create(file)?), now, unix_micros)
+    }
+
+    fn begin(mut out: Box<dyn Write>, now: u64, unix_micros: i64) -> io::Result<HistogramLog> {
+        let seconds = fixed(unix_micros as f64 / 1e6, 3, false);
+        writeln!(
+            out,
+            "#Logging op latencies for Cassandra Stress\n#[Histogram log format version 1.3]\n\
+             #[BaseTime: {seconds} (seconds since epoch)]\n#[StartTime: {seconds} (seconds since epoch)]\n\
+             \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""
+        )?;
+        Ok(HistogramLog { out, base: now })
+    }
+
+    /// Writes what each kind of operation has done since the last line.
+    pub fn write(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        for (name, interval, _) in &snapshot.kinds {
+            for (suffix, latencies) in
+                [("st", &interval.service), ("rt", &interval.response), ("wt", &interval.wait)]
+            {
+                if latencies.count() > 0 {
+                    self.line(&format!("{name}-{suffix}"), interval, latencies)?;
+                }
+            }
+        }
+        self.out.flush()
+    }
+
+    fn line(&mut self, tag: &str, interval: &Interval, latencies: &Latencies) -> io::Result<()> {
+        let from = interval.from.saturating_sub(self.base) as f64 / 1e9;
+        writeln!(
+            self.out,
+            "Tag={tag},{},{},{},{}",
+            fixed(from, 3, false),
+            fixed(interval.seconds(), 3, false),
+            fixed(latencies.max(), 3, false),
+            base64(&compressed(latencies)?)
+        )
+    }
+}
+
+fn compressed(latencies: &Latencies) -> io::Result<Vec<u8>> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(&encoded(latencies))?;
+    let body = encoder.finish()?;
+    let mut out = COMPRESSED_COOKIE.to_be_bytes().to_vec();
+    out.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    out.extend_from_slice(&body);
+    Ok(out)
+}
+
+/// Version 2: counts as variable integers in zigzag form, runs of empty buckets as their negative length.
+fn encoded(latencies: &Latencies) -> Vec<u8> {
+    let histogram = latencies.histogram();
+    let mut counts = Vec::new();
+    let mut empty = 0i64;
+    for bucket in histogram.iter_all() {
+        let count = bucket.count_at_value();
+        if count == 0 {
+            empty += 1;
+            continue;
+        }
+        if empty > 0 {
+            put_zigzag(-empty, &mut counts);
+            empty = 0;
+        }
+        put_zigzag(i64::try_from(count).unwrap_or(i64::MAX), &mut counts);
+        if histogram.max() <= bucket.value_iterated_to() {
+            break;
+        }
+    }
+    let mut out = COOKIE.to_be_bytes().to_vec();
+    out.extend_from_slice(&(counts.len() as u32).to_be_bytes());
+    out.extend_from_slice(&0u32.to_be_bytes());
+    out.extend_from_slice(&u32::from(histogram.sigfig()).to_be_bytes());
+    out.extend_from_slice(&histogram.low().to_be_bytes());
+    out.extend_from_slice(&histogram.high().to_be_bytes());
+    out.extend_from_slice(&1f64.to_be_bytes());
+    out.extend_from_slice(&counts);
+    out
+}
+
+/// Seven bits in a byte, the low ones first; a ninth byte has eight.
+fn put_zigzag(value: i64, out: &mut Vec<u8>) {
+    let mut left = (value << 1 ^ value >> 63) as u64;
+    for _ in 0..8 {
+        if left < 0x80 {
+            return out.push(left as u8);
+        }
+        out.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    out.push(left as u8);
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let byte = |nth: usize| u32::from(chunk.get(nth).copied().unwrap_or(0));
+        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for nth in 0..4 {
+            if nth <= chunk.len() {
+                text.push(char::from(LETTERS[(group >> (18 - 6 * nth)) as usize & 63]));
+            } else {
+                text.push('=');
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Done, Metrics};
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    #[test]
+    fn bytes_are_written_as_letters() {
+        for (bytes, text) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
+        {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
+
+    #[test]
+    fn numbers_are_zigzag() {
+        let written = |value| {
+            let mut out = Vec::new();
+            put_zigzag(value, &mut out);
+            out
+        };
+        assert_eq!(
+            [written(0), written(-1), written(1), written(64)],
+            [vec![0], vec![1], vec![2], vec![128, 1]]
+        );
+        assert_eq!(written(i64::MIN), [0xff; 9]);
+    }
+
+    #[derive(Clone, Default)]
+    struct Shared(Rc<RefCell<Vec<u8>>>);
+
+    impl Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.borrow_mut().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_is_written_of_each_kind_that_did_something() {
+        let shared = Shared::default();
+        let mut log = HistogramLog::begin(Box::new(shared.clone()), 5_000_000_000, 1_795_344_377_250_000)
+            .expect("memory");
+        let mut metrics = Metrics::new(vec!["READ".into(), "WRITE".into()], 5_000_000_000);
+        let done = Done {
+            intended: Some(5_100_000_000),
+            started: 5_200_000_000,
+            ended: 5_203_000_000,
+            partitions: 1,
+            rows: 1,
+            failed: false,
+        };
+        metrics.record(0, &done);
+        log.write(&metrics.snapshot(6_000_000_000)).expect("memory");
+        log.write(&metrics.snapshot(7_000_000_000)).expect("memory");
+        let text = String::from_utf8(shared.0.borrow().clone()).expect("text");
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[2], "#[BaseTime: 1795344377.250 (seconds since epoch)]");
+        let heads: Vec<&str> =
+            lines[5..].iter().map(|line| line.split(",HISTFAAAA").next().expect("a head")).collect();
+        assert_eq!(
+            heads,
+            [
+                "Tag=READ-st,0.000,1.000,3.000",
+                "Tag=READ-rt,0.000,1.000,103.023",
+                "Tag=READ-wt,0.000,1.000,100.008"
+            ]
+        );
+    }
+}
