@@ -32,6 +32,9 @@ pub enum Error {
     /// A value does not fit its type. Nothing was sent.
     #[error("{0}")]
     Type(#[from] types::TypeError),
+    /// No node of the ring may be asked by what was said of it. Nothing was sent; say something else.
+    #[error("no node of the ring is {0}")]
+    NoNode(String),
     /// The answer is of another kind than the request asks for.
     #[error("unexpected answer to {0}")]
     Unexpected(&'static str),
@@ -49,7 +52,7 @@ impl Error {
     /// Whether a write that ended this way may still have happened.
     pub fn is_unknown(&self) -> bool {
         match self {
-            Error::Connect { .. } | Error::Tls(_) | Error::Type(_) => false,
+            Error::Connect { .. } | Error::NoNode(_) | Error::Tls(_) | Error::Type(_) => false,
             Error::Closed(_) | Error::Timeout | Error::Protocol(_) | Error::Unexpected(_) => true,
             Error::Failure(failure) => matches!(
                 failure.kind,

@@ -14,5 +14,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub const SOURCE_PORT_FIRST: u16 = 49152;
 /// Source ports tried for one shard before the ordinary port is used.
 pub const SOURCE_PORT_TRIES: u16 = 8;
+/// Rest after the first failure to connect to a node; twice as long after each further one.
+pub const RECONNECT_MIN: Duration = Duration::from_millis(50);
+/// And never longer.
+pub const RECONNECT_MAX: Duration = Duration::from_secs(5);
 /// Largest buffer kept for the next send.
 pub const SEND_BUFFER_KEPT: usize = 1 << 20;

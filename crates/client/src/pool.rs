@@ -7,11 +7,12 @@
 
 use crate::connection::{Connection, Options};
 use crate::error::Error;
-use crate::limits::{SOURCE_PORT_FIRST, SOURCE_PORT_TRIES};
+use crate::limits::{RECONNECT_MAX, RECONNECT_MIN, SOURCE_PORT_FIRST, SOURCE_PORT_TRIES};
 use crate::outcome::{Outcome, RowSet};
 use crate::statement::Statement;
-use base::Token;
+use base::{Instant, Token};
 use protocol::request::Parameters;
+use runtime::sync::Semaphore;
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use types::{Consistency, Value};
@@ -47,6 +48,16 @@ impl PoolOptions {
     }
 }
 
+impl std::fmt::Display for Usable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
+        let of = |what: &str, name: &Option<String>| name.as_ref().map(|name| format!("{what} {name}"));
+        let listed = (!addresses.is_empty()).then(|| format!("one of {}", addresses.join(", ")));
+        let parts = [of("datacenter", &self.datacenter), of("rack", &self.rack), listed];
+        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
 impl Usable {
     fn fits(&self, place: &Place) -> bool {
         let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
@@ -74,6 +85,11 @@ struct Node {
     shard_aware_port: Cell<Option<u16>>,
     /// One place per shard; what is closed or was never made is connected when it is wanted.
     connections: RefCell<Vec<Option<Connection>>>,
+    /// Held by who connects: the others use what comes of it.
+    connecting: Semaphore,
+    /// Failures to connect since the last success, and until when nobody tries again.
+    failures: Cell<u32>,
+    down_until: Cell<Option<Instant>>,
 }
 
 /// A pool.
@@ -89,13 +105,16 @@ pub struct Pool {
 impl Pool {
     /// Connects to the first contact point that answers, learns the others from it, and connects to every shard of every node that can
     /// be reached now.
-    pub async fn connect(contact_points: &[SocketAddr], options: PoolOptions) -> Result<Pool, Error> {
+    pub async fn connect(contact_points: &[SocketAddr], mut options: PoolOptions) -> Result<Pool, Error> {
         let mut last = Error::Unexpected("no contact point");
         for address in contact_points {
             let connection = match Connection::connect(*address, &options.connection).await {
                 Ok(connection) => connection,
+                // What a server answered says more than that another one is away.
                 Err(error) => {
-                    last = error;
+                    if matches!(last, Error::Connect { .. } | Error::Unexpected(_)) {
+                        last = error;
+                    }
                     continue;
                 }
             };
@@ -106,9 +125,13 @@ impl Pool {
                 cluster: String::new(),
                 turn: Cell::new(0),
             };
-            pool.learn(*address, &connection).await?;
+            if let Err(error) = pool.learn(*address, &connection).await {
+                last = error;
+                options = pool.options;
+                continue;
+            }
             if let Some(node) = pool.nodes.iter().find(|node| node.place.address == *address) {
-                pool.adopt(node, connection);
+                pool.adopt(node, None, connection);
             }
             for index in 0..pool.nodes.len() {
                 pool.fill(index).await;
@@ -135,7 +158,7 @@ impl Pool {
             }
         }
         if self.nodes.is_empty() {
-            return Err(Error::Unexpected("the ring: no node that may be asked"));
+            return Err(Error::NoNode(self.options.usable.to_string()));
         }
         self.ring.sort();
         Ok(())
@@ -168,6 +191,9 @@ impl Pool {
             shards: Cell::new(0),
             shard_aware_port: Cell::new(None),
             connections: RefCell::new(vec![None]),
+            connecting: Semaphore::new(1),
+            failures: Cell::new(0),
+            down_until: Cell::new(None),
         });
         Ok(())
     }
@@ -195,8 +221,10 @@ impl Pool {
         let mut place = 0;
         // The first connection tells how many there will be.
         while place < self.place_count(&self.nodes[index]) {
-            // Errors come back when somebody wants the connection.
-            let _later = self.on_shard(index, place).await;
+            if self.on_shard(index, place).await.is_err() {
+                // The error comes back when somebody wants the connection.
+                return;
+            }
             place += 1;
         }
     }
@@ -238,12 +266,11 @@ impl Pool {
     pub fn ready(&self, token: Option<Token>) -> Option<Connection> {
         let (node, place) = self.choose(token);
         let node = &self.nodes[node];
-        let connections = node.connections.borrow();
-        let connection = connections.get(usize::from(place % self.place_count(node)))?.as_ref()?;
-        (!connection.is_closed()).then(|| connection.clone())
+        node.live(place % self.place_count(node))
     }
 
-    /// The connection for a token; without one, the nodes take turns. When the owner cannot be reached, any other node.
+    /// The connection for a token; without one, the nodes take turns. When the owner cannot be reached, any other node: those that
+    /// could not be reached a moment ago are not tried.
     pub async fn connection(&self, token: Option<Token>) -> Result<Connection, Error> {
         let (first, place) = self.choose(token);
         let mut last = Error::Unexpected("no node");
@@ -257,40 +284,56 @@ impl Pool {
         Err(last)
     }
 
-    /// The connection to one shard of one node, made anew when it has closed.
+    /// The connection to one shard of one node, made anew when it has closed. One caller connects, the others wait for it; after a
+    /// failure nobody tries for a while, longer each time.
     pub async fn on_shard(&self, node: usize, shard: u16) -> Result<Connection, Error> {
         let node = &self.nodes[node];
-        let live = |c: &Option<Connection>| c.clone().filter(|c| !c.is_closed());
-        if let Some(connection) = node.connections.borrow().get(usize::from(shard)).and_then(live) {
+        if let Some(connection) = node.live(shard) {
             return Ok(connection);
         }
+        node.is_up()?;
+        let _connecting = node.connecting.acquire(1).await;
+        if let Some(connection) = node.live(shard) {
+            return Ok(connection);
+        }
+        node.is_up()?;
+        let connected = self.connect_to(node, shard).await;
+        node.tell(connected.is_ok());
+        connected
+    }
+
+    async fn connect_to(&self, node: &Node, shard: u16) -> Result<Connection, Error> {
         if let (true, Some(port)) = (self.options.shard_aware, node.shard_aware_port.get())
             && let Some(connection) = self.over_shard_port(node, port, shard).await
         {
-            self.adopt(node, connection.clone());
+            self.adopt(node, Some(shard), connection.clone());
             return Ok(connection);
         }
         let connection = Connection::connect(node.place.address, &self.options.connection).await?;
-        self.adopt(node, connection.clone());
-        node.put(shard, connection.clone());
+        self.adopt(node, Some(shard), connection.clone());
         Ok(connection)
     }
 
-    /// Puts a connection at the place of the shard that serves it, and learns the node's shards from it.
-    fn adopt(&self, node: &Node, connection: Connection) {
-        if !self.options.shard_aware {
-            return node.put(0, connection);
-        }
-        match connection.sharding() {
-            Some(sharding) => {
-                node.shards.set(sharding.shards);
-                let encrypted = self.options.connection.tls.is_some();
-                let port = if encrypted { sharding.shard_aware_port_ssl } else { sharding.shard_aware_port };
-                node.shard_aware_port.set(port);
-                node.put(sharding.shard, connection);
+    /// Puts a connection at the place it was made for, and where shards are meant at that of the shard that serves it unless another
+    /// is there; learns the node's shards from it.
+    fn adopt(&self, node: &Node, wanted: Option<u16>, connection: Connection) {
+        if self.options.shard_aware
+            && let Some(sharding) = connection.sharding()
+        {
+            node.shards.set(sharding.shards);
+            let encrypted = self.options.connection.tls.is_some();
+            let port = if encrypted { sharding.shard_aware_port_ssl } else { sharding.shard_aware_port };
+            node.shard_aware_port.set(port);
+            if node.live(sharding.shard).is_none() {
+                node.put(sharding.shard, connection.clone());
             }
-            None => node.put(0, connection),
+            // The first one tells how many shards there are: it belongs to nobody else's place.
+            if let Some(wanted) = wanted.filter(|wanted| *wanted < sharding.shards) {
+                node.put(wanted, connection);
+            }
+            return;
         }
+        node.put(wanted.unwrap_or(0), connection);
     }
 
     /// Connects from a source port that chooses the shard; `None` when no port could be had or another shard answered.
@@ -301,6 +344,7 @@ impl Pool {
             IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
+        let patience = runtime::now() + self.options.connection.connect_timeout / 2;
         for _ in 0..SOURCE_PORT_TRIES {
             let step = (runtime::random_u64() % u64::from(steps.max(1))) as u16;
             let base = SOURCE_PORT_FIRST + step * shards;
@@ -313,8 +357,8 @@ impl Pool {
                     let right = connection.sharding().is_some_and(|s| s.shard == shard);
                     return right.then_some(connection);
                 }
-                // The source port may be taken: draw another.
-                Err(Error::Connect { .. }) => {}
+                // The source port may be taken: draw another. A server that does not answer answers on no port.
+                Err(Error::Connect { .. }) if runtime::now() < patience => {}
                 Err(_) => return None,
             }
         }
@@ -339,6 +383,32 @@ impl Pool {
 }
 
 impl Node {
+    /// The connection at a place, if it is there and open.
+    fn live(&self, place: u16) -> Option<Connection> {
+        let connections = self.connections.borrow();
+        connections.get(usize::from(place))?.clone().filter(|connection| !connection.is_closed())
+    }
+
+    fn is_up(&self) -> Result<(), Error> {
+        match self.down_until.get() {
+            Some(until) if runtime::now() < until => {
+                Err(Error::Connect { address: self.place.address, reason: "failed a moment ago".into() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn tell(&self, connected: bool) {
+        if connected {
+            self.failures.set(0);
+            self.down_until.set(None);
+            return;
+        }
+        let rest = RECONNECT_MIN.saturating_mul(1 << self.failures.get().min(16)).min(RECONNECT_MAX);
+        self.failures.set(self.failures.get() + 1);
+        self.down_until.set(Some(runtime::now() + rest));
+    }
+
     fn put(&self, shard: u16, connection: Connection) {
         let mut connections = self.connections.borrow_mut();
         let place = usize::from(shard);

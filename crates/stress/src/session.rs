@@ -174,6 +174,7 @@ fn is_about_the_version(error: &client::Error) -> bool {
         client::Error::Failure(failure) => failure.kind == FailureKind::Protocol,
         client::Error::Protocol(_) | client::Error::Closed(_) => true,
         client::Error::Connect { .. }
+        | client::Error::NoNode(_)
         | client::Error::Timeout
         | client::Error::Tls(_)
         | client::Error::Type(_)
@@ -203,6 +204,7 @@ fn addresses(nodes: &[String], port: u16) -> Result<Vec<SocketAddr>, Error> {
 /// An error as the Java tool's driver would name it: `(UnavailableException): Not enough replicas …`.
 pub fn named(error: &client::Error) -> String {
     let (class, text) = match error {
+        client::Error::NoNode(_) => ("NoHostAvailableException", error.to_string()),
         client::Error::Connect { .. } => {
             ("NoHostAvailableException", format!("All host(s) tried for query failed (tried: {error})"))
         }

@@ -194,7 +194,14 @@ fn a_pool_asks_the_nodes_it_may_ask() {
         assert_eq!((here.node_count(), here.owner(base::Token(500)).0), (1, 0));
         assert!(here.ready(Some(base::Token(500))).is_some());
         let nowhere = Usable { datacenter: Some("dc3".into()), ..Usable::default() };
-        assert!(connect(nowhere).await.is_err());
+        let error = connect(nowhere).await.err().expect("no such datacenter");
+        assert_eq!(error.to_string(), "no node of the ring is datacenter dc3");
+        // A node that is away is not tried for each request: a moment later it is.
+        let started = runtime::now();
+        for _ in 0..100 {
+            assert!(all.on_shard(1, 0).await.is_err());
+        }
+        assert!(runtime::now() - started < Duration::from_millis(100));
     });
 }
 
@@ -205,8 +212,18 @@ fn connections_to_a_node_take_turns_where_no_shard_is_meant() {
         let pool = Pool::connect(&[address()], options).await.expect("a server");
         let ready = || pool.ready(Some(base::Token(1)));
         let all = [ready(), ready(), ready()].map(|connection| connection.expect("connected"));
-        all[1].close();
-        assert_eq!([0; 6].map(|_| ready().is_some()), [true, false, true, true, false, true]);
+        for (nth, connection) in all.iter().enumerate() {
+            connection.close();
+            let open = [0; 3].map(|_| ready().is_some());
+            assert_eq!(open, [0, 1, 2].map(|place| place > nth), "each is another one");
+        }
+        // What is made anew takes its own place and nobody else's.
+        for place in 0..3 {
+            pool.on_shard(0, place).await.expect("connected");
+        }
+        pool.on_shard(0, 0).await.expect("connected").close();
+        pool.on_shard(0, 0).await.expect("connected");
+        assert!([0; 3].iter().all(|_| ready().is_some()));
     });
 }
 
