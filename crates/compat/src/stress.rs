@@ -107,8 +107,7 @@ impl Said {
 
     /// Whether the words were understood: the tool went on to connect, and failed there.
     fn was_taken(&self) -> bool {
-        let refused = ["Usage: ", "The following were ignored", "not supported"];
-        !refused.iter().any(|text| self.text.contains(text))
+        self.text.contains("(NoHostAvailableException): All host(s) tried for query failed")
     }
 
     /// The value of all after a label of the results.
@@ -205,18 +204,23 @@ fn histograms(tools: &Tools<'_>) -> Result<String, String> {
     let line = format!(
         "mixed ratio(read=1,write=1) n={rows} no-warmup -pop dist=uniform(1..{rows}) -rate threads=20 fixed=4000/s -log no-settings interval=100ms hdrfile=run.hdr"
     );
-    tools.ours_ends_well(&line, "histograms")?;
+    let said = tools.ours_ends_well(&line, "histograms")?;
+    let number = |line: &str, nth: usize| line.split(' ').nth(nth)?.parse::<u64>().ok();
     let mut java = Command::new("java");
     java.current_dir(&tools.server.folder);
     java.args(["-Xmx256M", "-cp", &tools.class_path, "messina.Histograms", "run.hdr"]);
     let text = command::run(&mut java, &tools.server.folder.join("java-histograms.log"), LIMIT)?;
-    let counts: Vec<(&str, u64)> = text
-        .lines()
-        .filter_map(|line| {
-            let mut words = line.split(' ');
-            Some((words.next()?, words.next()?.parse().ok()?))
-        })
-        .collect();
+    let counts: Vec<(&str, u64)> =
+        text.lines().filter_map(|line| Some((line.split(' ').next()?, number(line, 1)?))).collect();
+    let longest = text.lines().filter(|line| line.contains("-rt ")).filter_map(|line| number(line, 3)).max();
+    let told: f64 = Said::value(&said, "Latency max")?
+        .split(' ')
+        .next()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0.0);
+    if !longest.is_some_and(|longest| (longest as f64 / 1e6 - told).abs() < 0.1) {
+        return Err(format!("the longest was {told} ms; in the file:\n{text}"));
+    }
     let of = |suffix: &str| {
         counts.iter().filter(|(tag, _)| tag.ends_with(suffix)).map(|(_, count)| count).sum::<u64>()
     };
@@ -230,6 +234,20 @@ fn histograms(tools: &Tools<'_>) -> Result<String, String> {
 
 /// Lines and results of two runs look alike: the same titles, as many fields, the same labels and units.
 fn same_shape(ours: &str, javas: &str) -> Result<(), String> {
+    let titles = |text: &str| text.lines().find(|line| line.starts_with("type  ")).map(str::to_owned);
+    if titles(ours).is_none() || titles(ours) != titles(javas) {
+        return Err(format!("{:?} instead of {:?}", titles(ours), titles(javas)));
+    }
+    let widths = |text: &str| -> Vec<Vec<usize>> {
+        let rows = text
+            .lines()
+            .filter(|line| ["total,", "READ,", "WRITE,"].iter().any(|kind| line.starts_with(kind)));
+        rows.map(|line| line.split(',').map(str::len).collect()).collect()
+    };
+    let all = [widths(ours), widths(javas)].concat();
+    if all.iter().any(|row| *row != all[0]) {
+        return Err(format!("fields of different widths:\n{ours}\n{javas}"));
+    }
     let shape = |text: &str| -> Vec<String> {
         let from = text.lines().skip_while(|line| !line.starts_with("type  "));
         let mut lines: Vec<String> = from

@@ -39,9 +39,10 @@ impl Load {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::new(Mutex::new(Seen::default()));
         let mut clients = Vec::new();
-        for client in 0..CLIENTS {
-            // Here: a client whose turn came late would be refused by a node that has been told to stop.
-            let raw = Raw::started(address, 4)?;
+        // Before any begins: a client whose turn came late would be refused by a node that has been told to stop.
+        let connected =
+            (0..CLIENTS).map(|_| Raw::started(address, 4)).collect::<Result<Vec<Raw>, String>>()?;
+        for (client, raw) in connected.into_iter().enumerate() {
             let (stop, seen) = (stop.clone(), seen.clone());
             clients.push(std::thread::spawn(move || {
                 let ended = talk(raw, first + client as u64, &stop, &seen);
