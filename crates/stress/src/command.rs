@@ -10,6 +10,7 @@ use crate::run;
 use crate::settings::tables::{self, Kind};
 use crate::settings::{Settings, Words, block, read, split};
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -65,9 +66,13 @@ pub fn main(words: &[String]) -> u8 {
     }
 }
 
-#[allow(clippy::print_stdout, reason = "a command speaks to its terminal")]
 fn say(text: &str) {
-    println!("{text}");
+    // A terminal that is gone does not change the status.
+    let _gone = writeln!(io::stdout().lock(), "{text}");
+}
+
+fn complain(text: &str) {
+    let _gone = writeln!(io::stderr().lock(), "{text}");
 }
 
 enum Prepared {
@@ -195,12 +200,6 @@ fn start(settings: Settings, style: Style) -> u8 {
     let main: runtime::Main = Arc::new(move || {
         let settings = settings.clone();
         Box::pin(async move {
-            let complain = |text: &str| {
-                #[allow(clippy::print_stderr, reason = "a command speaks to its terminal")]
-                {
-                    eprintln!("{text}");
-                }
-            };
             let output = match Output::new(settings.log.file.as_deref(), settings.graph.file.is_some()) {
                 Ok(output) => Rc::new(output),
                 Err(error) => {

@@ -10,6 +10,7 @@
 use crate::error::Error;
 use crate::java::Random;
 use std::fmt;
+use std::rc::Rc;
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq)]
@@ -178,9 +179,9 @@ impl Distribution {
         self.min + (value as i64).clamp(0, self.max - self.min)
     }
 
-    /// Draws from here on, from chance.
+    /// Draws by chance that follows from a seed; a sequence begins with its first value.
     pub fn sampler(&self, seed: i64) -> Sampler {
-        Sampler { distribution: self.clone(), random: Random::new(seed), position: seed }
+        Sampler { distribution: Rc::new(self.clone()), random: Random::new(seed), position: 0 }
     }
 }
 
@@ -193,7 +194,7 @@ impl fmt::Display for Distribution {
 /// Draws from a distribution.
 #[derive(Clone, Debug)]
 pub struct Sampler {
-    distribution: Distribution,
+    distribution: Rc<Distribution>,
     random: Random,
     /// Of a sequence: the next value above the least.
     position: i64,
@@ -239,9 +240,8 @@ impl Sampler {
                 let value = self.sample();
                 self.distribution.offset(value)
             }
-            Shape::QuantizedExtreme { bounds, .. } => {
-                let bounds = bounds.clone();
-                let value = self.sample();
+            Shape::QuantizedExtreme { shape, scale, bounds } => {
+                let value = weibull_quantile(self.random.next_double(), *shape, *scale);
                 let value = self.distribution.offset(value);
                 // Groups include their end, but for the first, which has its beginning, too.
                 let group = bounds.partition_point(|bound| *bound < value).saturating_sub(1);
@@ -267,10 +267,9 @@ impl Sampler {
             }
             Shape::Gaussian { mean, deviation } => deviation * self.random.next_gaussian() + mean,
             Shape::Exponential { mean } => exponential(&mut self.random, mean),
-            Shape::Extreme { shape, scale } | Shape::QuantizedExtreme { shape, scale, .. } => {
-                weibull_quantile(self.random.next_double(), shape, scale)
-            }
-            Shape::Fixed | Shape::Sequence => self.distribution.min as f64,
+            Shape::Extreme { shape, scale } => weibull_quantile(self.random.next_double(), shape, scale),
+            // These are not drawn from a real distribution alone.
+            Shape::QuantizedExtreme { .. } | Shape::Fixed | Shape::Sequence => self.distribution.min as f64,
         }
     }
 }

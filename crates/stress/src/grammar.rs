@@ -134,9 +134,16 @@ impl Sub {
             return Ok(true);
         }
         // Commas at the end are as nothing; elsewhere something has to stand before each.
-        for part in inside.trim_end_matches(',').split(',') {
+        let parts = inside.trim_end_matches(',');
+        for (nth, part) in parts.split(',').enumerate() {
             if part.is_empty() {
                 return Err(invalid(word));
+            }
+            let name = part.split('=').next().unwrap_or(part);
+            let same =
+                |other: &str| other.split('=').next().is_some_and(|other| other.eq_ignore_ascii_case(name));
+            if matches!(self.kind, Kind::Weights(_)) && parts.split(',').take(nth).any(same) {
+                return Err(Error::usage(format!("{name} set twice")));
             }
             let taken = match &mut self.kind {
                 Kind::Group(group) => group.accept(part)?,
@@ -515,5 +522,6 @@ mod tests {
         let wrong = weights("ratio(delete=1)", NAMES).unwrap_err().to_string();
         assert_eq!(wrong, "Invalid ratio specification: delete=1");
         assert!(weights("ratio(read=x)", NAMES).is_err());
+        assert_eq!(weights("ratio(read=1,READ=2)", NAMES).unwrap_err().to_string(), "READ set twice");
     }
 }

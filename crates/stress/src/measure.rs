@@ -4,8 +4,8 @@
 //!  intended start ── wait ──► start ── service ──► end
 //!       └───────────── response ──────────────────┘
 //! ```
-//! With a schedule every operation has an intended start, and a server that stands still is charged for all it kept waiting. Without one
-//! there is service time alone.
+//! With a schedule every operation has an intended start, and a server that stands still is charged for all it kept waiting; what was
+//! due and had not begun at the end is counted apart. Without one there is service time alone.
 
 use hdrhistogram::Histogram;
 
@@ -33,6 +33,9 @@ impl Latencies {
 
     /// Counts all of another.
     pub fn add(&mut self, other: &Latencies) {
+        if other.0.is_empty() {
+            return;
+        }
         // Of equal bounds and digits: nothing can be too large.
         let _fits = self.0.add(&other.0);
     }
@@ -63,7 +66,9 @@ impl Latencies {
     }
 
     fn clear(&mut self) {
-        self.0.reset();
+        if !self.0.is_empty() {
+            self.0.reset();
+        }
     }
 }
 
@@ -229,6 +234,8 @@ pub struct Snapshot {
     pub total: Interval,
     /// Relative standard error of the rate of rows.
     pub uncertainty: f64,
+    /// Operations that were due before the end and that no worker was free to begin; of a whole run.
+    pub not_begun: u64,
 }
 
 impl Metrics {
@@ -264,7 +271,7 @@ impl Metrics {
             interval.restart(now);
         }
         self.uncertainty.update(if current.seconds() > 0.0 { current.row_rate() } else { 0.0 });
-        Snapshot { kinds, current, total, uncertainty: self.uncertainty.value() }
+        Snapshot { kinds, current, total, uncertainty: self.uncertainty.value(), not_begun: 0 }
     }
 
     /// How the rate of rows has settled.

@@ -62,10 +62,9 @@ impl Output {
     }
 
     /// Says what went wrong, where nobody reads the results from.
-    #[allow(clippy::print_stderr, reason = "a command speaks to its terminal")]
     pub fn complain(&self, text: &str) {
         if self.terminal {
-            eprintln!("{text}");
+            let _gone = writeln!(io::stderr().lock(), "{text}");
         } else {
             self.complaints.borrow_mut().push(text.to_owned());
         }

@@ -221,6 +221,15 @@ pub fn results(snapshot: &Snapshot, style: Style, from_schedule: bool) -> String
             .ok();
         }
     }
+    if snapshot.not_begun > 0 {
+        writeln!(
+            text,
+            "{:<LABEL$}: {} operations were due",
+            "Not begun at the end",
+            grouped(snapshot.not_begun)
+        )
+        .ok();
+    }
     text.push('\n');
     text
 }
@@ -238,11 +247,6 @@ pub fn steps(steps: &[(String, Snapshot)], from_schedule: bool) -> Vec<String> {
         lines.push(format!("{id:>width$}, {}", row("total", total, total, uncertainty, from_schedule)));
     }
     lines
-}
-
-/// A number of operations as the tool writes it in sentences.
-pub fn count(number: u64) -> String {
-    grouped(number)
 }
 
 #[cfg(test)]
@@ -268,6 +272,7 @@ mod tests {
             current: of(all),
             total: of(all),
             uncertainty: std::f64::consts::FRAC_1_SQRT_2,
+            not_begun: 0,
         }
     }
 
@@ -332,9 +337,11 @@ Total operation time      : 00:00:02
     fn with_a_schedule_both_times_are_told() {
         let mut seen = snapshot(&[("READ", 1)], 1.0, &[2.0]);
         seen.total.response.record(500_000_000);
+        seen.not_begun = 12_345;
         let text = results(&seen, Style::Current, true);
         assert!(text.contains("\nFrom the intended start   : mean "), "{text}");
         assert!(text.contains("\nFrom the actual start     : mean 2.0 ms"), "{text}");
+        assert!(text.contains("\nNot begun at the end      : 12,345 operations were due\n"), "{text}");
     }
 
     #[test]

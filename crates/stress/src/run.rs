@@ -13,8 +13,12 @@ use crate::settings::{Delay, Level, Limit, Rate, Settings, Truncate, Until};
 use crate::standard::{self, Operation, Standard};
 use base::{Instant, Prng};
 use runtime::Group;
+use runtime::sync::Flag;
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 use types::Consistency;
 
@@ -24,6 +28,8 @@ const WARMUP: u64 = 50_000;
 const WARMUP_THREADS: u32 = 100;
 /// Rest between steps of a command that writes.
 const REST: Duration = Duration::from_secs(15);
+/// Rest after a server could not be reached.
+const AWAY_REST: Duration = Duration::from_millis(10);
 /// Rest before a run.
 const BREATH: Duration = Duration::from_secs(2);
 
@@ -49,7 +55,10 @@ struct Shared {
     /// Operations that have begun, by which the schedule counts.
     begun: Cell<u64>,
     start: Instant,
-    stopped: Cell<bool>,
+    /// When no operation begins any more, of a run of a given time.
+    end: Option<Instant>,
+    /// No operation begins any more, and none is tried again.
+    stopped: Flag,
     failed: Cell<bool>,
     /// Of a run whose lines are told, if histograms were asked for.
     histograms: Option<Rc<RefCell<HistogramLog>>>,
@@ -68,7 +77,7 @@ pub async fn run(settings: Settings, output: Rc<Output>, style: Style) -> Result
         return Ok(true);
     }
     output.line("Sleeping 2s...");
-    runtime::sleep(BREATH).await;
+    rest(BREATH).await;
     let operations: Vec<(Operation, f64)> = settings
         .command
         .weights
@@ -96,7 +105,7 @@ fn greet(session: &Session, settings: &Settings, output: &Output) {
     output.line(&format!(
         "Connected to cluster: {}, max pending requests per connection {}, max connections per host {}",
         session.pool.cluster(),
-        mode.pending_max.unwrap_or(crate::settings::PENDING_MAX),
+        mode.pending_max.unwrap_or(client::limits::STREAMS_MAX),
         mode.connections
     ));
     for place in session.pool.places() {
@@ -117,7 +126,7 @@ async fn create(session: &Session, settings: &Settings, output: &Output) -> Resu
     }
     let nodes = settings.node.nodes.len() as u64;
     output.line(&format!("Created keyspaces. Sleeping {nodes}s for propagation."));
-    runtime::sleep(Duration::from_secs(nodes)).await;
+    rest(Duration::from_secs(nodes)).await;
     Ok(())
 }
 
@@ -139,6 +148,9 @@ impl Bench {
         };
         if !command.no_warmup {
             self.warm_up(&operations).await?;
+        }
+        if runtime::shutdown_is_requested() {
+            return Ok(true);
         }
         if command.truncate == Truncate::Once || (steps.is_none() && command.truncate == Truncate::Always) {
             self.truncate().await?;
@@ -191,7 +203,7 @@ impl Bench {
             "Truncated {keyspace}.[{}]. Sleeping {nodes}s for propagation.",
             tables.join(", ")
         ));
-        runtime::sleep(Duration::from_secs(nodes)).await;
+        rest(Duration::from_secs(nodes)).await;
         Ok(())
     }
 
@@ -244,7 +256,10 @@ impl Bench {
             }
             if command.kind.updates() {
                 self.output.line("Sleeping for 15s");
-                runtime::sleep(REST).await;
+                rest(REST).await;
+                if runtime::shutdown_is_requested() {
+                    break;
+                }
             }
         }
         for line in report::steps(&seen, false) {
@@ -281,7 +296,11 @@ impl Bench {
             limit: plan.limit,
             begun: Cell::new(0),
             start,
-            stopped: Cell::new(false),
+            end: match plan.until {
+                Until::Time(time, ..) => Some(start + time),
+                Until::Count(_) | Until::Settled { .. } => None,
+            },
+            stopped: Flag::new(),
             failed: Cell::new(false),
             histograms: self.histograms.clone().filter(|_| told),
         });
@@ -292,10 +311,12 @@ impl Bench {
         for worker in workers {
             worker.await;
         }
-        shared.stopped.set(true);
-        drop(watcher);
+        shared.stopped.set();
+        watcher.await;
         let from_schedule = plan.limit.is_some_and(|limit| limit.is_fixed);
-        let last = shared.metrics.borrow_mut().snapshot(runtime::now().0);
+        let ended = runtime::now();
+        let mut last = shared.metrics.borrow_mut().snapshot(ended.0);
+        last.not_begun = shared.not_begun(ended);
         if told {
             shared.tell(&last);
         }
@@ -333,19 +354,22 @@ fn improvement(seen: &[(String, Snapshot)], steps: usize) -> f64 {
     last.windows(2).map(|pair| (pair[1] - pair[0]) / pair[0]).sum::<f64>() / steps as f64
 }
 
+/// Waits, unless the person at the terminal wants the end.
+async fn rest(time: Duration) {
+    let _ended_early = runtime::timeout(time, runtime::shutdown_requested()).await;
+}
+
 /// Says a line for each interval, and ends the run when its time is over or its rate has settled.
 async fn watch(shared: Rc<Shared>, until: Until, told: bool) {
-    let end = match until {
-        Until::Time(time, ..) => Some(shared.start + time),
-        Until::Count(_) | Until::Settled { .. } => None,
-    };
+    let end = shared.end;
     let mut next = shared.start + shared.settings.log.interval;
-    while !shared.stopped.get() {
+    loop {
         let wake = end.map_or(next, |end| end.min(next));
-        // Somebody who wants the run to end does not wait for the line.
-        let stopped = runtime::timeout_at(wake, runtime::shutdown_requested()).await.is_ok();
-        if stopped || end.is_some_and(|end| end <= runtime::now()) {
-            shared.stopped.set(true);
+        // The end of the run, and somebody who wants it, do not wait for the line.
+        let stopped =
+            runtime::timeout_at(wake, either(shared.stopped.wait(), runtime::shutdown_requested())).await;
+        if stopped.is_ok() || end.is_some_and(|end| end <= runtime::now()) {
+            shared.stopped.set();
             return;
         }
         next = wake + shared.settings.log.interval;
@@ -359,10 +383,20 @@ async fn watch(shared: Rc<Shared>, until: Until, told: bool) {
         if let Until::Settled { error, least, most } = until {
             let measured = uncertainty.measurements();
             if (least <= measured && uncertainty.value() <= error) || most <= measured {
-                shared.stopped.set(true);
+                shared.stopped.set();
             }
         }
     }
+}
+
+/// Whichever of two comes first.
+async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
+    let (mut one, mut other) = (pin!(one), pin!(other));
+    poll_fn(|context| match one.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => other.as_mut().poll(context),
+    })
+    .await;
 }
 
 /// Draws operations by weight, in runs of a drawn length.
@@ -408,7 +442,7 @@ impl Shared {
 
     /// Takes one of the operations that may still begin.
     fn take(&self) -> bool {
-        if self.stopped.get() {
+        if self.stopped.is_set() {
             return false;
         }
         match self.left.get() {
@@ -424,13 +458,29 @@ impl Shared {
     /// Waits for the instant at which the schedule has the next operation begin.
     async fn scheduled(&self) -> Option<Instant> {
         let limit = self.limit?;
-        let interval = 1_000_000_000 / u64::from(limit.rate).min(1_000_000_000);
         let nth = self.begun.replace(self.begun.get() + 1);
-        let intended = self.start + Duration::from_nanos(nth * interval);
-        if runtime::now() < intended {
-            runtime::sleep_until(intended).await;
+        let intended = self.start + Duration::from_nanos(nth.saturating_mul(limit.interval_ns()));
+        if runtime::now() < intended && self.stopped_by(intended).await {
+            // It was due after the end.
+            self.begun.set(self.begun.get() - 1);
         }
         Some(intended)
+    }
+
+    /// Waits for an instant; true when the run ends before.
+    async fn stopped_by(&self, instant: Instant) -> bool {
+        runtime::timeout_at(instant, self.stopped.wait()).await.is_ok()
+    }
+
+    /// Operations that the schedule had due before the end of a run of a given time, and that no worker was free to begin.
+    fn not_begun(&self, ended: Instant) -> u64 {
+        match (self.limit, self.end) {
+            (Some(limit), Some(end)) => {
+                let due = (end.min(ended) - self.start).as_nanos() as u64 / limit.interval_ns();
+                due.saturating_sub(self.begun.get())
+            }
+            _ => 0,
+        }
     }
 }
 
@@ -449,15 +499,20 @@ async fn work(shared: Rc<Shared>, mut standard: Standard) {
         let partition = if operation.writes() { shared.seeds.for_write() } else { shared.seeds.for_read() };
         let Some(partition) = partition else { return };
         let intended = shared.scheduled().await;
-        if shared.stopped.get() {
+        if shared.stopped.is_set() {
             return;
         }
         standard.bind(operation, partition);
         let started = runtime::now();
-        let (rows, tries, problem) = attempts(&shared, &standard, operation).await;
+        let outcome = attempts(&shared, &standard, operation).await;
         if operation.writes() {
             shared.seeds.written(partition);
         }
+        let rows = match &outcome {
+            Attempted::Rows(rows) => Some(*rows),
+            Attempted::Failed { .. } => None,
+            Attempted::CutShort => return,
+        };
         let done = Done {
             intended: intended.map(|intended| intended.0),
             started: started.0,
@@ -467,48 +522,57 @@ async fn work(shared: Rc<Shared>, mut standard: Standard) {
             failed: rows.is_none(),
         };
         shared.metrics.borrow_mut().record(kind, &done);
-        if rows.is_none() {
+        if let Attempted::Failed { tries, problem } = outcome {
             fail(&shared, &standard, tries, problem);
         }
     }
 }
 
-/// Tries an operation until it succeeds or has been tried often enough: its rows, the tries before, what was wrong last.
-async fn attempts(
-    shared: &Shared,
-    standard: &Standard,
-    operation: Operation,
-) -> (Option<u64>, u32, Option<String>) {
+/// How an operation ended.
+enum Attempted {
+    /// With so many rows.
+    Rows(u64),
+    /// For good: the tries before, and what was wrong last; nothing when the rows were not those that were written.
+    Failed { tries: u32, problem: Option<String> },
+    /// The run ended between two tries: neither well nor badly.
+    CutShort,
+}
+
+/// Tries an operation until it succeeds or has been tried often enough.
+async fn attempts(shared: &Shared, standard: &Standard, operation: Operation) -> Attempted {
     let errors = &shared.settings.errors;
     let mut problem = None;
     for tried in 0..errors.tries {
-        match standard.send(&shared.session, operation).await {
-            Ok(Some(rows)) => return (Some(rows), tried, None),
+        let is_away = match standard.send(&shared.session, operation).await {
+            Ok(Some(rows)) => return Attempted::Rows(rows),
             // Another try would read the same.
-            Ok(None) => return (None, tried, None),
+            Ok(None) => return Attempted::Failed { tries: tried, problem: None },
             Err(error) => {
                 let text = named(&error);
                 if shared.settings.log.level > Level::Minimal {
                     shared.output.complain(&text);
                 }
                 problem = Some(text);
+                matches!(error, client::Error::Connect { .. } | client::Error::Closed(_))
             }
+        };
+        if shared.stopped.is_set() {
+            return Attempted::CutShort;
         }
-        if shared.stopped.get() {
-            return (None, tried + 1, problem);
-        }
-        if tried + 1 < errors.tries {
-            let delay = match errors.delay {
-                Delay::Constant => errors.delay_min,
-                Delay::Linear => errors.delay_min * (tried + 1),
-                Delay::Exponential => errors.delay_min.saturating_mul(1 << tried.min(30)),
-            };
-            if !delay.is_zero() {
-                runtime::sleep(delay.min(errors.delay_max)).await;
-            }
+        let delay = match errors.delay {
+            Delay::Constant => errors.delay_min,
+            Delay::Linear => errors.delay_min.saturating_mul(tried + 1),
+            Delay::Exponential => errors.delay_min.saturating_mul(1 << tried.min(30)),
+        };
+        // Who cannot connect fails at once: without a rest nobody else would have a turn, nor the server a chance to come back.
+        let delay = delay.min(errors.delay_max).max(if is_away { AWAY_REST } else { Duration::ZERO });
+        if delay.is_zero() {
+            runtime::yield_now().await;
+        } else if shared.stopped_by(runtime::now() + delay).await {
+            return Attempted::CutShort;
         }
     }
-    (None, errors.tries, problem)
+    Attempted::Failed { tries: errors.tries, problem }
 }
 
 /// An operation has failed for good: says so, and ends the run unless errors are ignored.
@@ -526,5 +590,5 @@ fn fail(shared: &Shared, standard: &Standard, tries: u32, problem: Option<String
     }
     shared.output.complain(&text);
     shared.failed.set(true);
-    shared.stopped.set(true);
+    shared.stopped.set();
 }

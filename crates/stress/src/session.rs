@@ -123,19 +123,22 @@ impl Session {
             Some(connection) => connection,
             None => self.pool.connection(token).await?,
         };
-        let answer = self.send_on(&connection, statement, parameters).await?;
-        if answer.is_result() {
-            return Ok(answer);
-        }
-        match answer.response() {
-            Err(client::Error::Failure(failure))
-                if matches!(failure.kind, FailureKind::Unprepared { .. }) =>
-            {
-                connection.prepare_again(statement).await?;
-                self.send_on(&connection, statement, parameters).await
+        let mut may_prepare = true;
+        loop {
+            let answer = self.send_on(&connection, statement, parameters).await?;
+            if answer.is_result() {
+                return Ok(answer);
             }
-            Err(error) => Err(error),
-            Ok(_) => Err(client::Error::Unexpected("EXECUTE")),
+            match answer.response() {
+                Err(client::Error::Failure(failure))
+                    if may_prepare && matches!(failure.kind, FailureKind::Unprepared { .. }) =>
+                {
+                    connection.prepare_again(statement).await?;
+                    may_prepare = false;
+                }
+                Err(error) => return Err(error),
+                Ok(_) => return Err(client::Error::Unexpected("EXECUTE")),
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use crate::grammar::Ratio;
 use std::time::Duration;
 use tables::Kind;
 
-pub use print::{PENDING_MAX, block};
+pub use print::block;
 pub use read::{Words, read, split};
 
 /// When a run ends.
@@ -111,6 +111,13 @@ pub struct Limit {
     pub rate: u32,
     /// Whether latencies count from the schedule.
     pub is_fixed: bool,
+}
+
+impl Limit {
+    /// Nanoseconds from one operation to the next, as the Java tool rounds them.
+    pub fn interval_ns(self) -> u64 {
+        (1_000_000_000 / u64::from(self.rate)).max(1)
+    }
 }
 
 /// Which partitions are visited.
@@ -326,8 +333,6 @@ pub struct Transport {
     pub trust: Option<String>,
     /// File of this client's key and certificate.
     pub key: Option<String>,
-    /// The certificate must name the node.
-    pub verify_name: bool,
     /// All sub-options as the settings print them.
     printed: String,
 }

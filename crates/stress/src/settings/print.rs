@@ -7,8 +7,8 @@ use crate::java::{fixed, grouped};
 use crate::settings::tables::Kind;
 use std::fmt::Write as _;
 
-/// What the Java tool lets wait on one connection.
-pub const PENDING_MAX: usize = 128;
+/// What the Java tool lets wait on one connection, and prints.
+const PENDING_MAX: usize = 128;
 
 /// The block of settings, with its empty line at the end.
 pub fn block(settings: &Settings) -> String {

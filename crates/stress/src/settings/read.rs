@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// Most requests in flight of one run: each costs a task.
 const THREADS_MAX: u64 = 1 << 20;
-/// Most columns of the standard table.
-const COLUMNS_MAX: i64 = 1 << 16;
+/// Most columns of the standard table: with the key, as many values as a request may have.
+const COLUMNS_MAX: i64 = 65_534;
 /// Most bytes of a key: the server takes no longer one.
 const KEY_BYTES_MAX: u64 = 65_535;
 /// Partitions where neither the population nor the number of operations is given.
@@ -137,9 +137,7 @@ pub fn read(mut all: Vec<Words>) -> Result<Settings, Error> {
 fn refusal(words: &Words) -> Option<String> {
     match words.name.as_str() {
         "-sendto" | "-send-to" => Some(
-            "-sendto is not supported: its protocol is that of Java objects. Run this program on the other machine, \
-             or with --processes here."
-                .into(),
+            "-sendto is not supported: its protocol is that of Java objects. Run this program on the other machine.".into(),
         ),
         "-sample" => Some("-sample no longer exists: every operation is counted in histograms of fixed size.".into()),
         "-jmx" => Some("-jmx is not supported: no statistics are collected over JMX.".into()),
@@ -421,8 +419,12 @@ fn read_mode(group: &Group) -> Result<Mode, Error> {
         user: group.value("user=").map(str::to_owned),
         password: group.value("password=").map(str::to_owned),
         auth_provider: group.value("auth-provider=").map(str::to_owned),
-        pending_max: group.said("maxPending=").map(|_| number("maxPending=", 128)).transpose()?,
-        connections: number("connectionsPerHost=", if simple { 1 } else { 8 })?,
+        pending_max: if simple {
+            Some(1)
+        } else {
+            group.said("maxPending=").map(|_| number("maxPending=", 128)).transpose()?
+        },
+        connections: if simple { 1 } else { number("connectionsPerHost=", 8)? },
         compression: match group.value("compression=").unwrap_or_default().to_ascii_lowercase().as_str() {
             "lz4" => Compression::Lz4,
             "snappy" => Compression::Snappy,
@@ -507,6 +509,11 @@ fn read_transport(group: &Group) -> Result<Transport, Error> {
         "store-type=",
         "ssl-ciphers=",
     ];
+    if group.value("hostname-verification=").is_some_and(|text| text.eq_ignore_ascii_case("true")) {
+        return Err(Error::usage(
+            "hostname-verification=true is not supported: names in certificates are not looked at",
+        ));
+    }
     let said = |prefix: &str| {
         let shown = |text: &str| {
             if prefix.ends_with("-password=") { "*suppressed*".to_owned() } else { text.to_owned() }
@@ -516,9 +523,6 @@ fn read_transport(group: &Group) -> Result<Transport, Error> {
     Ok(Transport {
         trust: group.value("truststore=").map(str::to_owned),
         key: group.value("keystore=").map(str::to_owned),
-        verify_name: group
-            .value("hostname-verification=")
-            .is_some_and(|text| text.eq_ignore_ascii_case("true")),
         printed: PRINTED.iter().map(|prefix| format!("{prefix}{}; ", said(prefix))).collect(),
     })
 }

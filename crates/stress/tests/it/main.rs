@@ -242,3 +242,54 @@ fn a_run_with_steps_ends_with_their_table() {
     }
     assert!(!ended.said.contains("Running with 16"), "{}", ended.said);
 }
+
+/// Every worker has its place in the schedule, the last a hundred seconds from now: the run ends when its time is over all the same.
+#[test]
+fn a_run_ends_in_time_whatever_its_schedule() {
+    let mut stage = Stage::new(7);
+    stage.run("write n=100 no-warmup -rate threads=2");
+    let slow = stage.run("read duration=10s no-warmup -pop seq=1..100 -rate threads=1000 fixed=10/s");
+    assert_eq!((slow.success.clone(), slow.result("Total operation time")), (Ok(true), "00:00:10".into()));
+    let partitions = slow.result("Total partitions");
+    assert!(["99 ", "100 ", "101 "].iter().any(|count| partitions.starts_with(count)), "{partitions}");
+    assert!(!slow.said.contains("Not begun"), "{}", slow.said);
+    // A server that stands still to the end: what was due meanwhile is told.
+    let mut task = stage.start("read duration=10s no-warmup -pop seq=1..100 -rate threads=4 fixed=1000/s");
+    stage.world.run_for(Duration::from_secs(10));
+    stage.world.cut(stage.node, stage.client);
+    stage.world.run_for(Duration::from_secs(5));
+    stage.world.heal(stage.node, stage.client);
+    let still = stage.end(&mut task);
+    let due = still.result("Not begun at the end").replace(',', "");
+    let due: u64 = due.split(' ').next().expect("a number").parse().expect("a number");
+    assert!((1_900..2_100).contains(&due), "{}", still.said);
+}
+
+#[test]
+fn a_request_that_fails_at_the_very_end_is_no_failure_of_the_run() {
+    let mut stage = Stage::new(8);
+    stage.run("write n=100 no-warmup -rate threads=2");
+    let mut task = stage.start(
+        "read duration=10s no-warmup -pop seq=1..100 -rate threads=50 throttle=500/s -mode native cql3 requestTimeout=3000",
+    );
+    stage.world.run_for(Duration::from_secs(10));
+    // Its last requests are never answered.
+    stage.world.cut(stage.node, stage.client);
+    stage.world.run_for(Duration::from_secs(20));
+    stage.world.heal(stage.node, stage.client);
+    let ended = stage.end(&mut task);
+    assert_eq!(
+        (ended.success.clone(), ended.result("Total errors")),
+        (Ok(true), "0 [READ: 0]".into()),
+        "{:?}",
+        ended.complaints
+    );
+}
+
+#[test]
+fn a_sequence_that_is_drawn_begins_with_its_first_value() {
+    let mut stage = Stage::new(9);
+    stage.run("write n=50 no-warmup -pop dist=seq(1..1000) -rate threads=2");
+    let read = stage.run("read n=50 no-warmup -pop seq=1..50 -rate threads=2");
+    assert_eq!(read.success, Ok(true), "{:?}", read.complaints);
+}
