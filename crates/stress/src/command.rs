@@ -4,11 +4,12 @@ use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::grammar::{Group, Sub, select, usage};
 use crate::java::fixed;
+use crate::knee::Goal;
 use crate::output::Output;
 use crate::report::Style;
-use crate::run;
+use crate::run::{self, Extras};
 use crate::settings::tables::{self, Kind};
-use crate::settings::{Settings, Words, block, read, split};
+use crate::settings::{Rate, Settings, Words, block, read, split};
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::rc::Rc;
@@ -52,7 +53,7 @@ pub fn main(words: &[String]) -> u8 {
             say(&text);
             0
         }
-        Ok(Prepared::Run(settings, style)) => start(*settings, style),
+        Ok(Prepared::Run(settings, extras)) => start(*settings, extras),
         Err(error) => {
             let text = match &error {
                 Error::Usage(text) => format!("{text}\n{}", help()),
@@ -79,7 +80,7 @@ enum Prepared {
     /// All there is to say.
     Said(String),
     /// Something is to be run.
-    Run(Box<Settings>, Style),
+    Run(Box<Settings>, Extras),
 }
 
 fn prepared(words: &[String]) -> Result<Prepared, Error> {
@@ -100,20 +101,30 @@ fn prepared(words: &[String]) -> Result<Prepared, Error> {
     if has("legacy") {
         return Err(Error::usage("legacy is not supported: write the command in the way of today"));
     }
-    let style = match all.iter().position(|words| words.name == "--results") {
+    let mut extra = |name: &str| {
+        let at = all.iter().position(|words| words.name == name)?;
+        Some(all.remove(at).words)
+    };
+    let style = match extra("--results").as_deref() {
         None => Style::Current,
-        Some(at) => match all.remove(at).words.as_slice() {
-            [word] if word == "older" => Style::Older,
-            [word] if word == "current" => Style::Current,
-            _ => return Err(Error::usage("--results wants one word: current or older")),
-        },
+        Some([word]) if word == "older" => Style::Older,
+        Some([word]) if word == "current" => Style::Current,
+        Some(_) => return Err(Error::usage("--results wants one word: current or older")),
+    };
+    let goal = match extra("--find-knee").as_deref() {
+        None => None,
+        Some([goal]) => Some(Goal::parse(goal)?),
+        Some(_) => return Err(Error::usage("--find-knee wants one goal, such as p99<10ms")),
     };
     let settings = read(all)?;
+    if goal.is_some() && !matches!(settings.rate, Rate::Threads { limit: None, .. }) {
+        return Err(Error::usage("--find-knee wants -rate threads= alone: the rates are its own"));
+    }
     let missing = [("user", settings.command.kind == Kind::User), ("-graph", settings.graph.file.is_some())];
     if let Some((what, _)) = missing.iter().find(|(_, asked)| *asked) {
         return Err(Error::usage(format!("{what} is not supported yet")));
     }
-    Ok(Prepared::Run(Box::new(settings), style))
+    Ok(Prepared::Run(Box::new(settings), Extras { style, goal }))
 }
 
 /// The help of everything.
@@ -133,9 +144,10 @@ fn help() -> String {
     }
     text.push_str("\n---Options---\n");
     let options = OPTIONS.iter().map(|(name, description, _)| (*name, *description));
-    for (name, description) in
-        options.chain([("--results", "Wording of the results: current, or older as of 2.x")])
-    {
+    for (name, description) in options.chain([
+        ("--results", "Wording of the results: current, or older as of 2.x"),
+        ("--find-knee", "Looks for the highest rate that holds a goal, such as p99<10ms"),
+    ]) {
         writeln!(text, "{name:<21} : {description}").ok();
     }
     text
@@ -196,9 +208,9 @@ fn quantiles(words: &[String]) -> Result<String, Error> {
 }
 
 /// Runs on a shard of its own.
-fn start(settings: Settings, style: Style) -> u8 {
+fn start(settings: Settings, extras: Extras) -> u8 {
     let main: runtime::Main = Arc::new(move || {
-        let settings = settings.clone();
+        let (settings, extras) = (settings.clone(), extras.clone());
         Box::pin(async move {
             let output = match Output::new(settings.log.file.as_deref(), settings.graph.file.is_some()) {
                 Ok(output) => Rc::new(output),
@@ -211,7 +223,7 @@ fn start(settings: Settings, style: Style) -> u8 {
                 output.line(block(&settings).trim_end_matches('\n'));
                 output.line("");
             }
-            let success = match run::run(settings, output.clone(), style).await {
+            let success = match run::run(settings, output.clone(), extras).await {
                 Ok(success) => success,
                 Err(error) => {
                     complain(&error.to_string());
@@ -301,6 +313,15 @@ mod tests {
             assert!(said(missing).is_err_and(|text| text.ends_with("is not supported yet")), "{missing}");
         }
         assert_eq!(said("write n=1 --results older"), Ok("run".into()));
+        assert_eq!(said("read duration=5s -rate threads=9 --find-knee p99<10ms"), Ok("run".into()));
+        for wrong in [
+            "--find-knee",
+            "--find-knee fast",
+            "--find-knee p99<1ms p50<1ms",
+            "-rate threads=9 fixed=5/s --find-knee p99<1ms",
+        ] {
+            assert!(said(&format!("read duration=5s {wrong}")).is_err(), "{wrong}");
+        }
         assert!(said("version").expect("a version").starts_with("Version: "));
     }
 }

@@ -3,6 +3,7 @@
 use crate::distribution::Sampler;
 use crate::error::Error;
 use crate::hdrlog::HistogramLog;
+use crate::knee::{Goal, Search};
 use crate::measure::{Done, Metrics, Snapshot};
 use crate::output::Output;
 use crate::population::Seeds;
@@ -28,10 +29,21 @@ const WARMUP: u64 = 50_000;
 const WARMUP_THREADS: u32 = 100;
 /// Rest between steps of a command that writes.
 const REST: Duration = Duration::from_secs(15);
+/// Time of a trial at one rate, where the command names none.
+const TRIAL: Duration = Duration::from_secs(10);
 /// Rest after a server could not be reached.
 const AWAY_REST: Duration = Duration::from_millis(10);
 /// Rest before a run.
 const BREATH: Duration = Duration::from_secs(2);
+
+/// What this tool can do beside the Java tool's words.
+#[derive(Clone, Debug)]
+pub struct Extras {
+    /// Wording of the results.
+    pub style: Style,
+    /// Look for the highest rate at which this holds.
+    pub goal: Option<Goal>,
+}
 
 /// How one run goes.
 struct Plan {
@@ -65,7 +77,7 @@ struct Shared {
 }
 
 /// Runs what the settings say. True when nothing failed.
-pub async fn run(settings: Settings, output: Rc<Output>, style: Style) -> Result<bool, Error> {
+pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Result<bool, Error> {
     let settings = Rc::new(settings);
     let session = Rc::new(Session::connect(&settings).await?);
     greet(&session, &settings, &output);
@@ -91,7 +103,7 @@ pub async fn run(settings: Settings, output: Rc<Output>, style: Style) -> Result
             Some(Rc::new(RefCell::new(log.map_err(|error| Error::run(format!("{file}: {error}")))?)))
         }
     };
-    let bench = Bench { session, settings, output, style, histograms };
+    let bench = Bench { session, settings, output, extras, histograms };
     let success = bench.all(operations).await?;
     bench.output.line(if success { "END" } else { "FAILURE" });
     Ok(success)
@@ -135,7 +147,7 @@ struct Bench {
     session: Rc<Session>,
     settings: Rc<Settings>,
     output: Rc<Output>,
-    style: Style,
+    extras: Extras,
     histograms: Option<Rc<RefCell<HistogramLog>>>,
 }
 
@@ -156,6 +168,9 @@ impl Bench {
             self.truncate().await?;
         }
         match (settings.rate, steps) {
+            (Rate::Threads { threads, .. }, _) if self.extras.goal.is_some() => {
+                self.knee(operations, threads).await
+            }
             (Rate::Threads { threads, limit }, _) => {
                 let plan = Plan { operations, threads, until: command.until, limit };
                 Ok(self.once(&plan, true).await?.is_some())
@@ -205,6 +220,32 @@ impl Bench {
         ));
         rest(Duration::from_secs(nodes)).await;
         Ok(())
+    }
+
+    /// Runs at one rate after the other until the highest that holds is known.
+    async fn knee(&self, operations: Vec<(Operation, f64)>, threads: u32) -> Result<bool, Error> {
+        let Some(goal) = &self.extras.goal else { return Ok(true) };
+        let until = match self.settings.command.until {
+            Until::Time(..) => self.settings.command.until,
+            Until::Count(_) | Until::Settled { .. } => Until::Time(TRIAL, TRIAL.as_secs(), "SECONDS"),
+        };
+        let plan = |limit| Plan { operations: operations.clone(), threads, until, limit };
+        self.output.line(&format!("Looking for the highest rate with {goal}"));
+        let Some(first) = self.once(&plan(None), true).await? else { return Ok(false) };
+        let mut search = Search::below(first.total.operation_rate() as u32);
+        let mut lines = Vec::new();
+        while let Some(rate) = search.next().filter(|_| !runtime::shutdown_is_requested()) {
+            let limit = Some(Limit { rate, is_fixed: true });
+            let Some(snapshot) = self.once(&plan(limit), true).await? else { return Ok(false) };
+            search.tried(rate, goal.holds(rate, &snapshot));
+            lines.push(goal.line(rate, &snapshot));
+        }
+        lines.iter().for_each(|line| self.output.line(line));
+        self.output.line(&match search.found() {
+            Some(rate) => format!("Highest rate with {goal}: {} op/s", crate::java::grouped(u64::from(rate))),
+            None => format!("No rate was found with {goal}"),
+        });
+        Ok(true)
     }
 
     /// Runs with more and more requests in flight.
@@ -324,7 +365,7 @@ impl Bench {
             return Ok(None);
         }
         if told && !self.settings.log.no_summary {
-            self.output.line(report::results(&last, self.style, from_schedule).trim_end_matches('\n'));
+            self.output.line(report::results(&last, self.extras.style, from_schedule).trim_end_matches('\n'));
             self.output.line("");
         }
         Ok(Some(last))

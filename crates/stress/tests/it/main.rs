@@ -8,8 +8,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use stress::knee::Goal;
 use stress::output::Output;
 use stress::report::Style;
+use stress::run::Extras;
 use stress::settings::{read, split};
 
 /// How long a run may take on the world's clock.
@@ -20,6 +22,8 @@ struct Stage {
     world: World,
     node: NodeId,
     client: NodeId,
+    /// What the next runs look for.
+    goal: Option<Goal>,
 }
 
 /// How a run ended and what it said.
@@ -54,7 +58,7 @@ impl Stage {
         let ip: IpAddr = "10.0.0.1".parse().expect("an address");
         let node = world.add_node(ip);
         let client = world.add_client("10.0.9.9".parse().expect("an address"));
-        let mut stage = Stage { world, node, client };
+        let mut stage = Stage { world, node, client, goal: None };
         stage.boot();
         stage
     }
@@ -77,9 +81,10 @@ impl Stage {
     fn start(&mut self, line: &str) -> Task<Ended> {
         let words: Vec<String> = format!("{line} -node 10.0.0.1").split(' ').map(str::to_owned).collect();
         let settings = split(&words).and_then(read).expect(line);
+        let extras = Extras { style: Style::Current, goal: self.goal.clone() };
         self.world.spawn(self.client, async move {
             let output = Rc::new(Output::in_memory());
-            let success = stress::run::run(settings, output.clone(), Style::Current).await;
+            let success = stress::run::run(settings, output.clone(), extras).await;
             Ended {
                 success: success.map_err(|error| error.to_string()),
                 said: output.kept().unwrap_or_default(),
@@ -292,4 +297,28 @@ fn a_sequence_that_is_drawn_begins_with_its_first_value() {
     stage.run("write n=50 no-warmup -pop dist=seq(1..1000) -rate threads=2");
     let read = stage.run("read n=50 no-warmup -pop seq=1..50 -rate threads=2");
     assert_eq!(read.success, Ok(true), "{:?}", read.complaints);
+}
+
+#[test]
+fn the_highest_rate_that_holds_is_looked_for() {
+    let mut stage = Stage::new(10);
+    stage.run("write n=100 no-warmup -rate threads=2");
+    // Two requests in flight, each a fifth of a millisecond or more: any rate below what they reach holds a bound of a second.
+    stage.goal = Some(Goal::parse("p99<1s").expect("a goal"));
+    let loose = stage.run("read duration=1s no-warmup -pop seq=1..100 -rate threads=2");
+    assert_eq!(loose.success, Ok(true), "{:?}", loose.complaints);
+    let reached: f64 = loose
+        .result("Op rate")
+        .split(' ')
+        .next()
+        .expect("a rate")
+        .replace(',', "")
+        .parse()
+        .expect("a number");
+    let found = loose.result("Highest rate with p99 < 1000 ms").replace(" op/s", "").replace(',', "");
+    let found: f64 = found.parse().expect("a number");
+    assert!(found <= reached && found > reached * 0.9, "{found} of {reached}");
+    stage.goal = Some(Goal::parse("p50<1us").expect("a goal"));
+    let hopeless = stage.run("read duration=1s no-warmup -pop seq=1..100 -rate threads=2");
+    assert!(hopeless.said.contains("\nNo rate was found with p50 < 0.001 ms\n"), "{}", hopeless.said);
 }
