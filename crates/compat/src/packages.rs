@@ -96,6 +96,20 @@ pub fn stress() -> Result<String, String> {
     Ok(class_path(&folder))
 }
 
+/// A browser, from the distribution's packages; returns its program.
+pub fn chromium() -> Result<PathBuf, String> {
+    let program = PathBuf::from("/usr/bin/chromium");
+    if !program.exists() {
+        println!("bringing chromium");
+        let log = paths::cache().join("chromium.log");
+        let mut apt = Command::new("apt-get");
+        apt.args(["install", "--yes", "--no-install-recommends", "chromium"])
+            .env("DEBIAN_FRONTEND", "noninteractive");
+        command::run(&mut apt, &log, LIMIT)?;
+    }
+    Ok(program)
+}
+
 /// The jars of a Java driver and our program compiled; returns the class path.
 pub fn java_driver(name: &str) -> Result<String, String> {
     let project = paths::resources().join("java").join(name);

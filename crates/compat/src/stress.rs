@@ -163,6 +163,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         Said::value(&ours, "Op rate")
     });
     test("histograms", &histograms);
+    test("graph", &graph);
     test("published", &published);
     test("published_unchanged", &unavailable);
     report.test(&format!("stress::stop --smp {shards}"), || tools.server.stop().map(|()| String::new()));
@@ -232,6 +233,89 @@ fn histograms(tools: &Tools<'_>) -> Result<String, String> {
     }
 }
 
+/// Both tools add runs to one page, whoever wrote it; a browser draws it without a complaint. Not opened with `--quick`.
+fn graph(tools: &Tools<'_>) -> Result<String, String> {
+    let rows = tools.options.records;
+    let file = tools.server.folder.join("runs.html");
+    if file.exists() {
+        std::fs::remove_file(&file).map_err(|error| error.to_string())?;
+    }
+    let line = |revision: &str| {
+        format!(
+            "mixed ratio(read=1,write=1) n={rows} no-warmup -pop dist=uniform(1..{rows}) -rate threads=20 fixed=4000/s -log no-settings interval=200ms -graph file=runs.html title=runs revision={revision}"
+        )
+    };
+    tools.ours_ends_well(&line("ours-1"), "graph-1")?;
+    tools.java_ends_well(&line("java-2"), "graph-2")?;
+    tools.ours_ends_well(&line("ours-3"), "graph-3")?;
+    let page = command::read(&file)?;
+    let block = page
+        .split_once("/* stats start */")
+        .and_then(|(_, rest)| Some(rest.split_once("/* stats end */")?.0));
+    let block =
+        block.ok_or("the page has no runs")?.trim().trim_start_matches("stats = ").trim_end_matches(';');
+    let stats: serde_json::Value = serde_json::from_str(block).map_err(|error| error.to_string())?;
+    let runs = stats["stats"].as_array().ok_or("the runs are no list")?;
+    let revisions: Vec<&str> = runs.iter().filter_map(|run| run["revision"].as_str()).collect();
+    if revisions != ["ours-1", "java-2", "ours-3"] {
+        return Err(format!("{revisions:?}"));
+    }
+    for run in runs {
+        let intervals = run["intervals"].as_array().map_or(0, Vec::len);
+        let complete = run["op rate"].is_string() && run["latency 99th percentile"].is_string();
+        if run["test"] != "MIXED" || intervals == 0 || !complete {
+            return Err(format!("{}: {} with {intervals} intervals", run["revision"], run["test"]));
+        }
+    }
+    if tools.options.quick {
+        return Ok(format!("{} runs", runs.len()));
+    }
+    opened(tools, &file)
+}
+
+/// What a browser makes of the page.
+fn opened(tools: &Tools<'_>, file: &std::path::Path) -> Result<String, String> {
+    let folder = &tools.server.folder;
+    let browse = |words: &[&str], name: &str| {
+        let mut chromium = Command::new(packages::chromium()?);
+        chromium.args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-sync",
+        ]);
+        chromium.args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--enable-logging=stderr",
+        ]);
+        chromium
+            .arg(format!("--user-data-dir={}", folder.join("browser").display()))
+            .arg("--window-size=1200,1700");
+        chromium.args(words).arg(format!("file://{}", file.display()));
+        command::run(&mut chromium, &folder.join(name), LIMIT)
+    };
+    let dom = browse(&["--dump-dom"], "dom.log")?;
+    if let Some(complaint) = dom.lines().find(|line| line.contains(":CONSOLE")) {
+        return Err(complaint.to_owned());
+    }
+    // A curve for each run, five of the last one's latencies, and one for each distribution, which the Java tool does not write.
+    let (charts, curves) = (dom.matches("<svg").count(), dom.matches("class=\"curve\"").count());
+    if (charts, curves) != (3, 3 + 5 + 2) {
+        return Err(format!("{charts} charts with {curves} curves"));
+    }
+    let picture = folder.join("runs.png");
+    browse(&[&format!("--screenshot={}", picture.display())], "screenshot.log")?;
+    let bytes = std::fs::metadata(&picture).map_err(|error| error.to_string())?.len();
+    if bytes < 20_000 {
+        Err(format!("a picture of {bytes} bytes"))
+    } else {
+        Ok(format!("{charts} charts, {curves} curves: {}", picture.display()))
+    }
+}
+
 /// Lines and results of two runs look alike: the same titles, as many fields, the same labels and units.
 fn same_shape(ours: &str, javas: &str) -> Result<(), String> {
     let titles = |text: &str| text.lines().find(|line| line.starts_with("type  ")).map(str::to_owned);
@@ -242,7 +326,9 @@ fn same_shape(ours: &str, javas: &str) -> Result<(), String> {
         let rows = text
             .lines()
             .filter(|line| ["total,", "READ,", "WRITE,"].iter().any(|kind| line.starts_with(kind)));
-        rows.map(|line| line.split(',').map(str::len).collect()).collect()
+        // The first two fields are one column as wide as both.
+        let of = |line: &str| line.split(',').skip(2).map(str::len).chain([line.len()]).collect();
+        rows.map(of).collect()
     };
     let all = [widths(ours), widths(javas)].concat();
     if all.iter().any(|row| *row != all[0]) {

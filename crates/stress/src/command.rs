@@ -3,6 +3,7 @@
 use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::grammar::{Group, Sub, select, usage};
+use crate::graph::{self, About};
 use crate::java::fixed;
 use crate::knee::Goal;
 use crate::output::Output;
@@ -53,7 +54,7 @@ pub fn main(words: &[String]) -> u8 {
             say(&text);
             0
         }
-        Ok(Prepared::Run(settings, extras)) => start(*settings, extras),
+        Ok(Prepared::Run(settings, extras)) => start(*settings, extras, words.to_vec()),
         Err(error) => {
             let text = match &error {
                 Error::Usage(text) => format!("{text}\n{}", help()),
@@ -120,9 +121,8 @@ fn prepared(words: &[String]) -> Result<Prepared, Error> {
     if goal.is_some() && !matches!(settings.rate, Rate::Threads { limit: None, .. }) {
         return Err(Error::usage("--find-knee wants -rate threads= alone: the rates are its own"));
     }
-    let missing = [("user", settings.command.kind == Kind::User), ("-graph", settings.graph.file.is_some())];
-    if let Some((what, _)) = missing.iter().find(|(_, asked)| *asked) {
-        return Err(Error::usage(format!("{what} is not supported yet")));
+    if settings.command.kind == Kind::User {
+        return Err(Error::usage("user is not supported yet"));
     }
     Ok(Prepared::Run(Box::new(settings), Extras { style, goal }))
 }
@@ -207,10 +207,32 @@ fn quantiles(words: &[String]) -> Result<String, Error> {
     Ok(text)
 }
 
+/// The file of the page, if one is asked for, and what is said of this run in it.
+fn about(settings: &Settings, words: &[String]) -> Option<(String, About)> {
+    let graph = &settings.graph;
+    let title =
+        graph.title.clone().unwrap_or_else(|| format!("cassandra-stress - {}", date(runtime::unix_micros())));
+    let about = About {
+        title,
+        operation: graph.operation.clone(),
+        revision: graph.revision.clone(),
+        command: graph::without_password(words),
+    };
+    Some((graph.file.clone()?, about))
+}
+
+/// A time of the calendar, in UTC: `2026-11-22 10:08:10`.
+fn date(unix_micros: i64) -> String {
+    let seconds = unix_micros.div_euclid(1_000_000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = base::calendar::civil(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
 /// Runs on a shard of its own.
-fn start(settings: Settings, extras: Extras) -> u8 {
+fn start(settings: Settings, extras: Extras, words: Vec<String>) -> u8 {
     let main: runtime::Main = Arc::new(move || {
-        let (settings, extras) = (settings.clone(), extras.clone());
+        let (settings, extras, words) = (settings.clone(), extras.clone(), words.clone());
         Box::pin(async move {
             let output = match Output::new(settings.log.file.as_deref(), settings.graph.file.is_some()) {
                 Ok(output) => Rc::new(output),
@@ -223,18 +245,26 @@ fn start(settings: Settings, extras: Extras) -> u8 {
                 output.line(block(&settings).trim_end_matches('\n'));
                 output.line("");
             }
-            let success = match run::run(settings, output.clone(), extras).await {
-                Ok(success) => success,
+            let about = about(&settings, &words);
+            let ended = match run::run(settings, output.clone(), extras).await {
+                Ok(ended) => ended,
                 Err(error) => {
                     complain(&error.to_string());
                     return 1;
                 }
             };
+            if let (Some((file, about)), Some(log)) = (about, output.kept()) {
+                let runs = graph::runs(&log, &about, &ended.distributions);
+                if let Err(error) = graph::write(&file, &about, runs) {
+                    complain(&format!("{file}: {error}"));
+                    return 1;
+                }
+            }
             if let Some(error) = output.broken() {
                 complain(&format!("a file of this run is not whole: {error}"));
                 return 1;
             }
-            match (success, runtime::shutdown_is_requested()) {
+            match (ended.success, runtime::shutdown_is_requested()) {
                 (false, _) => {
                     complain("Failed to execute stress action");
                     1
@@ -309,9 +339,9 @@ mod tests {
         assert_eq!(said(""), Err("No command provided".into()));
         assert!(said("legacy -n 5").is_err());
         assert!(said("write n=1 --results sometimes").is_err());
-        for missing in ["user profile=a ops(insert=1)", "write n=1 -graph file=a"] {
-            assert!(said(missing).is_err_and(|text| text.ends_with("is not supported yet")), "{missing}");
-        }
+        assert!(
+            said("user profile=a ops(insert=1)").is_err_and(|text| text.ends_with("is not supported yet"))
+        );
         assert_eq!(said("write n=1 --results older"), Ok("run".into()));
         assert_eq!(said("read duration=5s -rate threads=9 --find-knee p99<10ms"), Ok("run".into()));
         for wrong in [

@@ -23,6 +23,8 @@ pub mod measure;
 /// Lines and results.
 pub mod report;
 
+/// A page with charts.
+pub mod graph;
 /// The highest rate that holds a bound.
 pub mod knee;
 /// Histograms in a file.

@@ -2,6 +2,7 @@
 
 use crate::distribution::Sampler;
 use crate::error::Error;
+use crate::graph;
 use crate::hdrlog::HistogramLog;
 use crate::knee::{Goal, Search};
 use crate::measure::{Done, Metrics, Snapshot};
@@ -45,6 +46,15 @@ pub struct Extras {
     pub goal: Option<Goal>,
 }
 
+/// What came of a command.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Nothing failed.
+    pub success: bool,
+    /// How the latencies of each run that was told are distributed: pairs of percentile and milliseconds.
+    pub distributions: Vec<Vec<(f64, f64)>>,
+}
+
 /// How one run goes.
 struct Plan {
     operations: Vec<(Operation, f64)>,
@@ -76,8 +86,8 @@ struct Shared {
     histograms: Option<Rc<RefCell<HistogramLog>>>,
 }
 
-/// Runs what the settings say. True when nothing failed.
-pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Result<bool, Error> {
+/// Runs what the settings say.
+pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Result<Ended, Error> {
     let settings = Rc::new(settings);
     let session = Rc::new(Session::connect(&settings).await?);
     greet(&session, &settings, &output);
@@ -86,7 +96,7 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
     }
     if settings.command.count() == Some(0) {
         output.line("N=0: SCHEMA CREATED, NOTHING ELSE DONE.");
-        return Ok(true);
+        return Ok(Ended { success: true, distributions: Vec::new() });
     }
     output.line("Sleeping 2s...");
     rest(BREATH).await;
@@ -103,10 +113,10 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
             Some(Rc::new(RefCell::new(log.map_err(|error| Error::run(format!("{file}: {error}")))?)))
         }
     };
-    let bench = Bench { session, settings, output, extras, histograms };
+    let bench = Bench { session, settings, output, extras, histograms, distributions: RefCell::default() };
     let success = bench.all(operations).await?;
     bench.output.line(if success { "END" } else { "FAILURE" });
-    Ok(success)
+    Ok(Ended { success, distributions: bench.distributions.take() })
 }
 
 fn greet(session: &Session, settings: &Settings, output: &Output) {
@@ -149,6 +159,7 @@ struct Bench {
     output: Rc<Output>,
     extras: Extras,
     histograms: Option<Rc<RefCell<HistogramLog>>>,
+    distributions: RefCell<Vec<Vec<(f64, f64)>>>,
 }
 
 impl Bench {
@@ -360,6 +371,8 @@ impl Bench {
         last.not_begun = shared.not_begun(ended);
         if told {
             shared.tell(&last);
+            let latencies = last.total.latencies(from_schedule);
+            self.distributions.borrow_mut().push(graph::distribution(latencies));
         }
         if shared.failed.get() {
             return Ok(None);

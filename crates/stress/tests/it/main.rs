@@ -86,7 +86,7 @@ impl Stage {
             let output = Rc::new(Output::in_memory());
             let success = stress::run::run(settings, output.clone(), extras).await;
             Ended {
-                success: success.map_err(|error| error.to_string()),
+                success: success.map(|ended| ended.success).map_err(|error| error.to_string()),
                 said: output.kept().unwrap_or_default(),
                 complaints: output.complaints(),
             }
