@@ -1,5 +1,5 @@
-//! `messina cassandra-stress` beside the Java tool of Cassandra 3.11.5: the same command lines are taken and refused, and what one writes
-//! the other reads and finds right, byte for byte.
+//! `messina cassandra-stress` beside the Java tool of Cassandra 3.11.5, against Messina or Cassandra: the same command lines are taken
+//! and refused, and what one writes the other reads and finds right, byte for byte.
 //!
 //! The Java tool makes tables WITH COMPACT STORAGE, which servers refuse since 4.0, so it writes with `mixed ratio(write=1)` into
 //! tables that are there.
@@ -162,6 +162,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         same_shape(&ours, &javas)?;
         Said::value(&ours, "Op rate")
     });
+    test("counters", &counters);
     test("histograms", &histograms);
     test("graph", &graph);
     test("published", &published);
@@ -197,6 +198,26 @@ fn command_lines(tools: &Tools<'_>) -> Result<String, String> {
         }
     }
     if wrong.is_empty() { Ok(format!("{} lines", lines.len())) } else { Err(wrong.join("\n")) }
+}
+
+/// Counters where the server has them; where it has not, its refusal ends the run by name.
+fn counters(tools: &Tools<'_>) -> Result<String, String> {
+    let rows = tools.options.records;
+    let rest = "-rate threads=10 -log no-settings -errors retries=0";
+    let write = format!("counter_write n={rows} no-warmup add=fixed(3) {rest}");
+    if tools.options.against_cassandra {
+        tools.ours_ends_well(&write, "counter-write")?;
+        let read = format!("counter_read n={rows} no-warmup -pop seq=1..{rows} {rest}");
+        let text = tools.ours_ends_well(&read, "counter-read")?;
+        return Said::value(&text, "Row rate");
+    }
+    let said = tools.ours(&tools.line(&write, &tools.at_server()), "counter-write")?;
+    let refusal =
+        said.text.lines().find(|line| line.contains("(InvalidQueryException): not supported yet: "));
+    match refusal {
+        Some(refusal) if !said.success => Ok(refusal.to_owned()),
+        _ => Err(command::tail(&said.text, 20)),
+    }
 }
 
 /// The library's own reader finds every operation in the file, in three histograms each where there is a schedule.

@@ -109,7 +109,8 @@ const ALL: &[&str] = &[
     "kill",
     "sstables",
 ];
-const ALL_CASSANDRA: &[&str] = &["cql", "nodetool", "python", "restart", "protocol", "cqlsh", "ycsb"];
+const ALL_CASSANDRA: &[&str] =
+    &["cql", "nodetool", "python", "restart", "protocol", "cqlsh", "ycsb", "stress"];
 
 impl Options {
     /// Reads the command line; an error names the word that was not understood.
