@@ -220,7 +220,7 @@ impl Connection {
         }
     }
 
-    /// Runs a prepared statement and gives the answer undecoded: for load generators, which also prepare again themselves.
+    /// Runs a prepared statement and gives the answer undecoded, also when this node does not know the statement.
     pub async fn execute_raw(
         &self,
         statement: &Statement,
@@ -233,13 +233,24 @@ impl Connection {
         self.request(&Request::Execute(execute)).await
     }
 
+    /// Runs a prepared statement and gives the answer undecoded: for load generators. Prepares it again when this node does not know
+    /// it.
+    pub async fn execute_undecoded(
+        &self,
+        statement: &Statement,
+        parameters: Parameters<'_>,
+    ) -> Result<Answer, Error> {
+        let answer = self.execute_raw(statement, parameters).await?;
+        if answer.is_result() || !is_unprepared(&answer) {
+            return Ok(answer);
+        }
+        self.prepare_again(statement).await?;
+        self.execute_raw(statement, parameters).await
+    }
+
     /// Runs a prepared statement; prepares it again when this node does not know it.
     pub async fn execute(&self, statement: &Statement, parameters: Parameters<'_>) -> Result<Outcome, Error> {
-        let mut answer = self.execute_raw(statement, parameters).await?;
-        if is_unprepared(&answer) {
-            self.prepare_again(statement).await?;
-            answer = self.execute_raw(statement, parameters).await?;
-        }
+        let answer = self.execute_undecoded(statement, parameters).await?;
         if let Response::Rows(rows) = answer.response()?
             && let Some(id) = rows.metadata.new_metadata_id
         {

@@ -12,7 +12,6 @@ use crate::statement::Statement;
 use base::{Instant, Prng, Token};
 use protocol::compression::Compression;
 use protocol::envelope::Version;
-use protocol::failure::FailureKind;
 use protocol::request::{Parameters, Request};
 use protocol::values::ValuesBuilder;
 use runtime::Group;
@@ -742,18 +741,7 @@ async fn one(
         skip_metadata: true,
         ..Parameters::at(run.options.consistency)
     };
-    let answer = lane.connection.execute_raw(statement, parameters).await?;
-    if answer.is_result() {
-        return Ok(());
-    }
-    match answer.response() {
-        Err(Error::Failure(failure)) if matches!(failure.kind, FailureKind::Unprepared { .. }) => {
-            lane.connection.prepare_again(statement).await?;
-            lane.connection.execute(statement, parameters).await.map(|_| ())
-        }
-        Err(error) => Err(error),
-        Ok(_) => Err(Error::Unexpected("EXECUTE")),
-    }
+    lane.connection.execute_undecoded(statement, parameters).await?.result().map(drop)
 }
 
 #[cfg(test)]

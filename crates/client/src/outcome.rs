@@ -24,6 +24,15 @@ impl Answer {
         self.header.opcode == Opcode::Result as u8
     }
 
+    /// Itself if it is a RESULT; the server's error becomes ours.
+    pub fn result(self) -> Result<Answer, Error> {
+        if self.is_result() {
+            return Ok(self);
+        }
+        self.response()?;
+        Err(Error::Unexpected("EXECUTE"))
+    }
+
     /// The decoded response; the server's error becomes ours.
     pub fn response(&self) -> Result<Response<'_>, Error> {
         match Response::decode(&self.header, &self.body)? {

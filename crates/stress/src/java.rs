@@ -76,12 +76,7 @@ pub fn fixed(value: f64, decimals: usize, thousands: bool) -> String {
     }
     let (whole, fraction) = digits.split_at(digits.len() - decimals);
     let mut text = String::from(if value.is_sign_negative() { "-" } else { "" });
-    for (at, digit) in whole.iter().enumerate() {
-        if thousands && at > 0 && (whole.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(char::from(*digit));
-    }
+    put_whole(whole, thousands, &mut text);
     if decimals > 0 {
         text.push('.');
         text.extend(fraction.iter().map(|digit| char::from(*digit)));
@@ -103,15 +98,18 @@ fn round_up(digits: &mut Vec<u8>) {
 
 /// A whole number with a comma between thousands.
 pub fn grouped(value: u64) -> String {
-    let digits = value.to_string();
     let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+    put_whole(value.to_string().as_bytes(), true, &mut text);
+    text
+}
+
+fn put_whole(digits: &[u8], thousands: bool, text: &mut String) {
+    for (at, digit) in digits.iter().enumerate() {
+        if thousands && at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
-        text.push(digit);
+        text.push(char::from(*digit));
     }
-    text
 }
 
 #[cfg(test)]

@@ -165,32 +165,27 @@ struct Bench {
 impl Bench {
     async fn all(&self, operations: Vec<(Operation, f64)>) -> Result<bool, Error> {
         let (settings, command) = (&self.settings, &self.settings.command);
-        let steps = match settings.rate {
-            Rate::Threads { .. } => None,
-            Rate::Steps { least, most, auto } => Some((least, most, auto)),
-        };
         if !command.no_warmup {
             self.warm_up(&operations).await?;
         }
         if runtime::shutdown_is_requested() {
             return Ok(true);
         }
-        if command.truncate == Truncate::Once || (steps.is_none() && command.truncate == Truncate::Always) {
+        // Steps are emptied for one by one.
+        let is_one_run = matches!(settings.rate, Rate::Threads { .. });
+        if command.truncate == Truncate::Once || (is_one_run && command.truncate == Truncate::Always) {
             self.truncate().await?;
         }
-        match (settings.rate, steps) {
-            (Rate::Threads { threads, .. }, _) if self.extras.goal.is_some() => {
-                self.knee(operations, threads).await
-            }
-            (Rate::Threads { threads, limit }, _) => {
+        match (settings.rate, &self.extras.goal) {
+            (Rate::Threads { threads, .. }, Some(goal)) => self.knee(goal, operations, threads).await,
+            (Rate::Threads { threads, limit }, None) => {
                 let plan = Plan { operations, threads, until: command.until, limit };
                 Ok(self.once(&plan, true).await?.is_some())
             }
-            (Rate::Steps { .. }, Some((least, most, auto))) => {
+            (Rate::Steps { least, most, auto }, _) => {
                 self.output.line("Thread count was not specified");
                 self.steps(operations, least, most, auto).await
             }
-            (Rate::Steps { .. }, None) => Ok(true),
         }
     }
 
@@ -234,8 +229,12 @@ impl Bench {
     }
 
     /// Runs at one rate after the other until the highest that holds is known.
-    async fn knee(&self, operations: Vec<(Operation, f64)>, threads: u32) -> Result<bool, Error> {
-        let Some(goal) = &self.extras.goal else { return Ok(true) };
+    async fn knee(
+        &self,
+        goal: &Goal,
+        operations: Vec<(Operation, f64)>,
+        threads: u32,
+    ) -> Result<bool, Error> {
         let until = match self.settings.command.until {
             Until::Time(..) => self.settings.command.until,
             Until::Count(_) | Until::Settled { .. } => Until::Time(TRIAL, TRIAL.as_secs(), "SECONDS"),
@@ -365,7 +364,7 @@ impl Bench {
         }
         shared.stopped.set();
         watcher.await;
-        let from_schedule = plan.limit.is_some_and(|limit| limit.is_fixed);
+        let from_schedule = shared.counts_from_schedule();
         let ended = runtime::now();
         let mut last = shared.metrics.borrow_mut().snapshot(ended.0);
         last.not_begun = shared.not_begun(ended);
@@ -482,9 +481,14 @@ impl Draws {
 }
 
 impl Shared {
+    /// Whether latencies count from the intended start.
+    fn counts_from_schedule(&self) -> bool {
+        self.limit.is_some_and(|limit| limit.is_fixed)
+    }
+
     /// Says the lines of an interval, and writes its histograms.
     fn tell(&self, snapshot: &Snapshot) {
-        for line in report::rows(snapshot, self.limit.is_some_and(|limit| limit.is_fixed)) {
+        for line in report::rows(snapshot, self.counts_from_schedule()) {
             self.output.line(&line);
         }
         if let Some(histograms) = &self.histograms

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::settings::{Compression, Settings};
-use client::{Connection, Pool, PoolOptions, Statement, Usable};
+use client::{Pool, PoolOptions, Statement, Usable};
 use protocol::compression::Compression as Frames;
 use protocol::envelope::Version;
 use protocol::failure::FailureKind;
@@ -78,7 +78,8 @@ impl Session {
             };
             match Pool::connect(&addresses, options).await {
                 Ok(pool) => {
-                    let level = level(&settings.command.level);
+                    // The table of options lets no other name through.
+                    let level = Consistency::parse(&settings.command.level).unwrap_or(Consistency::One);
                     return Ok(Session {
                         pool,
                         level,
@@ -123,52 +124,12 @@ impl Session {
             Some(connection) => connection,
             None => self.pool.connection(token).await?,
         };
-        let mut may_prepare = true;
-        loop {
-            let answer = self.send_on(&connection, statement, parameters).await?;
-            if answer.is_result() {
-                return Ok(answer);
-            }
-            match answer.response() {
-                Err(client::Error::Failure(failure))
-                    if may_prepare && matches!(failure.kind, FailureKind::Unprepared { .. }) =>
-                {
-                    connection.prepare_again(statement).await?;
-                    may_prepare = false;
-                }
-                Err(error) => return Err(error),
-                Ok(_) => return Err(client::Error::Unexpected("EXECUTE")),
-            }
-        }
-    }
-
-    async fn send_on(
-        &self,
-        connection: &Connection,
-        statement: &Statement,
-        parameters: Parameters<'_>,
-    ) -> Result<client::outcome::Answer, client::Error> {
-        if self.prepared {
-            return connection.execute_raw(statement, parameters).await;
-        }
-        connection.request(&Request::Query(Query { query: statement.text(), parameters })).await
-    }
-}
-
-/// Consistency levels by name; the table of options lets no other through.
-fn level(name: &str) -> Consistency {
-    match name {
-        "ANY" => Consistency::Any,
-        "TWO" => Consistency::Two,
-        "THREE" => Consistency::Three,
-        "QUORUM" => Consistency::Quorum,
-        "ALL" => Consistency::All,
-        "LOCAL_QUORUM" => Consistency::LocalQuorum,
-        "EACH_QUORUM" => Consistency::EachQuorum,
-        "SERIAL" => Consistency::Serial,
-        "LOCAL_SERIAL" => Consistency::LocalSerial,
-        "LOCAL_ONE" => Consistency::LocalOne,
-        _ => Consistency::One,
+        let answer = if self.prepared {
+            connection.execute_undecoded(statement, parameters).await?
+        } else {
+            connection.request(&Request::Query(Query { query: statement.text(), parameters })).await?
+        };
+        answer.result()
     }
 }
 

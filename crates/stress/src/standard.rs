@@ -1,6 +1,6 @@
 //! Operations on the two standard tables: rows whose content follows from the number of their partition, and counters.
 
-use crate::distribution::{Distribution, Sampler};
+use crate::distribution::Sampler;
 use crate::generate::{Keys, Values};
 use crate::session::Session;
 use crate::settings::{Schema, Settings};
@@ -9,6 +9,7 @@ use protocol::request::Parameters;
 use protocol::response::Response;
 use protocol::values::ValuesBuilder;
 use std::fmt::Write as _;
+use types::text::{format_hex, quote};
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,28 +57,21 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-fn literal(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
 fn pairs(pairs: &[(String, String)]) -> String {
-    pairs.iter().map(|(key, value)| format!(", {} : {}", literal(key), literal(value))).collect()
+    pairs.iter().map(|(key, value)| format!(", {} : {}", quote(key), quote(value))).collect()
 }
 
 /// The statements that make keyspace and tables.
 pub fn schema(settings: &Settings) -> Vec<String> {
     let schema = &settings.schema;
-    let replication = format!("{{'class': {}{}}}", literal(&schema.strategy), pairs(&schema.replication));
+    let replication = format!("{{'class': {}{}}}", quote(&schema.strategy), pairs(&schema.replication));
     let mut keyspace = format!(
         "CREATE KEYSPACE IF NOT EXISTS {} WITH replication = {replication} AND durable_writes = true",
         quoted(&schema.keyspace)
     );
     if !schema.storage.is_empty() {
-        let options: Vec<String> = schema
-            .storage
-            .iter()
-            .map(|(key, value)| format!("{} : {}", literal(key), literal(value)))
-            .collect();
+        let options: Vec<String> =
+            schema.storage.iter().map(|(key, value)| format!("{} : {}", quote(key), quote(value))).collect();
         write!(keyspace, " AND storage = {{{}}}", options.join(", ")).ok();
     }
     vec![keyspace, table(settings, "standard1", "blob"), table(settings, "counter1", "counter")]
@@ -90,16 +84,11 @@ fn table(settings: &Settings, name: &str, ty: &str) -> String {
     for column in &settings.columns.names {
         write!(text, "\n, {} {ty}", quoted(column)).ok();
     }
-    let compressor = schema.compression.as_ref().map(|class| format!("'class' : {}", literal(class)));
+    let compressor = schema.compression.as_ref().map(|class| format!("'class' : {}", quote(class)));
     write!(text, ") WITH compression = {{{}}}", compressor.unwrap_or_default()).ok();
     if let Some(class) = &schema.compaction {
-        write!(
-            text,
-            " AND compaction = {{'class' : {}{}}}",
-            literal(class),
-            pairs(&schema.compaction_options)
-        )
-        .ok();
+        write!(text, " AND compaction = {{'class' : {}{}}}", quote(class), pairs(&schema.compaction_options))
+            .ok();
     }
     text
 }
@@ -135,11 +124,9 @@ impl Standard {
             statements[*operation as usize] = Some(session.pool.prepare(&text).await?);
         }
         let columns = &settings.columns;
-        let values_of =
-            |size: &Distribution| columns.names.iter().map(|name| Values::new(name, size)).collect();
         Ok(Standard {
             keys: Keys::new(settings.command.key_bytes),
-            values: values_of(&columns.size),
+            values: columns.names.iter().map(|name| Values::new(name, &columns.size)).collect(),
             add: settings.command.add.sampler(runtime::random_u64() as i64),
             slice: columns.slice,
             validates: !settings.errors.skip_validation,
@@ -218,10 +205,7 @@ impl Standard {
 
     /// The key that was bound, in hexadecimal, as failures name it.
     pub fn key_text(&self) -> String {
-        self.key.iter().fold(String::new(), |mut text, byte| {
-            write!(text, "{byte:02x}").ok();
-            text
-        })
+        format_hex(&self.key)
     }
 }
 

@@ -5,7 +5,7 @@ use super::{
     Columns, Command, Compression, Delay, Errors, Graph, Insert, Level, Limit, Log, Mode, Node, Order,
     Population, Port, Rate, Schema, Settings, TokenRange, Transport, Truncate, Until, Visited,
 };
-use crate::distribution::{parse_count, parse_range};
+use crate::distribution::{Distribution, parse_count, parse_range};
 use crate::error::Error;
 use crate::grammar::{Group, Ratio, select, usage};
 use std::time::Duration;
@@ -189,11 +189,9 @@ fn read_command(all: &mut Vec<Words>) -> Result<Command, Error> {
         level: group.value("cl=").unwrap_or_default().to_ascii_uppercase(),
         serial_level: group.value("serial-cl=").unwrap_or_default().to_ascii_uppercase(),
         key_bytes: whole(&group, "keysize=", KEY_BYTES_MAX)?.unwrap_or(10).max(1) as usize,
-        add: group.distribution("add=")?.unwrap_or_else(|| crate::distribution::Distribution::fixed(1)),
+        add: group.distribution("add=")?.unwrap_or_else(|| Distribution::fixed(1)),
         weights,
-        clustering: group
-            .distribution("clustering=")?
-            .unwrap_or_else(|| crate::distribution::Distribution::gaussian(1, 10)),
+        clustering: group.distribution("clustering=")?.unwrap_or_else(|| Distribution::gaussian(1, 10)),
         profiles: profiles.unwrap_or_default(),
     })
 }
@@ -289,7 +287,7 @@ fn read_population(words: Option<Vec<String>>, command: &Command) -> Result<Popu
 }
 
 fn read_insert(group: &Group) -> Result<Insert, Error> {
-    let one = crate::distribution::Distribution::fixed(1);
+    let one = Distribution::fixed(1);
     let revisit = group.distribution("revisit=")?.unwrap_or_else(|| one.clone());
     let size = revisit.max().checked_sub(revisit.min()).map(|width| width + 1);
     if revisit.min() < 0 || size.is_none_or(|size| size > i64::from(i32::MAX)) {
@@ -323,7 +321,7 @@ fn read_columns(group: &Group) -> Result<Columns, Error> {
     if names.iter().any(String::is_empty) || names.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Error::usage("Names of columns have to be different, and none may be empty"));
     }
-    let size = group.distribution("size=")?.unwrap_or_else(|| crate::distribution::Distribution::fixed(34));
+    let size = group.distribution("size=")?.unwrap_or_else(|| Distribution::fixed(34));
     if size.min() < 0 || size.max() > crate::generate::VALUE_BYTES_MAX as i64 {
         return Err(Error::usage(format!(
             "Invalid size of values: at most {} bytes",

@@ -44,6 +44,12 @@ impl Ended {
         line.split_once(": ").expect("a value").1.trim().to_owned()
     }
 
+    /// The number that this value begins with.
+    fn number(&self, label: &str) -> f64 {
+        let text = self.result(label).replace(',', "");
+        text.split(' ').next().expect("a word").parse().expect("a number")
+    }
+
     /// A number of the line with the times from the intended or the actual start.
     fn milliseconds(&self, line: &str, what: &str) -> f64 {
         let text = self.result(line);
@@ -182,14 +188,7 @@ fn a_pause_of_the_server_is_charged_to_all_it_kept_waiting() {
     };
     let scheduled = paused(&mut stage, &format!("{line} fixed=1000/s"));
     assert_eq!(scheduled.success, Ok(true), "{:?}", scheduled.complaints);
-    let rate: f64 = scheduled
-        .result("Op rate")
-        .split(' ')
-        .next()
-        .expect("a rate")
-        .replace(',', "")
-        .parse()
-        .expect("a number");
+    let rate = scheduled.number("Op rate");
     assert!((rate - 1000.0).abs() < 10.0, "{rate}");
     // Half a second of ten: one in twenty waited, on average half of the pause.
     let intended = |what| scheduled.milliseconds("From the intended start", what);
@@ -202,13 +201,7 @@ fn a_pause_of_the_server_is_charged_to_all_it_kept_waiting() {
     );
     // A throttle is no schedule: what is reported is what the server took.
     let throttled = paused(&mut stage, &format!("{line} throttle=1000/s"));
-    let reported: f64 = throttled
-        .result("Latency 99th percentile")
-        .split(' ')
-        .next()
-        .expect("a number")
-        .parse()
-        .expect("a number");
+    let reported = throttled.number("Latency 99th percentile");
     assert!(reported < 10.0, "{}", throttled.said);
     assert!(throttled.milliseconds("From the intended start", ".99") > 350.0, "{}", throttled.said);
 }
@@ -265,9 +258,8 @@ fn a_run_ends_in_time_whatever_its_schedule() {
     stage.world.run_for(Duration::from_secs(5));
     stage.world.heal(stage.node, stage.client);
     let still = stage.end(&mut task);
-    let due = still.result("Not begun at the end").replace(',', "");
-    let due: u64 = due.split(' ').next().expect("a number").parse().expect("a number");
-    assert!((1_900..2_100).contains(&due), "{}", still.said);
+    let due = still.number("Not begun at the end");
+    assert!((1_900.0..2_100.0).contains(&due), "{}", still.said);
 }
 
 #[test]
@@ -307,16 +299,8 @@ fn the_highest_rate_that_holds_is_looked_for() {
     stage.goal = Some(Goal::parse("p99<1s").expect("a goal"));
     let loose = stage.run("read duration=1s no-warmup -pop seq=1..100 -rate threads=2");
     assert_eq!(loose.success, Ok(true), "{:?}", loose.complaints);
-    let reached: f64 = loose
-        .result("Op rate")
-        .split(' ')
-        .next()
-        .expect("a rate")
-        .replace(',', "")
-        .parse()
-        .expect("a number");
-    let found = loose.result("Highest rate with p99 < 1000 ms").replace(" op/s", "").replace(',', "");
-    let found: f64 = found.parse().expect("a number");
+    let reached = loose.number("Op rate");
+    let found = loose.number("Highest rate with p99 < 1000 ms");
     assert!(found <= reached && found > reached * 0.9, "{found} of {reached}");
     stage.goal = Some(Goal::parse("p50<1us").expect("a goal"));
     let hopeless = stage.run("read duration=1s no-warmup -pop seq=1..100 -rate threads=2");
