@@ -306,9 +306,9 @@ type Told = (base::Instant, Rc<Write>);
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     /// What must be seen now.
-    pub(super) now: Partition,
+    pub(super) now: Rc<Partition>,
     /// What a power cut leaves for certain, with `recent` before its horizon.
-    durable: Partition,
+    durable: Rc<Partition>,
     /// Acknowledged writes that a power cut may take, in their order; only where the log is synced later.
     recent: Vec<Told>,
     /// Writes that were refused and may be there after a restart all the same.
@@ -317,17 +317,22 @@ pub(super) struct Known {
 
 impl Known {
     pub(super) fn new(width: usize, statics: usize) -> Known {
-        let empty = Partition::new(width, statics);
-        Known { now: empty.clone(), durable: empty, recent: Vec::new(), ghosts: Vec::new() }
+        Known::of(Partition::new(width, statics))
+    }
+
+    /// It is this, for good.
+    fn of(state: Partition) -> Known {
+        let state = Rc::new(state);
+        Known { now: state.clone(), durable: state, recent: Vec::new(), ghosts: Vec::new() }
     }
 
     /// An acknowledged write.
     pub(super) fn told(&mut self, write: Rc<Write>, at: base::Instant, lossy: bool) {
-        self.now.apply(&write);
+        Rc::make_mut(&mut self.now).apply(&write);
         if lossy {
             self.recent.push((at, write));
         } else {
-            self.durable.apply(&write);
+            Rc::make_mut(&mut self.durable).apply(&write);
         }
     }
 
@@ -350,7 +355,7 @@ impl Known {
     pub(super) fn candidates(&self, horizon: base::Instant) -> Vec<Partition> {
         let certain = self.recent.iter().take_while(|(at, _)| *at < horizon).count();
         let mut states = Vec::new();
-        let mut state = self.durable.clone();
+        let mut state = (*self.durable).clone();
         self.recent[..certain].iter().for_each(|(_, write)| state.apply(write));
         states.push(state.clone());
         for (_, write) in &self.recent[certain..] {
@@ -372,6 +377,6 @@ impl Known {
 
     /// It is this, for good.
     pub(super) fn becomes(&mut self, state: Partition) {
-        *self = Known { now: state.clone(), durable: state, recent: Vec::new(), ghosts: Vec::new() };
+        *self = Known::of(state);
     }
 }

@@ -21,6 +21,8 @@ pub(crate) const SECTOR: usize = 512;
 type Ino = u64;
 
 const ROOT: Ino = 1;
+/// Fewer nodes are not looked over for those that nothing reaches.
+const COLLECT_LEAST: usize = 256;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,6 +127,8 @@ pub(crate) struct Disk {
     inflight: BTreeMap<u64, Inflight>,
     locks: BTreeSet<String>,
     next_ino: Ino,
+    /// So many nodes are worth another look for those that nothing reaches.
+    collect_at: usize,
     next_handle: u64,
     next_ticket: u64,
     version: u64,
@@ -182,6 +186,7 @@ impl Disk {
             inflight: BTreeMap::new(),
             locks: BTreeSet::new(),
             next_ino: ROOT + 1,
+            collect_at: COLLECT_LEAST,
             next_handle: 1,
             next_ticket: 1,
             version: 1,
@@ -471,7 +476,11 @@ impl Disk {
                 self.pending.push(op);
             }
         }
-        self.collect_garbage();
+        // Looking costs as much as there are nodes: it waits until they have doubled.
+        if self.nodes.len() >= self.collect_at {
+            self.collect_garbage();
+            self.collect_at = COLLECT_LEAST.max(2 * self.nodes.len());
+        }
         Ok(DiskOut::Done)
     }
 
@@ -802,6 +811,7 @@ impl Disk {
                 stuck.extend(op.changes.into_iter().map(|(dir, name, _)| (dir, name)));
             }
         }
+        self.collect_garbage();
         let fate = Fate { lose_all: rng.chance(0.2), keep_all: rng.chance(0.2) };
         for node in self.nodes.values_mut() {
             match node {
