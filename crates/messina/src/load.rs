@@ -25,9 +25,7 @@ pub fn run(arguments: &Load) -> ExitCode {
             }
         })
     });
-    let config = runtime::Config { overprovisioned: true, pin: false, ..runtime::Config::new(1) };
-    let code = runtime::run(config, main);
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
+    ExitCode::from(loadtools::shard::run(main))
 }
 
 fn options(arguments: &Load) -> LoadOptions {

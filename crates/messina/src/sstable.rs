@@ -17,13 +17,7 @@ pub fn run(arguments: &Sstable) -> ExitCode {
         let command = command.clone();
         Box::pin(async move { i32::from(!on_shard(command).await) })
     });
-    // The tool speaks, not the runtime below it.
-    let mut levels = runtime::log::Levels::default();
-    levels.set("", Some(runtime::log::Level::Error));
-    runtime::log::set_levels(levels);
-    let config = runtime::Config { overprovisioned: true, pin: false, ..runtime::Config::new(1) };
-    let code = runtime::run(config, main);
-    ExitCode::from(u8::try_from(code).unwrap_or(1))
+    ExitCode::from(loadtools::shard::run(main))
 }
 
 async fn on_shard(command: SstableCommand) -> bool {

@@ -4,9 +4,9 @@ use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::grammar::{Group, Sub, select, usage};
 use crate::graph::{self, About};
-use crate::java::fixed;
+use loadtools::java::fixed;
 use crate::knee::Goal;
-use crate::output::Output;
+use loadtools::output::Output;
 use crate::report::Style;
 use crate::run::{self, Extras};
 use crate::settings::tables::{self, Kind};
@@ -274,12 +274,7 @@ fn start(settings: Settings, extras: Extras, words: Vec<String>) -> u8 {
             }
         })
     });
-    // Only what the tool itself says is of interest.
-    let mut levels = runtime::log::Levels::default();
-    levels.set("", Some(runtime::log::Level::Error));
-    runtime::log::set_levels(levels);
-    let config = runtime::Config { overprovisioned: true, pin: false, ..runtime::Config::new(1) };
-    u8::try_from(runtime::run(config, main)).unwrap_or(1)
+    loadtools::shard::run(main)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! for the exponential one.
 
 use crate::error::Error;
-use crate::java::Random;
+use loadtools::java::Random;
 use std::fmt;
 use std::rc::Rc;
 
@@ -123,7 +123,7 @@ impl Distribution {
     /// As the settings of a run print it.
     pub fn described(&self) -> String {
         let (min, max) = (self.min, self.max);
-        let number = |value: &f64| crate::java::fixed(*value, 6, false);
+        let number = |value: &f64| loadtools::java::fixed(*value, 6, false);
         let plain = match &self.shape {
             Shape::Fixed => format!("Fixed:  key={min}"),
             Shape::Uniform => format!("Uniform:  min={min},max={max}"),

@@ -6,7 +6,7 @@
 //! A table's whole content follows from the numbers of its partitions and the names of its columns. None of this may ever change.
 
 use crate::distribution::{Distribution, Sampler};
-use crate::java::Random;
+use loadtools::java::Random;
 
 /// Draws of identities are uniform over `1..=IDENTITY_MAX`.
 const IDENTITY_MAX: i64 = 100_000_000_000;

@@ -4,8 +4,8 @@
 //! the highest rate that held and the lowest that did not; the first bound is what a closed loop reaches.
 
 use crate::error::Error;
-use crate::java::{fixed, grouped};
-use crate::measure::{Latencies, Snapshot};
+use loadtools::java::{fixed, grouped};
+use loadtools::measure::{Latencies, Snapshot};
 
 /// Trials at most, beside the first one without a schedule.
 const TRIALS_MAX: u32 = 10;
@@ -130,7 +130,7 @@ impl Search {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Done, Metrics};
+    use loadtools::measure::{Done, Metrics};
 
     #[test]
     fn goals_are_a_measure_and_a_time() {

@@ -6,8 +6,6 @@
 
 /// The error of this crate.
 pub mod error;
-/// What the Java library computes.
-pub mod java;
 /// Distributions of whole numbers.
 pub mod distribution;
 /// Keys and values.
@@ -18,8 +16,6 @@ pub mod grammar;
 /// The command line.
 pub mod settings;
 
-/// Counts and latencies.
-pub mod measure;
 /// Lines and results.
 pub mod report;
 
@@ -27,16 +23,12 @@ pub mod report;
 pub mod graph;
 /// The highest rate that holds a bound.
 pub mod knee;
-/// Histograms in a file.
-pub mod hdrlog;
 /// Which partitions are visited.
 pub mod population;
 /// Operations on the standard tables.
 mod standard;
 /// Connections, tries and errors.
 mod session;
-/// Where lines go.
-pub mod output;
 /// A run from its settings.
 pub mod run;
 

@@ -1,7 +1,7 @@
 //! The lines of a run and its results, column by column as the Java tool prints them: scripts read them.
 
-use crate::java::{fixed, grouped};
-use crate::measure::{Interval, Latencies, Snapshot};
+use loadtools::java::{fixed, grouped};
+use loadtools::measure::{Interval, Latencies, Snapshot};
 use std::fmt::Write as _;
 
 /// Titles of the columns of a line.

@@ -3,10 +3,10 @@
 use crate::distribution::Sampler;
 use crate::error::Error;
 use crate::graph;
-use crate::hdrlog::HistogramLog;
+use loadtools::hdrlog::HistogramLog;
 use crate::knee::{Goal, Search};
-use crate::measure::{Done, Metrics, Snapshot};
-use crate::output::Output;
+use loadtools::measure::{Done, Metrics, Snapshot};
+use loadtools::output::Output;
 use crate::population::Seeds;
 use crate::report::{self, Style};
 use crate::session::{Session, named};
@@ -34,6 +34,8 @@ const REST: Duration = Duration::from_secs(15);
 const TRIAL: Duration = Duration::from_secs(10);
 /// Rest after a server could not be reached.
 const AWAY_REST: Duration = Duration::from_millis(10);
+/// First line of a file of histograms.
+const HISTOGRAM_TITLE: &str = "Logging op latencies for Cassandra Stress";
 /// Rest before a run.
 const BREATH: Duration = Duration::from_secs(2);
 
@@ -109,7 +111,7 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
     let histograms = match &settings.log.histograms {
         None => None,
         Some(file) => {
-            let log = HistogramLog::create(file, runtime::now().0, runtime::unix_micros());
+            let log = HistogramLog::create(file, HISTOGRAM_TITLE, runtime::now().0, runtime::unix_micros());
             Some(Rc::new(RefCell::new(log.map_err(|error| Error::run(format!("{file}: {error}")))?)))
         }
     };
@@ -252,7 +254,7 @@ impl Bench {
         }
         lines.iter().for_each(|line| self.output.line(line));
         self.output.line(&match search.found() {
-            Some(rate) => format!("Highest rate with {goal}: {} op/s", crate::java::grouped(u64::from(rate))),
+            Some(rate) => format!("Highest rate with {goal}: {} op/s", loadtools::java::grouped(u64::from(rate))),
             None => format!("No rate was found with {goal}"),
         });
         Ok(true)
@@ -291,7 +293,7 @@ impl Bench {
             };
             seen.push((format!("{threads} threadCount"), snapshot));
             if let Some(before) = before {
-                let percent = crate::java::fixed(100.0 * improvement(&seen, 1), 0, false);
+                let percent = loadtools::java::fixed(100.0 * improvement(&seen, 1), 0, false);
                 self.output.line(&format!("Improvement over {before} threadCount: {percent}%"));
             }
             before = Some(threads);

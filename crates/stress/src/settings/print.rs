@@ -3,7 +3,7 @@
 use super::{Level, Order, Rate, Settings, Until, Visited};
 use crate::distribution::Distribution;
 use crate::grammar::Ratio;
-use crate::java::{fixed, grouped};
+use loadtools::java::{fixed, grouped};
 use crate::settings::tables::Kind;
 use std::fmt::Write as _;
 

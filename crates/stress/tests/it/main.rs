@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stress::knee::Goal;
-use stress::output::Output;
+use loadtools::output::Output;
 use stress::report::Style;
 use stress::run::Extras;
 use stress::settings::{read, split};

@@ -24,21 +24,21 @@ pub struct HistogramLog {
 }
 
 impl HistogramLog {
-    /// Begins a log of a run that starts now, by the run's clock and by the calendar.
+    /// Begins a log of a run that starts now, by the run's clock and by the calendar. `title`: its first line.
     #[allow(
         clippy::disallowed_types,
         clippy::disallowed_methods,
         reason = "a tool's own log, of a few lines in a second"
     )]
-    pub fn create(file: &str, now: u64, unix_micros: i64) -> io::Result<HistogramLog> {
-        HistogramLog::begin(Box::new(std::fs::File::create(file)?), now, unix_micros)
+    pub fn create(file: &str, title: &str, now: u64, unix_micros: i64) -> io::Result<HistogramLog> {
+        HistogramLog::begin(Box::new(std::fs::File::create(file)?), title, now, unix_micros)
     }
 
-    fn begin(mut out: Box<dyn Write>, now: u64, unix_micros: i64) -> io::Result<HistogramLog> {
+    fn begin(mut out: Box<dyn Write>, title: &str, now: u64, unix_micros: i64) -> io::Result<HistogramLog> {
         let seconds = fixed(unix_micros as f64 / 1e6, 3, false);
         writeln!(
             out,
-            "#Logging op latencies for Cassandra Stress\n#[Histogram log format version 1.3]\n\
+            "#{title}\n#[Histogram log format version 1.3]\n\
              #[BaseTime: {seconds} (seconds since epoch)]\n#[StartTime: {seconds} (seconds since epoch)]\n\
              \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""
         )?;
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn a_line_is_written_of_each_kind_that_did_something() {
         let shared = Shared::default();
-        let mut log = HistogramLog::begin(Box::new(shared.clone()), 5_000_000_000, 1_795_344_377_250_000)
+        let mut log = HistogramLog::begin(Box::new(shared.clone()), "a title", 5_000_000_000, 1_795_344_377_250_000)
             .expect("memory");
         let mut metrics = Metrics::new(vec!["READ".into(), "WRITE".into()], 5_000_000_000);
         let done = Done {

@@ -1,0 +1,13 @@
+//! The shard on which a tool runs.
+
+use runtime::log::{Level, Levels};
+
+/// Runs a tool on one shard of its own, on any processor, and gives the status of its process. Of what the runtime logs only errors
+/// are told: what a tool says is its own.
+pub fn run(main: runtime::Main) -> u8 {
+    let mut levels = Levels::default();
+    levels.set("", Some(Level::Error));
+    runtime::log::set_levels(levels);
+    let config = runtime::Config { overprovisioned: true, pin: false, ..runtime::Config::new(1) };
+    u8::try_from(runtime::run(config, main)).unwrap_or(1)
+}
