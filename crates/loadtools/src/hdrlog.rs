@@ -190,8 +190,9 @@ mod tests {
     #[test]
     fn a_line_is_written_of_each_kind_that_did_something() {
         let shared = Shared::default();
-        let mut log = HistogramLog::begin(Box::new(shared.clone()), "a title", 5_000_000_000, 1_795_344_377_250_000)
-            .expect("memory");
+        let mut log =
+            HistogramLog::begin(Box::new(shared.clone()), "a title", 5_000_000_000, 1_795_344_377_250_000)
+                .expect("memory");
         let mut metrics = Metrics::new(vec!["READ".into(), "WRITE".into()], 5_000_000_000);
         let done = Done {
             intended: Some(5_100_000_000),

@@ -9,8 +9,6 @@
 pub mod limits;
 /// Durations and sizes as text.
 pub mod units;
-/// YAML with line numbers.
-pub mod yaml;
 /// What a node is told.
 pub mod config;
 /// Who a node is.

@@ -1,9 +1,5 @@
 //! Every bound of this crate, with its unit and reason.
 
-/// Longest configuration file read, in bytes: shipped files are below 100 KiB.
-pub const CONFIG_BYTES_MAX: usize = 1 << 20;
-/// Deepest nesting of lists and maps in a configuration file.
-pub const CONFIG_DEPTH_MAX: usize = 16;
 /// Most tokens a node takes: what drivers and ring computations are used to.
 pub const NUM_TOKENS_MAX: u32 = 256;
 /// Most members of a static ring.

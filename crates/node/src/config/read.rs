@@ -6,7 +6,6 @@ use super::old_names::{self, Converted};
 use super::report::{REDACTED, names_secret};
 use super::value::{Shape, Value, show};
 use super::{CommitlogSync, Config, Given};
-use crate::yaml;
 use core::time::Duration;
 use std::collections::BTreeMap;
 

@@ -4,7 +4,6 @@
 //! the smallest it accepts, and case matters.
 
 use crate::units::{self, RATE_UNITS, SIZE_UNITS, TIME_UNITS};
-use crate::yaml;
 use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 

@@ -1,10 +1,16 @@
 //! A YAML document as a tree that remembers the line of everything in it.
 //!
-//! The parser comes from `saphyr-parser`; anchors, aliases and tags have no use in a configuration
-//! file and are refused, so no document can expand beyond its own size.
+//! The parser comes from `saphyr-parser`; anchors, aliases and tags have no use in the files
+//! that are read here and are refused, so no document can expand beyond its own size.
 
-use crate::limits;
+#![forbid(unsafe_code)]
+
 use saphyr_parser::{Event, Parser, ScalarStyle};
+
+/// Longest document read, in bytes: shipped files are below 100 KiB.
+const BYTES_MAX: usize = 1 << 20;
+/// Deepest nesting of lists and maps.
+const DEPTH_MAX: usize = 16;
 
 /// One value and the line (counted from 1) on which it starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,8 +56,8 @@ pub struct Malformed {
 
 /// Parses the first document of `text`; an empty text is an empty map.
 pub fn parse(text: &str) -> Result<Node, Malformed> {
-    if text.len() > limits::CONFIG_BYTES_MAX {
-        return Err(malformed(1, format!("larger than {} bytes", limits::CONFIG_BYTES_MAX)));
+    if text.len() > BYTES_MAX {
+        return Err(malformed(1, format!("larger than {} bytes", BYTES_MAX)));
     }
     let mut source = Source { parser: Parser::new_from_str(text) };
     loop {
@@ -80,7 +86,7 @@ impl<'a> Source<'a> {
     }
 
     fn node(&mut self, event: Event<'a>, line: usize, depth: usize) -> Result<Node, Malformed> {
-        if depth > limits::CONFIG_DEPTH_MAX {
+        if depth > DEPTH_MAX {
             return Err(malformed(line, "nested too deeply".into()));
         }
         let value = match event {
