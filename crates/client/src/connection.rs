@@ -52,6 +52,8 @@ pub struct Options {
     pub in_flight: usize,
     /// Encrypts the connection.
     pub tls: Option<Connector>,
+    /// The keyspace of statements that name none.
+    pub keyspace: Option<String>,
 }
 
 impl Options {
@@ -66,6 +68,7 @@ impl Options {
             local: None,
             in_flight: IN_FLIGHT,
             tls: None,
+            keyspace: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Opening a conversation: OPTIONS, STARTUP, and a login if the server wants one. One request at a time, before anything else is sent.
+//! Opening a conversation: OPTIONS, STARTUP, a login if the server wants one, and USE if a keyspace is wanted. One request at a time, before anything else is sent.
 
 use crate::connection::Options;
 use crate::error::Error;
@@ -8,8 +8,9 @@ use protocol::assembler::Assembler;
 use protocol::envelope::{Direction, Version};
 use protocol::limits::RESPONSE_BODY_BYTES_MAX;
 use protocol::outgoing::Outgoing;
-use protocol::request::{Request, Startup};
+use protocol::request::{Parameters, Query, Request, Startup};
 use protocol::response::Response;
+use types::Consistency;
 
 /// What the handshake leaves for the conversation.
 pub(crate) struct Opened {
@@ -79,6 +80,14 @@ pub(crate) async fn open(wire: &Wire, options: &Options) -> Result<Opened, Error
             };
         }
         _ => return Err(Error::Unexpected("STARTUP")),
+    }
+    if let Some(keyspace) = &options.keyspace {
+        let text = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
+        let query = Query { query: &text, parameters: Parameters::at(Consistency::One) };
+        let answer = ask(wire, &mut assembler, outgoing, &Request::Query(query)).await?;
+        let Response::SetKeyspace(_) = answer.response()? else {
+            return Err(Error::Unexpected("USE"));
+        };
     }
     Ok(Opened { assembler, outgoing, supported })
 }

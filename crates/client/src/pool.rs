@@ -249,6 +249,11 @@ impl Pool {
         (node, base::shard_of(token, self.shard_count(node)))
     }
 
+    /// The tokens of the nodes that are asked, in order.
+    pub fn tokens(&self) -> impl Iterator<Item = Token> {
+        self.ring.iter().map(|(token, _)| *token)
+    }
+
     /// The node for a token and the place of the connection there; without a token, the nodes take turns.
     fn choose(&self, token: Option<Token>) -> (usize, u16) {
         let turn = self.turn.get();
