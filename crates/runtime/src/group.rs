@@ -13,7 +13,7 @@ pub(crate) struct Description {
 pub(crate) const DESCRIPTIONS: [Description; 8] = [
     Description { name: "main", shares: 1000 },
     Description { name: "query", shares: 1000 },
-    Description { name: "commitlog", shares: 1000 },
+    Description { name: "commitlog", shares: 4000 },
     Description { name: "flush", shares: 400 },
     Description { name: "compaction", shares: 200 },
     Description { name: "admin", shares: 100 },
@@ -26,7 +26,8 @@ impl Group {
     pub const MAIN: Group = Group(0);
     /// Requests of clients.
     pub const QUERY: Group = Group(1);
-    /// Writing and syncing the commitlog, on which requests wait.
+    /// Writing and syncing the commitlog, on which requests wait, and flushes. What it writes is what was let in: it cannot keep others
+    /// from a device for long, but falling behind it would.
     pub const COMMITLOG: Group = Group(2);
     /// Memtables going to disk.
     pub const FLUSH: Group = Group(3);

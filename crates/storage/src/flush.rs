@@ -167,11 +167,39 @@ impl Store {
 
     async fn flush_memtable(&self, table: &Rc<TableStore>, frozen: &Frozen) -> Result<(), Error> {
         let memtable = &frozen.memtable;
-        // The log first: a batch over two tables must not survive in one of them only because that one was flushed.
-        // A full disk is no reason to keep memory full: flushing is what frees it. After a log that failed, nothing is written
-        // to memory any more, and what is there can wait for the restart; only a stop saves it at any price, and the policy
-        // that lets a new log begin.
-        match self.log.synced_so_far().await {
+        let progress = self.pressure.flush(memtable.bytes());
+        progress.through(self.write_and_publish(table, frozen, &progress)).await?;
+        progress.finished();
+        drop(progress);
+        self.pressure.freed(memtable.bytes());
+        self.metrics.flushes.inc();
+        table.flush_backoff.succeeded();
+        self.flushed.notify_all();
+        self.compaction_wanted.notify();
+        Ok(())
+    }
+
+    async fn write_and_publish(
+        &self,
+        table: &Rc<TableStore>,
+        frozen: &Frozen,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let memtable = &frozen.memtable;
+        let log = self.log.clone();
+        let log_synced =
+            runtime::spawn_now(runtime::current_group(), async move { log.synced_so_far().await });
+        let kept = frozen.written.borrow().clone();
+        let add = match kept {
+            Some(kept) => Some(kept),
+            None => write_memtable(&self.settings, &self.metrics, table, memtable, Some(progress)).await?,
+        };
+        frozen.written.borrow_mut().clone_from(&add);
+        // The log before the manifest: a batch over two tables must not survive in one of them only because that one was
+        // flushed. A full disk is no reason to keep memory full: flushing is what frees it. After a log that failed, nothing is
+        // written to memory any more, and what is there can wait for the restart; only a stop saves it at any price, and the
+        // policy that lets a new log begin.
+        match log_synced.await {
             Err(error @ Error::CommitlogFailed(_))
                 if memtable.first_position().is_some()
                     && !self.stopping.get()
@@ -182,13 +210,10 @@ impl Store {
             Err(error) => runtime::debug!("flushing ahead of a log that is not synced: {error}"),
             Ok(()) => {}
         }
-        let progress = self.pressure.flush(memtable.bytes());
-        let kept = frozen.written.borrow().clone();
-        let add = match kept {
-            Some(kept) => Some(kept),
-            None => write_memtable(&self.settings, &self.metrics, table, memtable, Some(&progress)).await?,
-        };
-        frozen.written.borrow_mut().clone_from(&add);
+        if table.dropped.get() {
+            // The drop removes what was written.
+            return Err(Error::UnknownTable(table.id));
+        }
         let flushed_bytes = add.as_ref().map_or(0, |sstable| sstable.reader.footprint().stored_bytes);
         // Before its sstable counts, the row cache knows what it brings.
         let adopting = self.adopt_into_cache(table, memtable).await;
@@ -206,14 +231,8 @@ impl Store {
             drop(adopting);
             frozen.written.take();
         }
-        drop(progress);
-        self.pressure.freed(memtable.bytes());
         self.log.release(edit.log_floor.unwrap_or(0));
-        self.metrics.flushes.inc();
         table.compacting.flushed(flushed_bytes);
-        table.flush_backoff.succeeded();
-        self.flushed.notify_all();
-        self.compaction_wanted.notify();
         Ok(())
     }
 

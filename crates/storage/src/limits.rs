@@ -72,6 +72,8 @@ pub const WRITER_PENDING_BYTES: usize = 256 * 1024;
 pub const ADMISSION_BURST: core::time::Duration = core::time::Duration::from_millis(1);
 /// Longest wait of the first write in the queue before it looks at memory again.
 pub const ADMISSION_LOOK: core::time::Duration = core::time::Duration::from_millis(10);
+/// How often a flush that writes no data is looked at: as often as a wait for admission ends.
+pub const FLUSH_LOOK: core::time::Duration = core::time::Duration::from_millis(10);
 /// Time over which the rate of flushes is taken: some writes of a flush on a slow disk.
 pub const DRAIN_WINDOW: core::time::Duration = core::time::Duration::from_millis(100);
 /// Bytes of memtables per second that flushes are taken to write before one ran.

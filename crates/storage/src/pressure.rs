@@ -11,7 +11,8 @@
 //! At p = ½ as much comes in as goes out: that is where a load above the disk's settles, from both sides, in about the time
 //! in which flushes write a tenth of the budget. Below 35 % nothing is delayed and the law costs one comparison. Counting
 //! what a flush has already written as gone is what makes it smooth: memory itself is given back only when a whole memtable
-//! is in the manifest. What is written and not given back is about as much as what is used, so memtables take 85 % of the
+//! is in the manifest. A flush is as far as its time: index, syncs and manifest come when all data is written, and by what they
+//! took lately they are counted as part of it, or nothing would be let in meanwhile. What is written and not given back is about as much as what is used, so memtables take 85 % of the
 //! budget under such a load; from 88 % on p follows them, too, and is 1 when the budget is full.
 //!
 //! Memory of tables that cannot be flushed is taken out of both, the bytes and the budget: it does not become free by
@@ -19,11 +20,12 @@
 //!
 //! Writes wait in one queue, first come first served; the first of it sleeps until its bytes fit the rate. One shard.
 
-use crate::limits::{ADMISSION_BURST, ADMISSION_LOOK, DRAIN_BYTES_START, DRAIN_WINDOW};
+use crate::limits::{ADMISSION_BURST, ADMISSION_LOOK, DRAIN_BYTES_START, DRAIN_WINDOW, FLUSH_LOOK};
 use base::Instant;
 use runtime::Group;
 use runtime::sync::Lock;
 use std::cell::Cell;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -43,6 +45,8 @@ const NEWEST: f64 = 0.3;
 const FEW_PARTITIONS: u64 = 64;
 /// As much of a flush as may be told by its bytes alone: the memtable before may have been of another kind.
 const MOST_BY_BYTES: f64 = 0.9;
+/// As much of a flush's time as may be counted for what comes after its data.
+const MOST_AFTER_DATA: f64 = 0.8;
 
 const _: () = assert!(FLUSH_PERCENT < PACE_PERCENT && PACE_PERCENT < STOP_PERCENT);
 const _: () =
@@ -66,6 +70,9 @@ pub(crate) struct Pressure {
     drain: Drain,
     /// Bytes of a data file per byte of memtable, lately; 0 when none was flushed yet.
     data_ratio: Cell<f64>,
+    /// Seconds that flushes take once their data is written, and bytes of memtables in a second before, lately.
+    after_data: Cell<f64>,
+    data_rate: Cell<f64>,
     /// Bytes that may be let in at once; negative after a large write.
     bucket: Cell<f64>,
     filled_at: Cell<Instant>,
@@ -108,6 +115,8 @@ impl Pressure {
                 window_bytes: Cell::new(0),
             },
             data_ratio: Cell::new(0.0),
+            after_data: Cell::new(0.0),
+            data_rate: Cell::new(0.0),
             bucket: Cell::new(0.0),
             filled_at: Cell::new(Instant(0)),
             queue: Lock::new(()),
@@ -236,8 +245,22 @@ impl Pressure {
 
     /// A flush of a memtable of so many bytes begins.
     pub(crate) fn flush(self: &Rc<Self>, bytes: usize) -> Progress {
-        self.drain.begin(runtime::now());
-        Progress { pressure: self.clone(), bytes, written: Cell::new(0) }
+        let began = runtime::now();
+        self.drain.begin(began);
+        Progress {
+            pressure: self.clone(),
+            bytes,
+            written: Cell::new(0),
+            began,
+            data_ended: Cell::new(None),
+            after_data_share: self.after_data_share(bytes),
+        }
+    }
+
+    /// The share of its time that a flush of so many bytes will take when its data is written.
+    fn after_data_share(&self, bytes: usize) -> f64 {
+        let (after, rate) = (self.after_data.get(), self.data_rate.get());
+        if rate > 0.0 { (after / (after + bytes as f64 / rate)).min(MOST_AFTER_DATA) } else { 0.0 }
     }
 
     fn credit(&self, bytes: usize) {
@@ -315,16 +338,56 @@ pub(crate) struct Progress {
     pressure: Rc<Pressure>,
     bytes: usize,
     written: Cell<usize>,
+    began: Instant,
+    data_ended: Cell<Option<Instant>>,
+    /// What is not counted before the data has ended.
+    after_data_share: f64,
 }
 
 impl Progress {
+    /// Does what is left of the flush, and counts its time as progress.
+    pub(crate) async fn through<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        loop {
+            match runtime::timeout(FLUSH_LOOK, work.as_mut()).await {
+                Ok(done) => return done,
+                Err(_) => self.look(runtime::now()),
+            }
+        }
+    }
+
+    /// Counts the time since the data has ended.
+    fn look(&self, now: Instant) {
+        let Some(ended) = self.data_ended.get() else { return };
+        let expected = self.pressure.after_data.get();
+        let passed = now.saturating_duration_since(ended).as_secs_f64();
+        let part = if expected > 0.0 { (passed / expected).min(1.0) } else { 1.0 };
+        self.reached(1.0 - self.after_data_share * (1.0 - part));
+    }
+
+    /// The flush is done: the next ones will take about as long.
+    pub(crate) fn finished(&self) {
+        let Some(ended) = self.data_ended.get() else { return };
+        let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        // The first one is all that is known.
+        let learn = |known: &Cell<f64>, newest: f64| {
+            let known_before = if known.get() > 0.0 { known.get() } else { newest };
+            known.set(known_before * (1.0 - NEWEST) + newest * NEWEST);
+        };
+        learn(&self.pressure.after_data, seconds(ended, runtime::now()));
+        let data = seconds(self.began, ended);
+        if data > 0.0 {
+            learn(&self.pressure.data_rate, self.bytes as f64 / data);
+        }
+    }
+
     /// So many of the partitions and bytes of data are on disk.
     pub(crate) fn wrote(&self, partitions: u64, of: u64, data_bytes: u64) {
         let by_keys = partitions as f64 / of.max(1) as f64;
         let expected = self.bytes as f64 * self.pressure.data_ratio.get();
         // Few partitions are large ones: there only their bytes tell how far it is.
         let by_bytes = if of < FEW_PARTITIONS && expected > 0.0 { data_bytes as f64 / expected } else { 0.0 };
-        self.reached(by_keys.max(by_bytes.min(MOST_BY_BYTES)));
+        self.reached(by_keys.max(by_bytes.min(MOST_BY_BYTES)) * (1.0 - self.after_data_share));
     }
 
     /// All of it is written, in so many bytes of data.
@@ -332,7 +395,8 @@ impl Progress {
         let (ratio, newest) = (&self.pressure.data_ratio, data_bytes as f64 / self.bytes.max(1) as f64);
         let known = if ratio.get() > 0.0 { ratio.get() } else { newest };
         ratio.set(known * (1.0 - NEWEST) + newest * NEWEST);
-        self.reached(1.0);
+        self.data_ended.set(Some(runtime::now()));
+        self.reached(1.0 - self.after_data_share);
     }
 
     fn reached(&self, part: f64) {
