@@ -4,13 +4,13 @@ use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::grammar::{Group, Sub, select, usage};
 use crate::graph::{self, About};
-use loadtools::java::fixed;
 use crate::knee::Goal;
-use loadtools::output::Output;
 use crate::report::Style;
 use crate::run::{self, Extras};
 use crate::settings::tables::{self, Kind};
 use crate::settings::{Rate, Settings, Words, block, read, split};
+use loadtools::java::fixed;
+use loadtools::output::Output;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::rc::Rc;
@@ -120,9 +120,6 @@ fn prepared(words: &[String]) -> Result<Prepared, Error> {
     let settings = read(all)?;
     if goal.is_some() && !matches!(settings.rate, Rate::Threads { limit: None, .. }) {
         return Err(Error::usage("--find-knee wants -rate threads= alone: the rates are its own"));
-    }
-    if settings.command.kind == Kind::User {
-        return Err(Error::usage("user is not supported yet"));
     }
     Ok(Prepared::Run(Box::new(settings), Extras { style, goal }))
 }
@@ -334,9 +331,7 @@ mod tests {
         assert_eq!(said(""), Err("No command provided".into()));
         assert!(said("legacy -n 5").is_err());
         assert!(said("write n=1 --results sometimes").is_err());
-        assert!(
-            said("user profile=a ops(insert=1)").is_err_and(|text| text.ends_with("is not supported yet"))
-        );
+        assert!(said("user profile=a").is_err(), "operations are wanted");
         assert_eq!(said("write n=1 --results older"), Ok("run".into()));
         assert_eq!(said("read duration=5s -rate threads=9 --find-knee p99<10ms"), Ok("run".into()));
         for wrong in [

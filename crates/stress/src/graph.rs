@@ -8,8 +8,8 @@
 //! The log of a run is what is read, as by the Java tool: the line of titles begins the intervals, `Results:` the aggregates. `kinds`, the
 //! operation of each interval, and `distribution`, pairs of percentile and milliseconds, are ours; the Java tool's page passes over them.
 
-use loadtools::measure::Latencies;
 use crate::report::{TITLES, header};
+use loadtools::measure::Latencies;
 use serde_json::{Map, Value, json};
 use std::io;
 

@@ -13,6 +13,11 @@ pub mod generate;
 /// How words are read.
 pub mod grammar;
 
+/// Tables of one's own.
+pub mod profile;
+/// Values of any column.
+pub mod column;
+
 /// The command line.
 pub mod settings;
 
@@ -23,12 +28,20 @@ pub mod report;
 pub mod graph;
 /// The highest rate that holds a bound.
 pub mod knee;
+/// A list by rank.
+mod ranked;
 /// Which partitions are visited.
 pub mod population;
-/// Operations on the standard tables.
-mod standard;
+/// The rows of a partition.
+mod partition;
 /// Connections, tries and errors.
 mod session;
+/// Operations on the standard tables.
+mod standard;
+/// Operations on those of profiles.
+mod user;
+/// What workers do.
+mod work;
 /// A run from its settings.
 pub mod run;
 

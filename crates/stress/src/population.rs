@@ -1,9 +1,150 @@
-//! Which partitions are visited, in which order: numbers from which keys and values follow.
+//! Which partitions are visited, in which order, and how many: numbers from which keys and values follow.
 
 use crate::distribution::Sampler;
-use crate::settings::{Population, Visited};
+use crate::ranked::Ranked;
+use crate::settings::{Insert, Population, Visited};
+use runtime::sync::Flag;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Partitions that may still be visited, and whether the run goes on.
+pub struct Tickets {
+    /// `None` for any number.
+    left: Cell<Option<u64>>,
+    /// No operation begins any more, and none is tried again.
+    pub stopped: Flag,
+}
+
+impl Tickets {
+    /// So many, or any number.
+    pub fn new(left: Option<u64>) -> Tickets {
+        Tickets { left: Cell::new(left), stopped: Flag::new() }
+    }
+
+    /// Takes up to so many; none when the run ends.
+    pub fn take(&self, wanted: u64) -> u64 {
+        if self.stopped.is_set() {
+            return 0;
+        }
+        match self.left.get() {
+            None => wanted,
+            Some(left) => {
+                let taken = left.min(wanted);
+                self.left.set(Some(left - taken));
+                taken
+            }
+        }
+    }
+}
+
+/// A partition whose rows are written in several visits.
+#[derive(Debug)]
+pub struct Open {
+    /// Its number.
+    pub seed: i64,
+    visits: u64,
+    /// Rows that have been handed out.
+    handed: Cell<u64>,
+    /// Where it stands among those that are open.
+    slot: Cell<Option<usize>>,
+}
+
+/// Some rows of a partition, from one to before another.
+#[derive(Clone, Debug)]
+pub struct Visit {
+    open: Rc<Open>,
+    /// The first.
+    pub from: u64,
+    /// After the last.
+    pub to: u64,
+}
+
+/// Hands out partitions to be written, those that were begun before others, as often as they are to be visited.
+pub struct Visits {
+    visits: RefCell<Sampler>,
+    /// Counted from the least value, inverted: which of those that are open comes next, if there are so many.
+    revisit: RefCell<Sampler>,
+    open_max: usize,
+    open: RefCell<Ranked<Rc<Open>>>,
+    by_seed: RefCell<BTreeMap<i64, Rc<Open>>>,
+}
+
+impl Visits {
+    /// As `-insert` says; `seed` is where draws begin.
+    pub fn new(insert: &Insert, seed: i64) -> Visits {
+        let (min, max) = (insert.revisit.min(), insert.revisit.max());
+        Visits {
+            visits: RefCell::new(insert.visits.sampler(seed)),
+            revisit: RefCell::new(insert.revisit.sampler(!seed)),
+            open_max: usize::try_from(max.saturating_sub(min).saturating_add(1)).unwrap_or(usize::MAX),
+            open: RefCell::default(),
+            by_seed: RefCell::default(),
+        }
+    }
+
+    /// The next partition; `None` when the population ends.
+    pub fn next(&self, seeds: &Seeds) -> Option<Rc<Open>> {
+        let mut open = self.open.borrow_mut();
+        if !open.is_empty() {
+            let mut revisit = self.revisit.borrow_mut();
+            let draw = revisit.draw();
+            let distribution = revisit.distribution();
+            // The later they were begun the sooner they come again.
+            let at = usize::try_from(distribution.max() - draw).unwrap_or(0);
+            let is_full = open.len() >= self.open_max;
+            let at = if is_full { at % open.len() } else { at };
+            if let Some(known) = open.at(at) {
+                return Some(known.clone());
+            }
+        }
+        let Some(seed) = seeds.for_write() else {
+            // What was begun is finished.
+            return open.at(0).cloned();
+        };
+        let visits = self.visits.borrow_mut().draw().max(1) as u64;
+        if visits == 1 {
+            return Some(Rc::new(Open { seed, visits, handed: Cell::new(0), slot: Cell::new(None) }));
+        }
+        let mut by_seed = self.by_seed.borrow_mut();
+        if let Some(known) = by_seed.get(&seed) {
+            return Some(known.clone());
+        }
+        let new = Rc::new(Open { seed, visits, handed: Cell::new(0), slot: Cell::new(None) });
+        if open.is_sparse() {
+            open.compact(|open, slot| open.slot.set(Some(slot)));
+        }
+        new.slot.set(Some(open.push(new.clone())));
+        by_seed.insert(seed, new.clone());
+        Some(new)
+    }
+
+    /// The rows of the next visit of a partition with so many; `None` when others have them all.
+    pub fn begin(&self, open: &Rc<Open>, rows: u64) -> Option<Visit> {
+        let from = open.handed.get();
+        if from >= rows {
+            return None;
+        }
+        let count = (rows / open.visits).max(1);
+        // What does not divide is left to the last visit.
+        let to = if from / count + 1 >= open.visits { rows } else { from + count };
+        open.handed.set(to);
+        if to >= rows
+            && let Some(slot) = open.slot.take()
+        {
+            self.open.borrow_mut().remove(slot);
+            self.by_seed.borrow_mut().remove(&open.seed);
+        }
+        Some(Visit { open: open.clone(), from, to })
+    }
+
+    /// A visit has ended.
+    pub fn end(&self, visit: &Visit, seeds: &Seeds) {
+        if visit.from == 0 {
+            seeds.written(visit.open.seed);
+        }
+    }
+}
 
 /// Hands out the numbers of partitions to all workers of a run.
 ///
@@ -124,6 +265,48 @@ mod tests {
         assert_eq!(seeds.for_read(), Some(103));
         seeds.written(104);
         assert_eq!((written.last(), seeds.for_read()), (Some(&105), Some(103)));
+    }
+
+    #[test]
+    fn tickets_are_taken_until_there_are_none() {
+        let tickets = Tickets::new(Some(5));
+        assert_eq!([3, 3, 3].map(|wanted| tickets.take(wanted)), [3, 2, 0]);
+        let endless = Tickets::new(None);
+        assert_eq!(endless.take(7), 7);
+        endless.stopped.set();
+        assert_eq!(endless.take(7), 0);
+    }
+
+    /// Every row of every partition is handed out once, whoever takes which visit.
+    #[test]
+    fn visits_divide_the_rows_of_partitions() {
+        let insert = |visits: &str, revisit: &str| Insert {
+            revisit: Distribution::parse(revisit).expect("a distribution"),
+            visits: Distribution::parse(visits).expect("a distribution"),
+            partitions: None,
+            batch: None,
+            select: None,
+            row_population: crate::grammar::Ratio::parse("fixed(1)/1").expect("a ratio"),
+        };
+        for (visits, revisit) in
+            [("fixed(1)", "uniform(1..1M)"), ("fixed(4)", "uniform(1..8)"), ("uniform(1..9)", "exp(1..30)")]
+        {
+            let seeds = seeds(1, 20, false, Some("fixed(1)"));
+            let handing = Visits::new(&insert(visits, revisit), 3);
+            let mut rows: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
+            while let Some(open) = handing.next(&seeds) {
+                if let Some(visit) = handing.begin(&open, 10) {
+                    rows.entry(open.seed).or_default().extend(visit.from..visit.to);
+                    handing.end(&visit, &seeds);
+                }
+            }
+            assert_eq!(rows.len(), 20, "{visits} {revisit}");
+            assert!(
+                rows.values().all(|rows| *rows == (0..10).collect::<Vec<_>>()),
+                "{visits} {revisit}: {rows:?}"
+            );
+            assert!(handing.open.borrow().is_empty() && handing.by_seed.borrow().is_empty());
+        }
     }
 
     #[test]

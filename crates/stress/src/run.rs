@@ -3,19 +3,21 @@
 use crate::distribution::Sampler;
 use crate::error::Error;
 use crate::graph;
-use loadtools::hdrlog::HistogramLog;
 use crate::knee::{Goal, Search};
-use loadtools::measure::{Done, Metrics, Snapshot};
-use loadtools::output::Output;
-use crate::population::Seeds;
+use crate::population::{Seeds, Tickets};
+use crate::profile::Profile;
 use crate::report::{self, Style};
-use crate::session::{Session, named};
+use crate::session::{Session, named, rest};
 use crate::settings::tables::Kind;
 use crate::settings::{Delay, Level, Limit, Rate, Settings, Truncate, Until};
-use crate::standard::{self, Operation, Standard};
+use crate::standard;
+use crate::user::{Chosen, Spec};
+use crate::work::{Operation, Target, Touched, Work};
 use base::{Instant, Prng};
+use loadtools::hdrlog::HistogramLog;
+use loadtools::measure::{Done, Metrics, Snapshot};
+use loadtools::output::Output;
 use runtime::Group;
-use runtime::sync::Flag;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -23,6 +25,7 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 use types::Consistency;
+use types::cql_type::quoted;
 
 /// Operations of a warm-up for each node, at most.
 const WARMUP: u64 = 50_000;
@@ -67,22 +70,18 @@ struct Plan {
 
 /// What the workers of a run share.
 struct Shared {
-    session: Rc<Session>,
     settings: Rc<Settings>,
     output: Rc<Output>,
-    operations: Vec<(Operation, f64)>,
+    weights: Vec<f64>,
     seeds: Seeds,
+    tickets: Tickets,
     metrics: RefCell<Metrics>,
-    /// Operations that may still begin; `None` for any number.
-    left: Cell<Option<u64>>,
     limit: Option<Limit>,
-    /// Operations that have begun, by which the schedule counts.
+    /// Partitions of operations that have begun, by which the schedule counts.
     begun: Cell<u64>,
     start: Instant,
     /// When no operation begins any more, of a run of a given time.
     end: Option<Instant>,
-    /// No operation begins any more, and none is tried again.
-    stopped: Flag,
     failed: Cell<bool>,
     /// Of a run whose lines are told, if histograms were asked for.
     histograms: Option<Rc<RefCell<HistogramLog>>>,
@@ -91,23 +90,16 @@ struct Shared {
 /// Runs what the settings say.
 pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Result<Ended, Error> {
     let settings = Rc::new(settings);
-    let session = Rc::new(Session::connect(&settings).await?);
-    greet(&session, &settings, &output);
-    if matches!(settings.command.kind, Kind::Write | Kind::CounterWrite) {
-        create(&session, &settings, &output).await?;
-    }
+    let (target, operations) = match settings.command.kind {
+        Kind::User => user_target(&settings, &output).await?,
+        _ => standard_target(&settings, &output).await?,
+    };
     if settings.command.count() == Some(0) {
         output.line("N=0: SCHEMA CREATED, NOTHING ELSE DONE.");
         return Ok(Ended { success: true, distributions: Vec::new() });
     }
     output.line("Sleeping 2s...");
     rest(BREATH).await;
-    let operations: Vec<(Operation, f64)> = settings
-        .command
-        .weights
-        .iter()
-        .filter_map(|(name, weight)| Some((Operation::of(name)?, *weight)))
-        .collect();
     let histograms = match &settings.log.histograms {
         None => None,
         Some(file) => {
@@ -115,10 +107,49 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
             Some(Rc::new(RefCell::new(log.map_err(|error| Error::run(format!("{file}: {error}")))?)))
         }
     };
-    let bench = Bench { session, settings, output, extras, histograms, distributions: RefCell::default() };
+    let bench = Bench { target, settings, output, extras, histograms, distributions: RefCell::default() };
     let success = bench.all(operations).await?;
     bench.output.line(if success { "END" } else { "FAILURE" });
     Ok(Ended { success, distributions: bench.distributions.take() })
+}
+
+/// The standard tables, made if the command writes, and the operations on them.
+async fn standard_target(
+    settings: &Settings,
+    output: &Output,
+) -> Result<(Target, Vec<(Operation, f64)>), Error> {
+    let session = Rc::new(Session::connect(settings, None).await?);
+    greet(&session, settings, output);
+    if matches!(settings.command.kind, Kind::Write | Kind::CounterWrite) {
+        create(&session, settings, output).await?;
+    }
+    let weights = settings.command.weights.iter();
+    let operations = weights
+        .filter_map(|(name, weight)| Some((Operation::Standard(standard::Operation::of(name)?), *weight)));
+    Ok((Target::Standard(session), operations.collect()))
+}
+
+/// The tables of profiles, made if they are not there, and the operations on them.
+async fn user_target(settings: &Settings, output: &Output) -> Result<(Target, Vec<(Operation, f64)>), Error> {
+    let profiles: Result<Vec<Profile>, Error> =
+        settings.command.profiles.iter().map(|file| Profile::open(file)).collect();
+    let mut specs: Vec<Spec> = Vec::new();
+    for profile in profiles? {
+        if specs.is_empty() {
+            greet(&Session::connect(settings, None).await?, settings, output);
+        }
+        specs.push(Spec::open(profile, settings, output).await?);
+    }
+    let weights = settings.command.weights.iter();
+    let operations: Result<Vec<_>, Error> = weights
+        .map(|(name, weight)| Ok((Operation::User(Rc::new(Chosen::of(name, &specs)?)), *weight)))
+        .collect();
+    if !settings.log.no_settings {
+        output.line("******************** Profile ********************");
+        specs.iter().for_each(|spec| output.line(&spec.described(settings)));
+        output.line("");
+    }
+    Ok((Target::User(specs.into_iter().map(Rc::new).collect()), operations?))
 }
 
 fn greet(session: &Session, settings: &Settings, output: &Output) {
@@ -156,7 +187,7 @@ async fn create(session: &Session, settings: &Settings, output: &Output) -> Resu
 
 /// One after the other: warm-up, runs, table.
 struct Bench {
-    session: Rc<Session>,
+    target: Target,
     settings: Rc<Settings>,
     output: Rc<Output>,
     extras: Extras,
@@ -203,8 +234,12 @@ impl Bench {
         };
         for (operation, _) in operations {
             self.output.line(&format!("Warming up {} with {each} iterations...", operation.name()));
-            let plan =
-                Plan { operations: vec![(*operation, 1.0)], threads, until: Until::Count(each), limit: None };
+            let plan = Plan {
+                operations: vec![(operation.clone(), 1.0)],
+                threads,
+                until: Until::Count(each),
+                limit: None,
+            };
             if self.once(&plan, false).await?.is_none() {
                 return Err(Error::run("Failed to execute warmup"));
             }
@@ -213,20 +248,27 @@ impl Bench {
     }
 
     async fn truncate(&self) -> Result<(), Error> {
-        let keyspace = &self.settings.schema.keyspace;
-        let tables = ["standard1", "counter1"];
-        for table in tables {
-            self.session
-                .query(&format!("TRUNCATE \"{keyspace}\".{table}"), Consistency::One)
-                .await
-                .map_err(|error| Error::run(named(&error)))?;
-        }
         let nodes = self.settings.node.nodes.len() as u64;
-        self.output.line(&format!(
-            "Truncated {keyspace}.[{}]. Sleeping {nodes}s for propagation.",
-            tables.join(", ")
-        ));
-        rest(Duration::from_secs(nodes)).await;
+        let mut said = Vec::new();
+        match &self.target {
+            Target::Standard(session) => {
+                let (keyspace, tables) = (&self.settings.schema.keyspace, ["standard1", "counter1"]);
+                for table in tables {
+                    truncate(session, &format!("{}.{table}", quoted(keyspace))).await?;
+                }
+                said.push(format!("{keyspace}.[{}]", tables.join(", ")));
+            }
+            Target::User(specs) => {
+                for spec in specs {
+                    truncate(&spec.session, &spec.quoted_name()).await?;
+                    said.push(format!("{}.{}", spec.profile.keyspace, spec.profile.table));
+                }
+            }
+        }
+        for table in said {
+            self.output.line(&format!("Truncated {table}. Sleeping {nodes}s for propagation."));
+            rest(Duration::from_secs(nodes)).await;
+        }
         Ok(())
     }
 
@@ -254,7 +296,9 @@ impl Bench {
         }
         lines.iter().for_each(|line| self.output.line(line));
         self.output.line(&match search.found() {
-            Some(rate) => format!("Highest rate with {goal}: {} op/s", loadtools::java::grouped(u64::from(rate))),
+            Some(rate) => {
+                format!("Highest rate with {goal}: {} op/s", loadtools::java::grouped(u64::from(rate)))
+            }
             None => format!("No rate was found with {goal}"),
         });
         Ok(true)
@@ -323,9 +367,8 @@ impl Bench {
 
     /// One run; `None` when an operation failed for good.
     async fn once(&self, plan: &Plan, told: bool) -> Result<Option<Snapshot>, Error> {
-        let operations: Vec<Operation> = plan.operations.iter().map(|(operation, _)| *operation).collect();
-        let prepared = Standard::prepare(&self.session, &self.settings, &operations).await;
-        let standard = prepared.map_err(|error| Error::run(named(&error)))?;
+        let operations: Vec<&Operation> = plan.operations.iter().map(|(operation, _)| operation).collect();
+        let prepared = self.target.prepare(&self.settings, &operations, !told).await?;
         if told {
             self.output.line(&self.announcement(plan));
             if self.settings.log.level > Level::Minimal {
@@ -336,13 +379,12 @@ impl Bench {
         let start = runtime::now();
         let names = operations.iter().map(|operation| operation.name().to_owned()).collect();
         let shared = Rc::new(Shared {
-            session: self.session.clone(),
             settings: self.settings.clone(),
             output: self.output.clone(),
-            operations: plan.operations.clone(),
+            weights: plan.operations.iter().map(|(_, weight)| *weight).collect(),
             seeds: Seeds::new(&self.settings.population, runtime::random_u64() as i64),
             metrics: RefCell::new(Metrics::new(names, start.0)),
-            left: Cell::new(match plan.until {
+            tickets: Tickets::new(match plan.until {
                 Until::Count(count) => Some(count),
                 Until::Time(..) | Until::Settled { .. } => None,
             }),
@@ -353,18 +395,17 @@ impl Bench {
                 Until::Time(time, ..) => Some(start + time),
                 Until::Count(_) | Until::Settled { .. } => None,
             },
-            stopped: Flag::new(),
             failed: Cell::new(false),
             histograms: self.histograms.clone().filter(|_| told),
         });
         let workers: Vec<_> = (0..plan.threads)
-            .map(|_| runtime::spawn(Group::QUERY, work(shared.clone(), standard.clone())))
+            .map(|_| runtime::spawn(Group::QUERY, work(shared.clone(), prepared.work())))
             .collect();
         let watcher = runtime::spawn(Group::MAIN, watch(shared.clone(), plan.until, told));
         for worker in workers {
             worker.await;
         }
-        shared.stopped.set();
+        shared.tickets.stopped.set();
         watcher.await;
         let from_schedule = shared.counts_from_schedule();
         let ended = runtime::now();
@@ -388,10 +429,8 @@ impl Bench {
     fn announcement(&self, plan: &Plan) -> String {
         let names: Vec<&str> = plan.operations.iter().map(|(operation, _)| operation.name()).collect();
         let what = match self.settings.command.kind {
-            Kind::Mixed => format!("[{}]", names.join(", ")),
-            Kind::Read | Kind::Write | Kind::CounterRead | Kind::CounterWrite | Kind::User => {
-                names.join(", ")
-            }
+            Kind::Mixed | Kind::User => format!("[{}]", names.join(", ")),
+            Kind::Read | Kind::Write | Kind::CounterRead | Kind::CounterWrite => names.join(", "),
         };
         let end = match plan.until {
             Until::Count(count) => format!("for {count} iteration"),
@@ -409,9 +448,9 @@ fn improvement(seen: &[(String, Snapshot)], steps: usize) -> f64 {
     last.windows(2).map(|pair| (pair[1] - pair[0]) / pair[0]).sum::<f64>() / steps as f64
 }
 
-/// Waits, unless the person at the terminal wants the end.
-async fn rest(time: Duration) {
-    let _ended_early = runtime::timeout(time, runtime::shutdown_requested()).await;
+async fn truncate(session: &Session, table: &str) -> Result<(), Error> {
+    let done = session.query(&format!("TRUNCATE {table}"), Consistency::One).await;
+    done.map(|_| ()).map_err(|error| Error::run(named(&error)))
 }
 
 /// Says a line for each interval, and ends the run when its time is over or its rate has settled.
@@ -422,9 +461,10 @@ async fn watch(shared: Rc<Shared>, until: Until, told: bool) {
         let wake = end.map_or(next, |end| end.min(next));
         // The end of the run, and somebody who wants it, do not wait for the line.
         let stopped =
-            runtime::timeout_at(wake, either(shared.stopped.wait(), runtime::shutdown_requested())).await;
+            runtime::timeout_at(wake, either(shared.tickets.stopped.wait(), runtime::shutdown_requested()))
+                .await;
         if stopped.is_ok() || end.is_some_and(|end| end <= runtime::now()) {
-            shared.stopped.set();
+            shared.tickets.stopped.set();
             return;
         }
         next = wake + shared.settings.log.interval;
@@ -438,7 +478,7 @@ async fn watch(shared: Rc<Shared>, until: Until, told: bool) {
         if let Until::Settled { error, least, most } = until {
             let measured = uncertainty.measurements();
             if (least <= measured && uncertainty.value() <= error) || most <= measured {
-                shared.stopped.set();
+                shared.tickets.stopped.set();
             }
         }
     }
@@ -464,12 +504,12 @@ struct Draws {
 }
 
 impl Draws {
-    fn next(&mut self, operations: &[(Operation, f64)]) -> usize {
+    fn next(&mut self, weights: &[f64]) -> usize {
         while self.left <= 0 {
             self.left = self.clustering.draw().max(1);
             let mut at = self.rng.unit() * self.total;
-            self.kind = operations.len() - 1;
-            for (nth, (_, weight)) in operations.iter().enumerate() {
+            self.kind = weights.len() - 1;
+            for (nth, weight) in weights.iter().enumerate() {
                 at -= weight;
                 if at < 0.0 {
                     self.kind = nth;
@@ -500,36 +540,21 @@ impl Shared {
         }
     }
 
-    /// Takes one of the operations that may still begin.
-    fn take(&self) -> bool {
-        if self.stopped.is_set() {
-            return false;
-        }
-        match self.left.get() {
-            None => true,
-            Some(0) => false,
-            Some(left) => {
-                self.left.set(Some(left - 1));
-                true
-            }
-        }
-    }
-
     /// Waits for the instant at which the schedule has the next operation begin.
-    async fn scheduled(&self) -> Option<Instant> {
+    async fn scheduled(&self, partitions: u64) -> Option<Instant> {
         let limit = self.limit?;
-        let nth = self.begun.replace(self.begun.get() + 1);
+        let nth = self.begun.replace(self.begun.get() + partitions);
         let intended = self.start + Duration::from_nanos(nth.saturating_mul(limit.interval_ns()));
         if runtime::now() < intended && self.stopped_by(intended).await {
             // It was due after the end.
-            self.begun.set(self.begun.get() - 1);
+            self.begun.set(self.begun.get() - partitions);
         }
         Some(intended)
     }
 
     /// Waits for an instant; true when the run ends before.
     async fn stopped_by(&self, instant: Instant) -> bool {
-        runtime::timeout_at(instant, self.stopped.wait()).await.is_ok()
+        runtime::timeout_at(instant, self.tickets.stopped.wait()).await.is_ok()
     }
 
     /// Operations that the schedule had due before the end of a run of a given time, and that no worker was free to begin.
@@ -544,32 +569,30 @@ impl Shared {
     }
 }
 
-async fn work(shared: Rc<Shared>, mut standard: Standard) {
+async fn work(shared: Rc<Shared>, mut work: Work) {
     let seed = runtime::random_u64();
     let mut draws = Draws {
         rng: Prng::new(seed),
         clustering: shared.settings.command.clustering.sampler(seed as i64),
-        total: shared.operations.iter().map(|(_, weight)| weight).sum(),
+        total: shared.weights.iter().sum(),
         kind: 0,
         left: 0,
     };
-    while shared.take() {
-        let kind = draws.next(&shared.operations);
-        let operation = shared.operations[kind].0;
-        let partition = if operation.writes() { shared.seeds.for_write() } else { shared.seeds.for_read() };
-        let Some(partition) = partition else { return };
-        let intended = shared.scheduled().await;
-        if shared.stopped.is_set() {
+    loop {
+        let kind = draws.next(&shared.weights);
+        let partitions = work.begin(kind, &shared.seeds, &shared.tickets);
+        if partitions == 0 {
             return;
         }
-        standard.bind(operation, partition);
-        let started = runtime::now();
-        let outcome = attempts(&shared, &standard, operation).await;
-        if operation.writes() {
-            shared.seeds.written(partition);
+        let intended = shared.scheduled(partitions).await;
+        if shared.tickets.stopped.is_set() {
+            return;
         }
-        let rows = match &outcome {
-            Attempted::Rows(rows) => Some(*rows),
+        let started = runtime::now();
+        let outcome = attempts(&shared, &mut work).await;
+        work.end(&shared.seeds);
+        let touched = match &outcome {
+            Attempted::Done(touched) => Some(*touched),
             Attempted::Failed { .. } => None,
             Attempted::CutShort => return,
         };
@@ -577,21 +600,21 @@ async fn work(shared: Rc<Shared>, mut standard: Standard) {
             intended: intended.map(|intended| intended.0),
             started: started.0,
             ended: runtime::now().0,
-            partitions: rows.is_some().into(),
-            rows: rows.unwrap_or(0),
-            failed: rows.is_none(),
+            partitions: touched.map_or(0, |touched| touched.partitions),
+            rows: touched.map_or(0, |touched| touched.rows),
+            failed: touched.is_none(),
         };
         shared.metrics.borrow_mut().record(kind, &done);
         if let Attempted::Failed { tries, problem } = outcome {
-            fail(&shared, &standard, tries, problem);
+            fail(&shared, &work, tries, problem);
         }
     }
 }
 
 /// How an operation ended.
 enum Attempted {
-    /// With so many rows.
-    Rows(u64),
+    /// Well.
+    Done(Touched),
     /// For good: the tries before, and what was wrong last; nothing when the rows were not those that were written.
     Failed { tries: u32, problem: Option<String> },
     /// The run ended between two tries: neither well nor badly.
@@ -599,12 +622,12 @@ enum Attempted {
 }
 
 /// Tries an operation until it succeeds or has been tried often enough.
-async fn attempts(shared: &Shared, standard: &Standard, operation: Operation) -> Attempted {
+async fn attempts(shared: &Shared, work: &mut Work) -> Attempted {
     let errors = &shared.settings.errors;
     let mut problem = None;
     for tried in 0..errors.tries {
-        let is_away = match standard.send(&shared.session, operation).await {
-            Ok(Some(rows)) => return Attempted::Rows(rows),
+        let is_away = match work.send().await {
+            Ok(Some(touched)) => return Attempted::Done(touched),
             // Another try would read the same.
             Ok(None) => return Attempted::Failed { tries: tried, problem: None },
             Err(error) => {
@@ -616,7 +639,7 @@ async fn attempts(shared: &Shared, standard: &Standard, operation: Operation) ->
                 matches!(error, client::Error::Connect { .. } | client::Error::Closed(_))
             }
         };
-        if shared.stopped.is_set() {
+        if shared.tickets.stopped.is_set() {
             return Attempted::CutShort;
         }
         let delay = match errors.delay {
@@ -636,12 +659,12 @@ async fn attempts(shared: &Shared, standard: &Standard, operation: Operation) ->
 }
 
 /// An operation has failed for good: says so, and ends the run unless errors are ignored.
-fn fail(shared: &Shared, standard: &Standard, tries: u32, problem: Option<String>) {
+fn fail(shared: &Shared, work: &Work, tries: u32, problem: Option<String>) {
     let what = match problem {
         None => "Data returned was not validated".to_owned(),
         Some(problem) => format!("Error executing: {problem}"),
     };
-    let text = format!("Operation x{tries} on key(s) [{}]: {what}\n", standard.key_text());
+    let text = format!("Operation x{tries} on key(s) [{}]: {what}\n", work.key_text());
     if shared.settings.errors.ignore {
         if shared.settings.log.level > Level::Minimal {
             shared.output.complain(&text);
@@ -650,5 +673,5 @@ fn fail(shared: &Shared, standard: &Standard, tries: u32, problem: Option<String
     }
     shared.output.complain(&text);
     shared.failed.set(true);
-    shared.stopped.set();
+    shared.tickets.stopped.set();
 }

@@ -6,9 +6,11 @@ use client::{Pool, PoolOptions, Statement, Usable};
 use protocol::compression::Compression as Frames;
 use protocol::envelope::Version;
 use protocol::failure::FailureKind;
-use protocol::request::{Parameters, Query, Request};
+use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement, Parameters, Query, Request};
+use protocol::values::ValuesBuilder;
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::time::Duration;
 use tls::{ClientSettings, Connector};
 use types::Consistency;
 
@@ -18,6 +20,8 @@ pub struct Session {
     pub pool: Pool,
     /// Consistency of operations.
     pub level: Consistency,
+    /// Consistency of conditions.
+    pub serial_level: Consistency,
     /// Statements are prepared.
     pub prepared: bool,
     /// Timestamp of every write, if it is the same for all.
@@ -27,8 +31,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Connects to the nodes of the settings.
-    pub async fn connect(settings: &Settings) -> Result<Session, Error> {
+    /// Connects to the nodes of the settings; statements that name no keyspace use the one given.
+    pub async fn connect(settings: &Settings, keyspace: Option<String>) -> Result<Session, Error> {
         let (mode, node) = (&settings.mode, &settings.node);
         let addresses = addresses(&node.nodes, settings.port.native)?;
         let tls = match (&settings.transport.trust, &settings.transport.key) {
@@ -69,6 +73,7 @@ impl Session {
                 // Unless the settings bound them, every request of the run may be on its way.
                 in_flight: mode.pending_max.unwrap_or(client::limits::STREAMS_MAX),
                 tls: tls.clone(),
+                keyspace: keyspace.clone(),
                 ..client::Options::new(version)
             };
             let options = PoolOptions {
@@ -83,6 +88,8 @@ impl Session {
                     return Ok(Session {
                         pool,
                         level,
+                        serial_level: Consistency::parse(&settings.command.serial_level)
+                            .unwrap_or(Consistency::Serial),
                         prepared: mode.prepared,
                         timestamp: settings.columns.timestamp,
                         last_timestamp: Cell::new(0),
@@ -131,6 +138,33 @@ impl Session {
         };
         answer.result()
     }
+
+    /// Sends a statement with the values of several rows as one batch, to where the first of them lives.
+    pub async fn send_batch(
+        &self,
+        kind: BatchKind,
+        statement: &Statement,
+        rows: &[ValuesBuilder],
+        parameters: Parameters<'_>,
+    ) -> Result<(), client::Error> {
+        let token = rows.first().and_then(|row| statement.token(row.values()));
+        let connection = match self.pool.ready(token) {
+            Some(connection) => connection,
+            None => self.pool.connection(token).await?,
+        };
+        let source = match self.prepared {
+            true => BatchSource::Prepared(statement.id()),
+            false => BatchSource::Query(statement.text()),
+        };
+        let statements = rows.iter().map(|row| BatchStatement { source, values: row.values() }).collect();
+        let batch = Batch { kind, statements, parameters: Parameters { skip_metadata: false, ..parameters } };
+        connection.batch(batch, &[statement]).await.map(|_| ())
+    }
+}
+
+/// Waits, unless the person at the terminal wants the end.
+pub async fn rest(time: Duration) {
+    let _ended_early = runtime::timeout(time, runtime::shutdown_requested()).await;
 }
 
 fn is_about_the_version(error: &client::Error) -> bool {

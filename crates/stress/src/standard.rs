@@ -2,8 +2,10 @@
 
 use crate::distribution::Sampler;
 use crate::generate::{Keys, Values};
+use crate::population::{Seeds, Tickets};
 use crate::session::Session;
 use crate::settings::{Schema, Settings};
+use crate::work::Touched;
 use client::Statement;
 use protocol::request::Parameters;
 use protocol::response::Response;
@@ -104,6 +106,11 @@ pub struct Standard {
     validates: bool,
     /// By operation; of those that are not used nothing is there.
     statements: [Option<Statement>; 4],
+    /// Operations by their number.
+    operations: Vec<Operation>,
+    /// What was begun.
+    operation: Operation,
+    partition: i64,
     bound: ValuesBuilder,
     key: Vec<u8>,
     value: Vec<u8>,
@@ -116,10 +123,10 @@ impl Standard {
     pub async fn prepare(
         session: &Session,
         settings: &Settings,
-        operations: &[Operation],
+        operations: Vec<Operation>,
     ) -> Result<Standard, client::Error> {
         let mut statements = [None, None, None, None];
-        for operation in operations {
+        for operation in &operations {
             let text = text(settings, *operation);
             statements[*operation as usize] = Some(session.pool.prepare(&text).await?);
         }
@@ -131,6 +138,9 @@ impl Standard {
             slice: columns.slice,
             validates: !settings.errors.skip_validation,
             statements,
+            operations,
+            operation: Operation::Read,
+            partition: 0,
             bound: ValuesBuilder::new(),
             key: Vec::new(),
             value: Vec::new(),
@@ -138,8 +148,28 @@ impl Standard {
         })
     }
 
+    /// Makes the next request of an operation; how many partitions it touches, none when the run ends.
+    pub fn begin(&mut self, nth: usize, seeds: &Seeds, tickets: &Tickets) -> u64 {
+        if tickets.take(1) == 0 {
+            return 0;
+        }
+        let operation = self.operations[nth];
+        let partition = if operation.writes() { seeds.for_write() } else { seeds.for_read() };
+        let Some(partition) = partition else { return 0 };
+        (self.operation, self.partition) = (operation, partition);
+        self.bind(operation, partition);
+        1
+    }
+
+    /// What was sent has ended, well or not.
+    pub fn end(&self, seeds: &Seeds) {
+        if self.operation.writes() {
+            seeds.written(self.partition);
+        }
+    }
+
     /// Binds the values of an operation on a partition.
-    pub fn bind(&mut self, operation: Operation, partition: i64) {
+    fn bind(&mut self, operation: Operation, partition: i64) {
         self.key.clear();
         self.bound.clear();
         let identity = self.keys.write(partition, &mut self.key);
@@ -178,8 +208,10 @@ impl Standard {
         }
     }
 
-    /// Sends what was bound. The rows that came back or were written; `Ok(None)` when they are not what was written.
-    pub async fn send(&self, session: &Session, operation: Operation) -> Result<Option<u64>, client::Error> {
+    /// Sends what was begun. What came back or was written; `Ok(None)` when it is not what was written.
+    pub async fn send(&self, session: &Session) -> Result<Option<Touched>, client::Error> {
+        let operation = self.operation;
+        let touched = |rows| Touched { partitions: 1, rows };
         let Some(statement) = &self.statements[operation as usize] else {
             return Err(client::Error::Unexpected("an operation that was not prepared"));
         };
@@ -191,16 +223,16 @@ impl Standard {
         };
         let answer = session.send(statement, parameters).await?;
         if operation.writes() {
-            return Ok(Some(1));
+            return Ok(Some(touched(1)));
         }
         let Response::Rows(rows) = answer.response()? else {
             return Err(client::Error::Unexpected("a SELECT"));
         };
         if operation == Operation::Read && self.validates {
             let same = rows.row_count == 1 && rows.content() == self.expected;
-            return Ok(same.then_some(1));
+            return Ok(same.then_some(touched(1)));
         }
-        Ok(Some(rows.row_count as u64))
+        Ok(Some(touched(rows.row_count as u64)))
     }
 
     /// The key that was bound, in hexadecimal, as failures name it.

@@ -79,7 +79,8 @@ impl Command {
 
     /// True when the only operation of a profile is its insert.
     fn has_insert_only(&self) -> bool {
-        self.kind == Kind::User && matches!(self.weights.as_slice(), [(name, _)] if name == "insert")
+        let inserts = |name: &str| name == "insert" || name.ends_with(".insert");
+        self.kind == Kind::User && matches!(self.weights.as_slice(), [(name, _)] if inserts(name))
     }
 }
 

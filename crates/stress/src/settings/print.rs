@@ -3,8 +3,8 @@
 use super::{Level, Order, Rate, Settings, Until, Visited};
 use crate::distribution::Distribution;
 use crate::grammar::Ratio;
-use loadtools::java::{fixed, grouped};
 use crate::settings::tables::Kind;
+use loadtools::java::{fixed, grouped};
 use std::fmt::Write as _;
 
 /// What the Java tool lets wait on one connection, and prints.

@@ -1,5 +1,6 @@
 //! Whole runs against a node in a simulated world: what is written is there, what is wrong is said, and no wait is hidden.
 
+use loadtools::output::Output;
 use node::config::Config;
 use node::{Ready, Reporter, main_closure};
 use runtime::sim::{NodeId, SimConfig, Task, World};
@@ -9,7 +10,6 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use stress::knee::Goal;
-use loadtools::output::Output;
 use stress::report::Style;
 use stress::run::Extras;
 use stress::settings::{read, split};
@@ -305,4 +305,157 @@ fn the_highest_rate_that_holds_is_looked_for() {
     stage.goal = Some(Goal::parse("p50<1us").expect("a goal"));
     let hopeless = stage.run("read duration=1s no-warmup -pop seq=1..100 -rate threads=2");
     assert!(hopeless.said.contains("\nNo rate was found with p50 < 0.001 ms\n"), "{}", hopeless.said);
+}
+
+/// A profile in a file of this process's own.
+fn profile(name: &str, text: &str) -> String {
+    let file = std::env::temp_dir().join(format!("messina-stress-{}-{name}.yaml", std::process::id()));
+    std::fs::write(&file, text).expect("a file");
+    file.display().to_string()
+}
+
+const VISITS: &str = "\
+keyspace: shop
+keyspace_definition: |
+  CREATE KEYSPACE IF NOT EXISTS shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1};
+table: visits
+table_definition: |
+  CREATE TABLE IF NOT EXISTS visits (who text, day date, at timeuuid, page text, took double, ok boolean, tags set<text>,
+    ip inet, PRIMARY KEY ((who, day), at, page)) WITH CLUSTERING ORDER BY (at DESC, page ASC)
+columnspec:
+  - {name: who, size: fixed(12), population: uniform(1..1M)}
+  - {name: at, cluster: uniform(3..6)}
+  - {name: page, cluster: fixed(4), size: uniform(3..20)}
+  - {name: tags, size: fixed(2)}
+insert: {partitions: fixed(2), batchtype: UNLOGGED}
+queries:
+  Newest: {cql: select * from visits where who = ? and day = ? LIMIT 3, fields: samerow}
+  one: {cql: select took from visits where who = ? and day = ? and at = ? and page = ?, fields: samerow}
+  any: {cql: select took from visits where who = ? and day = ? and at = ? and page = ?, fields: multirow}
+token_range_queries:
+  all: {columns: 'at, ip', page_size: 50}
+";
+
+#[test]
+fn rows_of_a_profile_are_written_read_compared_and_scanned() {
+    let mut stage = Stage::new(11);
+    let file = profile("visits", VISITS);
+    let written = stage.run(&format!("user profile={file} ops(insert=1) n=60 no-warmup -rate threads=5"));
+    assert_eq!(written.success, Ok(true), "{:?}", written.complaints);
+    assert_eq!(written.result("Total partitions"), "60 [insert: 60]");
+    for text in [
+        "\nCreated schema. Sleeping 1s for propagation.\n",
+        "\nRunning [insert] with 5 threads for 60 iteration\n",
+        "Generating batches with [2..2] partitions and [24..48] rows (of [24..48] total rows in the partitions)",
+    ] {
+        assert!(written.said.contains(text), "{text}: {}", written.said);
+    }
+    // Every row of every partition, all at once and between bounds of each length.
+    let compared = stage
+        .run(&format!("user profile={file} ops(validate=1) n=600 no-warmup -pop seq=1..60 -rate threads=4"));
+    assert_eq!(
+        (compared.success.clone(), compared.result("Total errors")),
+        (Ok(true), "0 [validate: 0]".into()),
+        "{:?}",
+        compared.complaints
+    );
+    let asked = stage.run(&format!(
+        "user profile={file} ops(newest=1,one=2,any=1) n=200 no-warmup -pop seq=1..60 -rate threads=3"
+    ));
+    assert_eq!(asked.success, Ok(true), "{:?}", asked.complaints);
+    let rows = asked.result("Row rate");
+    assert!(rows.contains("newest") && rows.contains("one") && rows.contains("any"), "{rows}");
+    let scanned = stage.run(&format!(
+        "user profile={file} ops(all=1) n=100000 no-warmup -rate threads=3 -tokenrange split-factor=3"
+    ));
+    assert_eq!(scanned.result("Total partitions"), "60 [all: 60]", "{:?}", scanned.complaints);
+    // A row that is another ends the run, and is named.
+    let other = stage
+        .run(&format!("user profile={file} ops(validate=1) n=5 no-warmup -pop seq=61..70 -rate threads=1"));
+    assert_eq!(other.success, Ok(false));
+    assert!(
+        other.complaints.last().expect("a complaint").ends_with("]: Data returned was not validated\n"),
+        "{:?}",
+        other.complaints
+    );
+    let unknown = stage.run(&format!("user profile={file} ops(oldest=1) n=5 -rate threads=1"));
+    assert_eq!(unknown.success, Err("No query defined with name oldest".into()));
+}
+
+#[test]
+fn visits_and_shares_of_rows_write_what_they_say() {
+    let mut stage = Stage::new(12);
+    let file = profile(
+        "parts",
+        &VISITS
+            .replace("page_size: 50", "page_size: 7")
+            .replace("fixed(2), batch", "fixed(1), batch")
+            .replace("uniform(3..6)", "fixed(5)"),
+    );
+    // Four visits of a quarter each: 10 partitions of 20 rows.
+    let visited = stage.run(&format!("user profile={file} ops(insert=1) n=40 no-warmup -pop seq=1..10 no-wrap -insert visits=fixed(4) revisit=uniform(1..5) -rate threads=1"));
+    assert_eq!(visited.success, Ok(true), "{:?}", visited.complaints);
+    let compared = stage
+        .run(&format!("user profile={file} ops(validate=1) n=50 no-warmup -pop seq=1..10 -rate threads=1"));
+    assert_eq!(compared.success, Ok(true), "{:?}", compared.complaints);
+    let emptied = stage.run(&format!("user profile={file} ops(insert=1) truncate=once n=200 no-warmup -insert select-ratio=fixed(1)/4 -rate threads=4"));
+    assert!(
+        emptied.said.contains("\nTruncated shop.visits. Sleeping 1s for propagation.\n"),
+        "{}",
+        emptied.said
+    );
+    let scanned = stage.run(&format!(
+        "user profile={file} ops(all=1) n=100000 no-warmup -rate threads=2 -log interval=100s"
+    ));
+    let line = scanned.said.lines().rfind(|line| line.starts_with("total,")).expect("a line");
+    let field =
+        |at: usize| -> f64 { line.split(',').nth(at).expect("a field").trim().parse().expect("a number") };
+    let rows = field(4) / field(3) * 200.0;
+    assert!((850.0..1_150.0).contains(&rows), "a quarter of 4,000: {rows}");
+}
+
+#[test]
+fn counters_and_keys_alone_are_written_and_several_profiles_go_together() {
+    let mut stage = Stage::new(13);
+    let keys = profile(
+        "keys",
+        "specname: k\nkeyspace: shop\ntable: keys\nkeyspace_definition: \"CREATE KEYSPACE IF NOT EXISTS shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}\"\n\
+         table_definition: CREATE TABLE IF NOT EXISTS keys (a bigint, b uuid, PRIMARY KEY (a, b))\ncolumnspec: [{name: b, cluster: fixed(3)}]\nqueries: {all: {cql: 'select * from keys where a = ?'}}\n",
+    );
+    let visits = profile("again", &VISITS.replacen("keyspace:", "specname: V\nkeyspace:", 1));
+    let both = stage.run(&format!("user profile={keys},{visits} ops(k.insert=2,v.insert=1,k.all=1) n=200 no-warmup -pop seq=1..200 -rate threads=3"));
+    assert_eq!(both.success, Ok(true), "{:?}", both.complaints);
+    assert!(both.said.contains("[k.insert, v.insert, k.all]"), "{}", both.said);
+    let alone = stage.run(&format!("user profile={keys} ops(k.insert=1) n=50 no-warmup -rate threads=2"));
+    assert_eq!(alone.success, Ok(true), "{:?}", alone.complaints);
+    let compared = stage
+        .run(&format!("user profile={keys} ops(validate=1) n=20 no-warmup -pop seq=1..50 -rate threads=1"));
+    assert_eq!(compared.success, Ok(true), "{:?}", compared.complaints);
+}
+
+#[test]
+fn a_profile_that_is_wrong_is_named_with_its_line() {
+    let mut stage = Stage::new(14);
+    let file = profile("wrong", &VISITS.replace("cluster: fixed(4)", "clusters: fixed(4)"));
+    let wrong = stage.run(&format!("user profile={file} ops(insert=1) n=1 -rate threads=1"));
+    assert_eq!(wrong.success, Err(format!("{file}:11: Unrecognised option(s) in column spec: clusters")));
+    let missing = stage.run("user profile=/nowhere.yaml ops(insert=1) n=1 -rate threads=1");
+    assert!(
+        missing.success.as_ref().is_err_and(|text| text.starts_with("/nowhere.yaml: ")),
+        "{:?}",
+        missing.success
+    );
+    let maps = profile(
+        "maps",
+        "keyspace: shop\ntable: maps\nkeyspace_definition: \"CREATE KEYSPACE IF NOT EXISTS shop WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}\"\ntable_definition: 'CREATE TABLE IF NOT EXISTS maps (a int PRIMARY KEY, m map<int, int>, n int)'\n",
+    );
+    let line = format!("user profile={maps} ops(insert=1) n=3 no-warmup -rate threads=1");
+    let refused = stage.run(&line);
+    assert!(
+        refused.success.as_ref().is_err_and(|text| text.contains("column m can be made")),
+        "{:?}",
+        refused.success
+    );
+    let skipped = stage.run(&format!("{line} -errors skip-unsupported-columns"));
+    assert_eq!(skipped.success, Ok(true), "{:?}", skipped.complaints);
 }
