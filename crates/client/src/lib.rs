@@ -27,6 +27,8 @@ pub mod outcome;
 pub mod pages;
 /// Connections to every shard of every node.
 pub mod pool;
+/// Addresses of names, versions of the protocol, names of errors.
+pub mod contact;
 /// Prepared statements.
 pub mod statement;
 

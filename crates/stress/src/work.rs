@@ -2,10 +2,11 @@
 
 use crate::error::Error;
 use crate::population::{Seeds, Tickets};
-use crate::session::{Session, named};
+use crate::session::Session;
 use crate::settings::Settings;
 use crate::standard::{self, Standard};
 use crate::user::{self, Chosen, Spec};
+use client::contact::named;
 use std::rc::Rc;
 
 /// What an operation wrote or read.
