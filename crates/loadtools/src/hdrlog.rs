@@ -4,12 +4,14 @@
 //!  Tag=READ-st,0.000,1.002,12.345,HISTFAAAAD…      seconds from the base, seconds long, longest in milliseconds, histogram
 //! ```
 //! Tags end in `-st` for service time, `-rt` for response time from the intended start, `-wt` for the wait between the two. Values are
-//! nanoseconds. Source: the format's documentation and its Java writer's output.
+//! nanoseconds. A log of one histogram has no tags and whatever unit its writer likes. Source: the format's documentation and its Java
+//! writer's output.
 
 use crate::java::fixed;
-use crate::measure::{Interval, Latencies, Snapshot};
+use crate::measure::Snapshot;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use hdrhistogram::Histogram;
 use std::io::{self, Write};
 
 /// What begins a histogram, with the size of its words: they vary.
@@ -52,29 +54,36 @@ impl HistogramLog {
                 [("st", &interval.service), ("rt", &interval.response), ("wt", &interval.wait)]
             {
                 if latencies.count() > 0 {
-                    self.line(&format!("{name}-{suffix}"), interval, latencies)?;
+                    let tag = format!("Tag={name}-{suffix},");
+                    self.line(&tag, (interval.from, interval.to), latencies.histogram())?;
                 }
             }
         }
         self.out.flush()
     }
 
-    fn line(&mut self, tag: &str, interval: &Interval, latencies: &Latencies) -> io::Result<()> {
-        let from = interval.from.saturating_sub(self.base) as f64 / 1e9;
+    /// Writes a histogram without a tag, of what was seen between two instants of the run's clock; an empty one as well.
+    pub fn write_untagged(&mut self, between: (u64, u64), histogram: &Histogram<u64>) -> io::Result<()> {
+        self.line("", between, histogram)?;
+        self.out.flush()
+    }
+
+    fn line(&mut self, tag: &str, (from, to): (u64, u64), histogram: &Histogram<u64>) -> io::Result<()> {
+        let seconds = |from: u64, to: u64| fixed(to.saturating_sub(from) as f64 / 1e9, 3, false);
         writeln!(
             self.out,
-            "Tag={tag},{},{},{},{}",
-            fixed(from, 3, false),
-            fixed(interval.seconds(), 3, false),
-            fixed(latencies.max(), 3, false),
-            base64(&compressed(latencies)?)
+            "{tag}{},{},{},{}",
+            seconds(self.base, from),
+            seconds(from, to),
+            fixed(histogram.max() as f64 / 1e6, 3, false),
+            base64(&compressed(histogram)?)
         )
     }
 }
 
-fn compressed(latencies: &Latencies) -> io::Result<Vec<u8>> {
+fn compressed(histogram: &Histogram<u64>) -> io::Result<Vec<u8>> {
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(&encoded(latencies))?;
+    encoder.write_all(&encoded(histogram))?;
     let body = encoder.finish()?;
     let mut out = COMPRESSED_COOKIE.to_be_bytes().to_vec();
     out.extend_from_slice(&(body.len() as u32).to_be_bytes());
@@ -83,8 +92,7 @@ fn compressed(latencies: &Latencies) -> io::Result<Vec<u8>> {
 }
 
 /// Version 2: counts as variable integers in zigzag form, runs of empty buckets as their negative length.
-fn encoded(latencies: &Latencies) -> Vec<u8> {
-    let histogram = latencies.histogram();
+fn encoded(histogram: &Histogram<u64>) -> Vec<u8> {
     let mut counts = Vec::new();
     let mut empty = 0i64;
     for bucket in histogram.iter_all() {
@@ -218,5 +226,20 @@ mod tests {
                 "Tag=READ-wt,0.000,1.000,100.008"
             ]
         );
+    }
+
+    #[test]
+    fn a_histogram_alone_has_no_tag() {
+        let shared = Shared::default();
+        let mut log =
+            HistogramLog::begin(Box::new(shared.clone()), "a title", 1_000_000_000, 0).expect("memory");
+        let mut histogram = Histogram::<u64>::new(3).expect("three digits");
+        log.write_untagged((1_000_000_000, 2_500_000_000), &histogram).expect("memory");
+        histogram.record(7_000).expect("it grows");
+        log.write_untagged((2_500_000_000, 3_000_000_000), &histogram).expect("memory");
+        let text = String::from_utf8(shared.0.borrow().clone()).expect("text");
+        let heads: Vec<&str> =
+            text.lines().skip(5).map(|line| line.split(",HISTFAAAA").next().expect("a head")).collect();
+        assert_eq!(heads, ["0.000,1.500,0.000", "1.500,0.500,0.007"]);
     }
 }

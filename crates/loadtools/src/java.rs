@@ -1,7 +1,9 @@
 //! What the Java library computes, where keys and values depend on it bit for bit.
 //!
 //! Source: the documented algorithms of `java.util.Random` (a linear congruential generator of 48 bits and the polar method for normal
-//! numbers) and of `java.util.Formatter` (decimal digits of the shortest text, rounded half up).
+//! numbers), of `java.util.Formatter` (decimal digits of the shortest text, rounded half up), of `java.text.DecimalFormat` (the exact
+//! binary fraction, rounded half to even), of `Double.toString` since release 19 (the shortest text that reads back as the value), of
+//! `String.hashCode`, and of the order in which hash maps give what was put into them.
 
 const MULTIPLIER: u64 = 0x5_DEEC_E66D;
 const INCREMENT: u64 = 0xB;
@@ -112,6 +114,76 @@ fn put_whole(digits: &[u8], thousands: bool, text: &mut String) {
     }
 }
 
+/// Formats like `Double.toString`: `0.001` to below `10000000` with a point, others like `1.0E7`; always a digit after the point.
+pub fn double(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".into();
+    }
+    let sign = if value.is_sign_negative() { "-" } else { "" };
+    let value = value.abs();
+    if value.is_infinite() {
+        return format!("{sign}Infinity");
+    }
+    if value == 0.0 {
+        return format!("{sign}0.0");
+    }
+    let mut scientific = format!("{value:e}");
+    if !scientific.contains('.') {
+        // One digit would do: of two digits the nearest are written, 4.9E-324 and not 5.0E-324.
+        scientific = format!("{value:.1e}");
+    }
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if !(-3..7).contains(&exponent) {
+        return format!("{sign}{mantissa}E{exponent}");
+    }
+    let digits: String = mantissa.chars().filter(|c| *c != '.').collect();
+    let digits = digits.trim_end_matches('0');
+    let text = match usize::try_from(exponent) {
+        Err(_) => format!("0.{}{digits}", "0".repeat(exponent.unsigned_abs() as usize - 1)),
+        Ok(above) if digits.len() <= above + 1 => {
+            format!("{digits}{}.0", "0".repeat(above + 1 - digits.len()))
+        }
+        Ok(above) => format!("{}.{}", &digits[..above + 1], &digits[above + 1..]),
+    };
+    format!("{sign}{text}")
+}
+
+/// Formats like `DecimalFormat("#.##")`: two decimals at most, none that are zero at the end.
+pub fn at_most_two_decimals(value: f64) -> String {
+    if value.is_nan() {
+        return "NaN".into();
+    }
+    if value.is_infinite() {
+        return if value > 0.0 { "\u{221e}".into() } else { "-\u{221e}".into() };
+    }
+    let text = format!("{value:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// `String.hashCode`.
+pub fn string_hash(text: &str) -> i32 {
+    text.encode_utf16().fold(0i32, |hash, unit| hash.wrapping_mul(31).wrapping_add(i32::from(unit)))
+}
+
+/// The order in which a hash map with so many buckets, a power of two, gives entries with these hashes that were put into it one after
+/// the other: their indexes.
+pub fn map_order(hashes: &[i32], buckets: u32) -> Vec<usize> {
+    let bucket = |hash: i32| (hash as u32 ^ hash as u32 >> 16) & (buckets - 1);
+    let mut order: Vec<usize> = (0..hashes.len()).collect();
+    order.sort_by_key(|index| bucket(hashes[*index]));
+    order
+}
+
+/// Buckets of a `HashMap` into which so many entries were put one by one: three quarters of them are filled at most.
+pub fn map_buckets(entries: usize) -> u32 {
+    let mut buckets = 16u32;
+    while (buckets as usize) / 4 * 3 < entries && buckets < 1 << 30 {
+        buckets *= 2;
+    }
+    buckets
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,5 +213,84 @@ mod tests {
         assert_eq!(fixed(f64::NAN, 1, false), "NaN");
         assert_eq!(fixed(1e-9, 2, false), "0.00");
         assert_eq!([grouped(7), grouped(1000), grouped(1_234_567)], ["7", "1,000", "1,234,567"]);
+    }
+
+    /// What Java prints, since release 19 where one of its earlier digits was one too many.
+    #[test]
+    fn doubles_are_printed_as_java_prints_them() {
+        for (value, text) in [
+            (0.0, "0.0"),
+            (-0.0, "-0.0"),
+            (1.0, "1.0"),
+            (-2.5, "-2.5"),
+            (100.0, "100.0"),
+            (4_969.437_956_567_112, "4969.437956567112"),
+            (1.4388888888888892e7, "1.4388888888888892E7"),
+            (180.4, "180.4"),
+            (0.001, "0.001"),
+            (9.99e-4, "9.99E-4"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (9_999_999.0, "9999999.0"),
+            (1e7, "1.0E7"),
+            (1.2345678e7, "1.2345678E7"),
+            (1e23, "1.0E23"),
+            (2e23, "2.0E23"),
+            (5e-324, "4.9E-324"),
+            (f64::MAX, "1.7976931348623157E308"),
+            (f64::MIN_POSITIVE, "2.2250738585072014E-308"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "Infinity"),
+            (f64::NEG_INFINITY, "-Infinity"),
+        ] {
+            assert_eq!(double(value), text);
+        }
+    }
+
+    #[test]
+    fn every_double_reads_back() {
+        let mut random = Random::new(7);
+        for _ in 0..20_000 {
+            let value = f64::from_bits(random.next_long() as u64);
+            if value.is_finite() {
+                assert_eq!(double(value).parse::<f64>().expect("a number").to_bits(), value.to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn two_decimals_at_most_are_rounded_half_to_even() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.5, "0.5"),
+            (0.125, "0.12"),
+            (0.375, "0.38"),
+            (0.005, "0.01"),
+            (0.015, "0.01"),
+            (2.675, "2.67"),
+            (1.005, "1"),
+            (4970.6, "4970.6"),
+            (100.0, "100"),
+            (1234567.891, "1234567.89"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "\u{221e}"),
+        ] {
+            assert_eq!(at_most_two_decimals(value), text);
+        }
+    }
+
+    #[test]
+    fn strings_hash_as_in_java() {
+        assert_eq!(string_hash(""), 0);
+        assert_eq!(string_hash("READ"), 2_511_254);
+        assert_eq!(string_hash("user6284781860667377211:field0"), 1_106_546_143);
+    }
+
+    #[test]
+    fn maps_are_walked_as_in_java() {
+        let names = ["CLEANUP", "UPDATE", "READ", "INSERT", "SCAN"];
+        let hashes: Vec<i32> = names.iter().map(|name| string_hash(name)).collect();
+        let order: Vec<&str> = map_order(&hashes, 16).into_iter().map(|index| names[index]).collect();
+        assert_eq!(order, ["READ", "CLEANUP", "UPDATE", "INSERT", "SCAN"]);
+        assert_eq!([map_buckets(0), map_buckets(12), map_buckets(13), map_buckets(25)], [16, 16, 32, 64]);
     }
 }
