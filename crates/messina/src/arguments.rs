@@ -27,6 +27,12 @@ pub enum Command {
     /// Put load on a cluster with the words, data and output of cassandra-stress.
     #[command(name = "cassandra-stress", disable_help_flag = true)]
     CassandraStress(CassandraStress),
+    /// Put load on a cluster with the words, data and output of YCSB.
+    #[command(disable_help_flag = true)]
+    Ycsb(Ycsb),
+    /// Run CloudSuite's data serving: warmup makes tables and records, load runs operations on them.
+    #[command(disable_help_flag = true)]
+    Cloudsuite(Cloudsuite),
     /// Look at sstables of a stopped node, or of Cassandra; mend them.
     Sstable(Sstable),
     /// Load sstables, of Cassandra or of a node, into a table of a running node.
@@ -204,6 +210,22 @@ pub struct Nodetool {
 #[derive(Debug, Args)]
 pub struct CassandraStress {
     /// A command and its options; see `messina cassandra-stress help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// Arguments of `messina ycsb`.
+#[derive(Debug, Args)]
+pub struct Ycsb {
+    /// load or run, a binding, and options; see `messina ycsb help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
+}
+
+/// Arguments of `messina cloudsuite`.
+#[derive(Debug, Args)]
+pub struct Cloudsuite {
+    /// warmup or load, and what the script of that name takes.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     pub words: Vec<String>,
 }

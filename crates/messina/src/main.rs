@@ -22,6 +22,12 @@ fn main() -> ExitCode {
     if let Some(words) = words_of("cassandra-stress", words()) {
         return ExitCode::from(stress::main(&words));
     }
+    if let Some(words) = words_of("ycsb", words()).or_else(|| words_of("ycsb.sh", words())) {
+        return ExitCode::from(ycsb::main(&words));
+    }
+    if let Some(words) = words_of("cloudsuite", words()) {
+        return ExitCode::from(ycsb::cloudsuite(&words));
+    }
     match Arguments::parse().command {
         Command::Node(node) => start::run(&node),
         Command::Simulate(simulate) => simulate::run(&simulate),
@@ -30,6 +36,8 @@ fn main() -> ExitCode {
         Command::Sstable(sstable) => sstable::run(&sstable),
         Command::Nodetool(nodetool) => run_nodetool(&nodetool.words),
         Command::CassandraStress(stress) => ExitCode::from(stress::main(&stress.words)),
+        Command::Ycsb(ycsb) => ExitCode::from(ycsb::main(&ycsb.words)),
+        Command::Cloudsuite(cloudsuite) => ExitCode::from(ycsb::cloudsuite(&cloudsuite.words)),
         Command::Version => {
             println!("messina {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
