@@ -26,7 +26,7 @@ suites:
   cqlsh       cqlsh from PyPI: create, insert, select, DESCRIBE, COPY TO and FROM
   protocol    raw sockets, by every version: events, custom payloads
   certificates  keys and certificates renewed while the node runs; clients' certificates
-  ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f
+  ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f; messina ycsb beside it, each verifying what the other wrote
   stress      messina cassandra-stress beside the Java tool of Cassandra 3.11.5, each reading what the other wrote
   kill        kill -9 under load in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use

@@ -1,5 +1,6 @@
 //! YCSB 0.17.0 as CloudSuite's Data Serving sets it up: SimpleStrategy with three replicas on one node, consistency
-//! ONE, ten text fields of 100 bytes; the load phase and workloads a to f, each without a single error.
+//! ONE, ten text fields of 100 bytes; the load phase and workloads a to f, each without a single error. Beside it `messina ycsb`: what
+//! one loads the other verifies, and their reports have the same lines.
 
 use std::process::Command;
 use std::time::Duration;
@@ -64,6 +65,19 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
             phase(options, &server, &class_path, name, properties)
         });
     }
+    let pair = Pair { options, server: &server, class_path: &class_path };
+    let mut test = |name: &str, body: &dyn Fn(&Pair<'_>) -> Result<String, String>| {
+        report.test(&format!("ycsb::{name} --smp {shards}"), || body(&pair));
+    };
+    test("ours_verifies_javas", &|pair| {
+        pair.java("load", "java-load", &pair.part(0))?;
+        verified(&pair.ours("run", "verify", &pair.part(0))?, options.records)
+    });
+    test("java_verifies_ours", &|pair| {
+        pair.ours("load", "load", &pair.part(1))?;
+        verified(&pair.java("run", "java-verify", &pair.part(1))?, options.records)
+    });
+    test("same_report", &same_report);
     report.test(&format!("ycsb::stop --smp {shards}"), || server.stop().map(|()| String::new()));
 }
 
@@ -91,6 +105,96 @@ fn phase(
     }
     let text = command::run(&mut java, &server.folder.join(format!("ycsb-{name}.log")), LIMIT)?;
     judge(&text, options.records)
+}
+
+/// Both tools and a server.
+struct Pair<'a> {
+    options: &'a Options,
+    server: &'a Server,
+    class_path: &'a str,
+}
+
+impl Pair<'_> {
+    /// Every record of one part of two, once, with values that follow from the keys.
+    fn part(&self, part: u64) -> Vec<String> {
+        let records = self.options.records;
+        let all = [
+            format!("recordcount={}", 2 * records),
+            format!("insertstart={}", part * records),
+            format!("insertcount={records}"),
+            format!("operationcount={records}"),
+            "readproportion=1".to_owned(),
+            "updateproportion=0".to_owned(),
+            "requestdistribution=sequential".to_owned(),
+            "dataintegrity=true".to_owned(),
+        ];
+        all.into()
+    }
+
+    fn properties(&self, properties: &[String]) -> Vec<String> {
+        let (ip, port) = (self.server.address.ip(), self.server.address.port());
+        let fixed = [
+            "workload=site.ycsb.workloads.CoreWorkload".to_owned(),
+            format!("hosts={ip}"),
+            format!("port={port}"),
+        ];
+        fixed.iter().chain(properties).flat_map(|property| ["-p".to_owned(), property.clone()]).collect()
+    }
+
+    fn ours(&self, phase: &str, name: &str, properties: &[String]) -> Result<String, String> {
+        let mut tool = Command::new(&self.options.binary);
+        tool.args(["ycsb", phase, "cassandra-cql", "-threads", "8"]).args(self.properties(properties));
+        command::run(&mut tool, &self.server.folder.join(format!("ycsb-{name}.log")), LIMIT)
+    }
+
+    fn java(&self, phase: &str, name: &str, properties: &[String]) -> Result<String, String> {
+        let mut java = Command::new("java");
+        java.args(["-Xmx256M", "-XX:+UseSerialGC", "-cp", self.class_path, "site.ycsb.Client"])
+            .arg(if phase == "load" { "-load" } else { "-t" })
+            .args(["-db", "messina.CqlBinding", "-threads", "8"])
+            .args(self.properties(properties));
+        command::run(&mut java, &self.server.folder.join(format!("ycsb-{name}.log")), LIMIT)
+    }
+}
+
+/// Every record was there and was what it should be.
+fn verified(text: &str, records: u64) -> Result<String, String> {
+    let good = |block: &str| text.lines().any(|line| line == format!("[{block}], Return=OK, {records}"));
+    if good("READ") && good("VERIFY") && !text.contains("UNEXPECTED_STATE") {
+        Ok(format!("{records} records"))
+    } else {
+        Err(command::tail(text, 60))
+    }
+}
+
+/// The reports of both tools have the same lines in the same order, but for those of collectors of garbage.
+fn same_report(pair: &Pair<'_>) -> Result<String, String> {
+    let records = pair.options.records;
+    let mut lines = 0;
+    for (name, properties) in WORKLOADS.iter().filter(|(name, _)| matches!(*name, "a" | "c" | "e")) {
+        let mut all: Vec<String> = properties.iter().map(|property| (*property).to_owned()).collect();
+        all.extend([format!("recordcount={records}"), format!("operationcount={records}")]);
+        all.extend(["measurement.interval=both".to_owned(), "target=20000".to_owned()]);
+        let ours = labels(&pair.ours("run", &format!("report-{name}"), &all)?);
+        let javas = labels(&pair.java("run", &format!("java-report-{name}"), &all)?);
+        if ours != javas {
+            return Err(format!("workload {name}\n{ours:#?}\ninstead of\n{javas:#?}"));
+        }
+        lines += ours.len();
+    }
+    Ok(format!("{lines} lines"))
+}
+
+/// Block and name of each line of a report.
+fn labels(text: &str) -> Vec<String> {
+    let collectors = ["[TOTAL_GCS_", "[TOTAL_GC_TIME_"];
+    let is_of_one = |line: &str| {
+        collectors.iter().any(|start| line.starts_with(start)) && !line.starts_with("[TOTAL_GC_TIME_%],")
+    };
+    text.lines()
+        .filter(|line| line.starts_with('[') && line.contains("], ") && !is_of_one(line))
+        .filter_map(|line| Some(line.rsplit_once(", ")?.0.to_owned()))
+        .collect()
 }
 
 /// YCSB ends with status 0 whatever happens, so its report decides: every return is OK and all operations were made.
@@ -129,7 +233,7 @@ fn judge(text: &str, expected: u64) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::judge;
+    use super::{judge, labels};
 
     #[test]
     fn the_report_decides() {
@@ -140,5 +244,12 @@ mod tests {
         assert!(judge(&good.replace("[UPDATE], Return=OK", "[UPDATE], Return=ERROR"), 60).is_err());
         assert!(judge("[READ-FAILED], Operations, 1\n[READ], Return=OK, 9\n", 5).is_err());
         assert!(judge("", 1).is_err());
+    }
+
+    #[test]
+    fn lines_of_collectors_are_left_out() {
+        let text = "[OVERALL], RunTime(ms), 5\n[TOTAL_GCS_Copy], Count, 1\n[TOTAL_GC_TIME_%_Copy], Time(%), 0.1\n\
+                    [TOTAL_GC_TIME_%], Time(%), 0.1\n[READ: Count=1, Max=2, Min=3] \n";
+        assert_eq!(labels(text), ["[OVERALL], RunTime(ms)", "[TOTAL_GC_TIME_%], Time(%)"]);
     }
 }
