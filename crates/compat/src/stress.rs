@@ -162,6 +162,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         same_shape(&ours, &javas)?;
         Said::value(&ours, "Op rate")
     });
+    test("profiles", &profiles);
     test("counters", &counters);
     test("histograms", &histograms);
     test("graph", &graph);
@@ -198,6 +199,43 @@ fn command_lines(tools: &Tools<'_>) -> Result<String, String> {
         }
     }
     if wrong.is_empty() { Ok(format!("{} lines", lines.len())) } else { Err(wrong.join("\n")) }
+}
+
+/// Rows of a profile with a column of every type of which both make values: what one writes the other finds right, all at once and slice by
+/// slice. The Java tool compares with sorted rows, whatever it is told.
+fn profiles(tools: &Tools<'_>) -> Result<String, String> {
+    let partitions = (tools.options.records / 20).max(20);
+    let text = command::read(&paths::resources().join("stress/profile.yaml"))?;
+    let mut told = Vec::new();
+    for keyspace in ["ours", "theirs"] {
+        let file = tools.server.folder.join(format!("{keyspace}.yaml"));
+        std::fs::write(&file, text.replace("KEYSPACE", keyspace)).map_err(|error| error.to_string())?;
+        let line = |operation: &str, threads: u32| {
+            format!(
+                "user profile={keyspace}.yaml ops({operation}=1) n={partitions} no-warmup -pop seq=1..{partitions} contents=sorted -rate threads={threads}"
+            )
+        };
+        let (insert, validate) = (line("insert", 9), line("validate", 9));
+        let (ours, javas) = match keyspace {
+            "ours" => {
+                (tools.ours_ends_well(&insert, "insert")?, tools.java_ends_well(&validate, "java-validate")?)
+            }
+            _ => {
+                let javas = tools.java_ends_well(&insert, "java-insert")?;
+                (tools.ours_ends_well(&validate, "validate")?, javas)
+            }
+        };
+        let batches = |text: &str| {
+            let line = text.lines().find(|line| line.starts_with("Generating batches with"));
+            line.map(str::to_owned).ok_or("no line about batches")
+        };
+        let (of_ours, of_javas) = (batches(&ours)?, batches(&javas)?);
+        if of_ours != of_javas {
+            return Err(format!("{of_ours}\n{of_javas}"));
+        }
+        told.push(Said::value(if keyspace == "ours" { &javas } else { &ours }, "Row rate")?);
+    }
+    Ok(told.join("; "))
 }
 
 /// Counters where the server has them; where it has not, its refusal ends the run by name.
