@@ -7,6 +7,7 @@
 //! With a schedule every operation has an intended start, and a server that stands still is charged for all it kept waiting; what was
 //! due and had not begun at the end is counted apart. Without one there is service time alone.
 
+use crate::java::{fixed, grouped};
 use hdrhistogram::Histogram;
 
 /// Digits of a latency that are kept.
@@ -220,7 +221,6 @@ pub struct Metrics {
     current: Vec<Interval>,
     history: Vec<Interval>,
     started: u64,
-    uncertainty: Uncertainty,
 }
 
 /// A line's worth of a run.
@@ -232,23 +232,98 @@ pub struct Snapshot {
     pub current: Interval,
     /// All kinds together.
     pub total: Interval,
-    /// Relative standard error of the rate of rows.
+    /// Relative standard error of the rate of rows; not a number of one loader alone.
     pub uncertainty: f64,
     /// Operations that were due before the end and that no worker was free to begin; of a whole run.
     pub not_begun: u64,
+}
+
+/// How a run stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// Partitions in all.
+    pub partitions: u64,
+    /// Failed operations in all.
+    pub errors: u64,
+    /// Operations in a second, since the last line.
+    pub rate: f64,
+    /// Milliseconds, since the last line.
+    pub median: f64,
+    /// Milliseconds below which 99 of 100 were, since the last line.
+    pub p99: f64,
+    /// Milliseconds of the longest, since the last line.
+    pub max: f64,
+}
+
+impl Standing {
+    /// On one line of a terminal; `share`: how far the run is, from 0 to 1, if it is known.
+    pub fn line(&self, share: Option<f64>) -> String {
+        let bar =
+            share.map(|share| format!("{} {:>3} %  ", bar(share), (100.0 * share.clamp(0.0, 1.0)) as u64));
+        format!(
+            "{}{} op/s  {} partitions  p50 {} ms  p99 {} ms  max {} ms  {} errors",
+            bar.unwrap_or_default(),
+            fixed(self.rate, 0, true),
+            grouped(self.partitions),
+            fixed(self.median, 1, false),
+            fixed(self.p99, 1, false),
+            fixed(self.max, 1, false),
+            grouped(self.errors)
+        )
+    }
+}
+
+/// A bar that is full at 1.
+fn bar(share: f64) -> String {
+    const WIDTH: usize = 20;
+    let full = (share.clamp(0.0, 1.0) * WIDTH as f64) as usize;
+    format!("[{}{}]", "=".repeat(full), " ".repeat(WIDTH - full))
+}
+
+impl Snapshot {
+    /// What several loaders have done together, kinds in the order of their names.
+    pub fn joined(names: &[String], parts: &[Snapshot], uncertainty: &mut Uncertainty) -> Snapshot {
+        let mut kinds = Vec::new();
+        for name in names {
+            let of_kind = || parts.iter().flat_map(|part| &part.kinds).filter(|(known, ..)| known == name);
+            let Some((_, current, total)) = of_kind().next() else { continue };
+            let (mut current, mut total) = (current.clone(), total.clone());
+            for (_, more, more_total) in of_kind().skip(1) {
+                current.add(more);
+                total.add(more_total);
+            }
+            kinds.push((name.clone(), current, total));
+        }
+        let sum = |of: fn(&Snapshot) -> &Interval| {
+            let mut sum = parts.first().map_or_else(|| Interval::starting(0), |part| of(part).clone());
+            parts.iter().skip(1).for_each(|part| sum.add(of(part)));
+            sum
+        };
+        let (current, total) = (sum(|part| &part.current), sum(|part| &part.total));
+        uncertainty.update(if current.seconds() > 0.0 { current.row_rate() } else { 0.0 });
+        let not_begun = parts.iter().map(|part| part.not_begun).sum();
+        Snapshot { kinds, current, total, uncertainty: uncertainty.value(), not_begun }
+    }
+}
+
+impl Standing {
+    /// That of another loader, too.
+    pub fn add(&mut self, other: &Standing) {
+        self.partitions += other.partitions;
+        self.errors += other.errors;
+        self.rate += other.rate;
+        // Of several, what the slowest one says: good enough for a line that changes.
+        self.median = self.median.max(other.median);
+        self.p99 = self.p99.max(other.p99);
+        self.max = self.max.max(other.max);
+    }
 }
 
 impl Metrics {
     /// Of kinds with these names, in the order in which they are shown.
     pub fn new(names: Vec<String>, started: u64) -> Metrics {
         let intervals = || names.iter().map(|_| Interval::starting(started)).collect();
-        Metrics {
-            current: intervals(),
-            history: intervals(),
-            started,
-            uncertainty: Uncertainty::default(),
-            names,
-        }
+        Metrics { current: intervals(), history: intervals(), started, names }
     }
 
     /// Counts an operation of a kind.
@@ -270,13 +345,27 @@ impl Metrics {
             }
             interval.restart(now);
         }
-        self.uncertainty.update(if current.seconds() > 0.0 { current.row_rate() } else { 0.0 });
-        Snapshot { kinds, current, total, uncertainty: self.uncertainty.value(), not_begun: 0 }
+        Snapshot { kinds, current, total, uncertainty: f64::NAN, not_begun: 0 }
     }
 
-    /// How the rate of rows has settled.
-    pub fn uncertainty(&self) -> Uncertainty {
-        self.uncertainty
+    /// How a run stands, without ending its line.
+    pub fn standing(&self, now: u64, from_schedule: bool) -> Standing {
+        let mut current = Interval::starting(now);
+        let mut standing = Standing::default();
+        for (interval, history) in self.current.iter().zip(&self.history) {
+            current.add(interval);
+            standing.partitions += interval.partitions + history.partitions;
+            standing.errors += interval.errors + history.errors;
+        }
+        current.to = now;
+        if current.operations > 0 {
+            standing.rate = current.operation_rate();
+        }
+        let latencies = current.latencies(from_schedule);
+        standing.median = latencies.quantile(0.5);
+        standing.p99 = latencies.quantile(0.99);
+        standing.max = latencies.max();
+        standing
     }
 }
 
@@ -306,6 +395,25 @@ mod tests {
         assert_eq!(names, ["READ", "WRITE"]);
         // READ has done nothing since, but in all.
         assert_eq!((second.kinds[0].1.operations, second.kinds[0].2.operations), (0, 2));
+    }
+
+    #[test]
+    fn a_standing_is_of_all_and_its_rates_of_the_line() {
+        let mut metrics = Metrics::new(vec!["READ".into()], 0);
+        metrics.record(0, &done(None, 10 * MS, 12 * MS));
+        metrics.snapshot(1_000 * MS);
+        assert_eq!(metrics.standing(1_500 * MS, false).rate, 0.0);
+        for _ in 0..5 {
+            metrics.record(0, &Done { failed: true, ..done(None, 1_100 * MS, 1_108 * MS) });
+        }
+        let standing = metrics.standing(1_500 * MS, false);
+        assert_eq!((standing.partitions, standing.errors, standing.rate), (6, 5, 10.0));
+        assert_eq!(
+            standing.line(Some(0.31)),
+            "[======              ]  31 %  10 op/s  6 partitions  p50 8.0 ms  p99 8.0 ms  max 8.0 ms  5 errors"
+        );
+        assert!(standing.line(None).starts_with("10 op/s  6 partitions"));
+        assert_eq!([bar(-1.0), bar(2.0)], [format!("[{}]", " ".repeat(20)), format!("[{}]", "=".repeat(20))]);
     }
 
     #[test]

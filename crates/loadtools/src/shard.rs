@@ -5,9 +5,14 @@ use runtime::log::{Level, Levels};
 /// Runs a tool on one shard of its own, on any processor, and gives the status of its process. Of what the runtime logs only errors
 /// are told: what a tool says is its own.
 pub fn run(main: runtime::Main) -> u8 {
+    run_on(1, main)
+}
+
+/// The same on several shards, each of which runs the main function.
+pub fn run_on(shards: u16, main: runtime::Main) -> u8 {
     let mut levels = Levels::default();
     levels.set("", Some(Level::Error));
     runtime::log::set_levels(levels);
-    let config = runtime::Config { overprovisioned: true, pin: false, ..runtime::Config::new(1) };
+    let config = runtime::Config { overprovisioned: true, pin: false, ..runtime::Config::new(shards) };
     u8::try_from(runtime::run(config, main)).unwrap_or(1)
 }

@@ -2,6 +2,7 @@
 
 use crate::distribution::Distribution;
 use crate::error::Error;
+use crate::fleet;
 use crate::grammar::{Group, Sub, select, usage};
 use crate::graph::{self, About};
 use crate::knee::Goal;
@@ -11,6 +12,7 @@ use crate::settings::tables::{self, Kind};
 use crate::settings::{Rate, Settings, Words, block, read, split};
 use loadtools::java::fixed;
 use loadtools::output::Output;
+use runtime::ShardId;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::rc::Rc;
@@ -44,6 +46,8 @@ const OPTIONS: &[Topic] = &[
     ("-tokenrange", "Token ranges of queries over whole tables", tables::token_range),
 ];
 
+/// Most loaders of a command: as many as shards can be.
+const LOADERS_MAX: u16 = 256;
 /// Status when the person at the terminal ended the run.
 const INTERRUPTED: i32 = 130;
 
@@ -117,11 +121,29 @@ fn prepared(words: &[String]) -> Result<Prepared, Error> {
         Some([goal]) => Some(Goal::parse(goal)?),
         Some(_) => return Err(Error::usage("--find-knee wants one goal, such as p99<10ms")),
     };
+    let loaders = match extra("--processes").as_deref() {
+        None => 1,
+        Some([number]) => loaders_of(number)?,
+        Some(_) => return Err(Error::usage("--processes wants one number")),
+    };
     let settings = read(all)?;
+    if let Rate::Threads { threads, .. } = settings.rate
+        && threads < u32::from(loaders)
+    {
+        return Err(Error::usage("--processes wants no more loaders than -rate threads="));
+    }
     if goal.is_some() && !matches!(settings.rate, Rate::Threads { limit: None, .. }) {
         return Err(Error::usage("--find-knee wants -rate threads= alone: the rates are its own"));
     }
-    Ok(Prepared::Run(Box::new(settings), Extras { style, goal }))
+    Ok(Prepared::Run(Box::new(settings), Extras { style, goal, loaders }))
+}
+
+/// How many loaders; each takes a shard.
+fn loaders_of(number: &str) -> Result<u16, Error> {
+    let found = number.parse::<u16>().ok().filter(|loaders| (1..=LOADERS_MAX).contains(loaders));
+    found.ok_or_else(|| {
+        Error::usage(format!("--processes wants a number from 1 to {LOADERS_MAX}, not {number}"))
+    })
 }
 
 /// The help of everything.
@@ -143,6 +165,7 @@ fn help() -> String {
     let options = OPTIONS.iter().map(|(name, description, _)| (*name, *description));
     for (name, description) in options.chain([
         ("--results", "Wording of the results: current, or older as of 2.x"),
+        ("--processes", "Several loaders, each of a part of the population, the threads and the rate"),
         ("--find-knee", "Looks for the highest rate that holds a goal, such as p99<10ms"),
     ]) {
         writeln!(text, "{name:<21} : {description}").ok();
@@ -226,52 +249,64 @@ fn date(unix_micros: i64) -> String {
     format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Runs on a shard of its own.
+/// Runs on shards of its own, the first of which says everything.
 fn start(settings: Settings, extras: Extras, words: Vec<String>) -> u8 {
+    let loaders = extras.loaders;
     let main: runtime::Main = Arc::new(move || {
         let (settings, extras, words) = (settings.clone(), extras.clone(), words.clone());
         Box::pin(async move {
-            let output = match Output::new(settings.log.file.as_deref(), settings.graph.file.is_some()) {
-                Ok(output) => Rc::new(output),
-                Err(error) => {
-                    complain(&format!("{}: {error}", settings.log.file.as_deref().unwrap_or_default()));
-                    return 1;
-                }
-            };
-            if !settings.log.no_settings {
-                output.line(block(&settings).trim_end_matches('\n'));
-                output.line("");
+            if runtime::shard() != ShardId(0) {
+                fleet::stay().await;
+                return 0;
             }
-            let about = about(&settings, &words);
-            let ended = match run::run(settings, output.clone(), extras).await {
-                Ok(ended) => ended,
-                Err(error) => {
-                    complain(&error.to_string());
-                    return 1;
-                }
-            };
-            if let (Some((file, about)), Some(log)) = (about, output.kept()) {
-                let runs = graph::runs(&log, &about, &ended.distributions);
-                if let Err(error) = graph::write(&file, &about, runs) {
-                    complain(&format!("{file}: {error}"));
-                    return 1;
-                }
-            }
-            if let Some(error) = output.broken() {
-                complain(&format!("a file of this run is not whole: {error}"));
-                return 1;
-            }
-            match (ended.success, runtime::shutdown_is_requested()) {
-                (false, _) => {
-                    complain("Failed to execute stress action");
-                    1
-                }
-                (true, true) => INTERRUPTED,
-                (true, false) => 0,
-            }
+            let status = run_on_shard(settings, extras, words).await;
+            fleet::leave().await;
+            status
         })
     });
-    loadtools::shard::run(main)
+    loadtools::shard::run_on(loaders, main)
+}
+
+/// Runs, and gives the exit status.
+async fn run_on_shard(settings: Settings, extras: Extras, words: Vec<String>) -> i32 {
+    let output = match Output::new(settings.log.file.as_deref(), settings.graph.file.is_some()) {
+        Ok(output) => Rc::new(output),
+        Err(error) => {
+            complain(&format!("{}: {error}", settings.log.file.as_deref().unwrap_or_default()));
+            return 1;
+        }
+    };
+    if !settings.log.no_settings {
+        output.line(block(&settings).trim_end_matches('\n'));
+        output.line("");
+    }
+    let about = about(&settings, &words);
+    let ended = match run::run(settings, output.clone(), extras).await {
+        Ok(ended) => ended,
+        Err(error) => {
+            complain(&error.to_string());
+            return 1;
+        }
+    };
+    if let (Some((file, about)), Some(log)) = (about, output.kept()) {
+        let runs = graph::runs(&log, &about, &ended.distributions);
+        if let Err(error) = graph::write(&file, &about, runs) {
+            complain(&format!("{file}: {error}"));
+            return 1;
+        }
+    }
+    if let Some(error) = output.broken() {
+        complain(&format!("a file of this run is not whole: {error}"));
+        return 1;
+    }
+    match (ended.success, runtime::shutdown_is_requested()) {
+        (false, _) => {
+            complain("Failed to execute stress action");
+            1
+        }
+        (true, true) => INTERRUPTED,
+        (true, false) => 0,
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,10 @@ mod standard;
 mod user;
 /// What workers do.
 mod work;
+/// One loader.
+mod loader;
+/// Several loaders.
+pub mod fleet;
 /// A run from its settings.
 pub mod run;
 

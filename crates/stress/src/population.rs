@@ -8,6 +8,41 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+/// One of several loaders that share a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which, from 0.
+    pub number: u32,
+    /// Of how many.
+    pub of: u32,
+}
+
+impl Part {
+    /// The only one.
+    pub const WHOLE: Part = Part { number: 0, of: 1 };
+
+    /// Its share of so many; the shares of all make them up.
+    pub fn share(self, whole: u64) -> u64 {
+        self.before(whole, 1) - self.before(whole, 0)
+    }
+
+    /// The shares of those before it, and of so many more.
+    fn before(self, whole: u64, more: u32) -> u64 {
+        (u128::from(whole) * u128::from(self.number + more) / u128::from(self.of.max(1))) as u64
+    }
+
+    /// Its share of a population: some of a sequence, all of what is drawn.
+    pub fn population(self, population: &Population) -> Population {
+        let mut part = population.clone();
+        if let Visited::Sequence { first, last, .. } = &mut part.visited {
+            let (start, count) = (*first, (*last - *first + 1) as u64);
+            *first = start + self.before(count, 0) as i64;
+            *last = start + self.before(count, 1) as i64 - 1;
+        }
+        part
+    }
+}
+
 /// Partitions that may still be visited, and whether the run goes on.
 pub struct Tickets {
     /// `None` for any number.
@@ -193,7 +228,7 @@ impl Seeds {
             Kind::Drawn(sampler) => Some(sampler.borrow_mut().draw()),
             Kind::Sequence { first, count, wrap, next, .. } => {
                 let at = next.replace(next.get() + 1);
-                (*wrap || at < *count).then(|| first + (at % count) as i64)
+                (*count > 0 && (*wrap || at < *count)).then(|| first + (at % count) as i64)
             }
         }
     }
@@ -203,6 +238,9 @@ impl Seeds {
         let Kind::Sequence { first, count, wrap, look_back: Some(look_back), .. } = &self.kind else {
             return self.for_write();
         };
+        if *count == 0 {
+            return None;
+        }
         let back = look_back.draws.borrow_mut().draw().max(0) as u64;
         let written = look_back.written.get();
         let at = match written.checked_sub(back) {
@@ -265,6 +303,29 @@ mod tests {
         assert_eq!(seeds.for_read(), Some(103));
         seeds.written(104);
         assert_eq!((written.last(), seeds.for_read()), (Some(&105), Some(103)));
+    }
+
+    #[test]
+    fn parts_make_up_the_whole() {
+        for of in [1, 3, 7] {
+            let parts: Vec<Part> = (0..of).map(|number| Part { number, of }).collect();
+            for whole in [0, 1, 7, 1_000_003, u64::MAX] {
+                assert_eq!(parts.iter().map(|part| part.share(whole)).sum::<u64>(), whole);
+            }
+            for last in [6, 104] {
+                let whole = Population {
+                    visited: Visited::Sequence { first: 5, last, wrap: true, look_back: None },
+                    order: Order::Arbitrary,
+                };
+                let mut all = Vec::new();
+                for part in &parts {
+                    let seeds = Seeds::new(&part.population(&whole), 1);
+                    let share = part.share((last - 4) as u64) as usize;
+                    all.extend(std::iter::from_fn(|| seeds.for_write()).take(share));
+                }
+                assert_eq!(all, (5..=last).collect::<Vec<i64>>());
+            }
+        }
     }
 
     #[test]

@@ -1,32 +1,30 @@
 //! A run: schema, warm-up, operations until the end that was asked for, lines meanwhile, results.
 
-use crate::distribution::Sampler;
 use crate::error::Error;
+use crate::fleet::Fleet;
 use crate::graph;
 use crate::knee::{Goal, Search};
-use crate::population::{Seeds, Tickets};
-use crate::profile::Profile;
+use crate::loader::Order;
+use crate::population::Part;
 use crate::report::{self, Style};
-use crate::session::{Session, rest};
+use crate::session::rest;
 use crate::settings::tables::Kind;
-use crate::settings::{Delay, Level, Limit, Rate, Settings, Truncate, Until};
-use crate::standard;
-use crate::user::{Chosen, Spec};
-use crate::work::{Operation, Target, Touched, Work};
-use base::{Instant, Prng};
+use crate::settings::{Level, Limit, Rate, Settings, Truncate, Until};
+use crate::work::{Operation, Target, Truncated};
+use base::Instant;
 use client::contact::named;
 use loadtools::hdrlog::HistogramLog;
-use loadtools::measure::{Done, Metrics, Snapshot};
+use loadtools::measure::{Snapshot, Uncertainty};
 use loadtools::output::Output;
 use runtime::Group;
-use std::cell::{Cell, RefCell};
+use runtime::sync::Flag;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 use types::Consistency;
-use types::cql_type::quoted;
 
 /// Operations of a warm-up for each node, at most.
 const WARMUP: u64 = 50_000;
@@ -36,10 +34,12 @@ const WARMUP_THREADS: u32 = 100;
 const REST: Duration = Duration::from_secs(15);
 /// Time of a trial at one rate, where the command names none.
 const TRIAL: Duration = Duration::from_secs(10);
-/// Rest after a server could not be reached.
-const AWAY_REST: Duration = Duration::from_millis(10);
 /// First line of a file of histograms.
 const HISTOGRAM_TITLE: &str = "Logging op latencies for Cassandra Stress";
+/// How often a watched terminal is told how things stand.
+const LOOK: Duration = Duration::from_millis(250);
+/// Time until all loaders begin, after all are ready.
+const COUNTDOWN: Duration = Duration::from_millis(20);
 /// Rest before a run.
 const BREATH: Duration = Duration::from_secs(2);
 
@@ -50,6 +50,8 @@ pub struct Extras {
     pub style: Style,
     /// Look for the highest rate at which this holds.
     pub goal: Option<Goal>,
+    /// Loaders, each on a shard of its own.
+    pub loaders: u16,
 }
 
 /// What came of a command.
@@ -62,39 +64,19 @@ pub struct Ended {
 }
 
 /// How one run goes.
+#[derive(Clone)]
 struct Plan {
-    operations: Vec<(Operation, f64)>,
+    /// By their number among the command's, with their weights.
+    operations: Vec<(usize, f64)>,
     threads: u32,
     until: Until,
     limit: Option<Limit>,
 }
 
-/// What the workers of a run share.
-struct Shared {
-    settings: Rc<Settings>,
-    output: Rc<Output>,
-    weights: Vec<f64>,
-    seeds: Seeds,
-    tickets: Tickets,
-    metrics: RefCell<Metrics>,
-    limit: Option<Limit>,
-    /// Partitions of operations that have begun, by which the schedule counts.
-    begun: Cell<u64>,
-    start: Instant,
-    /// When no operation begins any more, of a run of a given time.
-    end: Option<Instant>,
-    failed: Cell<bool>,
-    /// Of a run whose lines are told, if histograms were asked for.
-    histograms: Option<Rc<RefCell<HistogramLog>>>,
-}
-
 /// Runs what the settings say.
 pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Result<Ended, Error> {
     let settings = Rc::new(settings);
-    let (target, operations) = match settings.command.kind {
-        Kind::User => user_target(&settings, &output).await?,
-        _ => standard_target(&settings, &output).await?,
-    };
+    let (target, operations) = Target::of_settings(&settings, Some(&output)).await?;
     if settings.command.count() == Some(0) {
         output.line("N=0: SCHEMA CREATED, NOTHING ELSE DONE.");
         return Ok(Ended { success: true, distributions: Vec::new() });
@@ -108,87 +90,25 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
             Some(Rc::new(RefCell::new(log.map_err(|error| Error::run(format!("{file}: {error}")))?)))
         }
     };
-    let bench = Bench { target, settings, output, extras, histograms, distributions: RefCell::default() };
-    let success = bench.all(operations).await?;
+    let truncated = target.tables(&settings);
+    let weights = operations.iter().map(|(_, weight)| *weight).enumerate().collect();
+    let operations: Vec<Operation> = operations.into_iter().map(|(operation, _)| operation).collect();
+    let names = operations.iter().map(|operation| operation.name().to_owned()).collect();
+    let fleet = Rc::new(Fleet::open(&settings, &output, target, operations).await?);
+    let distributions = RefCell::default();
+    let bench = Bench { fleet, names, truncated, settings, output, extras, histograms, distributions };
+    let success = bench.all(weights).await?;
     bench.output.line(if success { "END" } else { "FAILURE" });
     Ok(Ended { success, distributions: bench.distributions.take() })
 }
 
-/// The standard tables, made if the command writes, and the operations on them.
-async fn standard_target(
-    settings: &Settings,
-    output: &Output,
-) -> Result<(Target, Vec<(Operation, f64)>), Error> {
-    let session = Rc::new(Session::connect(settings, None).await?);
-    greet(&session, settings, output);
-    if matches!(settings.command.kind, Kind::Write | Kind::CounterWrite) {
-        create(&session, settings, output).await?;
-    }
-    let weights = settings.command.weights.iter();
-    let operations = weights
-        .filter_map(|(name, weight)| Some((Operation::Standard(standard::Operation::of(name)?), *weight)));
-    Ok((Target::Standard(session), operations.collect()))
-}
-
-/// The tables of profiles, made if they are not there, and the operations on them.
-async fn user_target(settings: &Settings, output: &Output) -> Result<(Target, Vec<(Operation, f64)>), Error> {
-    let profiles: Result<Vec<Profile>, Error> =
-        settings.command.profiles.iter().map(|file| Profile::open(file)).collect();
-    let mut specs: Vec<Spec> = Vec::new();
-    for profile in profiles? {
-        if specs.is_empty() {
-            greet(&Session::connect(settings, None).await?, settings, output);
-        }
-        specs.push(Spec::open(profile, settings, output).await?);
-    }
-    let weights = settings.command.weights.iter();
-    let operations: Result<Vec<_>, Error> = weights
-        .map(|(name, weight)| Ok((Operation::User(Rc::new(Chosen::of(name, &specs)?)), *weight)))
-        .collect();
-    if !settings.log.no_settings {
-        output.line("******************** Profile ********************");
-        specs.iter().for_each(|spec| output.line(&spec.described(settings)));
-        output.line("");
-    }
-    Ok((Target::User(specs.into_iter().map(Rc::new).collect()), operations?))
-}
-
-fn greet(session: &Session, settings: &Settings, output: &Output) {
-    if settings.log.level == Level::Minimal {
-        return;
-    }
-    let mode = &settings.mode;
-    output.line(&format!(
-        "Connected to cluster: {}, max pending requests per connection {}, max connections per host {}",
-        session.pool.cluster(),
-        mode.pending_max.unwrap_or(client::limits::STREAMS_MAX),
-        mode.connections
-    ));
-    for place in session.pool.places() {
-        output.line(&format!(
-            "Datacenter: {}; Host: {}; Rack: {}",
-            place.datacenter,
-            place.address.ip(),
-            place.rack
-        ));
-    }
-}
-
-async fn create(session: &Session, settings: &Settings, output: &Output) -> Result<(), Error> {
-    for text in standard::schema(settings) {
-        session.query(&text, Consistency::LocalQuorum).await.map_err(|error| {
-            Error::run(format!("Encountered exception creating schema: {}", named(&error)))
-        })?;
-    }
-    let nodes = settings.node.nodes.len() as u64;
-    output.line(&format!("Created keyspaces. Sleeping {nodes}s for propagation."));
-    rest(Duration::from_secs(nodes)).await;
-    Ok(())
-}
-
 /// One after the other: warm-up, runs, table.
 struct Bench {
-    target: Target,
+    fleet: Rc<Fleet>,
+    /// Of the command's operations.
+    names: Vec<String>,
+    /// Tables that are emptied where that is asked for.
+    truncated: Vec<Truncated>,
     settings: Rc<Settings>,
     output: Rc<Output>,
     extras: Extras,
@@ -197,7 +117,7 @@ struct Bench {
 }
 
 impl Bench {
-    async fn all(&self, operations: Vec<(Operation, f64)>) -> Result<bool, Error> {
+    async fn all(&self, operations: Vec<(usize, f64)>) -> Result<bool, Error> {
         let (settings, command) = (&self.settings, &self.settings.command);
         if !command.no_warmup {
             self.warm_up(&operations).await?;
@@ -223,7 +143,7 @@ impl Bench {
         }
     }
 
-    async fn warm_up(&self, operations: &[(Operation, f64)]) -> Result<(), Error> {
+    async fn warm_up(&self, operations: &[(usize, f64)]) -> Result<(), Error> {
         let nodes = self.settings.node.nodes.len() as u64;
         let each = self.settings.command.count().map_or(WARMUP, |count| (count / 4).min(WARMUP)) * nodes;
         if each == 0 {
@@ -234,13 +154,9 @@ impl Bench {
             Rate::Steps { most, .. } => most.min(WARMUP_THREADS),
         };
         for (operation, _) in operations {
-            self.output.line(&format!("Warming up {} with {each} iterations...", operation.name()));
-            let plan = Plan {
-                operations: vec![(operation.clone(), 1.0)],
-                threads,
-                until: Until::Count(each),
-                limit: None,
-            };
+            self.output.line(&format!("Warming up {} with {each} iterations...", self.names[*operation]));
+            let plan =
+                Plan { operations: vec![(*operation, 1.0)], threads, until: Until::Count(each), limit: None };
             if self.once(&plan, false).await?.is_none() {
                 return Err(Error::run("Failed to execute warmup"));
             }
@@ -250,36 +166,19 @@ impl Bench {
 
     async fn truncate(&self) -> Result<(), Error> {
         let nodes = self.settings.node.nodes.len() as u64;
-        let mut said = Vec::new();
-        match &self.target {
-            Target::Standard(session) => {
-                let (keyspace, tables) = (&self.settings.schema.keyspace, ["standard1", "counter1"]);
-                for table in tables {
-                    truncate(session, &format!("{}.{table}", quoted(keyspace))).await?;
-                }
-                said.push(format!("{keyspace}.[{}]", tables.join(", ")));
+        for truncated in &self.truncated {
+            for table in &truncated.tables {
+                let done = truncated.session.query(&format!("TRUNCATE {table}"), Consistency::One).await;
+                done.map_err(|error| Error::run(named(&error)))?;
             }
-            Target::User(specs) => {
-                for spec in specs {
-                    truncate(&spec.session, &spec.quoted_name()).await?;
-                    said.push(format!("{}.{}", spec.profile.keyspace, spec.profile.table));
-                }
-            }
-        }
-        for table in said {
-            self.output.line(&format!("Truncated {table}. Sleeping {nodes}s for propagation."));
+            self.output.line(&format!("Truncated {}. Sleeping {nodes}s for propagation.", truncated.said));
             rest(Duration::from_secs(nodes)).await;
         }
         Ok(())
     }
 
     /// Runs at one rate after the other until the highest that holds is known.
-    async fn knee(
-        &self,
-        goal: &Goal,
-        operations: Vec<(Operation, f64)>,
-        threads: u32,
-    ) -> Result<bool, Error> {
+    async fn knee(&self, goal: &Goal, operations: Vec<(usize, f64)>, threads: u32) -> Result<bool, Error> {
         let until = match self.settings.command.until {
             Until::Time(..) => self.settings.command.until,
             Until::Count(_) | Until::Settled { .. } => Until::Time(TRIAL, TRIAL.as_secs(), "SECONDS"),
@@ -308,7 +207,7 @@ impl Bench {
     /// Runs with more and more requests in flight.
     async fn steps(
         &self,
-        operations: Vec<(Operation, f64)>,
+        operations: Vec<(usize, f64)>,
         least: u32,
         most: u32,
         auto: bool,
@@ -368,8 +267,17 @@ impl Bench {
 
     /// One run; `None` when an operation failed for good.
     async fn once(&self, plan: &Plan, told: bool) -> Result<Option<Snapshot>, Error> {
-        let operations: Vec<&Operation> = plan.operations.iter().map(|(operation, _)| operation).collect();
-        let prepared = self.target.prepare(&self.settings, &operations, !told).await?;
+        let order = Order {
+            names: plan.operations.iter().map(|(nth, _)| self.names[*nth].clone()).collect(),
+            operations: plan.operations.clone(),
+            // A warm-up or a step may have fewer requests in flight than there are loaders: each has one.
+            threads: plan.threads.max(self.fleet.loaders()),
+            until: plan.until,
+            limit: plan.limit,
+            part: Part::WHOLE,
+            is_warm_up: !told,
+        };
+        self.fleet.prepare(&order).await?;
         if told {
             self.output.line(&self.announcement(plan));
             if self.settings.log.level > Level::Minimal {
@@ -377,58 +285,45 @@ impl Bench {
             }
             self.output.line(&report::header());
         }
-        let start = runtime::now();
-        let names = operations.iter().map(|operation| operation.name().to_owned()).collect();
-        let shared = Rc::new(Shared {
+        let start = if self.fleet.loaders() > 1 { runtime::now() + COUNTDOWN } else { runtime::now() };
+        let watch = Rc::new(Watch {
+            fleet: self.fleet.clone(),
             settings: self.settings.clone(),
             output: self.output.clone(),
-            weights: plan.operations.iter().map(|(_, weight)| *weight).collect(),
-            seeds: Seeds::new(&self.settings.population, runtime::random_u64() as i64),
-            metrics: RefCell::new(Metrics::new(names, start.0)),
-            tickets: Tickets::new(match plan.until {
-                Until::Count(count) => Some(count),
-                Until::Time(..) | Until::Settled { .. } => None,
-            }),
-            limit: plan.limit,
-            begun: Cell::new(0),
+            histograms: self.histograms.clone(),
+            names: order.names.clone(),
+            from_schedule: plan.limit.is_some_and(|limit| limit.is_fixed),
+            until: plan.until,
+            told,
             start,
-            end: match plan.until {
-                Until::Time(time, ..) => Some(start + time),
-                Until::Count(_) | Until::Settled { .. } => None,
-            },
-            failed: Cell::new(false),
-            histograms: self.histograms.clone().filter(|_| told),
+            uncertainty: RefCell::default(),
+            over: Flag::new(),
         });
-        let workers: Vec<_> = (0..plan.threads)
-            .map(|_| runtime::spawn(Group::QUERY, work(shared.clone(), prepared.work())))
-            .collect();
-        let watcher = runtime::spawn(Group::MAIN, watch(shared.clone(), plan.until, told));
-        for worker in workers {
-            worker.await;
-        }
-        shared.tickets.stopped.set();
-        watcher.await;
-        let from_schedule = shared.counts_from_schedule();
-        let ended = runtime::now();
-        let mut last = shared.metrics.borrow_mut().snapshot(ended.0);
-        last.not_begun = shared.not_begun(ended);
+        let watching = runtime::spawn(Group::MAIN, watch.clone().run());
+        let ends = self.fleet.run(start).await;
+        watch.over.set();
+        watching.await;
+        let ends = ends?;
+        let parts: Vec<Snapshot> = ends.iter().map(|end| end.last.clone()).collect();
+        let last = watch.joined(&parts);
         if told {
-            shared.tell(&last);
-            let latencies = last.total.latencies(from_schedule);
+            watch.tell(&last);
+            let latencies = last.total.latencies(watch.from_schedule);
             self.distributions.borrow_mut().push(graph::distribution(latencies));
         }
-        if shared.failed.get() {
+        if ends.iter().any(|end| end.failed) {
             return Ok(None);
         }
         if told && !self.settings.log.no_summary {
-            self.output.line(report::results(&last, self.extras.style, from_schedule).trim_end_matches('\n'));
+            let results = report::results(&last, self.extras.style, watch.from_schedule);
+            self.output.line(results.trim_end_matches('\n'));
             self.output.line("");
         }
         Ok(Some(last))
     }
 
     fn announcement(&self, plan: &Plan) -> String {
-        let names: Vec<&str> = plan.operations.iter().map(|(operation, _)| operation.name()).collect();
+        let names: Vec<&str> = plan.operations.iter().map(|(nth, _)| self.names[*nth].as_str()).collect();
         let what = match self.settings.command.kind {
             Kind::Mixed | Kind::User => format!("[{}]", names.join(", ")),
             Kind::Read | Kind::Write | Kind::CounterRead | Kind::CounterWrite => names.join(", "),
@@ -449,38 +344,88 @@ fn improvement(seen: &[(String, Snapshot)], steps: usize) -> f64 {
     last.windows(2).map(|pair| (pair[1] - pair[0]) / pair[0]).sum::<f64>() / steps as f64
 }
 
-async fn truncate(session: &Session, table: &str) -> Result<(), Error> {
-    let done = session.query(&format!("TRUNCATE {table}"), Consistency::One).await;
-    done.map(|_| ()).map_err(|error| Error::run(named(&error)))
+/// Looks at a run while it goes on.
+struct Watch {
+    fleet: Rc<Fleet>,
+    settings: Rc<Settings>,
+    output: Rc<Output>,
+    histograms: Option<Rc<RefCell<HistogramLog>>>,
+    names: Vec<String>,
+    /// Whether latencies count from the intended start.
+    from_schedule: bool,
+    until: Until,
+    /// Whether its lines are told.
+    told: bool,
+    start: Instant,
+    uncertainty: RefCell<Uncertainty>,
+    /// All loaders have ended.
+    over: Flag,
 }
 
-/// Says a line for each interval, and ends the run when its time is over or its rate has settled.
-async fn watch(shared: Rc<Shared>, until: Until, told: bool) {
-    let end = shared.end;
-    let mut next = shared.start + shared.settings.log.interval;
-    loop {
-        let wake = end.map_or(next, |end| end.min(next));
-        // The end of the run, and somebody who wants it, do not wait for the line.
-        let stopped =
-            runtime::timeout_at(wake, either(shared.tickets.stopped.wait(), runtime::shutdown_requested()))
-                .await;
-        if stopped.is_ok() || end.is_some_and(|end| end <= runtime::now()) {
-            shared.tickets.stopped.set();
-            return;
-        }
-        next = wake + shared.settings.log.interval;
-        let (snapshot, uncertainty) = {
-            let mut metrics = shared.metrics.borrow_mut();
-            (metrics.snapshot(runtime::now().0), metrics.uncertainty())
+impl Watch {
+    /// Says a line for each interval, and ends the run when its time is over or its rate has settled.
+    async fn run(self: Rc<Self>) {
+        let end = match self.until {
+            Until::Time(time, ..) => Some(self.start + time),
+            Until::Count(_) | Until::Settled { .. } => None,
         };
-        if told {
-            shared.tell(&snapshot);
-        }
-        if let Until::Settled { error, least, most } = until {
-            let measured = uncertainty.measurements();
-            if (least <= measured && uncertainty.value() <= error) || most <= measured {
-                shared.tickets.stopped.set();
+        let interval = self.settings.log.interval;
+        let mut next = self.start + interval;
+        let is_live = self.told && self.output.is_live();
+        loop {
+            let line = end.map_or(next, |end| end.min(next));
+            let wake = if is_live { line.min(runtime::now() + LOOK) } else { line };
+            // The end of the run, and somebody who wants it, do not wait for the line.
+            let ended =
+                runtime::timeout_at(wake, either(self.over.wait(), runtime::shutdown_requested())).await;
+            if ended.is_ok() || end.is_some_and(|end| end <= runtime::now()) {
+                self.fleet.stop().await;
+                return;
             }
+            if is_live && runtime::now() < line {
+                self.show().await;
+                continue;
+            }
+            next = line + interval;
+            let snapshot = self.joined(&self.fleet.snapshots().await);
+            if self.told {
+                self.tell(&snapshot);
+            }
+            if let Until::Settled { error, least, most } = self.until {
+                let uncertainty = *self.uncertainty.borrow();
+                let measured = uncertainty.measurements();
+                if (least <= measured && uncertainty.value() <= error) || most <= measured {
+                    self.fleet.stop().await;
+                }
+            }
+        }
+    }
+
+    fn joined(&self, parts: &[Snapshot]) -> Snapshot {
+        Snapshot::joined(&self.names, parts, &mut self.uncertainty.borrow_mut())
+    }
+
+    /// Shows how the run stands, and how far it is.
+    async fn show(&self) {
+        let standing = self.fleet.standing().await;
+        let passed = runtime::now().saturating_duration_since(self.start).as_secs_f64();
+        let share = match self.until {
+            Until::Count(count) => Some(standing.partitions as f64 / count.max(1) as f64),
+            Until::Time(time, ..) => Some(passed / time.as_secs_f64().max(1e-9)),
+            Until::Settled { .. } => None,
+        };
+        self.output.status(&standing.line(share));
+    }
+
+    /// Says the lines of an interval, and writes its histograms.
+    fn tell(&self, snapshot: &Snapshot) {
+        for line in report::rows(snapshot, self.from_schedule) {
+            self.output.line(&line);
+        }
+        if let Some(histograms) = &self.histograms
+            && let Err(error) = histograms.borrow_mut().write(snapshot)
+        {
+            self.output.broke(error);
         }
     }
 }
@@ -493,186 +438,4 @@ async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) 
         Poll::Pending => other.as_mut().poll(context),
     })
     .await;
-}
-
-/// Draws operations by weight, in runs of a drawn length.
-struct Draws {
-    rng: Prng,
-    clustering: Sampler,
-    total: f64,
-    kind: usize,
-    left: i64,
-}
-
-impl Draws {
-    fn next(&mut self, weights: &[f64]) -> usize {
-        while self.left <= 0 {
-            self.left = self.clustering.draw().max(1);
-            let mut at = self.rng.unit() * self.total;
-            self.kind = weights.len() - 1;
-            for (nth, weight) in weights.iter().enumerate() {
-                at -= weight;
-                if at < 0.0 {
-                    self.kind = nth;
-                    break;
-                }
-            }
-        }
-        self.left -= 1;
-        self.kind
-    }
-}
-
-impl Shared {
-    /// Whether latencies count from the intended start.
-    fn counts_from_schedule(&self) -> bool {
-        self.limit.is_some_and(|limit| limit.is_fixed)
-    }
-
-    /// Says the lines of an interval, and writes its histograms.
-    fn tell(&self, snapshot: &Snapshot) {
-        for line in report::rows(snapshot, self.counts_from_schedule()) {
-            self.output.line(&line);
-        }
-        if let Some(histograms) = &self.histograms
-            && let Err(error) = histograms.borrow_mut().write(snapshot)
-        {
-            self.output.broke(error);
-        }
-    }
-
-    /// Waits for the instant at which the schedule has the next operation begin.
-    async fn scheduled(&self, partitions: u64) -> Option<Instant> {
-        let limit = self.limit?;
-        let nth = self.begun.replace(self.begun.get() + partitions);
-        let intended = self.start + Duration::from_nanos(nth.saturating_mul(limit.interval_ns()));
-        if runtime::now() < intended && self.stopped_by(intended).await {
-            // It was due after the end.
-            self.begun.set(self.begun.get() - partitions);
-        }
-        Some(intended)
-    }
-
-    /// Waits for an instant; true when the run ends before.
-    async fn stopped_by(&self, instant: Instant) -> bool {
-        runtime::timeout_at(instant, self.tickets.stopped.wait()).await.is_ok()
-    }
-
-    /// Operations that the schedule had due before the end of a run of a given time, and that no worker was free to begin.
-    fn not_begun(&self, ended: Instant) -> u64 {
-        match (self.limit, self.end) {
-            (Some(limit), Some(end)) => {
-                let due = (end.min(ended) - self.start).as_nanos() as u64 / limit.interval_ns();
-                due.saturating_sub(self.begun.get())
-            }
-            _ => 0,
-        }
-    }
-}
-
-async fn work(shared: Rc<Shared>, mut work: Work) {
-    let seed = runtime::random_u64();
-    let mut draws = Draws {
-        rng: Prng::new(seed),
-        clustering: shared.settings.command.clustering.sampler(seed as i64),
-        total: shared.weights.iter().sum(),
-        kind: 0,
-        left: 0,
-    };
-    loop {
-        let kind = draws.next(&shared.weights);
-        let partitions = work.begin(kind, &shared.seeds, &shared.tickets);
-        if partitions == 0 {
-            return;
-        }
-        let intended = shared.scheduled(partitions).await;
-        if shared.tickets.stopped.is_set() {
-            return;
-        }
-        let started = runtime::now();
-        let outcome = attempts(&shared, &mut work).await;
-        work.end(&shared.seeds);
-        let touched = match &outcome {
-            Attempted::Done(touched) => Some(*touched),
-            Attempted::Failed { .. } => None,
-            Attempted::CutShort => return,
-        };
-        let done = Done {
-            intended: intended.map(|intended| intended.0),
-            started: started.0,
-            ended: runtime::now().0,
-            partitions: touched.map_or(0, |touched| touched.partitions),
-            rows: touched.map_or(0, |touched| touched.rows),
-            failed: touched.is_none(),
-        };
-        shared.metrics.borrow_mut().record(kind, &done);
-        if let Attempted::Failed { tries, problem } = outcome {
-            fail(&shared, &work, tries, problem);
-        }
-    }
-}
-
-/// How an operation ended.
-enum Attempted {
-    /// Well.
-    Done(Touched),
-    /// For good: the tries before, and what was wrong last; nothing when the rows were not those that were written.
-    Failed { tries: u32, problem: Option<String> },
-    /// The run ended between two tries: neither well nor badly.
-    CutShort,
-}
-
-/// Tries an operation until it succeeds or has been tried often enough.
-async fn attempts(shared: &Shared, work: &mut Work) -> Attempted {
-    let errors = &shared.settings.errors;
-    let mut problem = None;
-    for tried in 0..errors.tries {
-        let is_away = match work.send().await {
-            Ok(Some(touched)) => return Attempted::Done(touched),
-            // Another try would read the same.
-            Ok(None) => return Attempted::Failed { tries: tried, problem: None },
-            Err(error) => {
-                let text = named(&error);
-                if shared.settings.log.level > Level::Minimal {
-                    shared.output.complain(&text);
-                }
-                problem = Some(text);
-                matches!(error, client::Error::Connect { .. } | client::Error::Closed(_))
-            }
-        };
-        if shared.tickets.stopped.is_set() {
-            return Attempted::CutShort;
-        }
-        let delay = match errors.delay {
-            Delay::Constant => errors.delay_min,
-            Delay::Linear => errors.delay_min.saturating_mul(tried + 1),
-            Delay::Exponential => errors.delay_min.saturating_mul(1 << tried.min(30)),
-        };
-        // Who cannot connect fails at once: without a rest nobody else would have a turn, nor the server a chance to come back.
-        let delay = delay.min(errors.delay_max).max(if is_away { AWAY_REST } else { Duration::ZERO });
-        if delay.is_zero() {
-            runtime::yield_now().await;
-        } else if shared.stopped_by(runtime::now() + delay).await {
-            return Attempted::CutShort;
-        }
-    }
-    Attempted::Failed { tries: errors.tries, problem }
-}
-
-/// An operation has failed for good: says so, and ends the run unless errors are ignored.
-fn fail(shared: &Shared, work: &Work, tries: u32, problem: Option<String>) {
-    let what = match problem {
-        None => "Data returned was not validated".to_owned(),
-        Some(problem) => format!("Error executing: {problem}"),
-    };
-    let text = format!("Operation x{tries} on key(s) [{}]: {what}\n", work.key_text());
-    if shared.settings.errors.ignore {
-        if shared.settings.log.level > Level::Minimal {
-            shared.output.complain(&text);
-        }
-        return;
-    }
-    shared.output.complain(&text);
-    shared.failed.set(true);
-    shared.tickets.stopped.set();
 }

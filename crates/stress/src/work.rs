@@ -1,13 +1,19 @@
 //! What the workers of a run do: operations on the standard tables, or on those of profiles.
 
 use crate::error::Error;
-use crate::population::{Seeds, Tickets};
-use crate::session::Session;
-use crate::settings::Settings;
+use crate::population::{Part, Seeds, Tickets};
+use crate::profile::Profile;
+use crate::session::{Session, rest};
+use crate::settings::tables::Kind;
+use crate::settings::{Level, Settings};
 use crate::standard::{self, Standard};
 use crate::user::{self, Chosen, Spec};
 use client::contact::named;
+use loadtools::output::Output;
 use std::rc::Rc;
+use std::time::Duration;
+use types::Consistency;
+use types::cql_type::quoted;
 
 /// What an operation wrote or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,13 +59,58 @@ pub enum Prepared {
     User(Vec<(Rc<user::Operation>, Rc<Spec>)>),
 }
 
+/// Tables that are emptied together.
+pub struct Truncated {
+    /// Over which connections.
+    pub session: Rc<Session>,
+    /// Their names in statements.
+    pub tables: Vec<String>,
+    /// How they are named to people.
+    pub said: String,
+}
+
 impl Target {
-    /// Prepares the statements of operations; `is_warm_up`: not for a run that counts.
+    /// What a command is about, with its operations and their weights. With an output it is made if it is not there, and told of.
+    pub async fn of_settings(
+        settings: &Settings,
+        output: Option<&Output>,
+    ) -> Result<(Target, Vec<(Operation, f64)>), Error> {
+        match settings.command.kind {
+            Kind::User => user_target(settings, output).await,
+            Kind::Read | Kind::Write | Kind::Mixed | Kind::CounterRead | Kind::CounterWrite => {
+                standard_target(settings, output).await
+            }
+        }
+    }
+
+    /// The tables, as they are emptied.
+    pub fn tables(&self, settings: &Settings) -> Vec<Truncated> {
+        match self {
+            Target::Standard(session) => {
+                let (keyspace, tables) = (&settings.schema.keyspace, ["standard1", "counter1"]);
+                vec![Truncated {
+                    session: session.clone(),
+                    tables: tables.iter().map(|table| format!("{}.{table}", quoted(keyspace))).collect(),
+                    said: format!("{keyspace}.[{}]", tables.join(", ")),
+                }]
+            }
+            Target::User(specs) => {
+                let of_spec = |spec: &Rc<Spec>| Truncated {
+                    session: spec.session.clone(),
+                    tables: vec![spec.quoted_name()],
+                    said: format!("{}.{}", spec.profile.keyspace, spec.profile.table),
+                };
+                specs.iter().map(of_spec).collect()
+            }
+        }
+    }
+
+    /// Prepares the statements of operations, for a part of a run; `is_warm_up`: not for one that counts.
     pub async fn prepare(
         &self,
         settings: &Settings,
         operations: &[&Operation],
-        is_warm_up: bool,
+        (part, is_warm_up): (Part, bool),
     ) -> Result<Prepared, Error> {
         match self {
             Target::Standard(session) => {
@@ -76,7 +127,7 @@ impl Target {
                 for operation in operations {
                     if let Operation::User(chosen) = operation {
                         let spec = &specs[chosen.spec];
-                        let operation = user::prepare(chosen, spec, settings, is_warm_up).await?;
+                        let operation = user::prepare(chosen, spec, settings, (part, is_warm_up)).await?;
                         prepared.push((Rc::new(operation), spec.clone()));
                     }
                 }
@@ -94,6 +145,83 @@ impl Prepared {
             Prepared::User(operations) => Work::User(Box::new(user::Worker::new(operations))),
         }
     }
+}
+
+/// The standard tables, made if the command writes, and the operations on them.
+async fn standard_target(
+    settings: &Settings,
+    output: Option<&Output>,
+) -> Result<(Target, Vec<(Operation, f64)>), Error> {
+    let session = Rc::new(Session::connect(settings, None).await?);
+    if let Some(output) = output {
+        greet(&session, settings, output);
+        if matches!(settings.command.kind, Kind::Write | Kind::CounterWrite) {
+            create(&session, settings, output).await?;
+        }
+    }
+    let weights = settings.command.weights.iter();
+    let operations = weights
+        .filter_map(|(name, weight)| Some((Operation::Standard(standard::Operation::of(name)?), *weight)));
+    Ok((Target::Standard(session), operations.collect()))
+}
+
+/// The tables of profiles, made if they are not there, and the operations on them.
+async fn user_target(
+    settings: &Settings,
+    output: Option<&Output>,
+) -> Result<(Target, Vec<(Operation, f64)>), Error> {
+    let profiles: Result<Vec<Profile>, Error> =
+        settings.command.profiles.iter().map(|file| Profile::open(file)).collect();
+    let mut specs: Vec<Spec> = Vec::new();
+    for profile in profiles? {
+        if let (true, Some(output)) = (specs.is_empty(), output) {
+            greet(&Session::connect(settings, None).await?, settings, output);
+        }
+        specs.push(Spec::open(profile, settings, output).await?);
+    }
+    let weights = settings.command.weights.iter();
+    let operations: Result<Vec<_>, Error> = weights
+        .map(|(name, weight)| Ok((Operation::User(Rc::new(Chosen::of(name, &specs)?)), *weight)))
+        .collect();
+    if let (false, Some(output)) = (settings.log.no_settings, output) {
+        output.line("******************** Profile ********************");
+        specs.iter().for_each(|spec| output.line(&spec.described(settings)));
+        output.line("");
+    }
+    Ok((Target::User(specs.into_iter().map(Rc::new).collect()), operations?))
+}
+
+fn greet(session: &Session, settings: &Settings, output: &Output) {
+    if settings.log.level == Level::Minimal {
+        return;
+    }
+    let mode = &settings.mode;
+    output.line(&format!(
+        "Connected to cluster: {}, max pending requests per connection {}, max connections per host {}",
+        session.pool.cluster(),
+        mode.pending_max.unwrap_or(client::limits::STREAMS_MAX),
+        mode.connections
+    ));
+    for place in session.pool.places() {
+        output.line(&format!(
+            "Datacenter: {}; Host: {}; Rack: {}",
+            place.datacenter,
+            place.address.ip(),
+            place.rack
+        ));
+    }
+}
+
+async fn create(session: &Session, settings: &Settings, output: &Output) -> Result<(), Error> {
+    for text in standard::schema(settings) {
+        session.query(&text, Consistency::LocalQuorum).await.map_err(|error| {
+            Error::run(format!("Encountered exception creating schema: {}", named(&error)))
+        })?;
+    }
+    let nodes = settings.node.nodes.len() as u64;
+    output.line(&format!("Created keyspaces. Sleeping {nodes}s for propagation."));
+    rest(Duration::from_secs(nodes)).await;
+    Ok(())
 }
 
 /// What one worker does; operations go by their number.

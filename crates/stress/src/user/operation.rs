@@ -6,7 +6,7 @@ use crate::column::Column;
 use crate::error::Error;
 use crate::grammar::Ratio;
 use crate::partition::{Argument, Table};
-use crate::population::Visits;
+use crate::population::{Part, Visits};
 use crate::profile::{Fields, Levels};
 use crate::settings::Settings;
 use client::Statement;
@@ -108,12 +108,12 @@ pub enum Operation {
     Scan(Asked, Rc<Ranges>),
 }
 
-/// Prepares operations of profiles; `is_warm_up`: not for a run that counts.
+/// Prepares operations of profiles; `part` of a run; `is_warm_up`: not for one that counts.
 pub async fn prepare(
     chosen: &Chosen,
     spec: &Spec,
     settings: &Settings,
-    is_warm_up: bool,
+    (part, is_warm_up): (Part, bool),
 ) -> Result<Operation, Error> {
     match chosen.what {
         What::Insert => {
@@ -140,7 +140,7 @@ pub async fn prepare(
         What::Scan(nth) => {
             let asked = Asked::new(spec, &spec.profile.scans[nth], is_warm_up);
             let tokens = spec.session.pool.tokens().collect();
-            Ok(Operation::Scan(asked, Rc::new(Ranges::new(tokens, settings.token_range))))
+            Ok(Operation::Scan(asked, Rc::new(Ranges::new(tokens, settings.token_range, part))))
         }
     }
 }

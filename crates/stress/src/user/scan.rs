@@ -1,6 +1,7 @@
 //! Queries over the whole table, token range by token range.
 
 use super::spec::Spec;
+use crate::population::Part;
 use crate::profile::ScanSpec;
 use crate::settings::TokenRange;
 use base::Token;
@@ -22,14 +23,14 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Those between the tokens of the nodes, each in as many parts as wanted.
-    pub fn new(mut tokens: Vec<Token>, how: TokenRange) -> Ranges {
+    /// Those between the tokens of the nodes, each in as many parts as wanted; of them those of one loader.
+    pub fn new(mut tokens: Vec<Token>, how: TokenRange, part: Part) -> Ranges {
         tokens.sort();
         tokens.dedup();
         let starts = std::iter::once(None).chain(tokens.iter().copied().map(Some));
         let ends = tokens.iter().copied().map(Some).chain([None]);
-        let all: Vec<Range> =
-            starts.zip(ends).flat_map(|range| split(range, u64::from(how.split.max(1)))).collect();
+        let all = starts.zip(ends).flat_map(|range| split(range, u64::from(how.split.max(1))));
+        let all: Vec<Range> = all.skip(part.number as usize).step_by(part.of.max(1) as usize).collect();
         Ranges { pending: RefCell::new(all.iter().copied().collect()), all, wraps: how.wrap }
     }
 
@@ -132,7 +133,7 @@ mod tests {
         for tokens in [vec![], vec![5], vec![i64::MIN + 1, -7, 900, i64::MAX]] {
             for split in [1, 3, 64] {
                 let tokens: Vec<Token> = tokens.iter().copied().map(Token).collect();
-                let ranges = Ranges::new(tokens.clone(), TokenRange { wrap: false, split });
+                let ranges = Ranges::new(tokens.clone(), TokenRange { wrap: false, split }, Part::WHOLE);
                 let all: Vec<Range> = std::iter::from_fn(|| ranges.next()).collect();
                 assert_eq!(all.first().map(|range| range.0), Some(None));
                 assert_eq!(all.last().map(|range| range.1), Some(None));
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn ranges_come_again_when_they_wrap() {
-        let ranges = Ranges::new(vec![Token(0)], TokenRange { wrap: true, split: 1 });
+        let ranges = Ranges::new(vec![Token(0)], TokenRange { wrap: true, split: 1 }, Part::WHOLE);
         let seen: Vec<Range> = (0..4).filter_map(|_| ranges.next()).collect();
         assert_eq!(
             seen,

@@ -59,16 +59,20 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Makes what the profile defines and learns its table.
-    pub async fn open(profile: Profile, settings: &Settings, output: &Output) -> Result<Spec, Error> {
+    /// Learns a profile's table; with an output, after it was made as the profile defines it.
+    pub async fn open(profile: Profile, settings: &Settings, output: Option<&Output>) -> Result<Spec, Error> {
         let keyspace = folded(&profile.keyspace);
-        make(&profile, &keyspace, settings, output).await?;
+        if let Some(output) = output {
+            make(&profile, &keyspace, settings, output).await?;
+        }
         let session = Rc::new(Session::connect(settings, Some(keyspace.clone())).await?);
         let (name, columns) = columns(&session, &keyspace, &profile.table).await?;
         let (table, reversed) = table(&profile, settings, columns)?;
         let inserting = inserting(&profile, settings)?;
         let spec = Spec { profile, session, keyspace, name, table, reversed, inserting };
-        spec.warn(settings, output)?;
+        if let Some(output) = output {
+            spec.warn(settings, output)?;
+        }
         Ok(spec)
     }
 

@@ -87,7 +87,7 @@ impl Stage {
     fn start(&mut self, line: &str) -> Task<Ended> {
         let words: Vec<String> = format!("{line} -node 10.0.0.1").split(' ').map(str::to_owned).collect();
         let settings = split(&words).and_then(read).expect(line);
-        let extras = Extras { style: Style::Current, goal: self.goal.clone() };
+        let extras = Extras { style: Style::Current, goal: self.goal.clone(), loaders: 1 };
         self.world.spawn(self.client, async move {
             let output = Rc::new(Output::in_memory());
             let success = stress::run::run(settings, output.clone(), extras).await;
@@ -458,4 +458,78 @@ fn a_profile_that_is_wrong_is_named_with_its_line() {
     );
     let skipped = stage.run(&format!("{line} -errors skip-unsupported-columns"));
     assert_eq!(skipped.success, Ok(true), "{:?}", skipped.complaints);
+}
+
+/// Runs a command line on a machine of its own with so many shards, a loader on each.
+fn run_in_parts(stage: &mut Stage, address: &str, loaders: u16, line: &str) -> Ended {
+    let machine = stage.world.add_node(address.parse().expect("an address"));
+    let words: Vec<String> = format!("{line} -node 10.0.0.1").split(' ').map(str::to_owned).collect();
+    let settings = split(&words).and_then(read).expect(line);
+    let ended: Arc<Mutex<Option<Ended>>> = Arc::default();
+    let told = ended.clone();
+    let main: runtime::Main = Arc::new(move || {
+        let (settings, told) = (settings.clone(), told.clone());
+        Box::pin(async move {
+            if runtime::shard() != runtime::ShardId(0) {
+                stress::fleet::stay().await;
+                return 0;
+            }
+            let output = Rc::new(Output::in_memory());
+            let extras = Extras { style: Style::Current, goal: None, loaders };
+            let success = stress::run::run(settings, output.clone(), extras).await;
+            *told.lock().expect("one thread") = Some(Ended {
+                success: success.map(|ended| ended.success).map_err(|error| error.to_string()),
+                said: output.kept().unwrap_or_default(),
+                complaints: output.complaints(),
+            });
+            stress::fleet::leave().await;
+            0
+        })
+    });
+    stage.world.boot(machine, loaders, main);
+    assert!(stage.world.run_until(|world| !world.alive(machine), PATIENCE), "the run does not end");
+    let ended = ended.lock().expect("one thread").take();
+    ended.expect("it has ended")
+}
+
+#[test]
+fn several_loaders_share_a_run() {
+    let mut stage = Stage::new(15);
+    let written = run_in_parts(&mut stage, "10.0.9.1", 3, "write n=400 -rate threads=7");
+    assert_eq!(written.success, Ok(true), "{:?}", written.complaints);
+    assert_eq!(written.result("Total partitions"), "400 [WRITE: 400]");
+    // Every row is there, whoever wrote it.
+    let read = stage.run("read n=400 no-warmup -pop seq=1..400 -rate threads=3");
+    assert_eq!(read.success, Ok(true), "{:?}", read.complaints);
+    let line = "mixed ratio(read=3,write=1) duration=10s no-warmup -pop dist=uniform(1..400) -rate threads=8 fixed=1000/s";
+    let scheduled = run_in_parts(&mut stage, "10.0.9.2", 4, line);
+    assert_eq!(scheduled.success, Ok(true), "{:?}", scheduled.complaints);
+    let rate = scheduled.number("Op rate");
+    assert!((rate - 1_000.0).abs() < 10.0, "{}", scheduled.said);
+    // Turns are even: none waits for another's.
+    assert!(scheduled.milliseconds("From the intended start", ".99") < 10.0, "{}", scheduled.said);
+    // What one finds wrong ends all.
+    let wrong = run_in_parts(
+        &mut stage,
+        "10.0.9.3",
+        2,
+        "read duration=60s no-warmup -pop seq=301..500 -rate threads=4",
+    );
+    assert_eq!(wrong.success, Ok(false));
+    assert!(wrong.said.trim_end().ends_with("FAILURE"), "{}", wrong.said);
+    let profile = profile("shared", VISITS);
+    let profiled = run_in_parts(
+        &mut stage,
+        "10.0.9.4",
+        3,
+        &format!("user profile={profile} ops(insert=1) n=60 no-warmup -rate threads=6"),
+    );
+    assert_eq!(profiled.result("Total partitions"), "60 [insert: 60]", "{:?}", profiled.complaints);
+    let scanned = run_in_parts(
+        &mut stage,
+        "10.0.9.5",
+        2,
+        &format!("user profile={profile} ops(all=1) n=100000 no-warmup -rate threads=2"),
+    );
+    assert_eq!(scanned.result("Total partitions"), "60 [all: 60]", "{:?}", scanned.complaints);
 }
