@@ -187,28 +187,23 @@ impl Store {
     ) -> Result<(), Error> {
         let memtable = &frozen.memtable;
         let log = self.log.clone();
-        let log_synced =
-            runtime::spawn_now(runtime::current_group(), async move { log.synced_so_far().await });
+        let syncing = runtime::spawn_now(runtime::current_group(), async move { log.synced_so_far().await });
+        // A log that has failed says so at once, before anything is written in vain.
+        let syncing = if syncing.is_finished() {
+            self.judge_sync(memtable, syncing.await)?;
+            None
+        } else {
+            Some(syncing)
+        };
         let kept = frozen.written.borrow().clone();
         let add = match kept {
             Some(kept) => Some(kept),
             None => write_memtable(&self.settings, &self.metrics, table, memtable, Some(progress)).await?,
         };
         frozen.written.borrow_mut().clone_from(&add);
-        // The log before the manifest: a batch over two tables must not survive in one of them only because that one was
-        // flushed. A full disk is no reason to keep memory full: flushing is what frees it. After a log that failed, nothing is
-        // written to memory any more, and what is there can wait for the restart; only a stop saves it at any price, and the
-        // policy that lets a new log begin.
-        match log_synced.await {
-            Err(error @ Error::CommitlogFailed(_))
-                if memtable.first_position().is_some()
-                    && !self.stopping.get()
-                    && self.settings.commit_failure != CommitFailurePolicy::Ignore =>
-            {
-                return Err(error);
-            }
-            Err(error) => runtime::debug!("flushing ahead of a log that is not synced: {error}"),
-            Ok(()) => {}
+        // The log before the manifest: a batch over two tables must not survive in one of them only because that one was flushed.
+        if let Some(syncing) = syncing {
+            self.judge_sync(memtable, syncing.await)?;
         }
         if table.dropped.get() {
             // The drop removes what was written.
@@ -234,6 +229,26 @@ impl Store {
         self.log.release(edit.log_floor.unwrap_or(0));
         table.compacting.flushed(flushed_bytes);
         Ok(())
+    }
+
+    /// Whether a memtable may be flushed after a sync of the log that ended so. A full disk is no reason to keep memory full: flushing is
+    /// what frees it. After a log that failed, nothing is written to memory any more, and what is there can wait for the restart;
+    /// only a stop saves it at any price, and the policy that lets a new log begin.
+    fn judge_sync(&self, memtable: &Memtable, synced: Result<(), Error>) -> Result<(), Error> {
+        match synced {
+            Err(error @ Error::CommitlogFailed(_))
+                if memtable.first_position().is_some()
+                    && !self.stopping.get()
+                    && self.settings.commit_failure != CommitFailurePolicy::Ignore =>
+            {
+                Err(error)
+            }
+            Err(error) => {
+                runtime::debug!("flushing ahead of a log that is not synced: {error}");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Merges a memtable into the cached parts of its partitions. Until the guard goes, nothing new is cached of them: a read

@@ -45,6 +45,10 @@ const NEWEST: f64 = 0.3;
 const FEW_PARTITIONS: u64 = 64;
 /// As much of a flush as may be told by its bytes alone: the memtable before may have been of another kind.
 const MOST_BY_BYTES: f64 = 0.9;
+/// Share of the budget, in percent, below which a flush tells nothing about how long others take.
+const LEARN_PERCENT: usize = 1;
+/// So many times what was known, at most, is learned from one flush.
+const OUTLIER: f64 = 4.0;
 /// As much of a flush's time as may be counted for what comes after its data.
 const MOST_AFTER_DATA: f64 = 0.8;
 
@@ -70,9 +74,10 @@ pub(crate) struct Pressure {
     drain: Drain,
     /// Bytes of a data file per byte of memtable, lately; 0 when none was flushed yet.
     data_ratio: Cell<f64>,
-    /// Seconds that flushes take once their data is written, and bytes of memtables in a second before, lately.
+    /// Seconds that flushes take once their data is written, lately.
     after_data: Cell<f64>,
-    data_rate: Cell<f64>,
+    /// Bytes of memtables and seconds in which their data was written: sums in which the latest count most.
+    data: Cell<(f64, f64)>,
     /// Bytes that may be let in at once; negative after a large write.
     bucket: Cell<f64>,
     filled_at: Cell<Instant>,
@@ -116,7 +121,7 @@ impl Pressure {
             },
             data_ratio: Cell::new(0.0),
             after_data: Cell::new(0.0),
-            data_rate: Cell::new(0.0),
+            data: Cell::new((0.0, 0.0)),
             bucket: Cell::new(0.0),
             filled_at: Cell::new(Instant(0)),
             queue: Lock::new(()),
@@ -259,8 +264,11 @@ impl Pressure {
 
     /// The share of its time that a flush of so many bytes will take when its data is written.
     fn after_data_share(&self, bytes: usize) -> f64 {
-        let (after, rate) = (self.after_data.get(), self.data_rate.get());
-        if rate > 0.0 { (after / (after + bytes as f64 / rate)).min(MOST_AFTER_DATA) } else { 0.0 }
+        let (after, (known, seconds)) = (self.after_data.get(), self.data.get());
+        if known <= 0.0 || after <= 0.0 {
+            return 0.0;
+        }
+        (after / (after + bytes as f64 * seconds / known)).min(MOST_AFTER_DATA)
     }
 
     fn credit(&self, bytes: usize) {
@@ -367,18 +375,23 @@ impl Progress {
 
     /// The flush is done: the next ones will take about as long.
     pub(crate) fn finished(&self) {
+        self.reached(1.0);
         let Some(ended) = self.data_ended.get() else { return };
-        let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
-        // The first one is all that is known.
-        let learn = |known: &Cell<f64>, newest: f64| {
-            let known_before = if known.get() > 0.0 { known.get() } else { newest };
-            known.set(known_before * (1.0 - NEWEST) + newest * NEWEST);
-        };
-        learn(&self.pressure.after_data, seconds(ended, runtime::now()));
-        let data = seconds(self.began, ended);
-        if data > 0.0 {
-            learn(&self.pressure.data_rate, self.bytes as f64 / data);
+        let pressure = &self.pressure;
+        // What is small tells nothing about what is large.
+        if self.bytes < share(pressure.budget, LEARN_PERCENT) {
+            return;
         }
+        let seconds = |from: Instant, to: Instant| to.saturating_duration_since(from).as_secs_f64();
+        let (known, newest) = (pressure.after_data.get(), seconds(ended, runtime::now()));
+        pressure.after_data.set(match known > 0.0 {
+            // One that stood still is no rule.
+            true => known * (1.0 - NEWEST) + newest.min(known * OUTLIER) * NEWEST,
+            false => newest,
+        });
+        let (bytes, time) = pressure.data.get();
+        let fade = 1.0 - NEWEST;
+        pressure.data.set((bytes * fade + self.bytes as f64, time * fade + seconds(self.began, ended)));
     }
 
     /// So many of the partitions and bytes of data are on disk.

@@ -23,6 +23,8 @@ type Ino = u64;
 const ROOT: Ino = 1;
 /// Fewer nodes are not looked over for those that nothing reaches.
 const COLLECT_LEAST: usize = 256;
+/// Bytes of removed files that are worth a look.
+const COLLECT_BYTES: usize = 32 << 20;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -129,6 +131,8 @@ pub(crate) struct Disk {
     next_ino: Ino,
     /// So many nodes are worth another look for those that nothing reaches.
     collect_at: usize,
+    /// Bytes of files that were removed, and may be forgotten.
+    removed_bytes: usize,
     next_handle: u64,
     next_ticket: u64,
     version: u64,
@@ -187,6 +191,7 @@ impl Disk {
             locks: BTreeSet::new(),
             next_ino: ROOT + 1,
             collect_at: COLLECT_LEAST,
+            removed_bytes: 0,
             next_handle: 1,
             next_ticket: 1,
             version: 1,
@@ -318,6 +323,7 @@ impl Disk {
             && file.open == 0
         {
             self.used -= file.cache.len() as u64;
+            self.removed_bytes += file.durable.len();
             file.cache = Vec::new();
             // A durable entry may still name it: then a power cut brings the durable bytes back, and their size.
             file.dirty.clear();
@@ -476,9 +482,10 @@ impl Disk {
                 self.pending.push(op);
             }
         }
-        // Looking costs as much as there are nodes: it waits until they have doubled.
-        if self.nodes.len() >= self.collect_at {
+        // Looking costs as much as there are nodes: it waits until they have doubled, or much was removed.
+        if self.nodes.len() >= self.collect_at || self.removed_bytes > COLLECT_BYTES {
             self.collect_garbage();
+            self.removed_bytes = 0;
             self.collect_at = COLLECT_LEAST.max(2 * self.nodes.len());
         }
         Ok(DiskOut::Done)
