@@ -150,6 +150,10 @@ async fn whole(said: &Said, before: Before) -> Result<(), Error> {
         }
     }
     let (form, file) = (settings.form, settings.report_file.clone());
+    if let Some(file) = &file {
+        // A file that cannot be written is told before hours of load, not after.
+        write_report(file, "").map_err(|source| exporting(file, source))?;
+    }
     let ended = run::run(settings, output.clone()).await?;
     let text = report::format(&ended.lines, form);
     match file {
@@ -158,7 +162,11 @@ async fn whole(said: &Said, before: Before) -> Result<(), Error> {
             let written = terminal.write_all(text.as_bytes()).and_then(|()| terminal.flush());
             written.map_err(|source| exporting("the terminal", source))?;
         }
-        Some(file) => write_report(&file, &text).map_err(|source| exporting(&file, source))?,
+        Some(file) => write_report(&file, &text).map_err(|source| {
+            // What was measured is worth more than where it was wanted.
+            say(text.trim_end());
+            exporting(&file, source)
+        })?,
     }
     match output.broken() {
         Some(error) => Err(exporting("a file of this run", error)),

@@ -89,9 +89,10 @@ pub async fn run(settings: Settings, output: Rc<Output>) -> Result<Ended, Error>
     });
     let start = runtime::now();
     for index in 0..settings.threads {
-        let share = match settings.operations {
-            0 => None,
-            all => Some(all / settings.threads + u64::from(index < all % settings.threads)),
+        let share = match (settings.operations, settings.phase) {
+            // Loading nothing is done at once; only a run has no end.
+            (0, Phase::Run) => None,
+            (all, _) => Some(all / settings.threads + u64::from(index < all % settings.threads)),
         };
         runtime::spawn(Group::QUERY, work(Thread::new(shared.clone(), session.clone()), share));
     }
@@ -456,13 +457,17 @@ impl Thread {
             }
             tries += 1;
             if retries.limit < tries {
-                self.shared.output.complain(&format!(
-                    "Error inserting, not retrying any more. number of attempts: {tries}Insertion Retry Limit: {}",
-                    retries.limit
-                ));
+                let text = || {
+                    format!(
+                        "Error inserting, not retrying any more. number of attempts: {tries}Insertion Retry Limit: {}",
+                        retries.limit
+                    )
+                };
+                self.shared.complaints.borrow_mut().say(text, &self.shared.output);
                 return retries.goes_on;
             }
-            self.shared.output.complain(&format!("Retrying insertion, retry count: {tries}"));
+            let text = || format!("Retrying insertion, retry count: {tries}");
+            self.shared.complaints.borrow_mut().say(text, &self.shared.output);
             let rest = retries.rest.mul_f64(0.8 + 0.4 * self.shared.draws.borrow_mut().unit());
             let rest = rest.max(if self.was_away { AWAY_REST } else { Duration::ZERO });
             if stopped_by(runtime::now() + rest, stopped.as_mut()).await {
