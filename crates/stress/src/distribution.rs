@@ -250,7 +250,7 @@ impl Sampler {
             }
             Shape::Sequence => {
                 let count = self.distribution.max - self.distribution.min + 1;
-                let value = self.distribution.min + self.position.rem_euclid(count);
+                let value = self.distribution.min + self.position % count;
                 self.position = self.position.wrapping_add(1);
                 value
             }

@@ -13,6 +13,8 @@ pub mod generate;
 /// How words are read.
 pub mod grammar;
 
+/// Bounds.
+mod limits;
 /// Tables of one's own.
 pub mod profile;
 /// Values of any column.

@@ -129,19 +129,20 @@ impl Table {
         }
     }
 
-    /// Whether the values of a row are those of a partition's row, column by column.
+    /// Whether the values of a row are those of a partition's row, column by column; of columns without a place, null.
     pub fn is_row<'v>(
         &mut self,
         partition: &Partition,
         row: u64,
-        shown: impl Iterator<Item = (Argument, Option<&'v [u8]>)>,
+        shown: impl Iterator<Item = (Option<Argument>, Option<&'v [u8]>)>,
     ) -> bool {
         let seed = self.row_seed(partition, row);
         for (argument, shown) in shown {
             let same = match argument {
-                Argument::Key(at) => shown == Some(&partition.key[at]),
-                Argument::Clustering(at) => shown == Some(partition.clustering(row, at)),
-                Argument::Value(at) => {
+                None => shown.is_none(),
+                Some(Argument::Key(at)) => shown == Some(&partition.key[at]),
+                Some(Argument::Clustering(at)) => shown == Some(partition.clustering(row, at)),
+                Some(Argument::Value(at)) => {
                     self.scratch.clear();
                     self.values[at].seed(seed);
                     self.values[at].put(&mut self.scratch);
@@ -276,7 +277,7 @@ mod tests {
                 _ => None,
             })
             .collect();
-        let pairs = || all.iter().copied().zip(shown.iter().map(Option::as_deref));
+        let pairs = || all.iter().copied().map(Some).zip(shown.iter().map(Option::as_deref));
         assert!(table.is_row(&partition, 5, pairs()));
         assert!(!table.is_row(&partition, 6, pairs()));
         bound.clear();

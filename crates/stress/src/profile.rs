@@ -227,7 +227,7 @@ fn definition(entry: &Entry, what: &str, name: &str) -> Result<Option<String>, W
         return Ok(None);
     }
     let pattern = format!(
-        r#"(?is)^\s*create\s+(?:{what}|{})\s+(?:if\s+not\s+exists\s+)?(?:"?\w+"?\s*\.\s*)?("?\w+"?)"#,
+        r#"(?is)^(?:\s|--[^\n]*\n|//[^\n]*\n|/\*.*?\*/)*create\s+(?:{what}|{})\s+(?:if\s+not\s+exists\s+)?(?:"?\w+"?\s*\.\s*)?("?\w+"?)"#,
         if what == "table" { "columnfamily" } else { "schema" }
     );
     let found = Regex::new(&pattern).ok().and_then(|regex| {
@@ -519,6 +519,8 @@ token_range_queries:
             with("table: Visits", "table: views"),
             "p.yaml:5: Name in table_definition doesn't match table property: 'visits' != 'views'"
         );
+        let commented = EXAMPLE.replace("CREATE TABLE", "-- visits\n  /* all\n  of them */ CREATE TABLE");
+        assert!(Profile::parse("p.yaml", &commented).is_ok());
         assert_eq!(
             with("CREATE TABLE", "MAKE TABLE"),
             "p.yaml:5: There was a problem parsing the table cql: no CREATE TABLE"

@@ -161,3 +161,8 @@ impl Session {
 pub async fn rest(time: Duration) {
     let _ended_early = runtime::timeout(time, runtime::shutdown_requested()).await;
 }
+
+/// A name as an identifier of CQL, whatever it is: also of a reserved word.
+pub fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}

@@ -3,7 +3,7 @@
 use crate::distribution::Sampler;
 use crate::generate::{Keys, Values};
 use crate::population::{Seeds, Tickets};
-use crate::session::Session;
+use crate::session::{Session, quoted};
 use crate::settings::{Schema, Settings};
 use crate::work::Touched;
 use client::Statement;
@@ -52,11 +52,6 @@ impl Operation {
     pub fn writes(self) -> bool {
         matches!(self, Operation::Write | Operation::CounterWrite)
     }
-}
-
-/// A name as an identifier of CQL.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 fn pairs(pairs: &[(String, String)]) -> String {

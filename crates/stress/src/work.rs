@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::population::{Part, Seeds, Tickets};
 use crate::profile::Profile;
-use crate::session::{Session, rest};
+use crate::session::{Session, quoted, rest};
 use crate::settings::tables::Kind;
 use crate::settings::{Level, Settings};
 use crate::standard::{self, Standard};
@@ -13,7 +13,6 @@ use loadtools::output::Output;
 use std::rc::Rc;
 use std::time::Duration;
 use types::Consistency;
-use types::cql_type::quoted;
 
 /// What an operation wrote or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,6 +175,10 @@ async fn user_target(
     for profile in profiles? {
         if let (true, Some(output)) = (specs.is_empty(), output) {
             greet(&Session::connect(settings, None).await?, settings, output);
+        }
+        if let Some(same) = specs.iter().find(|spec| spec.profile.name == profile.name) {
+            let text = format!("{} and {} have one name: say a specname", same.profile.file, profile.file);
+            return Err(Error::run(text));
         }
         specs.push(Spec::open(profile, settings, output).await?);
     }

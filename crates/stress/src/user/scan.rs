@@ -3,11 +3,11 @@
 use super::spec::Spec;
 use crate::population::Part;
 use crate::profile::ScanSpec;
+use crate::session::quoted;
 use crate::settings::TokenRange;
 use base::Token;
 use std::cell::RefCell;
 use std::collections::VecDeque;
-use types::cql_type::quoted;
 
 /// Rows of a page of a warm-up, at most.
 const WARM_UP_ROWS: u32 = 100;

@@ -4,9 +4,11 @@ use crate::column::Column;
 use crate::distribution::Distribution;
 use crate::error::Error;
 use crate::grammar::Ratio;
+use crate::limits::{INSERT_ROWS_MAX, LEVEL_VALUES_MAX, PARTITIONS_MAX};
 use crate::partition::Table;
 use crate::profile::{ColumnSpec, Profile, batch_kind};
 use crate::session::Session;
+use crate::session::quoted;
 use crate::session::rest;
 use crate::settings::Settings;
 use client::contact::named;
@@ -17,7 +19,6 @@ use protocol::request::BatchKind;
 use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::Duration;
-use types::cql_type::quoted;
 use types::{Consistency, CqlType, Value};
 
 /// Rows of a partition above which a warning is worth its line.
@@ -70,6 +71,7 @@ impl Spec {
         let (table, reversed) = table(&profile, settings, columns)?;
         let inserting = inserting(&profile, settings)?;
         let spec = Spec { profile, session, keyspace, name, table, reversed, inserting };
+        spec.check(settings)?;
         if let Some(output) = output {
             spec.warn(settings, output)?;
         }
@@ -91,6 +93,34 @@ impl Spec {
             share(select.min()) * partitions.min() as f64 * least / visits.max().max(1) as f64,
             share(select.max()) * partitions.max() as f64 * most / visits.min().max(1) as f64,
         )
+    }
+
+    /// Errors: what would not fit in memory.
+    fn check(&self, settings: &Settings) -> Result<(), Error> {
+        let too_many = self.table.clustering.iter().find(|column| column.cluster().max() > LEVEL_VALUES_MAX);
+        if let Some(column) = too_many {
+            return Err(Error::run(format!(
+                "{}: cluster of column {}: more than {LEVEL_VALUES_MAX} values",
+                self.profile.file,
+                column.name()
+            )));
+        }
+        if self.inserting.partitions.max() > PARTITIONS_MAX {
+            return Err(Error::run(format!(
+                "{}: an insert of more than {PARTITIONS_MAX} partitions",
+                self.profile.file
+            )));
+        }
+        let rows = self.batch_rows(settings).1;
+        if rows > INSERT_ROWS_MAX {
+            return Err(Error::run(format!(
+                "{}: an insert of up to {} rows, more than {}",
+                self.profile.file,
+                fixed(rows, 0, true),
+                fixed(INSERT_ROWS_MAX, 0, true)
+            )));
+        }
+        Ok(())
     }
 
     fn warn(&self, settings: &Settings, output: &Output) -> Result<(), Error> {

@@ -146,6 +146,7 @@ impl Worker {
             return false;
         }
         let Some(seed) = seeds.for_read() else { return false };
+        self.rows.clear();
         self.fill(0, seed);
         true
     }
