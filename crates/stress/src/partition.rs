@@ -102,6 +102,14 @@ impl Table {
         }
     }
 
+    /// The value of one of the other columns in a row.
+    fn value(&mut self, at: usize, row_seed: i64) -> &[u8] {
+        self.scratch.clear();
+        self.values[at].seed(row_seed);
+        self.values[at].put(&mut self.scratch);
+        &self.scratch
+    }
+
     /// Binds the arguments of a row. Of the columns that are no keys those beyond a share are null.
     pub fn bind(
         &mut self,
@@ -119,12 +127,7 @@ impl Table {
                 Argument::Value(at) if (at + 1) as f64 / self.values.len() as f64 > share => {
                     out.push(RawValue::Null)
                 }
-                Argument::Value(at) => {
-                    self.scratch.clear();
-                    self.values[*at].seed(seed);
-                    self.values[*at].put(&mut self.scratch);
-                    out.bytes(&self.scratch)
-                }
+                Argument::Value(at) => out.bytes(self.value(*at, seed)),
             };
         }
     }
@@ -142,12 +145,7 @@ impl Table {
                 None => shown.is_none(),
                 Some(Argument::Key(at)) => shown == Some(&partition.key[at]),
                 Some(Argument::Clustering(at)) => shown == Some(partition.clustering(row, at)),
-                Some(Argument::Value(at)) => {
-                    self.scratch.clear();
-                    self.values[at].seed(seed);
-                    self.values[at].put(&mut self.scratch);
-                    shown == Some(&self.scratch)
-                }
+                Some(Argument::Value(at)) => shown == Some(self.value(at, seed)),
             };
             if !same {
                 return false;

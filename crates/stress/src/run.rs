@@ -16,13 +16,11 @@ use client::contact::named;
 use loadtools::hdrlog::HistogramLog;
 use loadtools::measure::{Snapshot, Uncertainty};
 use loadtools::output::Output;
+use loadtools::shard::or_interrupted;
 use runtime::Group;
 use runtime::sync::Flag;
 use std::cell::RefCell;
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 use types::Consistency;
 
@@ -376,8 +374,7 @@ impl Watch {
             let line = end.map_or(next, |end| end.min(next));
             let wake = if is_live { line.min(runtime::now() + LOOK) } else { line };
             // The end of the run, and somebody who wants it, do not wait for the line.
-            let ended =
-                runtime::timeout_at(wake, either(self.over.wait(), runtime::shutdown_requested())).await;
+            let ended = runtime::timeout_at(wake, or_interrupted(self.over.wait())).await;
             if ended.is_ok() || end.is_some_and(|end| end <= runtime::now()) {
                 self.fleet.stop().await;
                 return;
@@ -428,14 +425,4 @@ impl Watch {
             self.output.broke(error);
         }
     }
-}
-
-/// Whichever of two comes first.
-async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    poll_fn(|context| match one.as_mut().poll(context) {
-        Poll::Ready(()) => Poll::Ready(()),
-        Poll::Pending => other.as_mut().poll(context),
-    })
-    .await;
 }

@@ -171,16 +171,22 @@ async fn user_target(
 ) -> Result<(Target, Vec<(Operation, f64)>), Error> {
     let profiles: Result<Vec<Profile>, Error> =
         settings.command.profiles.iter().map(|file| Profile::open(file)).collect();
+    let profiles = profiles?;
+    let bare = match output {
+        Some(_) => Some(Session::connect(settings, None).await?),
+        None => None,
+    };
+    let maker = bare.as_ref().zip(output);
+    if let Some((bare, output)) = maker {
+        greet(bare, settings, output);
+    }
     let mut specs: Vec<Spec> = Vec::new();
-    for profile in profiles? {
-        if let (true, Some(output)) = (specs.is_empty(), output) {
-            greet(&Session::connect(settings, None).await?, settings, output);
-        }
+    for profile in profiles {
         if let Some(same) = specs.iter().find(|spec| spec.profile.name == profile.name) {
             let text = format!("{} and {} have one name: say a specname", same.profile.file, profile.file);
             return Err(Error::run(text));
         }
-        specs.push(Spec::open(profile, settings, output).await?);
+        specs.push(Spec::open(profile, settings, maker).await?);
     }
     let weights = settings.command.weights.iter();
     let operations: Result<Vec<_>, Error> = weights

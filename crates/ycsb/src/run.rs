@@ -16,14 +16,13 @@ use crate::values::{put_known, put_random};
 use crate::workload::{Action, Draws, Workload};
 use base::Instant;
 use loadtools::output::Output;
+use loadtools::shard::or_interrupted;
 use protocol::values::ValuesBuilder;
 use runtime::Group;
 use runtime::sync::Flag;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 
 /// What a run says at its start of errors whose latencies are told apart: with the list as Java prints it.
@@ -102,7 +101,7 @@ pub async fn run(settings: Settings, output: Rc<Output>) -> Result<Ended, Error>
         .progress
         .clone()
         .map(|progress| runtime::spawn(Group::MAIN, tell(shared.clone(), progress, start)));
-    either(shared.ended.wait(), runtime::shutdown_requested()).await;
+    or_interrupted(shared.ended.wait()).await;
     // What is on its way ends, at the latest when requests time out.
     shared.stopped.set();
     shared.ended.wait().await;
@@ -119,16 +118,6 @@ pub async fn run(settings: Settings, output: Rc<Output>) -> Result<Ended, Error>
 
 fn millis(from: Instant, to: Instant) -> u64 {
     (to - from).as_millis() as u64
-}
-
-/// Whichever of two comes first.
-async fn either(one: impl Future<Output = ()>, other: impl Future<Output = ()>) {
-    let (mut one, mut other) = (pin!(one), pin!(other));
-    poll_fn(|context| match one.as_mut().poll(context) {
-        Poll::Ready(()) => Poll::Ready(()),
-        Poll::Pending => other.as_mut().poll(context),
-    })
-    .await;
 }
 
 /// Lets no operation begin after a time.

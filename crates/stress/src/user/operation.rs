@@ -4,7 +4,6 @@ use super::scan::{Asked, Ranges};
 use super::spec::Spec;
 use crate::column::Column;
 use crate::error::Error;
-use crate::grammar::Ratio;
 use crate::limits::VALIDATE_ROWS_MAX;
 use crate::partition::{Argument, Table};
 use crate::population::{Part, Visits};
@@ -96,10 +95,6 @@ pub enum Operation {
         bound: Bound,
         /// Which partitions, in how many visits.
         visits: Rc<Visits>,
-        /// Share of columns that are not null.
-        row_population: Ratio,
-        /// Share of rows.
-        select: Ratio,
     },
     /// Reads rows and compares them; the slices of one depth together.
     Validate(Vec<Vec<Slice>>),
@@ -127,8 +122,6 @@ pub async fn prepare(
                     levels,
                 },
                 visits: Rc::new(Visits::new(&settings.insert, runtime::random_u64() as i64)),
-                row_population: spec.inserting.row_population.clone(),
-                select: spec.inserting.select.clone(),
             })
         }
         What::Validate if spec.table.bounds().1 > VALIDATE_ROWS_MAX => Err(Error::run(format!(

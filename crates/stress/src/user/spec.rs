@@ -60,19 +60,26 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Learns a profile's table; with an output, after it was made as the profile defines it.
-    pub async fn open(profile: Profile, settings: &Settings, output: Option<&Output>) -> Result<Spec, Error> {
+    /// Learns a profile's table; with connections that use no keyspace and an output, after it was made as the profile defines it.
+    pub async fn open(
+        profile: Profile,
+        settings: &Settings,
+        maker: Option<(&Session, &Output)>,
+    ) -> Result<Spec, Error> {
         let keyspace = folded(&profile.keyspace);
-        if let Some(output) = output {
-            make(&profile, &keyspace, settings, output).await?;
+        if let (Some((bare, _)), Some(text)) = (maker, &profile.keyspace_definition) {
+            run(bare, text).await?;
         }
         let session = Rc::new(Session::connect(settings, Some(keyspace.clone())).await?);
+        if let Some((_, output)) = maker {
+            make(&profile, &session, settings, output).await?;
+        }
         let (name, columns) = columns(&session, &keyspace, &profile.table).await?;
         let (table, reversed) = table(&profile, settings, columns)?;
         let inserting = inserting(&profile, settings)?;
         let spec = Spec { profile, session, keyspace, name, table, reversed, inserting };
         spec.check(settings)?;
-        if let Some(output) = output {
+        if let Some((_, output)) = maker {
             spec.warn(settings, output)?;
         }
         Ok(spec)
@@ -210,23 +217,22 @@ fn folded(name: &str) -> String {
     }
 }
 
-async fn make(profile: &Profile, keyspace: &str, settings: &Settings, output: &Output) -> Result<(), Error> {
+/// Makes the table and what comes after it.
+async fn make(
+    profile: &Profile,
+    session: &Session,
+    settings: &Settings,
+    output: &Output,
+) -> Result<(), Error> {
     let nodes = settings.node.nodes.len() as u64;
-    if let Some(text) = &profile.keyspace_definition {
-        run(&Session::connect(settings, None).await?, text).await?;
-    }
-    if profile.table_definition.is_none() && profile.extra_definitions.is_empty() {
-        return Ok(());
-    }
-    let session = Session::connect(settings, Some(keyspace.to_owned())).await?;
     if let Some(text) = &profile.table_definition {
-        run(&session, text).await?;
+        run(session, text).await?;
         output.line(&format!("Created schema. Sleeping {nodes}s for propagation."));
         rest(Duration::from_secs(nodes)).await;
     }
     if !profile.extra_definitions.is_empty() {
         for text in &profile.extra_definitions {
-            run(&session, text).await?;
+            run(session, text).await?;
         }
         output.line(&format!("Created extra schema. Sleeping {nodes}s for propagation."));
         rest(Duration::from_secs(nodes)).await;

@@ -73,15 +73,11 @@ impl Worker {
     pub fn new(operations: &[(Rc<Operation>, Rc<Spec>)]) -> Worker {
         let kinds = operations.iter().map(|(operation, spec)| {
             let inserting = &spec.inserting;
-            let (select, row_population) = match &**operation {
-                Operation::Insert { select, row_population, .. } => (select, row_population),
-                _ => (&inserting.select, &inserting.row_population),
-            };
             Kind {
                 table: spec.table.clone(),
                 partitions: inserting.partitions.sampler(runtime::random_u64() as i64),
-                select: Share::new(select),
-                row_population: Share::new(row_population),
+                select: Share::new(&inserting.select),
+                row_population: Share::new(&inserting.row_population),
                 position: None,
                 operation: operation.clone(),
                 spec: spec.clone(),
@@ -107,7 +103,7 @@ impl Worker {
         self.kind = kind;
         let operation = self.kinds[kind].operation.clone();
         match &*operation {
-            Operation::Insert { bound, visits, .. } => {
+            Operation::Insert { bound, visits } => {
                 let wanted = self.kinds[kind].partitions.draw().max(1) as u64;
                 self.begin_insert(bound, visits, tickets.take(wanted), seeds)
             }
