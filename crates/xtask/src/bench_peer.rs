@@ -444,6 +444,8 @@ fn cassandra(profile: &'static str, options: &Options, group: Option<MemoryGroup
     if let Some(group) = &group {
         command = group.command(&command);
     }
+    // It looks for its own files there; what Cargo told this program names another folder.
+    command.env("CARGO_MANIFEST_DIR", house::root().join("crates/compat"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", house::shown(&command)))?;
     let output = child.stdout.take().ok_or("standard output was piped")?;
