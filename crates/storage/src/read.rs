@@ -246,24 +246,9 @@ impl<'a> Page<'a> {
         for older in version.frozen.iter() {
             frozen.push(older.memtable.reading());
         }
-        let asks_cache = self.cached && !version.sstables.is_empty();
-        let cache = asks_cache.then(|| store.cache.reading());
+        // What places borrow from outlives them.
+        let cache;
         let mut places: SmallVec<[Place<'_>; 4]> = SmallVec::new();
-        let mut complete_to = None;
-        if let Some(view) = cache.as_ref().and_then(|cache| cache.get(&self.table.cache, key)) {
-            match view.coverage(&self.slices(left), self.command.reversed) {
-                Coverage::All => places.push(Place::Cached(view)),
-                Coverage::UpTo(position) => {
-                    places.push(Place::Cached(view));
-                    complete_to = Some(position);
-                }
-                Coverage::Nothing => {}
-            }
-        }
-        let is_cached = !places.is_empty();
-        if !is_cached && !self.is_settled_by_memory(&version, key, &active, &frozen) {
-            return None;
-        }
         // Most tables have no frozen memtable: loops cost less than a chain of iterators.
         if let Some(view) = active.get(key.token, &key.bytes) {
             places.push(Place::Memory(view));
@@ -271,6 +256,31 @@ impl<'a> Page<'a> {
         for memtable in &frozen {
             if let Some(view) = memtable.get(key.token, &key.bytes) {
                 places.push(Place::Memory(view));
+            }
+        }
+        // What was written lately is newer than all sstables, so that neither they nor the cache have anything to add.
+        let asks_sstables = !version.sstables.is_empty() && !self.is_settled_by(&places, version.newest);
+        let asks_cache = self.cached && asks_sstables;
+        cache = asks_cache.then(|| store.cache.reading());
+        let mut complete_to = None;
+        let mut is_cached = false;
+        if let Some(view) = cache.as_ref().and_then(|cache| cache.get(&self.table.cache, key)) {
+            is_cached = match view.coverage(&self.slices(left), self.command.reversed) {
+                Coverage::All => true,
+                Coverage::UpTo(position) => {
+                    complete_to = Some(position);
+                    true
+                }
+                Coverage::Nothing => false,
+            };
+            if is_cached {
+                places.push(Place::Cached(view));
+            }
+        }
+        if asks_sstables && !is_cached {
+            let newest = holders(&version, key).map(|sstable| sstable.entry.meta.max_timestamp).max();
+            if newest.is_some_and(|newest| !self.is_settled_by(&places, newest)) {
+                return None;
             }
         }
         let emitted = self.emit_places(&places, key, left, complete_to.as_ref());
@@ -289,23 +299,19 @@ impl<'a> Page<'a> {
         Some(if nothing { Ok(None) } else { self.put(key, left, emitted) })
     }
 
-    /// Whether no sstable may hold a partition, or none that could change what memtables say.
-    fn is_settled_by_memory(
-        &self,
-        version: &TableVersion,
-        key: &Key,
-        active: &MemtableReading<'_>,
-        frozen: &[MemtableReading<'_>],
-    ) -> bool {
-        let Some(newest) = holders(version, key).map(|sstable| sstable.entry.meta.max_timestamp).max() else {
-            return true;
-        };
+    /// Whether nothing at or before a timestamp can change what memtables say.
+    fn is_settled_by(&self, places: &[Place<'_>], newest: i64) -> bool {
         let views = || {
-            let memory = std::iter::once(active).chain(frozen);
-            memory.filter_map(|memtable| memtable.get(key.token, &key.bytes))
+            places.iter().filter_map(|place| match place {
+                Place::Memory(view) => Some(view),
+                Place::Cached(_) | Place::Fetched(_) => None,
+            })
         };
         if views().any(|view| view.deletion().outdates(newest)) {
             return true;
+        }
+        if places.is_empty() {
+            return false;
         }
         let Some(position) = only_row(&self.definition, self.command) else { return false };
         let end = position.successor();

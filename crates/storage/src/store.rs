@@ -572,10 +572,8 @@ impl Store {
         let bytes = table.memtable_bytes();
         let mut written: Vec<_> =
             table.version().frozen.iter().filter_map(|frozen| frozen.written.take()).collect();
-        table.change(|now| TableVersion {
-            active: Rc::new(now.active.successor()),
-            frozen: Vec::new(),
-            sstables: now.sstables.clone(),
+        table.change(|now| {
+            TableVersion::new(Rc::new(now.active.successor()), Vec::new(), now.sstables.clone())
         });
         self.pressure.freed(bytes);
         self.flushed.notify_all();
@@ -595,12 +593,7 @@ impl Store {
                         written.extend(table.version().sstables.iter().cloned());
                         let unrecorded = table.unrecorded.take().into_iter();
                         written.extend(unrecorded.flat_map(|replacement| replacement.outputs));
-                        let empty = |now: &TableVersion| TableVersion {
-                            active: now.active.clone(),
-                            frozen: Vec::new(),
-                            sstables: Vec::new(),
-                        };
-                        table.change(empty);
+                        table.change(|now| TableVersion::new(now.active.clone(), Vec::new(), Vec::new()));
                         self.doom(table, written);
                         break;
                     }

@@ -107,9 +107,16 @@ pub(crate) struct TableVersion {
     pub(crate) frozen: Vec<Frozen>,
     /// Newest generation first.
     pub(crate) sstables: Vec<Rc<Sstable>>,
+    /// The newest timestamp in any of its sstables: nothing they say can change what is newer.
+    pub(crate) newest: i64,
 }
 
 impl TableVersion {
+    pub(crate) fn new(active: Rc<Memtable>, frozen: Vec<Frozen>, sstables: Vec<Rc<Sstable>>) -> TableVersion {
+        let newest = sstables.iter().map(|sstable| sstable.entry.meta.max_timestamp).max();
+        TableVersion { active, frozen, sstables, newest: newest.unwrap_or(i64::MIN) }
+    }
+
     /// All memtables.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Rc<Memtable>> {
         std::iter::once(&self.active).chain(self.frozen.iter().map(|frozen| &frozen.memtable))
@@ -162,7 +169,7 @@ impl TableStore {
         active: Memtable,
     ) -> Rc<TableStore> {
         let cache = TableCache::new(wants_cache(&definition));
-        let version = TableVersion { active: Rc::new(active), frozen: Vec::new(), sstables: Vec::new() };
+        let version = TableVersion::new(Rc::new(active), Vec::new(), Vec::new());
         Rc::new(TableStore {
             id: definition.id,
             dir: table_dir(data_dir, &definition),
@@ -231,7 +238,7 @@ impl TableStore {
         self.change(|now| {
             let mut frozen = now.frozen.clone();
             frozen.push(Frozen { memtable: now.active.clone(), position, written: Rc::default() });
-            TableVersion { active: Rc::new(now.active.successor()), frozen, sstables: now.sstables.clone() }
+            TableVersion::new(Rc::new(now.active.successor()), frozen, now.sstables.clone())
         });
     }
 
@@ -270,7 +277,7 @@ impl TableStore {
             let frozen = now.frozen.iter();
             let frozen =
                 frozen.filter(|frozen| flushed.is_none_or(|flushed| !Rc::ptr_eq(&frozen.memtable, flushed)));
-            TableVersion { active: now.active.clone(), frozen: frozen.cloned().collect(), sstables }
+            TableVersion::new(now.active.clone(), frozen.cloned().collect(), sstables)
         });
     }
 

@@ -289,3 +289,24 @@ fn a_deletion_as_new_as_that_of_its_partition_is_found_in_an_older_sstable() {
         assert!(!apart.partitions.is_empty());
     });
 }
+
+#[test]
+fn a_row_that_was_written_anew_is_read_without_a_look_into_the_cache() {
+    let table = plain_table();
+    let mut node = node(&table);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        put(&store, plain(&table, 5, b"v"));
+        store.flush(None).await.expect("flushed");
+        let command = of_key(&table, b"k");
+        assert_eq!(store.read(&command).await.expect("readable").live_rows, 1);
+        let before = store.cache_stats();
+        // As old as what the sstable may have: the cache has a say.
+        put(&store, plain(&table, 5, b"v"));
+        assert_eq!(cached(&store, &command).await.len(), 1);
+        assert_eq!(store.cache_stats().requests, before.requests + 1);
+        put(&store, plain(&table, 6, b"w"));
+        assert_eq!(cached(&store, &command).await.len(), 1);
+        assert_eq!(store.cache_stats().requests, before.requests + 1);
+    });
+}
