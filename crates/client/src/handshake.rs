@@ -82,7 +82,7 @@ pub(crate) async fn open(wire: &Wire, options: &Options) -> Result<Opened, Error
         _ => return Err(Error::Unexpected("STARTUP")),
     }
     if let Some(keyspace) = &options.keyspace {
-        let text = format!("USE \"{}\"", keyspace.replace('"', "\"\""));
+        let text = format!("USE {}", types::text::quote_name(keyspace));
         let query = Query { query: &text, parameters: Parameters::at(Consistency::One) };
         let answer = ask(wire, &mut assembler, outgoing, &Request::Query(query)).await?;
         let Response::SetKeyspace(_) = answer.response()? else {

@@ -57,6 +57,11 @@ pub fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
+/// A name between double quotes, quotes inside doubled: itself as an identifier, whatever it is, also of a reserved word.
+pub fn quote_name(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
