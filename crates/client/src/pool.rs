@@ -3,7 +3,8 @@
 //! The ring is read once from the system tables of the first node that answers: a token's owner is the node with the next token around the
 //! ring, of those that may be asked. On nodes that tell their shards, one connection per shard is made over the shard-aware port, whose
 //! source port chooses the shard; where that fails the ordinary port is used and the shards are served by whoever answered. Other nodes
-//! get so many connections as the options say, which take turns.
+//! get so many connections as the options say, which take turns. Nodes that are only asked while the others are away make rings of their
+//! own, one after the other; they are connected when they are wanted.
 
 use crate::connection::{Connection, Options};
 use crate::error::Error;
@@ -28,6 +29,8 @@ pub struct PoolOptions {
     pub connections_per_node: u16,
     /// Whom of the ring to ask.
     pub usable: Usable,
+    /// Whom to ask while none of them can be reached, nor any of those before.
+    pub spare: Vec<Usable>,
 }
 
 /// Which nodes of a ring are asked: those that fit all that is said.
@@ -44,7 +47,13 @@ pub struct Usable {
 impl PoolOptions {
     /// Aware of shards, one connection to nodes that tell none, every node.
     pub fn new(connection: Options) -> PoolOptions {
-        PoolOptions { connection, shard_aware: true, connections_per_node: 1, usable: Usable::default() }
+        PoolOptions {
+            connection,
+            shard_aware: true,
+            connections_per_node: 1,
+            usable: Usable::default(),
+            spare: Vec::new(),
+        }
     }
 }
 
@@ -92,12 +101,20 @@ struct Node {
     down_until: Cell<Option<Instant>>,
 }
 
+/// Nodes that are asked alike.
+#[derive(Default)]
+struct Tier {
+    nodes: Vec<usize>,
+    /// Tokens in order, each with its node; those of nodes that are not asked are the next one's.
+    ring: Vec<(Token, usize)>,
+}
+
 /// A pool.
 pub struct Pool {
     options: PoolOptions,
     nodes: Vec<Node>,
-    /// Tokens in order, each with its node; those of nodes that are not asked are the next one's.
-    ring: Vec<(Token, usize)>,
+    /// Those that are asked, then those that are asked while they are away. The first has a node at least.
+    tiers: Vec<Tier>,
     cluster: String,
     turn: Cell<usize>,
 }
@@ -119,9 +136,9 @@ impl Pool {
                 }
             };
             let mut pool = Pool {
+                tiers: (0..=options.spare.len()).map(|_| Tier::default()).collect(),
                 options,
                 nodes: Vec::new(),
-                ring: Vec::new(),
                 cluster: String::new(),
                 turn: Cell::new(0),
             };
@@ -133,7 +150,7 @@ impl Pool {
             if let Some(node) = pool.nodes.iter().find(|node| node.place.address == *address) {
                 pool.adopt(node, None, connection);
             }
-            for index in 0..pool.nodes.len() {
+            for index in pool.tiers[0].nodes.clone() {
                 pool.fill(index).await;
             }
             return Ok(pool);
@@ -157,10 +174,10 @@ impl Pool {
                 self.add(SocketAddr::new(ip, contact.port()), &peers, row)?;
             }
         }
-        if self.nodes.is_empty() {
+        if self.tiers[0].nodes.is_empty() {
             return Err(Error::NoNode(self.options.usable.to_string()));
         }
-        self.ring.sort();
+        self.tiers.iter_mut().for_each(|tier| tier.ring.sort());
         Ok(())
     }
 
@@ -173,16 +190,18 @@ impl Pool {
             })
         };
         let place = Place { address, datacenter: text(1)?, rack: text(2)? };
-        if !self.options.usable.fits(&place) {
+        let usable = std::iter::once(&self.options.usable).chain(&self.options.spare);
+        let Some((_, tier)) = usable.zip(&mut self.tiers).find(|(usable, _)| usable.fits(&place)) else {
             return Ok(());
-        }
+        };
         let index = self.nodes.len();
+        tier.nodes.push(index);
         if let Value::Set(tokens) = rows.value(row, 3)? {
             for token in tokens {
                 if let Value::Text(text) = token
                     && let Ok(token) = text.parse()
                 {
-                    self.ring.push((Token(token), index));
+                    tier.ring.push((Token(token), index));
                 }
             }
         }
@@ -229,7 +248,7 @@ impl Pool {
         }
     }
 
-    /// How many nodes the ring has.
+    /// How many nodes the pool knows.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
@@ -241,63 +260,77 @@ impl Pool {
 
     /// The node and shard that own a token.
     pub fn owner(&self, token: Token) -> (usize, u16) {
-        let at = self.ring.partition_point(|(t, _)| *t < token);
-        let node = match self.ring.get(at).or_else(|| self.ring.first()) {
+        self.owner_in(&self.tiers[0], token)
+    }
+
+    fn owner_in(&self, tier: &Tier, token: Token) -> (usize, u16) {
+        let at = tier.ring.partition_point(|(t, _)| *t < token);
+        let node = match tier.ring.get(at).or_else(|| tier.ring.first()) {
             Some((_, node)) => *node,
-            None => 0,
+            None => tier.nodes[0],
         };
         (node, base::shard_of(token, self.shard_count(node)))
     }
 
     /// The tokens of the nodes that are asked, in order.
     pub fn tokens(&self) -> impl Iterator<Item = Token> {
-        self.ring.iter().map(|(token, _)| *token)
+        self.tiers[0].ring.iter().map(|(token, _)| *token)
     }
 
-    /// The node for a token and the place of the connection there; without a token, the nodes take turns.
-    fn choose(&self, token: Option<Token>) -> (usize, u16) {
+    /// The node of a tier for a token and the place of the connection there; without a token, the nodes take turns.
+    fn choose(&self, tier: &Tier, token: Option<Token>) -> (usize, u16) {
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(1));
         let (node, shard) = match token {
-            Some(token) => self.owner(token),
-            None => (turn % self.nodes.len(), (turn / self.nodes.len()) as u16),
+            Some(token) => self.owner_in(tier, token),
+            None => (tier.nodes[turn % tier.nodes.len()], (turn / tier.nodes.len()) as u16),
         };
         let is_by_shard = self.options.shard_aware && self.nodes[node].shards.get() > 0;
         // Where no shard is meant, connections take turns.
         (node, if is_by_shard { shard } else { turn as u16 })
     }
 
-    /// The connection for a token if it is there, without waiting: what a load generator asks first.
+    /// The connection for a token if it is there, without waiting.
     pub fn ready(&self, token: Option<Token>) -> Option<Connection> {
-        let (node, place) = self.choose(token);
+        let (node, place) = self.choose(&self.tiers[0], token);
         let node = &self.nodes[node];
         node.live(place % self.place_count(node))
     }
 
-    /// The connection for a token; without one, the nodes take turns. When the owner cannot be reached, any other node: those that
-    /// could not be reached a moment ago are not tried.
+    /// The connection for a token, at once if it is there; without one, the nodes take turns. When the owner cannot be reached, any other
+    /// node, those of the first tier before the others: those that could not be reached a moment ago are not tried.
     pub async fn connection(&self, token: Option<Token>) -> Result<Connection, Error> {
-        let (first, place) = self.choose(token);
+        if let Some(connection) = self.ready(token) {
+            return Ok(connection);
+        }
         let mut last = Error::Unexpected("no node");
-        for step in 0..self.nodes.len() {
-            let node = (first + step) % self.nodes.len();
-            match self.on_shard(node, place % self.place_count(&self.nodes[node])).await {
-                Ok(connection) => return Ok(connection),
-                Err(error) => last = error,
+        for tier in self.tiers.iter().filter(|tier| !tier.nodes.is_empty()) {
+            let (first, place) = self.choose(tier, token);
+            let first = tier.nodes.iter().position(|node| *node == first).unwrap_or(0);
+            for step in 0..tier.nodes.len() {
+                let node = tier.nodes[(first + step) % tier.nodes.len()];
+                match self.on_shard(node, place % self.place_count(&self.nodes[node])).await {
+                    Ok(connection) => return Ok(connection),
+                    Err(error) => last = error,
+                }
             }
         }
         Err(last)
     }
 
-    /// The connection to one shard of one node, made anew when it has closed. One caller connects, the others wait for it; after a
-    /// failure nobody tries for a while, longer each time.
+    /// The connection to one shard of one node, made anew when it has closed. One caller connects, the others wait for it, or ask another
+    /// node where this one has failed and there is one; after a failure nobody tries for a while, longer each time.
     pub async fn on_shard(&self, node: usize, shard: u16) -> Result<Connection, Error> {
         let node = &self.nodes[node];
         if let Some(connection) = node.live(shard) {
             return Ok(connection);
         }
         node.is_up()?;
-        let _connecting = node.connecting.acquire(1).await;
+        let goes_elsewhere = 0 < node.failures.get() && 1 < self.nodes.len();
+        let _connecting = match goes_elsewhere {
+            true => node.connecting.try_acquire(1).ok_or_else(|| node.away("is being tried again"))?,
+            false => node.connecting.acquire(1).await,
+        };
         if let Some(connection) = node.live(shard) {
             return Ok(connection);
         }
@@ -396,11 +429,13 @@ impl Node {
 
     fn is_up(&self) -> Result<(), Error> {
         match self.down_until.get() {
-            Some(until) if runtime::now() < until => {
-                Err(Error::Connect { address: self.place.address, reason: "failed a moment ago".into() })
-            }
+            Some(until) if runtime::now() < until => Err(self.away("failed a moment ago")),
             _ => Ok(()),
         }
+    }
+
+    fn away(&self, reason: &str) -> Error {
+        Error::Connect { address: self.place.address, reason: reason.into() }
     }
 
     fn tell(&self, connected: bool) {
