@@ -12,6 +12,8 @@ pub mod counting;
 pub mod cursor;
 /// Histograms with Cassandra's bucket boundaries.
 pub mod histogram;
+/// Answers of HTTP as bytes.
+pub mod http;
 /// A monotonic instant that a simulator can make.
 pub mod instant;
 /// Hash maps whose iteration order does not change from run to run.

@@ -9,6 +9,8 @@ pub mod java;
 pub mod measure;
 /// Histograms in a file.
 pub mod hdrlog;
+/// Asking a server for its numbers.
+pub mod http;
 /// Where lines go.
 pub mod output;
 /// A tool's own shard.

@@ -35,11 +35,11 @@ pub fn ask(
     );
     stream.write_all(head.as_bytes()).map_err(failed)?;
     let mut received = Vec::new();
-    let most = (limits::HEAD_BYTES_MAX + limits::ANSWER_BYTES_MAX) as u64;
+    let most = (base::http::HEAD_BYTES_MAX + limits::ANSWER_BYTES_MAX) as u64;
     stream.take(most).read_to_end(&mut received).map_err(failed)?;
     let (status, body) =
-        answer(&received).map_err(|text| Error::Failed(format!("{}: {text}", endpoint.host)))?;
-    if status == 200 { Ok(body) } else { Err(Error::Answer { status, message: message(&body) }) }
+        base::http::answer(&received).map_err(|text| Error::Failed(format!("{}: {text}", endpoint.host)))?;
+    if status == 200 { Ok(body.to_vec()) } else { Err(Error::Answer { status, message: message(body) }) }
 }
 
 /// A value as it stands in a path or a query.
@@ -81,39 +81,6 @@ fn connect(endpoint: &Endpoint) -> Result<TcpStream, Error> {
     })
 }
 
-/// Status and body of a whole answer.
-fn answer(received: &[u8]) -> Result<(u16, Vec<u8>), String> {
-    let end = received.windows(4).position(|window| window == b"\r\n\r\n");
-    let end = end.filter(|end| *end <= limits::HEAD_BYTES_MAX).ok_or("the answer is no HTTP")?;
-    let head = std::str::from_utf8(&received[..end]).map_err(|_| "the answer is no HTTP")?;
-    let mut lines = head.split("\r\n");
-    let mut first = lines.next().unwrap_or_default().splitn(3, ' ');
-    let version = first.next().unwrap_or_default();
-    let status = first.next().and_then(|status| status.parse().ok());
-    let status = status.filter(|_| version.starts_with("HTTP/1.")).ok_or("the answer is no HTTP")?;
-    let mut length = None;
-    for line in lines {
-        let (name, value) = line.split_once(':').ok_or("a header without a colon")?;
-        if name.eq_ignore_ascii_case("content-length") {
-            length = Some(value.trim().parse::<usize>().map_err(|_| "an unreadable Content-Length")?);
-        }
-        if name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(format!("the answer is encoded as {}", value.trim()));
-        }
-    }
-    let body = &received[end + 4..];
-    match length {
-        Some(length) if length > limits::ANSWER_BYTES_MAX => {
-            Err(format!("an answer of {length} bytes, more than {}", limits::ANSWER_BYTES_MAX))
-        }
-        Some(length) if body.len() < length => {
-            Err(format!("the answer ends after {} of {length} bytes", body.len()))
-        }
-        Some(length) => Ok((status, body[..length].to_vec())),
-        None => Ok((status, body.to_vec())),
-    }
-}
-
 /// What an error answer says: its `message`, or the whole body.
 fn message(body: &[u8]) -> String {
     let parsed: Option<serde_json::Value> = serde_json::from_slice(body).ok();
@@ -125,18 +92,6 @@ fn message(body: &[u8]) -> String {
 mod tests {
     use super::*;
     use std::net::TcpListener;
-
-    #[test]
-    fn answers_are_whole_or_refused() {
-        let ok = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ntrue";
-        assert_eq!(answer(ok), Ok((200, b"true".to_vec())));
-        assert_eq!(answer(b"HTTP/1.1 200 OK\r\n\r\n"), Ok((200, Vec::new())));
-        assert!(answer(&ok[..ok.len() - 1]).is_err());
-        assert!(answer(b"\x15\x03\x01 200\r\n\r\n").is_err());
-        assert!(answer(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").is_err());
-        assert!(answer(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n").is_err());
-        assert!(answer(b"").is_err());
-    }
 
     #[test]
     fn values_are_escaped() {

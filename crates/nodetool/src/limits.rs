@@ -8,7 +8,5 @@ pub const CONNECT: Duration = Duration::from_secs(10);
 pub const ANSWER: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of one answer: the tables of a schema at its limit, with room.
 pub const ANSWER_BYTES_MAX: usize = 256 << 20;
-/// Bytes of an answer's head.
-pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// The port when none is given, as the node's REST interface.
 pub const PORT: u16 = 10_000;
