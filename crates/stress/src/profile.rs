@@ -182,8 +182,8 @@ fn read(file: &str, document: &Node) -> Result<Profile, Wrong> {
             "extra_definitions" => profile.extra_definitions = texts(entry)?,
             "columnspec" => profile.columns = columns(value)?,
             "insert" => profile.insert = insert(value)?,
-            "queries" => profile.queries = queries(value)?,
-            "token_range_queries" => profile.scans = scans(value)?,
+            "queries" => profile.queries = operations("queries", value, query)?,
+            "token_range_queries" => profile.scans = operations("token_range_queries", value, scan)?,
             key => return wrong(entry.line, format!("{key}: no such key of a profile")),
         }
     }
@@ -381,65 +381,66 @@ fn operation_name(entry: &Entry) -> Result<String, Wrong> {
     Ok(name)
 }
 
-fn queries(node: &Node) -> Result<Vec<QuerySpec>, Wrong> {
-    let mut queries: Vec<QuerySpec> = Vec::new();
-    for query in map("queries", node)? {
-        let mut spec = QuerySpec {
-            name: operation_name(query)?,
-            cql: String::new(),
-            fields: Fields::MultiRow,
-            levels: Levels::default(),
-        };
-        for entry in map(&query.key, &query.value)? {
-            match entry.key.to_ascii_lowercase().as_str() {
-                "cql" => spec.cql = text(entry)?,
-                "fields" => {
-                    spec.fields = match text(entry)?.to_ascii_lowercase().as_str() {
-                        "samerow" => Fields::SameRow,
-                        "multirow" => Fields::MultiRow,
-                        other => {
-                            return wrong(
-                                entry.line,
-                                format!("fields: {other} is neither samerow nor multirow"),
-                            );
-                        }
-                    };
-                }
-                "consistencylevel" => spec.levels.level = level(entry)?,
-                "serialconsistencylevel" => spec.levels.serial = level(entry)?,
-                key => return wrong(entry.line, format!("{key}: no such key of a query")),
-            }
+/// The operations under a key, each read under its name in small letters; none has the name of another.
+fn operations<T>(
+    what: &str,
+    node: &Node,
+    read: fn(String, &Entry) -> Result<T, Wrong>,
+) -> Result<Vec<T>, Wrong> {
+    let mut names: Vec<String> = Vec::new();
+    let mut all = Vec::new();
+    for operation in map(what, node)? {
+        let name = operation_name(operation)?;
+        if names.contains(&name) {
+            return wrong(operation.line, format!("{}: the name is given twice", operation.key));
         }
-        if spec.cql.trim().is_empty() {
-            return wrong(query.line, format!("{}: its cql is required", query.key));
-        }
-        if queries.iter().any(|known| known.name == spec.name) {
-            return wrong(query.line, format!("{}: the name is given twice", query.key));
-        }
-        queries.push(spec);
+        names.push(name.clone());
+        all.push(read(name, operation)?);
     }
-    Ok(queries)
+    Ok(all)
 }
 
-fn scans(node: &Node) -> Result<Vec<ScanSpec>, Wrong> {
-    let mut scans: Vec<ScanSpec> = Vec::new();
-    for scan in map("token_range_queries", node)? {
-        let mut spec = ScanSpec { name: operation_name(scan)?, columns: "*".into(), page_rows: PAGE_ROWS };
-        for entry in map(&scan.key, &scan.value)? {
-            match entry.key.as_str() {
-                "columns" => spec.columns = text(entry)?,
-                "page_size" => {
-                    spec.page_rows = match text(entry)?.parse::<u32>().ok().filter(|rows| *rows > 0) {
-                        Some(rows) => rows,
-                        None => return wrong(entry.line, "page_size: a number of rows is wanted"),
-                    };
-                }
-                key => return wrong(entry.line, format!("{key}: no such key of a query over token ranges")),
+fn query(name: String, query: &Entry) -> Result<QuerySpec, Wrong> {
+    let mut spec =
+        QuerySpec { name, cql: String::new(), fields: Fields::MultiRow, levels: Levels::default() };
+    for entry in map(&query.key, &query.value)? {
+        match entry.key.to_ascii_lowercase().as_str() {
+            "cql" => spec.cql = text(entry)?,
+            "fields" => {
+                spec.fields = match text(entry)?.to_ascii_lowercase().as_str() {
+                    "samerow" => Fields::SameRow,
+                    "multirow" => Fields::MultiRow,
+                    other => {
+                        return wrong(entry.line, format!("fields: {other} is neither samerow nor multirow"));
+                    }
+                };
             }
+            "consistencylevel" => spec.levels.level = level(entry)?,
+            "serialconsistencylevel" => spec.levels.serial = level(entry)?,
+            key => return wrong(entry.line, format!("{key}: no such key of a query")),
         }
-        scans.push(spec);
     }
-    Ok(scans)
+    if spec.cql.trim().is_empty() {
+        return wrong(query.line, format!("{}: its cql is required", query.key));
+    }
+    Ok(spec)
+}
+
+fn scan(name: String, scan: &Entry) -> Result<ScanSpec, Wrong> {
+    let mut spec = ScanSpec { name, columns: "*".into(), page_rows: PAGE_ROWS };
+    for entry in map(&scan.key, &scan.value)? {
+        match entry.key.as_str() {
+            "columns" => spec.columns = text(entry)?,
+            "page_size" => {
+                spec.page_rows = match text(entry)?.parse::<u32>().ok().filter(|rows| *rows > 0) {
+                    Some(rows) => rows,
+                    None => return wrong(entry.line, "page_size: a number of rows is wanted"),
+                };
+            }
+            key => return wrong(entry.line, format!("{key}: no such key of a query over token ranges")),
+        }
+    }
+    Ok(spec)
 }
 
 #[cfg(test)]
@@ -532,6 +533,10 @@ token_range_queries:
         assert_eq!(
             with("  any:", "  insert:"),
             "p.yaml:23: insert is an operation of every profile: please use another name"
+        );
+        assert_eq!(
+            problem(&format!("{EXAMPLE}  ALL: {{page_size: 1}}\n")),
+            "p.yaml:26: ALL: the name is given twice"
         );
         assert_eq!(with("insert:", "inserts:"), "p.yaml:15: inserts: no such key of a profile");
         assert_eq!(
