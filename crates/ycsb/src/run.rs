@@ -459,7 +459,7 @@ impl Thread {
             self.shared.complaints.borrow_mut().say(text, &self.shared.output);
             let rest = retries.rest.mul_f64(0.8 + 0.4 * self.shared.draws.borrow_mut().unit());
             let rest = rest.max(if self.was_away { AWAY_REST } else { Duration::ZERO });
-            if stopped_by(runtime::now() + rest, stopped.as_mut()).await {
+            if self.shared.stopped.is_set() || stopped_by(runtime::now() + rest, stopped.as_mut()).await {
                 return false;
             }
         }
@@ -518,8 +518,11 @@ impl Thread {
         let fields = self.fields();
         let shape = self.bind_update();
         let (intended, started) = self.start();
-        // Also without a record: as it has always been.
-        self.read(fields).await;
+        // Also without a record: as it has always been. But at the end a server that hangs is not waited for twice.
+        let found = self.read(fields).await;
+        if found == Status::Error && self.shared.stopped.is_set() {
+            return;
+        }
         self.write(Operation::Update, shape).await;
         let done = Done { intended, started, ended: runtime::now().0, status: Status::Ok };
         if self.workload.integrity {

@@ -15,6 +15,7 @@ use runtime::sync::Semaphore;
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::time::Duration;
 use tls::{ClientSettings, Connector};
 use types::Consistency;
 
@@ -85,6 +86,8 @@ pub struct Session {
     read_level: Consistency,
     write_level: Consistency,
     is_conditional: bool,
+    /// How long an operation may take.
+    patience: Duration,
     /// The last timestamp given: each is larger than the one before.
     last_timestamp: Cell<i64>,
     statements: RefCell<Vec<Option<Statement>>>,
@@ -155,6 +158,7 @@ impl Session {
             read_level: servers.read_level,
             write_level: servers.write_level,
             is_conditional: servers.is_conditional,
+            patience: servers.request_timeout,
             last_timestamp: Cell::new(0),
             statements: RefCell::new(vec![None; COMMON + EACH * workload.fields.len()]),
             preparing: Semaphore::new(1),
@@ -214,7 +218,8 @@ impl Session {
         }
     }
 
-    /// Sends a statement to where the key's partition lives, and gives the answer undecoded.
+    /// Sends a statement to where the key's partition lives, and gives the answer undecoded. All of it takes no longer than a request
+    /// may: the wait for who prepares the statement, and for a connection, as well.
     async fn send(
         &self,
         shape: Shape,
@@ -222,12 +227,19 @@ impl Session {
         values: Values<'_>,
         paging_state: Option<&[u8]>,
     ) -> Result<client::outcome::Answer, client::Error> {
+        let sent = runtime::timeout(self.patience, self.send_patiently(shape, key, values, paging_state));
+        sent.await.unwrap_or(Err(client::Error::Timeout))
+    }
+
+    async fn send_patiently(
+        &self,
+        shape: Shape,
+        key: &str,
+        values: Values<'_>,
+        paging_state: Option<&[u8]>,
+    ) -> Result<client::outcome::Answer, client::Error> {
         let statement = self.statement(shape).await?;
-        let token = Some(Token::of_key(key.as_bytes()));
-        let connection = match self.pool.ready(token) {
-            Some(connection) => connection,
-            None => self.pool.connection(token).await?,
-        };
+        let connection = self.pool.connection(Some(Token::of_key(key.as_bytes()))).await?;
         let parameters = Parameters {
             values,
             skip_metadata: true,

@@ -298,6 +298,24 @@ fn a_run_without_an_end_has_a_time() {
     assert!(outcome.said.is_empty(), "{}", outcome.said);
 }
 
+/// A server that hangs before any statement is prepared: those who wait for each other's preparations do not wait one after the other.
+#[test]
+fn the_end_waits_for_a_server_that_hangs_no_longer_than_for_a_request() {
+    let mut stage = Stage::with_tables(8);
+    stage.run("load -P workloads/workloada -p recordcount=100 -threads 4");
+    // Twenty-one statements, a thread for each of them and more; each thread begins within the first second.
+    let mut task = stage.start(
+        "run -P workloads/workloadf -p recordcount=100 -p operationcount=0 -p readallfields=false -p maxexecutiontime=4 -threads 40 \
+         -target 40 -p cassandra.readtimeoutmillis=2000",
+    );
+    stage.world.run_for(Duration::from_millis(100));
+    stage.world.cut(stage.node, stage.client);
+    let outcome = stage.end(&mut task);
+    let run_ms = outcome.number("OVERALL", "RunTime(ms)");
+    assert!((4_000.0..6_100.0).contains(&run_ms), "{run_ms}");
+    assert!(outcome.returned("ERROR") > 40.0, "{:?}", outcome.ended().lines);
+}
+
 #[test]
 fn who_ends_a_run_has_its_report() {
     let mut stage = Stage::with_tables(7);
