@@ -19,65 +19,77 @@ const COOKIE: u32 = 0x1c84_9303 | 0x10;
 /// What begins a compressed one.
 const COMPRESSED_COOKIE: u32 = 0x1c84_9304 | 0x10;
 
-/// Writes the log.
+/// Writes the log. After something that could not be written nothing follows, and no error either.
 pub struct HistogramLog {
-    out: Box<dyn Write>,
+    out: Option<Box<dyn Write>>,
+    /// What comes before the first line.
+    head: String,
     base: u64,
 }
 
 impl HistogramLog {
-    /// Begins a log of a run that starts now, by the run's clock and by the calendar. `title`: its first line.
+    /// Begins a log of a run that starts now, by the run's clock and by the calendar. `title`: its first line. Errors: the file cannot be
+    /// made; whether it can be written is seen with its first line.
     #[allow(
         clippy::disallowed_types,
         clippy::disallowed_methods,
         reason = "a tool's own log, of a few lines in a second"
     )]
     pub fn create(file: &str, title: &str, now: u64, unix_micros: i64) -> io::Result<HistogramLog> {
-        HistogramLog::begin(Box::new(std::fs::File::create(file)?), title, now, unix_micros)
+        Ok(HistogramLog::begin(Box::new(std::fs::File::create(file)?), title, now, unix_micros))
     }
 
-    fn begin(mut out: Box<dyn Write>, title: &str, now: u64, unix_micros: i64) -> io::Result<HistogramLog> {
+    fn begin(out: Box<dyn Write>, title: &str, now: u64, unix_micros: i64) -> HistogramLog {
         let seconds = fixed(unix_micros as f64 / 1e6, 3, false);
-        writeln!(
-            out,
+        let head = format!(
             "#{title}\n#[Histogram log format version 1.3]\n\
              #[BaseTime: {seconds} (seconds since epoch)]\n#[StartTime: {seconds} (seconds since epoch)]\n\
-             \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\""
-        )?;
-        Ok(HistogramLog { out, base: now })
+             \"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n"
+        );
+        HistogramLog { out: Some(out), head, base: now }
     }
 
     /// Writes what each kind of operation has done since the last line.
     pub fn write(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        let mut text = String::new();
         for (name, interval, _) in &snapshot.kinds {
             for (suffix, latencies) in
                 [("st", &interval.service), ("rt", &interval.response), ("wt", &interval.wait)]
             {
                 if latencies.count() > 0 {
                     let tag = format!("Tag={name}-{suffix},");
-                    self.line(&tag, (interval.from, interval.to), latencies.histogram())?;
+                    text.push_str(&self.line(&tag, (interval.from, interval.to), latencies.histogram())?);
                 }
             }
         }
-        self.out.flush()
+        self.put(text)
     }
 
     /// Writes a histogram without a tag, of what was seen between two instants of the run's clock; an empty one as well.
     pub fn write_untagged(&mut self, between: (u64, u64), histogram: &Histogram<u64>) -> io::Result<()> {
-        self.line("", between, histogram)?;
-        self.out.flush()
+        let text = self.line("", between, histogram)?;
+        self.put(text)
     }
 
-    fn line(&mut self, tag: &str, (from, to): (u64, u64), histogram: &Histogram<u64>) -> io::Result<()> {
+    fn put(&mut self, text: String) -> io::Result<()> {
+        let Some(out) = &mut self.out else { return Ok(()) };
+        let head = std::mem::take(&mut self.head);
+        let written = out.write_all((head + &text).as_bytes()).and_then(|()| out.flush());
+        if written.is_err() {
+            self.out = None;
+        }
+        written
+    }
+
+    fn line(&self, tag: &str, (from, to): (u64, u64), histogram: &Histogram<u64>) -> io::Result<String> {
         let seconds = |from: u64, to: u64| fixed(to.saturating_sub(from) as f64 / 1e9, 3, false);
-        writeln!(
-            self.out,
-            "{tag}{},{},{},{}",
+        Ok(format!(
+            "{tag}{},{},{},{}\n",
             seconds(self.base, from),
             seconds(from, to),
             fixed(histogram.max() as f64 / 1e6, 3, false),
             base64(&compressed(histogram)?)
-        )
+        ))
     }
 }
 
@@ -199,8 +211,7 @@ mod tests {
     fn a_line_is_written_of_each_kind_that_did_something() {
         let shared = Shared::default();
         let mut log =
-            HistogramLog::begin(Box::new(shared.clone()), "a title", 5_000_000_000, 1_795_344_377_250_000)
-                .expect("memory");
+            HistogramLog::begin(Box::new(shared.clone()), "a title", 5_000_000_000, 1_795_344_377_250_000);
         let mut metrics = Metrics::new(vec!["READ".into(), "WRITE".into()], 5_000_000_000);
         let done = Done {
             intended: Some(5_100_000_000),
@@ -231,8 +242,7 @@ mod tests {
     #[test]
     fn a_histogram_alone_has_no_tag() {
         let shared = Shared::default();
-        let mut log =
-            HistogramLog::begin(Box::new(shared.clone()), "a title", 1_000_000_000, 0).expect("memory");
+        let mut log = HistogramLog::begin(Box::new(shared.clone()), "a title", 1_000_000_000, 0);
         let mut histogram = Histogram::<u64>::new(3).expect("three digits");
         log.write_untagged((1_000_000_000, 2_500_000_000), &histogram).expect("memory");
         histogram.record(7_000).expect("it grows");
@@ -241,5 +251,13 @@ mod tests {
         let heads: Vec<&str> =
             text.lines().skip(5).map(|line| line.split(",HISTFAAAA").next().expect("a head")).collect();
         assert_eq!(heads, ["0.000,1.500,0.000", "1.500,0.500,0.007"]);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_once() {
+        let mut log = HistogramLog::create("/dev/full", "a title", 0, 0).expect("it can be opened");
+        let histogram = Histogram::<u64>::new(3).expect("three digits");
+        assert!(log.write_untagged((0, 1), &histogram).is_err());
+        assert!(log.write_untagged((1, 2), &histogram).is_ok(), "once is enough");
     }
 }

@@ -13,10 +13,12 @@ pub struct Output {
     /// Somebody watches: a line that changes may stand below the others, and does.
     live: bool,
     has_status: Cell<bool>,
-    file: RefCell<Option<Box<dyn Write>>>,
+    /// Its name, and the file until something could not be written.
+    file: RefCell<Option<(String, Box<dyn Write>)>>,
     kept: RefCell<Option<String>>,
     complaints: RefCell<Vec<String>>,
-    broken: RefCell<Option<io::Error>>,
+    /// Names of files that are not whole.
+    broken: RefCell<Vec<String>>,
 }
 
 impl Output {
@@ -29,7 +31,7 @@ impl Output {
     pub fn new(file: Option<&str>, kept: bool) -> io::Result<Output> {
         let file = match file {
             None => None,
-            Some(name) => Some(Box::new(std::fs::File::create(name)?) as Box<dyn Write>),
+            Some(name) => Some((name.to_owned(), Box::new(std::fs::File::create(name)?) as Box<dyn Write>)),
         };
         let live = io::stdout().is_terminal();
         Ok(Output { terminal: true, live, file: RefCell::new(file), ..Output::memory(kept) })
@@ -66,14 +68,20 @@ impl Output {
             let _gone =
                 terminal.write_all(format!("{clear}{text}\n").as_bytes()).and_then(|()| terminal.flush());
         }
-        if let Some(file) = &mut *self.file.borrow_mut()
-            && let Err(error) = file.write_all(format!("{text}\n").as_bytes())
-        {
-            self.broke(error);
-        }
+        self.write(text);
         if let Some(kept) = &mut *self.kept.borrow_mut() {
             kept.push_str(text);
             kept.push('\n');
+        }
+    }
+
+    /// Writes a line to the file. After one that could not be written no other follows: a file with a hole misleads who reads it.
+    fn write(&self, text: &str) {
+        let mut file = self.file.borrow_mut();
+        let Some((name, open)) = &mut *file else { return };
+        if let Err(error) = open.write_all(format!("{text}\n").as_bytes()) {
+            self.broke(name, &error);
+            *file = None;
         }
     }
 
@@ -121,13 +129,38 @@ impl Output {
         self.complaints.borrow().clone()
     }
 
-    /// A file of the run could not be written: the run goes on and is told at its end.
-    pub fn broke(&self, error: io::Error) {
-        self.broken.borrow_mut().get_or_insert(error);
+    /// A file of the run could not be written: that is said once, and the run goes on.
+    pub fn broke(&self, file: &str, error: &io::Error) {
+        if self.broken.borrow().iter().any(|known| known == file) {
+            return;
+        }
+        self.broken.borrow_mut().push(file.to_owned());
+        self.complain(&format!("{file}: {error}; nothing more is written to it"));
     }
 
-    /// The first error of a file, once.
-    pub fn broken(&self) -> Option<io::Error> {
-        self.broken.borrow_mut().take()
+    /// Whether every file of the run is whole.
+    pub fn is_whole(&self) -> bool {
+        self.broken.borrow().is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that is full: what is said is said elsewhere, and the file is named once.
+    #[test]
+    fn a_file_that_cannot_be_written_is_named_once() {
+        let full = Output::new(Some("/dev/full"), true).expect("it can be opened");
+        let output = Output { terminal: false, ..full };
+        assert!(output.is_whole());
+        (0..5).for_each(|nth| output.line(&format!("line {nth}")));
+        output.broke("other.hdr", &io::Error::other("no room"));
+        output.broke("other.hdr", &io::Error::other("still no room"));
+        let complaints = output.complaints();
+        assert_eq!(complaints.len(), 2, "{complaints:?}");
+        assert!(complaints[0].starts_with("/dev/full: ") && complaints[1].starts_with("other.hdr: no room"));
+        assert!(!output.is_whole());
+        assert_eq!(output.kept().unwrap_or_default().lines().count(), 5);
     }
 }

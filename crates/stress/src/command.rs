@@ -291,21 +291,18 @@ async fn run_on_shard(settings: Settings, extras: Extras, words: Vec<String>) ->
     if let (Some((file, about)), Some(log)) = (about, output.kept()) {
         let runs = graph::runs(&log, &about, &ended.distributions);
         if let Err(error) = graph::write(&file, &about, runs) {
-            complain(&format!("{file}: {error}"));
-            return 1;
+            output.broke(&file, &error);
         }
     }
-    if let Some(error) = output.broken() {
-        complain(&format!("a file of this run is not whole: {error}"));
-        return 1;
-    }
-    match (ended.success, runtime::shutdown_is_requested()) {
-        (false, _) => {
+    match (ended.success, output.is_whole(), runtime::shutdown_is_requested()) {
+        (false, ..) => {
             complain("Failed to execute stress action");
             1
         }
-        (true, true) => INTERRUPTED,
-        (true, false) => 0,
+        // What is wrong with which file has been said.
+        (true, false, _) => 1,
+        (true, true, true) => INTERRUPTED,
+        (true, true, false) => 0,
     }
 }
 

@@ -126,18 +126,36 @@ pub fn without_password(words: &[String]) -> String {
     words.iter().map(hidden).collect::<Vec<_>>().join(" ")
 }
 
-/// Writes the page, with these runs after those that the file has.
+/// Writes the page, with these runs after those that the file has. A file of which only a part can be written is left as it was.
 #[allow(clippy::disallowed_methods, reason = "a tool's own file, written when the run is over")]
 pub fn write(file: &str, about: &About, new: Vec<Value>) -> io::Result<()> {
-    let before = match std::fs::read_to_string(file) {
-        Ok(page) => {
-            earlier(&page).ok_or_else(|| io::Error::other("it has no runs in it, so it is left alone"))?
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error),
-    };
+    let is_special = std::fs::metadata(file).is_ok_and(|is| !is.is_file());
+    // What is no file has no runs, and perhaps no end.
+    let before = if is_special { Vec::new() } else { runs_of(file)? };
     let all: Vec<Value> = before.into_iter().chain(new).collect();
-    std::fs::write(file, page(&about.title, all))
+    let page = page(&about.title, all);
+    if is_special {
+        return std::fs::write(file, page);
+    }
+    let whole = format!("{file}.new");
+    let written = std::fs::write(&whole, page).and_then(|()| std::fs::rename(&whole, file));
+    if written.is_err() {
+        // What cannot be removed either is told by its name.
+        let _left = std::fs::remove_file(&whole);
+    }
+    written
+}
+
+/// The runs of a file, if it is there.
+#[allow(clippy::disallowed_methods, reason = "a tool's own file, read when the run is over")]
+fn runs_of(file: &str) -> io::Result<Vec<Value>> {
+    match std::fs::read_to_string(file) {
+        Ok(page) => {
+            earlier(&page).ok_or_else(|| io::Error::other("it has no runs in it, so it is left alone"))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 /// The runs of a page, which this or the Java tool has written.
@@ -216,6 +234,26 @@ mod tests {
         assert_eq!(earlier(of_java).expect("runs")[0]["test"].as_str(), Some("WRITE"));
         assert!(earlier("<html></html>").is_none());
         assert!(earlier("/* stats start */ stats = {broken /* stats end */").is_none());
+    }
+
+    /// A disk that is full: what is there stays, and what has no end is not read.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "a folder of this test's own")]
+    fn a_page_is_written_whole_or_left_as_it_was() {
+        let full = write("/dev/full", &about(), runs(&log(), &about(), &[])).expect_err("no room");
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull, "{full}");
+        let folder = std::env::temp_dir().join(format!("messina-graph-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("page.html").display().to_string();
+        for count in 1..=2 {
+            write(&file, &about(), runs(&log(), &about(), &[])).expect("room");
+            assert_eq!(runs_of(&file).expect("runs").len(), count);
+        }
+        // A folder stands where the new page would be written.
+        std::fs::create_dir_all(folder.join("page.html.new")).expect("a folder");
+        write(&file, &about(), runs(&log(), &about(), &[])).expect_err("no place");
+        assert_eq!(runs_of(&file).expect("runs").len(), 2);
+        std::fs::remove_dir_all(&folder).expect("it is ours");
     }
 
     #[test]

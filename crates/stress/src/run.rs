@@ -419,10 +419,10 @@ impl Watch {
         for line in report::rows(snapshot, self.from_schedule) {
             self.output.line(&line);
         }
-        if let Some(histograms) = &self.histograms
+        if let (Some(histograms), Some(file)) = (&self.histograms, &self.settings.log.histograms)
             && let Err(error) = histograms.borrow_mut().write(snapshot)
         {
-            self.output.broke(error);
+            self.output.broke(file, &error);
         }
     }
 }

@@ -108,6 +108,8 @@ fn refuse(error: &Error) -> u8 {
         | Error::Read { .. }
         | Error::Export { .. }
         | Error::Connect(_) => complain(&error.to_string()),
+        // It has been said of which file.
+        Error::NotWhole => {}
     }
     error.status()
 }
@@ -168,10 +170,7 @@ async fn whole(said: &Said, before: Before) -> Result<(), Error> {
             exporting(&file, source)
         })?,
     }
-    match output.broken() {
-        Some(error) => Err(exporting("a file of this run", error)),
-        None => Ok(()),
-    }
+    if output.is_whole() { Ok(()) } else { Err(Error::NotWhole) }
 }
 
 fn exporting(file: &str, source: io::Error) -> Error {

@@ -52,6 +52,9 @@ pub enum Error {
         /// Why not.
         source: io::Error,
     },
+    /// A file of the run is not whole, which has been said: the run was done and told all the same. Status 255 as the Java tool.
+    #[error("a file of this run is not whole")]
+    NotWhole,
     /// The servers cannot be reached or refuse us: print it, status 1.
     #[error("{0}")]
     Connect(String),
@@ -75,7 +78,7 @@ impl Error {
             | Error::Line { .. }
             | Error::Read { .. }
             | Error::Connect(_) => 1,
-            Error::Bounds(_) | Error::Export { .. } => 255,
+            Error::Bounds(_) | Error::Export { .. } | Error::NotWhole => 255,
         }
     }
 }

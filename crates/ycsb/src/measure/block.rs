@@ -154,24 +154,25 @@ pub enum Block {
 }
 
 impl Block {
-    /// Begins to keep the latencies of an operation. Errors: a file of it cannot be made.
-    pub fn new(name: &str, keeping: &Keeping, moment: Moment, output: &Output) -> io::Result<Block> {
-        let hdr = |name: &str| Hdr::new(name, keeping, moment);
+    /// Begins to keep the latencies of an operation. A file of it that cannot be made or written is told to the output; the numbers are
+    /// kept all the same.
+    pub fn new(name: &str, keeping: &Keeping, moment: Moment, output: &Output) -> Block {
+        let hdr = |name: &str| Hdr::new(name, keeping, moment, output);
         let buckets = |name: &str| Buckets::new(name, keeping);
-        Ok(match keeping.keep {
-            Keep::Hdr => Block::Hdr(hdr(name)?),
+        match keeping.keep {
+            Keep::Hdr => Block::Hdr(hdr(name)),
             Keep::Buckets => Block::Buckets(buckets(name)),
             Keep::HdrAndBuckets => Block::Two(Box::new((
-                Block::Hdr(hdr(&format!("Hdr{name}"))?),
+                Block::Hdr(hdr(&format!("Hdr{name}"))),
                 Block::Buckets(buckets(&format!("Bucket{name}"))),
             ))),
             Keep::HdrAndRaw => Block::Two(Box::new((
-                Block::Hdr(hdr(&format!("Hdr{name}"))?),
+                Block::Hdr(hdr(&format!("Hdr{name}"))),
                 Block::Raw(Raw::new(&format!("Raw{name}"), keeping, output)),
             ))),
             Keep::Series => Block::Series(Series::new(name, keeping)),
             Keep::Raw => Block::Raw(Raw::new(name, keeping, output)),
-        })
+        }
     }
 
     /// Counts one.
@@ -189,39 +190,35 @@ impl Block {
         }
     }
 
-    /// What there is to say since the last time. Errors: a file of it cannot be written.
-    pub fn summary(&mut self, moment: Moment) -> io::Result<String> {
+    /// What there is to say since the last time.
+    pub fn summary(&mut self, moment: Moment, output: &Output) -> String {
         match self {
-            Block::Hdr(hdr) => hdr.summary(moment),
-            Block::Buckets(buckets) => Ok(buckets.window.summary(&buckets.name)),
-            Block::Series(series) => Ok(series.window.summary(&series.name)),
-            Block::Raw(raw) => Ok(raw.summary()),
-            Block::Two(two) => Ok(format!("{}\n{}", two.0.summary(moment)?, two.1.summary(moment)?)),
+            Block::Hdr(hdr) => hdr.summary(moment, output),
+            Block::Buckets(buckets) => buckets.window.summary(&buckets.name),
+            Block::Series(series) => series.window.summary(&series.name),
+            Block::Raw(raw) => raw.summary(),
+            Block::Two(two) => {
+                format!("{}\n{}", two.0.summary(moment, output), two.1.summary(moment, output))
+            }
         }
     }
 
-    /// Adds the lines of the report, with how often each result came. Errors: a file of it cannot be written.
+    /// Adds the lines of the report, with how often each result came.
     pub fn export(
         &mut self,
         results: &[(&str, u64)],
         moment: Moment,
         output: &Output,
         lines: &mut Vec<Line>,
-    ) -> io::Result<()> {
+    ) {
         match self {
-            Block::Hdr(hdr) => hdr.export(results, moment, lines),
-            Block::Buckets(buckets) => {
-                buckets.export(results, lines);
-                Ok(())
-            }
-            Block::Series(series) => {
-                series.export(results, moment, lines);
-                Ok(())
-            }
+            Block::Hdr(hdr) => hdr.export(results, moment, output, lines),
+            Block::Buckets(buckets) => buckets.export(results, lines),
+            Block::Series(series) => series.export(results, moment, output, lines),
             Block::Raw(raw) => raw.export(results, output, lines),
             Block::Two(two) => {
-                two.0.export(results, moment, output, lines)?;
-                two.1.export(&[], moment, output, lines)
+                two.0.export(results, moment, output, lines);
+                two.1.export(&[], moment, output, lines);
             }
         }
     }
@@ -239,20 +236,23 @@ pub struct Hdr {
     interval: Micros,
     total: Micros,
     since: u64,
-    log: Option<HistogramLog>,
+    /// Its file, if one is written.
+    log: Option<(String, HistogramLog)>,
 }
 
 impl Hdr {
-    fn new(name: &str, keeping: &Keeping, moment: Moment) -> io::Result<Hdr> {
-        let log = match &keeping.histogram_files {
-            None => None,
-            Some(path) => {
-                let (file, title) = (format!("{path}{name}.hdr"), format!("[Logging for: {name}]"));
-                let log = HistogramLog::create(&file, &title, moment.now, moment.unix_micros);
-                Some(log.map_err(|error| io::Error::new(error.kind(), format!("{file}: {error}")))?)
+    fn new(name: &str, keeping: &Keeping, moment: Moment, output: &Output) -> Hdr {
+        let log = keeping.histogram_files.as_ref().and_then(|path| {
+            let (file, title) = (format!("{path}{name}.hdr"), format!("[Logging for: {name}]"));
+            match HistogramLog::create(&file, &title, moment.now, moment.unix_micros) {
+                Ok(log) => Some((file, log)),
+                Err(error) => {
+                    output.broke(&file, &error);
+                    None
+                }
             }
-        };
-        Ok(Hdr {
+        });
+        Hdr {
             name: name.to_owned(),
             percentiles: keeping.percentiles.clone(),
             verbose: keeping.verbose,
@@ -260,20 +260,21 @@ impl Hdr {
             total: Micros::default(),
             since: moment.now,
             log,
-        })
-    }
-
-    fn log(&mut self, moment: Moment) -> io::Result<()> {
-        let between = (self.since, moment.now);
-        self.since = moment.now;
-        match &mut self.log {
-            None => Ok(()),
-            Some(log) => log.write_untagged(between, self.interval.histogram()),
         }
     }
 
-    fn summary(&mut self, moment: Moment) -> io::Result<String> {
-        self.log(moment)?;
+    fn log(&mut self, moment: Moment, output: &Output) {
+        let between = (self.since, moment.now);
+        self.since = moment.now;
+        if let Some((file, log)) = &mut self.log
+            && let Err(error) = log.write_untagged(between, self.interval.histogram())
+        {
+            output.broke(file, &error);
+        }
+    }
+
+    fn summary(&mut self, moment: Moment, output: &Output) -> String {
+        self.log(moment, output);
         let interval = &self.interval;
         let text = format!(
             "[{}: Count={}, Max={}, Min={}, Avg={}, 90={}, 99={}, 99.9={}, 99.99={}]",
@@ -288,11 +289,11 @@ impl Hdr {
             interval.percentile(99.99)
         );
         self.total.take(&mut self.interval);
-        Ok(text)
+        text
     }
 
-    fn export(&mut self, results: &[(&str, u64)], moment: Moment, lines: &mut Vec<Line>) -> io::Result<()> {
-        self.log(moment)?;
+    fn export(&mut self, results: &[(&str, u64)], moment: Moment, output: &Output, lines: &mut Vec<Line>) {
+        self.log(moment, output);
         self.total.take(&mut self.interval);
         let (name, total) = (self.name.as_str(), &self.total);
         lines.push(Line::whole(name, "Operations", total.count()));
@@ -311,7 +312,6 @@ impl Hdr {
                     .map(|(value, count)| Line::double(name, value.min(LONGEST).to_string(), count as f64)),
             );
         }
-        Ok(())
     }
 }
 
@@ -450,6 +450,9 @@ pub struct Series {
     unit: u64,
     current: Window,
     averages: Vec<(u64, f64)>,
+    /// Averages that are kept, and those for which there was no room.
+    most: usize,
+    lost: u64,
     operations: u64,
     sum: u64,
     extremes: Extremes,
@@ -465,6 +468,8 @@ impl Series {
             unit: 0,
             current: Window::default(),
             averages: Vec::new(),
+            most: SERIES_MAX,
+            lost: 0,
             operations: 0,
             sum: 0,
             extremes: Extremes::NONE,
@@ -479,8 +484,10 @@ impl Series {
         let unit = u64::try_from(now - start).unwrap_or(0) / self.granularity_ms * self.granularity_ms;
         if self.unit < unit || is_end {
             let average = self.current.take_average().unwrap_or(f64::NAN);
-            if self.averages.len() < SERIES_MAX {
+            if self.averages.len() < self.most {
                 self.averages.push((self.unit, average));
+            } else {
+                self.lost += 1;
             }
             self.unit = unit;
         }
@@ -495,9 +502,15 @@ impl Series {
         self.window.record(micros);
     }
 
-    fn export(&mut self, results: &[(&str, u64)], moment: Moment, lines: &mut Vec<Line>) {
+    fn export(&mut self, results: &[(&str, u64)], moment: Moment, output: &Output, lines: &mut Vec<Line>) {
         self.turn(moment, true);
         let name = self.name.as_str();
+        if 0 < self.lost {
+            output.complain(&format!(
+                "{name}: the last {} averages are not told: more than {} are not kept; a larger timeseries.granularity makes fewer",
+                self.lost, self.most
+            ));
+        }
         lines.push(Line::whole(name, "Operations", self.operations));
         lines.push(Line::double(name, "AverageLatency(us)", self.sum as f64 / self.operations as f64));
         lines.push(Line::whole(name, "MinLatency(us)", self.extremes.min));
@@ -515,8 +528,10 @@ pub struct Raw {
     without_summary: bool,
     /// Milliseconds since 1970, microseconds.
     latencies: Vec<(i64, u32)>,
-    /// Those for which there was no room.
+    /// Latencies that are kept, and those for which there was no room.
+    most: usize,
     lost: u64,
+    /// Of all of them.
     sum: u64,
     window: Window,
 }
@@ -533,6 +548,7 @@ impl Raw {
             file: keeping.raw_file.clone(),
             without_summary: keeping.raw_without_summary,
             latencies: Vec::new(),
+            most: RAW_LATENCIES_MAX,
             lost: 0,
             sum: 0,
             window: Window::default(),
@@ -541,11 +557,11 @@ impl Raw {
 
     fn record(&mut self, micros: u64, moment: Moment) {
         self.window.record(micros);
-        if RAW_LATENCIES_MAX <= self.latencies.len() {
+        self.sum += micros;
+        if self.most <= self.latencies.len() {
             self.lost += 1;
             return;
         }
-        self.sum += micros;
         self.latencies.push((moment.unix_micros / 1000, u32::try_from(micros).unwrap_or(u32::MAX)));
     }
 
@@ -560,36 +576,53 @@ impl Raw {
         }
     }
 
-    fn export(&mut self, results: &[(&str, u64)], output: &Output, lines: &mut Vec<Line>) -> io::Result<()> {
+    fn export(&mut self, results: &[(&str, u64)], output: &Output, lines: &mut Vec<Line>) {
         if 0 < self.lost {
-            output.complain(&format!("{}: {} raw latencies too many were not kept", self.name, self.lost));
+            output.complain(&format!(
+                "{}: of {} latencies the last {} are not told one by one, nor in percentiles: more than {} are not kept",
+                self.name,
+                self.latencies.len() as u64 + self.lost,
+                self.lost,
+                self.most
+            ));
         }
-        let head = format!("{} latency raw data: op, timestamp(ms), latency(us)", self.name);
-        let text = |(at, micros): &(i64, u32)| format!("{},{at},{micros}", self.name);
         match &self.file {
             None => {
-                output.line(&head);
-                self.latencies.iter().for_each(|latency| output.line(&text(latency)));
+                output.line(&self.head());
+                self.latencies.iter().for_each(|latency| output.line(&self.text(latency)));
             }
             Some(file) => {
-                let failed = |error: io::Error| io::Error::new(error.kind(), format!("{file}: {error}"));
-                let mut file = appended(file).map_err(failed)?;
-                writeln!(file, "{head}").map_err(failed)?;
-                for latency in &self.latencies {
-                    writeln!(file, "{}", text(latency)).map_err(failed)?;
+                if let Err(error) = self.write(file) {
+                    output.broke(file, &error);
                 }
-                file.flush().map_err(failed)?;
             }
         }
         self.summarize(lines);
         export_results(&self.name, results, lines);
-        Ok(())
+    }
+
+    fn head(&self) -> String {
+        format!("{} latency raw data: op, timestamp(ms), latency(us)", self.name)
+    }
+
+    fn text(&self, (at, micros): &(i64, u32)) -> String {
+        format!("{},{at},{micros}", self.name)
+    }
+
+    fn write(&self, file: &str) -> io::Result<()> {
+        let mut file = appended(file)?;
+        writeln!(file, "{}", self.head())?;
+        for latency in &self.latencies {
+            writeln!(file, "{}", self.text(latency))?;
+        }
+        file.flush()
     }
 
     fn summarize(&mut self, lines: &mut Vec<Line>) {
         let name = self.name.as_str();
         let count = self.latencies.len();
-        lines.push(Line::whole(name, "Total Operations", count as u64));
+        let all = count as u64 + self.lost;
+        lines.push(Line::whole(name, "Total Operations", all));
         if count == 0 || self.without_summary {
             return;
         }
@@ -599,7 +632,7 @@ impl Raw {
             u64::from(self.latencies[index.min(count - 1)].1)
         };
         lines.push(Line::whole(name, "Below is a summary of latency in microseconds:", -1));
-        lines.push(Line::double(name, "Average", self.sum as f64 / count as f64));
+        lines.push(Line::double(name, "Average", self.sum as f64 / all as f64));
         for (measurement, share) in [
             ("Min", 0.0),
             ("Max", 1.0),

@@ -150,18 +150,22 @@ struct Entry {
     operation: Operation,
     of: Of,
     results: Vec<(Status, u64)>,
-    /// Not there when a file of it could not be made: the run goes on and is told at its end.
-    block: Option<Block>,
+    block: Block,
+}
+
+/// The name of a block.
+fn key(operation: Operation, of: Of) -> String {
+    let name = operation.name();
+    match of {
+        Of::Done => name.to_owned(),
+        Of::Failed => format!("{name}-FAILED"),
+        Of::One(status) => format!("{name}-{}", status.name()),
+    }
 }
 
 impl Entry {
     fn key(&self) -> String {
-        let name = self.operation.name();
-        match self.of {
-            Of::Done => name.to_owned(),
-            Of::Failed => format!("{name}-FAILED"),
-            Of::One(status) => format!("{name}-{}", status.name()),
-        }
+        key(self.operation, self.of)
     }
 
     fn report(&mut self, status: Status) {
@@ -190,13 +194,10 @@ impl Blocks {
     fn entry(&mut self, operation: Operation, of: Of, making: (&Keeping, Moment, &Output)) -> &mut Entry {
         let found = self.entries.iter().position(|entry| entry.operation == operation && entry.of == of);
         let index = found.unwrap_or_else(|| {
-            let mut entry = Entry { operation, of, results: Vec::new(), block: None };
             let (keeping, moment, output) = making;
-            match Block::new(&format!("{}{}", self.prefix, entry.key()), keeping, moment, output) {
-                Ok(block) => entry.block = Some(block),
-                Err(error) => output.broke(error),
-            }
-            self.entries.push(entry);
+            let name = format!("{}{}", self.prefix, key(operation, of));
+            let block = Block::new(&name, keeping, moment, output);
+            self.entries.push(Entry { operation, of, results: Vec::new(), block });
             self.entries.len() - 1
         });
         &mut self.entries[index]
@@ -248,17 +249,12 @@ impl Measurements {
     fn measure_as(&mut self, operation: Operation, of: Of, done: &Done, moment: Moment, output: &Output) {
         let making = (&self.measuring.keeping, moment, output);
         let micros = |from: u64| done.ended.saturating_sub(from) / 1000;
-        if self.measuring.from != Origin::Intended
-            && let Some(block) = &mut self.actual.entry(operation, of, making).block
-        {
-            block.record(micros(done.started), moment);
+        if self.measuring.from != Origin::Intended {
+            self.actual.entry(operation, of, making).block.record(micros(done.started), moment);
         }
         // Comparisons are not scheduled.
-        if self.measuring.from != Origin::Actual
-            && operation != Operation::Verify
-            && let Some(block) = &mut self.intended.entry(operation, of, making).block
-        {
-            block.record(micros(done.intended), moment);
+        if self.measuring.from != Origin::Actual && operation != Operation::Verify {
+            self.intended.entry(operation, of, making).block.record(micros(done.intended), moment);
         }
     }
 
@@ -277,11 +273,7 @@ impl Measurements {
         let mut text = String::new();
         for blocks in [&mut self.actual, &mut self.intended] {
             for index in blocks.ordered() {
-                let Some(block) = &mut blocks.entries[index].block else { continue };
-                match block.summary(moment) {
-                    Ok(summary) => text.push_str(&summary),
-                    Err(error) => output.broke(error),
-                }
+                text.push_str(&blocks.entries[index].block.summary(moment, output));
                 text.push(' ');
             }
         }
@@ -295,10 +287,7 @@ impl Measurements {
             for index in blocks.ordered() {
                 let entry = &mut blocks.entries[index];
                 let results = entry.results();
-                let Some(block) = &mut entry.block else { continue };
-                if let Err(error) = block.export(&results, moment, output, &mut lines) {
-                    output.broke(error);
-                }
+                entry.block.export(&results, moment, output, &mut lines);
             }
         }
         lines
@@ -422,14 +411,39 @@ mod tests {
         }
     }
 
-    /// A folder that is not there: the run goes on, and its end tells.
+    /// A folder that is not there, a disk that is full: numbers are told, and what is wrong with which file.
     #[test]
-    fn a_file_that_cannot_be_made_is_told_once() {
-        let (mut measurements, output) =
-            measurements(&[("hdrhistogram.fileoutput", "true"), ("hdrhistogram.output.path", "not/there/")]);
-        measurements.measure(Operation::Read, &done(Status::Ok), AT, &output);
-        measurements.measure(Operation::Read, &done(Status::Ok), AT, &output);
-        assert!(measurements.export(AT, &output).is_empty());
-        assert!(output.broken().is_some_and(|error| error.to_string().starts_with("not/there/READ.hdr: ")));
+    fn a_file_that_cannot_be_written_loses_no_numbers() {
+        for (pairs, file, what) in [
+            (
+                [("hdrhistogram.fileoutput", "true"), ("hdrhistogram.output.path", "not/there/")],
+                "not/there/READ.hdr",
+                "Operations",
+            ),
+            (
+                [("measurementtype", "raw"), ("measurement.raw.output_file", "/dev/full")],
+                "/dev/full",
+                "Total Operations",
+            ),
+            (
+                [("measurementtype", "raw"), ("measurement.raw.output_file", "not/there")],
+                "not/there",
+                "Total Operations",
+            ),
+        ] {
+            let (mut measurements, output) = measurements(&pairs);
+            for _ in 0..2 {
+                measurements.measure(Operation::Read, &done(Status::Ok), AT, &output);
+                measurements.report(Operation::Read, Status::Ok, AT, &output);
+            }
+            measurements.summary(AT, &output);
+            let lines = measurements.export(AT, &output);
+            let number = |measurement: &str| lines.iter().find(|line| line.measurement == measurement);
+            assert_eq!(number(what), Some(&Line::whole("READ", what, 2)), "{file}: {lines:?}");
+            assert_eq!(number("Return=OK"), Some(&Line::whole("READ", "Return=OK", 2)), "{file}");
+            let complaints = output.complaints();
+            assert_eq!(complaints.len(), 1, "{complaints:?}");
+            assert!(complaints[0].starts_with(&format!("{file}: ")) && !output.is_whole(), "{complaints:?}");
+        }
     }
 }

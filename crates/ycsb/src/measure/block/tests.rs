@@ -17,10 +17,10 @@ fn at(ms: u64) -> Moment {
 /// A block of `READ` with a latency for each millisecond, and the text of its report.
 fn report(pairs: &[(&str, &str)], latencies: &[(u64, u64)]) -> (String, Output) {
     let output = Output::in_memory();
-    let mut block = Block::new("READ", &keeping(pairs), at(0), &output).expect("no file");
+    let mut block = Block::new("READ", &keeping(pairs), at(0), &output);
     latencies.iter().for_each(|(ms, micros)| block.record(*micros, at(*ms)));
     let mut lines = Vec::new();
-    block.export(&[("OK", latencies.len() as u64)], at(5_000), &output, &mut lines).expect("no file");
+    block.export(&[("OK", latencies.len() as u64)], at(5_000), &output, &mut lines);
     let text = lines.iter().map(|line| match line.value {
         Number::Whole(value) => format!("[{}], {}, {value}\n", line.metric, line.measurement),
         Number::Double(value) => format!("[{}], {}, {}\n", line.metric, line.measurement, double(value)),
@@ -125,26 +125,55 @@ fn two_ways_are_told_one_after_the_other() {
 #[test]
 fn summaries_are_of_the_time_since_the_last() {
     let output = Output::in_memory();
-    let mut block = Block::new("READ", &keeping(&[]), at(0), &output).expect("no file");
+    let mut block = Block::new("READ", &keeping(&[]), at(0), &output);
     (1..=4).for_each(|micros| block.record(micros * 100, at(1)));
     assert_eq!(
-        block.summary(at(2)).expect("no file"),
+        block.summary(at(2), &output),
         "[READ: Count=4, Max=400, Min=100, Avg=250, 90=400, 99=400, 99.9=400, 99.99=400]"
     );
     assert_eq!(
-        block.summary(at(3)).expect("no file"),
+        block.summary(at(3), &output),
         "[READ: Count=0, Max=0, Min=9223372036854775807, Avg=NaN, 90=0, 99=0, 99.9=0, 99.99=0]"
     );
-    let mut block =
-        Block::new("READ", &keeping(&[("measurementtype", "histogram")]), at(0), &output).expect("none");
+    let mut block = Block::new("READ", &keeping(&[("measurementtype", "histogram")]), at(0), &output);
     block.record(101, at(1));
     block.record(102, at(1));
-    assert_eq!(block.summary(at(2)).expect("none"), "[READ AverageLatency(us)=101.5]");
-    assert_eq!(block.summary(at(2)).expect("none"), "");
+    assert_eq!(block.summary(at(2), &output), "[READ AverageLatency(us)=101.5]");
+    assert_eq!(block.summary(at(2), &output), "");
 }
 
 #[test]
 fn ordinals_are_english() {
     let all = [1.0, 2.0, 3.0, 4.0, 11.0, 12.0, 13.0, 21.0, 95.0, 100.0, 99.9].map(ordinal);
     assert_eq!(all, ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "95th", "100th", "99.9"]);
+}
+
+/// More than memory has room for: the numbers of all are told, and which are not.
+#[test]
+fn what_is_not_kept_is_said() {
+    let output = Output::in_memory();
+    let numbers = |lines: &[Line], measurement: &str| {
+        lines.iter().find(|line| line.measurement == measurement).map(|line| line.value)
+    };
+    let mut lines = Vec::new();
+    let mut raw = Raw::new("READ", &keeping(&[("measurementtype", "raw")]), &output);
+    raw.most = 3;
+    (1..=5).for_each(|micros| raw.record(micros * 100, at(micros)));
+    raw.export(&[], &output, &mut lines);
+    assert_eq!(numbers(&lines, "Total Operations"), Some(Number::Whole(5)));
+    assert_eq!(numbers(&lines, "Average"), Some(Number::Double(300.0)));
+    assert_eq!(numbers(&lines, "Max"), Some(Number::Whole(300)), "of those that are kept");
+    assert_eq!(output.kept().unwrap_or_default().lines().filter(|line| line.starts_with("READ,")).count(), 3);
+    let mut series = Series::new("READ", &keeping(&[("measurementtype", "timeseries")]));
+    series.most = 2;
+    (0..5).for_each(|second| series.record(100, at(second * 1_000)));
+    lines.clear();
+    series.export(&[], at(5_000), &output, &mut lines);
+    assert_eq!(numbers(&lines, "Operations"), Some(Number::Whole(5)));
+    assert!(numbers(&lines, "1000").is_some() && numbers(&lines, "2000").is_none(), "{lines:?}");
+    let complaints = output.complaints();
+    assert_eq!(complaints.len(), 2, "{complaints:?}");
+    assert!(
+        complaints[0].contains("of 5 latencies the last 2 ") && complaints[1].contains("the last 3 averages")
+    );
 }
