@@ -166,6 +166,11 @@ fn help() -> String {
     for (name, description) in options.chain([
         ("--results", "Wording of the results: current, or older as of 2.x"),
         ("--processes", "Several loaders, each of a part of the population, the threads and the rate"),
+        ("--verify", "Follows every write and reads it back: what is lost, stale or written by nobody"),
+        (
+            "--scrape",
+            "Servers whose cores and caches are drawn into the page: --scrape http://host:9180/metrics",
+        ),
         ("--find-knee", "Looks for the highest rate that holds a goal, such as p99<10ms"),
     ]) {
         writeln!(text, "{name:<21} : {description}").ok();
@@ -289,7 +294,7 @@ async fn run_on_shard(settings: Settings, extras: Extras, words: Vec<String>) ->
         }
     };
     if let (Some((file, about)), Some(log)) = (about, output.kept()) {
-        let runs = graph::runs(&log, &about, &ended.distributions);
+        let runs = graph::runs(&log, &about, &ended.notes);
         if let Err(error) = graph::write(&file, &about, runs) {
             output.broke(&file, &error);
         }

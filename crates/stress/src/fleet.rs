@@ -1,6 +1,7 @@
 //! Several loaders of one run, each on a shard of its own: they begin at one instant, and what they see is put together.
 
 use crate::error::Error;
+use crate::ledger::Ledger;
 use crate::loader::{Loader, LoaderEnd, Order};
 use crate::population::Part;
 use crate::settings::Settings;
@@ -154,6 +155,26 @@ impl Fleet {
         let snapshots =
             self.each(|site| async move { site.loader.borrow().as_ref().map(|loader| loader.snapshot()) });
         snapshots.await.into_iter().flatten().collect()
+    }
+
+    /// Takes what is known of the writes of all; nothing where that is not wanted.
+    pub async fn ledger(&self) -> Option<Ledger> {
+        let parts =
+            self.each(|site| async move { site.target.ledger().map(|ledger| ledger.borrow_mut().take()) });
+        parts.await.into_iter().flatten().reduce(|mut all, part| {
+            all.join(part);
+            all
+        })
+    }
+
+    /// The tables have been emptied.
+    pub async fn emptied(&self) {
+        self.each(|site| async move {
+            if let Some(ledger) = site.target.ledger() {
+                ledger.borrow_mut().emptied();
+            }
+        })
+        .await;
     }
 
     /// How they stand together.

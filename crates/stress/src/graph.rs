@@ -6,9 +6,11 @@
 //!  /* stats end */
 //! ```
 //! The log of a run is what is read, as by the Java tool: the line of titles begins the intervals, `Results:` the aggregates. `kinds`, the
-//! operation of each interval, and `distribution`, pairs of percentile and milliseconds, are ours; the Java tool's page passes over them.
+//! operation of each interval, `distribution`, pairs of percentile and milliseconds, and `servers`, points of seconds, percent of cores and
+//! percent of hits, are ours; the Java tool's page passes over them.
 
 use crate::report::{TITLES, header};
+use crate::scrape::Series;
 use loadtools::measure::Latencies;
 use serde_json::{Map, Value, json};
 use std::io;
@@ -34,6 +36,15 @@ pub struct About {
     pub command: String,
 }
 
+/// What a run has beside its lines.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    /// How latencies are distributed: pairs of percentile and milliseconds.
+    pub distribution: Vec<(f64, f64)>,
+    /// What servers told of themselves.
+    pub servers: Vec<Series>,
+}
+
 /// How latencies are distributed: pairs of percentile and milliseconds.
 pub fn distribution(latencies: &Latencies) -> Vec<(f64, f64)> {
     if latencies.count() == 0 {
@@ -48,8 +59,8 @@ pub fn distribution(latencies: &Latencies) -> Vec<(f64, f64)> {
     pairs
 }
 
-/// The runs of a log, with the distribution of each.
-pub fn runs(log: &str, about: &About, distributions: &[Vec<(f64, f64)>]) -> Vec<Value> {
+/// The runs of a log, with the notes of each.
+pub fn runs(log: &str, about: &About, notes: &[Notes]) -> Vec<Value> {
     let titles = header();
     let mut runs: Vec<Map<String, Value>> = Vec::new();
     let mut revision = about.revision.clone();
@@ -78,8 +89,11 @@ pub fn runs(log: &str, about: &About, distributions: &[Vec<(f64, f64)>]) -> Vec<
             }
         }
     }
-    for (run, distribution) in runs.iter_mut().zip(distributions) {
-        run.insert("distribution".into(), json!(distribution));
+    for (run, notes) in runs.iter_mut().zip(notes) {
+        run.insert("distribution".into(), json!(notes.distribution));
+        if !notes.servers.is_empty() {
+            run.insert("servers".into(), notes.servers.iter().map(Series::json).collect());
+        }
     }
     runs.into_iter().map(Value::Object).collect()
 }
@@ -203,7 +217,17 @@ mod tests {
 
     #[test]
     fn a_log_is_read_line_by_line() {
-        let runs = runs(&log(), &about(), &[vec![(50.0, 1.5)]]);
+        let runs = runs(
+            &log(),
+            &about(),
+            &[Notes {
+                distribution: vec![(50.0, 1.5)],
+                servers: vec![Series {
+                    node: "10.0.0.1:9180".into(),
+                    points: vec![(1.0, Some(25.0), None), (2.0, None, None)],
+                }],
+            }],
+        );
         assert_eq!(runs.len(), 1);
         let run = &runs[0];
         assert_eq!(
@@ -222,6 +246,10 @@ mod tests {
         );
         assert_eq!(run["kinds"], json!(["READ", "total"]));
         assert_eq!(run["distribution"], json!([[50.0, 1.5]]));
+        assert_eq!(
+            run["servers"],
+            json!([{"node": "10.0.0.1:9180", "points": [[1.0, 25.0, null], [2.0, null, null]]}])
+        );
     }
 
     #[test]

@@ -22,10 +22,14 @@ pub mod column;
 
 /// The command line.
 pub mod settings;
+/// What is known of every write.
+mod ledger;
 
 /// Lines and results.
 pub mod report;
 
+/// What servers tell of themselves.
+pub mod scrape;
 /// A page with charts.
 pub mod graph;
 /// The highest rate that holds a bound.
@@ -48,6 +52,8 @@ mod work;
 mod loader;
 /// Several loaders.
 pub mod fleet;
+/// What was written is read back.
+mod verify;
 /// A run from its settings.
 pub mod run;
 

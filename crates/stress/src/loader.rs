@@ -192,7 +192,7 @@ async fn work(loader: Rc<Loader>, mut work: Work) {
     };
     loop {
         let kind = draws.next(&loader.weights);
-        let partitions = work.begin(kind, &loader.seeds, &loader.tickets);
+        let partitions = work.begin(kind, &loader.seeds, &loader.tickets).await;
         if partitions == 0 {
             return;
         }
@@ -276,7 +276,11 @@ fn fail(loader: &Loader, work: &Work, tries: u32, problem: Option<String>) {
         None => "Data returned was not validated".to_owned(),
         Some(problem) => format!("Error executing: {problem}"),
     };
-    let text = format!("Operation x{tries} on key(s) [{}]: {what}\n", work.key_text());
+    let mut text = format!("Operation x{tries} on key(s) [{}]: {what}\n", work.key_text());
+    if loader.settings.log.statements {
+        text.push_str(&work.statement_text());
+        text.push('\n');
+    }
     if loader.settings.errors.ignore {
         if loader.settings.log.level > Level::Minimal {
             loader.output.complain(&text);

@@ -49,6 +49,22 @@ pub struct Partition {
     seed: i64,
 }
 
+/// How far the keys of a partition have been made.
+#[derive(Debug, Default)]
+pub struct Filling {
+    level: Option<Level>,
+}
+
+/// The values of one clustering column, none twice.
+#[derive(Debug, Default)]
+struct Level {
+    /// How many are made, of how many.
+    made: u64,
+    count: u64,
+    known: BTreeSet<Vec<u8>>,
+    values: Vec<Vec<u8>>,
+}
+
 impl Table {
     /// A table of these columns.
     pub fn new(key: Vec<Column>, clustering: Vec<Column>, values: Vec<Column>, order: Order) -> Table {
@@ -69,8 +85,8 @@ impl Table {
         (product(|column| column.cluster().min()), product(|column| column.cluster().max()))
     }
 
-    /// Makes the keys of the partition of a seed.
-    pub fn fill(&mut self, seed: i64, rng: &mut Prng, partition: &mut Partition) {
+    /// Makes the partition key of a seed; the values of clustering columns follow with [`Table::fill_on`].
+    pub fn fill(&mut self, seed: i64, partition: &mut Partition) -> Filling {
         partition.key.clear();
         partition.levels.clear();
         let mut identity = 0;
@@ -82,9 +98,34 @@ impl Table {
             partition.key.push(value);
         }
         partition.seed = identity;
-        for column in &mut self.clustering {
-            column.seed(partition.seed);
-            let mut values = level(column, self.order);
+        Filling::default()
+    }
+
+    /// Makes up to so many values of clustering columns; true when there are no more to make. Those of one column are put in order
+    /// in one piece.
+    pub fn fill_on(
+        &mut self,
+        filling: &mut Filling,
+        mut most: usize,
+        rng: &mut Prng,
+        partition: &mut Partition,
+    ) -> bool {
+        while let Some(column) = self.clustering.get_mut(partition.levels.len()) {
+            let level = filling.level.get_or_insert_with(|| {
+                column.seed(partition.seed);
+                Level { count: column.count(), ..Level::default() }
+            });
+            while level.made < level.count {
+                if most == 0 {
+                    return false;
+                }
+                most -= 1;
+                level.make(column);
+            }
+            let mut values = filling.level.take().map(|level| level.values).unwrap_or_default();
+            if self.order == Order::Sorted {
+                values.sort_by(|a, b| column.java_order(a, b).unwrap_or(std::cmp::Ordering::Equal));
+            }
             // There is one at least.
             partition.seed = column.fold(partition.seed, values.first().map_or(&[], Vec::as_slice));
             if self.order == Order::Shuffled {
@@ -92,6 +133,7 @@ impl Table {
             }
             partition.levels.push(values);
         }
+        true
     }
 
     /// What the other columns of a row follow from.
@@ -155,22 +197,16 @@ impl Table {
     }
 }
 
-/// The values of a clustering column, none twice.
-fn level(column: &mut Column, order: Order) -> Vec<Vec<u8>> {
-    let count = column.count();
-    let mut values: Vec<Vec<u8>> = Vec::new();
-    let mut known = BTreeSet::new();
-    for _ in 0..count {
+impl Level {
+    /// Makes one more, unless it is there already.
+    fn make(&mut self, column: &mut Column) {
+        self.made += 1;
         let mut value = Vec::new();
         column.put(&mut value);
-        if count == 1 || known.insert(value.clone()) {
-            values.push(value);
+        if self.count == 1 || self.known.insert(value.clone()) {
+            self.values.push(value);
         }
     }
-    if order == Order::Sorted {
-        values.sort_by(|a, b| column.java_order(a, b).unwrap_or(std::cmp::Ordering::Equal));
-    }
-    values
 }
 
 fn shuffle(values: &mut [Vec<u8>], rng: &mut Prng) {
@@ -230,7 +266,11 @@ mod tests {
 
     fn filled(table: &mut Table, seed: i64) -> Partition {
         let mut partition = Partition::default();
-        table.fill(seed, &mut Prng::new(9), &mut partition);
+        let mut rng = Prng::new(9);
+        let mut filling = table.fill(seed, &mut partition);
+        // Seven values in all: two, two, two, one.
+        let turns = (0..).take_while(|_| !table.fill_on(&mut filling, 2, &mut rng, &mut partition)).count();
+        assert_eq!(turns, 3);
         partition
     }
 

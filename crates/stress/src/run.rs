@@ -2,14 +2,16 @@
 
 use crate::error::Error;
 use crate::fleet::Fleet;
-use crate::graph;
+use crate::graph::{self, Notes};
 use crate::knee::{Goal, Search};
 use crate::loader::Order;
 use crate::population::Part;
 use crate::report::{self, Style};
-use crate::session::rest;
+use crate::scrape::Scraper;
+use crate::session::{Session, rest};
 use crate::settings::tables::Kind;
 use crate::settings::{Level, Limit, Rate, Settings, Truncate, Until};
+use crate::verify::verify;
 use crate::work::{Operation, Target, Truncated};
 use base::Instant;
 use client::contact::named;
@@ -57,8 +59,8 @@ pub struct Extras {
 pub struct Ended {
     /// Nothing failed.
     pub success: bool,
-    /// How the latencies of each run that was told are distributed: pairs of percentile and milliseconds.
-    pub distributions: Vec<Vec<(f64, f64)>>,
+    /// What each run that was told has beside its lines.
+    pub notes: Vec<Notes>,
 }
 
 /// How one run goes.
@@ -74,10 +76,13 @@ struct Plan {
 /// Runs what the settings say.
 pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Result<Ended, Error> {
     let settings = Rc::new(settings);
+    settings.warnings.iter().for_each(|warning| output.complain(warning));
+    let scraper = Scraper::new(&settings.scraped, settings.log.interval);
+    let scraper = Rc::new(scraper.map_err(|text| Error::run(format!("--scrape: {text}")))?);
     let (target, operations) = Target::of_settings(&settings, Some(&output)).await?;
     if settings.command.count() == Some(0) {
         output.line("N=0: SCHEMA CREATED, NOTHING ELSE DONE.");
-        return Ok(Ended { success: true, distributions: Vec::new() });
+        return Ok(Ended { success: true, notes: Vec::new() });
     }
     output.line("Sleeping 2s...");
     rest(BREATH).await;
@@ -89,15 +94,19 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
         }
     };
     let truncated = target.tables(&settings);
+    let followed = target.followed();
     let weights = operations.iter().map(|(_, weight)| *weight).enumerate().collect();
     let operations: Vec<Operation> = operations.into_iter().map(|(operation, _)| operation).collect();
     let names = operations.iter().map(|operation| operation.name().to_owned()).collect();
     let fleet = Rc::new(Fleet::open(&settings, &output, target, operations).await?);
-    let distributions = RefCell::default();
-    let bench = Bench { fleet, names, truncated, settings, output, extras, histograms, distributions };
-    let success = bench.all(weights).await?;
+    let notes = RefCell::default();
+    let bench = Bench { fleet, names, truncated, settings, output, extras, histograms, scraper, notes };
+    let mut success = bench.all(weights).await?;
+    if let Some(session) = followed {
+        success &= bench.verified(session).await;
+    }
     bench.output.line(if success { "END" } else { "FAILURE" });
-    Ok(Ended { success, distributions: bench.distributions.take() })
+    Ok(Ended { success, notes: bench.notes.take() })
 }
 
 /// One after the other: warm-up, runs, table.
@@ -111,7 +120,8 @@ struct Bench {
     output: Rc<Output>,
     extras: Extras,
     histograms: Option<Rc<RefCell<HistogramLog>>>,
-    distributions: RefCell<Vec<Vec<(f64, f64)>>>,
+    scraper: Rc<Scraper>,
+    notes: RefCell<Vec<Notes>>,
 }
 
 impl Bench {
@@ -139,6 +149,16 @@ impl Bench {
                 self.steps(operations, least, most, auto).await
             }
         }
+    }
+
+    /// Reads back what was written, unless the person at the terminal wants the end; true when nothing is wrong.
+    async fn verified(&self, session: Rc<Session>) -> bool {
+        let Some(ledger) = self.fleet.ledger().await else { return true };
+        if runtime::shutdown_is_requested() {
+            self.output.line("Not verified: ended before anything was read back");
+            return ledger.early.is_clean();
+        }
+        verify(session, self.settings.clone(), ledger, self.output.clone()).await
     }
 
     async fn warm_up(&self, operations: &[(usize, f64)]) -> Result<(), Error> {
@@ -172,6 +192,7 @@ impl Bench {
             self.output.line(&format!("Truncated {}. Sleeping {nodes}s for propagation.", truncated.said));
             rest(Duration::from_secs(nodes)).await;
         }
+        self.fleet.emptied().await;
         Ok(())
     }
 
@@ -298,16 +319,24 @@ impl Bench {
             over: Flag::new(),
         });
         let watching = runtime::spawn(Group::MAIN, watch.clone().run());
+        let scraping = told.then(|| {
+            let (scraper, over, output) = (self.scraper.clone(), watch.over.clone(), self.output.clone());
+            runtime::spawn(Group::MAIN, async move { scraper.run(start, over, output).await })
+        });
         let ends = self.fleet.run(start).await;
         watch.over.set();
         watching.await;
+        let servers = match scraping {
+            Some(scraping) => scraping.await,
+            None => Vec::new(),
+        };
         let ends = ends?;
         let parts: Vec<Snapshot> = ends.iter().map(|end| end.last.clone()).collect();
         let last = watch.joined(&parts);
         if told {
             watch.tell(&last);
-            let latencies = last.total.latencies(watch.from_schedule);
-            self.distributions.borrow_mut().push(graph::distribution(latencies));
+            let distribution = graph::distribution(last.total.latencies(watch.from_schedule));
+            self.notes.borrow_mut().push(Notes { distribution, servers });
         }
         if ends.iter().any(|end| end.failed) {
             return Ok(None);

@@ -2,16 +2,20 @@
 
 use crate::distribution::Sampler;
 use crate::generate::{Keys, Values};
+use crate::ledger::{Found, Known, Ledger, judge};
 use crate::population::{Seeds, Tickets};
-use crate::session::{Session, quoted};
+use crate::session::{Session, statement_text};
 use crate::settings::{Schema, Settings};
 use crate::work::Touched;
 use client::Statement;
 use protocol::request::Parameters;
 use protocol::response::Response;
+use protocol::rows::Rows;
 use protocol::values::ValuesBuilder;
+use std::cell::RefCell;
 use std::fmt::Write as _;
-use types::text::{format_hex, quote};
+use std::rc::Rc;
+use types::text::{format_hex, quote, quote_name};
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +68,7 @@ pub fn schema(settings: &Settings) -> Vec<String> {
     let replication = format!("{{'class': {}{}}}", quote(&schema.strategy), pairs(&schema.replication));
     let mut keyspace = format!(
         "CREATE KEYSPACE IF NOT EXISTS {} WITH replication = {replication} AND durable_writes = true",
-        quoted(&schema.keyspace)
+        quote_name(&schema.keyspace)
     );
     if !schema.storage.is_empty() {
         let options: Vec<String> =
@@ -77,9 +81,9 @@ pub fn schema(settings: &Settings) -> Vec<String> {
 fn table(settings: &Settings, name: &str, ty: &str) -> String {
     let schema: &Schema = &settings.schema;
     let mut text =
-        format!("CREATE TABLE IF NOT EXISTS {}.{name} (key blob PRIMARY KEY", quoted(&schema.keyspace));
+        format!("CREATE TABLE IF NOT EXISTS {}.{name} (key blob PRIMARY KEY", quote_name(&schema.keyspace));
     for column in &settings.columns.names {
-        write!(text, "\n, {} {ty}", quoted(column)).ok();
+        write!(text, "\n, {} {ty}", quote_name(column)).ok();
     }
     let compressor = schema.compression.as_ref().map(|class| format!("'class' : {}", quote(class)));
     write!(text, ") WITH compression = {{{}}}", compressor.unwrap_or_default()).ok();
@@ -99,6 +103,8 @@ pub struct Standard {
     /// Reads give every column, the key first.
     slice: bool,
     validates: bool,
+    /// What is known of every write, where writes are verified.
+    ledger: Option<Rc<RefCell<Ledger>>>,
     /// By operation; of those that are not used nothing is there.
     statements: [Option<Statement>; 4],
     /// Operations by their number.
@@ -114,11 +120,12 @@ pub struct Standard {
 }
 
 impl Standard {
-    /// Prepares the statements of these operations.
+    /// Prepares the statements of these operations. What they write is noted in the ledger, if there is one.
     pub async fn prepare(
         session: &Session,
         settings: &Settings,
         operations: Vec<Operation>,
+        ledger: Option<Rc<RefCell<Ledger>>>,
     ) -> Result<Standard, client::Error> {
         let mut statements = [None, None, None, None];
         for operation in &operations {
@@ -130,8 +137,10 @@ impl Standard {
             keys: Keys::new(settings.command.key_bytes),
             values: columns.names.iter().map(|name| Values::new(name, &columns.size)).collect(),
             add: settings.command.add.sampler(runtime::random_u64() as i64),
-            slice: columns.slice,
+            // With their times, columns are named.
+            slice: columns.slice && !settings.verify,
             validates: !settings.errors.skip_validation,
+            ledger,
             statements,
             operations,
             operation: Operation::Read,
@@ -205,29 +214,133 @@ impl Standard {
 
     /// Sends what was begun. What came back or was written; `Ok(None)` when it is not what was written.
     pub async fn send(&self, session: &Session) -> Result<Option<Touched>, client::Error> {
-        let operation = self.operation;
-        let touched = |rows| Touched { partitions: 1, rows };
-        let Some(statement) = &self.statements[operation as usize] else {
+        match (self.operation, &self.ledger) {
+            (Operation::Write | Operation::CounterWrite, _) => self.write(session).await,
+            (Operation::Read, Some(ledger)) => self.follow(session, ledger).await,
+            (Operation::Read | Operation::CounterRead, _) => self.read(session).await,
+        }
+    }
+
+    async fn ask(
+        &self,
+        session: &Session,
+        timestamp: Option<i64>,
+    ) -> Result<client::outcome::Answer, client::Error> {
+        let Some(statement) = &self.statements[self.operation as usize] else {
             return Err(client::Error::Unexpected("an operation that was not prepared"));
         };
         let parameters = Parameters {
             values: self.bound.values(),
             skip_metadata: session.prepared,
-            timestamp: operation.writes().then(|| session.timestamp()),
+            timestamp,
             ..Parameters::at(session.level)
         };
-        let answer = session.send(statement, parameters).await?;
-        if operation.writes() {
-            return Ok(Some(touched(1)));
+        session.send(statement, parameters).await
+    }
+
+    async fn write(&self, session: &Session) -> Result<Option<Touched>, client::Error> {
+        let timestamp = session.timestamp();
+        let written = self.ask(session, Some(timestamp)).await;
+        if let (Operation::Write, Some(ledger)) = (self.operation, &self.ledger) {
+            ledger.borrow_mut().wrote(self.partition, timestamp, &written);
         }
+        written.map(|_| Some(Touched { partitions: 1, rows: 1 }))
+    }
+
+    async fn read(&self, session: &Session) -> Result<Option<Touched>, client::Error> {
+        let answer = self.ask(session, None).await?;
         let Response::Rows(rows) = answer.response()? else {
             return Err(client::Error::Unexpected("a SELECT"));
         };
-        if operation == Operation::Read && self.validates {
+        if self.operation == Operation::Read && self.validates {
             let same = rows.row_count == 1 && rows.content() == self.expected;
-            return Ok(same.then_some(touched(1)));
+            return Ok(same.then_some(Touched { partitions: 1, rows: 1 }));
         }
-        Ok(Some(touched(rows.row_count as u64)))
+        Ok(Some(Touched { partitions: 1, rows: rows.row_count as u64 }))
+    }
+
+    /// Reads a row and compares it with what had been acknowledged before.
+    async fn follow(
+        &self,
+        session: &Session,
+        ledger: &RefCell<Ledger>,
+    ) -> Result<Option<Touched>, client::Error> {
+        let since = ledger.borrow().known(self.partition).since;
+        let found = self.found(session).await?;
+        // Other writes are on their way: any of them may be there.
+        let known = Known { since, newest: Some(i64::MAX) };
+        let mut ledger = ledger.borrow_mut();
+        if let Some((finding, text)) = judge(known, found, ledger.start()) {
+            ledger.early.add(finding, &text, || self.name());
+            return Ok(None);
+        }
+        let rows = u64::from(found != Found::Nothing);
+        Ok(Some(Touched { partitions: 1, rows }))
+    }
+
+    /// Reads a partition with the times of its values.
+    pub async fn read_back(&mut self, session: &Session, partition: i64) -> Result<Found, client::Error> {
+        (self.operation, self.partition) = (Operation::Read, partition);
+        self.bind(Operation::Read, partition);
+        self.found(session).await
+    }
+
+    async fn found(&self, session: &Session) -> Result<Found, client::Error> {
+        let answer = self.ask(session, None).await?;
+        match answer.response()? {
+            Response::Rows(rows) => self.found_in(&rows),
+            _ => Err(client::Error::Unexpected("a SELECT")),
+        }
+    }
+
+    /// Values come first, then their times.
+    fn found_in(&self, rows: &Rows<'_>) -> Result<Found, client::Error> {
+        let mut all = rows.iter();
+        let Some(row) = all.next() else { return Ok(Found::Nothing) };
+        let columns = self.values.len();
+        if row.len() != 2 * columns {
+            return Err(client::Error::Unexpected("a SELECT: other columns than were asked for"));
+        }
+        let mut content = Vec::new();
+        for value in &row[..columns] {
+            protocol::wire::put_bytes(&mut content, *value);
+        }
+        let is_right = content == self.expected && all.next().is_none();
+        let times = row[columns..].iter().map(|time| {
+            let bytes = (*time)?.try_into().ok()?;
+            Some(i64::from_be_bytes(bytes))
+        });
+        let (mut oldest, mut newest) = (i64::MAX, i64::MIN);
+        for time in times {
+            oldest = oldest.min(time.unwrap_or(i64::MIN));
+            newest = newest.max(time.unwrap_or(i64::MIN));
+        }
+        Ok(Found::Row { oldest, newest, is_right })
+    }
+
+    /// The key that was bound and its partition, as findings name it.
+    pub fn name(&self) -> String {
+        format!("key {} (partition {})", self.key_text(), self.partition)
+    }
+
+    /// The key that was bound.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The key of a partition.
+    pub fn key_of(&mut self, partition: i64) -> &[u8] {
+        self.key.clear();
+        self.keys.write(partition, &mut self.key);
+        &self.key
+    }
+
+    /// What was sent: its text and values.
+    pub fn statement_text(&self) -> String {
+        match &self.statements[self.operation as usize] {
+            Some(statement) => statement_text(statement.text(), self.bound.values()),
+            None => String::new(),
+        }
     }
 
     /// The key that was bound, in hexadecimal, as failures name it.
@@ -237,9 +350,14 @@ impl Standard {
 }
 
 fn text(settings: &Settings, operation: Operation) -> String {
-    let keyspace = quoted(&settings.schema.keyspace);
-    let names: Vec<String> = settings.columns.names.iter().map(|name| quoted(name)).collect();
-    let selected = if settings.columns.slice { "*".to_owned() } else { names.join(",") };
+    let keyspace = quote_name(&settings.schema.keyspace);
+    let names: Vec<String> = settings.columns.names.iter().map(|name| quote_name(name)).collect();
+    let times = || names.iter().map(|name| format!("WRITETIME({name})"));
+    let selected = match (settings.verify, settings.columns.slice) {
+        (true, _) => names.iter().cloned().chain(times()).collect::<Vec<_>>().join(","),
+        (false, true) => "*".to_owned(),
+        (false, false) => names.join(","),
+    };
     match operation {
         Operation::Read => format!("SELECT {selected} FROM {keyspace}.\"standard1\" WHERE KEY=?"),
         Operation::CounterRead => format!("SELECT {selected} FROM {keyspace}.\"counter1\" WHERE KEY=?"),
@@ -257,4 +375,10 @@ fn text(settings: &Settings, operation: Operation) -> String {
             format!("UPDATE {keyspace}.counter1 SET {} WHERE KEY=?", assigned.join(","))
         }
     }
+}
+
+/// The first half of a statement that reads every key with the time of its first column.
+pub fn scan_text(settings: &Settings) -> String {
+    let first = settings.columns.names.first().map_or_else(|| quote_name("C0"), |name| quote_name(name));
+    format!("SELECT key, WRITETIME({first}) FROM {}.\"standard1\"", quote_name(&settings.schema.keyspace))
 }

@@ -1,18 +1,21 @@
 //! What the workers of a run do: operations on the standard tables, or on those of profiles.
 
 use crate::error::Error;
+use crate::ledger::{self, Ledger};
 use crate::population::{Part, Seeds, Tickets};
 use crate::profile::Profile;
-use crate::session::{Session, quoted, rest};
+use crate::session::{Session, rest};
 use crate::settings::tables::Kind;
 use crate::settings::{Level, Settings};
 use crate::standard::{self, Standard};
 use crate::user::{self, Chosen, Spec};
 use client::contact::named;
 use loadtools::output::Output;
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 use types::Consistency;
+use types::text::quote_name;
 
 /// What an operation wrote or read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +47,8 @@ impl Operation {
 
 /// Where operations go.
 pub enum Target {
-    /// The standard tables.
-    Standard(Rc<Session>),
+    /// The standard tables, and what is known of the writes into them where that is wanted.
+    Standard(Rc<Session>, Option<Rc<RefCell<Ledger>>>),
     /// Those of profiles.
     User(Vec<Rc<Spec>>),
 }
@@ -85,11 +88,11 @@ impl Target {
     /// The tables, as they are emptied.
     pub fn tables(&self, settings: &Settings) -> Vec<Truncated> {
         match self {
-            Target::Standard(session) => {
+            Target::Standard(session, _) => {
                 let (keyspace, tables) = (&settings.schema.keyspace, ["standard1", "counter1"]);
                 vec![Truncated {
                     session: session.clone(),
-                    tables: tables.iter().map(|table| format!("{}.{table}", quoted(keyspace))).collect(),
+                    tables: tables.iter().map(|table| format!("{}.{table}", quote_name(keyspace))).collect(),
                     said: format!("{keyspace}.[{}]", tables.join(", ")),
                 }]
             }
@@ -104,6 +107,22 @@ impl Target {
         }
     }
 
+    /// The connections over which followed writes are read back.
+    pub fn followed(&self) -> Option<Rc<Session>> {
+        match self {
+            Target::Standard(session, Some(_)) => Some(session.clone()),
+            Target::Standard(_, None) | Target::User(_) => None,
+        }
+    }
+
+    /// What is known of the writes of this loader.
+    pub fn ledger(&self) -> Option<&RefCell<Ledger>> {
+        match self {
+            Target::Standard(_, ledger) => ledger.as_deref(),
+            Target::User(_) => None,
+        }
+    }
+
     /// Prepares the statements of operations, for a part of a run; `is_warm_up`: not for one that counts.
     pub async fn prepare(
         &self,
@@ -112,12 +131,13 @@ impl Target {
         (part, is_warm_up): (Part, bool),
     ) -> Result<Prepared, Error> {
         match self {
-            Target::Standard(session) => {
+            Target::Standard(session, ledger) => {
                 let operations = operations.iter().filter_map(|operation| match operation {
                     Operation::Standard(operation) => Some(*operation),
                     Operation::User(_) => None,
                 });
-                let standard = Standard::prepare(session, settings, operations.collect()).await;
+                let standard =
+                    Standard::prepare(session, settings, operations.collect(), ledger.clone()).await;
                 let standard = standard.map_err(|error| Error::run(named(&error)))?;
                 Ok(Prepared::Standard(Box::new(standard), session.clone()))
             }
@@ -151,6 +171,9 @@ async fn standard_target(
     settings: &Settings,
     output: Option<&Output>,
 ) -> Result<(Target, Vec<(Operation, f64)>), Error> {
+    if settings.verify {
+        ledger::fits(&settings.population)?;
+    }
     let session = Rc::new(Session::connect(settings, None).await?);
     if let Some(output) = output {
         greet(&session, settings, output);
@@ -161,7 +184,10 @@ async fn standard_target(
     let weights = settings.command.weights.iter();
     let operations = weights
         .filter_map(|(name, weight)| Some((Operation::Standard(standard::Operation::of(name)?), *weight)));
-    Ok((Target::Standard(session), operations.collect()))
+    // Every write of this loader will have a later time.
+    let ledger = settings.verify.then(|| Ledger::new(&settings.population, session.timestamp()));
+    let ledger = ledger.map(|ledger| Rc::new(RefCell::new(ledger)));
+    Ok((Target::Standard(session, ledger), operations.collect()))
 }
 
 /// The tables of profiles, made if they are not there, and the operations on them.
@@ -243,10 +269,10 @@ pub enum Work {
 
 impl Work {
     /// Makes the next request of an operation; how many partitions it touches, none when the run ends.
-    pub fn begin(&mut self, operation: usize, seeds: &Seeds, tickets: &Tickets) -> u64 {
+    pub async fn begin(&mut self, operation: usize, seeds: &Seeds, tickets: &Tickets) -> u64 {
         match self {
             Work::Standard(standard, _) => standard.begin(operation, seeds, tickets),
-            Work::User(worker) => worker.begin(operation, seeds, tickets),
+            Work::User(worker) => worker.begin(operation, seeds, tickets).await,
         }
     }
 
@@ -271,6 +297,14 @@ impl Work {
         match self {
             Work::Standard(standard, _) => standard.key_text(),
             Work::User(worker) => worker.key_text(),
+        }
+    }
+
+    /// The statement of what was begun and its values, as failures print them.
+    pub fn statement_text(&self) -> String {
+        match self {
+            Work::Standard(standard, _) => standard.statement_text(),
+            Work::User(worker) => worker.statement_text(),
         }
     }
 }

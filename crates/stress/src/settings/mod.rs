@@ -1,5 +1,7 @@
 //! The command line as values.
 
+mod node;
+mod ours;
 mod print;
 mod read;
 pub mod tables;
@@ -9,6 +11,7 @@ use crate::grammar::Ratio;
 use std::time::Duration;
 use tables::Kind;
 
+pub use ours::Address;
 pub use print::block;
 pub use read::{Words, read, split};
 
@@ -291,6 +294,17 @@ pub struct Mode {
     pub timeout: Duration,
 }
 
+/// Which nodes are near, and so are asked: of them the one that owns a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// All.
+    RoundRobin,
+    /// Those of a datacenter.
+    DcAware,
+    /// Those of a rack; while they are away, those of its datacenter.
+    RackAware,
+}
+
 /// `-node`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -303,7 +317,7 @@ pub struct Node {
     /// Rack to send requests to.
     pub rack: Option<String>,
     /// Which nodes are asked.
-    pub balance: Option<String>,
+    pub balance: Option<Balance>,
     /// Datacenter to ask when the near one cannot be reached.
     pub remote_datacenter: Option<String>,
 }
@@ -402,4 +416,10 @@ pub struct Settings {
     pub graph: Graph,
     /// `-tokenrange`.
     pub token_range: TokenRange,
+    /// `--verify`: what was written is followed and read back.
+    pub verify: bool,
+    /// `--scrape`: where servers tell their numbers.
+    pub scraped: Vec<Address>,
+    /// What is said of words that mean nothing for this command.
+    pub warnings: Vec<String>,
 }

@@ -1,9 +1,11 @@
 //! Words to settings.
 
+use super::node;
+use super::ours;
 use super::tables::{self, Kind};
 use super::{
-    Columns, Command, Compression, Delay, Errors, Graph, Insert, Level, Limit, Log, Mode, Node, Order,
-    Population, Port, Rate, Schema, Settings, TokenRange, Transport, Truncate, Until, Visited,
+    Columns, Command, Compression, Delay, Errors, Graph, Insert, Level, Limit, Log, Mode, Order, Population,
+    Port, Rate, Schema, Settings, TokenRange, Transport, Truncate, Until, Visited,
 };
 use crate::distribution::{Distribution, parse_count, parse_range};
 use crate::error::Error;
@@ -88,6 +90,7 @@ fn chosen(name: &str, words: &[String], groups: Vec<Group>) -> Result<Group, Err
 
 /// Reads all words of a command line; what is not understood is an error.
 pub fn read(mut all: Vec<Words>) -> Result<Settings, Error> {
+    let said: Vec<String> = all.iter().map(|words| words.name.clone()).collect();
     let command = read_command(&mut all)?;
     let port = read_port(&option(&mut all, "-port", tables::port())?)?;
     let rate = read_rate(take(&mut all, "-rate"), &command)?;
@@ -98,10 +101,13 @@ pub fn read(mut all: Vec<Words>) -> Result<Settings, Error> {
     let errors = read_errors(&option(&mut all, "-errors", tables::errors())?)?;
     let log = read_log(&option(&mut all, "-log", tables::log())?)?;
     let mode = read_mode(&option(&mut all, "-mode", tables::mode())?)?;
-    let node = read_node(&option(&mut all, "-node", tables::node())?)?;
+    let node = node::read(&option(&mut all, "-node", tables::node())?)?;
     let schema = read_schema(take(&mut all, "-schema"), &command)?;
     let transport = read_transport(&option(&mut all, "-transport", tables::transport())?)?;
     let graph = read_graph(take(&mut all, "-graph"), &command)?;
+    let verify = ours::verify(take(&mut all, "--verify"), &command, &columns, &errors)?;
+    let scraped = ours::scraped(take(&mut all, "--scrape"), &node, &graph)?;
+    let warnings = ours::without_effect(&said, command.kind);
     if let Some(refused) = all.iter().find_map(refusal) {
         return Err(Error::usage(refused));
     }
@@ -130,6 +136,9 @@ pub fn read(mut all: Vec<Words>) -> Result<Settings, Error> {
         port,
         graph,
         token_range,
+        verify,
+        scraped,
+        warnings,
     })
 }
 
@@ -430,31 +439,6 @@ fn read_mode(group: &Group) -> Result<Mode, Error> {
         },
         timeout: milliseconds(group, "requestTimeout=", 12_000)?,
     })
-}
-
-fn read_node(group: &Group) -> Result<Node, Error> {
-    let text = |prefix: &str| group.value(prefix).map(str::to_owned);
-    let nodes = match group.value("file=") {
-        None => group.value("").unwrap_or_default().split(',').map(str::to_owned).collect(),
-        Some(file) => nodes_of(file)?,
-    };
-    if nodes.is_empty() {
-        return Err(Error::usage("No nodes are given"));
-    }
-    Ok(Node {
-        nodes,
-        only_these: group.said("whitelist").is_some(),
-        datacenter: text("datacenter="),
-        rack: text("rack="),
-        balance: text("loadbalance="),
-        remote_datacenter: text("remote-dc="),
-    })
-}
-
-#[allow(clippy::disallowed_methods, reason = "the command line is read before the runtime exists")]
-fn nodes_of(file: &str) -> Result<Vec<String>, Error> {
-    let text = std::fs::read_to_string(file).map_err(|error| Error::usage(format!("{file}: {error}")))?;
-    Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
 fn read_schema(words: Option<Vec<String>>, command: &Command) -> Result<Schema, Error> {

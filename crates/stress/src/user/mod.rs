@@ -10,5 +10,6 @@ mod operation;
 mod worker;
 
 pub use operation::{Chosen, Operation, prepare};
+pub use scan::{Range, Ranges, within};
 pub use spec::Spec;
 pub use worker::Worker;

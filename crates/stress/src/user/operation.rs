@@ -8,12 +8,12 @@ use crate::limits::VALIDATE_ROWS_MAX;
 use crate::partition::{Argument, Table};
 use crate::population::{Part, Visits};
 use crate::profile::{Fields, Levels};
-use crate::session::quoted;
 use crate::settings::Settings;
 use client::Statement;
 use client::contact::named;
 use std::rc::Rc;
 use types::CqlType;
+use types::text::quote_name;
 
 /// An operation that a run has.
 #[derive(Clone, Debug, PartialEq)]
@@ -165,7 +165,7 @@ fn arguments(query: &str, statement: &Statement, table: &Table) -> Result<Rc<[Ar
 /// Updates of all columns that are no keys, or the keys alone where there are no others.
 fn insert_text(spec: &Spec) -> String {
     let (table, name) = (&spec.table, spec.quoted_name());
-    let keys: Vec<String> = table.key.iter().chain(&table.clustering).map(|c| quoted(c.name())).collect();
+    let keys: Vec<String> = table.key.iter().chain(&table.clustering).map(|c| quote_name(c.name())).collect();
     if table.values.is_empty() {
         return format!(
             "INSERT INTO {name} ({}) VALUES ({})",
@@ -180,7 +180,7 @@ fn insert_text(spec: &Spec) -> String {
 
 /// What is counted or collected grows.
 fn assigned(column: &Column) -> String {
-    let name = quoted(column.name());
+    let name = quote_name(column.name());
     match column.ty() {
         CqlType::Counter | CqlType::List(_) | CqlType::Set(_) => format!("{name} = {name} + ?"),
         _ => format!("{name} = ?"),
@@ -190,7 +190,8 @@ fn assigned(column: &Column) -> String {
 /// Statements that read all rows of a partition, and those between two bounds of each length.
 async fn slices(spec: &Spec) -> Result<Vec<Vec<Slice>>, Error> {
     let (table, name) = (&spec.table, spec.quoted_name());
-    let key: Vec<String> = table.key.iter().map(|column| format!("{} = ?", quoted(column.name()))).collect();
+    let key: Vec<String> =
+        table.key.iter().map(|column| format!("{} = ?", quote_name(column.name()))).collect();
     let base = format!("SELECT * FROM {name} WHERE {}", key.join(" AND "));
     let mut all = Vec::new();
     for depth in 0..=table.clustering.len() {
@@ -200,7 +201,7 @@ async fn slices(spec: &Spec) -> Result<Vec<Vec<Slice>>, Error> {
             depth if depth < table.clustering.len() => &[(true, false)],
             _ => &[(true, true), (true, false), (false, true), (false, false)],
         };
-        let names: Vec<String> = table.clustering[..depth].iter().map(|c| quoted(c.name())).collect();
+        let names: Vec<String> = table.clustering[..depth].iter().map(|c| quote_name(c.name())).collect();
         let (names, markers) = (names.join(","), vec!["?"; depth].join(","));
         let mut slices = Vec::new();
         for (from_included, to_included) in ways.iter().copied() {

@@ -7,9 +7,7 @@ use crate::grammar::Ratio;
 use crate::limits::{INSERT_ROWS_MAX, LEVEL_VALUES_MAX, PARTITIONS_MAX};
 use crate::partition::Table;
 use crate::profile::{ColumnSpec, Profile, batch_kind};
-use crate::session::Session;
-use crate::session::quoted;
-use crate::session::rest;
+use crate::session::{Session, rest};
 use crate::settings::Settings;
 use client::contact::named;
 use loadtools::java::fixed;
@@ -19,6 +17,7 @@ use protocol::request::BatchKind;
 use std::fmt::Write as _;
 use std::rc::Rc;
 use std::time::Duration;
+use types::text::quote_name;
 use types::{Consistency, CqlType, Value};
 
 /// Rows of a partition above which a warning is worth its line.
@@ -87,7 +86,7 @@ impl Spec {
 
     /// Its name in statements.
     pub fn quoted_name(&self) -> String {
-        format!("{}.{}", quoted(&self.keyspace), quoted(&self.name))
+        format!("{}.{}", quote_name(&self.keyspace), quote_name(&self.name))
     }
 
     /// Rows of an operation, at least and at most.

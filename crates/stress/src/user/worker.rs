@@ -5,10 +5,11 @@ use super::scan::Position;
 use super::spec::{BATCH_MAX, Spec};
 use crate::distribution::Sampler;
 use crate::grammar::Ratio;
+use crate::limits::SHOWN_ROWS_MAX;
 use crate::partition::{Argument, Partition, Table};
 use crate::population::{Seeds, Tickets, Visit};
 use crate::profile::Fields;
-use crate::session::Session;
+use crate::session::{Session, statement_text};
 use crate::work::Touched;
 use base::Prng;
 use protocol::request::{BatchKind, Parameters};
@@ -20,6 +21,8 @@ use types::{CqlType, Value};
 
 /// Rows of a page of a query: what drivers ask for.
 const PAGE_ROWS: u32 = 5_000;
+/// Rows that are made before others are asked whether they want a turn: about a tenth of a millisecond.
+const TURN_ROWS: usize = 64;
 
 /// A profile's operation and what this worker keeps for it.
 struct Kind {
@@ -99,13 +102,13 @@ impl Worker {
     }
 
     /// Makes the next request of a kind; how many partitions it touches, none when the run ends.
-    pub fn begin(&mut self, kind: usize, seeds: &Seeds, tickets: &Tickets) -> u64 {
+    pub async fn begin(&mut self, kind: usize, seeds: &Seeds, tickets: &Tickets) -> u64 {
         self.kind = kind;
         let operation = self.kinds[kind].operation.clone();
         match &*operation {
             Operation::Insert { bound, visits } => {
                 let wanted = self.kinds[kind].partitions.draw().max(1) as u64;
-                self.begin_insert(bound, visits, tickets.take(wanted), seeds)
+                self.begin_insert(bound, visits, tickets.take(wanted), seeds).await
             }
             Operation::Scan(asked, ranges) => {
                 let kind = &mut self.kinds[kind];
@@ -117,14 +120,14 @@ impl Worker {
                 tickets.take(1)
             }
             Operation::Query(bound, fields) => {
-                if !self.begin_read(seeds, tickets) {
+                if !self.begin_read(seeds, tickets).await {
                     return 0;
                 }
                 self.bind_query(bound, *fields);
                 1
             }
             Operation::Validate(depths) => {
-                if !self.begin_read(seeds, tickets) {
+                if !self.begin_read(seeds, tickets).await {
                     return 0;
                 }
                 let slices = &depths[self.rng.below(depths.len() as u64) as usize];
@@ -137,26 +140,30 @@ impl Worker {
     }
 
     /// Makes the keys of the next partition to read.
-    fn begin_read(&mut self, seeds: &Seeds, tickets: &Tickets) -> bool {
+    async fn begin_read(&mut self, seeds: &Seeds, tickets: &Tickets) -> bool {
         if tickets.take(1) == 0 {
             return false;
         }
         let Some(seed) = seeds.for_read() else { return false };
         self.rows.clear();
-        self.fill(0, seed);
+        self.fill(0, seed).await;
         true
     }
 
-    fn fill(&mut self, at: usize, seed: i64) {
+    async fn fill(&mut self, at: usize, seed: i64) {
         if self.partitions.len() <= at {
             self.partitions.push(Partition::default());
         }
-        self.kinds[self.kind].table.fill(seed, &mut self.rng, &mut self.partitions[at]);
+        let (table, partition) = (&mut self.kinds[self.kind].table, &mut self.partitions[at]);
+        let mut filling = table.fill(seed, partition);
+        while !table.fill_on(&mut filling, TURN_ROWS, &mut self.rng, partition) {
+            runtime::yield_if_needed().await;
+        }
     }
 
     // ---- inserts ---------------------------------------------------------------------------------------------------
 
-    fn begin_insert(
+    async fn begin_insert(
         &mut self,
         bound: &Bound,
         visits: &crate::population::Visits,
@@ -169,20 +176,23 @@ impl Worker {
         while (self.visits.len() as u64) < wanted {
             let Some(open) = visits.next(seeds) else { break };
             let at = self.visits.len();
-            self.fill(at, open.seed);
+            self.fill(at, open.seed).await;
             // Others may have taken the last of its rows.
             let Some(visit) = visits.begin(&open, self.partitions[at].rows()) else { continue };
-            self.choose_rows(at as u32, &visit);
+            self.choose_rows(at as u32, &visit).await;
             self.visits.push(visit);
+            runtime::yield_if_needed().await;
         }
-        self.bind_rows(bound);
+        self.bind_rows(bound).await;
         self.visits.len() as u64
     }
 
     /// The rows of a visit, or a share of them by chance; one at least.
-    fn choose_rows(&mut self, partition: u32, visit: &Visit) {
-        let kind = &mut self.kinds[self.kind];
-        let (share, filled) = (kind.select.draw(), kind.row_population.draw());
+    async fn choose_rows(&mut self, partition: u32, visit: &Visit) {
+        let (share, filled) = {
+            let kind = &mut self.kinds[self.kind];
+            (kind.select.draw(), kind.row_population.draw())
+        };
         let before = self.rows.len();
         let mut row = visit.from;
         while row < visit.to {
@@ -196,6 +206,9 @@ impl Worker {
             }
             self.rows.push((partition, row, filled));
             row += 1;
+            if self.rows.len().is_multiple_of(TURN_ROWS) {
+                runtime::yield_if_needed().await;
+            }
         }
         if self.rows.len() == before {
             let any = visit.from + self.rng.below(visit.to - visit.from);
@@ -204,13 +217,17 @@ impl Worker {
     }
 
     /// Binds as many of the rows that have not been sent as a batch can have.
-    fn bind_rows(&mut self, bound: &Bound) {
+    async fn bind_rows(&mut self, bound: &Bound) {
         self.bound_count = (self.rows.len() - self.sent).min(BATCH_MAX);
         self.bound.resize_with(self.bound.len().max(self.bound_count), ValuesBuilder::new);
         let table = &mut self.kinds[self.kind].table;
-        for (values, (partition, row, filled)) in self.bound.iter_mut().zip(&self.rows[self.sent..]) {
+        let rows = self.bound.iter_mut().zip(&self.rows[self.sent..]);
+        for (nth, (values, (partition, row, filled))) in rows.enumerate() {
             values.clear();
             table.bind(&self.partitions[*partition as usize], *row, &bound.arguments, *filled, values);
+            if (nth + 1).is_multiple_of(TURN_ROWS) {
+                runtime::yield_if_needed().await;
+            }
         }
     }
 
@@ -235,7 +252,7 @@ impl Worker {
             if self.sent >= self.rows.len() {
                 break;
             }
-            self.bind_rows(bound);
+            self.bind_rows(bound).await;
         }
         Ok(Some(Touched { partitions: self.visits.len() as u64, rows: self.rows.len() as u64 }))
     }
@@ -423,6 +440,32 @@ impl Worker {
     pub fn end(&mut self, seeds: &Seeds) {
         if let Operation::Insert { visits, .. } = &*self.kinds[self.kind].operation {
             self.visits.drain(..).for_each(|visit| visits.end(&visit, seeds));
+        }
+    }
+
+    /// The statement of what was begun and its values, as failures print them; of a batch the first rows.
+    pub fn statement_text(&self) -> String {
+        let kind = &self.kinds[self.kind];
+        let of = |statement: &client::Statement, rows: &[ValuesBuilder]| {
+            let shown: Vec<String> = rows
+                .iter()
+                .take(SHOWN_ROWS_MAX)
+                .map(|row| statement_text(statement.text(), row.values()))
+                .collect();
+            match rows.len().saturating_sub(SHOWN_ROWS_MAX) {
+                0 => shown.join("\n"),
+                more => format!("{}\n… {more} more rows of the batch", shown.join("\n")),
+            }
+        };
+        match &*kind.operation {
+            Operation::Insert { bound, .. } => of(&bound.statement, &self.bound[..self.bound_count]),
+            Operation::Query(bound, _) => of(&bound.statement, self.bound.get(..1).unwrap_or_default()),
+            Operation::Validate(_) => self.slice.as_ref().map_or_else(String::new, |slice| {
+                of(&slice.statement, self.bound.get(..1).unwrap_or_default())
+            }),
+            Operation::Scan(..) => kind.position.as_ref().map_or_else(String::new, |position| {
+                statement_text(&position.text, ValuesBuilder::new().values())
+            }),
         }
     }
 

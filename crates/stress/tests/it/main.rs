@@ -1,7 +1,13 @@
 //! Whole runs against a node in a simulated world: what is written is there, what is wrong is said, and no wait is hidden.
 
+#![allow(clippy::disallowed_methods, reason = "profiles are files of these tests' own")]
+
+mod fake;
+mod files;
+mod verify;
+
 use loadtools::output::Output;
-use node::config::Config;
+use node::config::{CommitlogSync, Config};
 use node::{Ready, Reporter, main_closure};
 use runtime::sim::{NodeId, SimConfig, Task, World};
 use std::net::IpAddr;
@@ -9,6 +15,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use stress::graph::Notes;
 use stress::knee::Goal;
 use stress::report::Style;
 use stress::run::Extras;
@@ -24,6 +31,8 @@ struct Stage {
     client: NodeId,
     /// What the next runs look for.
     goal: Option<Goal>,
+    /// How the node syncs its log, if not as it does anyway.
+    sync: Option<CommitlogSync>,
 }
 
 /// How a run ended and what it said.
@@ -31,6 +40,10 @@ struct Ended {
     success: Result<bool, String>,
     said: String,
     complaints: Vec<String>,
+    /// What each run has for its charts.
+    notes: Vec<Notes>,
+    /// Whether every file is whole.
+    is_whole: bool,
 }
 
 impl Ended {
@@ -60,11 +73,20 @@ impl Ended {
 
 impl Stage {
     fn new(seed: u64) -> Stage {
+        Stage::with_log(seed, None)
+    }
+
+    /// Nothing is acknowledged that is not on the disk.
+    fn with_synced_log(seed: u64) -> Stage {
+        Stage::with_log(seed, Some(CommitlogSync::Batch))
+    }
+
+    fn with_log(seed: u64, sync: Option<CommitlogSync>) -> Stage {
         let mut world = World::new(seed, SimConfig::calm());
         let ip: IpAddr = "10.0.0.1".parse().expect("an address");
         let node = world.add_node(ip);
         let client = world.add_client("10.0.9.9".parse().expect("an address"));
-        let mut stage = Stage { world, node, client, goal: None };
+        let mut stage = Stage { world, node, client, goal: None, sync };
         stage.boot();
         stage
     }
@@ -73,6 +95,9 @@ impl Stage {
         let ip: IpAddr = "10.0.0.1".parse().expect("an address");
         let mut config = Config::standard(PathBuf::from("/data"));
         (config.listen_address, config.rpc_address) = (ip, ip);
+        if let Some(sync) = self.sync {
+            config.commitlog_sync = sync;
+        }
         let ready: Arc<Mutex<Option<Ready>>> = Arc::default();
         let told = ready.clone();
         let reporter = Reporter {
@@ -85,17 +110,23 @@ impl Stage {
 
     /// Begins to run a command line.
     fn start(&mut self, line: &str) -> Task<Ended> {
-        let words: Vec<String> = format!("{line} -node 10.0.0.1").split(' ').map(str::to_owned).collect();
+        self.start_whole(&format!("{line} -node 10.0.0.1"))
+    }
+
+    /// The same, of a line that names its nodes.
+    fn start_whole(&mut self, line: &str) -> Task<Ended> {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let settings = split(&words).and_then(read).expect(line);
         let extras = Extras { style: Style::Current, goal: self.goal.clone(), loaders: 1 };
         self.world.spawn(self.client, async move {
             let output = Rc::new(Output::in_memory());
-            let success = stress::run::run(settings, output.clone(), extras).await;
-            Ended {
-                success: success.map(|ended| ended.success).map_err(|error| error.to_string()),
-                said: output.kept().unwrap_or_default(),
-                complaints: output.complaints(),
-            }
+            let ended = stress::run::run(settings, output.clone(), extras).await;
+            let (success, notes) = match ended {
+                Ok(ended) => (Ok(ended.success), ended.notes),
+                Err(error) => (Err(error.to_string()), Vec::new()),
+            };
+            let (said, complaints) = (output.kept().unwrap_or_default(), output.complaints());
+            Ended { success, said, complaints, notes, is_whole: output.is_whole() }
         })
     }
 
@@ -103,6 +134,19 @@ impl Stage {
         let done = self.world.run_until(|_| task.done(), PATIENCE);
         assert!(done, "the run does not end: {:?}", self.world.log_lines());
         task.take().expect("it is done")
+    }
+
+    /// Runs a statement.
+    fn run_cql(&mut self, text: &'static str) {
+        let mut task = self.world.spawn(self.client, async move {
+            let address = "10.0.0.1:9042".parse().expect("an address");
+            let options = client::Options::new(protocol::envelope::Version::V4);
+            let connection = client::Connection::connect(address, &options).await?;
+            let parameters = protocol::request::Parameters::at(types::Consistency::One);
+            connection.query(text, parameters).await.map(|_| ())
+        });
+        assert!(self.world.run_until(|_| task.done(), PATIENCE));
+        task.take().expect("it is done").expect(text);
     }
 
     fn run(&mut self, line: &str) -> Ended {
@@ -307,11 +351,26 @@ fn the_highest_rate_that_holds_is_looked_for() {
     assert!(hopeless.said.contains("\nNo rate was found with p50 < 0.001 ms\n"), "{}", hopeless.said);
 }
 
-/// A profile in a file of this process's own.
-fn profile(name: &str, text: &str) -> String {
+/// A profile in a file of this process's own, which goes with it.
+struct File(String);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // One that is gone already is gone.
+        let _gone = std::fs::remove_file(&self.0);
+    }
+}
+
+impl std::fmt::Display for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+fn profile(name: &str, text: &str) -> File {
     let file = std::env::temp_dir().join(format!("messina-stress-{}-{name}.yaml", std::process::id()));
     std::fs::write(&file, text).expect("a file");
-    file.display().to_string()
+    File(file.display().to_string())
 }
 
 const VISITS: &str = "\
@@ -481,6 +540,8 @@ fn run_in_parts(stage: &mut Stage, address: &str, loaders: u16, line: &str) -> E
                 success: success.map(|ended| ended.success).map_err(|error| error.to_string()),
                 said: output.kept().unwrap_or_default(),
                 complaints: output.complaints(),
+                notes: Vec::new(),
+                is_whole: output.is_whole(),
             });
             stress::fleet::leave().await;
             0
