@@ -23,18 +23,23 @@ pub struct Output {
 
 impl Output {
     /// To the terminal, and to a file if one is named. `kept`: also in memory, for the graph.
+    pub fn new(file: Option<&str>, kept: bool) -> io::Result<Output> {
+        let live = io::stdout().is_terminal();
+        Ok(Output { terminal: true, live, ..Output::unseen(file, kept)? })
+    }
+
+    /// The same, but not to the terminal: complaints are kept.
     #[allow(
         clippy::disallowed_types,
         clippy::disallowed_methods,
         reason = "a tool's own log, of a few lines in a second"
     )]
-    pub fn new(file: Option<&str>, kept: bool) -> io::Result<Output> {
+    pub fn unseen(file: Option<&str>, kept: bool) -> io::Result<Output> {
         let file = match file {
             None => None,
             Some(name) => Some((name.to_owned(), Box::new(std::fs::File::create(name)?) as Box<dyn Write>)),
         };
-        let live = io::stdout().is_terminal();
-        Ok(Output { terminal: true, live, file: RefCell::new(file), ..Output::memory(kept) })
+        Ok(Output { file: RefCell::new(file), ..Output::memory(kept) })
     }
 
     /// Nowhere, but for complaints.

@@ -7,7 +7,7 @@ use crate::grammar::{Group, Sub, select, usage};
 use crate::graph::{self, About};
 use crate::knee::Goal;
 use crate::report::Style;
-use crate::run::{self, Extras};
+use crate::run::{self, Ended, Extras};
 use crate::settings::tables::{self, Kind};
 use crate::settings::{Rate, Settings, Words, block, read, split};
 use loadtools::java::fixed;
@@ -274,41 +274,80 @@ fn start(settings: Settings, extras: Extras, words: Vec<String>) -> u8 {
 
 /// Runs, and gives the exit status.
 async fn run_on_shard(settings: Settings, extras: Extras, words: Vec<String>) -> i32 {
-    let output = match Output::new(settings.log.file.as_deref(), settings.graph.file.is_some()) {
-        Ok(output) => Rc::new(output),
+    match whole(settings, extras, &words, Says::Everything).await {
         Err(error) => {
-            complain(&format!("{}: {error}", settings.log.file.as_deref().unwrap_or_default()));
-            return 1;
+            complain(&error.to_string());
+            1
         }
+        Ok(Ran { ended, is_whole, .. }) => {
+            match (ended.success, is_whole, runtime::shutdown_is_requested()) {
+                (false, ..) => {
+                    complain("Failed to execute stress action");
+                    1
+                }
+                // What is wrong with which file has been said.
+                (true, false, _) => 1,
+                (true, true, true) => INTERRUPTED,
+                (true, true, false) => 0,
+            }
+        }
+    }
+}
+
+/// What of a run is said on the terminal; files that its words name are written in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// All of it.
+    Everything,
+    /// Nothing: complaints are given back.
+    Nothing,
+}
+
+/// What came of the words of a run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What came of the run.
+    pub ended: Ended,
+    /// Every file that the words name is whole.
+    pub is_whole: bool,
+    /// What went wrong, where it was not said.
+    pub complaints: Vec<String>,
+}
+
+/// Runs what the words say on this shard, for those who want its numbers. Errors: the words are no run, or one for several shards;
+/// the run cannot begin or go on.
+pub async fn run_here(words: &[String], says: Says) -> Result<Ran, Error> {
+    match prepared(words)? {
+        Prepared::Said(_) => Err(Error::usage("these words run nothing")),
+        Prepared::Run(_, extras) if extras.loaders > 1 => {
+            Err(Error::usage("--processes needs shards of its own"))
+        }
+        Prepared::Run(settings, extras) => whole(*settings, extras, words, says).await,
+    }
+}
+
+/// Runs, and writes the files.
+async fn whole(settings: Settings, extras: Extras, words: &[String], says: Says) -> Result<Ran, Error> {
+    let (file, is_kept) = (settings.log.file.as_deref(), settings.graph.file.is_some());
+    let output = match says {
+        Says::Everything => Output::new(file, is_kept),
+        Says::Nothing => Output::unseen(file, is_kept),
     };
+    let output =
+        Rc::new(output.map_err(|error| Error::run(format!("{}: {error}", file.unwrap_or_default())))?);
     if !settings.log.no_settings {
         output.line(block(&settings).trim_end_matches('\n'));
         output.line("");
     }
-    let about = about(&settings, &words);
-    let ended = match run::run(settings, output.clone(), extras).await {
-        Ok(ended) => ended,
-        Err(error) => {
-            complain(&error.to_string());
-            return 1;
-        }
-    };
+    let about = about(&settings, words);
+    let ended = run::run(settings, output.clone(), extras).await?;
     if let (Some((file, about)), Some(log)) = (about, output.kept()) {
         let runs = graph::runs(&log, &about, &ended.notes);
         if let Err(error) = graph::write(&file, &about, runs) {
             output.broke(&file, &error);
         }
     }
-    match (ended.success, output.is_whole(), runtime::shutdown_is_requested()) {
-        (false, ..) => {
-            complain("Failed to execute stress action");
-            1
-        }
-        // What is wrong with which file has been said.
-        (true, false, _) => 1,
-        (true, true, true) => INTERRUPTED,
-        (true, true, false) => 0,
-    }
+    Ok(Ran { ended, is_whole: output.is_whole(), complaints: output.complaints() })
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@ use loadtools::measure::{Snapshot, Standing};
 use loadtools::output::Output;
 use runtime::sync::Flag;
 use runtime::{Group, ShardId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// What a loader keeps on its shard.
@@ -25,12 +26,48 @@ struct Site {
     loader: RefCell<Option<Rc<Loader>>>,
 }
 
+/// The sites of a shard: one for each run that is under way on it.
+#[derive(Default)]
+struct Sites {
+    /// Runs begun by this shard.
+    begun: Cell<u64>,
+    all: RefCell<BTreeMap<u64, Rc<Site>>>,
+}
+
+impl Sites {
+    /// Those of this shard.
+    fn here() -> Rc<Sites> {
+        runtime::try_local::<Sites>().unwrap_or_else(|| {
+            let sites = Rc::new(Sites::default());
+            runtime::install(sites.clone());
+            sites
+        })
+    }
+
+    /// That of a run, which has one from its beginning to its end.
+    fn site(run: u64) -> Rc<Site> {
+        Sites::here().all.borrow().get(&run).cloned().expect("a run has a site on each of its shards")
+    }
+}
+
 /// What keeps a shard without the tool's main task until its end.
 struct Stay(Flag);
 
 /// The loaders of a command.
 pub struct Fleet {
     loaders: u32,
+    /// The run's number on the shard that began it.
+    run: u64,
+    /// The sites of this shard.
+    sites: Rc<Sites>,
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // Connections end with their run. Other shards end with the tool.
+        let site = self.sites.all.borrow_mut().remove(&self.run);
+        drop(site);
+    }
 }
 
 /// What shards other than the first do: they stay until the first says that all is over.
@@ -60,20 +97,24 @@ impl Fleet {
         target: Target,
         operations: Vec<Operation>,
     ) -> Result<Fleet, Error> {
-        install(settings.clone(), output.clone(), target, operations);
+        let sites = Sites::here();
+        let run = sites.begun.get();
+        sites.begun.set(run + 1);
+        install(run, settings.clone(), output.clone(), target, operations);
         let loaders = runtime::shard_count();
+        let fleet = Fleet { loaders: u32::from(loaders), run, sites };
         for shard in 1..loaders {
             let settings = Settings::clone(settings);
             runtime::submit_to(ShardId(shard), Group::MAIN, move || async move {
                 let (settings, output) = (Rc::new(settings), Rc::new(Output::complaints_only()));
                 let (target, operations) = Target::of_settings(&settings, None).await?;
                 let operations = operations.into_iter().map(|(operation, _)| operation).collect();
-                install(settings, output, target, operations);
+                install(run, settings, output, target, operations);
                 Ok::<(), Error>(())
             })
             .await?;
         }
-        Ok(Fleet { loaders: u32::from(loaders) })
+        Ok(fleet)
     }
 
     /// How many there are.
@@ -86,12 +127,10 @@ impl Fleet {
         &self,
         work: impl FnOnce(Rc<Site>) -> F + Clone + Send + 'static,
     ) -> Vec<T> {
-        let mut all = Vec::new();
+        let (mut all, run) = (Vec::new(), self.run);
         for shard in 0..self.loaders as u16 {
             let work = work.clone();
-            all.push(
-                runtime::submit_to(ShardId(shard), Group::MAIN, move || work(runtime::local::<Site>())).await,
-            );
+            all.push(runtime::submit_to(ShardId(shard), Group::MAIN, move || work(Sites::site(run))).await);
         }
         all
     }
@@ -117,10 +156,10 @@ impl Fleet {
     pub async fn run(self: &Rc<Self>, start: Instant) -> Result<Vec<LoaderEnd>, Error> {
         let mut running = Vec::new();
         for shard in 0..self.loaders as u16 {
-            let fleet = self.clone();
+            let (fleet, run) = (self.clone(), self.run);
             running.push(runtime::spawn(Group::MAIN, async move {
                 let ended = runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
-                    let site = runtime::local::<Site>();
+                    let site = Sites::site(run);
                     let (order, prepared) = site.run.take()?;
                     let loader = Loader::new(order, site.settings.clone(), site.output.clone(), start);
                     *site.loader.borrow_mut() = Some(loader.clone());
@@ -187,13 +226,14 @@ impl Fleet {
     }
 }
 
-fn install(settings: Rc<Settings>, output: Rc<Output>, target: Target, operations: Vec<Operation>) {
-    runtime::install(Rc::new(Site {
+fn install(run: u64, settings: Rc<Settings>, output: Rc<Output>, target: Target, operations: Vec<Operation>) {
+    let site = Rc::new(Site {
         settings,
         output,
         target,
         operations,
         run: RefCell::default(),
         loader: RefCell::default(),
-    }));
+    });
+    Sites::here().all.borrow_mut().insert(run, site);
 }

@@ -61,6 +61,8 @@ pub struct Ended {
     pub success: bool,
     /// What each run that was told has beside its lines.
     pub notes: Vec<Notes>,
+    /// What each of them has done in all.
+    pub totals: Vec<Snapshot>,
 }
 
 /// How one run goes.
@@ -82,7 +84,7 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
     let (target, operations) = Target::of_settings(&settings, Some(&output)).await?;
     if settings.command.count() == Some(0) {
         output.line("N=0: SCHEMA CREATED, NOTHING ELSE DONE.");
-        return Ok(Ended { success: true, notes: Vec::new() });
+        return Ok(Ended { success: true, notes: Vec::new(), totals: Vec::new() });
     }
     output.line("Sleeping 2s...");
     rest(BREATH).await;
@@ -99,14 +101,15 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
     let operations: Vec<Operation> = operations.into_iter().map(|(operation, _)| operation).collect();
     let names = operations.iter().map(|operation| operation.name().to_owned()).collect();
     let fleet = Rc::new(Fleet::open(&settings, &output, target, operations).await?);
-    let notes = RefCell::default();
-    let bench = Bench { fleet, names, truncated, settings, output, extras, histograms, scraper, notes };
+    let (notes, totals) = (RefCell::default(), RefCell::default());
+    let bench =
+        Bench { fleet, names, truncated, settings, output, extras, histograms, scraper, notes, totals };
     let mut success = bench.all(weights).await?;
     if let Some(session) = followed {
         success &= bench.verified(session).await;
     }
     bench.output.line(if success { "END" } else { "FAILURE" });
-    Ok(Ended { success, notes: bench.notes.take() })
+    Ok(Ended { success, notes: bench.notes.take(), totals: bench.totals.take() })
 }
 
 /// One after the other: warm-up, runs, table.
@@ -122,6 +125,7 @@ struct Bench {
     histograms: Option<Rc<RefCell<HistogramLog>>>,
     scraper: Rc<Scraper>,
     notes: RefCell<Vec<Notes>>,
+    totals: RefCell<Vec<Snapshot>>,
 }
 
 impl Bench {
@@ -337,6 +341,7 @@ impl Bench {
             watch.tell(&last);
             let distribution = graph::distribution(last.total.latencies(watch.from_schedule));
             self.notes.borrow_mut().push(Notes { distribution, servers });
+            self.totals.borrow_mut().push(last.clone());
         }
         if ends.iter().any(|end| end.failed) {
             return Ok(None);

@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// Status when the person at the terminal ended the run.
 const INTERRUPTED: i32 = 130;
+/// Replicas of CloudSuite's table, as its script says.
+const CLOUDSUITE_REPLICAS: u32 = 3;
 /// The release whose words and output these are.
 const RELEASE: &str = "0.17.0";
 
@@ -182,9 +184,29 @@ fn write_report(file: &str, text: &str) -> io::Result<()> {
     std::fs::write(file, text)
 }
 
-/// Makes CloudSuite's keyspace and table: three replicas, whatever the number of nodes. Errors: of the servers.
-pub async fn create_tables(servers: &Servers) -> Result<(), Error> {
-    session::create_cloudsuite(servers).await
+/// Makes CloudSuite's keyspace and table. `replicas`: its script says three, whatever the number of nodes. Errors: of the servers.
+pub async fn create_tables(servers: &Servers, replicas: u32) -> Result<(), Error> {
+    session::create_cloudsuite(servers, replicas).await
+}
+
+/// Does on this shard what the words of CloudSuite's two scripts say, for those who want its numbers; makes the tables with so many
+/// replicas, once. Errors: of the words, of the servers.
+pub async fn cloudsuite_here(
+    words: &[String],
+    replicas: u32,
+    output: &Rc<Output>,
+) -> Result<run::Ended, Error> {
+    let (words, before) = scripts(words).map_err(Error::Usage)?;
+    let said = words::read(&words)?;
+    said.warnings.iter().for_each(|warning| output.complain(warning));
+    let settings = Settings::read(&said.properties, said.binding, output)?;
+    if before == Before::Tables {
+        create_tables(&settings.servers, replicas).await?;
+    }
+    let form = settings.form;
+    let ended = run::run(settings, output.clone()).await?;
+    output.line(report::format(&ended.lines, form).trim_end());
+    Ok(ended)
 }
 
 /// Makes CloudSuite's tables, again and again until it succeeds; false when somebody wants the end before.
@@ -193,7 +215,7 @@ async fn tables(settings: &Settings, output: &Output) -> bool {
     let mut first = settings.servers.clone();
     first.hosts.truncate(1);
     loop {
-        let Err(error) = create_tables(&first).await else { return true };
+        let Err(error) = create_tables(&first, CLOUDSUITE_REPLICAS).await else { return true };
         output
             .complain(&format!("{error}\nThe tables are not made yet: again in {} s", SCHEMA_REST.as_secs()));
         if runtime::timeout(SCHEMA_REST, runtime::shutdown_requested()).await.is_ok() {

@@ -307,14 +307,19 @@ fn text(shape: Shape, table: &str, workload: &Workload, is_conditional: bool) ->
     }
 }
 
-/// Makes CloudSuite's keyspace and table: three replicas, whatever the number of nodes.
-pub async fn create_cloudsuite(servers: &Servers) -> Result<(), Error> {
+/// Makes CloudSuite's keyspace and table, with so many replicas.
+pub async fn create_cloudsuite(servers: &Servers, replicas: u32) -> Result<(), Error> {
     let pool = connect(servers).await?;
     let fields: Vec<String> = (0..10).map(|field| format!("field{field} varchar")).collect();
     for text in [
-        "CREATE KEYSPACE IF NOT EXISTS ycsb WITH REPLICATION = {'class': 'SimpleStrategy', 'replication_factor': 3}"
-            .to_owned(),
-        format!("CREATE TABLE IF NOT EXISTS ycsb.usertable ({KEY} varchar PRIMARY KEY, {})", fields.join(", ")),
+        format!(
+            "CREATE KEYSPACE IF NOT EXISTS ycsb WITH REPLICATION = \
+             {{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"
+        ),
+        format!(
+            "CREATE TABLE IF NOT EXISTS ycsb.usertable ({KEY} varchar PRIMARY KEY, {})",
+            fields.join(", ")
+        ),
     ] {
         pool.query(&text, Parameters::at(Consistency::One))
             .await

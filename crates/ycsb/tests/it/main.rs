@@ -75,7 +75,7 @@ impl Stage {
         let mut stage = Stage::new(seed);
         let servers = settings("load -P workloads/workloada").servers;
         let mut task = stage.world.spawn(stage.client, async move {
-            ycsb::command::create_tables(&servers).await.map_err(|e| e.to_string())
+            ycsb::command::create_tables(&servers, 3).await.map_err(|e| e.to_string())
         });
         assert!(stage.world.run_until(|_| task.done(), PATIENCE));
         assert_eq!(task.take().expect("it is done"), Ok(()));
@@ -271,8 +271,9 @@ fn a_failed_insert_of_the_load_phase_ends_its_thread_unless_it_is_tried_again() 
     let mut task = stage.start(&format!("{line} {retries}"));
     stage.world.run_for(Duration::from_secs(2));
     let servers = settings("load -P workloads/workloada").servers;
-    let mut making =
-        stage.world.spawn(stage.client, async move { ycsb::command::create_tables(&servers).await.is_ok() });
+    let mut making = stage
+        .world
+        .spawn(stage.client, async move { ycsb::command::create_tables(&servers, 3).await.is_ok() });
     assert!(stage.world.run_until(|_| making.done(), PATIENCE));
     assert_eq!(making.take(), Some(true));
     let outcome = stage.end(&mut task);
