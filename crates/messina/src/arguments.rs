@@ -37,6 +37,8 @@ pub enum Command {
     Sstable(Sstable),
     /// Load sstables, of Cassandra or of a node, into a table of a running node.
     Import(Import),
+    /// A file catalogue in the database: make one, import, check, put load on it, count.
+    Catalogue(Catalogue),
     /// Print the version.
     Version,
 }
@@ -319,4 +321,146 @@ pub struct Load {
     /// Requests per second over all connections; as many as possible unless given.
     #[arg(long, value_name = "N")]
     pub rate: Option<f64>,
+}
+
+/// Arguments of `messina catalogue`.
+#[derive(Debug, Args)]
+pub struct Catalogue {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: CatalogueCommand,
+}
+
+/// What is done with a catalogue.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CatalogueCommand {
+    /// Write a catalogue made from a seed into a file; ends in .csv, or in .sql for a MySQL dump.
+    Generate(CatalogueGenerate),
+    /// Import a file, then compare the database with it.
+    Import(CatalogueImport),
+    /// Compare the database with a file.
+    Check(CatalogueFile),
+    /// Put load on a catalogue that was generated and imported, and compare every answer; changes it.
+    Operate(CatalogueOperate),
+    /// Count files and bytes of every owner.
+    Quota(CatalogueQuota),
+}
+
+/// Which database.
+#[derive(Clone, Debug, Args)]
+pub struct Database {
+    /// Names or addresses of nodes, with commas between.
+    #[arg(long, value_name = "ADDRESSES", default_value = "127.0.0.1", value_delimiter = ',')]
+    pub node: Vec<String>,
+    /// Their port.
+    #[arg(long, value_name = "PORT", default_value_t = 9042)]
+    pub port: u16,
+    /// A user to log in as.
+    #[arg(long, value_name = "NAME", requires = "password")]
+    pub user: Option<String>,
+    /// The password.
+    #[arg(long, value_name = "WORD", requires = "user")]
+    pub password: Option<String>,
+    /// Replicas in each datacenter; what is usual for the run, but no more than there are nodes, unless given.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    pub replication: Option<u32>,
+}
+
+/// Which catalogue.
+#[derive(Clone, Debug, Args)]
+pub struct CatalogueServer {
+    /// The database.
+    #[command(flatten)]
+    pub database: Database,
+    /// The keyspace of its tables.
+    #[arg(long, value_name = "NAME", default_value = "catalogue")]
+    pub keyspace: String,
+    /// Consistency level of every request.
+    #[arg(long, value_name = "LEVEL", default_value = "LOCAL_QUORUM")]
+    pub consistency: String,
+}
+
+/// A generated catalogue.
+#[derive(Clone, Debug, Args)]
+pub struct Generated {
+    /// Files.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub files: u64,
+    /// Decides everything about them.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// Arguments of `messina catalogue generate`.
+#[derive(Clone, Debug, Args)]
+pub struct CatalogueGenerate {
+    /// The catalogue.
+    #[command(flatten)]
+    pub generated: Generated,
+    /// The file to write.
+    pub file: String,
+}
+
+/// A file of a catalogue.
+#[derive(Clone, Debug, Args)]
+pub struct CatalogueFile {
+    /// The file.
+    pub file: String,
+    /// What it is; by the ending of its name unless given.
+    #[arg(long, value_name = "FORMAT", value_parser = ["csv", "mysql"])]
+    pub format: Option<String>,
+    /// Of a dump, the table whose rows are wanted.
+    #[arg(long, value_name = "TABLE", default_value = "files")]
+    pub table: String,
+    /// The catalogue.
+    #[command(flatten)]
+    pub server: CatalogueServer,
+    /// Ranges of tokens that are read at a time.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub parallel: usize,
+}
+
+/// Arguments of `messina catalogue import`.
+#[derive(Clone, Debug, Args)]
+pub struct CatalogueImport {
+    /// The file and the catalogue.
+    #[command(flatten)]
+    pub file: CatalogueFile,
+    /// Blocks of up to 64 rows on their way at a time.
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub blocks: usize,
+    /// Leave out the comparison.
+    #[arg(long)]
+    pub no_check: bool,
+}
+
+/// Arguments of `messina catalogue operate`.
+#[derive(Clone, Debug, Args)]
+pub struct CatalogueOperate {
+    /// What was imported.
+    #[command(flatten)]
+    pub generated: Generated,
+    /// The catalogue.
+    #[command(flatten)]
+    pub server: CatalogueServer,
+    /// Operations on their way at a time.
+    #[arg(long, value_name = "N", default_value_t = 64)]
+    pub workers: usize,
+    /// How long.
+    #[arg(long, value_name = "S", default_value_t = 30)]
+    pub seconds: u64,
+    /// Decides what is done.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub load_seed: u64,
+}
+
+/// Arguments of `messina catalogue quota`.
+#[derive(Clone, Debug, Args)]
+pub struct CatalogueQuota {
+    /// The catalogue.
+    #[command(flatten)]
+    pub server: CatalogueServer,
+    /// Ranges of tokens that are read at a time.
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub parallel: usize,
 }
