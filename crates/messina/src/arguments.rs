@@ -39,6 +39,8 @@ pub enum Command {
     Import(Import),
     /// A file catalogue in the database: make one, import, check, put load on it, count.
     Catalogue(Catalogue),
+    /// Run a published load test again, scaled down unless told otherwise.
+    Bench(Bench),
     /// Print the version.
     Version,
 }
@@ -463,4 +465,37 @@ pub struct CatalogueQuota {
     /// Ranges of tokens that are read at a time.
     #[arg(long, value_name = "N", default_value_t = 16)]
     pub parallel: usize,
+}
+
+/// Arguments of `messina bench`.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: BenchCommand,
+}
+
+/// What is done with published load tests.
+#[derive(Clone, Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Print their names, sizes and figures, and what is run of them.
+    List,
+    /// Run one and write a report.
+    Run(BenchRun),
+}
+
+/// Arguments of `messina bench run`.
+#[derive(Clone, Debug, Args)]
+pub struct BenchRun {
+    /// Its name; see `messina bench list`.
+    pub name: String,
+    /// Share of the published size, 1 for all of it, or tiny; for one laptop unless given.
+    #[arg(long, value_name = "F")]
+    pub scale: Option<String>,
+    /// The database.
+    #[command(flatten)]
+    pub database: Database,
+    /// Where report, logs and graphs go.
+    #[arg(long, value_name = "DIR", default_value = "bench-report")]
+    pub folder: String,
 }

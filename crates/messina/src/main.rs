@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "the configuration is read before the runtime exists")]
 
 mod arguments;
+mod bench;
 mod catalogue;
 mod import;
 mod load;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::CassandraStress(stress) => ExitCode::from(stress::main(&stress.words)),
         Command::Ycsb(ycsb) => ExitCode::from(ycsb::main(&ycsb.words)),
         Command::Cloudsuite(cloudsuite) => ExitCode::from(ycsb::cloudsuite(&cloudsuite.words)),
+        Command::Bench(bench) => bench::run(&bench),
         Command::Catalogue(catalogue) => catalogue::run(&catalogue),
         Command::Version => {
             println!("messina {}", env!("CARGO_PKG_VERSION"));
