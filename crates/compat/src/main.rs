@@ -14,6 +14,7 @@
 mod bad_days;
 mod bad_input;
 mod cassandra;
+mod catalogue;
 mod certificates;
 mod command;
 mod cql;

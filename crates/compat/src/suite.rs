@@ -8,8 +8,8 @@ use crate::certificates::Certificates;
 use crate::messina::Start;
 use crate::server::{Server, free_port};
 use crate::{
-    bad_days, bad_input, cassandra, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths, protocol,
-    python, renewal, sstables, stress, ycsb,
+    bad_days, bad_input, cassandra, catalogue, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths,
+    protocol, python, renewal, sstables, stress, ycsb,
 };
 
 /// What `--help` prints.
@@ -28,6 +28,7 @@ suites:
   certificates  keys and certificates renewed while the node runs; clients' certificates
   ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f; messina ycsb beside it, each verifying what the other wrote
   stress      messina cassandra-stress beside the Java tool of Cassandra 3.11.5, each reading what the other wrote
+  catalogue   messina bench run file-catalogue and messina catalogue: import, comparison, load, quotas
   kill        kill -9 under load in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
   bad-days    under load: 10,000 silent connections, bombs, no descriptors, SIGTERM, full disks, a read-only folder
@@ -106,11 +107,12 @@ const ALL: &[&str] = &[
     "cqlsh",
     "ycsb",
     "stress",
+    "catalogue",
     "kill",
     "sstables",
 ];
 const ALL_CASSANDRA: &[&str] =
-    &["cql", "nodetool", "python", "restart", "protocol", "cqlsh", "ycsb", "stress"];
+    &["cql", "nodetool", "python", "restart", "protocol", "cqlsh", "ycsb", "stress", "catalogue"];
 
 impl Options {
     /// Reads the command line; an error names the word that was not understood.
@@ -296,6 +298,7 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
                 "cqlsh" => cqlsh::run(options, shards, &mut report),
                 "ycsb" => ycsb::run(options, shards, &mut report),
                 "stress" => stress::run(options, shards, &mut report),
+                "catalogue" => catalogue::run(options, shards, &mut report),
                 "kill" => kill_loop::run(options, shards, &mut report),
                 "nodetool" => nodetool::run(options, shards, &mut report),
                 "damage" => damage::run(options, shards, &mut report),

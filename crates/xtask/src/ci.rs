@@ -44,6 +44,7 @@ const COMPAT: &[&str] = &[
     "certificates",
     "cqlsh",
     "ycsb",
+    "catalogue",
     "kill",
 ];
 
