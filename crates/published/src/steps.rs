@@ -122,7 +122,7 @@ impl Stage {
         for (number, task) in tasks.into_iter().enumerate() {
             match task.await {
                 Ok(ran) => {
-                    if !ran.ended.success {
+                    if !(ran.ended.success && ran.is_whole) {
                         let reason = ran.complaints.last().map_or("see above", |text| text.trim());
                         told.failure.get_or_insert_with(|| format!("loader {}: {reason}", number + 1));
                     }
