@@ -20,6 +20,8 @@ pub mod instant;
 pub mod map;
 /// Broken expectations that one request may survive.
 pub mod never;
+/// Hints to the processor's caches.
+pub mod prefetch;
 /// Seeded pseudo random numbers.
 pub mod prng;
 /// Which shard of a node owns a token.
@@ -31,6 +33,7 @@ pub use checksum::{Crc32, TraceHash, crc32};
 pub use cursor::{ByteReader, Truncated, put_svint, put_uvint, svint_len, unzigzag, uvint_len, zigzag};
 pub use instant::Instant;
 pub use map::{FixedState, HashMap, HashSet, hash_map, hash_set};
+pub use prefetch::prefetch;
 pub use prng::Prng;
 pub use sharder::{shard_interval, shard_of, shards_of_interval};
 pub use token::{Token, murmur3};

@@ -184,6 +184,17 @@ impl Assembler {
         Ok(Some(Envelope { header, body: &self.scratch }))
     }
 
+    /// An envelope that has arrived whole and not been given yet, with where the one behind it begins: `at` bytes behind the next
+    /// one. For whoever looks ahead: nothing of it was checked, and it is not always there when it could be.
+    pub fn peek(&self, at: usize) -> Option<(Envelope<'_>, usize)> {
+        let source = if self.segmented { &self.inner } else { &self.wire };
+        let bytes = source.pending().get(at..)?;
+        let header = Header::parse(bytes, self.direction).ok()??;
+        let total = HEADER_BYTES + header.length as usize;
+        let body = bytes.get(HEADER_BYTES..total)?;
+        Some((Envelope { header, body }, at + total))
+    }
+
     fn check(&self, header: &Header) -> Result<(), Error> {
         let fatal = |text: String| Error::Frame { stream: header.stream, text };
         if self.body_max < header.length as usize {

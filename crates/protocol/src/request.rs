@@ -81,6 +81,24 @@ pub struct Execute<'a> {
     pub parameters: Parameters<'a>,
 }
 
+impl<'a> Execute<'a> {
+    /// Id and values of the body of an EXECUTE, if its values are there and go by position. Nothing else of it is looked at, so
+    /// it may be wrong all the same.
+    pub fn glance(version: Version, body: &'a [u8]) -> Option<(&'a [u8], Values<'a>)> {
+        let reader = &mut Reader::new(body);
+        let id = reader.short_bytes().ok()?;
+        if version == Version::V5 {
+            reader.short_bytes().ok()?;
+        }
+        reader.consistency().ok()?;
+        let flags = Parameters::read_flags(reader, version).ok()?;
+        if flags & query_flag::VALUES == 0 || flags & query_flag::NAMES != 0 {
+            return None;
+        }
+        Some((id, Values::read(reader, version, false).ok()?))
+    }
+}
+
 /// How to run a statement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parameters<'a> {

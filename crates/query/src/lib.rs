@@ -33,6 +33,8 @@ mod bound;
 mod logins;
 /// One shard's engine.
 mod engine;
+/// Requests before their turn.
+mod ahead;
 /// Reads of system tables.
 mod virtual_table;
 /// Statements of the server's own.
@@ -58,5 +60,6 @@ pub use info::{ClientInfo, NodeInfo, PeerInfo};
 pub use outcome::{Announce, Answer, Outcome, ResultMetadata, Rows};
 pub use settings::{Authentication, Authenticator, Settings};
 pub use slow::SlowRequests;
+pub use storage::PREFETCH_STEPS;
 pub use system::contents::RELEASE_VERSION;
 pub use trace::{Trace, TraceEvent};

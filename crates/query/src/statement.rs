@@ -84,6 +84,11 @@ impl Statement {
         })
     }
 
+    /// The statement as it was analysed last.
+    pub fn known(&self) -> Rc<Analysed> {
+        self.analysed.borrow().clone()
+    }
+
     /// The statement under `schema`, analysed anew if that is another than before.
     pub fn analysed(&self, schema: &Schema) -> Result<Rc<Analysed>, Error> {
         let known = self.analysed.borrow().clone();

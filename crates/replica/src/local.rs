@@ -9,7 +9,7 @@ use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange
 use runtime::{Group, ShardId};
 use schema::TableId;
 use std::rc::Rc;
-use storage::Durability;
+use storage::{Durability, Purpose};
 
 /// The whole node seen from one of its shards.
 #[derive(Clone)]
@@ -60,6 +60,25 @@ impl Local {
             }
             Scope::Range(_) => None,
         }
+    }
+
+    /// Whether hints of what will be asked are worth what they cost.
+    pub fn is_prefetch_worth(&self) -> bool {
+        self.here.store().is_prefetch_worth()
+    }
+
+    /// A hint that a request about a partition will come, if this shard owns it; and what was hinted at before goes on.
+    pub fn prefetch(&self, table: TableId, token: Token, purpose: Purpose) {
+        if owner(token) == runtime::shard() {
+            self.here.prefetch(table, token, purpose);
+        } else {
+            self.prefetch_on();
+        }
+    }
+
+    /// What was hinted at before goes on.
+    pub fn prefetch_on(&self) {
+        self.here.store().prefetch_on();
     }
 
     /// As [`Local::read_now`] for a write.

@@ -142,6 +142,12 @@ impl Memtable {
         MemtableReading { contents: self.contents.borrow() }
     }
 
+    /// A hint that a partition of that token will be looked for: [`Contents::prefetch`].
+    #[inline]
+    pub(crate) fn prefetch(&self, token: Token, step: usize) {
+        self.contents.borrow().prefetch(token, step);
+    }
+
     /// Whether there is a partition of that key.
     pub fn contains(&self, token: Token, key: &[u8]) -> bool {
         self.contents.borrow().find(token, key).is_some()

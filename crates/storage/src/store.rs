@@ -17,6 +17,7 @@ use crate::manifest::{Edit, Manifest};
 use crate::memory::MemoryPool;
 use crate::memtable::Memtable;
 use crate::metrics::Metrics;
+use crate::prefetch::Ahead;
 use crate::pressure::{Pressure, Reserved, Verdict};
 use crate::start::StartPlan;
 use crate::table::{Sstable, TableStore, TableVersion};
@@ -74,6 +75,8 @@ pub struct Store {
     pub(crate) compactions: Compactions,
     /// What sstables say, of all tables.
     pub(crate) cache: Cache,
+    /// What requests to come will look at.
+    pub(crate) ahead: RefCell<Ahead>,
     /// Held by whatever makes or removes snapshots; only that of shard 0 counts.
     pub(crate) snapshots: Lock<()>,
     /// Whether there may be snapshots that go by themselves.
@@ -131,6 +134,7 @@ impl Store {
             compactions: Compactions::default(),
             snapshots: Lock::new(()),
             snapshots_expire: Cell::new(true),
+            ahead: RefCell::default(),
             imports: Imports::default(),
             faults: Faults::default(),
             drained: Cell::new(false),

@@ -10,9 +10,10 @@ use crate::secure;
 use base::Instant;
 use core::time::Duration;
 use protocol::assembler::Assembler;
-use protocol::envelope::{Direction, Header, Version};
+use protocol::envelope::{Direction, Header, Opcode, Version};
 use protocol::error::Error as ProtocolError;
 use protocol::response::refusal;
+use query::PREFETCH_STEPS;
 use runtime::net::RecvBuf;
 use runtime::sync::Permit;
 use std::future::{Future, poll_fn};
@@ -22,6 +23,8 @@ use std::task::Poll;
 
 /// Requests served in one go before other connections get their turn.
 const BURST: u32 = 64;
+/// Requests that are looked at before their turn: a request enters, memory brings what it needs, and one has room to run.
+const AHEAD: usize = PREFETCH_STEPS + 1;
 
 /// Serves one connection until it ends.
 pub(crate) async fn serve(connection: Rc<Connection>) {
@@ -199,6 +202,7 @@ fn serve_buffered(
     if connection.logging_in.get() {
         return Next::Room;
     }
+    let mut ahead = Ahead::new(connection);
     for served in 0..BURST {
         if connection.is_full() {
             return Next::Room;
@@ -210,6 +214,7 @@ fn serve_buffered(
             return Next::Pause(pause);
         }
         let before = connection.phase.get();
+        ahead.look(connection, inbound);
         let next = inbound.next();
         if large.is_some() && !matches!(next, Ok(None)) {
             // It has arrived; what follows is another one.
@@ -254,6 +259,46 @@ fn serve_buffered(
         }
     }
     Next::Turn
+}
+
+/// How far requests that have arrived were looked at before their turn.
+struct Ahead {
+    /// How many envelopes, the one whose turn is next among them; `None`: it is not worth it.
+    seen: Option<usize>,
+    /// Where the first one that was not looked at begins, in bytes from the one whose turn is next.
+    at: usize,
+}
+
+impl Ahead {
+    fn new(connection: &Connection) -> Ahead {
+        let is_worth =
+            connection.phase.get() == Phase::Ready && connection.shard.engine.is_looking_ahead_worth();
+        Ahead { seen: is_worth.then_some(0), at: 0 }
+    }
+
+    /// Looks at what is near enough, before an envelope gets its turn.
+    fn look(&mut self, connection: &Connection, inbound: &Assembler) {
+        let Some(seen) = &mut self.seen else { return };
+        let engine = &connection.shard.engine;
+        let mut was_last = true;
+        while *seen < AHEAD {
+            let Some((envelope, next)) = inbound.peek(self.at) else { break };
+            let Header { version, flags, opcode, .. } = envelope.header;
+            if opcode == Opcode::Execute as u8 && flags == 0 {
+                engine.look_ahead(version, envelope.body);
+            } else {
+                engine.look_on();
+            }
+            (*seen, self.at, was_last) = (*seen + 1, next, false);
+        }
+        if was_last {
+            engine.look_on();
+        }
+        // What is looked at next begins behind the envelope whose turn it is.
+        *seen = seen.saturating_sub(1);
+        let own = inbound.peek(0).map_or(self.at, |(_, own)| own);
+        self.at = self.at.saturating_sub(own);
+    }
 }
 
 /// Whether the version may be spoken; looked at once per connection.

@@ -184,3 +184,31 @@ fn a_decompressed_body_is_given_back_with_the_next_look() {
     assert_eq!(assembler.next(), Ok(None));
     assert!(assembler.capacity() < 500_000, "{}", assembler.capacity());
 }
+
+#[test]
+fn what_lies_ahead_is_seen_and_still_comes() {
+    let bodies: Vec<Vec<u8>> = (0..9).map(|n| vec![n; 40 * usize::from(n)]).collect();
+    for segmented in [false, true] {
+        let version = if segmented { Version::V5 } else { Version::V4 };
+        let outgoing = Outgoing { version, compression: Compression::None, segmented };
+        let mut wire = Vec::new();
+        outgoing.write(&envelopes(version, &bodies), &mut wire);
+        let mut assembler = dressed(outgoing);
+        assert!(assembler.peek(0).is_none(), "nothing has arrived");
+        // The last envelope is not whole; a segment that is not has nothing to show.
+        assembler.push(if segmented { &wire } else { &wire[..wire.len() - 1] });
+        let mut came = 0;
+        while let Some(length) = assembler.next().unwrap().map(|envelope| envelope.body.len()) {
+            assert_eq!(length, bodies[came].len());
+            came += 1;
+            let (mut at, mut ahead) = (0, came);
+            while let Some((envelope, next)) = assembler.peek(at) {
+                assert_eq!((envelope.header.stream, envelope.body), (ahead as i16, &bodies[ahead][..]));
+                (at, ahead) = (next, ahead + 1);
+            }
+            assert_eq!(ahead, if segmented { 9 } else { 8 }, "as far as whole envelopes go");
+        }
+        assert_eq!(came, if segmented { 9 } else { 8 });
+        assert!(assembler.peek(usize::MAX).is_none() && assembler.peek(1 << 20).is_none());
+    }
+}

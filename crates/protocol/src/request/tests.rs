@@ -311,3 +311,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_glance_sees_id_and_values() {
+    let mut values = ValuesBuilder::new();
+    values.push(RawValue::Null).bytes(b"abc");
+    let mut named = ValuesBuilder::new();
+    named.push_named("a", RawValue::Bytes(b"1"));
+    for version in VERSIONS {
+        let result_metadata_id = (version == Version::V5).then_some(&b"metadata"[..]);
+        let glanced = |parameters: Parameters<'_>| {
+            let mut out = Vec::new();
+            let execute = Execute { id: b"0123456789abcdef", result_metadata_id, parameters };
+            Request::Execute(execute).encode(&mut out, version, 1);
+            Execute::glance(version, &out[HEADER_BYTES..]).map(|(id, values)| {
+                (id.to_vec(), values.iter().map(|(_, value)| format!("{value:?}")).collect())
+            })
+        };
+        let seen: Option<(Vec<u8>, Vec<String>)> = glanced(full(&values, version));
+        let expected = values.values().iter().map(|(_, value)| format!("{value:?}")).collect();
+        assert_eq!(seen, Some((b"0123456789abcdef".to_vec(), expected)));
+        assert_eq!(glanced(Parameters { values: named.values(), ..Parameters::at(Consistency::One) }), None);
+        assert_eq!(glanced(Parameters::at(Consistency::One)), None, "without values there is nothing to see");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_glance_at_any_bytes_is_safe(version in version(), body in proptest::collection::vec(any::<u8>(), 0..100)) {
+        if let Some((id, values)) = Execute::glance(version, &body) {
+            prop_assert!(id.len() <= body.len() && values.iter().count() <= body.len());
+        }
+    }
+}

@@ -10,10 +10,13 @@ use super::slots::Slots;
 use crate::limits::{CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_ROWS_AT_ONCE};
 use crate::memory::directory::TokenDirectory;
 use crate::memory::slab::Slab;
-use base::Token;
+use base::{Token, prefetch};
 use mutation::{Body, Deletion, Key, PartitionView, RowRef, Slice, TokenRange, merge_rows};
 use schema::{Position, Table};
 use std::ops::Bound::{Excluded, Included, Unbounded};
+
+/// Bytes of a partition that are asked for ahead; the processor brings what follows by itself.
+const PREFETCHED_BYTES: usize = 256;
 
 /// All that is cached, and what it takes.
 pub(crate) struct Contents {
@@ -69,7 +72,7 @@ impl Contents {
         }
     }
 
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let lists = (self.vacant.capacity() + self.dying.capacity()) * 4;
         let parts = [self.slots.bytes(), self.units.bytes(), self.partitions.bytes(), lists];
         parts.iter().sum::<usize>() + self.index_bytes + self.outside_bytes
@@ -104,6 +107,24 @@ impl Contents {
     pub(super) fn find_any(&self, slot: u32, token: Token, key: &[u8]) -> Option<u32> {
         let directory = self.tables.get(slot as usize)?;
         directory.get(token, |at| self.key_of(at).cmp(key))
+    }
+
+    #[inline]
+    pub(super) fn prefetch(&self, slot: u32, token: Token, step: usize) {
+        let Some(directory) = self.tables.get(slot as usize) else { return };
+        match step {
+            0 => directory.prefetch_node(token),
+            1 => directory.prefetch_entry(token),
+            2 => directory.prefetch_bucket(token),
+            _ => match directory.peek(token).map(|entry| (entry, single(entry))) {
+                Some((_, Some(unit))) if step == 3 => self.units.prefetch(unit),
+                Some((_, Some(unit))) => self.slots.prefetch(self.units.get(unit).block, PREFETCHED_BYTES),
+                Some((entry, None)) if step == 3 => {
+                    prefetch(self.partitions.get(entry), size_of::<Cached>());
+                }
+                Some((_, None)) | None => {}
+            },
+        }
     }
 
     #[inline]

@@ -92,6 +92,17 @@ impl Cache {
         CacheStats { requests, hits, ..self.contents.borrow().stats() }
     }
 
+    /// Bytes it takes. O(1).
+    pub(crate) fn bytes(&self) -> usize {
+        self.contents.borrow().bytes()
+    }
+
+    /// A hint that a partition of that token will be looked for: as [`crate::memory::Contents::prefetch`], with steps 0 to 4.
+    #[inline]
+    pub(crate) fn prefetch(&self, table: &TableCache, token: Token, step: usize) {
+        self.contents.borrow().prefetch(table.slot.get(), token, step);
+    }
+
     /// Opens the cache for looking, within this step.
     #[inline]
     pub(crate) fn reading(&self) -> Reading<'_> {

@@ -9,6 +9,7 @@
 //! its queue at once. Source: Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023.
 
 use crate::memory::slab::Slab;
+use base::prefetch;
 use std::cell::Cell;
 
 /// No unit.
@@ -102,6 +103,12 @@ impl Units {
     /// Bytes of memory of units and ghosts.
     pub(crate) fn bytes(&self) -> usize {
         self.units.bytes() + self.free.capacity() * 4 + self.ghosts.len() * GHOSTS * 4
+    }
+
+    /// Has a unit come into the processor's caches.
+    #[inline]
+    pub(crate) fn prefetch(&self, unit: u32) {
+        prefetch(self.units.get(unit), size_of::<Unit>());
     }
 
     #[inline]

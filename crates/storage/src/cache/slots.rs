@@ -8,6 +8,8 @@
 //! telling their owners, and its memory serves blocks of another size. Blocks too large for a slot stand alone. A handle is
 //! a `u32`: segment and slot, or the place of a block that stands alone.
 
+use base::prefetch;
+
 /// Bytes of a block before its content.
 const HEAD: usize = 8;
 /// Size of the smallest slot.
@@ -233,6 +235,12 @@ impl Slots {
         let slot = self.slot(handle);
         let length = u32_at(slot, 4) as usize;
         &slot[HEAD..HEAD + length]
+    }
+
+    /// Has the first bytes of a block come into the processor's caches.
+    #[inline]
+    pub(crate) fn prefetch(&self, handle: u32, bytes: usize) {
+        prefetch(self.slot(handle), bytes);
     }
 
     /// Bytes that a block takes, unused ones of its slot included.

@@ -18,7 +18,7 @@ use super::rows::{
 };
 use super::slab::Slab;
 use super::tree::Trees;
-use base::Token;
+use base::{Token, prefetch};
 use mutation::{
     Deletion, Error, Item, MutationView, RangeTombstone, RangeTombstones, TokenRange, check_positions,
     merge_rows, normalized, replaces, row_timestamps,
@@ -33,6 +33,8 @@ const FEW_MAX: usize = 16;
 const MORE: u8 = 0x80;
 /// Fragments of large rows, and partitions with more than rows, freed in one step.
 const FREED_MAX: usize = 256;
+/// Bytes of a partition that are asked for ahead; the processor brings what follows by itself.
+const PREFETCHED_BYTES: usize = 256;
 /// Bytes of scratch memory that are kept between writes.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
@@ -254,6 +256,23 @@ impl Contents {
     #[inline]
     pub(crate) fn find(&self, token: Token, key: &[u8]) -> Option<u32> {
         self.directory.get(token, |handle| self.key(handle).cmp(key))
+    }
+
+    /// Has what [`Contents::find`] and a look at the partition touch come into the processor's caches, step by step: to be
+    /// called with 0, 1, 2 and 3, some time apart.
+    #[inline]
+    pub(crate) fn prefetch(&self, token: Token, step: usize) {
+        match step {
+            0 => self.directory.prefetch_node(token),
+            1 => self.directory.prefetch_entry(token),
+            2 => self.directory.prefetch_bucket(token),
+            3 => {
+                if let Some(handle) = self.directory.peek(token) {
+                    prefetch(self.region.at(handle), PREFETCHED_BYTES);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The key of a partition.

@@ -41,6 +41,16 @@ fn check(directory: &TokenDirectory, model: &Model) {
     let expected: Vec<(i64, u32)> = model.iter().map(|((token, _), value)| (*token, *value)).collect();
     assert_eq!(walk(directory), expected);
     assert_eq!(directory.bytes(), counted(directory));
+    for (token, value) in expected {
+        let token = Token(token);
+        directory.prefetch_node(token);
+        directory.prefetch_entry(token);
+        directory.prefetch_bucket(token);
+        // Another key of that token will do; of crowded tokens nothing is told.
+        let peeked = directory.peek(token);
+        let is_of_token = |peeked| model.iter().any(|((of, _), value)| (*of, *value) == (token.0, peeked));
+        assert!(peeked.is_none_or(|peeked| peeked == value || is_of_token(peeked)));
+    }
 }
 
 fn counted(directory: &TokenDirectory) -> usize {
@@ -182,4 +192,20 @@ fn what_is_taken_out_makes_room() {
         tokens.iter().for_each(|token| directory.insert(Token(*token), 4, order));
     }
     assert!(directory.bytes() < full + full / 10, "{} after {full}", directory.bytes());
+}
+
+#[test]
+fn a_peek_tells_what_is_there() {
+    let (mut directory, mut model) = (TokenDirectory::new(TokenRange::ALL), Model::new());
+    assert_eq!(directory.peek(Token(7)), None, "of nothing, nothing");
+    directory.prefetch_node(Token(7));
+    directory.prefetch_entry(Token(7));
+    directory.prefetch_bucket(Token(7));
+    let mut prng = Prng::new(3);
+    for key in 0..100_000 {
+        insert(&mut directory, &mut model, prng.u64() as i64, key);
+    }
+    let told = model.iter().filter(|((token, _), value)| directory.peek(Token(*token)) == Some(**value));
+    assert_eq!(told.count(), model.len(), "uniform tokens are never crowded");
+    assert_eq!(directory.peek(Token(prng.u64() as i64)), None);
 }
