@@ -13,12 +13,14 @@ use crate::memory::MemoryPartition;
 use crate::memtable::{Keys, Memtable};
 use crate::metrics::Metrics;
 use crate::pressure::Progress;
+use crate::settled::is_whole;
 use crate::store::Store;
 use crate::table::{Frozen, Sstable, TableStore};
 use crate::{CommitFailurePolicy, Error, Settings};
 use base::Token;
 use mutation::{ColumnView, Deletion, Key, PartitionView, Rewrite, RowView, rewrite_row};
-use schema::Position;
+use runtime::Bug;
+use schema::{Position, Table};
 use sstable::{Descriptor, EncodingStats, Reader, Writer, WriterOptions};
 use std::rc::Rc;
 
@@ -256,7 +258,8 @@ impl Store {
     /// Yields: between steps of bounded work.
     async fn adopt_into_cache<'t>(&self, table: &'t TableStore, memtable: &Rc<Memtable>) -> Adopting<'t> {
         let adopting = table.cache.adopt(memtable);
-        if self.cache.is_empty_of(&table.cache) {
+        let was_any_read = memtable.was_any_read();
+        if self.cache.is_empty_of(&table.cache) && !was_any_read {
             return adopting;
         }
         let definition = table.definition();
@@ -264,12 +267,14 @@ impl Store {
         while let Some((token, handle)) = keys.next(memtable) {
             let cached = memtable.with_handle(handle, |partition| {
                 let known = self.cache.knows(&table.cache, token, partition.key());
-                known.then(|| Key::with_token(token, partition.key()))
+                let wanted = known || was_any_read && memtable.was_read(token, partition.key());
+                wanted.then(|| Key::with_token(token, partition.key()))
             });
             let Some(key) = cached else {
                 runtime::yield_if_needed().await;
                 continue;
             };
+            self.adopt_what_was_read(table, &definition, memtable, &key);
             let mut from: Option<Position> = None;
             loop {
                 from = memtable.with_handle(handle, |partition| {
@@ -283,6 +288,25 @@ impl Store {
             runtime::yield_if_needed().await;
         }
         adopting
+    }
+
+    /// Begins to cache a partition that was read while all that counts of it was in memory, so that it is not cold afterwards. What
+    /// was only written is not worth the room.
+    fn adopt_what_was_read(&self, table: &TableStore, definition: &Table, memtable: &Memtable, key: &Key) {
+        if self.cache.knows(&table.cache, key.token, &key.bytes) || runtime::planted(Bug::ProbeBeforeAwait) {
+            return;
+        }
+        // Older memtables have become sstables, and what is in newer ones is merged in by readers.
+        let version = table.version();
+        let older = version.holders(key).map(|sstable| sstable.entry.meta.max_timestamp).max();
+        let is_whole = |older| {
+            let whole =
+                memtable.with(key.token, &key.bytes, |partition| is_whole(definition, partition, older));
+            whole.unwrap_or(false)
+        };
+        if older.is_none_or(is_whole) {
+            self.cache.adopt(&table.cache, key);
+        }
     }
 
     /// First segment of the log that is needed once a memtable is flushed.

@@ -142,6 +142,16 @@ impl Memtable {
         MemtableReading { contents: self.contents.borrow() }
     }
 
+    /// Whether a partition was read by its key. Now and then one is forgotten.
+    pub(crate) fn was_read(&self, token: Token, key: &[u8]) -> bool {
+        self.contents.borrow().was_read(token, key)
+    }
+
+    /// Whether any partition was read by its key.
+    pub(crate) fn was_any_read(&self) -> bool {
+        self.contents.borrow().was_any_read()
+    }
+
     /// A hint that a partition of that token will be looked for: [`Contents::prefetch`].
     #[inline]
     pub(crate) fn prefetch(&self, token: Token, step: usize) {
@@ -181,6 +191,13 @@ impl MemtableReading<'_> {
     #[inline]
     pub(crate) fn get(&self, token: Token, key: &[u8]) -> Option<MemoryView<'_>> {
         let handle = self.contents.find(token, key)?;
+        Some(self.contents.partition(handle))
+    }
+
+    /// As [`MemtableReading::get`], for a read: the partition is marked as one that was read.
+    #[inline]
+    pub(crate) fn read(&self, token: Token, key: &[u8]) -> Option<MemoryView<'_>> {
+        let handle = self.contents.find_to_read(token, key)?;
         Some(self.contents.partition(handle))
     }
 }

@@ -117,15 +117,6 @@ struct Page<'a> {
     epoch: Epoch,
 }
 
-/// The sstables that may hold a partition.
-fn holders<'v>(version: &'v TableVersion, key: &Key) -> impl Iterator<Item = &'v Rc<Sstable>> {
-    // The filters' hash is not worth computing when there is nothing to ask.
-    let h2 = if version.sstables.is_empty() { 0 } else { base::murmur3(&key.bytes).1 };
-    let token = key.token;
-    let holds = move |sstable: &&Rc<Sstable>| sstable.covers(token) && sstable.reader.may_contain(token, h2);
-    version.sstables.iter().filter(holds)
-}
-
 /// The part of a partition that is left to read.
 #[derive(Clone, Copy, Default)]
 struct Left<'a> {
@@ -230,7 +221,7 @@ impl<'a> Page<'a> {
             return read;
         }
         let version = self.version.clone();
-        let mut sstables: Vec<&Rc<Sstable>> = holders(&version, key).collect();
+        let mut sstables: Vec<&Rc<Sstable>> = version.holders(key).collect();
         sstables.sort_by_key(|sstable| std::cmp::Reverse(sstable.entry.meta.max_timestamp));
         let held_back = version.sstables.len() - sstables.len();
         add(&self.table.metrics.filter_negatives, held_back as u64);
@@ -250,11 +241,11 @@ impl<'a> Page<'a> {
         let cache;
         let mut places: SmallVec<[Place<'_>; 4]> = SmallVec::new();
         // Most tables have no frozen memtable: loops cost less than a chain of iterators.
-        if let Some(view) = active.get(key.token, &key.bytes) {
+        if let Some(view) = active.read(key.token, &key.bytes) {
             places.push(Place::Memory(view));
         }
         for memtable in &frozen {
-            if let Some(view) = memtable.get(key.token, &key.bytes) {
+            if let Some(view) = memtable.read(key.token, &key.bytes) {
                 places.push(Place::Memory(view));
             }
         }
@@ -278,7 +269,7 @@ impl<'a> Page<'a> {
             }
         }
         if asks_sstables && !is_cached {
-            let newest = holders(&version, key).map(|sstable| sstable.entry.meta.max_timestamp).max();
+            let newest = version.holders(key).map(|sstable| sstable.entry.meta.max_timestamp).max();
             if newest.is_some_and(|newest| !self.is_settled_by(&places, newest)) {
                 return None;
             }

@@ -5,7 +5,7 @@
 //! only gets newer.
 
 use crate::memtable::MemtableReading;
-use mutation::{ColumnView, Key, Partition, PartitionView, ReadCommand, RowView, merge_rows};
+use mutation::{Body, ColumnView, Key, Partition, PartitionView, ReadCommand, RowView, merge_rows};
 use schema::{Position, Table};
 use smallvec::SmallVec;
 use types::CqlType;
@@ -18,17 +18,35 @@ pub(crate) fn only_row(table: &Table, command: &ReadCommand) -> Option<Position>
     let ([first @ .., BEFORE], [last @ .., AFTER]) = (slice.start.as_bytes(), slice.end.as_bytes()) else {
         return None;
     };
-    let single = |ty: &CqlType| !matches!(ty, CqlType::Counter) && !ty.is_multi_cell();
-    let plain = table.statics.is_empty()
-        && !table.regulars.is_empty()
-        && !table.hides_cells()
-        && table.regulars.iter().all(|column| single(&column.ty));
-    if first != last || !plain {
+    if first != last || !is_plain(table) {
         return None;
     }
     let mut position: SmallVec<[u8; 32]> = SmallVec::from_slice(first);
     position.push(END);
     Some(Position::from_bytes(&position))
+}
+
+/// Whether rows of a table are made of single cells, and nothing stands beside them.
+fn is_plain(table: &Table) -> bool {
+    let single = |ty: &CqlType| !matches!(ty, CqlType::Counter) && !ty.is_multi_cell();
+    table.statics.is_empty()
+        && !table.regulars.is_empty()
+        && !table.hides_cells()
+        && table.regulars.iter().all(|column| single(&column.ty))
+}
+
+/// Whether nothing at or before a timestamp can change what a partition says, now or when more is written.
+pub(crate) fn is_whole<V: PartitionView>(table: &Table, partition: &V, before: i64) -> bool {
+    if partition.deletion().outdates(before) {
+        return true;
+    }
+    let mut rows = partition.rows_between(&Position::bottom(), None, false);
+    let is_settled = |body| match body {
+        Body::Whole(body) => is_settled(table, body, before),
+        Body::Pieces(_) => false,
+    };
+    // Without a clustering there is no other row.
+    table.clustering.is_empty() && is_plain(table) && rows.next().is_some_and(|row| is_settled(row.body))
 }
 
 /// Whether nothing at or before a timestamp can change what the row says, now or when more is written.

@@ -12,7 +12,7 @@ use crate::manifest::SstableEntry;
 use crate::memtable::Memtable;
 use crate::table_metrics::{TableMetrics, bump};
 use base::{Instant, Token};
-use mutation::TokenRange;
+use mutation::{Key, TokenRange};
 use runtime::sync::{Event, Lock};
 use schema::{Table, TableId};
 use sstable::Reader;
@@ -115,6 +115,16 @@ impl TableVersion {
     pub(crate) fn new(active: Rc<Memtable>, frozen: Vec<Frozen>, sstables: Vec<Rc<Sstable>>) -> TableVersion {
         let newest = sstables.iter().map(|sstable| sstable.entry.meta.max_timestamp).max();
         TableVersion { active, frozen, sstables, newest: newest.unwrap_or(i64::MIN) }
+    }
+
+    /// The sstables that may hold a partition.
+    pub(crate) fn holders(&self, key: &Key) -> impl Iterator<Item = &Rc<Sstable>> {
+        // The filters' hash is not worth computing when there is nothing to ask.
+        let h2 = if self.sstables.is_empty() { 0 } else { base::murmur3(&key.bytes).1 };
+        let token = key.token;
+        let holds =
+            move |sstable: &&Rc<Sstable>| sstable.covers(token) && sstable.reader.may_contain(token, h2);
+        self.sstables.iter().filter(holds)
     }
 
     /// All memtables.

@@ -25,7 +25,7 @@ mod view;
 use crate::memory::directory::TokenDirectory;
 use base::Token;
 use contents::Contents;
-use mutation::{Key, PartitionView};
+use mutation::{Key, Partition, PartitionView, Slice};
 use schema::{Position, Table};
 use std::cell::{Cell, Ref, RefCell};
 
@@ -114,6 +114,17 @@ impl Cache {
         let mut contents = self.contents.borrow_mut();
         if contents.room > 0 && table.is_wanted.get() && table.admits(epoch, found.key) {
             contents.fill(table, epoch, found);
+        }
+    }
+
+    /// Remembers that sstables have nothing of a partition that counts, of which a memtable that is flushed knows something:
+    /// [`Cache::absorb`] it at once. Nothing may be cached of it. One step; evicts in proportion to what it adds.
+    pub(crate) fn adopt(&self, table: &TableCache, key: &Key) {
+        let mut contents = self.contents.borrow_mut();
+        if contents.room > 0 && table.is_wanted.get() {
+            let (partition, slices) = (&Partition::new(), &[Slice::all()]);
+            contents
+                .fill_single(table, &Found { key, partition, slices, reversed: false, complete_to: None });
         }
     }
 

@@ -171,6 +171,14 @@ impl Run {
         let adopting = self.part.adopt(&memory);
         for key in 0..self.keys.len() {
             let at = self.keys[key].clone();
+            let has = memory.contains(at.token, &at.bytes);
+            if has && self.disk[key] == Partition::new() && !self.cache.knows(&self.part, at.token, &at.bytes)
+            {
+                // As one that was read while it was in memory.
+                if prng.chance(0.5) {
+                    self.cache.adopt(&self.part, &at);
+                }
+            }
             let mut from: Option<Position> = None;
             loop {
                 let step = memory.with(at.token, &at.bytes, |partition| {

@@ -258,6 +258,22 @@ impl Contents {
         self.directory.get(token, |handle| self.key(handle).cmp(key))
     }
 
+    /// As [`Contents::find`], for a read: the partition is marked as one that was read.
+    #[inline]
+    pub(crate) fn find_to_read(&self, token: Token, key: &[u8]) -> Option<u32> {
+        self.directory.get_marked(token, |handle| self.key(handle).cmp(key))
+    }
+
+    /// Whether a partition was read.
+    pub(crate) fn was_read(&self, token: Token, key: &[u8]) -> bool {
+        self.directory.is_marked(token, |handle| self.key(handle).cmp(key))
+    }
+
+    /// Whether any partition was read.
+    pub(crate) fn was_any_read(&self) -> bool {
+        self.directory.is_any_marked()
+    }
+
     /// Has what [`Contents::find`] and a look at the partition touch come into the processor's caches, step by step: to be
     /// called with 0, 1, 2 and 3, some time apart.
     #[inline]

@@ -20,6 +20,7 @@ use super::slab::Slab;
 use base::{Token, prefetch};
 use mutation::TokenRange;
 use smallvec::SmallVec;
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 /// Slots of a bucket: with its length and depth the first cache line holds what a lookup compares.
@@ -46,6 +47,8 @@ struct Bucket {
     lows: [u32; SLOTS],
     len: u8,
     depth: u8,
+    /// Slots that are marked, as bits.
+    marks: Cell<u16>,
     highs: [u32; SLOTS],
     values: [u32; SLOTS],
 }
@@ -101,6 +104,8 @@ pub struct TokenDirectory {
     free: Vec<u32>,
     /// Nodes that are not used.
     free_nodes: Vec<u32>,
+    /// Whether an entry was ever marked.
+    is_any_marked: Cell<bool>,
     len: usize,
     /// Bytes of the entries of nodes and of the blocks of runs.
     inner_bytes: usize,
@@ -108,11 +113,38 @@ pub struct TokenDirectory {
 
 impl Bucket {
     fn new(depth: u32) -> Bucket {
-        Bucket { lows: [0; SLOTS], len: 0, depth: depth as u8, highs: [0; SLOTS], values: [0; SLOTS] }
+        Bucket {
+            lows: [0; SLOTS],
+            len: 0,
+            depth: depth as u8,
+            marks: Cell::new(0),
+            highs: [0; SLOTS],
+            values: [0; SLOTS],
+        }
     }
 
     fn token(&self, slot: usize) -> i64 {
         (u64::from(self.highs[slot]) << 32 | u64::from(self.lows[slot])) as i64
+    }
+
+    fn is_marked(&self, slot: usize) -> bool {
+        self.marks.get() >> slot & 1 == 1
+    }
+
+    #[inline]
+    fn mark(&self, slot: usize) {
+        // What is marked already is not written again: the line stays as clean as it was.
+        if !self.is_marked(slot) {
+            self.marks.set(self.marks.get() | 1 << slot);
+        }
+    }
+
+    /// Takes a slot over from another bucket.
+    fn push_from(&mut self, other: &Bucket, slot: usize) {
+        if other.is_marked(slot) {
+            self.mark(usize::from(self.len));
+        }
+        self.push(other.token(slot), other.values[slot]);
     }
 
     fn push(&mut self, token: i64, value: u32) {
@@ -151,6 +183,8 @@ impl Bucket {
         self.lows[slot] = self.lows[last];
         self.highs[slot] = self.highs[last];
         self.values[slot] = self.values[last];
+        let (kept, moved) = (self.marks.get() & !(1 << slot | 1 << last), u16::from(self.is_marked(last)));
+        self.marks.set(if slot == last { kept } else { kept | moved << slot });
         self.len -= 1;
     }
 
@@ -181,6 +215,7 @@ impl TokenDirectory {
             runs: Slab::default(),
             free: Vec::new(),
             free_nodes: Vec::new(),
+            is_any_marked: Cell::new(false),
             len: 0,
             inner_bytes: 0,
         }
@@ -241,6 +276,38 @@ impl TokenDirectory {
         bucket.find(token.0, compare).map(|slot| bucket.values[slot])
     }
 
+    /// As [`TokenDirectory::get`], and marks the entry, unless tokens are crowded where it is. The mark is in the line that was
+    /// looked at anyway, and stays with the entry until that is taken out.
+    #[inline]
+    pub(crate) fn get_marked(&self, token: Token, compare: impl Fn(u32) -> Ordering) -> Option<u32> {
+        let Some(bucket) = self.bucket(token) else { return self.get(token, compare) };
+        let slot = bucket.find(token.0, compare)?;
+        bucket.mark(slot);
+        self.is_any_marked.set(true);
+        Some(bucket.values[slot])
+    }
+
+    /// Whether an entry is there and marked. `compare` as in [`TokenDirectory::get`].
+    pub(crate) fn is_marked(&self, token: Token, compare: impl Fn(u32) -> Ordering) -> bool {
+        let slot = |bucket: &Bucket| bucket.find(token.0, compare).filter(|slot| bucket.is_marked(*slot));
+        self.bucket(token).and_then(slot).is_some()
+    }
+
+    /// Whether an entry was ever marked.
+    pub(crate) fn is_any_marked(&self) -> bool {
+        self.is_any_marked.get()
+    }
+
+    /// The bucket that a token belongs to; `None`: there is none, or a run in its place.
+    #[inline]
+    fn bucket(&self, token: Token) -> Option<&Bucket> {
+        if self.len == 0 {
+            return None;
+        }
+        let entry = self.find(self.place(token.0)).entry;
+        (entry & KIND == BUCKET).then(|| self.buckets.get(entry))
+    }
+
     /// Has the node of a token come into the processor's caches. With [`TokenDirectory::prefetch_entry`],
     /// [`TokenDirectory::prefetch_bucket`] and [`TokenDirectory::peek`], some time apart and in this order, a later
     /// [`TokenDirectory::get`] waits for nothing: each of them looks only at what the one before asked for.
@@ -273,25 +340,15 @@ impl TokenDirectory {
     /// The third step of [`TokenDirectory::prefetch_node`].
     #[inline]
     pub(crate) fn prefetch_bucket(&self, token: Token) {
-        if self.len > 0 {
-            let entry = self.find(self.place(token.0)).entry;
-            if entry & KIND == BUCKET {
-                prefetch(self.buckets.get(entry), size_of::<Bucket>());
-            }
+        if let Some(bucket) = self.bucket(token) {
+            prefetch(bucket, size_of::<Bucket>());
         }
     }
 
     /// A value of this token, whatever its key; `None` also where tokens are crowded.
     #[inline]
     pub(crate) fn peek(&self, token: Token) -> Option<u32> {
-        if self.len == 0 {
-            return None;
-        }
-        let entry = self.find(self.place(token.0)).entry;
-        if entry & KIND != BUCKET {
-            return None;
-        }
-        let bucket = self.buckets.get(entry);
+        let bucket = self.bucket(token)?;
         bucket.find(token.0, |_| Ordering::Equal).map(|slot| bucket.values[slot])
     }
 
@@ -461,9 +518,9 @@ impl TokenDirectory {
         let depth = u32::from(self.buckets.get(left).depth);
         let right = self.add_bucket(depth + 1);
         let old = std::mem::replace(self.buckets.get_mut(left), Bucket::new(depth + 1));
-        for (token, value) in old.entries() {
-            let upper = self.place(token) >> (63 - depth) & 1 == 1;
-            self.buckets.get_mut(if upper { right } else { left }).push(token, value);
+        for slot in 0..usize::from(old.len) {
+            let upper = self.place(old.token(slot)) >> (63 - depth) & 1 == 1;
+            self.buckets.get_mut(if upper { right } else { left }).push_from(&old, slot);
         }
         let Node { base, bits, .. } = self.nodes.get(found.node);
         let finest = u32::from(*base) + u32::from(*bits);
@@ -530,9 +587,9 @@ impl TokenDirectory {
         if other_depth != depth || len + other_len > MERGE_SLOTS {
             return false;
         }
-        let moved: SmallVec<[(i64, u32); MERGE_SLOTS]> = self.buckets.get(other).entries().collect();
+        let moved = self.buckets.get(other).clone();
         let bucket = self.buckets.get_mut(found.entry);
-        moved.into_iter().for_each(|(token, value)| bucket.push(token, value));
+        (0..other_len).for_each(|slot| bucket.push_from(&moved, slot));
         bucket.depth -= 1;
         self.free.push(other);
         self.point(found, depth - 1, found.entry);

@@ -310,3 +310,53 @@ fn a_row_that_was_written_anew_is_read_without_a_look_into_the_cache() {
         assert_eq!(store.cache_stats().requests, before.requests + 1);
     });
 }
+
+#[test]
+fn what_was_read_before_a_flush_is_warm_behind_it() {
+    let table = wide_table();
+    let mut node = node(&table);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        let read = of_key(&table, b"k");
+        put(&store, fixture::insert(&table, b"k", 1, 5, b"v"));
+        assert_eq!(cached(&store, &read).await.len(), 1);
+        // Rows behind the read, more than a step's worth, come along.
+        (2..2_000).for_each(|c| put(&store, fixture::insert(&table, b"k", c, 5, b"v")));
+        put(&store, fixture::insert(&table, b"other", 1, 5, b"v"));
+        store.flush(None).await.expect("flushed");
+        assert_eq!(cached(&store, &read).await.len(), 1_999);
+        assert_eq!(store.read_now(&of_key(&table, b"other")), None, "it was only written");
+
+        // One row of a partition that an sstable has a part of was read: the rest stays unknown.
+        store.forget_cached(table.id).expect("it is there");
+        put(&store, fixture::insert(&table, b"k", 7_000, 6, b"v"));
+        assert_eq!(cached(&store, &of_row(&table, b"k", 7_000)).await.len(), 1);
+        store.flush(None).await.expect("flushed");
+        assert_eq!(store.read_now(&read), None);
+        assert_eq!(store.read(&read).await.expect("readable").live_rows, 2_000);
+    });
+}
+
+#[test]
+fn a_row_that_was_written_anew_and_read_is_warm_behind_a_flush() {
+    let table = plain_table();
+    let mut node = node(&table);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        let read = of_key(&table, b"k");
+        put(&store, plain(&table, 5, b"v"));
+        store.flush(None).await.expect("flushed");
+        put(&store, plain(&table, 6, b"w"));
+        assert_eq!(cached(&store, &read).await.len(), 1);
+        store.flush(None).await.expect("flushed");
+        assert_eq!(value(&cached(&store, &read).await[0].2), Some(b"w".to_vec()));
+
+        // As old as what the sstables may have: nobody knows without a look.
+        store.forget_cached(table.id).expect("it is there");
+        put(&store, plain(&table, 6, b"w"));
+        store.read_now(&read);
+        store.flush(None).await.expect("flushed");
+        assert_eq!(store.read_now(&read), None);
+        assert_eq!(store.read(&read).await.expect("readable").live_rows, 1);
+    });
+}

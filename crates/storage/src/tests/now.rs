@@ -21,6 +21,7 @@ fn memory_answers_until_an_sstable_may_know_more() {
         assert_eq!(store.read_now(&read).expect("nothing is in files").0.live_rows, 1);
         assert!(store.apply_now(&write, Durability::Synced).is_none(), "a sync must be waited for");
         store.flush(None).await.expect("flushed");
+        store.forget_cached(table.id).expect("it is there");
         assert_eq!(store.read_now(&read), None, "a file has to be read");
         assert_eq!(store.read(&read).await.expect("readable").live_rows, 1);
         assert_eq!(store.read_now(&unknown).expect("no file holds it").0.live_rows, 0);

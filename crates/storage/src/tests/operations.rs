@@ -60,6 +60,7 @@ fn numbers_are_what_was_done() {
     assert_eq!(read(&mut node, &table, 3), 1);
 
     flush(&mut node);
+    node.run(async move { runtime::local::<Store>().forget_cached(table.id) }).expect("it is there");
     write(&mut node, &table, 10..30, 6);
     flush(&mut node);
     for key in 0..60 {

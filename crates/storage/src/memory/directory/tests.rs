@@ -209,3 +209,38 @@ fn a_peek_tells_what_is_there() {
     assert_eq!(told.count(), model.len(), "uniform tokens are never crowded");
     assert_eq!(directory.peek(Token(prng.u64() as i64)), None);
 }
+
+#[test]
+fn marks_stay_with_their_entries() {
+    let (mut directory, mut model) = (TokenDirectory::new(TokenRange::ALL), Model::new());
+    let mut marked = std::collections::BTreeSet::new();
+    let mut prng = Prng::new(5);
+    assert!(!directory.is_any_marked());
+    for round in 0..60_000u32 {
+        let some = model.range((prng.u64() as i64, 0)..).next().map(|(at, _)| *at);
+        match (prng.below(8), some) {
+            (0, Some((token, key))) => {
+                let compare = |value: u32| (value / 4).cmp(&key);
+                assert_eq!(directory.get_marked(Token(token), compare), Some(model[&(token, key)]));
+                marked.insert(token);
+            }
+            // More come than go, and later fewer.
+            (1..3, Some((token, key))) | (3..6, Some((token, key))) if round % 20_000 > 10_000 => {
+                directory.remove(Token(token), |value| (value / 4).cmp(&key)).expect("it is there");
+                model.remove(&(token, key));
+                marked.remove(&token);
+            }
+            (1, Some((token, key))) => {
+                directory.replace(Token(token), key * 4 + 1, |value| (value / 4).cmp(&key));
+                model.insert((token, key), key * 4 + 1);
+            }
+            _ => insert(&mut directory, &mut model, prng.u64() as i64, round),
+        }
+    }
+    assert!(directory.is_any_marked() && marked.len() > 100 && directory.runs.bytes() == 0);
+    for (token, key) in model.keys() {
+        let found = directory.is_marked(Token(*token), |value| (value / 4).cmp(key));
+        assert_eq!(found, marked.contains(token));
+    }
+    assert!(!directory.is_marked(Token(prng.u64() as i64), |_| Ordering::Equal));
+}
