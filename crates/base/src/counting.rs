@@ -21,7 +21,8 @@ pub fn allocated_bytes() -> i64 {
     BYTES.get()
 }
 
-fn count(calls: u64, bytes: i64) {
+/// Counts memory of another allocator: calls that returned some, and its bytes, below 0 when it is given back.
+pub fn count(calls: u64, bytes: i64) {
     // A thread that ends has no counters any more.
     let _ = CALLS.try_with(|cell| cell.set(cell.get() + calls));
     let _ = BYTES.try_with(|cell| cell.set(cell.get() + bytes));

@@ -32,6 +32,8 @@ mod mesh;
 mod offload;
 /// Memory for direct file operations.
 mod buffer;
+/// Memory in huge pages.
+pub mod pages;
 /// Log lines.
 pub mod log;
 /// Counters, gauges, histograms.

@@ -8,7 +8,9 @@
 //! telling their owners, and its memory serves blocks of another size. Blocks too large for a slot stand alone. A handle is
 //! a `u32`: segment and slot, or the place of a block that stands alone.
 
+use crate::memory::PagedVec;
 use base::prefetch;
+use runtime::pages::Pages;
 
 /// Bytes of a block before its content.
 const HEAD: usize = 8;
@@ -23,7 +25,7 @@ const NONE: u32 = u32::MAX;
 const SEGMENTS_LOOKED_AT: usize = 16;
 
 struct Segment {
-    bytes: Box<[u8]>,
+    bytes: PagedVec<u8>,
     /// Bytes of a slot, as its class says.
     size: u32,
     class: u8,
@@ -180,7 +182,11 @@ impl Slots {
     }
 
     fn add_segment(&mut self, class: usize) -> u32 {
-        let memory = || vec![0; self.segment_bytes].into_boxed_slice();
+        let memory = || {
+            let mut bytes = PagedVec::with_capacity_in(self.segment_bytes, Pages::new());
+            bytes.resize(self.segment_bytes, 0);
+            bytes
+        };
         let at = if let Some(at) = self.idle.pop() {
             at
         } else if let Some(at) = self.gone.pop() {
@@ -305,7 +311,7 @@ impl Slots {
     /// Gives the memory of a segment without a class back. False: there is none.
     pub(crate) fn free_one(&mut self) -> bool {
         let Some(at) = self.idle.pop() else { return false };
-        self.segments[at as usize].bytes = Box::default();
+        self.segments[at as usize].bytes = PagedVec::new_in(Pages::new());
         self.gone.push(at);
         true
     }
@@ -314,7 +320,7 @@ impl Slots {
         let size = self.classes[class].size;
         let per_segment = self.segment_bytes / size;
         let segment = &mut self.segments[at as usize];
-        let bytes = std::mem::take(&mut segment.bytes);
+        let bytes = std::mem::replace(&mut segment.bytes, PagedVec::new_in(Pages::new()));
         let fresh = segment.fresh as usize;
         self.classes[class].free_slots -= per_segment - segment.live as usize;
         segment.open = false;

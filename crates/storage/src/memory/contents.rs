@@ -9,6 +9,7 @@
 //! A partition stays where it is while it can: what its one row took becomes the list of its rows, and that list the place
 //! of a tree. Where it moves, the directory is told. Nothing is taken out, so what moved leaves garbage until all is freed.
 
+use super::PagedVec;
 use super::directory::{Batch, Next, TokenDirectory};
 use super::large::{LargeRow, LargeScratch};
 use super::region::{Region, SegmentPool};
@@ -88,7 +89,7 @@ impl<'a> Head<'a> {
         1 + length_bytes(key.len()) + key.len() + if more.is_some() { 4 } else { 0 }
     }
 
-    fn write(kind: Kind, key: &[u8], more: Option<u32>, out: &mut Vec<u8>) {
+    fn write(kind: Kind, key: &[u8], more: Option<u32>, out: &mut PagedVec<u8>) {
         out.push(kind as u8 | if more.is_some() { MORE } else { 0 });
         put_length(out, key.len());
         out.extend_from_slice(key);
@@ -393,7 +394,7 @@ impl Contents {
         Ok(())
     }
 
-    fn add(&mut self, pool: &SegmentPool, len: usize, write: impl FnOnce(&mut Vec<u8>)) -> u32 {
+    fn add(&mut self, pool: &SegmentPool, len: usize, write: impl FnOnce(&mut PagedVec<u8>)) -> u32 {
         self.region.add(pool, len, write).expect("a region that is nearly full takes no mutation")
     }
 

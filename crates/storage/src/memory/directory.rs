@@ -16,9 +16,11 @@
 //!
 //! Measured on a shared core, 1 M random tokens: `cargo x bench storage M7`.
 
+use super::PagedVec;
 use super::slab::Slab;
 use base::{Token, prefetch};
 use mutation::TokenRange;
+use runtime::pages::Pages;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -61,7 +63,7 @@ struct Node {
     base: u8,
     /// Bits it tells apart; as many entries to the power of two.
     bits: u8,
-    entries: Vec<u32>,
+    entries: PagedVec<u32>,
 }
 
 /// Entries ordered by token, those of one token by key.
@@ -358,7 +360,7 @@ impl TokenDirectory {
         let place = self.place(token.0);
         if self.nodes.bytes() == 0 {
             let bucket = self.buckets.push(Bucket::new(0));
-            self.add_node(0, vec![bucket]);
+            self.add_node(0, &[bucket]);
         }
         self.len += 1;
         loop {
@@ -489,7 +491,9 @@ impl TokenDirectory {
         ((self.len / 8).next_power_of_two().trailing_zeros() + CROWDED_BITS).min(60)
     }
 
-    fn add_node(&mut self, base: u32, entries: Vec<u32>) -> u32 {
+    fn add_node(&mut self, base: u32, first: &[u32]) -> u32 {
+        let mut entries = PagedVec::with_capacity_in(first.len(), Pages::new());
+        entries.extend_from_slice(first);
         self.inner_bytes += entries.capacity() * size_of::<u32>();
         let bits = entries.len().trailing_zeros() as u8;
         let node = Node { base: base as u8, bits, entries };
@@ -525,7 +529,7 @@ impl TokenDirectory {
         let Node { base, bits, .. } = self.nodes.get(found.node);
         let finest = u32::from(*base) + u32::from(*bits);
         if depth == finest && u32::from(*bits) == NODE_BITS_MAX {
-            let node = self.add_node(finest, vec![left, right]);
+            let node = self.add_node(finest, &[left, right]);
             self.nodes.get_mut(found.node).entries[found.at] = NODE | node;
             return;
         }
@@ -543,7 +547,8 @@ impl TokenDirectory {
     /// Gives a node one more bit. Only nodes that cannot double any more lead to nodes.
     fn double(&mut self, node: u32) {
         let node = self.nodes.get_mut(node);
-        let doubled: Vec<u32> = node.entries.iter().flat_map(|entry| [*entry; 2]).collect();
+        let mut doubled = PagedVec::with_capacity_in(2 * node.entries.len(), Pages::new());
+        doubled.extend(node.entries.iter().flat_map(|entry| [*entry; 2]));
         self.inner_bytes -= node.entries.capacity() * size_of::<u32>();
         self.inner_bytes += doubled.capacity() * size_of::<u32>();
         node.entries = doubled;
@@ -598,7 +603,8 @@ impl TokenDirectory {
         {
             // It is all the node leads to.
             self.nodes.get_mut(parent).entries[at] = found.entry;
-            let entries = std::mem::take(&mut self.nodes.get_mut(found.node).entries);
+            let none = PagedVec::new_in(Pages::new());
+            let entries = std::mem::replace(&mut self.nodes.get_mut(found.node).entries, none);
             self.inner_bytes -= entries.capacity() * size_of::<u32>();
             self.free_nodes.push(found.node);
         }

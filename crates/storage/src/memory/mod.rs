@@ -8,6 +8,9 @@
 //! Everything of one memtable lies in pages it owns and is given back with them, so nothing is freed one by one and what
 //! it takes is known exactly. A handle is a `u32`; no pointer leaves a page. Owned by one shard.
 
+/// A list in huge pages, where it is as long as those have blocks.
+pub(crate) type PagedVec<T> = allocator_api2::vec::Vec<T, runtime::pages::Pages>;
+
 pub(crate) mod slab;
 /// Partitions by token: found in O(1), walked in the order of the ring.
 pub mod directory;

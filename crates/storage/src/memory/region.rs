@@ -6,8 +6,10 @@
 //! A string too long to lie among others has a segment of its own size. Whole segments of 128 KiB go back to the pool of
 //! their shard and are used again: their pages are mapped already.
 
+use super::PagedVec;
 use crate::limits::{REGION_LONG_BYTES, SEGMENT_POOL_BYTES_MAX};
 use mutation::limits::MUTATION_BYTES_MAX;
+use runtime::pages::Pages;
 use std::cell::RefCell;
 
 /// Largest segment, but for those of one long string, bytes.
@@ -30,16 +32,21 @@ const SEGMENTS_SPARE: usize = 4 * MUTATION_BYTES_MAX / REGION_LONG_BYTES;
 const _: () = assert!(SEGMENT_BYTES / ALIGN == 1 << OFFSET_BITS, "an offset has its bits");
 const _: () = assert!(REGION_LONG_BYTES < SEGMENT_BYTES, "what is not long fits a segment");
 
+/// A segment of so many bytes, empty.
+fn room_for(bytes: usize) -> PagedVec<u8> {
+    PagedVec::with_capacity_in(bytes, Pages::new())
+}
+
 /// Segments of one shard that nothing uses.
 #[derive(Default)]
 pub(crate) struct SegmentPool {
-    free: RefCell<Vec<Vec<u8>>>,
+    free: RefCell<Vec<PagedVec<u8>>>,
 }
 
 impl SegmentPool {
-    fn take(&self) -> Vec<u8> {
+    fn take(&self) -> PagedVec<u8> {
         let free = self.free.borrow_mut().pop();
-        free.unwrap_or_else(|| Vec::with_capacity(SEGMENT_BYTES))
+        free.unwrap_or_else(|| room_for(SEGMENT_BYTES))
     }
 
     /// Bytes of the segments it keeps.
@@ -49,7 +56,7 @@ impl SegmentPool {
     }
 
     /// Takes a segment back. It is kept while few are.
-    fn give(&self, mut segment: Vec<u8>) {
+    fn give(&self, mut segment: PagedVec<u8>) {
         let mut free = self.free.borrow_mut();
         if segment.capacity() == SEGMENT_BYTES && free.len() < SEGMENT_POOL_BYTES_MAX / SEGMENT_BYTES {
             segment.clear();
@@ -61,7 +68,7 @@ impl SegmentPool {
 /// Byte strings that are freed together.
 #[derive(Default)]
 pub(crate) struct Region {
-    segments: Vec<Vec<u8>>,
+    segments: Vec<PagedVec<u8>>,
     /// The segment that strings are added to.
     open: usize,
     bytes: usize,
@@ -75,7 +82,7 @@ impl Region {
         &mut self,
         pool: &SegmentPool,
         len: usize,
-        write: impl FnOnce(&mut Vec<u8>),
+        write: impl FnOnce(&mut PagedVec<u8>),
     ) -> Option<u32> {
         let at = match self.segments.get(self.open) {
             Some(open) if len <= REGION_LONG_BYTES && len <= open.capacity() - open.len() => self.open,
@@ -100,14 +107,14 @@ impl Region {
         let size = (self.bytes / GROWTH).next_power_of_two().clamp(FIRST_BYTES, SEGMENT_BYTES);
         let long = len > size / LONG_SHARE;
         let segment = match (long, size) {
-            (true, _) => Vec::with_capacity(len.next_multiple_of(ALIGN)),
+            (true, _) => room_for(len.next_multiple_of(ALIGN)),
             (false, SEGMENT_BYTES) => pool.take(),
-            (false, _) => Vec::with_capacity(size),
+            (false, _) => room_for(size),
         };
         self.bytes += segment.capacity();
         let before = self.segments.capacity();
         self.segments.push(segment);
-        self.bytes += (self.segments.capacity() - before) * size_of::<Vec<u8>>();
+        self.bytes += (self.segments.capacity() - before) * size_of::<PagedVec<u8>>();
         let at = self.segments.len() - 1;
         if !long {
             self.open = at;
@@ -184,8 +191,8 @@ mod tests {
         assert_eq!(&region.at(behind)[..6], b"behind");
         region.at_mut(handles[7])[0] = 77;
         assert_eq!(region.at(handles[7])[0], 77);
-        let held: usize = region.segments.iter().map(Vec::capacity).sum();
-        assert_eq!(region.bytes(), held + region.segments.capacity() * size_of::<Vec<u8>>());
+        let held: usize = region.segments.iter().map(PagedVec::capacity).sum();
+        assert_eq!(region.bytes(), held + region.segments.capacity() * size_of::<PagedVec<u8>>());
         let whole = region.segments.iter().filter(|s| s.capacity() == SEGMENT_BYTES).count();
         while region.drop_segment(&pool) {}
         assert!(whole > 2);

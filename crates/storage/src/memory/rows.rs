@@ -8,6 +8,7 @@
 //! moves and is given spare bytes, for it may grow again. With `u32::MAX` bytes the body is the place (u32) of a large row.
 //! Numbers are little endian: none of this ever leaves memory.
 
+use super::PagedVec;
 use crate::limits::{GROWN_ROW_BYTES, LARGE_ROW_BYTES};
 
 /// Said instead of a length by rows that lie in fragments.
@@ -84,7 +85,7 @@ pub(crate) fn length_bytes(len: usize) -> usize {
     if len < LONG { 1 } else { 5 }
 }
 
-pub(crate) fn put_length(out: &mut Vec<u8>, len: usize) {
+pub(crate) fn put_length(out: &mut PagedVec<u8>, len: usize) {
     if len < LONG {
         return out.push(len as u8);
     }
@@ -180,7 +181,7 @@ impl NewRecord<'_> {
     }
 
     /// Appends it.
-    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, out: &mut PagedVec<u8>) {
         put_length(out, self.position.len());
         out.extend_from_slice(self.position);
         put_length(out, self.clustering.len());
@@ -215,7 +216,7 @@ mod tests {
                 body: Stored::Whole(b"hello"),
                 spare,
             };
-            let mut bytes = Vec::new();
+            let mut bytes = PagedVec::new_in(runtime::pages::Pages::new());
             new.write(&mut bytes);
             assert_eq!(bytes.len(), new.size());
             bytes.extend_from_slice(b"behind");

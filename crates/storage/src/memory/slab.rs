@@ -3,10 +3,13 @@
 //! A page is never moved once it is whole, so growing copies less than a page, whatever the number of values. Values
 //! are not freed one by one; who owns the slab may keep a list of places to use again.
 
+use super::PagedVec;
+use runtime::pages::Pages;
+
 /// Values in pages of `PER`, a power of two.
 #[derive(Debug)]
 pub(crate) struct Slab<T, const PER: usize> {
-    pages: Vec<Vec<T>>,
+    pages: Vec<PagedVec<T>>,
     bytes: usize,
 }
 
@@ -38,11 +41,11 @@ impl<T, const PER: usize> Slab<T, PER> {
 
     fn add_page(&mut self) {
         let room = if self.pages.is_empty() { PER.min(2) } else { PER };
-        let page = Vec::with_capacity(room);
+        let page = PagedVec::with_capacity_in(room, Pages::new());
         self.bytes += page.capacity() * size_of::<T>();
         let before = self.pages.capacity();
         self.pages.push(page);
-        self.bytes += (self.pages.capacity() - before) * size_of::<Vec<T>>();
+        self.bytes += (self.pages.capacity() - before) * size_of::<PagedVec<T>>();
     }
 
     /// The value at a place that [`Slab::push`] gave.
@@ -75,7 +78,7 @@ impl<T, const PER: usize> Slab<T, PER> {
 
     /// Drops the last value. Returns false when there was none. Only for a slab that nothing is added to any more.
     pub(crate) fn pop(&mut self) -> bool {
-        while self.pages.last().is_some_and(Vec::is_empty) {
+        while self.pages.last().is_some_and(PagedVec::is_empty) {
             self.pages.pop();
         }
         self.pages.last_mut().is_some_and(|page| page.pop().is_some())
@@ -102,7 +105,7 @@ mod tests {
         assert_eq!((*slab.get(49), *slab.get(50), *slab.get(99)), (147, 7, 297));
         assert_eq!(slab.iter().count(), 100);
         let pages: usize = slab.pages.iter().map(|page| page.capacity() * 8).sum();
-        assert_eq!(slab.bytes(), pages + slab.pages.capacity() * size_of::<Vec<u64>>());
+        assert_eq!(slab.bytes(), pages + slab.pages.capacity() * size_of::<PagedVec<u64>>());
         assert_eq!(pages, 13 * 64);
     }
 }
