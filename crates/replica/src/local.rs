@@ -70,7 +70,7 @@ impl Local {
     /// A hint that a request about a partition will come, if this shard owns it; and what was hinted at before goes on.
     pub fn prefetch(&self, table: TableId, token: Token, purpose: Purpose) {
         if owner(token) == runtime::shard() {
-            self.here.prefetch(table, token, purpose);
+            self.here.store().prefetch(table, token, purpose);
         } else {
             self.prefetch_on();
         }

@@ -1,7 +1,6 @@
 //! One shard's part of a replica: its store behind messages.
 
 use crate::Error;
-use base::Token;
 use base::histogram::Placed;
 use core::time::Duration;
 use mutation::{DigestFault, Mutation, ReadAnswer, ReadCommand, digest};
@@ -9,7 +8,7 @@ use runtime::Bug;
 use runtime::log::Sparse;
 use schema::TableId;
 use std::rc::Rc;
-use storage::{Durability, Purpose, Store};
+use storage::{Durability, Store};
 
 /// The store of this shard, as replicas are spoken to. Installed once per shard.
 pub struct Shard {
@@ -55,11 +54,6 @@ impl Shard {
     /// Also says how many microseconds it took.
     pub fn read_now(&self, command: &ReadCommand) -> Option<(ReadAnswer, Placed)> {
         self.store.read_now(command)
-    }
-
-    /// A hint that a request about a partition will come: [`Store::prefetch`].
-    pub fn prefetch(&self, table: TableId, token: Token, purpose: Purpose) {
-        self.store.prefetch(table, token, purpose);
     }
 
     /// As [`Shard::write`] if nothing has to be waited for; `None`: nothing has happened, ask that.

@@ -265,16 +265,19 @@ impl Store {
         let definition = table.definition();
         let mut keys = Keys::all();
         while let Some((token, handle)) = keys.next(memtable) {
-            let cached = memtable.with_handle(handle, |partition| {
+            let wanted = memtable.with_handle(handle, |partition| {
                 let known = self.cache.knows(&table.cache, token, partition.key());
                 let wanted = known || was_any_read && memtable.was_read(token, partition.key());
-                wanted.then(|| Key::with_token(token, partition.key()))
+                wanted.then(|| (Key::with_token(token, partition.key()), known))
             });
-            let Some(key) = cached else {
+            let Some((key, known)) = wanted else {
                 runtime::yield_if_needed().await;
                 continue;
             };
-            self.adopt_what_was_read(table, &definition, memtable, &key);
+            if !known && self.is_all_in(table, &definition, memtable, (&key, handle)) {
+                // What was read is not cold afterwards; what was only written is not worth the room.
+                self.cache.adopt(&table.cache, &key);
+            }
             let mut from: Option<Position> = None;
             loop {
                 from = memtable.with_handle(handle, |partition| {
@@ -290,23 +293,23 @@ impl Store {
         adopting
     }
 
-    /// Begins to cache a partition that was read while all that counts of it was in memory, so that it is not cold afterwards. What
-    /// was only written is not worth the room.
-    fn adopt_what_was_read(&self, table: &TableStore, definition: &Table, memtable: &Memtable, key: &Key) {
-        if self.cache.knows(&table.cache, key.token, &key.bytes) || runtime::planted(Bug::ProbeBeforeAwait) {
-            return;
+    /// Whether the oldest memtable has all that counts of a partition: nothing in sstables does.
+    fn is_all_in(
+        &self,
+        table: &TableStore,
+        definition: &Table,
+        memtable: &Memtable,
+        (key, handle): (&Key, u32),
+    ) -> bool {
+        if runtime::planted(Bug::ProbeBeforeAwait) {
+            return false;
         }
         // Older memtables have become sstables, and what is in newer ones is merged in by readers.
         let version = table.version();
         let older = version.holders(key).map(|sstable| sstable.entry.meta.max_timestamp).max();
-        let is_whole = |older| {
-            let whole =
-                memtable.with(key.token, &key.bytes, |partition| is_whole(definition, partition, older));
-            whole.unwrap_or(false)
-        };
-        if older.is_none_or(is_whole) {
-            self.cache.adopt(&table.cache, key);
-        }
+        older.is_none_or(|older| {
+            memtable.with_handle(handle, |partition| is_whole(definition, partition, older))
+        })
     }
 
     /// First segment of the log that is needed once a memtable is flushed.

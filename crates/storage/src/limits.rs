@@ -53,6 +53,8 @@ pub const READ_ROWS_BYTES_MIN: usize = 4 * 1024;
 pub const READ_FRAGMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes of answer after which a read stops when its command sets no limit of its own.
 pub const READ_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
+/// Bytes of a partition that are asked of memory ahead; the processor brings what follows by itself.
+pub const PREFETCHED_BYTES: usize = 256;
 /// Bytes of memtables and row cache from which on requests are looked ahead for: less a processor keeps near by itself.
 pub const PREFETCH_MEMORY_MIN: usize = 8 * 1024 * 1024;
 /// Partitions one page of a range scan visits before it is cut short.

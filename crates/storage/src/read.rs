@@ -14,14 +14,14 @@ use crate::limits::{
 };
 use crate::memtable::MemtableReading;
 use crate::merge::{Merged, Place, Wanted, slices_behind};
-use crate::settled::{is_settled, only_row, row_so_far};
+use crate::settled::{is_row_settled, is_settled, only_row, row_so_far};
 use crate::store::Store;
 use crate::table::{Sstable, TableStore, TableVersion};
 use crate::table_metrics::{Met, add, bump, micros_since};
 use base::histogram::Placed;
 use mutation::{
-    Body, Budget, Deletion, DigestFault, Emit, Emitted, Key, PartitionView, Partitions, ReadAnswer,
-    ReadCommand, Resume, Scope, TokenRange, emit, emit_merged,
+    Budget, Deletion, DigestFault, Emit, Emitted, Key, PartitionView, Partitions, ReadAnswer, ReadCommand,
+    Resume, Scope, TokenRange, emit, emit_merged,
 };
 use runtime::Bug;
 use schema::{Position, Table};
@@ -308,10 +308,7 @@ impl<'a> Page<'a> {
         let end = position.successor();
         views().any(|view| {
             let row = view.rows_between(&position, Some(&end), false).next();
-            row.is_some_and(|row| match row.body {
-                Body::Whole(body) => is_settled(&self.definition, body, newest),
-                Body::Pieces(_) => false,
-            })
+            row.is_some_and(|row| is_row_settled(&self.definition, row, newest))
         })
     }
 

@@ -5,7 +5,7 @@
 //! only gets newer.
 
 use crate::memtable::MemtableReading;
-use mutation::{Body, ColumnView, Key, Partition, PartitionView, ReadCommand, RowView, merge_rows};
+use mutation::{Body, ColumnView, Key, Partition, PartitionView, ReadCommand, RowRef, RowView, merge_rows};
 use schema::{Position, Table};
 use smallvec::SmallVec;
 use types::CqlType;
@@ -41,12 +41,18 @@ pub(crate) fn is_whole<V: PartitionView>(table: &Table, partition: &V, before: i
         return true;
     }
     let mut rows = partition.rows_between(&Position::bottom(), None, false);
-    let is_settled = |body| match body {
+    // Without a clustering there is no other row.
+    table.clustering.is_empty()
+        && is_plain(table)
+        && rows.next().is_some_and(|row| is_row_settled(table, row, before))
+}
+
+/// As [`is_settled`], for a row where it lies; one in pieces is not looked at.
+pub(crate) fn is_row_settled(table: &Table, row: RowRef<'_>, before: i64) -> bool {
+    match row.body {
         Body::Whole(body) => is_settled(table, body, before),
         Body::Pieces(_) => false,
-    };
-    // Without a clustering there is no other row.
-    table.clustering.is_empty() && is_plain(table) && rows.next().is_some_and(|row| is_settled(row.body))
+    }
 }
 
 /// Whether nothing at or before a timestamp can change what the row says, now or when more is written.

@@ -7,16 +7,15 @@ use super::part::{Epoch, Found, NOBODY, TableCache};
 use super::queue::{Kind, Units};
 use super::single::{Single, single};
 use super::slots::Slots;
-use crate::limits::{CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_ROWS_AT_ONCE};
+use crate::limits::{
+    CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_ROWS_AT_ONCE, PREFETCHED_BYTES,
+};
 use crate::memory::directory::TokenDirectory;
 use crate::memory::slab::Slab;
 use base::{Token, prefetch};
 use mutation::{Body, Deletion, Key, PartitionView, RowRef, Slice, TokenRange, merge_rows};
 use schema::{Position, Table};
 use std::ops::Bound::{Excluded, Included, Unbounded};
-
-/// Bytes of a partition that are asked for ahead; the processor brings what follows by itself.
-const PREFETCHED_BYTES: usize = 256;
 
 /// All that is cached, and what it takes.
 pub(crate) struct Contents {

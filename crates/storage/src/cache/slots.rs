@@ -8,9 +8,8 @@
 //! telling their owners, and its memory serves blocks of another size. Blocks too large for a slot stand alone. A handle is
 //! a `u32`: segment and slot, or the place of a block that stands alone.
 
-use crate::memory::PagedVec;
+use crate::memory::{PagedVec, paged};
 use base::prefetch;
-use runtime::pages::Pages;
 
 /// Bytes of a block before its content.
 const HEAD: usize = 8;
@@ -183,7 +182,7 @@ impl Slots {
 
     fn add_segment(&mut self, class: usize) -> u32 {
         let memory = || {
-            let mut bytes = PagedVec::with_capacity_in(self.segment_bytes, Pages::new());
+            let mut bytes = paged(self.segment_bytes);
             bytes.resize(self.segment_bytes, 0);
             bytes
         };
@@ -311,7 +310,7 @@ impl Slots {
     /// Gives the memory of a segment without a class back. False: there is none.
     pub(crate) fn free_one(&mut self) -> bool {
         let Some(at) = self.idle.pop() else { return false };
-        self.segments[at as usize].bytes = PagedVec::new_in(Pages::new());
+        self.segments[at as usize].bytes = paged(0);
         self.gone.push(at);
         true
     }
@@ -320,7 +319,7 @@ impl Slots {
         let size = self.classes[class].size;
         let per_segment = self.segment_bytes / size;
         let segment = &mut self.segments[at as usize];
-        let bytes = std::mem::replace(&mut segment.bytes, PagedVec::new_in(Pages::new()));
+        let bytes = std::mem::replace(&mut segment.bytes, paged(0));
         let fresh = segment.fresh as usize;
         self.classes[class].free_slots -= per_segment - segment.live as usize;
         segment.open = false;

@@ -19,6 +19,7 @@ use super::rows::{
 };
 use super::slab::Slab;
 use super::tree::Trees;
+use crate::limits::PREFETCHED_BYTES;
 use base::{Token, prefetch};
 use mutation::{
     Deletion, Error, Item, MutationView, RangeTombstone, RangeTombstones, TokenRange, check_positions,
@@ -34,8 +35,6 @@ const FEW_MAX: usize = 16;
 const MORE: u8 = 0x80;
 /// Fragments of large rows, and partitions with more than rows, freed in one step.
 const FREED_MAX: usize = 256;
-/// Bytes of a partition that are asked for ahead; the processor brings what follows by itself.
-const PREFETCHED_BYTES: usize = 256;
 /// Bytes of scratch memory that are kept between writes.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 

@@ -16,11 +16,10 @@
 //!
 //! Measured on a shared core, 1 M random tokens: `cargo x bench storage M7`.
 
-use super::PagedVec;
 use super::slab::Slab;
+use super::{PagedVec, paged};
 use base::{Token, prefetch};
 use mutation::TokenRange;
-use runtime::pages::Pages;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -492,7 +491,7 @@ impl TokenDirectory {
     }
 
     fn add_node(&mut self, base: u32, first: &[u32]) -> u32 {
-        let mut entries = PagedVec::with_capacity_in(first.len(), Pages::new());
+        let mut entries = paged(first.len());
         entries.extend_from_slice(first);
         self.inner_bytes += entries.capacity() * size_of::<u32>();
         let bits = entries.len().trailing_zeros() as u8;
@@ -547,7 +546,7 @@ impl TokenDirectory {
     /// Gives a node one more bit. Only nodes that cannot double any more lead to nodes.
     fn double(&mut self, node: u32) {
         let node = self.nodes.get_mut(node);
-        let mut doubled = PagedVec::with_capacity_in(2 * node.entries.len(), Pages::new());
+        let mut doubled = paged(2 * node.entries.len());
         doubled.extend(node.entries.iter().flat_map(|entry| [*entry; 2]));
         self.inner_bytes -= node.entries.capacity() * size_of::<u32>();
         self.inner_bytes += doubled.capacity() * size_of::<u32>();
@@ -603,8 +602,7 @@ impl TokenDirectory {
         {
             // It is all the node leads to.
             self.nodes.get_mut(parent).entries[at] = found.entry;
-            let none = PagedVec::new_in(Pages::new());
-            let entries = std::mem::replace(&mut self.nodes.get_mut(found.node).entries, none);
+            let entries = std::mem::replace(&mut self.nodes.get_mut(found.node).entries, paged(0));
             self.inner_bytes -= entries.capacity() * size_of::<u32>();
             self.free_nodes.push(found.node);
         }

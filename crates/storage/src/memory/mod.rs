@@ -11,6 +11,11 @@
 /// A list in huge pages, where it is as long as those have blocks.
 pub(crate) type PagedVec<T> = allocator_api2::vec::Vec<T, runtime::pages::Pages>;
 
+/// An empty list with so much room.
+pub(crate) fn paged<T>(room: usize) -> PagedVec<T> {
+    PagedVec::with_capacity_in(room, runtime::pages::Pages::new())
+}
+
 pub(crate) mod slab;
 /// Partitions by token: found in O(1), walked in the order of the ring.
 pub mod directory;

@@ -6,10 +6,9 @@
 //! A string too long to lie among others has a segment of its own size. Whole segments of 128 KiB go back to the pool of
 //! their shard and are used again: their pages are mapped already.
 
-use super::PagedVec;
+use super::{PagedVec, paged};
 use crate::limits::{REGION_LONG_BYTES, SEGMENT_POOL_BYTES_MAX};
 use mutation::limits::MUTATION_BYTES_MAX;
-use runtime::pages::Pages;
 use std::cell::RefCell;
 
 /// Largest segment, but for those of one long string, bytes.
@@ -32,11 +31,6 @@ const SEGMENTS_SPARE: usize = 4 * MUTATION_BYTES_MAX / REGION_LONG_BYTES;
 const _: () = assert!(SEGMENT_BYTES / ALIGN == 1 << OFFSET_BITS, "an offset has its bits");
 const _: () = assert!(REGION_LONG_BYTES < SEGMENT_BYTES, "what is not long fits a segment");
 
-/// A segment of so many bytes, empty.
-fn room_for(bytes: usize) -> PagedVec<u8> {
-    PagedVec::with_capacity_in(bytes, Pages::new())
-}
-
 /// Segments of one shard that nothing uses.
 #[derive(Default)]
 pub(crate) struct SegmentPool {
@@ -46,7 +40,7 @@ pub(crate) struct SegmentPool {
 impl SegmentPool {
     fn take(&self) -> PagedVec<u8> {
         let free = self.free.borrow_mut().pop();
-        free.unwrap_or_else(|| room_for(SEGMENT_BYTES))
+        free.unwrap_or_else(|| paged(SEGMENT_BYTES))
     }
 
     /// Bytes of the segments it keeps.
@@ -107,9 +101,9 @@ impl Region {
         let size = (self.bytes / GROWTH).next_power_of_two().clamp(FIRST_BYTES, SEGMENT_BYTES);
         let long = len > size / LONG_SHARE;
         let segment = match (long, size) {
-            (true, _) => room_for(len.next_multiple_of(ALIGN)),
+            (true, _) => paged(len.next_multiple_of(ALIGN)),
             (false, SEGMENT_BYTES) => pool.take(),
-            (false, _) => room_for(size),
+            (false, _) => paged(size),
         };
         self.bytes += segment.capacity();
         let before = self.segments.capacity();

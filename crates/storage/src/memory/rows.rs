@@ -216,7 +216,7 @@ mod tests {
                 body: Stored::Whole(b"hello"),
                 spare,
             };
-            let mut bytes = PagedVec::new_in(runtime::pages::Pages::new());
+            let mut bytes = crate::memory::paged(0);
             new.write(&mut bytes);
             assert_eq!(bytes.len(), new.size());
             bytes.extend_from_slice(b"behind");

@@ -3,8 +3,7 @@
 //! A page is never moved once it is whole, so growing copies less than a page, whatever the number of values. Values
 //! are not freed one by one; who owns the slab may keep a list of places to use again.
 
-use super::PagedVec;
-use runtime::pages::Pages;
+use super::{PagedVec, paged};
 
 /// Values in pages of `PER`, a power of two.
 #[derive(Debug)]
@@ -41,7 +40,7 @@ impl<T, const PER: usize> Slab<T, PER> {
 
     fn add_page(&mut self) {
         let room = if self.pages.is_empty() { PER.min(2) } else { PER };
-        let page = PagedVec::with_capacity_in(room, Pages::new());
+        let page = paged(room);
         self.bytes += page.capacity() * size_of::<T>();
         let before = self.pages.capacity();
         self.pages.push(page);

@@ -3,6 +3,7 @@
 use super::contents::{Contents, Few, Head, Kind, More};
 use super::rows::{Record, Stored, position, u32_at};
 use super::tree::Spot;
+use base::prefetch::CACHE_LINE;
 use mutation::{Body, Deletion, PartitionView, RangeTombstones, RowRef};
 
 /// A partition in memory. Cheap to copy; no part of it is.
@@ -21,8 +22,6 @@ enum RowsOf<'m> {
     Many(u32),
 }
 
-/// Bytes that come into a cache together.
-const CACHE_LINE: usize = 64;
 /// So much of a partition is touched; the processor brings what follows by itself.
 const TOUCHED_LINES: usize = 3;
 
