@@ -13,7 +13,7 @@ use storage::{CommitlogSync, Durability, Settings, Store, TombstoneLimits, prepa
 use types::CqlType;
 
 /// Settings for the benches: a log in periodic mode, no background compaction unless a case turns it on.
-pub fn settings(folder: &Path) -> Settings {
+pub fn settings(folder: &Path, format: sstable::Format) -> Settings {
     Settings {
         data_dir: folder.join("data"),
         commitlog_dir: folder.join("commitlog"),
@@ -33,7 +33,7 @@ pub fn settings(folder: &Path) -> Settings {
         disk_failure: storage::DiskFailurePolicy::Stop,
         commit_failure: storage::CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
-        sstable_format: sstable::Format::Big,
+        sstable_format: format,
         flush_compression: sstable::CompressionChoice::Table,
         describe: |table| table.name.to_string(),
         host_id: 1,

@@ -1,4 +1,4 @@
-//! `enginebench [CASE…] [--folder PATH] [--scale F] [--count N] [--rounds N] [--memory BYTES] [--epoll] [--list]`
+//! `enginebench [CASE…] [--folder PATH] [--scale F] [--count N] [--rounds N] [--memory BYTES] [--format big|bti] [--epoll] [--list]`
 //!
 //! One shard's storage engine alone: no protocol, no network, no other shard. A case fills tables, then measures one
 //! kind of operation: time on the processor, time on the clock, allocations. `--count` sets the operations of the
@@ -35,6 +35,8 @@ pub struct Options {
     pub rounds: usize,
     /// Bytes the shard may use.
     pub memory: u64,
+    /// Format of sstables.
+    pub format: sstable::Format,
     /// Speak to the kernel by epoll, as instruction counters need it.
     pub epoll: bool,
 }
@@ -59,6 +61,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Option<Options>, String>
         count: None,
         rounds: 3,
         memory: 4 << 30,
+        format: sstable::Format::Big,
         epoll: false,
     };
     let mut words = words;
@@ -77,6 +80,9 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Option<Options>, String>
             "--count" => options.count = Some(value()?.parse().map_err(|_| wrong("--count"))?),
             "--rounds" => options.rounds = value()?.parse().map_err(|_| wrong("--rounds"))?,
             "--memory" => options.memory = value()?.parse().map_err(|_| wrong("--memory"))?,
+            "--format" => {
+                options.format = sstable::Format::of_name(&value()?).ok_or("--format is big or bti")?;
+            }
             "--epoll" => options.epoll = true,
             name if !name.starts_with("--") => options.cases.push(name.to_owned()),
             other => return Err(format!("unknown word {other}")),

@@ -1,7 +1,7 @@
 //! R: reads from the row cache. T: reads over tombstones.
 
 use super::{Bar, Bench, Case, boxed};
-use crate::engine::{apply, insert, insert_row, key, kv, open, read, scan, select, settings, told, wide};
+use crate::engine::{apply, insert, insert_row, key, kv, open, read, scan, select, told, wide};
 use crate::meter::{Cost, Meter, median};
 use base::{Prng, Token};
 use mutation::{
@@ -52,7 +52,7 @@ pub const CASES: &[Case] = &[
 const VALUE: [u8; 100] = [7; 100];
 
 async fn store(bench: &Bench, table: &Arc<Table>, cache_bytes: u64) -> Result<Rc<Store>, String> {
-    let settings = Settings { row_cache_bytes: cache_bytes, ..settings(&bench.folder) };
+    let settings = Settings { row_cache_bytes: cache_bytes, ..bench.settings() };
     open(settings, std::slice::from_ref(table)).await
 }
 

@@ -4,7 +4,7 @@
 //! they shrink to about two thirds, as structured rows do.
 
 use super::{Bar, Bench, Case, boxed};
-use crate::engine::{apply, insert, key, kv, open, settings};
+use crate::engine::{apply, insert, key, kv, open};
 use crate::meter::{Cost, Meter, median};
 use base::{Prng, Token};
 use mutation::{Cell, Deletion, Liveness, Mutation, MutationBuilder};
@@ -60,7 +60,7 @@ async fn f1(bench: Bench) -> Result<(), String> {
         for round in 0..bench.options.rounds {
             let table = kv();
             super::empty(&bench.folder)?;
-            let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+            let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
             let mut prng = Prng::new(round as u64);
             let rows = rows * 100 / bytes as u64;
             for number in 0..rows {
@@ -129,7 +129,7 @@ async fn fill_and_compact(
 ) -> Result<(Cost, u64), String> {
     let table: Arc<Table> = kv();
     super::empty(&bench.folder)?;
-    let store: Rc<Store> = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+    let store: Rc<Store> = open(bench.settings(), std::slice::from_ref(&table)).await?;
     let mut prng = Prng::new(round as u64);
     for sstable in 0..INPUTS {
         for row in 0..rows {

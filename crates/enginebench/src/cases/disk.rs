@@ -2,7 +2,7 @@
 //! included; "device" is the same disk read at random without an engine, 4 KiB at a time, in the same run.
 
 use super::{Bar, Bench, Case, boxed};
-use crate::engine::{apply, insert, insert_row, key, kv, open, read, scan, select, settings, wide};
+use crate::engine::{apply, insert, insert_row, key, kv, open, read, scan, select, wide};
 use crate::meter::{Cost, Meter, median};
 use base::Prng;
 use mutation::{Bound, Scope, Slice, TokenRange};
@@ -68,7 +68,7 @@ fn with_compression(table: Arc<Table>, stored: Stored) -> Arc<Table> {
 
 /// Without a cache of rows: what is measured is the way below it.
 fn cold(bench: &Bench) -> Settings {
-    Settings { row_cache_bytes: 0, ..settings(&bench.folder) }
+    Settings { row_cache_bytes: 0, ..bench.settings() }
 }
 
 /// A store with a flushed table of so many partitions, opened anew: nothing of it is in memory.
@@ -355,7 +355,7 @@ async fn d7(bench: Bench) -> Result<(), String> {
 async fn d8(bench: Bench) -> Result<(), String> {
     let partitions = bench.options.scaled(PARTITIONS).max(20_000);
     let table = with_compression(kv(), USUAL);
-    let few = Settings { row_cache_bytes: 1 << 20, ..settings(&bench.folder) };
+    let few = Settings { row_cache_bytes: 1 << 20, ..bench.settings() };
     let store = open(few, std::slice::from_ref(&table)).await?;
     let mut random = Prng::new(1);
     for number in 0..partitions {

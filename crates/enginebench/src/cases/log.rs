@@ -1,7 +1,7 @@
 //! C: the commitlog alone. F: flushes, and writes that come faster than the disk takes them.
 
 use super::{Bar, Bench, Case, boxed};
-use crate::engine::{apply, insert, key, kv, open, settings, told};
+use crate::engine::{apply, insert, key, kv, open, told};
 use crate::meter::{Meter, median};
 use base::{Instant, Prng};
 use mutation::Mutation;
@@ -219,7 +219,7 @@ async fn c6(bench: Bench) -> Result<(), String> {
 
 async fn f1(bench: Bench) -> Result<(), String> {
     let table = kv();
-    let settings = Settings { row_cache_bytes: 0, ..settings(&bench.folder) };
+    let settings = Settings { row_cache_bytes: 0, ..bench.settings() };
     let store = open(settings, std::slice::from_ref(&table)).await?;
     let rows = bench.options.operations(1_000_000);
     let mut random = Prng::new(3);
@@ -266,7 +266,7 @@ type Seen = Rc<RefCell<Vec<(u64, u64)>>>;
 async fn offered(bench: &Bench) -> Result<(), String> {
     let table = kv();
     let memtable_bytes = 64 << 20;
-    let settings = Settings { memtable_bytes, row_cache_bytes: 0, ..settings(&bench.folder) };
+    let settings = Settings { memtable_bytes, row_cache_bytes: 0, ..bench.settings() };
     let store = open(settings, std::slice::from_ref(&table)).await?;
     let seconds = bench.options.scaled(20).max(8);
     // Log and sstables, the latter of half the size.

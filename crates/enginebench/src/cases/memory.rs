@@ -1,9 +1,7 @@
 //! M: writes into memory. R: reads from it.
 
 use super::{Bar, Bench, Case, boxed};
-use crate::engine::{
-    apply, columns, insert, insert_row, key, kv, open, read, scan, select, settings, update, wide,
-};
+use crate::engine::{apply, columns, insert, insert_row, key, kv, open, read, scan, select, update, wide};
 use crate::meter::{Cost, Meter, median};
 use base::Prng;
 use base::counting::allocated_bytes;
@@ -36,7 +34,7 @@ const PREPARED: u64 = 100_000;
 
 async fn filled(bench: &Bench, partitions: u64) -> Result<(Rc<Store>, Arc<Table>), String> {
     let table = kv();
-    let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+    let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
     for number in 0..partitions {
         apply(&store, insert(&table, &key(number), 1, &VALUE)).await?;
     }
@@ -134,7 +132,7 @@ impl Zipf {
 
 async fn m5(bench: Bench) -> Result<(), String> {
     let table = columns(10, &CqlType::Blob);
-    let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+    let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
     let partitions = bench.options.scaled(100_000);
     let mut random = Prng::new(7);
     let mut timestamp = 1;
@@ -152,7 +150,7 @@ async fn m6(bench: Bench) -> Result<(), String> {
     let ty = CqlType::map(CqlType::Bigint, CqlType::Blob);
     for elements in [10_000, 100_000] {
         let table = columns(3, &ty);
-        let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+        let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
         let elements = bench.options.scaled(elements);
         let put = |ordinal: u16, path: u64, timestamp: i64, value: &[u8]| {
             update(&table, &key(1), |writer| {
@@ -216,7 +214,7 @@ async fn memory_of(
     what: &str,
     row: impl Fn(u64) -> Mutation,
 ) -> Result<f64, String> {
-    let store = open(settings(&bench.folder), std::slice::from_ref(table)).await?;
+    let store = open(bench.settings(), std::slice::from_ref(table)).await?;
     apply(&store, row(0)).await?;
     let before = allocated_bytes();
     for number in 1..rows {
@@ -240,7 +238,7 @@ async fn memory_of(
 
 async fn m4(bench: Bench) -> Result<(), String> {
     let table = wide();
-    let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+    let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
     let mut number = 0;
     measure_writes(&bench, &store, "append of a row to one of 100 partitions", || {
         number += 1;
@@ -284,7 +282,7 @@ async fn r1(bench: Bench) -> Result<(), String> {
 
 async fn r4(bench: Bench) -> Result<(), String> {
     let table = columns(50, &CqlType::Blob);
-    let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+    let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
     let partitions = bench.options.scaled(50_000);
     for number in 0..partitions {
         let whole = update(&table, &key(number), |writer| {
@@ -301,7 +299,7 @@ async fn r4(bench: Bench) -> Result<(), String> {
 
 async fn r5(bench: Bench) -> Result<(), String> {
     let table = wide();
-    let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+    let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
     let rows = bench.options.scaled(1_000_000);
     for number in 0..rows {
         apply(&store, insert_row(&table, &key(1), number as i64, 1, &VALUE)).await?;

@@ -68,6 +68,11 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// [`settings`](crate::engine::settings) in its folder, with the format asked for.
+    pub fn settings(&self) -> storage::Settings {
+        crate::engine::settings(&self.folder, self.options.format)
+    }
+
     /// Prints one line of the result: costs of one kind of operation.
     pub fn cost(&self, what: &str, cost: Cost) {
         println!("| {} | {what} | {} |  |", self.name, cost.columns());

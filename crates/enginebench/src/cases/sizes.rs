@@ -57,7 +57,7 @@ async fn k2(bench: Bench) -> Result<(), String> {
             memtable_bytes: K2_MEMTABLES,
             row_cache_bytes: 0,
             auto_compaction: true,
-            ..settings(&bench.folder)
+            ..bench.settings()
         };
         let store = open(settings, std::slice::from_ref(&table)).await?;
         let (flushed, compacted) = (FLUSHED.now(), COMPACTED.now());
@@ -162,8 +162,8 @@ async fn x1(bench: Bench) -> Result<(), String> {
     const ROWS: u64 = 4;
     let sstables = bench.options.operations(10_000);
     let table = kv();
-    let settings = |folder: &Path| Settings { row_cache_bytes: 0, ..settings(folder) };
-    let store = open(settings(&bench.folder), std::slice::from_ref(&table)).await?;
+    let settings = |folder: &Path| Settings { row_cache_bytes: 0, ..settings(folder, bench.options.format) };
+    let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
     let meter = Meter::start();
     for sstable in 0..sstables {
         for row in 0..ROWS {
@@ -234,11 +234,8 @@ async fn x3(bench: Bench) -> Result<(), String> {
     for bytes in [1 << 10, 32 << 10, 1 << 20] {
         let table = kv();
         super::empty(&bench.folder)?;
-        let settings = Settings {
-            row_cache_bytes: data / 100,
-            block_cache_bytes: data / 100,
-            ..settings(&bench.folder)
-        };
+        let settings =
+            Settings { row_cache_bytes: data / 100, block_cache_bytes: data / 100, ..bench.settings() };
         let store: Rc<Store> = open(settings, std::slice::from_ref(&table)).await?;
         let rows = (data / bytes).max(2);
         let mut prng = Prng::new(bytes);
