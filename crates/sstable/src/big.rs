@@ -10,7 +10,7 @@ use crate::cursor::Decoded;
 use crate::deletion::Times;
 use crate::error::Error;
 use crate::index::{EntryHead, NewBlock, Promoted, PromotedWriter, take_entry};
-use crate::limits::{PROMOTED_INDEX_BYTES_MAX, SUMMARY_INTERVAL};
+use crate::limits::SUMMARY_INTERVAL;
 use crate::lookup::{EndedPartition, Found, IndexSink, RowsAt, read_sound};
 use crate::row_index::PromotedAt;
 use crate::source::{Source, Window};
@@ -121,18 +121,11 @@ impl BigIndex {
         Ok(())
     }
 
-    /// Reads the promoted index that was found.
+    /// The promoted index that was found.
     pub(crate) async fn promoted(&self, position: u64, size: u64) -> Result<PromotedAt, Error> {
-        let path = self.index.path().to_path_buf();
-        if size > PROMOTED_INDEX_BYTES_MAX {
-            let expected = format!("a promoted index of at most {PROMOTED_INDEX_BYTES_MAX} bytes");
-            return Err(Error::corrupt(&path, position, expected, size.to_string()));
-        }
         let mut window = Window::point(self.index.clone(), position);
-        window.require(size).await?;
-        let bytes = window.rest()[..size as usize].to_vec();
-        let promoted = Promoted::decode(self.times, bytes).map_err(|fault| fault.in_file(&path, position))?;
-        Ok(PromotedAt { promoted, path, offset: position })
+        let promoted = window.decode(|bytes| Promoted::take(self.times, size, bytes)).await?;
+        Ok(PromotedAt::new(self.index.clone(), position, promoted))
     }
 }
 

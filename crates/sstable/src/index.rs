@@ -10,7 +10,7 @@
 use mutation::Deletion;
 
 use crate::clustering::{ClusteringShape, Prefix};
-use crate::cursor::{Cursor, Decoded, put_short_bytes};
+use crate::cursor::{Cursor, Decoded, Fault, put_short_bytes};
 use crate::deletion::Times;
 
 /// What block widths are counted from; must never change, whatever the block size is.
@@ -130,64 +130,76 @@ pub(crate) struct Block {
     pub(crate) open: Deletion,
 }
 
-/// The promoted index of one partition; blocks are decoded when asked for.
-#[derive(Clone, Debug)]
+/// Where the parts of one partition's promoted index are. Its blocks are looked at one by one: a partition of gigabytes
+/// has tens of thousands, and a search needs a few.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Promoted {
     times: Times,
-    bytes: Vec<u8>,
-    /// Where the first block starts in `bytes`.
-    blocks_at: usize,
-    offsets: Vec<u32>,
+    /// Where the first block starts, and where the table of their offsets does; from the start of the promoted index.
+    blocks_at: u64,
+    table_at: u64,
+    count: usize,
     /// Bytes from the partition's start to its first row or marker.
-    pub(crate) header_length: u64,
+    header_length: u64,
 }
 
 impl Promoted {
-    /// Takes the bytes of a promoted index.
-    pub(crate) fn decode(times: Times, bytes: Vec<u8>) -> Decoded<Promoted> {
-        let mut cursor = Cursor::new(&bytes);
+    /// Reads what stands before the blocks of a promoted index of so many bytes.
+    pub(crate) fn take(times: Times, size: u64, bytes: &[u8]) -> Decoded<Promoted> {
+        let mut cursor = Cursor::new(bytes);
         let header_length = cursor.uvint()?;
         times.take_full(&mut cursor)?;
         let at = cursor.at();
         let count = cursor.uvint()?;
-        let blocks_at = cursor.at() as usize;
+        let blocks_at = cursor.at();
         // A block is at least two prefixes, an offset, a width and a flag; then its offset in the table.
-        let count = cursor.count(count, 9)?;
-        if count < 1 {
-            return Err(cursor.bad_at(at, "at least one block", "0"));
+        let most = size.saturating_sub(blocks_at) / 9;
+        if count < 1 || count > most {
+            return Err(cursor.bad_at(at, format!("1 to {most} blocks"), count.to_string()));
         }
-        let table_at = bytes.len() - count * 4;
-        let mut table = Cursor::new(&bytes[table_at..]);
-        let mut offsets: Vec<u32> = Vec::with_capacity(count);
-        for _ in 0..count {
-            let offset = table.u32()?;
-            let least = offsets.last().map_or(0, |last| last + 1);
-            let first = offsets.is_empty() && offset != 0;
-            if first || offset < least || offset as usize >= table_at - blocks_at {
-                let at = table_at as u64 + table.at() - 4;
-                return Err(cursor.bad_at(
-                    at,
-                    format!("the offset of a block, at least {least}"),
-                    offset.to_string(),
-                ));
-            }
-            offsets.push(offset);
-        }
-        Ok(Promoted { times, blocks_at, offsets, header_length, bytes })
+        Ok(Promoted { times, blocks_at, table_at: size - count * 4, count: count as usize, header_length })
     }
 
     /// How many blocks there are, at least one.
     pub(crate) fn count(&self) -> usize {
-        self.offsets.len()
+        self.count
     }
 
-    /// Decodes one block. Faults count from the start of the promoted index.
-    pub(crate) fn block(&self, shape: &ClusteringShape, index: usize) -> Decoded<Block> {
-        let start = self.blocks_at + self.offsets[index] as usize;
-        let mut cursor = Cursor::new(&self.bytes[..self.bytes.len() - self.offsets.len() * 4]);
-        cursor.bytes(start)?;
-        let first = shape.take_prefix(&mut cursor)?;
-        let last = shape.take_prefix(&mut cursor)?;
+    /// Where the offset of a block stands; four bytes.
+    pub(crate) fn offset_at(&self, index: usize) -> u64 {
+        self.table_at + index as u64 * 4
+    }
+
+    /// Where a block starts, by what stands at its [`Promoted::offset_at`].
+    pub(crate) fn block_at(&self, index: usize, bytes: &[u8]) -> Decoded<u64> {
+        let mut cursor = Cursor::new(bytes);
+        let offset = u64::from(cursor.u32()?);
+        if offset >= self.table_at - self.blocks_at || (index == 0) != (offset == 0) {
+            let expected = format!("the offset of block {index}, below {}", self.table_at - self.blocks_at);
+            return Err(cursor.bad_at(0, expected, offset.to_string()));
+        }
+        Ok(self.blocks_at + offset)
+    }
+
+    /// Decodes the block that starts at a place; `bytes` are those from there on.
+    pub(crate) fn take_block(&self, shape: &ClusteringShape, at: u64, bytes: &[u8]) -> Decoded<Block> {
+        // The table is behind the last block: one that would go on there is broken.
+        let room = usize::try_from(self.table_at.saturating_sub(at)).unwrap_or(usize::MAX);
+        let is_all = bytes.len() >= room;
+        let mut cursor = Cursor::new(&bytes[..bytes.len().min(room)]);
+        match self.take_fields(shape, &mut cursor) {
+            Err(Fault::Short { at, .. }) if is_all => Err(Fault::Bad {
+                at,
+                expected: "a block that ends before the table of offsets".to_string(),
+                got: "the table".to_string(),
+            }),
+            block => block,
+        }
+    }
+
+    fn take_fields(&self, shape: &ClusteringShape, cursor: &mut Cursor<'_>) -> Decoded<Block> {
+        let first = shape.take_prefix(cursor)?;
+        let last = shape.take_prefix(cursor)?;
         let at = cursor.at();
         let offset = cursor.uvint()?;
         let width = cursor.svint()?.checked_add(WIDTH_BASE).unwrap_or(-1);
@@ -198,7 +210,7 @@ impl Promoted {
                 format!("offset {offset}, width {width}"),
             ));
         }
-        let open = if cursor.u8()? != 0 { self.times.take_full(&mut cursor)? } else { Deletion::LIVE };
+        let open = if cursor.u8()? != 0 { self.times.take_full(cursor)? } else { Deletion::LIVE };
         Ok(Block { first, last, offset, width: width as u64, open })
     }
 }
@@ -222,6 +234,11 @@ mod tests {
         for version in [Version::Nb, Version::Oa] {
             check(Times::new(version, EncodingStats::EPOCH));
         }
+    }
+
+    fn block(promoted: Promoted, shape: &ClusteringShape, index: usize, bytes: &[u8]) -> Decoded<Block> {
+        let at = promoted.block_at(index, &bytes[promoted.offset_at(index) as usize..])?;
+        promoted.take_block(shape, at, &bytes[at as usize..])
     }
 
     fn check(times: Times) {
@@ -250,15 +267,18 @@ mod tests {
         let (key, head) = take_entry(&bytes).unwrap();
         assert_eq!((key, head.data_position), (&b"key"[..], 1234));
         assert_eq!(head.size + head.promoted_size, bytes.len() as u64);
-        let promoted = Promoted::decode(times, bytes[head.size as usize..].to_vec()).unwrap();
+        let promoted = Promoted::take(times, head.promoted_size, &bytes[head.size as usize..]).unwrap();
         assert_eq!((promoted.count(), promoted.header_length), (3, 20));
-        let block = promoted.block(&shape, 1).unwrap();
-        assert_eq!((block.offset, block.width, block.open), (70_020, 70_000, open));
-        assert_eq!(block.first, Prefix { kind: Kind::Row, wire: wire(10) });
-        assert_eq!(block.last, Prefix { kind: Kind::ExclusiveStart, wire: wire(19) });
-        for size in head.size as usize..bytes.len() {
-            let cut = Promoted::decode(times, bytes[head.size as usize..size].to_vec());
-            assert!(cut.is_err() || (0..3).any(|index| cut.as_ref().unwrap().block(&shape, index).is_err()));
+        let second = block(promoted, &shape, 1, &bytes[head.size as usize..]).unwrap();
+        assert_eq!((second.offset, second.width, second.open), (70_020, 70_000, open));
+        assert_eq!(second.first, Prefix { kind: Kind::Row, wire: wire(10) });
+        assert_eq!(second.last, Prefix { kind: Kind::ExclusiveStart, wire: wire(19) });
+        for size in 0..head.promoted_size as usize {
+            let bytes = &bytes[head.size as usize..][..size];
+            let cut = Promoted::take(times, size as u64, bytes);
+            let cut =
+                cut.and_then(|cut| (0..3).try_for_each(|index| block(cut, &shape, index, bytes).map(|_| ())));
+            assert!(cut.is_err(), "cut at {size}");
         }
         assert!(take_entry(&bytes[..4]).is_err());
     }

@@ -10,12 +10,9 @@ pub const BTI_BLOCK_BYTES: u64 = 16 * 1024;
 /// that is taken for corruption.
 pub const TRIE_KEY_BYTES_MAX: usize = 256 * 1024;
 
-/// Blocks of one partition before blocks start to grow with the partition, so that the promoted
-/// index of the largest partition stays a few megabytes. Tries need no such thing: they are not held in memory.
-pub const BIG_BLOCKS_BEFORE_GROWTH: u64 = 4096;
-
-/// Bytes of one promoted index that a reader takes into memory. Ours end far below it.
-pub const PROMOTED_INDEX_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Blocks of one partition before blocks start to grow with the partition, so that what the writer gathers of the largest
+/// stays a few megabytes. Below 4 GiB, then, a slice passes half a block of [`BIG_BLOCK_BYTES`].
+pub const BIG_BLOCKS_BEFORE_GROWTH: u64 = 64 * 1024;
 
 /// Keys between two entries of the summary at full sampling; Cassandra's default.
 pub const SUMMARY_INTERVAL: u32 = 128;

@@ -4,6 +4,7 @@
 //! the function runs again from its start, over blocks that are all in memory as far as it came. A walk whose blocks are
 //! cached neither waits nor copies.
 
+use smallvec::SmallVec;
 use std::rc::Rc;
 
 use crate::cursor::{Decoded, Fault};
@@ -18,7 +19,8 @@ use crate::trie::Pages;
 pub(crate) struct Look {
     source: Rc<Source>,
     purpose: Purpose,
-    held: Vec<(u32, Block)>,
+    /// Few, unless the trie is deep.
+    held: SmallVec<[(u32, Block); 6]>,
     missing: Option<u32>,
 }
 
@@ -57,7 +59,7 @@ impl Source {
         mut find: impl FnMut(&mut Look) -> Decoded<T>,
     ) -> Result<T, Error> {
         let (source, purpose) = (self.clone(), Purpose::of_task());
-        let mut look = Look { source, purpose, held: Vec::new(), missing: None };
+        let mut look = Look { source, purpose, held: SmallVec::new(), missing: None };
         loop {
             let found = find(&mut look);
             let Some(missing) = look.missing.take() else {

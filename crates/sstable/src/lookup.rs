@@ -256,7 +256,7 @@ impl TrieSink for IndexSink {
         self.sink.position()
     }
 
-    fn append(&mut self, bytes: &[u8]) {
-        self.append_with(|out| out.extend_from_slice(bytes));
+    fn end(&mut self) -> &mut Vec<u8> {
+        self.sink.buffer()
     }
 }

@@ -63,17 +63,26 @@ pub(crate) fn signed_size(number: i64) -> usize {
 
 /// The byte-comparable form of a partition key.
 pub(crate) fn comparable(token: Token, key: &[u8]) -> Vec<u8> {
-    let mut out = comparable_token(token);
-    out.push(NEXT);
-    put_escaped(key, &mut out);
-    out.push(END);
+    // Room for a key with a few bytes to escape.
+    let mut out = Vec::with_capacity(COMPARABLE_TOKEN_BYTES + key.len() + 6);
+    put_comparable(token, key, &mut out);
     out
 }
 
+fn put_comparable(token: Token, key: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&comparable_token(token));
+    out.push(NEXT);
+    put_escaped(key, out);
+    out.push(END);
+}
+
+/// Bytes of a token in a key.
+const COMPARABLE_TOKEN_BYTES: usize = 9;
+
 /// What all keys of a token begin with.
-fn comparable_token(token: Token) -> Vec<u8> {
-    let mut out = vec![NEXT];
-    out.extend_from_slice(&(token.0 as u64 ^ 1 << 63).to_be_bytes());
+fn comparable_token(token: Token) -> [u8; COMPARABLE_TOKEN_BYTES] {
+    let mut out = [NEXT; COMPARABLE_TOKEN_BYTES];
+    out[1..].copy_from_slice(&(token.0 as u64 ^ 1 << 63).to_be_bytes());
     out
 }
 
@@ -144,6 +153,8 @@ pub(crate) struct PartitionsWriter {
     trie: TrieWriter,
     /// The last key, which is cut when the next one is known.
     last: Vec<u8>,
+    /// Room for the next one.
+    next: Vec<u8>,
     last_payload: NewPayload,
     /// Bytes that the last key shares with the one before, if there is one.
     shared: Option<usize>,
@@ -162,14 +173,16 @@ impl PartitionsWriter {
         bytes[0] = hash;
         bytes[1..=size].copy_from_slice(&number.to_be_bytes()[8 - size..]);
         let payload = NewPayload::new(WITH_HASH + size as u8 - 1, &bytes[..=size]);
-        let next = comparable(token, key);
+        self.next.clear();
+        put_comparable(token, key, &mut self.next);
         if self.count > 0 {
-            let shared = self.last.iter().zip(&next).take_while(|(a, b)| a == b).count();
+            let shared = self.last.iter().zip(&self.next).take_while(|(a, b)| a == b).count();
             let cut = shared.max(self.shared.unwrap_or(0)) + 1;
             self.trie.add(&self.last[..cut.min(self.last.len())], self.last_payload, out);
             self.shared = Some(shared);
         }
-        (self.last, self.last_payload) = (next, payload);
+        std::mem::swap(&mut self.last, &mut self.next);
+        self.last_payload = payload;
         self.count += 1;
     }
 
@@ -185,6 +198,6 @@ impl PartitionsWriter {
         for number in [keys_at, self.count, root] {
             end.extend_from_slice(&number.to_be_bytes());
         }
-        out.append(&end);
+        out.end().extend_from_slice(&end);
     }
 }

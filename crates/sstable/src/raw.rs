@@ -303,7 +303,7 @@ impl RawScanner {
         while self.inside {
             let position = self.window.position();
             let shape = self.raw.shape.clone();
-            let (head, size) = self.window.decode(|bytes| take_head(&shape, bytes)).await?;
+            let (head, size) = self.window.decode(|bytes| take_head(&shape, bytes, &mut Vec::new())).await?;
             self.window.consume(size);
             match head {
                 Head::End => self.inside = false,
@@ -333,7 +333,7 @@ impl RawScanner {
     pub async fn skip(&mut self) -> Result<(), Error> {
         while self.inside {
             let shape = self.raw.shape.clone();
-            let (head, size) = self.window.decode(|bytes| take_head(&shape, bytes)).await?;
+            let (head, size) = self.window.decode(|bytes| take_head(&shape, bytes, &mut Vec::new())).await?;
             self.window.consume(size);
             match head {
                 Head::End => self.inside = false,

@@ -2,12 +2,14 @@
 
 use mutation::{Bound, Deletion};
 use schema::{Position, Table};
-use std::path::PathBuf;
+use std::rc::Rc;
 
 use crate::bti::RowTrie;
 use crate::error::Error;
 use crate::index::{Block, Promoted};
+use crate::limits::BTI_BLOCK_BYTES;
 use crate::shape::Shape;
+use crate::source::{Source, Window};
 
 /// A place in a partition where a walk can begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub(crate) struct Entry {
     pub(crate) offset: u64,
     /// The range tombstone that is open there.
     pub(crate) open: Deletion,
+    /// Bytes of the block there, or what a block usually has: one read brings them.
+    pub(crate) bytes: u64,
     /// A bound from which on it is known to be open; `None`: from the first row or marker there.
     pub(crate) from: Option<Bound>,
 }
@@ -35,7 +39,7 @@ enum BlockName {
 
 /// The row index of one partition.
 pub(crate) enum RowIndex {
-    /// In memory.
+    /// In `Index.db`.
     Promoted(PromotedAt),
     /// In `Rows.db`.
     Trie(RowTrie),
@@ -50,20 +54,18 @@ impl RowIndex {
         at: &Position,
     ) -> Result<Option<Entry>, Error> {
         match self {
-            RowIndex::Promoted(promoted) => promoted.entry(shape, table, at),
+            RowIndex::Promoted(promoted) => promoted.entry(shape, table, at).await,
             RowIndex::Trie(trie) => {
                 let block = trie.block(at, false).await?;
                 if block.payload.open.is_live() || block.path.is_empty() {
-                    return Ok(Some(Entry {
-                        offset: block.payload.offset,
-                        open: Deletion::LIVE,
-                        from: None,
-                    }));
+                    let (offset, open) = (block.payload.offset, Deletion::LIVE);
+                    return Ok(Some(Entry { offset, open, bytes: BTI_BLOCK_BYTES, from: None }));
                 }
                 // Of what is open there is known only that it began in or before the block before: what that one begins
                 // with lies before the position.
                 let before = trie.block(&block.path, true).await?.payload;
-                Ok(Some(Entry { offset: before.offset, open: before.open, from: None }))
+                let (offset, open) = (before.offset, before.open);
+                Ok(Some(Entry { offset, open, bytes: 2 * BTI_BLOCK_BYTES, from: None }))
             }
         }
     }
@@ -76,7 +78,7 @@ impl RowIndex {
         at: &Position,
     ) -> Result<BlockAt, Error> {
         match self {
-            RowIndex::Promoted(promoted) => promoted.last_before(shape, table, at),
+            RowIndex::Promoted(promoted) => promoted.last_before(shape, table, at).await,
             RowIndex::Trie(trie) => trie.block(at, true).await.map(BlockAt::of_trie),
         }
     }
@@ -85,7 +87,7 @@ impl RowIndex {
     pub(crate) async fn before(&self, shape: &Shape, block: &BlockAt) -> Result<Option<BlockAt>, Error> {
         match (self, &block.name) {
             (RowIndex::Promoted(promoted), BlockName::Number(number)) => match number.checked_sub(1) {
-                Some(number) => promoted.block_at(shape, number).map(Some),
+                Some(number) => promoted.block_at(shape, number).await.map(Some),
                 None => Ok(None),
             },
             (RowIndex::Trie(trie), BlockName::Separator(separator)) => {
@@ -98,64 +100,71 @@ impl RowIndex {
 
 impl BlockAt {
     fn of_trie(found: crate::rows::Found<crate::rows::BlockStart>) -> BlockAt {
-        let entry = Entry { offset: found.payload.offset, open: found.payload.open, from: None };
+        let (offset, open) = (found.payload.offset, found.payload.open);
+        let entry = Entry { offset, open, bytes: BTI_BLOCK_BYTES, from: None };
         BlockAt { name: BlockName::Separator(found.path), entry }
     }
 }
 
-/// The promoted index of a partition and where it stands, for errors.
+/// The promoted index of a partition and where it stands. A look at a block costs two at the index file, mostly cached.
 pub(crate) struct PromotedAt {
-    /// The blocks.
-    pub(crate) promoted: Promoted,
-    /// The index file.
-    pub(crate) path: PathBuf,
+    index: Rc<Source>,
     /// Where in it.
-    pub(crate) offset: u64,
+    position: u64,
+    promoted: Promoted,
 }
 
 impl PromotedAt {
-    fn block(&self, shape: &Shape, index: usize) -> Result<Block, Error> {
-        let block = self.promoted.block(&shape.clustering, index);
-        block.map_err(|fault| fault.in_file(&self.path, self.offset))
+    /// The one at a position of an index file.
+    pub(crate) fn new(index: Rc<Source>, position: u64, promoted: Promoted) -> PromotedAt {
+        PromotedAt { index, position, promoted }
     }
 
-    fn block_at(&self, shape: &Shape, number: usize) -> Result<BlockAt, Error> {
-        let offset = self.block(shape, number)?.offset;
+    async fn block(&self, shape: &Shape, index: usize) -> Result<Block, Error> {
+        let promoted = &self.promoted;
+        let mut window = Window::point(self.index.clone(), self.position + promoted.offset_at(index));
+        let at = window.decode(|bytes| promoted.block_at(index, bytes)).await?;
+        window.seek(self.position + at);
+        window.decode(|bytes| promoted.take_block(&shape.clustering, at, bytes)).await
+    }
+
+    async fn block_at(&self, shape: &Shape, number: usize) -> Result<BlockAt, Error> {
+        let Block { offset, width: bytes, .. } = self.block(shape, number).await?;
         let open = match number.checked_sub(1) {
-            Some(before) => self.block(shape, before)?.open,
+            Some(before) => self.block(shape, before).await?.open,
             None => Deletion::LIVE,
         };
-        Ok(BlockAt { name: BlockName::Number(number), entry: Entry { offset, open, from: None } })
+        Ok(BlockAt { name: BlockName::Number(number), entry: Entry { offset, open, bytes, from: None } })
     }
 
     fn wrong(&self, error: impl std::fmt::Display) -> Error {
-        Error::corrupt(&self.path, self.offset, "a clustering prefix", error.to_string())
+        Error::corrupt(self.index.path(), self.position, "a clustering prefix", error.to_string())
     }
 
     /// Begins with the first block of which anything lies behind the position.
-    fn entry(&self, shape: &Shape, table: &Table, at: &Position) -> Result<Option<Entry>, Error> {
+    async fn entry(&self, shape: &Shape, table: &Table, at: &Position) -> Result<Option<Entry>, Error> {
         let behind = |block: &Block| block.last.behind().position(table).map_err(|error| self.wrong(error));
-        let index = self.partition_point(|block| Ok(behind(block)? <= *at), shape)?;
+        let index = self.partition_point(|block| Ok(behind(block)? <= *at), shape).await?;
         if index == self.promoted.count() {
             return Ok(None);
         }
-        let offset = self.block(shape, index)?.offset;
+        let Block { offset, width: bytes, .. } = self.block(shape, index).await?;
         Ok(Some(match index.checked_sub(1) {
             Some(before) => {
-                let before = self.block(shape, before)?;
-                Entry { offset, open: before.open, from: Some(before.last.behind()) }
+                let before = self.block(shape, before).await?;
+                Entry { offset, open: before.open, bytes, from: Some(before.last.behind()) }
             }
-            None => Entry { offset, open: Deletion::LIVE, from: None },
+            None => Entry { offset, open: Deletion::LIVE, bytes, from: None },
         }))
     }
 
-    fn last_before(&self, shape: &Shape, table: &Table, at: &Position) -> Result<BlockAt, Error> {
+    async fn last_before(&self, shape: &Shape, table: &Table, at: &Position) -> Result<BlockAt, Error> {
         let first = |block: &Block| block.first.before().position(table).map_err(|error| self.wrong(error));
-        let next = self.partition_point(|block| Ok(first(block)? < *at), shape)?;
-        self.block_at(shape, next.saturating_sub(1))
+        let next = self.partition_point(|block| Ok(first(block)? < *at), shape).await?;
+        self.block_at(shape, next.saturating_sub(1)).await
     }
 
-    fn partition_point(
+    async fn partition_point(
         &self,
         below: impl Fn(&Block) -> Result<bool, Error>,
         shape: &Shape,
@@ -163,7 +172,7 @@ impl PromotedAt {
         let (mut low, mut high) = (0, self.promoted.count());
         while low < high {
             let middle = (low + high) / 2;
-            if below(&self.block(shape, middle)?)? {
+            if below(&self.block(shape, middle).await?)? {
                 low = middle + 1;
             } else {
                 high = middle;

@@ -158,7 +158,7 @@ impl RowsWriter {
         base::put_svint(&mut entry, root as i64 - base as i64);
         base::put_uvint(&mut entry, blocks);
         times().put_full(&mut entry, deletion);
-        out.append(&entry);
+        out.end().extend_from_slice(&entry);
         self.clear();
         Some(position)
     }

@@ -203,6 +203,10 @@ impl<'a> Node<'a> {
     fn place(&self, byte: u8) -> usize {
         match self.kind {
             Kind::Dense { .. } => usize::from(byte.saturating_sub(self.bytes[1])).min(self.count),
+            Kind::Sparse { .. } => {
+                let bytes = &self.bytes[2..2 + self.count];
+                bytes.iter().position(|at| *at >= byte).unwrap_or(self.count)
+            }
             _ => (0..self.count).position(|index| self.byte(index) >= byte).unwrap_or(self.count),
         }
     }
@@ -290,21 +294,18 @@ impl<'p, P: Pages> Trie<'p, P> {
 
     /// The payload of the entry on a key's path: that of the key itself or of the only entry that begins like it.
     pub(crate) fn on_path<T: Payload>(&mut self, key: &[u8]) -> Decoded<Option<T>> {
-        let mut position = self.root;
-        for byte in key {
+        let (mut position, mut key) = (self.root, key.iter());
+        loop {
             let node = self.node(position)?;
             if node.count == 0 {
-                break;
+                return self.payload(position);
             }
+            let Some(byte) = key.next() else { return Ok(None) };
             match node.exact(*byte)? {
                 Some(child) => position = child.position,
                 None => return Ok(None),
             }
         }
-        if self.node(position)?.count > 0 {
-            return Ok(None);
-        }
-        self.payload(position)
     }
 
     /// The last entry at or before a key; before it only, when `strictly`.

@@ -16,8 +16,8 @@ const HEIGHT_MAX: usize = 200;
 pub(crate) trait TrieSink {
     /// Bytes before the next one.
     fn position(&self) -> u64;
-    /// Appends bytes.
-    fn append(&mut self, bytes: &[u8]);
+    /// The end of it, to append to.
+    fn end(&mut self) -> &mut Vec<u8>;
 }
 
 impl TrieSink for Vec<u8> {
@@ -25,8 +25,8 @@ impl TrieSink for Vec<u8> {
         self.len() as u64
     }
 
-    fn append(&mut self, bytes: &[u8]) {
-        self.extend_from_slice(bytes);
+    fn end(&mut self) -> &mut Vec<u8> {
+        self
     }
 }
 
@@ -69,6 +69,8 @@ struct Child {
 enum State {
     /// It stands in the file, at a position.
     Written(u64),
+    /// A node without children that is in memory. Most nodes are: they take no memory of their own.
+    Leaf(NewPayload),
     /// It is complete and in memory.
     Kept(Box<Branch>),
 }
@@ -77,14 +79,52 @@ enum State {
 #[derive(Debug)]
 struct Branch {
     node: Node,
-    /// Bytes of all of it that is not in the file, as far as known: pointers to what is in the file may grow.
-    bytes: usize,
-    /// Bytes of the node itself, which stands at the end.
-    own: usize,
+    size: Size,
     /// Nothing of it is in the file, so its size is exact.
     whole: bool,
     /// Nodes on its longest path.
     height: usize,
+}
+
+/// Bytes of a branch.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    /// Of all of it that is not in the file, as far as known: pointers to what is in the file may grow.
+    all: usize,
+    /// Of its node, which stands at the end.
+    own: usize,
+}
+
+impl State {
+    /// Bytes still to be written, as far as known; `None` when it is in the file.
+    fn size(&self) -> Option<Size> {
+        match self {
+            State::Written(_) => None,
+            State::Leaf(payload) => Some(leaf_size(payload)),
+            State::Kept(branch) => Some(branch.size),
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        match self {
+            State::Written(_) => false,
+            State::Leaf(_) => true,
+            State::Kept(branch) => branch.whole,
+        }
+    }
+
+    fn height(&self) -> usize {
+        match self {
+            State::Written(_) => 0,
+            State::Leaf(_) => 1,
+            State::Kept(branch) => branch.height,
+        }
+    }
+}
+
+fn leaf_size(payload: &NewPayload) -> Size {
+    let bytes = Kind::Leaf.size(0) + usize::from(payload.len);
+    Size { all: bytes, own: bytes }
 }
 
 /// The narrowest kind for a node whose farthest child is at a distance, and its distances.
@@ -126,66 +166,57 @@ fn choose(children: &[Child], farthest: u64, with_payload: bool) -> (Kind, usize
 }
 
 impl Node {
-    /// The bytes of the node at a position, its children being where a closure says.
-    fn size(&self, position: u64, place: impl Fn(&Child) -> u64) -> usize {
-        let farthest = self.children.iter().map(|child| position - place(child)).max().unwrap_or(0);
+    /// The bytes of the node if its farthest child is at a distance.
+    fn bytes(&self, farthest: u64) -> usize {
         let (kind, distances) = choose(&self.children, farthest, self.payload.bits != 0);
         kind.size(distances) + usize::from(self.payload.len)
     }
 
-    /// As [`Node::size`] for a node that would follow `before` bytes of branches it keeps, the first at `start`.
-    fn size_behind(&self, start: u64, ends: &[(usize, u64)]) -> usize {
-        let position = ends.iter().map(|end| end.1).max().unwrap_or(start).max(start);
-        let mut kept = ends.iter();
-        let farthest = self.children.iter().map(|child| match &child.state {
-            State::Written(at) => position - at,
-            State::Kept(_) => {
-                let (own, end) = kept.next().expect("one for each that is kept");
-                position - (end - *own as u64)
-            }
-        });
-        let farthest = farthest.max().unwrap_or(0);
-        let (kind, distances) = choose(&self.children, farthest, self.payload.bits != 0);
-        kind.size(distances) + usize::from(self.payload.len)
+    /// Size of all that is still to be written of it from a position on, its children having these sizes, in turn: what
+    /// is in the file has none.
+    fn size(&self, start: u64, sizes: impl Iterator<Item = Option<Size>> + Clone) -> Size {
+        let before: u64 = sizes.clone().flatten().map(|size| size.all as u64).sum();
+        let position = start + before;
+        let (mut end, mut farthest) = (start, 0);
+        for (child, size) in self.children.iter().zip(sizes) {
+            let at = match (&child.state, size) {
+                (State::Written(at), _) => *at,
+                (_, Some(size)) => {
+                    end += size.all as u64;
+                    end - size.own as u64
+                }
+                (_, None) => unreachable!("what is in memory has a size"),
+            };
+            farthest = farthest.max(position - at);
+        }
+        let own = self.bytes(farthest);
+        Size { all: before as usize + own, own }
     }
 }
 
-/// Size of a branch written from a position on: of all, and of its node. Exact.
-fn measure(branch: &Branch, start: u64) -> (usize, usize) {
+/// Size of a branch written from a position on. Exact.
+fn measure(branch: &Branch, start: u64) -> Size {
     if branch.whole {
-        return (branch.bytes, branch.own);
+        return branch.size;
     }
-    let mut ends = Vec::new();
-    let mut position = start;
+    let (mut sizes, mut position) = (Vec::new(), start);
     for child in &branch.node.children {
-        if let State::Kept(child) = &child.state {
-            let (bytes, own) = measure(child, position);
-            position += bytes as u64;
-            ends.push((own, position));
-        }
+        let size = match &child.state {
+            State::Kept(child) => Some(measure(child, position)),
+            other => other.size(),
+        };
+        position += size.map_or(0, |size| size.all as u64);
+        sizes.push(size);
     }
-    let own = branch.node.size_behind(start, &ends);
-    ((position - start) as usize + own, own)
+    branch.node.size(start, sizes.iter().copied())
 }
 
 /// Makes a branch of a node that is complete, measured as if it were written at a position.
 fn complete(node: Node, start: u64) -> Branch {
-    let whole = node.children.iter().all(|child| matches!(&child.state, State::Kept(branch) if branch.whole));
-    let mut ends = Vec::new();
-    let mut position = start;
-    for child in &node.children {
-        if let State::Kept(child) = &child.state {
-            position += child.bytes as u64;
-            ends.push((child.own, position));
-        }
-    }
-    let own = node.size_behind(start, &ends);
-    let height = node.children.iter().map(|child| match &child.state {
-        State::Written(_) => 0,
-        State::Kept(branch) => branch.height,
-    });
-    let height = 1 + height.max().unwrap_or(0);
-    Branch { bytes: (position - start) as usize + own, own, whole, height, node }
+    let whole = node.children.iter().all(|child| child.state.is_whole());
+    let height = 1 + node.children.iter().map(|child| child.state.height()).max().unwrap_or(0);
+    let size = node.size(start, node.children.iter().map(|child| child.state.size()));
+    Branch { size, whole, height, node }
 }
 
 /// Builds one trie.
@@ -196,6 +227,8 @@ pub(crate) struct TrieWriter {
     /// The bytes between them.
     path: Vec<u8>,
     entries: u64,
+    /// Lists of children that nodes gave back.
+    spare: Vec<Vec<Child>>,
 }
 
 impl TrieWriter {
@@ -212,10 +245,8 @@ impl TrieWriter {
             self.open.push(Node::default());
         }
         self.close_to(common, out);
-        for byte in &key[common..] {
-            self.path.push(*byte);
-            self.open.push(Node::default());
-        }
+        self.path.extend_from_slice(&key[common..]);
+        self.open.resize_with(self.path.len() + 1, Node::default);
         let last = self.open.last_mut().expect("the root is there");
         last.payload = payload;
         self.entries += 1;
@@ -226,12 +257,20 @@ impl TrieWriter {
         while self.path.len() > depth {
             let byte = self.path.pop().expect("the path is longer");
             let node = self.open.pop().expect("a node for each byte");
-            let mut branch = complete(node, out.position());
-            if branch.bytes as u64 > PAGE || branch.height > HEIGHT_MAX {
-                place_children(&mut branch, out);
-            }
+            let state = if node.children.is_empty() {
+                State::Leaf(node.payload)
+            } else {
+                let mut branch = complete(node, out.position());
+                if branch.size.all as u64 > PAGE || branch.height > HEIGHT_MAX {
+                    place_children(&mut branch, &mut self.spare, out);
+                }
+                State::Kept(Box::new(branch))
+            };
             let parent = self.open.last_mut().expect("the root stays");
-            parent.children.push(Child { byte, state: State::Kept(Box::new(branch)) });
+            if parent.children.capacity() == 0 {
+                parent.children = self.spare.pop().unwrap_or_default();
+            }
+            parent.children.push(Child { byte, state });
         }
     }
 
@@ -242,12 +281,12 @@ impl TrieWriter {
         self.entries = 0;
         let mut branch = complete(root, out.position());
         loop {
-            let (bytes, _) = measure(&branch, out.position());
-            if bytes as u64 <= left_in_page(out) {
-                return write(branch, out);
+            let bytes = measure(&branch, out.position()).all as u64;
+            if bytes <= left_in_page(out) {
+                return write(branch, &mut self.spare, out);
             }
-            if bytes as u64 > PAGE {
-                place_children(&mut branch, out);
+            if bytes > PAGE {
+                place_children(&mut branch, &mut self.spare, out);
             } else {
                 pad(out);
             }
@@ -260,80 +299,106 @@ fn left_in_page(out: &impl TrieSink) -> u64 {
 }
 
 fn pad(out: &mut impl TrieSink) {
-    const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
     let left = left_in_page(out);
     if left < PAGE {
-        out.append(&ZEROS[..left as usize]);
+        let end = out.end();
+        end.resize(end.len() + left as usize, 0);
     }
 }
 
 /// Writes all that hangs on a branch's node, so that only the node is left.
-fn place_children(branch: &mut Branch, out: &mut impl TrieSink) {
-    let mut waiting: Vec<(usize, Box<Branch>)> = Vec::new();
-    for (index, child) in branch.node.children.iter_mut().enumerate() {
-        if matches!(child.state, State::Kept(_)) {
-            let State::Kept(kept) = std::mem::replace(&mut child.state, State::Written(0)) else { continue };
-            waiting.push((index, kept));
-        }
-    }
+fn place_children(branch: &mut Branch, spare: &mut Vec<Vec<Child>>, out: &mut impl TrieSink) {
+    // Which of the children are to be written, and their sizes as far as known.
+    let sizes = branch.node.children.iter().map(|child| child.state.size()).enumerate();
+    let mut waiting: Vec<(usize, Size)> = sizes.filter_map(|(index, size)| Some((index, size?))).collect();
     while !waiting.is_empty() {
         let left = left_in_page(out);
-        let fitting = waiting.iter().enumerate().filter(|(_, (_, branch))| branch.bytes as u64 <= left);
+        let fitting = waiting.iter().enumerate().filter(|(_, (_, size))| size.all as u64 <= left);
         // Of two of a size the one of the larger byte, as Cassandra does.
-        let Some((best, _)) = fitting.max_by_key(|(_, (index, branch))| (branch.bytes, *index)) else {
+        let Some((best, _)) = fitting.max_by_key(|(_, (index, size))| (size.all, *index)) else {
             if left < PAGE {
                 pad(out);
                 continue;
             }
             // Pointers have grown so that it no longer fits into a page: what hangs on it goes first.
-            let largest = waiting.iter_mut().max_by_key(|(_, branch)| branch.bytes).expect("there is one");
-            place_children(&mut largest.1, out);
+            let largest = waiting.iter_mut().max_by_key(|(_, size)| size.all).expect("there is one");
+            if let State::Kept(child) = &mut branch.node.children[largest.0].state {
+                place_children(child, spare, out);
+                largest.1 = child.size;
+            }
             continue;
         };
-        let (bytes, own) = measure(&waiting[best].1, out.position());
-        if bytes as u64 > left {
-            (waiting[best].1.bytes, waiting[best].1.own) = (bytes, own);
-            continue;
+        let index = waiting[best].0;
+        let state = &mut branch.node.children[index].state;
+        if let State::Kept(child) = state {
+            let size = measure(child, out.position());
+            if size.all as u64 > left {
+                (child.size, waiting[best].1) = (size, size);
+                continue;
+            }
         }
-        let (index, kept) = waiting.swap_remove(best);
-        branch.node.children[index].state = State::Written(write(*kept, out));
+        waiting.swap_remove(best);
+        write_state(state, spare, out);
     }
-    let bytes = branch.node.size(out.position(), written);
-    (branch.bytes, branch.own, branch.whole, branch.height) = (bytes, bytes, false, 1);
+    let size = branch.node.size(out.position(), std::iter::repeat_n(None, branch.node.children.len()));
+    (branch.size, branch.whole, branch.height) = (size, false, 1);
+}
+
+/// Writes what hangs on a node.
+fn write_state(state: &mut State, spare: &mut Vec<Vec<Child>>, out: &mut impl TrieSink) {
+    let at = match std::mem::replace(state, State::Written(0)) {
+        State::Written(at) => at,
+        State::Leaf(payload) => {
+            let at = out.position();
+            encode_leaf(&payload, out.end());
+            at
+        }
+        State::Kept(branch) => write(*branch, spare, out),
+    };
+    *state = State::Written(at);
+}
+
+/// Writes a branch that fits into the rest of the page; returns where its node is.
+fn write(branch: Branch, spare: &mut Vec<Vec<Child>>, out: &mut impl TrieSink) -> u64 {
+    let mut node = branch.node;
+    for child in &mut node.children {
+        write_state(&mut child.state, spare, out);
+    }
+    let position = out.position();
+    encode(&node, position, out.end());
+    debug_assert!(
+        position / PAGE == (out.position() - 1) / PAGE,
+        "a node of {} bytes lies within its page",
+        out.position() - position
+    );
+    node.children.clear();
+    spare.push(node.children);
+    position
 }
 
 fn written(child: &Child) -> u64 {
     match child.state {
         State::Written(at) => at,
-        State::Kept(_) => unreachable!("all children were written"),
+        State::Leaf(_) | State::Kept(_) => unreachable!("all children were written"),
     }
 }
 
-/// Writes a branch that fits into the rest of the page; returns where its node is.
-fn write(branch: Branch, out: &mut impl TrieSink) -> u64 {
-    let mut node = branch.node;
-    for child in &mut node.children {
-        if matches!(child.state, State::Kept(_)) {
-            let State::Kept(kept) = std::mem::replace(&mut child.state, State::Written(0)) else { continue };
-            child.state = State::Written(write(*kept, out));
-        }
-    }
-    let position = out.position();
-    let mut bytes = Vec::with_capacity(64);
-    encode(&node, position, &mut bytes);
-    debug_assert!(position % PAGE + bytes.len() as u64 <= PAGE, "a node lies within its page");
-    out.append(&bytes);
-    position
+fn encode_leaf(payload: &NewPayload, out: &mut Vec<u8>) {
+    out.push(Kind::Leaf.number() << 4 | payload.bits);
+    out.extend_from_slice(payload.bytes());
 }
 
 /// Appends the node's bytes; all its children are in the file.
 fn encode(node: &Node, position: u64, out: &mut Vec<u8>) {
+    if node.children.is_empty() {
+        return encode_leaf(&node.payload, out);
+    }
     let farthest = node.children.iter().map(|child| position - written(child)).max().unwrap_or(0);
     let (kind, count) = choose(&node.children, farthest, node.payload.bits != 0);
     let distance = |child: &Child| position - written(child);
     let number = kind.number() << 4;
     match kind {
-        Kind::Leaf => out.push(number | node.payload.bits),
+        Kind::Leaf => unreachable!("it has children"),
         Kind::SinglePlain { bits } => {
             let distance = distance(&node.children[0]);
             if bits == 4 {

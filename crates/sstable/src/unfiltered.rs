@@ -22,7 +22,7 @@ pub(crate) enum Head {
 }
 
 /// Reads the head of what comes next and its size.
-pub(crate) fn take_head(shape: &Shape, bytes: &[u8]) -> Decoded<(Head, u64)> {
+pub(crate) fn take_head(shape: &Shape, bytes: &[u8], wire: &mut Vec<u8>) -> Decoded<(Head, u64)> {
     let mut cursor = Cursor::new(bytes);
     let flags = cursor.u8()?;
     if flags & flags::END_OF_PARTITION != 0 {
@@ -38,10 +38,10 @@ pub(crate) fn take_head(shape: &Shape, bytes: &[u8]) -> Decoded<(Head, u64)> {
                 return Err(cursor.bad_at(1, "the flags of a row", format!("{extension:#04x}")));
             }
         }
-        let mut wire = Vec::new();
-        shape.clustering.take_values(&mut cursor, shape.clustering.fixed.len(), &mut wire)?;
+        wire.clear();
+        shape.clustering.take_values(&mut cursor, shape.clustering.fixed.len(), wire)?;
         let body = take_sizes(&mut cursor)?;
-        Head::Row { at: Prefix { kind: Kind::Row, wire }, flags, body }
+        Head::Row { at: Prefix { kind: Kind::Row, wire: std::mem::take(wire) }, flags, body }
     };
     Ok((head, cursor.at()))
 }

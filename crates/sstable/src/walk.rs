@@ -8,9 +8,10 @@ use schema::{BoundSide, Position, Table};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::clustering::Prefix;
+use crate::clustering::{Kind, Prefix};
 use crate::error::Error;
 use crate::fragment::{Fragment, OpenTombstone, PartitionHead};
+use crate::limits::READ_AHEAD_BYTES;
 use crate::row::RowDecoder;
 use crate::row_index::{Entry, RowIndex};
 use crate::shape::Shape;
@@ -63,12 +64,27 @@ pub(crate) struct Walk {
     last: Option<Prefix>,
     /// A head that was read and belongs to the next step, with its size.
     ahead: Option<(Head, u64)>,
+    /// Where that sorts; only while a step is decided about.
+    place: Vec<u8>,
+    /// Room for the clustering of the next row: rows that are passed over allocate nothing.
+    spare: Vec<u8>,
 }
 
 impl Walk {
     /// A walk that has not begun.
     pub(crate) fn new(table: Arc<Table>, shape: Rc<Shape>, window: Window) -> Walk {
-        Walk { table, shape, window, start: 0, rows: None, open: None, last: None, ahead: None }
+        Walk {
+            table,
+            shape,
+            window,
+            start: 0,
+            rows: None,
+            open: None,
+            last: None,
+            ahead: None,
+            place: Vec::new(),
+            spare: Vec::new(),
+        }
     }
 
     /// Begins with the partition at the window's place and reads its head. The static row is decoded.
@@ -114,8 +130,31 @@ impl Walk {
         Error::corrupt(self.window.path(), self.window.position(), "a clustering prefix", error.to_string())
     }
 
-    fn position(&self, prefix: &Prefix) -> Result<Position, Error> {
-        prefix.position(&self.table).map_err(|error| self.wrong(error))
+    /// Finds out where the head that was read sorts; false at the partition's end.
+    fn find_place(&mut self) -> Result<bool, Error> {
+        let Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) = &self.ahead else { return Ok(false) };
+        self.place.clear();
+        let found = match at.kind {
+            Kind::Row => self.table.push_position(&at.wire, &mut self.place),
+            _ => at.position(&self.table).map(|position| self.place.extend_from_slice(position.as_bytes())),
+        };
+        found.map_err(|error| self.wrong(error))?;
+        Ok(true)
+    }
+
+    /// The bound behind the head that was read.
+    fn behind_ahead(&self) -> Bound {
+        match &self.ahead {
+            Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) => at.behind(),
+            _ => unreachable!("a place was found"),
+        }
+    }
+
+    /// Notes what was passed last.
+    fn pass(&mut self, at: Prefix) {
+        if let Some(before) = self.last.replace(at) {
+            self.spare = before.wire;
+        }
     }
 
     /// Ends the open tombstone at a bound.
@@ -137,15 +176,16 @@ impl Walk {
     /// Reads the next head, if it is not read yet.
     async fn look_ahead(&mut self) -> Result<&Head, Error> {
         if self.ahead.is_none() {
-            let shape = &self.shape;
-            self.ahead = Some(self.window.decode(|bytes| take_head(shape, bytes)).await?);
+            let (shape, spare) = (&self.shape, &mut self.spare);
+            self.ahead = Some(self.window.decode(|bytes| take_head(shape, bytes, spare)).await?);
         }
         Ok(&self.ahead.as_ref().expect("it was read").0)
     }
 
-    /// Goes anywhere in the partition; nothing is known to be open there.
-    fn go_to(&mut self, offset: u64) {
-        self.window.seek(self.start.saturating_add(offset));
+    /// Goes to a block of the partition; nothing is known to be open there.
+    fn go_to(&mut self, entry: &Entry) {
+        self.window.seek(self.start.saturating_add(entry.offset));
+        self.window.expect(entry.bytes.min(READ_AHEAD_BYTES));
         self.ahead = None;
         self.open = None;
         self.last = None;
@@ -167,7 +207,7 @@ impl Walk {
 
     /// Goes to a place that the row index names.
     async fn enter(&mut self, entry: Entry, place: usize) -> Result<(), Error> {
-        self.go_to(entry.offset);
+        self.go_to(&entry);
         if entry.open.is_live() {
             return Ok(());
         }
@@ -211,17 +251,17 @@ impl Walk {
         }
         loop {
             self.look_ahead().await?;
-            let (at, position) = match &self.ahead {
-                Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) => (at, self.position(at)?),
-                Some((Head::End, _)) | None => return self.end(slices, fragment),
-            };
+            if !self.find_place()? {
+                return self.end(slices, fragment);
+            }
+            let place = &self.place[..];
             let passed = slice;
-            while slices.get(slice).is_some_and(|slice| slice.end <= position) {
+            while slices.get(slice).is_some_and(|slice| slice.end.as_bytes() <= place) {
                 slice += 1;
             }
-            let inside = slices.get(slice).is_some_and(|slice| slice.start <= position);
+            let inside = slices.get(slice).is_some_and(|slice| slice.start.as_bytes() <= place);
             if slice != passed && !inside {
-                let end = at.behind();
+                let end = self.behind_ahead();
                 self.pause_at(end, slices, fragment)?;
                 if slice == slices.len() {
                     return Ok(Pause::Complete);
@@ -278,7 +318,7 @@ impl Walk {
                     row.map_err(|fault| fault.in_file(self.window.path(), self.window.position()))?;
                 }
                 self.window.consume(body);
-                self.last = Some(at);
+                self.pass(at);
             }
             Head::Marker { at, ends, starts } => {
                 let bound = at.behind();
@@ -286,7 +326,7 @@ impl Walk {
                 if let Some(deletion) = starts.filter(|deletion| !deletion.is_live()) {
                     self.open = Some(OpenTombstone { start: bound, deletion, place: fragment.len() });
                 }
-                self.last = Some(at);
+                self.pass(at);
             }
         }
         Ok(())
@@ -323,7 +363,7 @@ impl Walk {
         slices: &[Slice],
         fragment: &mut Fragment,
     ) -> Result<Option<Bound>, Error> {
-        self.go_to(entry.offset);
+        self.go_to(entry);
         let Some(first) = self.next_bound().await? else { return Ok(None) };
         if !entry.open.is_live() {
             self.open = Some(OpenTombstone { start: first.clone(), deletion: entry.open, place: 0 });
@@ -336,19 +376,17 @@ impl Walk {
                 return Ok(Some(first));
             }
             self.look_ahead().await?;
-            let (at, position) = match &self.ahead {
-                Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) => (at, self.position(at)?),
-                Some((Head::End, _)) | None => {
-                    return if self.open.is_some() { Err(self.never_ended()) } else { Ok(Some(first)) };
-                }
-            };
-            let slice = slices.partition_point(|slice| slice.end <= position);
+            if !self.find_place()? {
+                return if self.open.is_some() { Err(self.never_ended()) } else { Ok(Some(first)) };
+            }
+            let place = &self.place[..];
+            let slice = slices.partition_point(|slice| slice.end.as_bytes() <= place);
+            let inside = slices.get(slice).is_some_and(|slice| slice.start.as_bytes() <= place);
             if slice == slices.len() && behind.is_none() {
-                let end = at.behind();
+                let end = self.behind_ahead();
                 self.pause_at(end, slices, fragment)?;
                 return Ok(Some(first));
             }
-            let inside = slices.get(slice).is_some_and(|slice| slice.start <= position);
             self.step(inside, slices, fragment).await?;
         }
     }
@@ -359,14 +397,17 @@ impl Walk {
             let (head, size) = match self.ahead.take() {
                 Some(ahead) => ahead,
                 None => {
-                    let shape = &self.shape;
-                    self.window.decode(|bytes| take_head(shape, bytes)).await?
+                    let (shape, spare) = (&self.shape, &mut self.spare);
+                    self.window.decode(|bytes| take_head(shape, bytes, spare)).await?
                 }
             };
             self.window.consume(size);
             match head {
                 Head::End => return Ok(()),
-                Head::Row { body, .. } => self.window.consume(body),
+                Head::Row { body, at, .. } => {
+                    self.spare = at.wire;
+                    self.window.consume(body);
+                }
                 Head::Marker { .. } => {}
             }
         }

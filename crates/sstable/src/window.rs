@@ -5,7 +5,7 @@
 //!   spill       [position── rest ──]            what crosses the end of a block: its tail and the head of the next
 //!   ahead  [read][read]                         a scan: reads under way or done that come next
 //! ```
-//! A lookup reads the blocks it needs. A scan begins with a little, doubles with every read that it used up, and keeps two
+//! A lookup reads the blocks it needs; one that goes on and on reads twice as many each time. A scan begins with a little, doubles with every read that it used up, and keeps two
 //! reads under way from the second on; one of a background group does so at once and leaves nothing in the cache.
 
 use std::collections::VecDeque;
@@ -129,6 +129,7 @@ impl Window {
     /// Goes anywhere.
     pub(crate) fn seek(&mut self, position: u64) {
         self.position = position;
+        self.departures = 0;
     }
 
     /// Whether the place is at or behind the end of the file.
@@ -218,10 +219,18 @@ impl Window {
         }
     }
 
+    /// Blocks that the next read of a lookup brings besides those it must: none for what crosses into a second block, and
+    /// more with every read that was used up.
+    fn more_blocks(&self) -> u32 {
+        let most = self.source.blocks_in(READ_AHEAD_BYTES);
+        let doubled = 1u32.checked_shl(self.departures.saturating_sub(1)).unwrap_or(most);
+        doubled.min(most) - 1
+    }
+
     /// Begins a read at a block, as far as the window's reach goes, at least to `last`. False: it is cached.
     fn depart(&mut self, index: u32, last: u32) -> bool {
         let last = match self.reach {
-            Reach::Point => last,
+            Reach::Point => last.max(index.saturating_add(self.more_blocks())),
             Reach::Scan { bytes } => {
                 self.reach = Reach::Scan { bytes: (bytes * 2).min(READ_AHEAD_BYTES) };
                 last.max(index.saturating_add(self.source.blocks_in(bytes) - 1))
