@@ -25,6 +25,7 @@ use mutation::{
     Deletion, Error, Item, MutationView, RangeTombstone, RangeTombstones, TokenRange, check_positions,
     merge_rows, normalized, replaces, row_timestamps,
 };
+use runtime::pages::PushSlice;
 use schema::Table;
 use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
@@ -91,9 +92,9 @@ impl<'a> Head<'a> {
     fn write(kind: Kind, key: &[u8], more: Option<u32>, out: &mut PagedVec<u8>) {
         out.push(kind as u8 | if more.is_some() { MORE } else { 0 });
         put_length(out, key.len());
-        out.extend_from_slice(key);
+        out.push_slice(key);
         if let Some(more) = more {
-            out.extend_from_slice(&more.to_le_bytes());
+            out.push_slice(&more.to_le_bytes());
         }
     }
 }
@@ -428,7 +429,7 @@ impl Contents {
     fn add_empty(&mut self, pool: &SegmentPool, token: Token, key: &[u8]) -> u32 {
         let handle = self.add(pool, Head::size(key, None) + Few::size(0), |out| {
             Head::write(Kind::Few, key, None, out);
-            out.extend_from_slice(&[0, 0]);
+            out.push_slice(&[0, 0]);
         });
         self.enter(token, handle);
         handle
@@ -635,7 +636,7 @@ impl Contents {
         let size = Record::read(bytes).size();
         scratch.moved.clear();
         scratch.moved.extend_from_slice(&bytes[..size]);
-        let row = self.add(pool, size, |out| out.extend_from_slice(&scratch.moved));
+        let row = self.add(pool, size, |out| out.push_slice(&scratch.moved));
         let room = ((size - 2) / 4).min(FEW_MAX);
         assert!(room > 1, "a row takes ten bytes");
         self.region.waste(size - Few::size(room));
@@ -675,8 +676,8 @@ impl Contents {
             let handle = self.add(pool, Head::size(target.key, more) + Few::size(room), |out| {
                 Head::write(Kind::Few, target.key, more, out);
                 let end = out.len() + Few::size(room);
-                out.extend_from_slice(&[len as u8, room as u8]);
-                out.extend_from_slice(&scratch.moved);
+                out.push_slice(&[len as u8, room as u8]);
+                out.push_slice(&scratch.moved);
                 out.resize(end, 0);
             });
             let target = Target { handle: self.redirect(target, handle), ..target };
@@ -729,7 +730,7 @@ impl Contents {
         });
         let handle = self.add(pool, Head::size(target.key, Some(more)) + size, |out| {
             Head::write(kind, target.key, Some(more), out);
-            out.extend_from_slice(&scratch.moved);
+            out.push_slice(&scratch.moved);
         });
         target.handle = self.redirect(*target, handle);
         more

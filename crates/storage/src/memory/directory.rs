@@ -20,6 +20,7 @@ use super::slab::Slab;
 use super::{PagedVec, paged};
 use base::{Token, prefetch};
 use mutation::TokenRange;
+use runtime::pages::PushSlice;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -492,7 +493,7 @@ impl TokenDirectory {
 
     fn add_node(&mut self, base: u32, first: &[u32]) -> u32 {
         let mut entries = paged(first.len());
-        entries.extend_from_slice(first);
+        entries.push_slice(first);
         self.inner_bytes += entries.capacity() * size_of::<u32>();
         let bits = entries.len().trailing_zeros() as u8;
         let node = Node { base: base as u8, bits, entries };

@@ -162,9 +162,10 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use runtime::pages::PushSlice;
 
     fn add(region: &mut Region, pool: &SegmentPool, bytes: &[u8]) -> u32 {
-        region.add(pool, bytes.len(), |out| out.extend_from_slice(bytes)).expect("room")
+        region.add(pool, bytes.len(), |out| out.push_slice(bytes)).expect("room")
     }
 
     #[test]

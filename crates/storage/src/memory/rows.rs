@@ -10,6 +10,7 @@
 
 use super::PagedVec;
 use crate::limits::{GROWN_ROW_BYTES, LARGE_ROW_BYTES};
+use runtime::pages::PushSlice;
 
 /// Said instead of a length by rows that lie in fragments.
 const LARGE: u32 = u32::MAX;
@@ -90,7 +91,7 @@ pub(crate) fn put_length(out: &mut PagedVec<u8>, len: usize) {
         return out.push(len as u8);
     }
     out.push(LONG as u8);
-    out.extend_from_slice(&(len as u32).to_le_bytes());
+    out.push_slice(&(len as u32).to_le_bytes());
 }
 
 /// A length, and where what follows it begins.
@@ -183,20 +184,20 @@ impl NewRecord<'_> {
     /// Appends it.
     pub(crate) fn write(&self, out: &mut PagedVec<u8>) {
         put_length(out, self.position.len());
-        out.extend_from_slice(self.position);
+        out.push_slice(self.position);
         put_length(out, self.clustering.len());
-        out.extend_from_slice(self.clustering);
+        out.push_slice(self.clustering);
         match self.body {
             Stored::Whole(body) => {
-                out.extend_from_slice(&(body.len() as u32).to_le_bytes());
-                out.extend_from_slice(&self.spare.to_le_bytes());
-                out.extend_from_slice(body);
+                out.push_slice(&(body.len() as u32).to_le_bytes());
+                out.push_slice(&self.spare.to_le_bytes());
+                out.push_slice(body);
                 out.resize(out.len() + usize::from(self.spare), 0);
             }
             Stored::Large(place) => {
-                out.extend_from_slice(&LARGE.to_le_bytes());
-                out.extend_from_slice(&[0; 2]);
-                out.extend_from_slice(&place.to_le_bytes());
+                out.push_slice(&LARGE.to_le_bytes());
+                out.push_slice(&[0; 2]);
+                out.push_slice(&place.to_le_bytes());
             }
         }
     }
