@@ -120,7 +120,9 @@ pub(crate) struct RowsWriter {
 impl RowsWriter {
     /// Forgets the partition.
     pub(crate) fn clear(&mut self) {
-        *self = RowsWriter::default();
+        if self.trie.entries() > 0 {
+            *self = RowsWriter::default();
+        }
     }
 
     /// Adds a block: its first and last place, where it starts and what is open there.

@@ -308,36 +308,43 @@ fn pad(out: &mut impl TrieSink) {
 
 /// Writes all that hangs on a branch's node, so that only the node is left.
 fn place_children(branch: &mut Branch, spare: &mut Vec<Vec<Child>>, out: &mut impl TrieSink) {
-    // Which of the children are to be written, and their sizes as far as known.
+    // The children that are to be written: their sizes as far as known and which they are, in this order. Of two of a size
+    // the one of the larger byte goes first, as Cassandra does.
     let sizes = branch.node.children.iter().map(|child| child.state.size()).enumerate();
-    let mut waiting: Vec<(usize, Size)> = sizes.filter_map(|(index, size)| Some((index, size?))).collect();
+    let mut waiting: Vec<(usize, usize)> =
+        sizes.filter_map(|(index, size)| Some((size?.all, index))).collect();
+    waiting.sort_unstable();
+    let resize = |waiting: &mut Vec<(usize, usize)>, place: usize, bytes: usize| {
+        let (_, index) = waiting.remove(place);
+        let place = waiting.partition_point(|other| *other < (bytes, index));
+        waiting.insert(place, (bytes, index));
+    };
     while !waiting.is_empty() {
         let left = left_in_page(out);
-        let fitting = waiting.iter().enumerate().filter(|(_, (_, size))| size.all as u64 <= left);
-        // Of two of a size the one of the larger byte, as Cassandra does.
-        let Some((best, _)) = fitting.max_by_key(|(_, (index, size))| (size.all, *index)) else {
+        let Some(best) = waiting.partition_point(|(bytes, _)| *bytes as u64 <= left).checked_sub(1) else {
             if left < PAGE {
                 pad(out);
                 continue;
             }
             // Pointers have grown so that it no longer fits into a page: what hangs on it goes first.
-            let largest = waiting.iter_mut().max_by_key(|(_, size)| size.all).expect("there is one");
-            if let State::Kept(child) = &mut branch.node.children[largest.0].state {
-                place_children(child, spare, out);
-                largest.1 = child.size;
-            }
+            let largest = waiting.len() - 1;
+            let State::Kept(child) = &mut branch.node.children[waiting[largest].1].state else {
+                unreachable!("a leaf fits into a page")
+            };
+            place_children(child, spare, out);
+            resize(&mut waiting, largest, child.size.all);
             continue;
         };
-        let index = waiting[best].0;
-        let state = &mut branch.node.children[index].state;
+        let state = &mut branch.node.children[waiting[best].1].state;
         if let State::Kept(child) = state {
             let size = measure(child, out.position());
             if size.all as u64 > left {
-                (child.size, waiting[best].1) = (size, size);
+                child.size = size;
+                resize(&mut waiting, best, size.all);
                 continue;
             }
         }
-        waiting.swap_remove(best);
+        waiting.remove(best);
         write_state(state, spare, out);
     }
     let size = branch.node.size(out.position(), std::iter::repeat_n(None, branch.node.children.len()));

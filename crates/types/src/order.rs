@@ -111,17 +111,22 @@ pub fn encode_component(ty: &CqlType, wire: Option<&[u8]>, reversed: bool, out: 
 /// Appends a byte string so that it sorts before its extensions whatever separator follows: each run of k zeros becomes
 /// `00 FE*(k-1) FF`; a string that ends in zeros ends in FE instead of FF, any other ends in 00.
 pub fn put_escaped(bytes: &[u8], out: &mut Vec<u8>) {
-    let mut in_zeros = false;
-    for byte in bytes {
-        match (*byte, in_zeros) {
-            (0, false) => out.push(0),
-            (0, true) => out.push(0xFE),
-            (b, true) => out.extend_from_slice(&[0xFF, b]),
-            (b, false) => out.push(b),
+    let mut rest = bytes;
+    while let Some(plain) = rest.iter().position(|byte| *byte == 0) {
+        let (head, tail) = rest.split_at(plain);
+        let zeros = tail.iter().take_while(|byte| **byte == 0).count();
+        out.extend_from_slice(head);
+        out.push(0);
+        out.resize(out.len() + zeros - 1, 0xFE);
+        rest = &tail[zeros..];
+        if rest.is_empty() {
+            out.push(0xFE);
+            return;
         }
-        in_zeros = *byte == 0;
+        out.push(0xFF);
     }
-    out.push(if in_zeros { 0xFE } else { 0 });
+    out.extend_from_slice(rest);
+    out.push(0);
 }
 
 fn put_sign_flipped(wire: &[u8], out: &mut Vec<u8>) {
