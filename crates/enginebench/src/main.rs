@@ -61,7 +61,7 @@ fn parse(words: impl Iterator<Item = String>) -> Result<Option<Options>, String>
         count: None,
         rounds: 3,
         memory: 4 << 30,
-        format: sstable::Format::Big,
+        format: sstable::Format::Bti,
         epoll: false,
     };
     let mut words = words;

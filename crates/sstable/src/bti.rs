@@ -10,7 +10,7 @@ use crate::cursor::Fault;
 use crate::deletion::Times;
 use crate::error::Error;
 use crate::index::NewBlock;
-use crate::lookup::{EndedPartition, Found, IndexSink, RowsAt};
+use crate::lookup::{EndedPartition, Found, IndexSink, Readable, RowsAt};
 use crate::partitions::{self, FOOTER_BYTES, Footer, PartitionEntry, PartitionsWriter, Place, take_keys};
 use crate::rows::{self, BlockStart, RowsEntry, RowsWriter};
 use crate::source::{Source, Window};
@@ -133,6 +133,29 @@ impl BtiIndex {
             Some(next) => self.resolve(next.payload).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// The first partition at or behind a token whose key can be read. Keys stand in the data alone.
+    pub(crate) async fn first_readable(&self, token: Token) -> Result<Readable, Error> {
+        let root = self.footer.root;
+        let mut found = Readable::default();
+        let mut near = self.partitions.look(|pages| partitions::first_near(pages, root, token)).await?;
+        while let Some(entry) = near {
+            match self.resolve(entry.payload).await {
+                Ok((at, _)) if at >= token => {
+                    found.token = Some(at);
+                    break;
+                }
+                Ok(_) => {}
+                Err(error @ Error::Corrupt { .. }) => {
+                    found.unreadable += 1;
+                    found.error.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+            near = self.partitions.look(|pages| partitions::next(pages, root, &entry.path)).await?;
+        }
+        Ok(found)
     }
 
     /// How many partitions there are.

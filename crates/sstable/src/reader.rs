@@ -25,7 +25,7 @@ use crate::filter::Filter;
 use crate::fragment::{Fragment, PartitionHead};
 use crate::histogram::TombstoneHistogram;
 use crate::limits::CHUNK_BYTES_MAX;
-use crate::lookup::{Index, read_sound};
+use crate::lookup::{Index, Readable, read_sound};
 use crate::meta::Meta;
 use crate::row_index::RowIndex;
 use crate::shape::Shape;
@@ -323,6 +323,15 @@ impl Reader {
             return Ok(None);
         }
         Ok(self.index.first_from(from).await?.map(|(token, _)| token))
+    }
+
+    /// As [`Reader::next_token`], for who wants what is left of a damaged sstable: goes past partitions whose keys cannot be
+    /// read. Errors: the index itself is damaged.
+    pub async fn next_readable(&self, from: Token) -> Result<Readable, Error> {
+        if from > self.meta.last_token {
+            return Ok(Readable::default());
+        }
+        self.index.first_readable(from).await
     }
 
     /// Removes all its files. Those that hold them open can go on reading.

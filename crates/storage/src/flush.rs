@@ -7,7 +7,7 @@
 
 use crate::cache::Adopting;
 use crate::commitlog::LogPosition;
-use crate::limits::{LOG_SHARES_MAX, WRITER_PENDING_BYTES};
+use crate::limits::{FLUSH_ROWS_AT_ONCE, LOG_SHARES_MAX, WRITER_PENDING_BYTES};
 use crate::manifest::{Edit, SstableEntry};
 use crate::memory::MemoryPartition;
 use crate::memtable::{Keys, Memtable};
@@ -332,9 +332,10 @@ pub(crate) async fn write_memtable(
     table.make_dir(&settings.data_dir).await?;
     let definition = table.definition();
     let generation = table.take_generation()?;
+    let version = settings.version_of_new(memtable.has_early_deletion());
     let mut writer = Writer::create(WriterOptions {
         dir: table.dir.clone(),
-        version: settings.sstable_format.version(),
+        version,
         generation,
         table: definition.clone(),
         estimated_keys: memtable.partitions(),
@@ -359,7 +360,7 @@ pub(crate) async fn write_memtable(
         Ok(meta) => meta,
         Err(error) => {
             // What is left is removed now or, failing that, by the next start.
-            let descriptor = Descriptor::new(settings.sstable_format.version(), generation);
+            let descriptor = Descriptor::new(version, generation);
             let _ = sstable::remove_temporary(&table.dir, descriptor).await;
             return Err(error.into());
         }
@@ -452,6 +453,8 @@ fn write_some(
     let mut ranges = ranges.filter(|(.., range)| range.deletion.supersedes(deletion)).peekable();
     // The last range that began, and where it ends; one that began before the cursor was written then.
     let mut last: Option<(Position, Deletion)> = None;
+    // The caller lets others run between partitions: a look at the clock for each row would be a twentieth of a flush.
+    let mut rows = 0;
     for row in partition.rows_between(&start, None, false) {
         while let Some((at, end, range)) = ranges.next_if(|(at, ..)| at.as_bytes() < row.position) {
             if !continued || at >= start {
@@ -468,7 +471,9 @@ fn write_some(
             writer.row(row.clustering, body)?;
         }
         let rare = runtime::rare("flush_pauses_in_a_partition");
-        if writer.pending_bytes() >= WRITER_PENDING_BYTES || runtime::need_preempt() || rare {
+        rows += 1;
+        let is_time = rows % FLUSH_ROWS_AT_ONCE == 0 && runtime::need_preempt();
+        if writer.pending_bytes() >= WRITER_PENDING_BYTES || is_time || rare {
             return Ok(Cursor::Row(Position::from_bytes(row.position)));
         }
     }

@@ -21,6 +21,8 @@ pub struct Memtable {
     range: TokenRange,
     pool: Rc<MemoryPool>,
     first_position: Cell<Option<LogPosition>>,
+    /// Whether a whole partition was deleted as of a time before 1970.
+    has_early_deletion: Cell<bool>,
 }
 
 impl Memtable {
@@ -31,6 +33,7 @@ impl Memtable {
             range,
             pool,
             first_position: Cell::new(None),
+            has_early_deletion: Cell::new(false),
         }
     }
 
@@ -49,6 +52,9 @@ impl Memtable {
         }
         let before = contents.bytes();
         contents.apply(&self.pool, table, mutation)?;
+        if mutation.deletion.timestamp < 0 && !mutation.deletion.is_live() {
+            self.has_early_deletion.set(true);
+        }
         Ok(contents.bytes() as isize - before as isize)
     }
 
@@ -112,6 +118,11 @@ impl Memtable {
         let (first, middle) = (*samples.get(samples.len() / 64)?, samples[samples.len() / 2]);
         // In the order of the ring anything comes first: the oldest of all is likely to be a little older.
         Some(first.saturating_sub(middle.saturating_sub(first) / 8))
+    }
+
+    /// Whether a whole partition was deleted as of a time before 1970.
+    pub(crate) fn has_early_deletion(&self) -> bool {
+        self.has_early_deletion.get()
     }
 
     /// Whether nothing was applied.

@@ -2,7 +2,7 @@
 
 use crate::{CommitFailurePolicy, DiskFailurePolicy};
 use schema::Table;
-use sstable::{CompressionChoice, Format};
+use sstable::{CompressionChoice, Format, Version};
 use std::path::PathBuf;
 
 /// When a write is told to have happened.
@@ -98,6 +98,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The version of a new sstable. `early`: it may hold the deletion of a whole partition as of a time before 1970, for
+    /// which formats from `oa` on have no place.
+    pub(crate) fn version_of_new(&self, early: bool) -> Version {
+        if early { Format::Big.version() } else { self.sstable_format.version() }
+    }
+
     /// Bytes of a segment: whole blocks, within the limits.
     pub(crate) fn segment_size(&self) -> u64 {
         let size =

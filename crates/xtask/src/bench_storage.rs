@@ -1,7 +1,7 @@
 //! `cargo x bench storage`: one shard's engine alone, without protocol and network.
 //!
 //! `bench storage [CASE…] [--scale F] [--rounds N] [--smoke]` runs `enginebench` on one processor; its cases are listed
-//! by `enginebench --list`. Instructions per operation are counted by callgrind: two runs of a case that differ in
+//! by `enginebench --list`; those in which the formats of sstables differ run in both. Instructions per operation are counted by callgrind: two runs of a case that differ in
 //! nothing but the number of measured operations.
 
 use std::fmt::Write as _;
@@ -21,6 +21,8 @@ const COUNTED: &[(&str, u64, Option<f64>)] = &[
     ("D6", 5_000, None),
     ("D7", 5_000, None),
 ];
+/// Cases that depend on the format of sstables: these run again in the other one.
+const OF_FORMAT: &[&str] = &["D4", "D6", "D7", "D8", "F1", "K1"];
 /// The processor the shard runs on.
 const PROCESSOR: usize = 1;
 
@@ -36,20 +38,29 @@ pub fn storage(rest: &[String]) -> Outcome {
         machine::shape(),
         machine::commit()
     );
-    let mut command = house::command("taskset");
-    command.args(["-c", &PROCESSOR.to_string()]).arg(&binary).args(&cases).arg("--folder").arg(&folder);
-    for (name, default) in
-        [("--scale", if smoke { "0.01" } else { "1" }), ("--rounds", if smoke { "1" } else { "5" })]
-    {
-        command.args([name, house::option(rest, name).unwrap_or(default)]);
+    let run = |cases: &[&str], format: &str| {
+        let mut command = house::command("taskset");
+        command.args(["-c", &PROCESSOR.to_string()]).arg(&binary).args(cases).arg("--folder").arg(&folder);
+        command.args(["--format", format]);
+        for (name, default) in
+            [("--scale", if smoke { "0.01" } else { "1" }), ("--rounds", if smoke { "1" } else { "5" })]
+        {
+            command.args([name, house::option(rest, name).unwrap_or(default)]);
+        }
+        house::teed(&mut command)
+    };
+    let cases: Vec<&str> = cases.iter().map(|case| case.as_str()).collect();
+    text.push_str(&run(&cases, "bti")?);
+    if cases.is_empty() {
+        text.push_str("\nIn format big:\n\n");
+        text.push_str(&run(OF_FORMAT, "big")?);
     }
-    text.push_str(&house::teed(&mut command)?);
     if smoke {
         return Ok("bench result: ok. storage works".into());
     }
     text.push_str("\n| case | instructions each | allocations each | bar |\n|---|---:|---:|---|\n");
     for (case, count, most) in COUNTED {
-        if cases.is_empty() || cases.iter().any(|name| case.starts_with(name.as_str())) {
+        if cases.is_empty() || cases.iter().any(|name| case.starts_with(name)) {
             let (instructions, allocations) = counted(&binary, &folder, case, *count)?;
             let bar = most.map_or(String::new(), |most| {
                 let met = if instructions <= most { "met" } else { "NOT MET" };

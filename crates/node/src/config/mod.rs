@@ -207,6 +207,8 @@ struct Pieces {
     log_level: Option<String>,
     log_levels: Option<runtime::log::Levels>,
     loggers: Vec<(String, String)>,
+    sstable_format: Option<storage::SstableFormat>,
+    for_cassandra_4: bool,
 }
 
 impl Config {
@@ -259,7 +261,7 @@ impl Config {
             row_cache_bytes: None,
             tombstone_warn: 1_000,
             tombstone_fail: 100_000,
-            sstable_format: storage::SstableFormat::Big,
+            sstable_format: storage::SstableFormat::Bti,
             flush_compression: storage::CompressionChoice::Fast,
             auto_snapshot: true,
             disk_failure: storage::DiskFailurePolicy::Stop,

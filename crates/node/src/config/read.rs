@@ -98,6 +98,19 @@ impl Config {
             let port = pieces.prometheus_port.unwrap_or(9180);
             self.prometheus = (port != 0).then_some((pieces.prometheus_address, port));
         }
+        // Cassandra 4 reads no tries: what must be readable by it is written without.
+        match (pieces.sstable_format.take(), pieces.for_cassandra_4) {
+            (Some(format), _) => self.sstable_format = format,
+            (None, true) if !self.given.contains_key("sstable.selected_format") => {
+                let source = match self.given.get("storage_compatibility_mode") {
+                    Some(given) => given.source.clone(),
+                    None => Source::Standard,
+                };
+                self.sstable_format = storage::SstableFormat::Big;
+                self.given.insert("sstable.selected_format", Given { text: "big".into(), source });
+            }
+            (None, _) => {}
+        }
         if let Some(class) = pieces.compaction_class.take() {
             let parameters = pairs_of(&std::mem::take(&mut pieces.compaction_parameters));
             match cql::compaction_options(&class, parameters) {

@@ -85,6 +85,24 @@ fn what_cassandra_ships_is_taken() {
 }
 
 #[test]
+fn sstables_are_tries_unless_cassandra_4_is_to_read_them() {
+    use storage::SstableFormat::{Big, Bti};
+    for (text, format, shown) in [
+        ("cluster_name: a\n", Bti, "bti"),
+        ("storage_compatibility_mode: CASSANDRA_4\n", Big, "big"),
+        ("storage_compatibility_mode: UPGRADING\n", Bti, "bti"),
+        ("sstable:\n  selected_format: big\n", Big, "big"),
+        ("storage_compatibility_mode: CASSANDRA_4\nsstable:\n  selected_format: bti\n", Bti, "bti"),
+        ("sstable:\n  selected_format: bti\nstorage_compatibility_mode: CASSANDRA_4\n", Bti, "bti"),
+    ] {
+        let (c, _) = read(text).unwrap();
+        assert_eq!(c.sstable_format, format, "{text}");
+        let told = c.effective().into_iter().find(|row| row.0 == "sstable.selected_format");
+        assert_eq!(told.unwrap().1, shown, "{text}");
+    }
+}
+
+#[test]
 fn unknown_keys_warn_with_their_line_and_a_near_name() {
     let (_, warnings) = read(
         "cluster_name: a\n\nhinted_handof_enabled: true\nwholly_unknown: 1\nclient_encryption_options:\n  enable: false\n",

@@ -364,15 +364,20 @@ impl<'a> Merge<'a> {
             None => Token::MIN,
             Some(passed) => Token(passed.0.checked_add(1)?),
         };
-        let token = match sstable.reader.next_token(from).await {
-            Ok(Some(token)) => token,
-            Ok(None) => return None,
+        let next = match sstable.reader.next_readable(from).await {
+            Ok(next) => next,
             Err(of_index) => {
                 let lost = format!("everything behind token {from} of {error}; {of_index}");
                 self.lose(lost);
                 return None;
             }
         };
+        if let Some(error) = next.error {
+            self.merged.lost_partitions += next.unreadable;
+            self.lose(format!("{} partitions from token {from} on: {error}", next.unreadable));
+        }
+        let token = next.token?;
+        let input = &mut self.inputs[index];
         let rest =
             token.0.checked_add(1).map(|first| TokenRange::new(Token(first), self.store.interval.last));
         input.scanner = rest.map(|rest| sstable.reader.scan(rest));

@@ -8,7 +8,7 @@ use crate::table::{Sstable, TableStore};
 use base::Token;
 use mutation::TokenRange;
 use schema::Table;
-use sstable::{CompressionChoice, Descriptor, EncodingStats, Reader, Writer, WriterOptions};
+use sstable::{CompressionChoice, Descriptor, EncodingStats, Reader, Version, Writer, WriterOptions};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,6 +24,7 @@ pub(super) struct Output<'a> {
     definition: Arc<Table>,
     shape: Shape,
     base: EncodingStats,
+    version: Version,
     repaired_at: i64,
     /// Partitions of all inputs, and the tokens they span.
     keys: u64,
@@ -58,6 +59,7 @@ impl<'a> Output<'a> {
             table,
             definition,
             shape,
+            version: store.settings.version_of_new(base.min_timestamp < 0),
             base,
             // What is merged with something that no repair has seen was not seen by one.
             repaired_at: metas().map(|meta| meta.repaired_at).min().unwrap_or(0),
@@ -119,7 +121,7 @@ impl<'a> Output<'a> {
             let generation = self.table.take_generation()?;
             let writer = Writer::create(WriterOptions {
                 dir: self.table.dir.clone(),
-                version: self.store.settings.sstable_format.version(),
+                version: self.version,
                 generation,
                 table: self.definition.clone(),
                 estimated_keys: self.expected_keys(),
@@ -162,7 +164,7 @@ impl<'a> Output<'a> {
             Ok(meta) => meta,
             Err(error) => {
                 // What is left is removed now or, failing that, by the next start.
-                let descriptor = Descriptor::new(self.store.settings.sstable_format.version(), generation);
+                let descriptor = Descriptor::new(self.version, generation);
                 let _ = sstable::remove_temporary(dir, descriptor).await;
                 return Err(error.into());
             }

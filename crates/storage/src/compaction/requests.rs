@@ -140,8 +140,8 @@ impl Store {
         let table = self.table(id)?;
         let _turn = self.turn(&table).await?;
         let old = |sstable: &Sstable| {
-            let present = self.settings.sstable_format.version();
-            all || sstable.entry.meta.descriptor().version != present
+            let meta = &sstable.entry.meta;
+            all || meta.descriptor().version != self.settings.version_of_new(meta.min_timestamp < 0)
         };
         self.each_alone(&table, CompactionKind::Upgrade, old, |work| work).await.map(|_| ())
     }

@@ -37,7 +37,7 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         disk_failure: DiskFailurePolicy::Stop,
         commit_failure: CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
-        sstable_format: sstable::Format::Big,
+        sstable_format: sstable::Format::Bti,
         flush_compression: sstable::CompressionChoice::Fast,
         describe: |table| format!("TABLE {}", table.name),
     }

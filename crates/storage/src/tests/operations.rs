@@ -308,7 +308,7 @@ fn after_a_crash_snapshots_are_whole_or_gone() {
             }
             let data = held.iter().filter(|name| name.ends_with("Data.db")).count();
             assert!(data > 0, "seed {seed}: {} lacks its data", found.tag);
-            for part in ["Index.db", "Statistics.db", "TOC.txt"] {
+            for part in ["Partitions.db", "Rows.db", "Statistics.db", "TOC.txt"] {
                 let parts = held.iter().filter(|name| name.ends_with(part)).count();
                 assert_eq!(parts, data, "seed {seed}: {} lacks {part}", found.tag);
             }

@@ -53,7 +53,7 @@ fn told(node: &mut Node) -> Option<(Consequence, &'static str)> {
 
 fn data_file(node: &Node, generation: u64) -> String {
     let files = node.world.files(node.id).into_iter().map(|(path, _)| path);
-    let named = format!("-{generation}-big-Data.db");
+    let named = format!("-{generation}-bti-Data.db");
     files.into_iter().find(|path| path.ends_with(&named)).expect("it is there")
 }
 

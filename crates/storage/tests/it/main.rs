@@ -56,7 +56,7 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         disk_failure: storage::DiskFailurePolicy::Stop,
         commit_failure: storage::CommitFailurePolicy::Stop,
         mutation_bytes_max: None,
-        sstable_format: sstable::Format::Big,
+        sstable_format: sstable::Format::Bti,
         flush_compression: sstable::CompressionChoice::Fast,
         describe: |table| table.name.to_string(),
     }

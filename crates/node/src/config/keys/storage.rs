@@ -257,10 +257,8 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "sstable.selected_format",
         OneOf(&["big", "bti"]),
-        "big",
-        Sets(|c, v| {
-            c.sstable_format = storage::SstableFormat::of_name(&v.text()).unwrap_or(c.sstable_format)
-        }),
+        "bti",
+        Sets(|c, v| c.pieces.sstable_format = storage::SstableFormat::of_name(&v.text())),
     ),
     key(
         "sstable_preemptive_open_interval",
@@ -277,8 +275,8 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "storage_compatibility_mode",
         OneOf(&["CASSANDRA_4", "UPGRADING", "NONE"]),
-        "CASSANDRA_4",
-        Idle("sstables are written as Cassandra 4 and 5 read them"),
+        "NONE",
+        Sets(|c, v| c.pieces.for_cassandra_4 = v.text() == "CASSANDRA_4"),
     ),
     key("trickle_fsync", Flag, "false", Idle("sstables are written around the page cache")),
     key("trickle_fsync_interval", Size(KIB), "10240KiB", Idle("sstables are written around the page cache")),
