@@ -7,7 +7,7 @@
 //! counts. `--rounds N`, `--seconds N`, `--keys N`, `--heap 4G`, `--smoke`.
 //!
 //! `--large`: 8 GiB of data, and each server held to 2 GiB of memory, what the kernel caches for it included. Messina
-//! writes the files of all three: `nb` for itself and the stock Cassandra, `da` for the latest. There the warming keeps
+//! writes the files of all three: `nb` for the stock Cassandra, `da` for the latest and for itself. There the warming keeps
 //! to a hundredth of the keys, so that it compiles Cassandra's code and does not wait for the disk, and a window of
 //! each kind over all keys follows.
 
@@ -300,7 +300,7 @@ impl Bench {
             self.fill(&peer.address, STRESS)?;
             peer.flush()?;
             let bytes = folder_bytes(&peer.data.join("load"))? as f64 / options.keys(STRESS) as f64;
-            writeln!(sizes, "| {} | {bytes:.0} |", peer.name).ok();
+            writeln!(sizes, "| {} | {bytes:.1} |", peer.name).ok();
             self.fill(&peer.address, USERTABLE)?;
         }
         Ok((peers, sizes))
@@ -309,17 +309,17 @@ impl Bench {
     /// Three servers on files that Messina wrote, each in a group of processes that may use so much memory.
     fn filled_by_files(&self) -> Result<([Peer; 3], String), String> {
         let group = |name: &str| MemoryGroup::new(name, LARGE_MEMORY);
-        let mut node = self.written("peer-messina", "big")?;
+        let other = self.written("peer-big", "big")?;
         let mut stock = cassandra("stock", &self.options, Some(group("stock")?))?;
-        stock.import(&node)?;
-        let other = self.written("peer-bti", "bti")?;
-        let mut latest = cassandra("latest", &self.options, Some(group("latest")?))?;
-        latest.import(&other)?;
+        stock.import(&other)?;
         bench_node::remove_folder(&other.folder)?;
+        let mut node = self.written("peer-messina", "bti")?;
+        let mut latest = cassandra("latest", &self.options, Some(group("latest")?))?;
+        latest.import(&node)?;
         let bytes = folder_bytes(&node.folder.join("data/load"))?;
         node.hold(group("messina")?, LARGE_MEMORY_NODE);
         node.restart()?;
-        let text = format!("\n{:.1} GiB of data in sstables of `nb`.\n", bytes as f64 / f64::from(1 << 30));
+        let text = format!("\n{:.1} GiB of data in sstables of `da`.\n", bytes as f64 / f64::from(1 << 30));
         Ok(([peer_of(node), stock, latest], text))
     }
 

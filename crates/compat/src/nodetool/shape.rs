@@ -151,17 +151,21 @@ enum Pad {
     After,
 }
 
-/// The end of a data file's path: keyspace, table, file.
+/// The end of a data file's path: keyspace, table, file. Each server writes the format it prefers.
 fn data_file(line: &str) -> Option<String> {
-    let inside = line.strip_prefix('/')?.strip_suffix("-big-Data.db")?;
+    let inside = line.strip_prefix('/')?.strip_suffix("-Data.db")?;
     let mut parts = inside.rsplit('/');
     let (file, folder, keyspace) = (parts.next()?, parts.next()?, parts.next()?);
     let table = folder.split_once('-')?.0;
-    let generation = file.strip_prefix("nb-")?;
+    let generation = match (file.strip_prefix("nb-"), file.strip_prefix("da-")) {
+        (Some(big), _) => big.strip_suffix("-big")?,
+        (_, Some(bti)) => bti.strip_suffix("-bti")?,
+        _ => return None,
+    };
     generation
         .chars()
         .all(|c| c.is_ascii_digit())
-        .then(|| format!("<path>/{keyspace}/{table}-<id>/nb-<n>-big-Data.db"))
+        .then(|| format!("<path>/{keyspace}/{table}-<id>/<n>-Data.db"))
 }
 
 /// A line without what differs from node to node.
@@ -320,7 +324,8 @@ mod tests {
         assert_eq!(one("6cfad6f0-e5ac-11f1-a596-c1a09588c68b at 127.0.0.1:7000"), "<uuid> at <address>");
         assert_eq!(one("{1:6, 3:1} 2026-11-21T13:06:55.103Z"), "{<n>:<n>, <n>:<n>} <time>");
         let path = "/some/where/data/shop/visits-b714c5c0e5b111f1b917455cd42d3973/nb-2-big-Data.db";
-        assert_eq!(one(path), "<path>/shop/visits-<id>/nb-<n>-big-Data.db");
+        assert_eq!(one(path), "<path>/shop/visits-<id>/<n>-Data.db");
+        assert_eq!(one(&path.replace("nb-2-big", "da-7-bti")), "<path>/shop/visits-<id>/<n>-Data.db");
         assert_eq!(one("nb-2-big-Data.db rack1 99% 50 %"), "nb-2-big-Data.db rack1 <n>% <n> %");
     }
 

@@ -86,7 +86,7 @@ fn numbers_follow_what_clients_do() {
         post("/storage_service/keyspace_compaction/ks").await;
         assert_eq!(get("/compaction_manager/compaction_history").await.as_array().unwrap().len(), 2);
         let paths = get("/column_family/sstables/by_key/ks:kv?key=7").await;
-        assert!(paths[0].as_str().unwrap().ends_with("-big-Data.db"), "{paths}");
+        assert!(paths[0].as_str().unwrap().ends_with("-bti-Data.db"), "{paths}");
         assert_eq!(get("/storage_service/natural_endpoints/ks?cf=kv&key=7").await[0], "10.0.0.1");
         assert_eq!(get("/storage_service/ownership/ks").await[0]["value"], 1.0);
     });
