@@ -10,7 +10,7 @@ use crate::cursor::Decoded;
 use crate::deletion::Times;
 use crate::error::Error;
 use crate::index::{EntryHead, NewBlock, Promoted, PromotedWriter, take_entry};
-use crate::limits::SUMMARY_INTERVAL;
+use crate::limits::{BIG_BLOCK_BYTES, PROMOTED_BYTES_BEFORE_GROWTH, SUMMARY_INTERVAL};
 use crate::lookup::{EndedPartition, Found, IndexSink, RowsAt, read_sound};
 use crate::row_index::PromotedAt;
 use crate::source::{Source, Window};
@@ -248,9 +248,19 @@ impl BigWriter {
         });
     }
 
-    /// Bytes in memory.
+    /// Bytes that wait for the disk. The promoted index of the open partition does not: it is written with the entry.
     pub(crate) fn pending(&self) -> usize {
-        self.index.pending() + self.promoted.bytes()
+        self.index.pending()
+    }
+
+    /// Whether a block of so many bytes is large enough in a partition of so many.
+    pub(crate) fn is_block(&self, block: u64, partition: u64) -> bool {
+        let least = match self.promoted.bytes() {
+            // Not smaller than blocks are on average: their number grows with the logarithm of the partition's size.
+            PROMOTED_BYTES_BEFORE_GROWTH.. => partition / self.promoted.count(),
+            _ => 0,
+        };
+        block >= BIG_BLOCK_BYTES.max(least)
     }
 
     /// As [`crate::sink::Sink::drain`].

@@ -140,18 +140,26 @@ impl BtiIndex {
         let root = self.footer.root;
         let mut found = Readable::default();
         let mut near = self.partitions.look(|pages| partitions::first_near(pages, root, token)).await?;
-        while let Some(entry) = near {
-            match self.resolve(entry.payload).await {
-                Ok((at, _)) if at >= token => {
+        // A broken trie may have ways without end.
+        for _ in 0..self.footer.count {
+            let Some(entry) = near else { break };
+            let at = match entry.payload.place {
+                Place::Rows(position) => Ok(Token::of_key(&self.rows_entry(position).await?.key)),
+                Place::Data(position) => {
+                    self.check(position, self.data.length())?;
+                    self.token_at(position).await
+                }
+            };
+            match at {
+                Ok(at) if at >= token => {
                     found.token = Some(at);
                     break;
                 }
                 Ok(_) => {}
-                Err(error @ Error::Corrupt { .. }) => {
+                Err(error) => {
                     found.unreadable += 1;
                     found.error.get_or_insert(error);
                 }
-                Err(error) => return Err(error),
             }
             near = self.partitions.look(|pages| partitions::next(pages, root, &entry.path)).await?;
         }
@@ -193,13 +201,18 @@ impl BtiIndex {
             }
             Place::Data(position) => {
                 self.check(position, self.data.length())?;
-                let times = self.times;
-                let mut window = Window::point(self.data.clone(), position);
-                let mut key = Vec::new();
-                window.decode(|bytes| take_partition(times, bytes, &mut key)).await?;
-                Ok((Token::of_key(&key), position))
+                Ok((self.token_at(position).await?, position))
             }
         }
+    }
+
+    /// The token of the partition at a place in the data, from its key there.
+    async fn token_at(&self, position: u64) -> Result<Token, Error> {
+        let times = self.times;
+        let mut window = Window::point(self.data.clone(), position);
+        let mut key = Vec::new();
+        window.decode(|bytes| take_partition(times, bytes, &mut key)).await?;
+        Ok(Token::of_key(&key))
     }
 }
 

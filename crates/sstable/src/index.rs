@@ -8,6 +8,7 @@
 //! ```
 
 use mutation::Deletion;
+use std::ops::Range;
 
 use crate::clustering::{ClusteringShape, Prefix};
 use crate::cursor::{Cursor, Decoded, Fault, put_short_bytes};
@@ -46,6 +47,11 @@ impl PromotedWriter {
     pub(crate) fn clear(&mut self) {
         self.blocks.clear();
         self.offsets.clear();
+    }
+
+    /// How many blocks there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.offsets.len() as u64
     }
 
     /// Bytes held.
@@ -165,34 +171,42 @@ impl Promoted {
         self.count
     }
 
-    /// Where the offset of a block stands; four bytes.
+    /// Where the offset of a block stands; four bytes, those of the next one behind them.
     pub(crate) fn offset_at(&self, index: usize) -> u64 {
         self.table_at + index as u64 * 4
     }
 
-    /// Where a block starts, by what stands at its [`Promoted::offset_at`].
-    pub(crate) fn block_at(&self, index: usize, bytes: &[u8]) -> Decoded<u64> {
+    /// From where to where a block is, by what stands at its [`Promoted::offset_at`].
+    pub(crate) fn span(&self, index: usize, bytes: &[u8]) -> Decoded<Range<u64>> {
         let mut cursor = Cursor::new(bytes);
-        let offset = u64::from(cursor.u32()?);
-        if offset >= self.table_at - self.blocks_at || (index == 0) != (offset == 0) {
-            let expected = format!("the offset of block {index}, below {}", self.table_at - self.blocks_at);
-            return Err(cursor.bad_at(0, expected, offset.to_string()));
+        let start = u64::from(cursor.u32()?);
+        let all = self.table_at - self.blocks_at;
+        let end = if index + 1 < self.count { u64::from(cursor.u32()?) } else { all };
+        if start >= end || end > all || (index == 0) != (start == 0) {
+            let expected = format!("the offset of block {index} and a larger one, up to {all}");
+            return Err(cursor.bad_at(0, expected, format!("{start} and {end}")));
         }
-        Ok(self.blocks_at + offset)
+        Ok(self.blocks_at + start..self.blocks_at + end)
     }
 
-    /// Decodes the block that starts at a place; `bytes` are those from there on.
-    pub(crate) fn take_block(&self, shape: &ClusteringShape, at: u64, bytes: &[u8]) -> Decoded<Block> {
-        // The table is behind the last block: one that would go on there is broken.
-        let room = usize::try_from(self.table_at.saturating_sub(at)).unwrap_or(usize::MAX);
-        let is_all = bytes.len() >= room;
-        let mut cursor = Cursor::new(&bytes[..bytes.len().min(room)]);
+    /// Decodes the block that is there; `bytes` are those from its start on.
+    pub(crate) fn take_block(
+        &self,
+        shape: &ClusteringShape,
+        span: &Range<u64>,
+        bytes: &[u8],
+    ) -> Decoded<Block> {
+        let room = usize::try_from(span.end - span.start).unwrap_or(usize::MAX);
+        let (whole, loaded) = (bytes.len() >= room, bytes.len().min(room));
+        let mut cursor = Cursor::new(&bytes[..loaded]);
+        let wrong = |at| Fault::Bad {
+            at,
+            expected: format!("a block of {room} bytes"),
+            got: "another size".to_string(),
+        };
         match self.take_fields(shape, &mut cursor) {
-            Err(Fault::Short { at, .. }) if is_all => Err(Fault::Bad {
-                at,
-                expected: "a block that ends before the table of offsets".to_string(),
-                got: "the table".to_string(),
-            }),
+            Ok(_) if cursor.at() != room as u64 => Err(wrong(cursor.at())),
+            Err(Fault::Short { at, .. }) if whole => Err(wrong(at)),
             block => block,
         }
     }
@@ -237,8 +251,8 @@ mod tests {
     }
 
     fn block(promoted: Promoted, shape: &ClusteringShape, index: usize, bytes: &[u8]) -> Decoded<Block> {
-        let at = promoted.block_at(index, &bytes[promoted.offset_at(index) as usize..])?;
-        promoted.take_block(shape, at, &bytes[at as usize..])
+        let span = promoted.span(index, &bytes[promoted.offset_at(index) as usize..])?;
+        promoted.take_block(shape, &span, &bytes[span.start as usize..])
     }
 
     fn check(times: Times) {

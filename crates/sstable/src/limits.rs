@@ -10,9 +10,10 @@ pub const BTI_BLOCK_BYTES: u64 = 16 * 1024;
 /// that is taken for corruption.
 pub const TRIE_KEY_BYTES_MAX: usize = 256 * 1024;
 
-/// Blocks of one partition before blocks start to grow with the partition, so that what the writer gathers of the largest
-/// stays a few megabytes. Below 4 GiB, then, a slice passes half a block of [`BIG_BLOCK_BYTES`].
-pub const BIG_BLOCKS_BEFORE_GROWTH: u64 = 64 * 1024;
+/// Bytes of the index of one partition of format big before blocks start to grow with the partition: the writer gathers it in
+/// memory. Some hundred thousand blocks, 7 GiB, with short clusterings; below it a slice passes half a block of
+/// [`BIG_BLOCK_BYTES`].
+pub const PROMOTED_BYTES_BEFORE_GROWTH: usize = 4 * 1024 * 1024;
 
 /// Keys between two entries of the summary at full sampling; Cassandra's default.
 pub const SUMMARY_INTERVAL: u32 = 128;
@@ -28,7 +29,7 @@ pub const WRITES_UNDER_WAY: usize = 2;
 /// syncs, which the commitlog needs too.
 pub const SYNCS_UNDER_WAY: usize = 3;
 
-/// Bytes of the largest single read ahead of a scan, of plain data.
+/// Bytes of the largest single read of a scan, or of a lookup that goes on, of plain data.
 pub const READ_AHEAD_BYTES: u64 = 128 * 1024;
 
 /// Reads of one scan under way at a time: the disk works on one while the core works on the other.

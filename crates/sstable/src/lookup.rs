@@ -10,7 +10,7 @@ use crate::checksums::{Checksums, PageChecksums};
 use crate::component::Component;
 use crate::error::Error;
 use crate::index::NewBlock;
-use crate::limits::{BIG_BLOCK_BYTES, BIG_BLOCKS_BEFORE_GROWTH, BTI_BLOCK_BYTES};
+use crate::limits::BTI_BLOCK_BYTES;
 use crate::row_index::RowIndex;
 use crate::sink::Sink;
 use crate::source::read_whole;
@@ -165,7 +165,7 @@ impl IndexWriter {
     /// Whether a block of so many bytes is large enough in a partition of so many.
     pub(crate) fn is_block(&self, block: u64, partition: u64) -> bool {
         match self {
-            IndexWriter::Big(_) => block >= BIG_BLOCK_BYTES.max(partition / BIG_BLOCKS_BEFORE_GROWTH),
+            IndexWriter::Big(writer) => writer.is_block(block, partition),
             IndexWriter::Bti(_) => block >= BTI_BLOCK_BYTES,
         }
     }

@@ -75,6 +75,11 @@ impl Meta {
         self.tombstones > 0
     }
 
+    /// Whether a partition inside may be deleted as of a time before 1970, which versions from `oa` on cannot say.
+    pub fn may_delete_early(&self) -> bool {
+        self.min_timestamp < 0 && !self.version.facts().wide_times
+    }
+
     /// Whether everything inside is deleted or expired before a second.
     pub fn is_expired_before(&self, local_time: u32) -> bool {
         self.max_local_time != NO_TIME && self.max_local_time < local_time

@@ -123,9 +123,10 @@ impl PromotedAt {
     async fn block(&self, shape: &Shape, index: usize) -> Result<Block, Error> {
         let promoted = &self.promoted;
         let mut window = Window::point(self.index.clone(), self.position + promoted.offset_at(index));
-        let at = window.decode(|bytes| promoted.block_at(index, bytes)).await?;
-        window.seek(self.position + at);
-        window.decode(|bytes| promoted.take_block(&shape.clustering, at, bytes)).await
+        let span = window.decode(|bytes| promoted.span(index, bytes)).await?;
+        window.seek(self.position + span.start);
+        window.expect(span.end - span.start);
+        window.decode(|bytes| promoted.take_block(&shape.clustering, &span, bytes)).await
     }
 
     async fn block_at(&self, shape: &Shape, number: usize) -> Result<BlockAt, Error> {

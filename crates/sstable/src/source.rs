@@ -235,12 +235,13 @@ impl Source {
         Some(landing)
     }
 
-    /// One block, from a read that may bring others along; reads for itself when that read failed for another.
+    /// One block, from a read that may bring others along. When that failed, reads the block alone: what is wrong may be with
+    /// another.
     pub(crate) async fn landed(&self, landing: &Landing, index: u32) -> Result<Block, Error> {
         match landing.block(index).await {
             Ok(block) => Ok(block),
-            Err(Failed::Told(error)) => Err(error),
-            Err(Failed::Elsewhere) => {
+            Err(Failed::Told(error)) if landing.range().count() == 1 => Err(error),
+            Err(Failed::Told(_) | Failed::Elsewhere) => {
                 let turn = self.file.turn(self.extent(index).1 as usize).await;
                 let mut blocks = self.read(turn, index, index).await?;
                 Ok(blocks.pop().expect("a read brings all its blocks"))

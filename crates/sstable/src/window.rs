@@ -128,8 +128,7 @@ impl Window {
 
     /// Goes anywhere.
     pub(crate) fn seek(&mut self, position: u64) {
-        self.position = position;
-        self.departures = 0;
+        (self.position, self.expected, self.departures) = (position, 0, 0);
     }
 
     /// Whether the place is at or behind the end of the file.

@@ -223,11 +223,10 @@ impl Writer {
         if self.partitions > 0 && (self.last_key.0, &self.last_key.1[..]) >= (token, key) {
             return Err(self.invalid(format!("partitions out of ring order at token {token}")));
         }
-        let deletion = match self.shape.times.fits_full(deletion) {
-            true => deletion,
-            // From oa on there is no place for a time before 1970: what is as old goes as well.
-            false => Deletion { timestamp: 0, ..deletion },
-        };
+        if !self.shape.times.fits_full(deletion) {
+            // Any time that fits would delete more or less than was deleted: the caller takes another version.
+            return Err(self.invalid(format!("a partition deleted as of a time before 1970: {deletion:?}")));
+        }
         let mut header = std::mem::take(&mut self.partition.header);
         header.clear();
         put_short_bytes(&mut header, key);

@@ -100,6 +100,10 @@ impl Config {
         }
         // Cassandra 4 reads no tries: what must be readable by it is written without.
         match (pieces.sstable_format.take(), pieces.for_cassandra_4) {
+            (Some(storage::SstableFormat::Bti), true) => {
+                let expected = "big, as storage_compatibility_mode is CASSANDRA_4";
+                return Err(self.wrong("sstable.selected_format", expected, "bti"));
+            }
             (Some(format), _) => self.sstable_format = format,
             (None, true) if !self.given.contains_key("sstable.selected_format") => {
                 let source = match self.given.get("storage_compatibility_mode") {

@@ -92,14 +92,15 @@ fn sstables_are_tries_unless_cassandra_4_is_to_read_them() {
         ("storage_compatibility_mode: CASSANDRA_4\n", Big, "big"),
         ("storage_compatibility_mode: UPGRADING\n", Bti, "bti"),
         ("sstable:\n  selected_format: big\n", Big, "big"),
-        ("storage_compatibility_mode: CASSANDRA_4\nsstable:\n  selected_format: bti\n", Bti, "bti"),
-        ("sstable:\n  selected_format: bti\nstorage_compatibility_mode: CASSANDRA_4\n", Bti, "bti"),
+        ("sstable:\n  selected_format: bti\nstorage_compatibility_mode: NONE\n", Bti, "bti"),
     ] {
         let (c, _) = read(text).unwrap();
         assert_eq!(c.sstable_format, format, "{text}");
         let told = c.effective().into_iter().find(|row| row.0 == "sstable.selected_format");
         assert_eq!(told.unwrap().1, shown, "{text}");
     }
+    let both = refused("storage_compatibility_mode: CASSANDRA_4\nsstable:\n  selected_format: bti\n");
+    assert!(both.contains("expected big, as storage_compatibility_mode is CASSANDRA_4"), "{both}");
 }
 
 #[test]

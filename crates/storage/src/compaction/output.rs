@@ -8,7 +8,7 @@ use crate::table::{Sstable, TableStore};
 use base::Token;
 use mutation::TokenRange;
 use schema::Table;
-use sstable::{CompressionChoice, Descriptor, EncodingStats, Reader, Version, Writer, WriterOptions};
+use sstable::{CompressionChoice, Descriptor, EncodingStats, Meta, Reader, Version, Writer, WriterOptions};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl<'a> Output<'a> {
             table,
             definition,
             shape,
-            version: store.settings.version_of_new(base.min_timestamp < 0),
+            version: store.settings.version_of_new(metas().any(Meta::may_delete_early)),
             base,
             // What is merged with something that no repair has seen was not seen by one.
             repaired_at: metas().map(|meta| meta.repaired_at).min().unwrap_or(0),

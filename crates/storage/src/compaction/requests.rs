@@ -141,7 +141,7 @@ impl Store {
         let _turn = self.turn(&table).await?;
         let old = |sstable: &Sstable| {
             let meta = &sstable.entry.meta;
-            all || meta.descriptor().version != self.settings.version_of_new(meta.min_timestamp < 0)
+            all || meta.descriptor().version != self.settings.version_of_new(meta.may_delete_early())
         };
         self.each_alone(&table, CompactionKind::Upgrade, old, |work| work).await.map(|_| ())
     }

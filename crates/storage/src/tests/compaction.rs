@@ -476,6 +476,65 @@ fn scrub_keeps_what_can_be_read_and_names_the_rest() {
 }
 
 #[test]
+fn damage_of_a_neighbour_is_no_damage() {
+    for seed in 0..8u64 {
+        let table = table_of(seed);
+        let mut node = node(&table);
+        let mut prng = Prng::new(seed);
+        // Some six chunks each, of many rows.
+        for (key, row) in (0..8u8).flat_map(|key| (0..50).map(move |row| (key, row))) {
+            let mut value = vec![0; 2_000];
+            prng.fill(&mut value);
+            put(&mut node, fixture::insert(&table, &[key], row, 5, &value));
+        }
+        flush(&mut node);
+        node.stop();
+        let damaged = data_files(&node).remove(0);
+        let size = node.world.files(node.id).iter().find(|file| file.0 == damaged).expect("there").1;
+        // Near the beginning of a partition: reading on behind the one before comes by.
+        assert!(node.world.flip_bit(node.id, &damaged, size * (4 * seed + 1) / 32, 3));
+        node.boot(1).expect("opens");
+        let id = table.id;
+        let scrubbed = store(&mut node, |store| async move { store.scrub(id).await }).expect("scrubs");
+        // A chunk may hold the end of one and the beginning of the next.
+        let mut left = keys(&mut node, &table);
+        left.dedup();
+        assert!((1..=2).contains(&scrubbed.lost_partitions), "seed {seed}: {scrubbed:?}");
+        assert_eq!(left.len() as u64 + scrubbed.lost_partitions, 8, "seed {seed}: {scrubbed:?}");
+    }
+}
+
+#[test]
+fn a_partition_deleted_long_before_1970_takes_nothing_newer_with_it() {
+    let table = table_of(3);
+    let mut node = node(&table);
+    let version = |node: &Node| {
+        let files: Vec<String> = data_files(node);
+        let letters =
+            files.iter().map(|path| path.rsplit('/').next().map_or("", |name| &name[..2]).to_string());
+        letters.collect::<Vec<_>>()
+    };
+    put(&mut node, insert(&table, 1, -5));
+    flush(&mut node);
+    assert_eq!(version(&node), ["da"], "nothing is deleted");
+    put(&mut node, delete(&table, 1, -9));
+    put(&mut node, delete(&table, 2, -9));
+    put(&mut node, insert(&table, 2, -12));
+    put(&mut node, insert(&table, 3, -3));
+    flush(&mut node);
+    assert_eq!(version(&node), ["da", "nb"]);
+    assert_eq!(keys(&mut node, &table), [1, 3]);
+    node.stop();
+    node.boot(1).expect("opens");
+    let id = table.id;
+    store(&mut node, |store| async move { store.upgrade(id, false).await }).expect("upgrades");
+    assert_eq!(version(&node), ["da", "nb"], "neither is of an earlier version than it can be");
+    compact(&mut node, &table).expect("compacts");
+    assert_eq!(version(&node), ["nb"], "the deletion may still be in it");
+    assert_eq!(keys(&mut node, &table), [1, 3]);
+}
+
+#[test]
 fn garbage_is_what_newer_sstables_delete() {
     for granularity in [Granularity::Row, Granularity::Cell] {
         let mut builder = table().to_builder();
