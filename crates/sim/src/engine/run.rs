@@ -21,8 +21,9 @@ use super::upkeep;
 
 /// What the writes of a whole run share: a key nobody draws, to see whether writes are accepted.
 const PROBE_KEY: u16 = 0x7fff;
-/// Timestamp from which coarse ones count.
-const COARSE_START: i64 = 1_500_000_000_000_000;
+/// Timestamps from which coarse ones count; half of the seeds take those around 1970, before which not every format can tell
+/// all deletions.
+const COARSE_STARTS: [i64; 2] = [1_500_000_000_000_000, -20];
 
 /// A run under way.
 pub(super) struct Run {
@@ -37,7 +38,7 @@ pub(super) struct Run {
     pub(super) doubt: Option<Instant>,
     /// A sync has failed, and only a restart helps.
     pub(super) broken: bool,
-    coarse: bool,
+    coarse: Option<i64>,
     capacity: u64,
     /// Numbers of writes, to tell their timestamps apart.
     pub(super) writes: i64,
@@ -70,7 +71,7 @@ impl Run {
             trouble: None,
             doubt: None,
             broken: false,
-            coarse: plan.coarse,
+            coarse: plan.coarse.then(|| COARSE_STARTS[(plan.seed % 2) as usize]),
             capacity,
             writes: 0,
             next_id: 0x8000,
@@ -160,9 +161,7 @@ impl Run {
     pub(super) fn timer(&mut self, op: &WriteOp) -> impl Fn(i64) -> i64 + use<> {
         self.writes += 1;
         let (coarse, back, number) = (self.coarse, op.back, self.writes % 1000);
-        move |micros| {
-            if coarse { COARSE_START + back } else { (micros - back) / 1000 * 1000 + number }
-        }
+        move |micros| coarse.map_or((micros - back) / 1000 * 1000 + number, |start| start + back)
     }
 
     /// A future that makes a write and says what it was and how it went.
