@@ -317,16 +317,8 @@ impl Reader {
         Ok(self.index.first_from(token).await?.map_or(self.data.length(), |(_, position)| position))
     }
 
-    /// The token of the first partition at or behind a token, by the index alone or nearly so.
-    pub async fn next_token(&self, from: Token) -> Result<Option<Token>, Error> {
-        if from > self.meta.last_token {
-            return Ok(None);
-        }
-        Ok(self.index.first_from(from).await?.map(|(token, _)| token))
-    }
-
-    /// As [`Reader::next_token`], for who wants what is left of a damaged sstable: goes past partitions whose keys cannot be
-    /// read. Errors: the index itself is damaged.
+    /// The first partition at or behind a token, by the index alone or nearly so. Goes past those whose keys cannot be read.
+    /// Errors: the index itself is damaged.
     pub async fn next_readable(&self, from: Token) -> Result<Readable, Error> {
         if from > self.meta.last_token {
             return Ok(Readable::default());

@@ -161,7 +161,6 @@ impl RowsWriter {
         base::put_uvint(&mut entry, blocks);
         times().put_full(&mut entry, deletion);
         out.end().extend_from_slice(&entry);
-        self.clear();
         Some(position)
     }
 }

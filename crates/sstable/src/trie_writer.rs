@@ -100,7 +100,10 @@ impl State {
     fn size(&self) -> Option<Size> {
         match self {
             State::Written(_) => None,
-            State::Leaf(payload) => Some(leaf_size(payload)),
+            State::Leaf(payload) => {
+                let bytes = Kind::Leaf.size(0) + usize::from(payload.len);
+                Some(Size { all: bytes, own: bytes })
+            }
             State::Kept(branch) => Some(branch.size),
         }
     }
@@ -120,11 +123,6 @@ impl State {
             State::Kept(branch) => branch.height,
         }
     }
-}
-
-fn leaf_size(payload: &NewPayload) -> Size {
-    let bytes = Kind::Leaf.size(0) + usize::from(payload.len);
-    Size { all: bytes, own: bytes }
 }
 
 /// The narrowest kind for a node whose farthest child is at a distance, and its distances.
@@ -172,6 +170,11 @@ impl Node {
         kind.size(distances) + usize::from(self.payload.len)
     }
 
+    /// As [`Node::size`], with what is known of its children's sizes.
+    fn size_now(&self, start: u64) -> Size {
+        self.size(start, self.children.iter().map(|child| child.state.size()))
+    }
+
     /// Size of all that is still to be written of it from a position on, its children having these sizes, in turn: what
     /// is in the file has none.
     fn size(&self, start: u64, sizes: impl Iterator<Item = Option<Size>> + Clone) -> Size {
@@ -215,7 +218,7 @@ fn measure(branch: &Branch, start: u64) -> Size {
 fn complete(node: Node, start: u64) -> Branch {
     let whole = node.children.iter().all(|child| child.state.is_whole());
     let height = 1 + node.children.iter().map(|child| child.state.height()).max().unwrap_or(0);
-    let size = node.size(start, node.children.iter().map(|child| child.state.size()));
+    let size = node.size_now(start);
     Branch { size, whole, height, node }
 }
 
@@ -347,7 +350,7 @@ fn place_children(branch: &mut Branch, spare: &mut Vec<Vec<Child>>, out: &mut im
         waiting.remove(best);
         write_state(state, spare, out);
     }
-    let size = branch.node.size(out.position(), std::iter::repeat_n(None, branch.node.children.len()));
+    let size = branch.node.size_now(out.position());
     (branch.size, branch.whole, branch.height) = (size, false, 1);
 }
 

@@ -21,6 +21,16 @@ pub(crate) enum Head {
     Marker { at: Prefix, ends: Option<Deletion>, starts: Option<Deletion> },
 }
 
+impl Head {
+    /// Where it stands; `None` at the partition's end.
+    pub(crate) fn at(&self) -> Option<&Prefix> {
+        match self {
+            Head::Row { at, .. } | Head::Marker { at, .. } => Some(at),
+            Head::End => None,
+        }
+    }
+}
+
 /// Reads the head of what comes next and its size.
 pub(crate) fn take_head(shape: &Shape, bytes: &[u8], wire: &mut Vec<u8>) -> Decoded<(Head, u64)> {
     let mut cursor = Cursor::new(bytes);

@@ -132,7 +132,7 @@ impl Walk {
 
     /// Finds out where the head that was read sorts; false at the partition's end.
     fn find_place(&mut self) -> Result<bool, Error> {
-        let Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) = &self.ahead else { return Ok(false) };
+        let Some(at) = self.ahead.as_ref().and_then(|(head, _)| head.at()) else { return Ok(false) };
         self.place.clear();
         let found = match at.kind {
             Kind::Row => self.table.push_position(&at.wire, &mut self.place),
@@ -144,10 +144,7 @@ impl Walk {
 
     /// The bound behind the head that was read.
     fn behind_ahead(&self) -> Bound {
-        match &self.ahead {
-            Some((Head::Row { at, .. } | Head::Marker { at, .. }, _)) => at.behind(),
-            _ => unreachable!("a place was found"),
-        }
+        self.ahead.as_ref().and_then(|(head, _)| head.at()).expect("a place was found").behind()
     }
 
     /// Notes what was passed last.
@@ -193,10 +190,7 @@ impl Walk {
 
     /// The bound before the next row or marker; `None` at the partition's end.
     async fn next_bound(&mut self) -> Result<Option<Bound>, Error> {
-        Ok(match self.look_ahead().await? {
-            Head::Row { at, .. } | Head::Marker { at, .. } => Some(at.before()),
-            Head::End => None,
-        })
+        Ok(self.look_ahead().await?.at().map(Prefix::before))
     }
 
     /// An open range tombstone where the partition ends.

@@ -5,8 +5,9 @@
 //!   spill       [position── rest ──]            what crosses the end of a block: its tail and the head of the next
 //!   ahead  [read][read]                         a scan: reads under way or done that come next
 //! ```
-//! A lookup reads the blocks it needs; one that goes on and on reads twice as many each time. A scan begins with a little, doubles with every read that it used up, and keeps two
-//! reads under way from the second on; one of a background group does so at once and leaves nothing in the cache.
+//! A lookup reads the blocks it needs; one that goes on and on reads twice as many each time. A scan begins with a little,
+//! doubles with every read that it used up, and keeps two reads under way from the second on; one of a background group
+//! does so at once and leaves nothing in the cache.
 
 use std::collections::VecDeque;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! `cargo x bench storage`: one shard's engine alone, without protocol and network.
 //!
 //! `bench storage [CASE…] [--scale F] [--rounds N] [--smoke]` runs `enginebench` on one processor; its cases are listed
-//! by `enginebench --list`; those in which the formats of sstables differ run in both. Instructions per operation are counted by callgrind: two runs of a case that differ in
-//! nothing but the number of measured operations.
+//! by `enginebench --list`; those in which the formats of sstables differ run in both. Instructions per operation are
+//! counted by callgrind: two runs of a case that differ in nothing but the number of measured operations.
 
 use std::fmt::Write as _;
 use std::path::Path;

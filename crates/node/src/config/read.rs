@@ -105,7 +105,7 @@ impl Config {
                 return Err(self.wrong("sstable.selected_format", expected, "bti"));
             }
             (Some(format), _) => self.sstable_format = format,
-            (None, true) if !self.given.contains_key("sstable.selected_format") => {
+            (None, true) => {
                 let source = match self.given.get("storage_compatibility_mode") {
                     Some(given) => given.source.clone(),
                     None => Source::Standard,
@@ -113,7 +113,7 @@ impl Config {
                 self.sstable_format = storage::SstableFormat::Big;
                 self.given.insert("sstable.selected_format", Given { text: "big".into(), source });
             }
-            (None, _) => {}
+            (None, false) => {}
         }
         if let Some(class) = pieces.compaction_class.take() {
             let parameters = pairs_of(&std::mem::take(&mut pieces.compaction_parameters));

@@ -295,7 +295,7 @@ async fn check_table(dir: &Path, version: Version, table: &Arc<Table>, seed: u64
         let near = tokens[rng.below(tokens.len() as u64) as usize].0.wrapping_add(rng.below(3) as i64 - 1);
         for from in [Token(near), Token(rng.u64() as i64)] {
             let next = tokens.get(tokens.partition_point(|token| *token < from)).copied();
-            assert_eq!(reader.next_token(from).await.unwrap(), next);
+            assert_eq!(reader.next_readable(from).await.unwrap().token, next);
         }
     }
     check_ranges(&reader, &partitions).await;
