@@ -254,10 +254,20 @@ async fn check_ranges(reader: &Reader, partitions: &[SamplePartition]) {
 
 async fn check_table(dir: &Path, version: Version, table: &Arc<Table>, seed: u64, amount: Amount) {
     let partitions = samples::partitions(table, seed, amount);
+    check_partitions(dir, version, table, seed, &partitions).await;
+}
+
+async fn check_partitions(
+    dir: &Path,
+    version: Version,
+    table: &Arc<Table>,
+    seed: u64,
+    partitions: &[SamplePartition],
+) {
     if partitions.is_empty() {
         return;
     }
-    let written = samples::write(dir, version, 1, table, &partitions).await.unwrap();
+    let written = samples::write(dir, version, 1, table, partitions).await.unwrap();
     let reader = Reader::open(dir, first(version), table.clone()).await.unwrap();
     let known = reader.meta();
     assert_eq!(known.partitions, partitions.len() as u64);
@@ -298,15 +308,15 @@ async fn check_table(dir: &Path, version: Version, table: &Arc<Table>, seed: u64
             assert_eq!(reader.next_readable(from).await.unwrap().token, next);
         }
     }
-    check_ranges(&reader, &partitions).await;
-    check_scan(&reader, &partitions, TokenRange::ALL, usize::MAX).await;
-    check_scan(&reader, &partitions, TokenRange::ALL, 3000).await;
+    check_ranges(&reader, partitions).await;
+    check_scan(&reader, partitions, TokenRange::ALL, usize::MAX).await;
+    check_scan(&reader, partitions, TokenRange::ALL, 3000).await;
     for _ in 0..3 {
         let (a, b) = (Token(rng.u64() as i64), Token(rng.u64() as i64));
-        check_scan(&reader, &partitions, TokenRange::new(a.min(b), a.max(b)), 10_000).await;
+        check_scan(&reader, partitions, TokenRange::new(a.min(b), a.max(b)), 10_000).await;
     }
     let middle = partitions[partitions.len() / 2].token;
-    check_scan(&reader, &partitions, TokenRange::new(middle, middle), usize::MAX).await;
+    check_scan(&reader, partitions, TokenRange::new(middle, middle), usize::MAX).await;
     reader.remove_files().await.unwrap();
     assert!(runtime::file::read_dir(dir).await.unwrap().is_empty());
 }
@@ -365,6 +375,25 @@ fn wide_partitions_with_row_index() {
     {
         let rows = if matches!(name, "reversed" | "composite") { 2500 } else { amount.rows };
         check_named(name, seed as u64, Amount { rows, ..amount });
+    }
+}
+
+#[test]
+fn row_indexes_larger_than_what_is_read_at_once() {
+    for name in ["snappy", "plain"] {
+        on_shard(move |dir| {
+            Box::pin(async move {
+                let table = table(name);
+                let amount = Amount { partitions: 3, rows: 300, value_bytes: 100 };
+                let partitions = samples::partitions(&table, 7, amount).into_iter();
+                // Two clusterings to an entry, an entry to five rows: entries of half a megabyte.
+                let partitions: Vec<_> =
+                    partitions.map(|one| samples::with_long_clusterings(&table, one, 12_000)).collect();
+                for version in WRITTEN {
+                    check_partitions(&dir, version, &table, 7, &partitions).await;
+                }
+            })
+        });
     }
 }
 

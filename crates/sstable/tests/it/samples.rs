@@ -399,6 +399,22 @@ pub fn partitions(table: &Table, seed: u64, amount: Amount) -> Vec<SamplePartiti
     made.into_values().filter(|partition| !partition.is_empty()).collect()
 }
 
+/// A partition of a table with one text as its clustering key, with texts of so many bytes in its rows.
+pub fn with_long_clusterings(table: &Table, partition: SamplePartition, bytes: usize) -> SamplePartition {
+    let mut rng = Prng::new(bytes as u64);
+    let mut lengthened = |item: SampleItem| {
+        let SampleItem::Row { body, .. } = item else { return item };
+        let text: Vec<u8> = (0..bytes).map(|_| b'a' + rng.below(26) as u8).collect();
+        let mut wire = Vec::new();
+        push_component(&mut wire, Some(&text));
+        let position = table.position(&wire).expect("made for it");
+        SampleItem::Row { wire, body, position }
+    };
+    let mut items: Vec<SampleItem> = partition.items.into_iter().map(&mut lengthened).collect();
+    items.sort_by(|a, b| a.start().cmp(b.start()));
+    SamplePartition { items, ..partition }
+}
+
 /// Writes partitions as one sstable.
 pub async fn write(
     dir: &std::path::Path,
