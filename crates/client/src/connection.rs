@@ -5,12 +5,13 @@
 //!     ▲                                                         │
 //!     └────── slot of the stream id ◄── reader task ◄───────────┘
 //! ```
-//! A request that is given up (its future dropped) keeps its stream id until the answer arrives, so that a late answer never meets another
-//! request. Dropping the last handle closes the connection.
+//! A request that is given up (its future dropped, or too late) keeps its stream id until the answer arrives, so that a late answer never
+//! meets another request. Dropping the last handle closes the connection. One task looks for requests that are too late, a few times
+//! within the time that each has: a timer for each of them would cost more than the rest of it.
 
 use crate::error::Error;
 use crate::handshake::{self, Opened};
-use crate::limits::{CONNECT_TIMEOUT, EVENTS_MAX, IN_FLIGHT, SEND_BUFFER_KEPT, STREAMS_MAX};
+use crate::limits::{CONNECT_TIMEOUT, EVENTS_MAX, IN_FLIGHT, LOOKS, SEND_BUFFER_KEPT, STREAMS_MAX};
 use crate::outcome::{Answer, Outcome};
 use crate::statement::Statement;
 use crate::wire::Wire;
@@ -18,18 +19,20 @@ use protocol::assembler::Assembler;
 use protocol::compression::Compression;
 use protocol::envelope::{Direction, Header, Version};
 use protocol::event::{Event, EventType};
-use protocol::failure::FailureKind;
 use protocol::limits::RESPONSE_BODY_BYTES_MAX;
 use protocol::outgoing::Outgoing;
 use protocol::request::{Batch, BatchSource, Execute, Parameters, Prepare, Query, Request};
 use protocol::response::{EVENT_STREAM, Response};
 use protocol::supported::{Sharding, sharding_of};
 use runtime::net::TcpStream;
-use runtime::sync::{Event as Signal, Permit, Queue, Semaphore, oneshot};
+use runtime::sync::{Event as Signal, Permit, Queue, Semaphore};
 use runtime::{Group, timeout};
 use std::cell::RefCell;
+use std::future::Future;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tls::Connector;
 
@@ -44,7 +47,7 @@ pub struct Options {
     pub credentials: Option<(String, String)>,
     /// How long connecting and the handshake may take.
     pub connect_timeout: Duration,
-    /// How long a request may take; `None` waits as long as the connection lives.
+    /// How long a request may take, and a sixteenth of it more; `None` waits as long as the connection lives.
     pub request_timeout: Option<Duration>,
     /// The local address; its port chooses the shard on the shard-aware port.
     pub local: Option<SocketAddr>,
@@ -73,15 +76,31 @@ impl Options {
     }
 }
 
-struct Slot {
-    sender: oneshot::Sender<Answer>,
-    _permit: Permit,
+/// What a stream id stands for.
+enum Slot {
+    Free,
+    /// Sent, at the look of this number; who waits for the answer, once it does.
+    Waiting {
+        since: u32,
+        waker: Option<Waker>,
+    },
+    /// Here is the answer.
+    Answered(Answer),
+    /// No answer came in time; who waits has been told, or will be.
+    Late,
+    /// Nobody waits any more.
+    GivenUp,
 }
 
 #[derive(Default)]
 struct State {
-    slots: Vec<Option<Slot>>,
+    slots: Vec<Slot>,
+    /// One for each that is not free.
+    permits: Vec<Option<Permit>>,
     free: Vec<u16>,
+    /// How often requests that are too late were looked for, and whether somebody does.
+    looks: u32,
+    is_looked_at: bool,
     /// Whole envelopes waiting for the writer.
     pending: Vec<u8>,
     /// Memory for the next `pending`.
@@ -194,11 +213,59 @@ impl Connection {
 
     /// Sends a request and waits for its answer, within the request timeout.
     pub async fn request(&self, request: &Request<'_>) -> Result<Answer, Error> {
-        let inner = self.inner();
-        match inner.request_timeout {
-            Some(limit) => timeout(limit, inner.exchange(request)).await.unwrap_or(Err(Error::Timeout)),
-            None => inner.exchange(request).await,
+        if let Some(sent) = self.send_now(request) {
+            return sent?.await;
         }
+        let inner = self.inner();
+        let exchange = async {
+            let permit = inner.permits.acquire(1).await;
+            self.submit(request, permit)?.await
+        };
+        match inner.request_timeout {
+            Some(limit) => timeout(limit, exchange).await.unwrap_or(Err(Error::Timeout)),
+            None => exchange.await,
+        }
+    }
+
+    /// Encodes a request at once: what it borrows may change then. `None` when as many are in flight as may be.
+    /// Errors: the connection has ended.
+    pub fn send_now(&self, request: &Request<'_>) -> Option<Result<Sent, Error>> {
+        let permit = self.inner().permits.try_acquire(1)?;
+        Some(self.submit(request, permit))
+    }
+
+    /// Queues a request under a free stream id.
+    fn submit(&self, request: &Request<'_>, permit: Permit) -> Result<Sent, Error> {
+        let inner = self.inner();
+        let mut state = inner.state.borrow_mut();
+        if let Some(reason) = &state.closed {
+            return Err(Error::Closed(reason.clone()));
+        }
+        let slot = Slot::Waiting { since: state.looks, waker: None };
+        let stream = match state.free.pop() {
+            Some(stream) => {
+                state.slots[usize::from(stream)] = slot;
+                state.permits[usize::from(stream)] = Some(permit);
+                stream
+            }
+            None => {
+                // A permit per slot keeps the number below the limit of stream ids.
+                let stream = state.slots.len() as u16;
+                state.slots.push(slot);
+                state.permits.push(Some(permit));
+                stream
+            }
+        };
+        request.encode(&mut state.pending, inner.outgoing.version, stream as i16);
+        if let Some(limit) = inner.request_timeout
+            && !state.is_looked_at
+        {
+            state.is_looked_at = true;
+            runtime::spawn(Group::QUERY, look_loop(inner.clone(), limit / LOOKS));
+        }
+        drop(state);
+        inner.wake_writer.notify();
+        Ok(Sent { connection: self.clone(), stream })
     }
 
     /// Runs a statement's text.
@@ -229,11 +296,23 @@ impl Connection {
         statement: &Statement,
         parameters: Parameters<'_>,
     ) -> Result<Answer, Error> {
-        let result_id = statement.result_id();
-        let v5 = self.inner().outgoing.version == Version::V5;
-        let execute =
-            Execute { id: statement.id(), result_metadata_id: v5.then_some(&*result_id), parameters };
-        self.request(&Request::Execute(execute)).await
+        let result_id = self.result_id(statement);
+        self.request(&Request::Execute(execute(statement, result_id.as_deref(), parameters))).await
+    }
+
+    /// As [`send_now`](Self::send_now), a prepared statement.
+    pub fn execute_now(
+        &self,
+        statement: &Statement,
+        parameters: Parameters<'_>,
+    ) -> Option<Result<Sent, Error>> {
+        let result_id = self.result_id(statement);
+        self.send_now(&Request::Execute(execute(statement, result_id.as_deref(), parameters)))
+    }
+
+    /// What only the newest protocol is told with an EXECUTE.
+    fn result_id(&self, statement: &Statement) -> Option<Rc<[u8]>> {
+        (self.inner().outgoing.version == Version::V5).then(|| statement.result_id())
     }
 
     /// Runs a prepared statement and gives the answer undecoded: for load generators. Prepares it again when this node does not know
@@ -244,7 +323,7 @@ impl Connection {
         parameters: Parameters<'_>,
     ) -> Result<Answer, Error> {
         let answer = self.execute_raw(statement, parameters).await?;
-        if answer.is_result() || !is_unprepared(&answer) {
+        if !answer.is_unprepared() {
             return Ok(answer);
         }
         self.prepare_again(statement).await?;
@@ -277,7 +356,7 @@ impl Connection {
     pub async fn batch(&self, batch: Batch<'_>, statements: &[&Statement]) -> Result<Outcome, Error> {
         let request = Request::Batch(batch);
         let mut answer = self.request(&request).await?;
-        if is_unprepared(&answer) {
+        if answer.is_unprepared() {
             let Request::Batch(batch) = &request else {
                 return Err(Error::Unexpected("BATCH"));
             };
@@ -309,66 +388,96 @@ impl Connection {
     }
 }
 
-fn is_unprepared(answer: &Answer) -> bool {
-    matches!(
-        answer.response(),
-        Err(Error::Failure(failure)) if matches!(failure.kind, FailureKind::Unprepared { .. })
-    )
+fn execute<'a>(
+    statement: &'a Statement,
+    result_metadata_id: Option<&'a [u8]>,
+    parameters: Parameters<'a>,
+) -> Execute<'a> {
+    Execute { id: statement.id(), result_metadata_id, parameters }
+}
+
+/// A request on its way: a future of its answer. Dropping it gives the request up.
+pub struct Sent {
+    connection: Connection,
+    stream: u16,
+}
+
+impl Future for Sent {
+    type Output = Result<Answer, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.connection.inner().state.borrow_mut();
+        let State { slots, closed, .. } = &mut *state;
+        let slot = &mut slots[usize::from(self.stream)];
+        match slot {
+            Slot::Waiting { waker, .. } => {
+                if let Some(reason) = closed {
+                    return Poll::Ready(Err(Error::Closed(reason.clone())));
+                }
+                match waker {
+                    Some(waker) => waker.clone_from(context.waker()),
+                    None => *waker = Some(context.waker().clone()),
+                }
+                Poll::Pending
+            }
+            Slot::Answered(_) => {
+                let Slot::Answered(answer) = std::mem::replace(slot, Slot::Free) else {
+                    return Poll::Ready(Err(Error::Timeout));
+                };
+                Poll::Ready(Ok(answer))
+            }
+            Slot::Free | Slot::Late | Slot::GivenUp => Poll::Ready(Err(Error::Timeout)),
+        }
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        let mut state = self.connection.inner().state.borrow_mut();
+        let slot = &mut state.slots[usize::from(self.stream)];
+        let permit = match slot {
+            Slot::Free | Slot::Answered(_) => {
+                *slot = Slot::Free;
+                state.release(self.stream)
+            }
+            Slot::Waiting { .. } | Slot::Late | Slot::GivenUp => {
+                *slot = Slot::GivenUp;
+                None
+            }
+        };
+        drop(state);
+        // Gives somebody else a turn, who may look at the state.
+        drop(permit);
+    }
+}
+
+impl State {
+    /// A stream id may stand for another request; what let it be sent comes back.
+    fn release(&mut self, stream: u16) -> Option<Permit> {
+        self.free.push(stream);
+        self.permits[usize::from(stream)].take()
+    }
 }
 
 impl Inner {
-    async fn exchange(&self, request: &Request<'_>) -> Result<Answer, Error> {
-        let permit = self.permits.acquire(1).await;
-        let receiver = self.submit(request, permit)?;
-        match receiver.await {
-            Ok(answer) => Ok(answer),
-            Err(_closed) => Err(self.closed_error()),
-        }
-    }
-
-    fn closed_error(&self) -> Error {
-        let state = self.state.borrow();
-        Error::Closed(state.closed.clone().unwrap_or_else(|| "request dropped".into()))
-    }
-
-    /// Queues a request under a free stream id.
-    fn submit(&self, request: &Request<'_>, permit: Permit) -> Result<oneshot::Receiver<Answer>, Error> {
-        let (sender, receiver) = oneshot::channel();
-        let slot = Some(Slot { sender, _permit: permit });
-        let mut state = self.state.borrow_mut();
-        if let Some(reason) = &state.closed {
-            return Err(Error::Closed(reason.clone()));
-        }
-        let stream = match state.free.pop() {
-            Some(stream) => {
-                state.slots[usize::from(stream)] = slot;
-                stream
-            }
-            None => {
-                // A permit per slot keeps the number below the limit of stream ids.
-                let stream = state.slots.len() as u16;
-                state.slots.push(slot);
-                stream
-            }
-        };
-        request.encode(&mut state.pending, self.outgoing.version, stream as i16);
-        drop(state);
-        self.wake_writer.notify();
-        Ok(receiver)
-    }
-
     fn close(&self, reason: &str) {
-        let slots = {
-            let mut state = self.state.borrow_mut();
-            if state.closed.is_some() {
-                return;
-            }
-            state.closed = Some(reason.to_owned());
-            state.pending.clear();
-            std::mem::take(&mut state.slots)
+        let mut state = self.state.borrow_mut();
+        if state.closed.is_some() {
+            return;
+        }
+        state.closed = Some(reason.to_owned());
+        state.pending.clear();
+        let waiting = |slot: &mut Slot| match slot {
+            Slot::Waiting { waker, .. } => waker.take(),
+            Slot::Free | Slot::Answered(_) | Slot::Late | Slot::GivenUp => None,
         };
-        // Dropping the senders tells every waiting request.
-        drop(slots);
+        let wakers: Vec<Waker> = state.slots.iter_mut().filter_map(waiting).collect();
+        let permits = std::mem::take(&mut state.permits);
+        state.permits.resize_with(permits.len(), || None);
+        drop(state);
+        // Who waits for an answer or for its turn is told.
+        wakers.into_iter().for_each(Waker::wake);
+        drop(permits);
         self.wire.shutdown();
         self.events.close();
         self.wake_writer.notify();
@@ -386,23 +495,56 @@ impl Inner {
             }
             return Ok(());
         }
-        let slot = {
-            let mut state = self.state.borrow_mut();
-            let index = usize::try_from(header.stream).unwrap_or(usize::MAX);
-            let slot = state.slots.get_mut(index).and_then(Option::take);
-            if slot.is_some() {
-                state.free.push(header.stream as u16);
-            }
-            slot
-        };
-        match slot {
-            Some(slot) => {
-                let body = body.to_vec();
-                // The request was given up: nobody wants the answer.
-                let _unwanted = slot.sender.send(Answer { header, body });
+        let mut state = self.state.borrow_mut();
+        let index = usize::try_from(header.stream).unwrap_or(usize::MAX);
+        let answered =
+            |slot: &mut Slot| std::mem::replace(slot, Slot::Answered(Answer { header, body: body.to_vec() }));
+        match state.slots.get_mut(index) {
+            Some(slot @ (Slot::Waiting { .. } | Slot::Late)) => {
+                let before = answered(slot);
+                drop(state);
+                if let Slot::Waiting { waker: Some(waker), .. } = before {
+                    waker.wake();
+                }
                 Ok(())
             }
-            None => Err(Error::Unexpected("no request: unknown stream id")),
+            Some(slot @ Slot::GivenUp) => {
+                *slot = Slot::Free;
+                let permit = state.release(index as u16);
+                drop(state);
+                drop(permit);
+                Ok(())
+            }
+            Some(Slot::Free | Slot::Answered(_)) | None => {
+                Err(Error::Unexpected("no request: unknown stream id"))
+            }
+        }
+    }
+}
+
+/// Tells requests that are too late, as long as any waits.
+async fn look_loop(inner: Rc<Inner>, step: Duration) {
+    loop {
+        runtime::sleep(step).await;
+        let mut state = inner.state.borrow_mut();
+        state.looks = state.looks.wrapping_add(1);
+        let (now, mut late, mut any) = (state.looks, Vec::new(), false);
+        for slot in &mut state.slots {
+            let Slot::Waiting { since, waker } = slot else { continue };
+            // It was sent some time after the look of its number.
+            if now.wrapping_sub(*since) <= LOOKS {
+                any = true;
+                continue;
+            }
+            late.extend(waker.take());
+            *slot = Slot::Late;
+        }
+        let goes_on = any && state.closed.is_none();
+        state.is_looked_at = goes_on;
+        drop(state);
+        late.into_iter().for_each(Waker::wake);
+        if !goes_on {
+            return;
         }
     }
 }

@@ -32,7 +32,7 @@ pub mod contact;
 /// Prepared statements.
 pub mod statement;
 
-pub use connection::{Connection, Options};
+pub use connection::{Connection, Options, Sent};
 pub use error::Error;
 pub use outcome::{Outcome, RowSet};
 pub use pages::Pages;

@@ -20,3 +20,5 @@ pub const RECONNECT_MIN: Duration = Duration::from_millis(50);
 pub const RECONNECT_MAX: Duration = Duration::from_secs(5);
 /// Largest buffer kept for the next send.
 pub const SEND_BUFFER_KEPT: usize = 1 << 20;
+/// How often, within the time that a request has, requests that are too late are looked for.
+pub const LOOKS: u32 = 16;

@@ -3,6 +3,7 @@
 use crate::error::Error;
 use protocol::envelope::{Header, Opcode};
 use protocol::event::SchemaChange;
+use protocol::failure::FailureKind;
 use protocol::metadata::ColumnSpec;
 use protocol::response::Response;
 use protocol::rows::Rows;
@@ -22,6 +23,15 @@ impl Answer {
     /// True for a RESULT, whatever it holds: all a load generator wants to know.
     pub fn is_result(&self) -> bool {
         self.header.opcode == Opcode::Result as u8
+    }
+
+    /// True when the server does not know the statement: it is to be prepared again.
+    pub fn is_unprepared(&self) -> bool {
+        !self.is_result()
+            && matches!(
+                self.response(),
+                Err(Error::Failure(failure)) if matches!(failure.kind, FailureKind::Unprepared { .. })
+            )
     }
 
     /// Itself if it is a RESULT; the server's error becomes ours.

@@ -91,16 +91,20 @@ impl Statement {
     }
 
     /// The token of the partition the values name; `None` when the partition key is not all bound.
-    pub fn token(&self, values: Values<'_>) -> Option<Token> {
-        let bound: Vec<RawValue<'_>> = values.iter().map(|(_, value)| value).collect();
-        let part = |index: &u16| match bound.get(usize::from(*index)) {
-            Some(RawValue::Bytes(bytes)) => Some(*bytes),
-            _ => None,
+    pub fn token<'a>(&self, values: Values<'a>) -> Option<Token> {
+        let bytes_of = |value: RawValue<'a>| match value {
+            RawValue::Bytes(bytes) => Some(bytes),
+            RawValue::Null | RawValue::Unset => None,
         };
         match self.0.pk_indexes.as_slice() {
             [] => None,
-            [only] => part(only).map(Token::of_key),
+            [only] => {
+                let (_, value) = values.iter().nth(usize::from(*only))?;
+                bytes_of(value).map(Token::of_key)
+            }
             several => {
+                let bound: Vec<RawValue<'_>> = values.iter().map(|(_, value)| value).collect();
+                let part = |index: &u16| bound.get(usize::from(*index)).and_then(|value| bytes_of(*value));
                 let mut key = Vec::new();
                 for index in several {
                     let bytes = part(index)?;

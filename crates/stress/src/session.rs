@@ -95,6 +95,19 @@ impl Session {
         next
     }
 
+    /// Sends one request of a prepared statement at once, if its connection is there and has room: its answer, undecoded.
+    pub fn send_now(
+        &self,
+        statement: &Statement,
+        parameters: Parameters<'_>,
+    ) -> Option<Result<client::Sent, client::Error>> {
+        if !self.prepared {
+            return None;
+        }
+        let connection = self.pool.ready(statement.token(parameters.values))?;
+        connection.execute_now(statement, parameters)
+    }
+
     /// Sends one request of a statement to where its partition lives, and gives the answer undecoded.
     pub async fn send(
         &self,

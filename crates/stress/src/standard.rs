@@ -7,6 +7,7 @@ use crate::population::{Seeds, Tickets};
 use crate::session::{Session, statement_text};
 use crate::settings::{Schema, Settings};
 use crate::work::Touched;
+use base::Token;
 use client::Statement;
 use protocol::request::Parameters;
 use protocol::response::Response;
@@ -94,29 +95,116 @@ fn table(settings: &Settings, name: &str, ty: &str) -> String {
     text
 }
 
-/// Makes requests of the standard tables and checks their answers. Each worker has its own.
+/// Makes requests of the standard tables and checks their answers. Each worker has its own; what it takes to make them they share.
 #[derive(Clone)]
 pub struct Standard {
+    maker: Rc<RefCell<Maker>>,
+    /// What is known of every write, where writes are verified.
+    ledger: Option<Rc<RefCell<Ledger>>>,
+    /// What was begun.
+    operation: Operation,
+    partition: i64,
+    /// By how much counters grow.
+    added: Vec<i64>,
+}
+
+/// Makes the requests of all workers: everything of them follows from the number of a partition. With thousands of workers, memory of
+/// their own for what they send would be memory that no cache of the processor holds.
+struct Maker {
     keys: Keys,
     values: Vec<Values>,
     add: Sampler,
     /// Reads give every column, the key first.
     slice: bool,
     validates: bool,
-    /// What is known of every write, where writes are verified.
-    ledger: Option<Rc<RefCell<Ledger>>>,
     /// By operation; of those that are not used nothing is there.
     statements: [Option<Statement>; 4],
     /// Operations by their number.
     operations: Vec<Operation>,
-    /// What was begun.
-    operation: Operation,
-    partition: i64,
+    /// What was made last.
     bound: ValuesBuilder,
     key: Vec<u8>,
     value: Vec<u8>,
     /// The row as it should come back, with the length of each value before it.
     expected: Vec<u8>,
+}
+
+impl Maker {
+    /// Makes the key of a partition; what its values follow from.
+    fn make_key(&mut self, partition: i64) -> i64 {
+        self.key.clear();
+        self.keys.write(partition, &mut self.key)
+    }
+
+    /// Binds the values of an operation on a partition.
+    fn bind(&mut self, operation: Operation, partition: i64, added: &[i64]) {
+        let identity = self.make_key(partition);
+        self.bound.clear();
+        match operation {
+            Operation::Write => {
+                for values in &mut self.values {
+                    self.value.clear();
+                    values.write(identity, &mut self.value);
+                    self.bound.bytes(&self.value);
+                }
+            }
+            Operation::CounterWrite => added.iter().for_each(|added| {
+                self.bound.bytes(&added.to_be_bytes());
+            }),
+            Operation::Read | Operation::CounterRead => {}
+        }
+        self.bound.bytes(&self.key);
+    }
+
+    /// Makes the row of a partition as it should come back.
+    fn expect(&mut self, partition: i64) {
+        let identity = self.make_key(partition);
+        self.expected.clear();
+        let mut put = |value: &[u8]| {
+            self.expected.extend_from_slice(&(value.len() as u32).to_be_bytes());
+            self.expected.extend_from_slice(value);
+        };
+        if self.slice {
+            put(&self.key);
+        }
+        for values in &mut self.values {
+            self.value.clear();
+            values.write(identity, &mut self.value);
+            put(&self.value);
+        }
+    }
+
+    fn statement(&self, operation: Operation) -> Result<&Statement, client::Error> {
+        self.statements[operation as usize]
+            .as_ref()
+            .ok_or(client::Error::Unexpected("an operation that was not prepared"))
+    }
+
+    /// What a row is, with the times of its values behind them.
+    fn found_in(&mut self, partition: i64, rows: &Rows<'_>) -> Result<Found, client::Error> {
+        let mut all = rows.iter();
+        let Some(row) = all.next() else { return Ok(Found::Nothing) };
+        let columns = self.values.len();
+        if row.len() != 2 * columns {
+            return Err(client::Error::Unexpected("a SELECT: other columns than were asked for"));
+        }
+        let mut content = Vec::new();
+        for value in &row[..columns] {
+            protocol::wire::put_bytes(&mut content, *value);
+        }
+        self.expect(partition);
+        let is_right = content == self.expected && all.next().is_none();
+        let times = row[columns..].iter().map(|time| {
+            let bytes = (*time)?.try_into().ok()?;
+            Some(i64::from_be_bytes(bytes))
+        });
+        let (mut oldest, mut newest) = (i64::MAX, i64::MIN);
+        for time in times {
+            oldest = oldest.min(time.unwrap_or(i64::MIN));
+            newest = newest.max(time.unwrap_or(i64::MIN));
+        }
+        Ok(Found::Row { oldest, newest, is_right })
+    }
 }
 
 impl Standard {
@@ -133,35 +221,40 @@ impl Standard {
             statements[*operation as usize] = Some(session.pool.prepare(&text).await?);
         }
         let columns = &settings.columns;
-        Ok(Standard {
+        let maker = Maker {
             keys: Keys::new(settings.command.key_bytes),
             values: columns.names.iter().map(|name| Values::new(name, &columns.size)).collect(),
             add: settings.command.add.sampler(runtime::random_u64() as i64),
             // With their times, columns are named.
             slice: columns.slice && !settings.verify,
             validates: !settings.errors.skip_validation,
-            ledger,
             statements,
             operations,
-            operation: Operation::Read,
-            partition: 0,
             bound: ValuesBuilder::new(),
             key: Vec::new(),
             value: Vec::new(),
             expected: Vec::new(),
-        })
+        };
+        let maker = Rc::new(RefCell::new(maker));
+        Ok(Standard { maker, ledger, operation: Operation::Read, partition: 0, added: Vec::new() })
     }
 
-    /// Makes the next request of an operation; how many partitions it touches, none when the run ends.
+    /// Begins an operation; how many partitions it touches, none when the run ends.
     pub fn begin(&mut self, nth: usize, seeds: &Seeds, tickets: &Tickets) -> u64 {
         if tickets.take(1) == 0 {
             return 0;
         }
-        let operation = self.operations[nth];
+        let mut maker = self.maker.borrow_mut();
+        let operation = maker.operations[nth];
         let partition = if operation.writes() { seeds.for_write() } else { seeds.for_read() };
         let Some(partition) = partition else { return 0 };
         (self.operation, self.partition) = (operation, partition);
-        self.bind(operation, partition);
+        if operation == Operation::CounterWrite {
+            // Drawn once: another try adds the same.
+            let columns = maker.values.len();
+            self.added.clear();
+            self.added.extend((0..columns).map(|_| maker.add.draw()));
+        }
         1
     }
 
@@ -169,46 +262,6 @@ impl Standard {
     pub fn end(&self, seeds: &Seeds) {
         if self.operation.writes() {
             seeds.written(self.partition);
-        }
-    }
-
-    /// Binds the values of an operation on a partition.
-    fn bind(&mut self, operation: Operation, partition: i64) {
-        self.key.clear();
-        self.bound.clear();
-        let identity = self.keys.write(partition, &mut self.key);
-        match operation {
-            Operation::Write => {
-                for values in &mut self.values {
-                    self.value.clear();
-                    values.write(identity, &mut self.value);
-                    self.bound.bytes(&self.value);
-                }
-            }
-            Operation::Read if self.validates => self.expect(identity),
-            Operation::CounterWrite => {
-                for _ in 0..self.values.len() {
-                    self.bound.bytes(&self.add.draw().to_be_bytes());
-                }
-            }
-            Operation::Read | Operation::CounterRead => {}
-        }
-        self.bound.bytes(&self.key);
-    }
-
-    fn expect(&mut self, identity: i64) {
-        self.expected.clear();
-        let mut put = |value: &[u8]| {
-            self.expected.extend_from_slice(&(value.len() as u32).to_be_bytes());
-            self.expected.extend_from_slice(value);
-        };
-        if self.slice {
-            put(&self.key);
-        }
-        for values in &mut self.values {
-            self.value.clear();
-            values.write(identity, &mut self.value);
-            put(&self.value);
         }
     }
 
@@ -226,16 +279,27 @@ impl Standard {
         session: &Session,
         timestamp: Option<i64>,
     ) -> Result<client::outcome::Answer, client::Error> {
-        let Some(statement) = &self.statements[self.operation as usize] else {
-            return Err(client::Error::Unexpected("an operation that was not prepared"));
+        let parameters =
+            Parameters { skip_metadata: session.prepared, timestamp, ..Parameters::at(session.level) };
+        let sent = {
+            let mut maker = self.maker.borrow_mut();
+            maker.bind(self.operation, self.partition, &self.added);
+            let statement = maker.statement(self.operation)?;
+            session.send_now(statement, Parameters { values: maker.bound.values(), ..parameters })
         };
-        let parameters = Parameters {
-            values: self.bound.values(),
-            skip_metadata: session.prepared,
-            timestamp,
-            ..Parameters::at(session.level)
+        if let Some(sent) = sent {
+            let answer = sent?.await?;
+            if !answer.is_unprepared() {
+                return answer.result();
+            }
+        }
+        // Something has to be waited for first: with values of its own.
+        let (statement, bound) = {
+            let mut maker = self.maker.borrow_mut();
+            maker.bind(self.operation, self.partition, &self.added);
+            (maker.statement(self.operation)?.clone(), maker.bound.clone())
         };
-        session.send(statement, parameters).await
+        session.send(&statement, Parameters { values: bound.values(), ..parameters }).await
     }
 
     async fn write(&self, session: &Session) -> Result<Option<Touched>, client::Error> {
@@ -252,8 +316,10 @@ impl Standard {
         let Response::Rows(rows) = answer.response()? else {
             return Err(client::Error::Unexpected("a SELECT"));
         };
-        if self.operation == Operation::Read && self.validates {
-            let same = rows.row_count == 1 && rows.content() == self.expected;
+        let mut maker = self.maker.borrow_mut();
+        if self.operation == Operation::Read && maker.validates {
+            maker.expect(self.partition);
+            let same = rows.row_count == 1 && rows.content() == maker.expected;
             return Ok(same.then_some(Touched { partitions: 1, rows: 1 }));
         }
         Ok(Some(Touched { partitions: 1, rows: rows.row_count as u64 }))
@@ -281,71 +347,44 @@ impl Standard {
     /// Reads a partition with the times of its values.
     pub async fn read_back(&mut self, session: &Session, partition: i64) -> Result<Found, client::Error> {
         (self.operation, self.partition) = (Operation::Read, partition);
-        self.bind(Operation::Read, partition);
         self.found(session).await
     }
 
     async fn found(&self, session: &Session) -> Result<Found, client::Error> {
         let answer = self.ask(session, None).await?;
         match answer.response()? {
-            Response::Rows(rows) => self.found_in(&rows),
+            Response::Rows(rows) => self.maker.borrow_mut().found_in(self.partition, &rows),
             _ => Err(client::Error::Unexpected("a SELECT")),
         }
     }
 
-    /// Values come first, then their times.
-    fn found_in(&self, rows: &Rows<'_>) -> Result<Found, client::Error> {
-        let mut all = rows.iter();
-        let Some(row) = all.next() else { return Ok(Found::Nothing) };
-        let columns = self.values.len();
-        if row.len() != 2 * columns {
-            return Err(client::Error::Unexpected("a SELECT: other columns than were asked for"));
-        }
-        let mut content = Vec::new();
-        for value in &row[..columns] {
-            protocol::wire::put_bytes(&mut content, *value);
-        }
-        let is_right = content == self.expected && all.next().is_none();
-        let times = row[columns..].iter().map(|time| {
-            let bytes = (*time)?.try_into().ok()?;
-            Some(i64::from_be_bytes(bytes))
-        });
-        let (mut oldest, mut newest) = (i64::MAX, i64::MIN);
-        for time in times {
-            oldest = oldest.min(time.unwrap_or(i64::MIN));
-            newest = newest.max(time.unwrap_or(i64::MIN));
-        }
-        Ok(Found::Row { oldest, newest, is_right })
-    }
-
-    /// The key that was bound and its partition, as findings name it.
+    /// The key and its partition, as findings name it.
     pub fn name(&self) -> String {
         format!("key {} (partition {})", self.key_text(), self.partition)
     }
 
-    /// The key that was bound.
-    pub fn key(&self) -> &[u8] {
-        &self.key
-    }
-
-    /// The key of a partition.
-    pub fn key_of(&mut self, partition: i64) -> &[u8] {
-        self.key.clear();
-        self.keys.write(partition, &mut self.key);
-        &self.key
+    /// The token of a partition.
+    pub fn token_of(&self, partition: i64) -> Token {
+        let mut maker = self.maker.borrow_mut();
+        maker.make_key(partition);
+        Token::of_key(&maker.key)
     }
 
     /// What was sent: its text and values.
     pub fn statement_text(&self) -> String {
-        match &self.statements[self.operation as usize] {
-            Some(statement) => statement_text(statement.text(), self.bound.values()),
-            None => String::new(),
+        let mut maker = self.maker.borrow_mut();
+        maker.bind(self.operation, self.partition, &self.added);
+        match maker.statement(self.operation) {
+            Ok(statement) => statement_text(statement.text(), maker.bound.values()),
+            Err(_) => String::new(),
         }
     }
 
-    /// The key that was bound, in hexadecimal, as failures name it.
+    /// The key, in hexadecimal, as failures name it.
     pub fn key_text(&self) -> String {
-        format_hex(&self.key)
+        let mut maker = self.maker.borrow_mut();
+        maker.make_key(self.partition);
+        format_hex(&maker.key)
     }
 }
 

@@ -166,7 +166,7 @@ async fn read_all(check: Rc<Check>, mut standard: Standard) {
             continue;
         };
         count(&check.seen.read);
-        check.tokens.borrow_mut().push(Token::of_key(standard.key()));
+        check.tokens.borrow_mut().push(standard.token_of(partition));
         if let Some((finding, text)) = judge(known, found, check.start) {
             check.findings.borrow_mut().add(finding, &text, || standard.name());
         }
@@ -197,7 +197,7 @@ impl Check {
             }
         }
         // Its token is known all the same.
-        self.tokens.borrow_mut().push(Token::of_key(standard.key_of(partition)));
+        self.tokens.borrow_mut().push(standard.token_of(partition));
         None
     }
 

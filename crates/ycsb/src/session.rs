@@ -227,20 +227,49 @@ impl Session {
         values: Values<'_>,
         paging_state: Option<&[u8]>,
     ) -> Result<client::outcome::Answer, client::Error> {
-        let sent = runtime::timeout(self.patience, self.send_patiently(shape, key, values, paging_state));
+        let parameters = self.parameters(shape, values, paging_state);
+        // Mostly nothing has to be waited for but the answer, whose time the connection watches.
+        if let Some(sent) = self.send_now(shape, key, parameters) {
+            let answer = sent?.await?;
+            if !answer.is_unprepared() {
+                return answer.result();
+            }
+        }
+        let sent = runtime::timeout(self.patience, self.send_patiently(shape, key, parameters));
         sent.await.unwrap_or(Err(client::Error::Timeout))
+    }
+
+    /// Sends a statement if it is prepared, its connection is there and has room.
+    fn send_now(
+        &self,
+        shape: Shape,
+        key: &str,
+        parameters: Parameters<'_>,
+    ) -> Option<Result<client::Sent, client::Error>> {
+        let statements = self.statements.borrow();
+        let statement = statements[shape.slot()].as_ref()?;
+        let connection = self.pool.ready(Some(Token::of_key(key.as_bytes())))?;
+        connection.execute_now(statement, parameters)
     }
 
     async fn send_patiently(
         &self,
         shape: Shape,
         key: &str,
-        values: Values<'_>,
-        paging_state: Option<&[u8]>,
+        parameters: Parameters<'_>,
     ) -> Result<client::outcome::Answer, client::Error> {
         let statement = self.statement(shape).await?;
         let connection = self.pool.connection(Some(Token::of_key(key.as_bytes()))).await?;
-        let parameters = Parameters {
+        connection.execute_undecoded(&statement, parameters).await?.result()
+    }
+
+    fn parameters<'a>(
+        &self,
+        shape: Shape,
+        values: Values<'a>,
+        paging_state: Option<&'a [u8]>,
+    ) -> Parameters<'a> {
+        Parameters {
             values,
             skip_metadata: true,
             page_size: (!shape.writes()).then_some(SCAN_PAGE_ROWS),
@@ -248,8 +277,7 @@ impl Session {
             // The servers choose those of conditional writes.
             timestamp: (shape.writes() && !self.is_conditional).then(|| self.timestamp()),
             ..Parameters::at(if shape.writes() { self.write_level } else { self.read_level })
-        };
-        connection.execute_undecoded(&statement, parameters).await?.result()
+        }
     }
 
     fn timestamp(&self) -> i64 {

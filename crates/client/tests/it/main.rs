@@ -8,7 +8,7 @@ use client::{Connection, Error, Options, Pages, Pool, PoolOptions, Usable};
 use protocol::compression::Compression;
 use protocol::envelope::Version;
 use protocol::failure::FailureKind;
-use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement, Parameters};
+use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement, Parameters, Query, Request};
 use runtime::sim::{SimConfig, World};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -114,6 +114,62 @@ fn a_late_answer_meets_nobody_else() {
             runtime::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!(connection.in_flight(), 0);
+    });
+}
+
+#[test]
+fn a_request_has_its_time_and_a_sixteenth_more() {
+    with_server(31, || async {
+        let limit = Duration::from_millis(160);
+        let options = Options { request_timeout: Some(limit), ..Options::new(Version::V4) };
+        let connection = Connection::connect(address(), &options).await.expect("a server");
+        let ask = |connection: Connection| async move {
+            let start = runtime::now();
+            let failed = connection.query("slow", at_one()).await.expect_err("too slow");
+            assert!(matches!(failed, Error::Timeout));
+            runtime::now() - start
+        };
+        // Each begins at another time after somebody began to look.
+        let mut asked = Vec::new();
+        for _ in 0..10 {
+            asked.push(runtime::spawn(runtime::Group::QUERY, ask(connection.clone())));
+            runtime::sleep(Duration::from_millis(7)).await;
+        }
+        for asked in asked {
+            let took = asked.await;
+            assert!(limit <= took && took <= limit * 17 / 16 + Duration::from_millis(1), "{took:?}");
+        }
+    });
+}
+
+#[test]
+fn what_was_sent_at_once_may_be_given_up() {
+    with_server(32, || async {
+        let options = Options { in_flight: 2, ..Options::new(Version::V4) };
+        let connection = Connection::connect(address(), &options).await.expect("a server");
+        let slow = Request::Query(Query { query: "slow", parameters: at_one() });
+        let kept = connection.send_now(&slow).expect("room").expect("open");
+        let given_up = connection.send_now(&slow).expect("room").expect("open");
+        assert!(connection.send_now(&slow).is_none(), "as many are in flight as may be");
+        drop(given_up);
+        // Its answer is still to come: until then nobody else may have its number.
+        assert!(connection.send_now(&slow).is_none());
+        assert_eq!(connection.in_flight(), 2);
+        assert!(kept.await.expect("slow, but there").is_result());
+        runtime::sleep(Duration::from_millis(100)).await;
+        assert_eq!(connection.in_flight(), 0);
+        // One that waits for room, and one whose answer will never come, hear of the end.
+        let unanswered = [0; 2].map(|_| connection.send_now(&slow).expect("room").expect("open"));
+        let waiting = connection.clone();
+        let waiting =
+            runtime::spawn(runtime::Group::QUERY, async move { waiting.query("quick", at_one()).await });
+        runtime::sleep(Duration::from_millis(10)).await;
+        connection.close();
+        assert!(matches!(waiting.await, Err(Error::Closed(_))));
+        for unanswered in unanswered {
+            assert!(matches!(unanswered.await, Err(Error::Closed(_))));
+        }
+        assert!(matches!(connection.send_now(&slow), Some(Err(Error::Closed(_)))));
     });
 }
 
