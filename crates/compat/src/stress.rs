@@ -297,7 +297,9 @@ fn graph(tools: &Tools<'_>) -> Result<String, String> {
     };
     tools.ours_ends_well(&line("ours-1"), "graph-1")?;
     tools.java_ends_well(&line("java-2"), "graph-2")?;
-    tools.ours_ends_well(&line("ours-3"), "graph-3")?;
+    // The last one asks the server about itself, where it is one that says so.
+    let scrape = scrape_words(&tools.server);
+    tools.ours_ends_well(&format!("{}{scrape}", line("ours-3")), "graph-3")?;
     let page = command::read(&file)?;
     let block = page
         .split_once("/* stats start */")
@@ -320,11 +322,18 @@ fn graph(tools: &Tools<'_>) -> Result<String, String> {
     if tools.options.quick {
         return Ok(format!("{} runs", runs.len()));
     }
-    opened(tools, &file)
+    opened(tools, &file, if scrape.is_empty() { 0 } else { 2 })
 }
 
-/// What a browser makes of the page.
-fn opened(tools: &Tools<'_>, file: &std::path::Path) -> Result<String, String> {
+/// Where a Messina node tells of itself, as a command line has it.
+fn scrape_words(server: &Server) -> String {
+    let config = command::read(&server.folder.join("messina.yaml")).unwrap_or_default();
+    let port = config.lines().find_map(|line| line.strip_prefix("prometheus_port: "));
+    port.map_or(String::new(), |port| format!(" --scrape http://{}:{port}/metrics", server.address.ip()))
+}
+
+/// What a browser makes of the page; `of_server`: curves of what a server told of itself.
+fn opened(tools: &Tools<'_>, file: &std::path::Path, of_server: usize) -> Result<String, String> {
     let folder = &tools.server.folder;
     let browse = |words: &[&str], name: &str| {
         let mut chromium = Command::new(packages::chromium()?);
@@ -351,10 +360,15 @@ fn opened(tools: &Tools<'_>, file: &std::path::Path) -> Result<String, String> {
     if let Some(complaint) = dom.lines().find(|line| line.contains(":CONSOLE")) {
         return Err(complaint.to_owned());
     }
-    // A curve for each run, five of the last one's latencies, and one for each distribution, which the Java tool does not write.
+    // A curve for each run, five of the last one's latencies, and one for each distribution, which the Java tool does not write. The
+    // two charts of servers are hidden where none was asked.
     let (charts, curves) = (dom.matches("<svg").count(), dom.matches("class=\"curve\"").count());
-    if (charts, curves) != (3, 3 + 5 + 2) {
+    if (charts, curves) != (5, 3 + 5 + 2 + of_server) {
         return Err(format!("{charts} charts with {curves} curves"));
+    }
+    if let Some(back) = dom.split("<path ").find(|path| path.contains("class=\"curve\"") && !goes_right(path))
+    {
+        return Err(format!("a curve goes back: {}", back.split('>').next().unwrap_or_default()));
     }
     let picture = folder.join("runs.png");
     browse(&[&format!("--screenshot={}", picture.display())], "screenshot.log")?;
@@ -364,6 +378,14 @@ fn opened(tools: &Tools<'_>, file: &std::path::Path) -> Result<String, String> {
     } else {
         Ok(format!("{charts} charts, {curves} curves: {}", picture.display()))
     }
+}
+
+/// Whether the points of a curve follow each other in time.
+fn goes_right(path: &str) -> bool {
+    let points = path.split(" d=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+    let xs =
+        points.split(['M', 'L']).filter_map(|point| point.split_whitespace().next()?.parse::<f64>().ok());
+    xs.is_sorted()
 }
 
 /// Lines and results of two runs look alike: the same titles, as many fields, the same labels and units.
