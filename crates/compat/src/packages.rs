@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use crate::suite::Options;
@@ -33,6 +33,29 @@ pub fn bring_all(options: &Options) -> Result<(), String> {
     }
     println!("client packages are in {}", paths::clients().display());
     Ok(())
+}
+
+/// The first argument that asks where the classes of a Java program are: for benches.
+pub const WORD: &str = "class-path";
+
+/// `compat class-path java4|ycsb|stress` brings the program and prints its class path, after the word `class-path`.
+pub fn class_path(words: &[String]) -> ExitCode {
+    let found = match words {
+        [name] if name == "java4" => java_driver(name),
+        [name] if name == "ycsb" => ycsb(),
+        [name] if name == "stress" => stress(),
+        _ => Err("class-path java4|ycsb|stress".to_owned()),
+    };
+    match found {
+        Ok(path) => {
+            println!("{WORD} {path}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("compat: {error}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Python with the stock driver and cqlsh; returns the environment's `bin`.

@@ -183,13 +183,23 @@ pub fn of_process(process: u32, file: &str, name: &str) -> Result<u64, String> {
 
 /// Time on a processor of all threads a process has or had, in steps of 10 ms.
 pub fn process_cpu(process: u32) -> Result<Duration, String> {
+    cpu_of(process, 11)
+}
+
+/// The same of all programs that this one has started and waited for.
+pub fn children_cpu() -> Result<Duration, String> {
+    cpu_of(std::process::id(), 13)
+}
+
+/// The user's and the kernel's time of a process, two words of its `stat`: the first of them by its place behind the name.
+fn cpu_of(process: u32, first: usize) -> Result<Duration, String> {
     const TICKS_PER_SECOND: u64 = 100;
     let path = format!("/proc/{process}/stat");
     let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    // The name in brackets may hold spaces; behind it, the twelfth and thirteenth word are the user's and the kernel's time.
+    // The name in brackets may hold spaces.
     let words: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
-    let both = ticks(11).zip(ticks(12)).ok_or(format!("{path} is not understood"))?;
+    let both = ticks(first).zip(ticks(first + 1)).ok_or(format!("{path} is not understood"))?;
     Ok(Duration::from_millis((both.0 + both.1) * 1000 / TICKS_PER_SECOND))
 }
 

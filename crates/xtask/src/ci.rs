@@ -2,7 +2,10 @@
 
 use std::time::Instant;
 
-use crate::{Outcome, bench_mesh, bench_rows, bench_serve, bench_start, check, fuzz, house, simulate, tidy};
+use crate::{
+    Outcome, bench_loader, bench_mesh, bench_rows, bench_serve, bench_start, check, fuzz, house, simulate,
+    tidy,
+};
 
 /// One step: its name and what it does.
 type Step = (&'static str, fn() -> Outcome);
@@ -21,10 +24,11 @@ const STEPS: &[Step] = &[
     ("fuzz", || fuzz::fuzz(&words(&["--seconds", "15"]))),
     ("compat", || check::compat(&words(COMPAT))),
     ("compat epoll", || check::compat(&words(COMPAT_EPOLL))),
-    ("bench serve", bench_serve_smoke),
+    ("bench serve", || pinned(bench_serve::serve)),
     ("bench start", || bench_start::start(&words(&["--smoke"]))),
     ("bench mesh", || bench_mesh::mesh(&words(&["--smoke"]))),
     ("bench rows", || bench_rows::rows(&words(&["--smoke"]))),
+    ("bench loader", || pinned(bench_loader::loader)),
 ];
 
 const COMPAT: &[&str] = &[
@@ -43,6 +47,7 @@ const COMPAT: &[&str] = &[
     "protocol",
     "certificates",
     "cqlsh",
+    "stress",
     "ycsb",
     "catalogue",
     "kill",
@@ -89,12 +94,12 @@ pub fn ci(rest: &[String]) -> Outcome {
     Err(format!("failed: {}", names.join(", ")))
 }
 
-/// The bench pins server and loader to processors of their own.
-fn bench_serve_smoke() -> Outcome {
+/// The smoke run of a bench that pins server and loader to processors of their own.
+fn pinned(bench: fn(&[String]) -> Outcome) -> Outcome {
     if std::thread::available_parallelism().is_ok_and(|count| count.get() < 2) {
         return Ok("left out: one processor".into());
     }
-    bench_serve::serve(&words(&["--smoke"]))
+    bench(&words(&["--smoke"]))
 }
 
 fn words(text: &[&str]) -> Vec<String> {
