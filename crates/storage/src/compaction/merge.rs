@@ -17,7 +17,8 @@ use crate::store::Store;
 use crate::table::{Replacement, Sstable, TableStore};
 use base::Token;
 use mutation::{
-    Bound, Deletion, Item, Key, Partition, Purge, RangeTombstone, Rewrite, Slice, TokenRange, rewrite_row,
+    Bound, Buffer, Deletion, Item, Key, Partition, Purge, RangeTombstone, Rewrite, Slice, TokenRange,
+    rewrite_row,
 };
 use schema::{BoundSide, Position, Table};
 use sstable::{Copied, Scanner, SourceSlice, Writer};
@@ -593,7 +594,7 @@ impl<'a> Merge<'a> {
     ) -> Result<(), Error> {
         let definition = &self.definition;
         let writer = self.output.writer();
-        let mut scratch = Vec::new();
+        let mut scratch = Buffer::default();
         for item in piece.mutation.view().items() {
             let Some(rewrite) = rewrite else {
                 let Item::Row { clustering, body } = item else {
@@ -615,6 +616,7 @@ impl<'a> Merge<'a> {
                         }
                     }
                     scratch.clear();
+                    scratch.make_room(body.len());
                     if rewrite_row(body, &Rewrite { shadow, ..*rewrite }, &mut scratch) {
                         writer.row(clustering, &scratch)?;
                     }
