@@ -27,10 +27,10 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Answers by the ids of statements.
+/// Answers by what an EXECUTE says before its values.
 type Learned = Rc<RefCell<HashMap<Vec<u8>, Answer>>>;
 
-/// What the server behind said.
+/// What the server behind said; what comes before its message is left out.
 #[derive(Clone)]
 struct Answer {
     flags: u8,
@@ -98,14 +98,15 @@ async fn converse(client: TcpStream, upstream: SocketAddr, learned: Learned) -> 
             }
             if request.header.opcode == Opcode::Options as u8 {
                 // It tells of no shards: their ports are those of the server behind.
-                let options = protocol::supported::options(None);
+                let options = [("CQL_VERSION", vec!["3.4.7".to_owned()]), ("COMPRESSION", Vec::new())];
+                let options = options.map(|(name, values)| (name.to_owned(), values));
                 let supported = Reply::Supported(&options);
                 supported.encode(&mut out, request.header.version, request.header.stream, &Extras::default());
                 continue;
             }
-            let id = statement_id(&request);
-            if let Some(id) = id
-                && let Some(answer) = learned.borrow().get(id)
+            let execute = execute(&request);
+            if let Some(execute) = execute
+                && let Some(answer) = learned.borrow().get(execute)
             {
                 answer.put(&mut out, &request);
                 continue;
@@ -114,10 +115,10 @@ async fn converse(client: TcpStream, upstream: SocketAddr, learned: Learned) -> 
             put_request(&mut whole, &request);
             upstream.send_all(whole).await?;
             let answer = answer_to(request.header.stream, &upstream, &mut answers).await?;
-            if let Some(id) = id
-                && answer.opcode == Opcode::Result as u8
+            if let Some(execute) = execute
+                && (answer.opcode, answer.flags) == (Opcode::Result as u8, 0)
             {
-                learned.borrow_mut().insert(id.to_vec(), answer.clone());
+                learned.borrow_mut().insert(execute.to_vec(), answer.clone());
             }
             answer.put(&mut out, &request);
         }
@@ -144,11 +145,12 @@ async fn answer_to(stream: i16, upstream: &TcpStream, answers: &mut Assembler) -
     }
 }
 
-/// The id of the prepared statement that a request runs.
-fn statement_id<'a>(request: &Envelope<'a>) -> Option<&'a [u8]> {
-    let (length, rest) = request.body.split_first_chunk::<2>()?;
+/// What an EXECUTE says before its values: the statement's id, the level, and which parameters follow.
+fn execute<'a>(request: &Envelope<'a>) -> Option<&'a [u8]> {
+    const LEVEL_AND_FLAGS: usize = 3;
     let is_execute = request.header.opcode == Opcode::Execute as u8;
-    is_execute.then(|| rest.get(..usize::from(u16::from_be_bytes(*length)))).flatten()
+    let id = usize::from(u16::from_be_bytes(*request.body.first_chunk::<2>()?));
+    is_execute.then(|| request.body.get(..2 + id + LEVEL_AND_FLAGS)).flatten()
 }
 
 fn put_request(out: &mut Vec<u8>, request: &Envelope<'_>) {

@@ -31,7 +31,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tls::Connector;
@@ -47,11 +47,12 @@ pub struct Options {
     pub credentials: Option<(String, String)>,
     /// How long connecting and the handshake may take.
     pub connect_timeout: Duration,
-    /// How long a request may take, and a sixteenth of it more; `None` waits as long as the connection lives.
+    /// How long a request has at least, and about a sixteenth more while the shard keeps up; `None` waits as long as the connection
+    /// lives.
     pub request_timeout: Option<Duration>,
     /// The local address; its port chooses the shard on the shard-aware port.
     pub local: Option<SocketAddr>,
-    /// Most requests in flight; further ones wait.
+    /// Most requests in flight, those whose answers nobody has taken yet among them; further ones wait.
     pub in_flight: usize,
     /// Encrypts the connection.
     pub tls: Option<Connector>,
@@ -200,7 +201,7 @@ impl Connection {
         self.inner().state.borrow().closed.is_some()
     }
 
-    /// Requests sent and not yet answered.
+    /// Requests sent whose answers were not taken yet.
     pub fn in_flight(&self) -> usize {
         let state = self.inner().state.borrow();
         state.slots.len().saturating_sub(state.free.len())
@@ -261,7 +262,7 @@ impl Connection {
             && !state.is_looked_at
         {
             state.is_looked_at = true;
-            runtime::spawn(Group::QUERY, look_loop(inner.clone(), limit / LOOKS));
+            runtime::spawn(Group::QUERY, look_loop(Rc::downgrade(inner), limit / LOOKS));
         }
         drop(state);
         inner.wake_writer.notify();
@@ -396,7 +397,8 @@ fn execute<'a>(
     Execute { id: statement.id(), result_metadata_id, parameters }
 }
 
-/// A request on its way: a future of its answer. Dropping it gives the request up.
+/// A request on its way: a future of its answer. Dropping it gives the request up; until then it is a handle to the connection.
+#[must_use = "dropping it gives the request up"]
 pub struct Sent {
     connection: Connection,
     stream: u16,
@@ -422,11 +424,12 @@ impl Future for Sent {
             }
             Slot::Answered(_) => {
                 let Slot::Answered(answer) = std::mem::replace(slot, Slot::Free) else {
-                    return Poll::Ready(Err(Error::Timeout));
+                    return Poll::Ready(Err(Error::Unexpected("nobody: the answer is gone")));
                 };
                 Poll::Ready(Ok(answer))
             }
-            Slot::Free | Slot::Late | Slot::GivenUp => Poll::Ready(Err(Error::Timeout)),
+            Slot::Late => Poll::Ready(Err(Error::Timeout)),
+            Slot::Free | Slot::GivenUp => Poll::Ready(Err(Error::Unexpected("nobody: the answer was taken"))),
         }
     }
 }
@@ -523,9 +526,10 @@ impl Inner {
 }
 
 /// Tells requests that are too late, as long as any waits.
-async fn look_loop(inner: Rc<Inner>, step: Duration) {
+async fn look_loop(inner: Weak<Inner>, step: Duration) {
     loop {
         runtime::sleep(step).await;
+        let Some(inner) = inner.upgrade() else { return };
         let mut state = inner.state.borrow_mut();
         state.looks = state.looks.wrapping_add(1);
         let (now, mut late, mut any) = (state.looks, Vec::new(), false);

@@ -290,11 +290,17 @@ impl Pool {
         (node, if is_by_shard { shard } else { turn as u16 })
     }
 
-    /// The connection for a token if it is there, without waiting.
+    /// The connection for a token if it is there, without waiting. If it is not, its turn is not over: who waits for
+    /// [`connection`](Self::connection) makes that one.
     pub fn ready(&self, token: Option<Token>) -> Option<Connection> {
+        let turn = self.turn.get();
         let (node, place) = self.choose(&self.tiers[0], token);
         let node = &self.nodes[node];
-        node.live(place % self.place_count(node))
+        let live = node.live(place % self.place_count(node));
+        if live.is_none() {
+            self.turn.set(turn);
+        }
+        live
     }
 
     /// The connection for a token, at once if it is there; without one, the nodes take turns. When the owner cannot be reached, any other
@@ -312,6 +318,10 @@ impl Pool {
                 match self.on_shard(node, place % self.place_count(&self.nodes[node])).await {
                     Ok(connection) => return Ok(connection),
                     Err(error) => last = error,
+                }
+                // One that cannot be made now does not keep others to the same node from being used.
+                if let Some(connection) = self.nodes[node].any_live() {
+                    return Ok(connection);
                 }
             }
         }
@@ -425,6 +435,10 @@ impl Node {
     fn live(&self, place: u16) -> Option<Connection> {
         let connections = self.connections.borrow();
         connections.get(usize::from(place))?.clone().filter(|connection| !connection.is_closed())
+    }
+
+    fn any_live(&self) -> Option<Connection> {
+        self.connections.borrow().iter().flatten().find(|connection| !connection.is_closed()).cloned()
     }
 
     fn is_up(&self) -> Result<(), Error> {

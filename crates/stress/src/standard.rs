@@ -296,6 +296,7 @@ impl Standard {
         // Something has to be waited for first: with values of its own.
         let (statement, bound) = {
             let mut maker = self.maker.borrow_mut();
+            // Others have used it meanwhile, if an answer was waited for.
             maker.bind(self.operation, self.partition, &self.added);
             (maker.statement(self.operation)?.clone(), maker.bound.clone())
         };

@@ -219,7 +219,8 @@ impl Session {
     }
 
     /// Sends a statement to where the key's partition lives, and gives the answer undecoded. All of it takes no longer than a request
-    /// may: the wait for who prepares the statement, and for a connection, as well.
+    /// may: the wait for who prepares the statement, and for a connection, as well. One whose statement the server has forgotten has its
+    /// time once more.
     async fn send(
         &self,
         shape: Shape,
