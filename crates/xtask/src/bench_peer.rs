@@ -8,7 +8,7 @@
 //!
 //! `--large`: 8 GiB of data, and each server held to 2 GiB of memory, what the kernel caches for it included. Messina
 //! writes the files of all three: `nb` for the stock Cassandra, `da` for the latest and for itself. There the warming keeps
-//! to a hundredth of the keys, so that it compiles Cassandra's code and does not wait for the disk, and a window of
+//! to one in two thousand keys, so that it compiles Cassandra's code and does not wait for the disk, and a window of
 //! each kind over all keys follows.
 
 use std::fmt::Write as _;
@@ -57,8 +57,9 @@ const LARGE_RATIO_BAR: f64 = 5.0;
 const LARGE_MEMORY: u64 = 2 << 30;
 const LARGE_MEMORY_NODE: &str = "1700M";
 const LARGE_HEAP: &str = "1G";
-/// Of the large data, so many keys to one that the warming asks for.
-const WARM_PART: u64 = 100;
+/// Of the large data, so many keys to one that the warming asks for: what holds them has to fit into memory, and each of them may lie
+/// in a chunk of its own.
+const WARM_PART: u64 = 2_000;
 
 /// What the words asked for.
 struct Options {
@@ -265,7 +266,7 @@ impl Bench {
         let (limit, warm) = if options.large {
             let limit =
                 format!("; every server has {} GiB with what the kernel caches for it", LARGE_MEMORY >> 30);
-            (limit, format!(" on a hundredth of the keys and {} s on all", options.seconds))
+            (limit, format!(" on one in {WARM_PART} keys and {} s on all", options.seconds))
         } else {
             (String::new(), String::new())
         };

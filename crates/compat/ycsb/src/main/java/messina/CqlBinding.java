@@ -10,16 +10,16 @@ import com.datastax.driver.core.Row;
 import com.datastax.driver.core.Session;
 import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.TreeMap;
 import java.util.TreeSet;
 import java.util.Vector;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import site.ycsb.ByteArrayByteIterator;
 import site.ycsb.ByteIterator;
 import site.ycsb.DB;
@@ -36,7 +36,13 @@ import site.ycsb.Status;
 public final class CqlBinding extends DB {
   private static final String KEY = "y_id";
   private static final AtomicInteger USERS = new AtomicInteger();
-  private static final Map<String, PreparedStatement> PREPARED = new ConcurrentHashMap<>();
+  /** By the fields they are about, as YCSB's binding keeps them; all fields where reads name none. */
+  private static final Set<String> ALL = Set.of();
+  private static final Map<Set<String>, PreparedStatement> READS = new ConcurrentHashMap<>();
+  private static final Map<Set<String>, PreparedStatement> SCANS = new ConcurrentHashMap<>();
+  private static final Map<Set<String>, PreparedStatement> UPDATES = new ConcurrentHashMap<>();
+  private static final Map<Set<String>, PreparedStatement> INSERTS = new ConcurrentHashMap<>();
+  private static final Map<Set<String>, PreparedStatement> DELETES = new ConcurrentHashMap<>();
   private static Cluster cluster;
   private static Session session;
   private static ConsistencyLevel readLevel;
@@ -74,7 +80,7 @@ public final class CqlBinding extends DB {
       if (USERS.decrementAndGet() == 0) {
         session.close();
         cluster.close();
-        PREPARED.clear();
+        List.of(READS, SCANS, UPDATES, INSERTS, DELETES).forEach(Map::clear);
       }
     }
   }
@@ -82,8 +88,9 @@ public final class CqlBinding extends DB {
   @Override
   public Status read(String table, String key, Set<String> fields, Map<String, ByteIterator> result) {
     return guarded(() -> {
-      String text = "SELECT " + columns(fields) + " FROM " + table + " WHERE " + KEY + "=? LIMIT 1;";
-      Row row = run(text, readLevel, key).one();
+      PreparedStatement statement = prepared(READS, fields == null ? ALL : fields, readLevel,
+          () -> "SELECT " + columns(fields) + " FROM " + table + " WHERE " + KEY + "=? LIMIT 1;");
+      Row row = session.execute(statement.bind(key)).one();
       if (row == null) {
         return Status.NOT_FOUND;
       }
@@ -96,9 +103,9 @@ public final class CqlBinding extends DB {
   public Status scan(String table, String start, int count, Set<String> fields,
       Vector<HashMap<String, ByteIterator>> result) {
     return guarded(() -> {
-      String text = "SELECT " + columns(fields) + " FROM " + table
-          + " WHERE token(" + KEY + ") >= token(?) LIMIT ?";
-      for (Row row : run(text, readLevel, start, count)) {
+      PreparedStatement statement = prepared(SCANS, fields == null ? ALL : fields, readLevel,
+          () -> "SELECT " + columns(fields) + " FROM " + table + " WHERE token(" + KEY + ") >= token(?) LIMIT ?");
+      for (Row row : session.execute(statement.bind(start, count))) {
         HashMap<String, ByteIterator> fieldsOfRow = new HashMap<>();
         fill(row, fieldsOfRow);
         result.add(fieldsOfRow);
@@ -110,15 +117,14 @@ public final class CqlBinding extends DB {
   @Override
   public Status update(String table, String key, Map<String, ByteIterator> values) {
     return guarded(() -> {
-      List<String> set = new ArrayList<>();
-      List<Object> bound = new ArrayList<>();
-      for (Map.Entry<String, ByteIterator> value : new TreeMap<>(values).entrySet()) {
-        set.add(value.getKey() + "=?");
-        bound.add(value.getValue().toString());
+      PreparedStatement statement = prepared(UPDATES, values.keySet(), writeLevel, () -> "UPDATE " + table + " SET "
+          + String.join(",", assigned(values.keySet())) + " WHERE " + KEY + "=?;");
+      BoundStatement bound = statement.bind();
+      int at = 0;
+      for (ColumnDefinitions.Definition column : statement.getVariables()) {
+        bound.setString(at++, column.getName().equals(KEY) ? key : values.get(column.getName()).toString());
       }
-      bound.add(key);
-      run("UPDATE " + table + " SET " + String.join(",", set) + " WHERE " + KEY + "=?;", writeLevel,
-          bound.toArray());
+      session.execute(bound);
       return Status.OK;
     });
   }
@@ -126,16 +132,14 @@ public final class CqlBinding extends DB {
   @Override
   public Status insert(String table, String key, Map<String, ByteIterator> values) {
     return guarded(() -> {
-      StringBuilder names = new StringBuilder(KEY);
-      StringBuilder marks = new StringBuilder("?");
-      List<Object> bound = new ArrayList<>();
-      bound.add(key);
-      for (Map.Entry<String, ByteIterator> value : values.entrySet()) {
-        names.append(',').append(value.getKey());
-        marks.append(",?");
-        bound.add(value.getValue().toString());
+      PreparedStatement statement = prepared(INSERTS, values.keySet(), writeLevel, () -> "INSERT INTO " + table + " ("
+          + KEY + "," + String.join(",", values.keySet()) + ") VALUES (?" + ",?".repeat(values.size()) + ");");
+      BoundStatement bound = statement.bind();
+      int at = 0;
+      for (ColumnDefinitions.Definition column : statement.getVariables()) {
+        bound.setString(at++, column.getName().equals(KEY) ? key : values.get(column.getName()).toString());
       }
-      run("INSERT INTO " + table + " (" + names + ") VALUES (" + marks + ");", writeLevel, bound.toArray());
+      session.execute(bound);
       return Status.OK;
     });
   }
@@ -143,16 +147,26 @@ public final class CqlBinding extends DB {
   @Override
   public Status delete(String table, String key) {
     return guarded(() -> {
-      run("DELETE FROM " + table + " WHERE " + KEY + "=?;", writeLevel, key);
+      PreparedStatement statement =
+          prepared(DELETES, ALL, writeLevel, () -> "DELETE FROM " + table + " WHERE " + KEY + "=?;");
+      session.execute(statement.bind(key));
       return Status.OK;
     });
   }
 
-  private static ResultSet run(String text, ConsistencyLevel level, Object... values) {
-    PreparedStatement prepared =
-        PREPARED.computeIfAbsent(text, absent -> session.prepare(absent).setConsistencyLevel(level));
-    BoundStatement bound = prepared.bind(values);
-    return session.execute(bound);
+  private static PreparedStatement prepared(Map<Set<String>, PreparedStatement> known, Set<String> fields,
+      ConsistencyLevel level, Supplier<String> text) {
+    PreparedStatement statement = known.get(fields);
+    if (statement == null) {
+      statement = session.prepare(text.get()).setConsistencyLevel(level);
+      // The caller may use its set for something else.
+      known.put(Set.copyOf(fields), statement);
+    }
+    return statement;
+  }
+
+  private static List<String> assigned(Set<String> fields) {
+    return fields.stream().sorted().map(field -> field + "=?").collect(Collectors.toList());
   }
 
   private static String columns(Set<String> fields) {
