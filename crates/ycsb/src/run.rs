@@ -54,6 +54,8 @@ struct Shared {
     /// All threads have ended.
     ended: Flag,
     complaints: RefCell<Complaints>,
+    /// One moment by both clocks, from which others follow: asking the system costs more than counting an operation.
+    origin: Moment,
 }
 
 /// What came of a run.
@@ -84,6 +86,7 @@ pub async fn run(settings: Settings, output: Rc<Output>) -> Result<Ended, Error>
         stopped: Flag::new(),
         ended: Flag::new(),
         complaints: RefCell::default(),
+        origin: Moment { now: runtime::now().0, unix_micros: runtime::unix_micros() },
         workload,
     });
     let start = runtime::now();
@@ -196,12 +199,18 @@ impl Complaints {
 
 impl Shared {
     fn moment(&self) -> Moment {
-        Moment { now: runtime::now().0, unix_micros: runtime::unix_micros() }
+        self.moment_of(runtime::now().0)
+    }
+
+    /// The moment of an instant of the run's clock.
+    fn moment_of(&self, now: u64) -> Moment {
+        let passed = now.saturating_sub(self.origin.now) / 1000;
+        Moment { now, unix_micros: self.origin.unix_micros + passed as i64 }
     }
 
     /// Counts the latency of a request and what came of it.
     fn measure(&self, operation: Operation, done: &Done) {
-        let moment = self.moment();
+        let moment = self.moment_of(done.ended);
         let mut measurements = self.measurements.borrow_mut();
         measurements.measure(operation, done, moment, &self.output);
         measurements.report(operation, done.status, moment, &self.output);
@@ -209,12 +218,12 @@ impl Shared {
 
     /// Counts a latency, but nothing that came of it.
     fn measure_alone(&self, operation: Operation, done: &Done) {
-        self.measurements.borrow_mut().measure(operation, done, self.moment(), &self.output);
+        self.measurements.borrow_mut().measure(operation, done, self.moment_of(done.ended), &self.output);
     }
 
     /// Counts a comparison: all in one block, whatever came of it.
     fn measure_together(&self, operation: Operation, done: &Done) {
-        let moment = self.moment();
+        let moment = self.moment_of(done.ended);
         let mut measurements = self.measurements.borrow_mut();
         measurements.measure_together(operation, done, moment, &self.output);
         measurements.report(operation, done.status, moment, &self.output);
