@@ -191,10 +191,14 @@ fn java(class_path: &str, class: &str, quiet: &Path) -> Command {
 }
 
 fn tools(smoke: bool) -> Vec<Tool> {
-    let ours = if smoke { (10_000, 20_000) } else { (1_000_000, 4_000_000) };
-    let javas = if smoke { (10_000, 20_000) } else { (500_000, 1_500_000) };
     let tool = |name, (connections, in_flight), must, command| {
-        let operations = if matches!(must, Must::CostMoreThan(_)) { javas } else { ours };
+        let operations = match must {
+            _ if smoke => (10_000, 20_000),
+            // What a Java machine compiles takes seconds, more or less of them: much for those of which an operation is little.
+            Must::CostMoreThan(0) => (1_000_000, 8_000_000),
+            Must::CostMoreThan(_) => (500_000, 1_500_000),
+            Must::BeCheap | Must::StandBeside => (1_000_000, 4_000_000),
+        };
         Tool { name, connections, in_flight, must, operations, command }
     };
     let many = (CONNECTIONS, IN_FLIGHT);
