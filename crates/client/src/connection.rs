@@ -242,21 +242,15 @@ impl Connection {
         if let Some(reason) = &state.closed {
             return Err(Error::Closed(reason.clone()));
         }
-        let slot = Slot::Waiting { since: state.looks, waker: None };
-        let stream = match state.free.pop() {
-            Some(stream) => {
-                state.slots[usize::from(stream)] = slot;
-                state.permits[usize::from(stream)] = Some(permit);
-                stream
-            }
-            None => {
-                // A permit per slot keeps the number below the limit of stream ids.
-                let stream = state.slots.len() as u16;
-                state.slots.push(slot);
-                state.permits.push(Some(permit));
-                stream
-            }
-        };
+        // A permit per slot keeps the number below the limit of stream ids.
+        let stream = state.free.pop().unwrap_or(state.slots.len() as u16);
+        let at = usize::from(stream);
+        if at == state.slots.len() {
+            state.slots.push(Slot::Free);
+            state.permits.push(None);
+        }
+        state.slots[at] = Slot::Waiting { since: state.looks, waker: None };
+        state.permits[at] = Some(permit);
         request.encode(&mut state.pending, inner.outgoing.version, stream as i16);
         if let Some(limit) = inner.request_timeout
             && !state.is_looked_at
@@ -422,14 +416,11 @@ impl Future for Sent {
                 }
                 Poll::Pending
             }
-            Slot::Answered(_) => {
-                let Slot::Answered(answer) = std::mem::replace(slot, Slot::Free) else {
-                    return Poll::Ready(Err(Error::Unexpected("nobody: the answer is gone")));
-                };
-                Poll::Ready(Ok(answer))
-            }
             Slot::Late => Poll::Ready(Err(Error::Timeout)),
-            Slot::Free | Slot::GivenUp => Poll::Ready(Err(Error::Unexpected("nobody: the answer was taken"))),
+            slot => match std::mem::replace(slot, Slot::Free) {
+                Slot::Answered(answer) => Poll::Ready(Ok(answer)),
+                _ => Poll::Ready(Err(Error::Unexpected("nobody: the answer was taken"))),
+            },
         }
     }
 }
