@@ -8,6 +8,7 @@
 //! Then a rate that is fixed: how far the rate that came is from the one that was asked for.
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -72,8 +73,8 @@ struct Cost {
 struct Stage {
     binary: PathBuf,
     /// Of the server with the answers, and of the node behind it.
-    canned: String,
-    node: String,
+    canned: SocketAddr,
+    node: SocketAddr,
     /// Class paths of the Java driver's program, of YCSB and of cassandra-stress.
     driver: String,
     ycsb: String,
@@ -88,16 +89,16 @@ pub fn loader(rest: &[String]) -> Outcome {
     let rounds = house::number(rest, "--rounds", if smoke { 1 } else { 3 })?.max(1);
     let binary = house::binary(rest, "release")?;
     house::run(house::cargo().args(["build", "--release", "--package", "client", "--example", "canned"]))?;
-    house::run(house::cargo().args(["build", "--quiet", "--package", "compat"]))?;
     let node = BenchNode::start(&binary, "loader", "1G", "")?;
-    let canned = canned(&node)?;
+    let node_address = node.address().parse().map_err(|_| format!("no address: {}", node.address()))?;
+    let canned = canned(node_address, &node.folder)?;
     let quiet = node.folder.join("logback.xml");
     let told = |error: std::io::Error| format!("{}: {error}", quiet.display());
     std::fs::write(&quiet, "<configuration><root level=\"WARN\"/></configuration>").map_err(told)?;
     let stage = Stage {
         binary,
-        canned: canned.address.to_string(),
-        node: node.address(),
+        canned: canned.address,
+        node: node_address,
         driver: class_path("java4")?,
         ycsb: class_path("ycsb")?,
         stress: class_path("stress")?,
@@ -151,13 +152,12 @@ pub fn loader(rest: &[String]) -> Outcome {
     machine::record("loader", &text)
 }
 
-/// Starts the server with the answers before a node.
-fn canned(node: &BenchNode) -> Result<Running, String> {
+/// Starts the server with the answers before a node, its log in a folder.
+fn canned(node: SocketAddr, folder: &Path) -> Result<Running, String> {
     let port = machine::free_port()?;
-    let before = node.address().rsplit(':').next().unwrap_or_default().to_owned();
-    let arguments = ["--port".to_owned(), port.to_string(), "--before".to_owned(), before];
+    let arguments = ["--port".to_owned(), port.to_string(), "--before".to_owned(), node.port().to_string()];
     let program = house::target().join("release/examples/canned");
-    let log = node.folder.join("canned.log");
+    let log = folder.join("canned.log");
     let mut server = Running::start(Some(SERVER), &program, &arguments, port, &log)?;
     server.wait_until_listening(Duration::from_secs(10))?;
     Ok(server)
@@ -165,10 +165,7 @@ fn canned(node: &BenchNode) -> Result<Running, String> {
 
 /// Where the classes of a Java program are; what is missing is brought.
 fn class_path(name: &str) -> Result<String, String> {
-    let mut compat = house::command(house::target().join("debug/compat"));
-    // It looks for its own files there; what Cargo told this program names another folder.
-    compat.args(["class-path", name]).env("CARGO_MANIFEST_DIR", house::root().join("crates/compat"));
-    let said = house::output(&mut compat)?;
+    let said = house::output(house::compat()?.args(["class-path", name]))?;
     let path = said.lines().find_map(|line| line.strip_prefix("class-path "));
     path.map(str::to_owned).ok_or(format!("compat says no class path of {name}"))
 }
@@ -272,9 +269,14 @@ impl Stage {
         node.query(keyspace)?;
         node.query(USERTABLE)?;
         let load = ["load", "--no-fill", "--workload", "insert", "--draw", "sequence", "--keys", "1"];
-        house::output(on_loader(&self.binary).args(load).args(["--warm-up", "0", "--target", &self.node]))?;
-        house::output(&mut self.stress(&self.node, &format!("write n={ROWS} no-warmup"), "threads=64", 1))?;
-        house::output(&mut self.ycsb(&self.node, "load", ROWS, 64, 1)).map(drop)
+        house::output(on_loader(&self.binary).args(load).args([
+            "--warm-up",
+            "0",
+            "--target",
+            &self.node.to_string(),
+        ]))?;
+        house::output(&mut self.stress(self.node, &format!("write n={ROWS} no-warmup"), "threads=64", 1))?;
+        house::output(&mut self.ycsb(self.node, "load", ROWS, 64, 1)).map(drop)
     }
 
     fn load(&self, tool: &Tool, operations: u64) -> Command {
@@ -282,23 +284,24 @@ impl Stage {
         load.args(["load", "--keep-data", "--workload", "insert", "--draw", "sequence"]);
         load.args(["--warm-up", "0", "--seconds", "3600", "--keys", &operations.to_string()]);
         load.args(["--connections", &tool.connections.to_string()]);
-        load.args(["--depth", &(tool.in_flight / tool.connections).to_string(), "--target", &self.canned]);
+        load.args(["--depth", &(tool.in_flight / tool.connections).to_string()]);
+        load.args(["--target", &self.canned.to_string()]);
         load
     }
 
     fn write(&self, tool: &Tool, operations: u64) -> Command {
         let rate = format!("threads={}", tool.in_flight);
-        self.stress(&self.canned, &format!("write n={operations} no-warmup"), &rate, tool.connections)
+        self.stress(self.canned, &format!("write n={operations} no-warmup"), &rate, tool.connections)
     }
 
     fn read(&self, tool: &Tool, operations: u64) -> Command {
         let words = format!(
             "read n={operations} no-warmup -errors skip-read-validation -pop dist=uniform(1..{ROWS})"
         );
-        self.stress(&self.canned, &words, &format!("threads={}", tool.in_flight), tool.connections)
+        self.stress(self.canned, &words, &format!("threads={}", tool.in_flight), tool.connections)
     }
 
-    fn stress(&self, address: &str, words: &str, rate: &str, connections: u32) -> Command {
+    fn stress(&self, address: SocketAddr, words: &str, rate: &str, connections: u32) -> Command {
         let mut stress = on_loader(&self.binary);
         stress.arg("cassandra-stress").args(words.split(' ')).arg("-rate").args(rate.split(' '));
         stress.args(["-mode", "native", "cql3", "protocolVersion=4"]);
@@ -308,10 +311,17 @@ impl Stage {
     }
 
     fn workload_a(&self, tool: &Tool, operations: u64) -> Command {
-        self.ycsb(&self.canned, "run", operations, tool.in_flight, tool.connections)
+        self.ycsb(self.canned, "run", operations, tool.in_flight, tool.connections)
     }
 
-    fn ycsb(&self, address: &str, phase: &str, operations: u64, threads: u32, connections: u32) -> Command {
+    fn ycsb(
+        &self,
+        address: SocketAddr,
+        phase: &str,
+        operations: u64,
+        threads: u32,
+        connections: u32,
+    ) -> Command {
         let mut ycsb = on_loader(&self.binary);
         ycsb.args(["ycsb", phase, "cassandra-cql", "-threads", &threads.to_string()]);
         for name in ["cassandra.coreconnections", "cassandra.maxconnections"] {
@@ -323,7 +333,7 @@ impl Stage {
 
     fn java_driver(&self, tool: &Tool, operations: u64) -> Command {
         let mut driver = java(&self.driver, "messina.Load", &self.quiet);
-        driver.args(self.canned.split(':'));
+        driver.args([self.canned.ip().to_string(), self.canned.port().to_string()]);
         driver.args([tool.connections.to_string(), tool.in_flight.to_string(), operations.to_string()]);
         driver
     }
@@ -336,14 +346,14 @@ impl Stage {
         stress.args(["-rate", &format!("threads={}", tool.in_flight), "-mode", "native", "cql3"]);
         stress.args(["protocolVersion=4", &format!("connectionsPerHost={}", tool.connections)]);
         stress.args(["-schema", "replication(factor=1)"]);
-        stress.args(node_words(&self.canned));
+        stress.args(node_words(self.canned));
         stress
     }
 
     fn java_ycsb(&self, tool: &Tool, operations: u64) -> Command {
         let mut ycsb = java(&self.ycsb, "site.ycsb.Client", &self.quiet);
         ycsb.args(["-t", "-db", "messina.CqlBinding", "-threads", &tool.in_flight.to_string()]);
-        ycsb.args(ycsb_properties(&self.canned, operations));
+        ycsb.args(ycsb_properties(self.canned, operations));
         ycsb
     }
 
@@ -351,7 +361,7 @@ impl Stage {
     fn fixed_rate(&self, seconds: u32) -> Result<f64, String> {
         let words = format!("write duration={seconds}s no-warmup");
         let rate = format!("threads=256 fixed={RATE}/s");
-        let said = house::output(&mut self.stress(&self.canned, &words, &rate, STRESS_CONNECTIONS))?;
+        let said = house::output(&mut self.stress(self.canned, &words, &rate, STRESS_CONNECTIONS))?;
         let line = said.lines().find(|line| line.starts_with("Op rate"));
         let number = line.and_then(|line| {
             line.split(':').nth(1)?.trim().split(' ').next().map(|word| word.replace(',', ""))
@@ -361,14 +371,14 @@ impl Stage {
 }
 
 /// A node as both tools are told it.
-fn node_words(address: &str) -> Vec<String> {
-    let (ip, port) = address.split_once(':').unwrap_or((address, "9042"));
-    vec!["-node".to_owned(), ip.to_owned(), "-port".to_owned(), format!("native={port}")]
+fn node_words(address: SocketAddr) -> Vec<String> {
+    let (ip, port) = (address.ip(), address.port());
+    vec!["-node".to_owned(), ip.to_string(), "-port".to_owned(), format!("native={port}")]
 }
 
 /// Workload A, as both tools are told it.
-fn ycsb_properties(address: &str, operations: u64) -> Vec<String> {
-    let (ip, port) = address.split_once(':').unwrap_or((address, "9042"));
+fn ycsb_properties(address: SocketAddr, operations: u64) -> Vec<String> {
+    let (ip, port) = (address.ip(), address.port());
     let properties = [
         "workload=site.ycsb.workloads.CoreWorkload".to_owned(),
         "readproportion=0.5".to_owned(),

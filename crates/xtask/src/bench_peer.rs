@@ -213,7 +213,6 @@ pub fn peer(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
     let bench = Bench { binary: house::binary(rest, "release")?, options: Options::parse(rest, smoke)? };
     let options = &bench.options;
-    house::run(house::cargo().args(["build", "--quiet", "--package", "compat"]))?;
     let (peers, sizes) = if options.large { bench.filled_by_files()? } else { bench.filled_by_requests()? };
     for peer in &peers {
         bench.count(peer)?;
@@ -439,14 +438,11 @@ fn peer_of(node: BenchNode) -> Peer {
 
 fn cassandra(profile: &'static str, options: &Options, group: Option<MemoryGroup>) -> Result<Peer, String> {
     let folder = machine::fresh(&format!("peer-{profile}"))?;
-    let program = house::target().join("debug/compat");
-    let mut command = house::command(&program);
+    let mut command = house::compat()?;
     command.args(["peer", profile]).arg(&folder).args([options.heap.as_str(), SERVER]);
     if let Some(group) = &group {
         command = group.command(&command);
     }
-    // It looks for its own files there; what Cargo told this program names another folder.
-    command.env("CARGO_MANIFEST_DIR", house::root().join("crates/compat"));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut child = command.spawn().map_err(|error| format!("{}: {error}", house::shown(&command)))?;
     let output = child.stdout.take().ok_or("standard output was piped")?;

@@ -117,6 +117,15 @@ pub fn messina(profile: &str) -> Result<PathBuf, String> {
     Ok(target().join(folder).join("messina"))
 }
 
+/// Builds the program of the real clients; what runs it.
+pub fn compat() -> Result<Command, String> {
+    run(cargo().args(["build", "--quiet", "--package", "compat"]))?;
+    let mut compat = command(target().join("debug/compat"));
+    // It looks for its own files there; what Cargo told this program names another folder.
+    compat.env("CARGO_MANIFEST_DIR", root().join("crates/compat"));
+    Ok(compat)
+}
+
 /// The binary to use: the one given by `--binary`, to compare with an earlier build, or a fresh build.
 pub fn binary(words: &[String], profile: &str) -> Result<PathBuf, String> {
     match option(words, "--binary") {

@@ -5,7 +5,6 @@ import com.datastax.driver.core.Cluster;
 import com.datastax.driver.core.ColumnDefinitions;
 import com.datastax.driver.core.ConsistencyLevel;
 import com.datastax.driver.core.PreparedStatement;
-import com.datastax.driver.core.ResultSet;
 import com.datastax.driver.core.Row;
 import com.datastax.driver.core.Session;
 import java.net.InetSocketAddress;
@@ -119,12 +118,7 @@ public final class CqlBinding extends DB {
     return guarded(() -> {
       PreparedStatement statement = prepared(UPDATES, values.keySet(), writeLevel, () -> "UPDATE " + table + " SET "
           + String.join(",", assigned(values.keySet())) + " WHERE " + KEY + "=?;");
-      BoundStatement bound = statement.bind();
-      int at = 0;
-      for (ColumnDefinitions.Definition column : statement.getVariables()) {
-        bound.setString(at++, column.getName().equals(KEY) ? key : values.get(column.getName()).toString());
-      }
-      session.execute(bound);
+      session.execute(bound(statement, key, values));
       return Status.OK;
     });
   }
@@ -134,12 +128,7 @@ public final class CqlBinding extends DB {
     return guarded(() -> {
       PreparedStatement statement = prepared(INSERTS, values.keySet(), writeLevel, () -> "INSERT INTO " + table + " ("
           + KEY + "," + String.join(",", values.keySet()) + ") VALUES (?" + ",?".repeat(values.size()) + ");");
-      BoundStatement bound = statement.bind();
-      int at = 0;
-      for (ColumnDefinitions.Definition column : statement.getVariables()) {
-        bound.setString(at++, column.getName().equals(KEY) ? key : values.get(column.getName()).toString());
-      }
-      session.execute(bound);
+      session.execute(bound(statement, key, values));
       return Status.OK;
     });
   }
@@ -163,6 +152,16 @@ public final class CqlBinding extends DB {
       known.put(Set.copyOf(fields), statement);
     }
     return statement;
+  }
+
+  /** Key and values, wherever the statement has them. */
+  private static BoundStatement bound(PreparedStatement statement, String key, Map<String, ByteIterator> values) {
+    BoundStatement bound = statement.bind();
+    int at = 0;
+    for (ColumnDefinitions.Definition column : statement.getVariables()) {
+      bound.setString(at++, column.getName().equals(KEY) ? key : values.get(column.getName()).toString());
+    }
+    return bound;
   }
 
   private static List<String> assigned(Set<String> fields) {
