@@ -465,14 +465,14 @@ impl Disk {
             return Err(self.sync_failure());
         }
         // An operation over two folders is atomic: it brings along what came before it on its other entry.
-        let mut entries: BTreeSet<(Ino, String)> = BTreeSet::new();
+        let mut entries: BTreeSet<(Ino, &str)> = BTreeSet::new();
         let mut done = vec![false; self.pending.len()];
         for at in (0..self.pending.len()).rev() {
             let changes = &self.pending[at].changes;
-            let hit = changes.iter().any(|(d, name, _)| *d == ino || entries.contains(&(*d, name.clone())));
+            let hit = changes.iter().any(|(d, name, _)| *d == ino || entries.contains(&(*d, name.as_str())));
             if hit {
                 done[at] = true;
-                entries.extend(changes.iter().map(|(d, name, _)| (*d, name.clone())));
+                entries.extend(changes.iter().map(|(d, name, _)| (*d, name.as_str())));
             }
         }
         for (op, done) in std::mem::take(&mut self.pending).into_iter().zip(done) {
