@@ -138,11 +138,17 @@ impl MemoryGroup {
         Ok(group)
     }
 
-    /// The same command, in this group.
+    /// The same command with its variables, in this group.
     pub fn command(&self, command: &Command) -> Command {
         let mut inside = house::command("sh");
         inside.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.0.join("cgroup.procs"));
         inside.arg(command.get_program()).args(command.get_args());
+        for (name, value) in command.get_envs() {
+            match value {
+                Some(value) => inside.env(name, value),
+                None => inside.env_remove(name),
+            };
+        }
         inside
     }
 }
