@@ -174,6 +174,11 @@ impl File {
         self.handle.size().await
     }
 
+    /// How many names the file has; 0 for one that was removed while it is open.
+    pub fn links(&self) -> io::Result<u64> {
+        self.handle.links().map_err(|e| with_path(e, &self.path))
+    }
+
     /// Reserves space for the first `len` bytes and makes the file at least that long.
     pub async fn allocate(&self, len: u64) -> io::Result<()> {
         let result = match &self.handle {

@@ -54,6 +54,8 @@ mod task;
 mod channel;
 /// Files.
 pub mod file;
+/// Giving the space of removed files back.
+pub mod release;
 /// TCP.
 pub mod net;
 /// The memory a shard may use.

@@ -62,6 +62,12 @@ pub const IO_REQUEST_COST: u64 = 16 * 1024;
 pub const RATE_CREDIT: Duration = Duration::from_millis(10);
 /// Longest sleep of what a rate holds back, because another shard may change it.
 pub const RATE_LOOK: Duration = Duration::from_millis(100);
+/// Bytes of a removed file that are given back to the file system at a time: some milliseconds of a device that is told of freed blocks.
+pub const RELEASE_PIECE_BYTES: u64 = 16 << 20;
+/// Least rate at which a shard gives back the bytes of removed files: a few hundredths of what such a device does.
+pub const RELEASE_BYTES_PER_SECOND_MIN: u64 = 64 << 20;
+/// About how long a shard keeps the bytes of removed files, however many: what compactions free per second goes on being freed.
+pub const RELEASE_WITHIN: Duration = Duration::from_secs(16);
 /// Bytes of the largest read buffer that is kept for the next read.
 pub const READ_BUFFER_BYTES: usize = 256 * 1024;
 /// Bytes of read buffers a shard keeps for the next reads.

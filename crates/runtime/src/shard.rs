@@ -108,6 +108,7 @@ pub(crate) struct Shard {
     pub(crate) read_buffers: ReadBuffers,
     pub(crate) memory: u64,
     pub(crate) stopping: Flag,
+    pub(crate) releases: crate::release::Slot,
     slots: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     main_result: Cell<Option<i32>>,
     address: Address,
@@ -192,6 +193,7 @@ impl Shard {
             read_buffers: ReadBuffers::default(),
             memory,
             stopping: Flag::new(),
+            releases: crate::release::Slot::default(),
             slots: RefCell::default(),
             main_result: Cell::new(None),
             address,
@@ -462,6 +464,13 @@ fn register_metrics(metrics: &mut Registry) -> Counter {
         "Calls to other shards without an answer.",
         &[],
         Box::new(calls),
+    );
+    let help = "Bytes of removed files that were not given back to the file system yet.";
+    metrics.gauge_fn(
+        "messina_runtime_unreleased_bytes",
+        help,
+        &[],
+        Box::new(|| crate::release::held() as f64),
     );
     let help = "Task polls longer than the stall threshold.";
     metrics.counter("messina_runtime_stalls_total", help, &[])

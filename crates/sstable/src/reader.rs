@@ -326,17 +326,24 @@ impl Reader {
         self.index.first_readable(from).await
     }
 
-    /// Removes all its files. Those that hold them open can go on reading.
+    /// Removes all its files, as [`remove_sstable`] does.
     pub async fn remove_files(&self) -> Result<(), Error> {
         remove_sstable(&self.dir, self.descriptor).await
     }
 }
 
-/// Removes all files of an sstable, the list of components first, so that no tool takes the rest for whole.
+/// Removes all files of an sstable, the list of components first, so that no tool takes the rest for whole. Nobody may read it any more:
+/// the large files are cut piece by piece, unless a snapshot or the like has names of its own for them.
 pub async fn remove_sstable(dir: &Path, descriptor: Descriptor) -> Result<(), Error> {
     for component in Component::ALL.into_iter().rev() {
         let path = component.path(dir, descriptor);
-        match runtime::file::remove(&path).await {
+        let removed = match component {
+            Component::Data | Component::Index | Component::Partitions | Component::Rows => {
+                runtime::release::remove(&path).await
+            }
+            _ => runtime::file::remove(&path).await,
+        };
+        match removed {
             Ok(()) => {}
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(Error::io(&path, "remove", error)),

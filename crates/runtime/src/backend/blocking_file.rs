@@ -174,6 +174,10 @@ impl BlockingFile {
         self.fd.device()
     }
 
+    pub(crate) fn links(&self) -> io::Result<u64> {
+        self.fd.links()
+    }
+
     pub(crate) fn is_direct(&self) -> bool {
         self.direct
     }

@@ -65,6 +65,11 @@ impl FileFd {
         Ok(self.stat()?.st_dev)
     }
 
+    /// How many names the file has.
+    pub(crate) fn links(&self) -> io::Result<u64> {
+        Ok(self.stat()?.st_nlink)
+    }
+
     fn stat(&self) -> io::Result<libc::stat> {
         // SAFETY: all-zero bytes are a valid stat, which the call fills; the descriptor is open.
         let (result, stat) = unsafe {

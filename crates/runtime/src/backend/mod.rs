@@ -162,6 +162,15 @@ impl FileHandle {
         }
     }
 
+    /// How many names the file has.
+    pub(crate) fn links(&self) -> io::Result<u64> {
+        match self {
+            FileHandle::Uring(file) => file.links(),
+            FileHandle::Blocking(file) => file.links(),
+            FileHandle::Sim(file) => file.links(),
+        }
+    }
+
     pub(crate) async fn size(&self) -> io::Result<u64> {
         match self {
             FileHandle::Uring(file) => file.size(),

@@ -382,6 +382,15 @@ impl Disk {
         }
     }
 
+    /// The names of an open file.
+    pub(crate) fn links(&self, handle: u64) -> io::Result<u64> {
+        let ino = self.handles.get(&handle).ok_or_else(bad_handle)?;
+        match self.nodes.get(ino) {
+            Some(Node::File(file)) => Ok(u64::from(file.links)),
+            _ => Err(bad_handle()),
+        }
+    }
+
     fn rename(&mut self, from: &str, to: &str) -> io::Result<DiskOut> {
         let (from_dir, from_name) = self.parent(from)?;
         let (to_dir, to_name) = self.parent(to)?;

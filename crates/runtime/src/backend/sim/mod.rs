@@ -631,6 +631,14 @@ impl SimFile {
         self.0.shard.done(DiskOp::Truncate { handle: self.0.handle, len }).await
     }
 
+    pub(crate) fn links(&self) -> io::Result<u64> {
+        let core = self.0.shard.core.borrow();
+        if !self.0.shard.is_current(&core) {
+            return Err(dead());
+        }
+        core.nodes[self.0.shard.node].disk.links(self.0.handle)
+    }
+
     pub(crate) async fn size(&self) -> io::Result<u64> {
         let core = self.0.shard.core.borrow();
         if !self.0.shard.is_current(&core) {

@@ -192,6 +192,10 @@ impl UringFile {
         self.fd.device()
     }
 
+    pub(crate) fn links(&self) -> io::Result<u64> {
+        self.fd.links()
+    }
+
     pub(crate) fn is_direct(&self) -> bool {
         self.direct
     }
