@@ -174,6 +174,11 @@ impl File {
         self.handle.size().await
     }
 
+    /// The number of the device that holds it.
+    pub(crate) fn device_number(&self) -> io::Result<u64> {
+        self.handle.device()
+    }
+
     /// How many names the file has; 0 for one that was removed while it is open.
     pub fn links(&self) -> io::Result<u64> {
         self.handle.links().map_err(|e| with_path(e, &self.path))

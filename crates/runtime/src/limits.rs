@@ -64,10 +64,16 @@ pub const RATE_CREDIT: Duration = Duration::from_millis(10);
 pub const RATE_LOOK: Duration = Duration::from_millis(100);
 /// Bytes of a removed file that are given back to the file system at a time: some milliseconds of a device that is told of freed blocks.
 pub const RELEASE_PIECE_BYTES: u64 = 16 << 20;
-/// Least rate at which a shard gives back the bytes of removed files: a few hundredths of what such a device does.
+/// Smaller files are given back whole.
+pub const RELEASE_FILE_BYTES_MIN: u64 = 1 << 20;
+/// Removed files that a shard holds open for each device; what is removed beyond is given back at once.
+pub const RELEASE_FILES_MAX: usize = 512;
+/// Least rate at which all shards give back the bytes of removed files: a few hundredths of what such a device does.
 pub const RELEASE_BYTES_PER_SECOND_MIN: u64 = 64 << 20;
-/// About how long a shard keeps the bytes of removed files, however many: what compactions free per second goes on being freed.
-pub const RELEASE_WITHIN: Duration = Duration::from_secs(16);
+/// Largest rate of one shard: as much as its compactions can free all the time.
+pub const RELEASE_BYTES_PER_SECOND_MAX: u64 = 256 << 20;
+/// Between those two a shard gives back per second what is left divided by the seconds of this.
+pub const RELEASE_WITHIN: Duration = Duration::from_secs(32);
 /// Bytes of the largest read buffer that is kept for the next read.
 pub const READ_BUFFER_BYTES: usize = 256 * 1024;
 /// Bytes of read buffers a shard keeps for the next reads.

@@ -470,7 +470,7 @@ fn register_metrics(metrics: &mut Registry) -> Counter {
         "messina_runtime_unreleased_bytes",
         help,
         &[],
-        Box::new(|| crate::release::held() as f64),
+        Box::new(|| with(|shard| shard.releases.bytes()) as f64),
     );
     let help = "Task polls longer than the stall threshold.";
     metrics.counter("messina_runtime_stalls_total", help, &[])

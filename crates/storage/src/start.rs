@@ -495,7 +495,7 @@ impl StartBarrier {
         let plan = self.plan.clone();
         drop(runtime::spawn(Group::FLUSH, async move {
             for path in &plan.old_files {
-                if let Err(error) = file::remove(path).await {
+                if let Err(error) = runtime::release::remove(path).await {
                     // The next start removes it.
                     runtime::warn!("cannot remove \"{}\": {error}", path.display());
                 }

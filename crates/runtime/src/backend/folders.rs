@@ -67,7 +67,8 @@ impl FileFd {
 
     /// How many names the file has.
     pub(crate) fn links(&self) -> io::Result<u64> {
-        Ok(self.stat()?.st_nlink)
+        #[allow(clippy::useless_conversion, reason = "of 32 bits on arm64")]
+        Ok(u64::from(self.stat()?.st_nlink))
     }
 
     fn stat(&self) -> io::Result<libc::stat> {

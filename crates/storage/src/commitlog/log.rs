@@ -425,7 +425,7 @@ impl Commitlog {
         let gone: Vec<PathBuf> = gone.into_iter().map(|number| path(&self.0.config, number)).collect();
         drop(runtime::spawn(Group::COMMITLOG, async move {
             for path in gone {
-                if let Err(error) = file::remove(&path).await {
+                if let Err(error) = runtime::release::remove(&path).await {
                     runtime::warn!("cannot remove commitlog segment \"{}\": {error}", path.display());
                 }
             }
