@@ -27,6 +27,7 @@ use protocol::supported::{Sharding, sharding_of};
 use runtime::net::TcpStream;
 use runtime::sync::{Event as Signal, Permit, Queue, Semaphore};
 use runtime::{Group, timeout};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::future::Future;
 use std::net::SocketAddr;
@@ -317,7 +318,10 @@ impl Connection {
         statement: &Statement,
         parameters: Parameters<'_>,
     ) -> Result<Answer, Error> {
-        let answer = self.execute_raw(statement, parameters).await?;
+        let answer = match self.execute_now(statement, parameters) {
+            Some(sent) => sent?.await?,
+            None => self.execute_raw(statement, parameters).await?,
+        };
         if !answer.is_unprepared() {
             return Ok(answer);
         }
@@ -491,8 +495,9 @@ impl Inner {
         }
         let mut state = self.state.borrow_mut();
         let index = usize::try_from(header.stream).unwrap_or(usize::MAX);
-        let answered =
-            |slot: &mut Slot| std::mem::replace(slot, Slot::Answered(Answer { header, body: body.to_vec() }));
+        let answered = |slot: &mut Slot| {
+            std::mem::replace(slot, Slot::Answered(Answer { header, body: SmallVec::from_slice(body) }))
+        };
         match state.slots.get_mut(index) {
             Some(slot @ (Slot::Waiting { .. } | Slot::Late)) => {
                 let before = answered(slot);

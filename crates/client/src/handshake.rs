@@ -36,7 +36,7 @@ async fn ask(
     wire.send_all(dressed).await.map_err(|e| closed(&e))?;
     loop {
         if let Some(envelope) = assembler.next()? {
-            return Ok(Answer { header: envelope.header, body: envelope.body.to_vec() });
+            return Ok(Answer { header: envelope.header, body: envelope.body.into() });
         }
         if !wire.receive(assembler).await.map_err(|e| closed(&e))? {
             return Err(Error::Closed("by the server, during the handshake".into()));

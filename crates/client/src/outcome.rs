@@ -7,6 +7,7 @@ use protocol::failure::FailureKind;
 use protocol::metadata::ColumnSpec;
 use protocol::response::Response;
 use protocol::rows::Rows;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use types::Value;
 
@@ -15,8 +16,8 @@ use types::Value;
 pub struct Answer {
     /// The envelope's header.
     pub header: Header,
-    /// Its body, decompressed.
-    pub body: Vec<u8>,
+    /// Its body, decompressed; that of a write is within.
+    pub body: SmallVec<[u8; 24]>,
 }
 
 impl Answer {

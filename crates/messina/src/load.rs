@@ -2,6 +2,7 @@
 
 use crate::arguments::Load;
 use client::load::{Draw, LoadOptions, Pace, TableShape, Workload};
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,14 @@ pub fn run(arguments: &Load) -> ExitCode {
         let options = options.clone();
         Box::pin(async move {
             match client::load::run(options).await {
-                Ok(report) => {
-                    println!("{report}");
-                    i32::from(report.errors > 0)
-                }
+                Ok(report) => match writeln!(std::io::stdout(), "{report}") {
+                    // Nobody listens any more: no reason to end otherwise than the run did.
+                    Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                        eprintln!("messina: {error}");
+                        1
+                    }
+                    _ => i32::from(report.errors > 0),
+                },
                 Err(error) => {
                     eprintln!("messina: {error}");
                     1

@@ -174,6 +174,28 @@ fn what_was_sent_at_once_may_be_given_up() {
 }
 
 #[test]
+fn an_answer_that_came_late_is_an_answer_to_who_had_not_looked() {
+    with_server(33, || async {
+        let limit = Duration::from_millis(100);
+        let options = Options { request_timeout: Some(limit), in_flight: 1, ..Options::new(Version::V4) };
+        let connection = Connection::connect(address(), &options).await.expect("a server");
+        let slow = Request::Query(Query { query: "slow", parameters: at_one() });
+        let sent = connection.send_now(&slow).expect("room").expect("open");
+        // It was too late for long when the answer came: who looks now sees the answer, and the next request has its number.
+        runtime::sleep(Duration::from_secs(3)).await;
+        assert!(sent.await.expect("late, but there").is_result());
+        assert_eq!(connection.in_flight(), 0);
+        connection.query("quick", at_one()).await.expect("room again");
+        // Who was told that it is too late has given it up; the answer makes room.
+        let sent = connection.send_now(&slow).expect("room").expect("open");
+        assert!(matches!(sent.await, Err(Error::Timeout)));
+        assert!(connection.send_now(&slow).is_none());
+        runtime::sleep(Duration::from_secs(3)).await;
+        assert_eq!(connection.in_flight(), 0);
+    });
+}
+
+#[test]
 fn many_requests_share_a_connection() {
     with_server(4, || async {
         let options = Options { in_flight: 50, ..Options::new(Version::V5) };
