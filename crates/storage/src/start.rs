@@ -493,9 +493,13 @@ impl StartBarrier {
             .await
             .map_err(|error| Error::io(&path, "replace", error))?;
         let plan = self.plan.clone();
+        let log = self.settings.commitlog_dir.clone();
         drop(runtime::spawn(Group::FLUSH, async move {
             for path in &plan.old_files {
-                if let Err(error) = runtime::release::remove(path).await {
+                let is_segment = path.starts_with(&log);
+                let removed =
+                    if is_segment { runtime::release::remove(path).await } else { file::remove(path).await };
+                if let Err(error) = removed {
                     // The next start removes it.
                     runtime::warn!("cannot remove \"{}\": {error}", path.display());
                 }
