@@ -174,9 +174,9 @@ impl File {
         self.handle.size().await
     }
 
-    /// The number of the device that holds it.
-    pub(crate) fn device_number(&self) -> io::Result<u64> {
-        self.handle.device()
+    /// The device that holds it.
+    pub(crate) fn device(&self) -> &Rc<Device> {
+        &self.device
     }
 
     /// How many names the file has; 0 for one that was removed while it is open.

@@ -6,6 +6,7 @@
 
 use crate::file::{self, File, OpenOptions};
 use crate::group::Group;
+use crate::io::Device;
 use crate::limits::{
     RELEASE_BYTES_PER_SECOND_MAX, RELEASE_BYTES_PER_SECOND_MIN, RELEASE_FILE_BYTES_MIN, RELEASE_FILES_MAX,
     RELEASE_PIECE_BYTES, RELEASE_WITHIN,
@@ -27,20 +28,20 @@ struct Releases {
 
 /// Where a shard finds those of its devices.
 #[derive(Default)]
-pub(crate) struct Slot(RefCell<Vec<(u64, Weak<Releases>)>>);
+pub(crate) struct Slot(RefCell<Vec<(Rc<Device>, Weak<Releases>)>>);
 
 impl Slot {
     /// Those of a device; true when nobody gives them back yet.
-    fn of(&self, device: u64) -> (Rc<Releases>, bool) {
+    fn of(&self, device: &Rc<Device>) -> (Rc<Releases>, bool) {
         let mut all = self.0.borrow_mut();
         all.retain(|(_, releases)| releases.strong_count() > 0);
-        let known =
-            all.iter().find(|(known, _)| *known == device).and_then(|(_, releases)| releases.upgrade());
+        let known = all.iter().find(|(known, _)| Rc::ptr_eq(known, device));
+        let known = known.and_then(|(_, releases)| releases.upgrade());
         if let Some(releases) = known {
             return (releases, false);
         }
         let new = Rc::new(Releases { files: RefCell::default(), bytes: Cell::new(0) });
-        all.push((device, Rc::downgrade(&new)));
+        all.push((device.clone(), Rc::downgrade(&new)));
         (new, true)
     }
 
@@ -69,8 +70,7 @@ pub async fn remove(path: impl AsRef<Path>) -> io::Result<()> {
 }
 
 fn hand_over(file: File, bytes: u64) {
-    let Ok(device) = file.device_number() else { return };
-    let (releases, is_new) = with(|shard| shard.releases.of(device));
+    let (releases, is_new) = with(|shard| shard.releases.of(file.device()));
     // More descriptors are not kept from others: the file goes with its last one.
     if releases.files.borrow().len() >= RELEASE_FILES_MAX {
         return;
