@@ -318,10 +318,7 @@ impl Connection {
         statement: &Statement,
         parameters: Parameters<'_>,
     ) -> Result<Answer, Error> {
-        let answer = match self.execute_now(statement, parameters) {
-            Some(sent) => sent?.await?,
-            None => self.execute_raw(statement, parameters).await?,
-        };
+        let answer = self.execute_raw(statement, parameters).await?;
         if !answer.is_unprepared() {
             return Ok(answer);
         }

@@ -604,18 +604,17 @@ async fn work(run: Rc<Run>, lane: Rc<Lane>, mut rng: Prng) {
             return;
         }
         let result = one(&run, &lane, kind, &mut rng, &key, &mut values).await;
-        let done = runtime::now();
-        now = done;
+        now = runtime::now();
         // By its answer, not by its start: what was asked before the measured time and answered in it is work of that time.
-        if done < run.measure_from || run.end < done {
+        if now < run.measure_from || run.end < now {
             continue;
         }
         let mut report = run.report.borrow_mut();
         match result {
             Ok(()) => {
-                report.answered(run.measure_from, intended, done, 1);
+                report.answered(run.measure_from, intended, now, 1);
                 if kind != run.options.workload {
-                    report.read_latencies.record(done - intended);
+                    report.read_latencies.record(now - intended);
                 }
             }
             Err(error) => {
