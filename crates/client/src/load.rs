@@ -334,7 +334,16 @@ struct Run {
     end: Instant,
     next_index: Cell<u64>,
     next_key: Cell<u64>,
+    maker: RefCell<Maker>,
     report: RefCell<Report>,
+}
+
+/// What a request is made of. The workers share it, for a request is encoded at once: memory of its own for each of thousands of them
+/// would not stay in the caches.
+#[derive(Default)]
+struct Maker {
+    key: Vec<u8>,
+    values: ValuesBuilder,
 }
 
 /// Runs the load on this shard.
@@ -360,6 +369,7 @@ pub async fn run(options: LoadOptions) -> Result<Report, Error> {
         end,
         next_index: Cell::new(0),
         next_key: Cell::new(0),
+        maker: RefCell::default(),
         report: RefCell::new(Report::new()),
         options,
     });
@@ -486,6 +496,9 @@ fn put_key(table: TableShape, index: u64, out: &mut Vec<u8>) {
             out.extend_from_slice(b"key000000000000");
             let mut rest = index;
             for digit in out[3..].iter_mut().rev() {
+                if rest == 0 {
+                    break;
+                }
                 *digit = b'0' + (rest % 10) as u8;
                 rest /= 10;
             }
@@ -571,8 +584,6 @@ async fn fill(options: &LoadOptions, lanes: &[Lane], insert: &Statement) -> Resu
 }
 
 async fn work(run: Rc<Run>, lane: Rc<Lane>, mut rng: Prng) {
-    let mut key = Vec::new();
-    let mut values = ValuesBuilder::new();
     let mut now = runtime::now();
     loop {
         let intended = match run.options.pace {
@@ -599,11 +610,11 @@ async fn work(run: Rc<Run>, lane: Rc<Lane>, mut rng: Prng) {
             kind => kind,
         };
         let first = if kind == run.options.workload { 0 } else { run.options.read_keys };
-        if !draw_key(&run, &lane, first, &mut rng, &mut key) {
+        let Some(index) = draw_key(&run, &lane, first, &mut rng) else {
             run.report.borrow_mut().ended.get_or_insert(runtime::now());
             return;
-        }
-        let result = one(&run, &lane, kind, &mut rng, &key, &mut values).await;
+        };
+        let result = one(&run, &lane, kind, index, &mut rng).await;
         now = runtime::now();
         // By its answer, not by its start: what was asked before the measured time and answered in it is work of that time.
         if now < run.measure_from || run.end < now {
@@ -656,32 +667,29 @@ async fn scan(run: Rc<Run>, lane: Rc<Lane>, index: usize, ranges: usize) {
     }
 }
 
-/// A key, of the lane's shard if it has one and of the `first` ones unless that is 0; false when a sequence has ended.
-fn draw_key(run: &Run, lane: &Lane, first: u64, rng: &mut Prng, key: &mut Vec<u8>) -> bool {
+/// The number of a key, of the lane's shard if it has one and of the `first` ones unless that is 0; `None` when a sequence has ended.
+fn draw_key(run: &Run, lane: &Lane, first: u64, rng: &mut Prng) -> Option<u64> {
     let keys = if first == 0 { run.options.keys } else { first.min(run.options.keys) };
+    let mut index = 0;
     for _ in 0..KEY_DRAWS {
-        let index = match run.options.draw {
+        index = match run.options.draw {
             Draw::Uniform => rng.below(keys),
             Draw::Gaussian => gaussian(keys, rng),
             Draw::Zipfian => zipfian(keys, rng),
             Draw::Sequence => {
+                // It leaves no key out, whosever it is.
                 let next = run.next_key.replace(run.next_key.get() + run.options.stride.max(1));
-                if next >= keys {
-                    return false;
-                }
-                next
+                return (next < keys).then_some(next);
             }
         };
+        let Some((shard, shards)) = lane.shard else { break };
+        let key = &mut run.maker.borrow_mut().key;
         put_key(run.options.table, index, key);
-        match lane.shard {
-            // A sequence leaves no key out, whosever it is.
-            Some((shard, shards))
-                if run.options.draw != Draw::Sequence
-                    && base::shard_of(Token::of_key(key), shards) != shard => {}
-            _ => return true,
+        if base::shard_of(Token::of_key(key), shards) == shard {
+            break;
         }
     }
-    true
+    Some(index)
 }
 
 /// A number below `keys`, normally distributed around the middle, by the method of Box and Muller.
@@ -718,44 +726,88 @@ fn zipfian(keys: u64, rng: &mut Prng) -> u64 {
     base::murmur3(&zipf_rank(rng.unit()).to_le_bytes()).0 as u64 % keys.max(1)
 }
 
-async fn one(
+/// One request for a key and its answer.
+async fn one(run: &Run, lane: &Lane, kind: Workload, index: u64, rng: &mut Prng) -> Result<(), Error> {
+    let sent = match &run.statements {
+        None => lane.connection.send_now(&Request::Options),
+        Some(statements) => {
+            let mut maker = run.maker.borrow_mut();
+            let statement = maker.make(run, statements, kind, index, rng);
+            lane.connection.execute_now(statement, maker.parameters(run))
+        }
+    };
+    if let Some(sent) = sent {
+        let answer = sent?.await?;
+        // Whatever an echo says back is good.
+        if run.statements.is_none() {
+            return Ok(());
+        }
+        if !answer.is_unprepared() {
+            return answer.result().map(drop);
+        }
+    }
+    // Rare, and large: not within the memory of every worker.
+    Box::pin(the_long_way(run, lane, kind, index, rng)).await
+}
+
+/// As [`one`], where no more requests may be in flight, or the node does not know the statement: waits, and prepares it again.
+async fn the_long_way(
     run: &Run,
     lane: &Lane,
     kind: Workload,
+    index: u64,
     rng: &mut Prng,
-    key: &[u8],
-    values: &mut ValuesBuilder,
 ) -> Result<(), Error> {
     let Some(statements) = &run.statements else {
-        return lane.connection.request(&Request::Options).await.map(|_| ());
+        return lane.connection.request(&Request::Options).await.map(drop);
     };
-    values.clear();
-    let statement = match kind {
-        Workload::Mixed(_) if !statements.updates.is_empty() => {
-            let mut field = [0; USERTABLE_BYTES];
-            letters(rng, &mut field);
-            values.bytes(&field).bytes(key);
-            &statements.updates[rng.below(statements.updates.len() as u64) as usize]
+    let mut maker = Maker::default();
+    let statement = maker.make(run, statements, kind, index, rng);
+    lane.connection.execute_undecoded(statement, maker.parameters(run)).await?.result().map(drop)
+}
+
+impl Maker {
+    /// Binds the values of a request for a key, and chooses its statement.
+    fn make<'a>(
+        &mut self,
+        run: &Run,
+        statements: &'a Statements,
+        kind: Workload,
+        index: u64,
+        rng: &mut Prng,
+    ) -> &'a Statement {
+        let Maker { key, values } = self;
+        put_key(run.options.table, index, key);
+        values.clear();
+        match kind {
+            Workload::Mixed(_) if !statements.updates.is_empty() => {
+                let mut field = [0; USERTABLE_BYTES];
+                letters(rng, &mut field);
+                values.bytes(&field).bytes(key);
+                &statements.updates[rng.below(statements.updates.len() as u64) as usize]
+            }
+            Workload::Mixed(_) | Workload::Insert => {
+                put_insert(&run.options, key, &run.value, rng, values);
+                &statements.insert
+            }
+            Workload::Delete => {
+                values.bytes(key);
+                &statements.delete
+            }
+            Workload::Read | Workload::Scan | Workload::Echo => {
+                values.bytes(key);
+                &statements.read
+            }
         }
-        Workload::Mixed(_) | Workload::Insert => {
-            put_insert(&run.options, key, &run.value, rng, values);
-            &statements.insert
+    }
+
+    fn parameters(&self, run: &Run) -> Parameters<'_> {
+        Parameters {
+            values: self.values.values(),
+            skip_metadata: true,
+            ..Parameters::at(run.options.consistency)
         }
-        Workload::Delete => {
-            values.bytes(key);
-            &statements.delete
-        }
-        Workload::Read | Workload::Scan | Workload::Echo => {
-            values.bytes(key);
-            &statements.read
-        }
-    };
-    let parameters = Parameters {
-        values: values.values(),
-        skip_metadata: true,
-        ..Parameters::at(run.options.consistency)
-    };
-    lane.connection.execute_undecoded(statement, parameters).await?.result().map(drop)
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use protocol::compression::Compression;
 use protocol::envelope::Version;
 use protocol::failure::FailureKind;
 use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement, Parameters, Query, Request};
+use runtime::Group;
 use runtime::sim::{SimConfig, World};
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
@@ -367,6 +368,34 @@ fn the_load_generator_counts_what_it_does() {
             assert!((report.rate() - rate).abs() < rate / 50.0, "{report}");
         }
     }
+}
+
+#[test]
+fn the_load_generator_prepares_again_what_the_server_forgets() {
+    let report = with_server(13, || async move {
+        let options = LoadOptions {
+            connections: 2,
+            depth: 8,
+            workload: Workload::Mixed(0.5),
+            keys: 100,
+            duration: Duration::from_secs(1),
+            warm_up: Duration::ZERO,
+            ..LoadOptions::new(vec![address()])
+        };
+        let forgetting = runtime::spawn(Group::QUERY, async {
+            let options = Options::new(Version::V4);
+            let connection = Connection::connect(address(), &options).await.expect("a server");
+            for _ in 0..5 {
+                runtime::sleep(Duration::from_millis(150)).await;
+                connection.query("forget", at_one()).await.expect("an answer");
+            }
+        });
+        let report = client::load::run(options).await.expect("a run");
+        forgetting.await;
+        report
+    });
+    assert_eq!(report.errors, 0, "{report}");
+    assert!(report.operations > 1000 && report.slowest_second() > 0.9, "{report}");
 }
 
 #[test]

@@ -174,6 +174,10 @@ fn what_is_written_is_read_and_compared() {
     assert_eq!(sliced.success, Ok(true), "{:?}", sliced.complaints);
     let unprepared = stage.run("mixed n=100 no-warmup ratio(read=1,write=1) -pop dist=uniform(1..400) -rate threads=3 -mode unprepared cql3");
     assert_eq!(unprepared.success, Ok(true), "{:?}", unprepared.complaints);
+    // Eight workers share connections that each carry one request: most of them wait for their turn.
+    let narrow = stage.run("read n=400 no-warmup -pop seq=1..400 -rate threads=8 -mode native cql3 connectionsPerHost=1 maxPending=1");
+    assert_eq!(narrow.result("Total errors"), "0 [READ: 0]", "{:?}", narrow.complaints);
+    assert_eq!(narrow.success, Ok(true), "{:?}", narrow.complaints);
     let once = stage.run("read n=1000 no-warmup -pop seq=1..400 no-wrap -rate threads=3");
     assert_eq!(once.result("Total partitions"), "400 [READ: 400]");
 }
