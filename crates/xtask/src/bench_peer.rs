@@ -7,9 +7,12 @@
 //! counts. `--rounds N`, `--seconds N`, `--keys N`, `--heap 4G`, `--smoke`.
 //!
 //! `--large`: 8 GiB of data, and each server held to 2 GiB of memory, what the kernel caches for it included. Messina
-//! writes the files of all three: `nb` for the stock Cassandra, `da` for the latest and for itself. There the warming keeps
-//! to one in two thousand keys, so that it compiles Cassandra's code and does not wait for the disk, and a window of
-//! each kind over all keys follows.
+//! writes the files of all three: `nb` for the stock Cassandra, `da` for the latest and for itself. Cassandra is warmed on few
+//! keys that it forgets before it is given the files, so that its code is compiled and it need not wait for the disk that often;
+//! then every server has some time of each kind but inserts over all keys. Inserts are measured last: who takes seven times as
+//! many in the same time has as many more sstables, which reads would pay for. The kernel reads ahead as little as Cassandra
+//! advises for such disks when it starts: it maps its indexes, and with the kernel's own setting a page of them brings megabytes
+//! that push the others out.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Lines, Write as _};
@@ -20,7 +23,9 @@ use std::time::Instant;
 use crate::bench_node::{
     self, BenchNode, LOADER, LoadReport, MemoryGroup, SERVER, folder_bytes, process_cpu,
 };
-use crate::{Outcome, house, machine};
+use crate::loader::{Connection, query};
+use crate::machine::{self, ReadAhead};
+use crate::{Outcome, house};
 
 /// Connections, and requests in flight on each.
 const CONNECTIONS: &str = "8";
@@ -30,6 +35,13 @@ struct Kind {
     name: &'static str,
     table: &'static str,
     words: &'static [&'static str],
+}
+
+impl Kind {
+    /// Whether it does nothing else.
+    fn inserts(&self) -> bool {
+        self.words.contains(&"insert")
+    }
 }
 
 const KINDS: &[Kind] = &[
@@ -57,9 +69,13 @@ const LARGE_RATIO_BAR: f64 = 5.0;
 const LARGE_MEMORY: u64 = 2 << 30;
 const LARGE_MEMORY_NODE: &str = "1700M";
 const LARGE_HEAP: &str = "1G";
-/// Of the large data, so many keys to one that the warming asks for: what holds them has to fit into memory, and each of them may lie
-/// in a chunk of its own.
-const WARM_PART: u64 = 2_000;
+/// Keys of the table of cassandra-stress that a Cassandra is warmed on before it has the large data: so many that few of their rows
+/// are in several sstables.
+const WARM_KEYS: u64 = 200_000;
+/// Then each kind has the time of so many rounds over all keys.
+const WARM_ROUNDS: u64 = 3;
+/// KiB that the kernel reads ahead: what Cassandra asks for where nothing turns.
+const READ_AHEAD: u32 = 8;
 
 /// What the words asked for.
 struct Options {
@@ -86,10 +102,27 @@ impl Options {
         })
     }
 
+    /// The kinds in the order in which they are measured.
+    fn kinds(&self) -> impl Iterator<Item = &'static Kind> {
+        let (inserts, others): (Vec<&Kind>, Vec<&Kind>) = KINDS.iter().partition(|kind| kind.inserts());
+        let (first, last) = if self.large { (others, inserts) } else { (inserts, others) };
+        first.into_iter().chain(last)
+    }
+
     /// Keys of a table.
     fn keys(&self, table: &str) -> u64 {
-        if table == USERTABLE { self.keys.div_ceil(STRESS_ROWS) } else { self.keys }
+        rows_of(table, self.keys)
     }
+
+    /// Of them, those that the large data's servers are warmed on first.
+    fn warm_keys(&self, table: &str) -> u64 {
+        rows_of(table, self.keys.min(WARM_KEYS))
+    }
+}
+
+/// Rows of a table beside so many of the table of cassandra-stress.
+fn rows_of(table: &str, stress_keys: u64) -> u64 {
+    if table == USERTABLE { stress_keys.div_ceil(STRESS_ROWS) } else { stress_keys }
 }
 
 /// One server under measurement. It stands still but for its turns.
@@ -213,15 +246,25 @@ pub fn peer(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
     let bench = Bench { binary: house::binary(rest, "release")?, options: Options::parse(rest, smoke)? };
     let options = &bench.options;
+    // Of files that are opened after this.
+    let read_ahead = options.large.then(|| ReadAhead::set(&house::target(), READ_AHEAD)).transpose();
+    if let Err(error) = &read_ahead {
+        println!("the kernel reads ahead as it did: {error}");
+    }
     let (peers, sizes) = if options.large { bench.filled_by_files()? } else { bench.filled_by_requests()? };
     for peer in &peers {
         bench.count(peer)?;
-        bench.warm(peer)?;
+        if options.large {
+            bench.try_all(peer)?;
+        } else {
+            bench.warm(peer, |table| options.keys(table))?;
+        }
     }
-    let mut text = bench.header();
+    peers.iter().try_for_each(Peer::settle)?;
+    let mut text = bench.header(read_ahead.is_ok());
     let bar = if options.large { LARGE_RATIO_BAR } else { RATIO_BAR };
     let mut short = Vec::new();
-    for kind in KINDS {
+    for kind in options.kinds() {
         let mut rounds: Vec<Vec<Measured>> = vec![Vec::new(); peers.len()];
         for round in 0..options.rounds {
             for (peer, measured) in peers.iter().zip(&mut rounds) {
@@ -260,12 +303,22 @@ struct Bench {
 }
 
 impl Bench {
-    fn header(&self) -> String {
+    fn header(&self, is_read_ahead_set: bool) -> String {
         let options = &self.options;
         let (limit, warm) = if options.large {
-            let limit =
-                format!("; every server has {} GiB with what the kernel caches for it", LARGE_MEMORY >> 30);
-            (limit, format!(" on one in {WARM_PART} keys and {} s on all", options.seconds))
+            let ahead = if is_read_ahead_set { format!("{READ_AHEAD} KiB") } else { "as it is set".into() };
+            let limit = format!(
+                "; every server has {} GiB with what the kernel caches for it, which reads ahead {ahead}",
+                LARGE_MEMORY >> 30
+            );
+            let all = WARM_ROUNDS * options.seconds;
+            (
+                limit,
+                format!(
+                    " on {} keys, and every server after {all} s of each kind but inserts on all",
+                    options.warm_keys(STRESS)
+                ),
+            )
         } else {
             (String::new(), String::new())
         };
@@ -297,11 +350,11 @@ impl Bench {
         );
         for peer in &mut peers {
             let _turn = peer.turn();
-            self.fill(&peer.address, STRESS)?;
+            self.fill(&peer.address, STRESS, options.keys(STRESS))?;
             peer.flush()?;
             let bytes = folder_bytes(&peer.data.join("load"))? as f64 / options.keys(STRESS) as f64;
             writeln!(sizes, "| {} | {bytes:.1} |", peer.name).ok();
-            self.fill(&peer.address, USERTABLE)?;
+            self.fill(&peer.address, USERTABLE, options.keys(USERTABLE))?;
         }
         Ok((peers, sizes))
     }
@@ -310,11 +363,11 @@ impl Bench {
     fn filled_by_files(&self) -> Result<([Peer; 3], String), String> {
         let group = |name: &str| MemoryGroup::new(name, LARGE_MEMORY);
         let other = self.written("peer-big", "big")?;
-        let mut stock = cassandra("stock", &self.options, Some(group("stock")?))?;
+        let mut stock = self.warmed(cassandra("stock", &self.options, Some(group("stock")?))?)?;
         stock.import(&other)?;
         bench_node::remove_folder(&other.folder)?;
         let mut node = self.written("peer-messina", "bti")?;
-        let mut latest = cassandra("latest", &self.options, Some(group("latest")?))?;
+        let mut latest = self.warmed(cassandra("latest", &self.options, Some(group("latest")?))?)?;
         latest.import(&node)?;
         let bytes = folder_bytes(&node.folder.join("data/load"))?;
         node.hold(group("messina")?, LARGE_MEMORY_NODE);
@@ -328,7 +381,7 @@ impl Bench {
         let yaml = format!("sstable:\n  selected_format: {format}\n");
         let mut node = BenchNode::start(&self.binary, name, "4G", &yaml)?;
         for table in [STRESS, USERTABLE] {
-            self.fill(&node.address(), table)?;
+            self.fill(&node.address(), table, self.options.keys(table))?;
         }
         node.nodetool(&["flush"])?;
         node.nodetool(&["compact"])?;
@@ -336,10 +389,27 @@ impl Bench {
         Ok(node)
     }
 
-    /// Inserts every key of a table.
-    fn fill(&self, address: &str, table: &str) -> Result<(), String> {
+    /// A Cassandra that is warm and has no rows.
+    fn warmed(&self, peer: Peer) -> Result<Peer, String> {
+        let turn = peer.turn();
+        for table in [STRESS, USERTABLE] {
+            self.fill(&peer.address, table, self.options.warm_keys(table))?;
+        }
+        drop(turn);
+        self.warm(&peer, |table| self.options.warm_keys(table))?;
+        let turn = peer.turn();
+        let address = peer.address.parse().map_err(|_| format!("no address: {}", peer.address))?;
+        for text in ["TRUNCATE load.standard1", "TRUNCATE load.usertable"] {
+            Connection::open(address)?.ask(&query(text))?;
+        }
+        drop(turn);
+        Ok(peer)
+    }
+
+    /// Inserts so many keys of a table.
+    fn fill(&self, address: &str, table: &str, keys: u64) -> Result<(), String> {
         let words = ["--workload", "insert", "--draw", "sequence", "--no-fill", "--seconds", "86400"];
-        self.load(address, table, 1, &words).map(drop)
+        self.load_keys(address, table, keys, 1, &words).map(drop)
     }
 
     /// Every server must have every row: reading nothing is fast. Errors: one has not.
@@ -356,25 +426,32 @@ impl Bench {
         Ok(())
     }
 
-    /// Warms with operations of each kind.
-    fn warm(&self, peer: &Peer) -> Result<(), String> {
+    /// Warms with operations of each kind on so many keys of each table.
+    fn warm(&self, peer: &Peer, keys: impl Fn(&str) -> u64) -> Result<(), String> {
         let since = Instant::now();
         let _turn = peer.turn();
         let seconds = self.options.seconds.to_string();
         for kind in KINDS {
-            let keys = self.options.keys(kind.table) / if self.options.large { WARM_PART } else { 1 };
-            let keys = keys.max(1).to_string();
             let words = [kind.words, &["--keep-data", "--seconds", &seconds]].concat();
             let mut done = 0;
             while done < self.options.warm {
-                let report = self.load_keys(&peer.address, kind.table, &keys, done, &words)?;
+                let report = self.load_keys(&peer.address, kind.table, keys(kind.table), done, &words)?;
                 done += report.operations.max(1);
-            }
-            if self.options.large {
-                self.load(&peer.address, kind.table, 1, &words)?;
             }
         }
         println!("{} is warm after {:.0} s", peer.name, since.elapsed().as_secs_f64());
+        Ok(())
+    }
+
+    /// Some time of each kind but inserts over all keys.
+    fn try_all(&self, peer: &Peer) -> Result<(), String> {
+        let _turn = peer.turn();
+        let seconds = (WARM_ROUNDS * self.options.seconds).to_string();
+        for kind in self.options.kinds().filter(|kind| !kind.inserts()) {
+            let words = [kind.words, &["--keep-data", "--seconds", &seconds]].concat();
+            self.load(&peer.address, kind.table, 1, &words)?;
+        }
+        println!("{} has been asked for everything", peer.name);
         Ok(())
     }
 
@@ -394,7 +471,7 @@ impl Bench {
 
     /// One run of `messina load` over all keys of a table.
     fn load(&self, address: &str, table: &str, seed: u64, words: &[&str]) -> Result<LoadReport, String> {
-        self.load_keys(address, table, &self.options.keys(table).to_string(), seed, words)
+        self.load_keys(address, table, self.options.keys(table), seed, words)
     }
 
     /// One run without a time to warm up: what it measured is all that it asked.
@@ -402,14 +479,14 @@ impl Bench {
         &self,
         address: &str,
         table: &str,
-        keys: &str,
+        keys: u64,
         seed: u64,
         words: &[&str],
     ) -> Result<LoadReport, String> {
-        let seed = seed.to_string();
+        let (keys, seed) = (keys.max(1).to_string(), seed.to_string());
         let mut all =
             vec!["--table", table, "--connections", CONNECTIONS, "--depth", DEPTH, "--warm-up", "0"];
-        all.extend(["--keys", keys, "--seed", &seed]);
+        all.extend(["--keys", &keys, "--seed", &seed]);
         all.extend(words);
         bench_node::load(&self.binary, address, &all)
     }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -148,6 +149,43 @@ pub fn fresh(name: &str) -> Result<PathBuf, String> {
     }
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(folder)
+}
+
+/// How far the kernel reads ahead on the disk below a folder, changed as long as this lives.
+pub struct ReadAhead {
+    file: PathBuf,
+    before: String,
+}
+
+impl ReadAhead {
+    /// Sets it, in KiB. Errors: no disk is below the folder, or it is not ours to set.
+    pub fn set(folder: &Path, kib: u32) -> Result<ReadAhead, String> {
+        let told = |path: &Path| {
+            let path = path.display().to_string();
+            move |error: std::io::Error| format!("{path}: {error}")
+        };
+        let device = fs::metadata(folder).map_err(told(folder))?.dev();
+        // As the C library takes a device's number apart.
+        let major = (device >> 8) & 0xfff | (device >> 32) & !0xfff;
+        let minor = device & 0xff | (device >> 12) & !0xff;
+        let block = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let block = block.canonicalize().map_err(told(&block))?;
+        // A partition's is that of its disk.
+        let disk =
+            if block.join("queue").exists() { block.as_path() } else { block.parent().unwrap_or(&block) };
+        let file = disk.join("queue/read_ahead_kb");
+        let before = fs::read_to_string(&file).map_err(told(&file))?;
+        fs::write(&file, kib.to_string()).map_err(told(&file))?;
+        Ok(ReadAhead { file, before: before.trim().to_owned() })
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        if let Err(error) = fs::write(&self.file, &self.before) {
+            eprintln!("{}: it was {}: {error}", self.file.display(), self.before);
+        }
+    }
 }
 
 /// Arguments of a node with its own folder and ports; `yaml` is added to its configuration.
