@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::index::{EntryHead, NewBlock, Promoted, PromotedWriter, take_entry};
 use crate::limits::{BIG_BLOCK_BYTES, PROMOTED_BYTES_BEFORE_GROWTH, SUMMARY_INTERVAL};
 use crate::lookup::{EndedPartition, Found, IndexSink, RowsAt, read_sound};
+use crate::pages::Content;
 use crate::row_index::PromotedAt;
 use crate::source::{Source, Window};
 use crate::summary::Summary;
@@ -35,7 +36,8 @@ impl BigIndex {
         disk_bytes: &mut u64,
     ) -> Result<BigIndex, Error> {
         let pages = known.pages_of(Component::Index);
-        let index = Rc::new(Source::plain(Component::Index.path(dir, descriptor), pages).await?);
+        let index =
+            Rc::new(Source::plain(Component::Index.path(dir, descriptor), pages, Content::Index).await?);
         *disk_bytes += index.stored_bytes();
         let file = Component::Summary.path(dir, descriptor);
         let bytes = read_sound(&file, Component::Summary, known, disk_bytes).await?;

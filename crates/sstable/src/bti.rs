@@ -11,6 +11,7 @@ use crate::deletion::Times;
 use crate::error::Error;
 use crate::index::NewBlock;
 use crate::lookup::{EndedPartition, Found, IndexSink, Readable, RowsAt};
+use crate::pages::Content;
 use crate::partitions::{self, FOOTER_BYTES, Footer, PartitionEntry, PartitionsWriter, Place, take_keys};
 use crate::rows::{self, BlockStart, RowsEntry, RowsWriter};
 use crate::source::{Source, Window};
@@ -37,8 +38,9 @@ impl BtiIndex {
         times: Times,
         disk_bytes: &mut u64,
     ) -> Result<BtiIndex, Error> {
-        let open =
-            |component: Component| Source::plain(component.path(dir, descriptor), known.pages_of(component));
+        let open = |component: Component| {
+            Source::plain(component.path(dir, descriptor), known.pages_of(component), Content::Index)
+        };
         let partitions = Rc::new(open(Component::Partitions).await?);
         let rows = Rc::new(open(Component::Rows).await?);
         *disk_bytes += partitions.stored_bytes() + rows.stored_bytes();

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::fragment::PartitionHead;
 use crate::index::take_entry;
 use crate::lookup::Index;
+use crate::pages::Content;
 use crate::partitions::Place;
 use crate::reader::{open_data, open_index, read_statistics};
 use crate::row::RowDecoder;
@@ -165,7 +166,7 @@ impl Raw {
             Format::Big => {
                 let pages = self.known.pages_of(Component::Index);
                 let path = Component::Index.path(&self.dir, self.descriptor);
-                let index = Rc::new(Source::plain(path, pages).await?);
+                let index = Rc::new(Source::plain(path, pages, Content::Index).await?);
                 Entries::Big(Window::scan(index, 0))
             }
             Format::Bti => match self.index().await? {

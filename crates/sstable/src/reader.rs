@@ -27,6 +27,7 @@ use crate::histogram::TombstoneHistogram;
 use crate::limits::CHUNK_BYTES_MAX;
 use crate::lookup::{Index, Readable, read_sound};
 use crate::meta::Meta;
+use crate::pages::Content;
 use crate::row_index::RowIndex;
 use crate::shape::Shape;
 use crate::source::{Source, Window, read_whole};
@@ -426,7 +427,7 @@ pub(crate) async fn open_data(
                 Some(_) => return Err(disagrees(&file)),
                 None => None,
             };
-            Source::plain(path, crcs).await?
+            Source::plain(path, crcs, Content::Data).await?
         }
     };
     if source.length() == 0 {

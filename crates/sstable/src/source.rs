@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::limits::{READ_AHEAD_BYTES, STORED_SLACK_BYTES, WHOLE_COMPONENT_BYTES_MAX};
 use crate::pages::blocks::{Block, Key};
 use crate::pages::flight::{Failed, Flight, Landing};
-use crate::pages::{Cache, Purpose};
+use crate::pages::{Cache, Content, Purpose};
 
 pub(crate) use crate::window::Window;
 
@@ -35,6 +35,7 @@ pub(crate) struct Source {
     /// Bytes in the file.
     stored: u64,
     chunks: Chunks,
+    content: Content,
     cache: Rc<Cache>,
     /// What its blocks are cached under.
     number: u32,
@@ -91,11 +92,15 @@ impl Source {
     ) -> Result<Source, Error> {
         let (file, stored) = open(&path).await?;
         let chunks = Chunks::Compressed(info(stored)?);
-        Source::new(file, path, stored, chunks)
+        Source::new(file, path, stored, chunks, Content::Data)
     }
 
     /// Opens a plain file. Errors: `Corrupt` when there are not as many checksums as chunks.
-    pub(crate) async fn plain(path: PathBuf, crcs: Option<(u64, Vec<u32>)>) -> Result<Source, Error> {
+    pub(crate) async fn plain(
+        path: PathBuf,
+        crcs: Option<(u64, Vec<u32>)>,
+        content: Content,
+    ) -> Result<Source, Error> {
         let (file, stored) = open(&path).await?;
         let chunks = match crcs {
             Some((chunk_length, crcs)) => {
@@ -109,13 +114,19 @@ impl Source {
             }
             None => Chunks::Plain { chunk_length: PAGE_BYTES, crcs: None },
         };
-        Source::new(file, path, stored, chunks)
+        Source::new(file, path, stored, chunks, content)
     }
 
-    fn new(file: File, path: PathBuf, stored: u64, chunks: Chunks) -> Result<Source, Error> {
+    fn new(
+        file: File,
+        path: PathBuf,
+        stored: u64,
+        chunks: Chunks,
+        content: Content,
+    ) -> Result<Source, Error> {
         let cache = Cache::of_shard();
         let number = cache.new_file();
-        let source = Source { file, path, stored, chunks, cache, number };
+        let source = Source { file, path, stored, chunks, content, cache, number };
         let blocks = source.length().div_ceil(source.block_length());
         if blocks > u64::from(u32::MAX) {
             let what = format!("a file of {blocks} blocks");
@@ -370,7 +381,7 @@ async fn fly(source: Rc<Source>, flight: Rc<Flight>, purpose: Purpose) {
     if is_found {
         source.cache.arrive(source.number, &flight);
         for (index, block) in blocks.iter().flatten().enumerate() {
-            source.cache.keep(source.key(first + index as u32), block);
+            source.cache.keep(source.key(first + index as u32), block, source.content);
         }
     }
     flight.finish(blocks);

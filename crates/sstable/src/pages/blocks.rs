@@ -1,5 +1,9 @@
 //! The cached blocks of a shard: S3-FIFO over blocks of any size, without I/O.
 //!
+//! Pages of indexes and chunks of data stand in queues of their own. A page of 4 KiB leads to hundreds of partitions, a chunk of 16 KiB
+//! holds some dozens, whose rows the row cache has anyway once they were asked for; in one queue each miss of a large table would push
+//! out four pages for one chunk. So chunks have what pages do not want, and a share that pages do not take from them.
+//!
 //! ```text
 //!   new ─► small (a tenth) ── used again ─► main ─┐ used: round again
 //!              └─ not used ─► ghost (hashes)      └─ not used: gone
@@ -38,10 +42,21 @@ const NONE: u32 = u32::MAX;
 const USES_MAX: u8 = 3;
 /// Uses in the small queue that make a block worth keeping.
 const USES_TO_STAY: u8 = 2;
-/// One in so many bytes of the budget is the small queue's.
+/// One in so many bytes of a content is the small queue's.
 const SMALL_SHARE: usize = 10;
+/// One in so many bytes of the budget is not taken from data for an index.
+const DATA_SHARE: usize = 4;
 /// Ghosts at first; a power of two.
 const GHOSTS_MIN: usize = 256;
+
+/// What blocks are of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Content {
+    /// An index, or what else leads to data.
+    Index = 0,
+    /// Rows.
+    Data = 1,
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Queue {
@@ -68,6 +83,7 @@ struct Slot {
     block: Option<Block>,
     bytes: usize,
     uses: u8,
+    content: Content,
     queue: Queue,
     links: [Link; 2],
 }
@@ -80,20 +96,38 @@ struct List {
 
 const EMPTY: List = List { first: NONE, last: NONE };
 
+/// The queues of one content.
+struct Queues {
+    /// Newest first.
+    small: List,
+    main: List,
+    count: usize,
+    bytes: usize,
+    small_bytes: usize,
+    /// Hashes of what left the small queue unused, each at a place of its own; 0: none.
+    ghosts: Vec<u32>,
+}
+
+impl Queues {
+    fn new() -> Queues {
+        Queues { small: EMPTY, main: EMPTY, count: 0, bytes: 0, small_bytes: 0, ghosts: vec![0; GHOSTS_MIN] }
+    }
+
+    fn place_of(&self, hash: u32) -> usize {
+        hash as usize & (self.ghosts.len() - 1)
+    }
+}
+
 /// Blocks within a budget.
 pub(crate) struct Blocks {
     slots: Vec<Slot>,
     vacant: Vec<u32>,
     by_key: HashMap<Key, u32>,
     files: HashMap<u32, List>,
-    /// Newest first.
-    small: List,
-    main: List,
+    /// By content.
+    queues: [Queues; 2],
     bytes: usize,
-    small_bytes: usize,
     budget: usize,
-    /// Hashes of what left the small queue unused, each at a place of its own; 0: none.
-    ghosts: Vec<u32>,
     evicted: u64,
     /// Buffers of blocks that nobody looked at when they went, the latest last.
     spares: Vec<Vec<u8>>,
@@ -107,12 +141,9 @@ impl Blocks {
             vacant: Vec::new(),
             by_key: HashMap::default(),
             files: HashMap::default(),
-            small: EMPTY,
-            main: EMPTY,
+            queues: [Queues::new(), Queues::new()],
             bytes: 0,
-            small_bytes: 0,
             budget,
-            ghosts: vec![0; GHOSTS_MIN],
             evicted: 0,
             spares: Vec::new(),
         }
@@ -169,23 +200,25 @@ impl Blocks {
     }
 
     /// Adds a block, unless it is there or would take too much of the whole. Others go for it.
-    pub(crate) fn insert(&mut self, key: Key, block: Block) {
+    pub(crate) fn insert(&mut self, key: Key, block: Block, content: Content) {
         let bytes = block.capacity() + CACHE_ENTRY_BYTES;
         if bytes > self.budget / CACHE_SHARE_OF_BLOCK || self.contains(key) {
             return;
         }
         self.shrink(self.budget - bytes);
-        let place = key.hash() as usize & (self.ghosts.len() - 1);
-        let known = self.ghosts[place] == key.hash();
+        let queues = &mut self.queues[content as usize];
+        let place = queues.place_of(key.hash());
+        let known = queues.ghosts[place] == key.hash();
         let queue = if known { Queue::Main } else { Queue::Small };
         if known {
-            self.ghosts[place] = 0;
+            queues.ghosts[place] = 0;
         }
         let slot = self.take_slot(Slot {
             key,
             block: Some(block),
             bytes,
             uses: 0,
+            content,
             queue,
             links: [Link { before: NONE, behind: NONE }; 2],
         });
@@ -194,9 +227,9 @@ impl Blocks {
         let mut file = self.files.get(&key.file).copied().unwrap_or(EMPTY);
         link_first(&mut self.slots, &mut file, Chain::File, slot);
         self.files.insert(key.file, file);
-        self.bytes += bytes;
-        if self.by_key.len() > self.ghosts.len() {
-            self.ghosts = vec![0; self.ghosts.len() * 2];
+        let queues = &mut self.queues[content as usize];
+        if queues.count > queues.ghosts.len() {
+            queues.ghosts = vec![0; queues.ghosts.len() * 2];
         }
     }
 
@@ -230,26 +263,32 @@ impl Blocks {
 
     /// Puts a slot in front of the queue it names.
     fn enqueue(&mut self, slot: u32) {
-        let Slot { queue, bytes, .. } = self.slots[slot as usize];
+        let Slot { queue, content, bytes, .. } = self.slots[slot as usize];
+        let queues = &mut self.queues[content as usize];
         let list = match queue {
             Queue::Small => {
-                self.small_bytes += bytes;
-                &mut self.small
+                queues.small_bytes += bytes;
+                &mut queues.small
             }
-            Queue::Main => &mut self.main,
+            Queue::Main => &mut queues.main,
         };
+        (queues.count, queues.bytes, self.bytes) =
+            (queues.count + 1, queues.bytes + bytes, self.bytes + bytes);
         link_first(&mut self.slots, list, Chain::Queue, slot);
     }
 
     fn dequeue(&mut self, slot: u32) {
-        let Slot { queue, bytes, .. } = self.slots[slot as usize];
+        let Slot { queue, content, bytes, .. } = self.slots[slot as usize];
+        let queues = &mut self.queues[content as usize];
         let list = match queue {
             Queue::Small => {
-                self.small_bytes -= bytes;
-                &mut self.small
+                queues.small_bytes -= bytes;
+                &mut queues.small
             }
-            Queue::Main => &mut self.main,
+            Queue::Main => &mut queues.main,
         };
+        (queues.count, queues.bytes, self.bytes) =
+            (queues.count - 1, queues.bytes - bytes, self.bytes - bytes);
         unlink(&mut self.slots, list, Chain::Queue, slot);
     }
 
@@ -265,7 +304,6 @@ impl Blocks {
         self.by_key.remove(&key);
         let entry = &mut self.slots[slot as usize];
         let block = entry.block.take();
-        self.bytes -= entry.bytes;
         let spare = block.and_then(|block| Rc::try_unwrap(block).ok());
         if let Some(spare) = spare.filter(|spare| spare.len() as u64 <= READ_AHEAD_BYTES) {
             if self.spares.len() == SPARE_BLOCKS_MAX {
@@ -279,17 +317,25 @@ impl Blocks {
     /// Lets blocks go until no more than `target` bytes are left.
     fn shrink(&mut self, target: usize) {
         while self.bytes > target {
-            if self.small_bytes > self.budget / SMALL_SHARE || self.main.last == NONE {
-                self.pass_small();
+            let [index, data] = &self.queues;
+            let content = if data.bytes > self.budget / DATA_SHARE || index.count == 0 {
+                Content::Data
             } else {
-                self.pass_main();
+                Content::Index
+            };
+            let queues = &self.queues[content as usize];
+            if queues.small_bytes > queues.bytes / SMALL_SHARE || queues.main.last == NONE {
+                self.pass_small(content);
+            } else {
+                self.pass_main(content);
             }
         }
     }
 
     /// The oldest block of the small queue stays in the main one, or goes.
-    fn pass_small(&mut self) {
-        let slot = self.small.last;
+    fn pass_small(&mut self, content: Content) {
+        let queues = &mut self.queues[content as usize];
+        let slot = queues.small.last;
         assert!(slot != NONE, "bytes are counted by queue");
         let entry = &self.slots[slot as usize];
         if entry.uses >= USES_TO_STAY {
@@ -300,15 +346,15 @@ impl Blocks {
             return;
         }
         let hash = entry.key.hash();
-        let place = hash as usize & (self.ghosts.len() - 1);
-        self.ghosts[place] = hash;
+        let place = queues.place_of(hash);
+        queues.ghosts[place] = hash;
         self.remove(slot);
         self.evicted += 1;
     }
 
     /// The oldest block of the main queue goes round again if it was used, or goes.
-    fn pass_main(&mut self) {
-        let slot = self.main.last;
+    fn pass_main(&mut self, content: Content) {
+        let slot = self.queues[content as usize].main.last;
         if self.slots[slot as usize].uses > 0 {
             self.dequeue(slot);
             self.slots[slot as usize].uses -= 1;
@@ -356,6 +402,17 @@ mod tests {
         Rc::new(vec![fill; size])
     }
 
+    /// Every other file is an index.
+    fn content(key: Key) -> Content {
+        if key.file.is_multiple_of(2) { Content::Index } else { Content::Data }
+    }
+
+    impl Blocks {
+        fn put(&mut self, key: Key, block: Block) {
+            self.insert(key, block, content(key));
+        }
+    }
+
     impl Blocks {
         /// Everything that links and sums say of each other.
         fn check(&self) {
@@ -371,12 +428,16 @@ mod tests {
                 assert_eq!(list.last, before);
                 found
             };
-            let (small, main) = (walk(self.small, Chain::Queue), walk(self.main, Chain::Queue));
             let bytes =
                 |slots: &[u32]| slots.iter().map(|slot| self.slots[*slot as usize].bytes).sum::<usize>();
-            assert_eq!(bytes(&small), self.small_bytes);
-            assert_eq!(bytes(&small) + bytes(&main), self.bytes);
-            assert_eq!(small.len() + main.len(), self.by_key.len());
+            for queues in &self.queues {
+                let (small, main) = (walk(queues.small, Chain::Queue), walk(queues.main, Chain::Queue));
+                assert_eq!(bytes(&small), queues.small_bytes);
+                assert_eq!(bytes(&small) + bytes(&main), queues.bytes);
+                assert_eq!(small.len() + main.len(), queues.count);
+            }
+            let [index, data] = &self.queues;
+            assert_eq!((index.bytes + data.bytes, index.count + data.count), (self.bytes, self.by_key.len()));
             assert!(self.bytes <= self.budget);
             let mut in_files = 0;
             for (file, list) in &self.files {
@@ -407,7 +468,7 @@ mod tests {
                     1 => blocks.set_budget(20_000 + rng.below(400_000) as usize),
                     2..=9 => {
                         let fill = *model.entry((at.file, at.index)).or_insert(step as u8);
-                        blocks.insert(at, block(rng.below(9_000) as usize, fill));
+                        blocks.put(at, block(rng.below(9_000) as usize, fill));
                     }
                     _ => {
                         if let Some(found) = blocks.get(at, rng.chance(0.5)) {
@@ -426,49 +487,73 @@ mod tests {
     fn what_is_used_outlives_a_scan_and_what_comes_back_stays() {
         let mut blocks = Blocks::new(100 * (4096 + CACHE_ENTRY_BYTES));
         for index in 0..50 {
-            blocks.insert(key(1, index), block(4096, 1));
+            blocks.put(key(1, index), block(4096, 1));
             blocks.get(key(1, index), true);
             blocks.get(key(1, index), true);
         }
         for index in 0..5_000 {
-            blocks.insert(key(2, index), block(4096, 2));
-            blocks.get(key(2, index), true);
+            blocks.put(key(3, index), block(4096, 2));
+            blocks.get(key(3, index), true);
         }
         let kept = (0..50).filter(|index| blocks.contains(key(1, *index))).count();
         assert_eq!(kept, 50, "each block of the scan was used once");
         // Gone from the small queue a moment ago and asked for again: into the main one.
-        let gone = (0..5_000).rev().find(|index| !blocks.contains(key(2, *index))).unwrap();
-        blocks.insert(key(2, gone), block(4096, 2));
+        let gone = (0..5_000).rev().find(|index| !blocks.contains(key(3, *index))).unwrap();
+        blocks.put(key(3, gone), block(4096, 2));
         for index in 10_000..10_200 {
-            blocks.insert(key(2, index), block(4096, 2));
+            blocks.put(key(3, index), block(4096, 2));
         }
-        assert!(blocks.contains(key(2, gone)));
+        assert!(blocks.contains(key(3, gone)));
+    }
+
+    #[test]
+    fn an_index_does_not_go_for_data_nor_takes_the_share_of_data() {
+        let pages = |count: usize| count * (4096 + CACHE_ENTRY_BYTES);
+        let mut blocks = Blocks::new(pages(400));
+        let count = |blocks: &Blocks, file, most: u32| {
+            (0..most).filter(|index| blocks.contains(key(file, *index))).count()
+        };
+        // Data has everything as long as nobody else wants it.
+        (0..1_000).for_each(|index| blocks.put(key(1, index), block(4096, 1)));
+        assert_eq!(count(&blocks, 1, 1_000), 400);
+        // An index that fits beside the share of data stays whole, whatever is read.
+        (0..290).for_each(|index| blocks.put(key(2, index), block(4096, 2)));
+        (1_000..9_000).for_each(|index| blocks.put(key(1, index), block(4096, 1)));
+        assert_eq!((count(&blocks, 2, 290), count(&blocks, 1, 9_000)), (290, 110));
+        // One that does not fit leaves data its share.
+        (290..5_000).for_each(|index| blocks.put(key(2, index), block(4096, 2)));
+        assert_eq!((count(&blocks, 2, 5_000), count(&blocks, 1, 9_000)), (300, 100));
+        // And without an index data has it again.
+        blocks.remove_file(2);
+        (9_000..9_900).for_each(|index| blocks.put(key(1, index), block(4096, 1)));
+        assert_eq!(blocks.count(), 400);
+        blocks.check();
     }
 
     #[test]
     fn a_block_too_large_for_the_budget_is_not_kept_and_a_reader_keeps_what_it_has() {
         let mut blocks = Blocks::new(64 * 1024);
-        blocks.insert(key(1, 0), block(60 * 1024, 1));
+        blocks.put(key(1, 0), block(60 * 1024, 1));
         assert_eq!((blocks.count(), blocks.bytes()), (0, 0));
-        blocks.insert(key(1, 1), block(1000, 7));
+        blocks.put(key(1, 1), block(1000, 7));
         let held = blocks.get(key(1, 1), true).unwrap();
         blocks.set_budget(0);
         assert_eq!((blocks.count(), blocks.bytes(), held[999]), (0, 0, 7));
-        blocks.insert(key(1, 1), block(0, 7));
+        blocks.put(key(1, 1), block(0, 7));
         assert_eq!(blocks.count(), 0);
     }
 
     #[test]
     fn buffers_go_round_unless_somebody_looks_at_them() {
         let mut blocks = Blocks::new(1 << 20);
-        blocks.insert(key(1, 0), block(1000, 7));
-        blocks.insert(key(1, 1), block(1000, 8));
+        blocks.put(key(1, 0), block(1000, 7));
+        blocks.put(key(1, 1), block(1000, 8));
         let held = blocks.get(key(1, 1), true).unwrap();
         blocks.remove_file(1);
         assert_eq!(blocks.buffer(1000)[999], 7);
         assert_eq!((blocks.buffer(1000)[999], held[999]), (0, 8));
         for index in 0..100 {
-            blocks.insert(key(2, index), block(10, 1));
+            blocks.put(key(2, index), block(10, 1));
         }
         blocks.remove_file(2);
         assert_eq!(blocks.spares.len(), SPARE_BLOCKS_MAX);
@@ -489,7 +574,7 @@ mod tests {
             let at = key(1, rng.below(span) as u32);
             match blocks.get(at, true) {
                 Some(_) => hits += 1,
-                None => blocks.insert(at, block(100, 0)),
+                None => blocks.put(at, block(100, 0)),
             }
         }
         assert!(hits * 100 / rounds >= 76, "{hits} of {rounds}");

@@ -4,7 +4,7 @@
 //!   Window ─► Cache ─ hit ─► Block
 //!                     └─ miss ─► Flight (one per block on its way) ─► disk, checksum, decode ─► Cache
 //! ```
-//! One [`Cache`] per shard under one budget: pages and chunks compete for it. A block is kept by whoever looks at it.
+//! One [`Cache`] per shard under one budget: chunks have of it what pages do not want. A block is kept by whoever looks at it.
 //! Reads on behalf of compaction, flush and streaming use what is there and leave nothing behind.
 
 pub(crate) mod blocks;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 use crate::limits::CACHE_BYTES_DEFAULT;
 use blocks::{Blocks, Key};
 
-pub(crate) use blocks::Block;
+pub(crate) use blocks::{Block, Content};
 use flight::{Flight, Landing};
 
 /// The cache of a shard.
@@ -199,8 +199,8 @@ impl Cache {
     }
 
     /// Keeps a block.
-    pub(crate) fn keep(&self, key: Key, block: &Block) {
-        self.blocks.borrow_mut().insert(key, block.clone());
+    pub(crate) fn keep(&self, key: Key, block: &Block, content: Content) {
+        self.blocks.borrow_mut().insert(key, block.clone(), content);
     }
 
     /// Counts blocks that have to be read and the bytes that are.

@@ -68,7 +68,7 @@ async fn source(size: usize, chunk: Option<usize>) -> Rc<Source> {
         None => {
             crate::sink::Sink::whole(&path, content(0, size)).await.unwrap();
             let crcs = content(0, size).chunks(4096).map(base::crc32).collect();
-            Source::plain(path, Some((4096, crcs))).await
+            Source::plain(path, Some((4096, crcs)), Content::Index).await
         }
     };
     Rc::new(source.unwrap())
@@ -305,7 +305,7 @@ fn a_file_that_was_cut_or_removed_is_an_error_or_read_to_its_end() {
         assert!(error.to_string().contains("end of the file"), "{error}");
         runtime::file::remove(PATH).await.unwrap();
         assert!(Window::point(source, 1).require(10).await.is_ok(), "open files outlive their names");
-        let gone = Source::plain(PATH.into(), None).await.err().unwrap();
+        let gone = Source::plain(PATH.into(), None, Content::Index).await.err().unwrap();
         assert!(matches!(gone, Error::Io { .. }), "{gone}");
     });
 }
