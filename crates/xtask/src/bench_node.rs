@@ -1,11 +1,12 @@
 //! A node that benches drive through `messina load` and `messina nodetool`.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::house;
-use crate::loader::{Connection, query};
+use crate::loader::{self, Connection};
 use crate::machine::{self, Running};
 
 /// The processors of the server and of the loader.
@@ -49,7 +50,7 @@ impl BenchNode {
         let mut running = Running::spawn(&mut command, self.port, &log)?;
         running.wait_until_listening(Duration::from_secs(600))?;
         // An answer to a statement, not only an open port: that of a killed node lives until the kernel has taken its ring apart.
-        let asks = |address| Connection::open(address)?.ask(&query("SELECT key FROM system.local"));
+        let asks = |address| query(address, "SELECT key FROM system.local");
         while let Err(error) = asks(running.address) {
             if running.spawned.elapsed() > Duration::from_secs(600) {
                 return Err(error);
@@ -93,7 +94,7 @@ impl BenchNode {
     /// Runs a statement.
     pub fn query(&self, text: &str) -> Result<(), String> {
         let running = self.running.as_ref().ok_or("the node was stopped")?;
-        Connection::open(running.address)?.ask(&query(text)).map(drop)
+        query(running.address, text)
     }
 
     /// Runs `nodetool`.
@@ -110,6 +111,11 @@ impl BenchNode {
             Err("the node does not come to rest".into())
         }
     }
+}
+
+/// Runs a statement on the server at an address.
+pub fn query(address: SocketAddr, text: &str) -> Result<(), String> {
+    Connection::open(address)?.ask(&loader::query(text)).map(drop)
 }
 
 /// A control group of processes that together may use so much memory, what the kernel caches of their files included. Removed when

@@ -23,7 +23,6 @@ use std::time::Instant;
 use crate::bench_node::{
     self, BenchNode, LOADER, LoadReport, MemoryGroup, SERVER, folder_bytes, process_cpu,
 };
-use crate::loader::{Connection, query};
 use crate::machine::{self, ReadAhead};
 use crate::{Outcome, house};
 
@@ -103,10 +102,12 @@ impl Options {
     }
 
     /// The kinds in the order in which they are measured.
-    fn kinds(&self) -> impl Iterator<Item = &'static Kind> {
-        let (inserts, others): (Vec<&Kind>, Vec<&Kind>) = KINDS.iter().partition(|kind| kind.inserts());
-        let (first, last) = if self.large { (others, inserts) } else { (inserts, others) };
-        first.into_iter().chain(last)
+    fn kinds(&self) -> Vec<&'static Kind> {
+        let mut kinds: Vec<&Kind> = KINDS.iter().collect();
+        if self.large {
+            kinds.sort_by_key(|kind| kind.inserts());
+        }
+        kinds
     }
 
     /// Keys of a table.
@@ -178,15 +179,9 @@ impl Peer {
         }
     }
 
-    /// Gives a Cassandra the sstables of a node that was stopped, by links.
+    /// Gives a Cassandra that has the tables the sstables of a node that was stopped, by links.
     fn import(&mut self, from: &BenchNode) -> Result<(), String> {
         let _turn = self.turn();
-        for table in [STRESS, USERTABLE] {
-            // Makes keyspace and table.
-            let words =
-                ["--workload", "insert", "--draw", "sequence", "--keys", "0", "--no-fill", "--table", table];
-            bench_node::load(&from.binary, &self.address, &words)?;
-        }
         let told = |error: std::io::Error| format!("handing over sstables: {error}");
         let staging = self.data.with_file_name("import");
         for entry in std::fs::read_dir(from.folder.join("data/load")).map_err(told)? {
@@ -400,7 +395,7 @@ impl Bench {
         let turn = peer.turn();
         let address = peer.address.parse().map_err(|_| format!("no address: {}", peer.address))?;
         for text in ["TRUNCATE load.standard1", "TRUNCATE load.usertable"] {
-            Connection::open(address)?.ask(&query(text))?;
+            bench_node::query(address, text)?;
         }
         drop(turn);
         Ok(peer)
@@ -447,7 +442,7 @@ impl Bench {
     fn try_all(&self, peer: &Peer) -> Result<(), String> {
         let _turn = peer.turn();
         let seconds = (WARM_ROUNDS * self.options.seconds).to_string();
-        for kind in self.options.kinds().filter(|kind| !kind.inserts()) {
+        for kind in KINDS.iter().filter(|kind| !kind.inserts()) {
             let words = [kind.words, &["--keep-data", "--seconds", &seconds]].concat();
             self.load(&peer.address, kind.table, 1, &words)?;
         }

@@ -126,7 +126,6 @@ pub(crate) struct Blocks {
     files: HashMap<u32, List>,
     /// By content.
     queues: [Queues; 2],
-    bytes: usize,
     budget: usize,
     evicted: u64,
     /// Buffers of blocks that nobody looked at when they went, the latest last.
@@ -142,7 +141,6 @@ impl Blocks {
             by_key: HashMap::default(),
             files: HashMap::default(),
             queues: [Queues::new(), Queues::new()],
-            bytes: 0,
             budget,
             evicted: 0,
             spares: Vec::new(),
@@ -156,7 +154,7 @@ impl Blocks {
 
     /// Bytes it holds, its own records included.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.queues.iter().map(|queues| queues.bytes).sum()
     }
 
     /// Blocks it holds.
@@ -272,8 +270,7 @@ impl Blocks {
             }
             Queue::Main => &mut queues.main,
         };
-        (queues.count, queues.bytes, self.bytes) =
-            (queues.count + 1, queues.bytes + bytes, self.bytes + bytes);
+        (queues.count, queues.bytes) = (queues.count + 1, queues.bytes + bytes);
         link_first(&mut self.slots, list, Chain::Queue, slot);
     }
 
@@ -287,8 +284,7 @@ impl Blocks {
             }
             Queue::Main => &mut queues.main,
         };
-        (queues.count, queues.bytes, self.bytes) =
-            (queues.count - 1, queues.bytes - bytes, self.bytes - bytes);
+        (queues.count, queues.bytes) = (queues.count - 1, queues.bytes - bytes);
         unlink(&mut self.slots, list, Chain::Queue, slot);
     }
 
@@ -316,7 +312,7 @@ impl Blocks {
 
     /// Lets blocks go until no more than `target` bytes are left.
     fn shrink(&mut self, target: usize) {
-        while self.bytes > target {
+        while self.bytes() > target {
             let [index, data] = &self.queues;
             let content = if data.bytes > self.budget / DATA_SHARE || index.count == 0 {
                 Content::Data
@@ -437,8 +433,11 @@ mod tests {
                 assert_eq!(small.len() + main.len(), queues.count);
             }
             let [index, data] = &self.queues;
-            assert_eq!((index.bytes + data.bytes, index.count + data.count), (self.bytes, self.by_key.len()));
-            assert!(self.bytes <= self.budget);
+            assert_eq!(
+                (index.bytes + data.bytes, index.count + data.count),
+                (self.bytes(), self.by_key.len())
+            );
+            assert!(self.bytes() <= self.budget);
             let mut in_files = 0;
             for (file, list) in &self.files {
                 let slots = walk(*list, Chain::File);
