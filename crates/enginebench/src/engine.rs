@@ -26,6 +26,7 @@ pub fn settings(folder: &Path, format: sstable::Format) -> Settings {
         ignore_replay_errors: false,
         auto_compaction: false,
         row_cache_bytes: 2 << 30,
+        lend_memtable_bytes: false,
         compaction_throughput: 0,
         concurrent_compactors: None,
         tombstones: TombstoneLimits::NONE,

@@ -467,6 +467,8 @@ fn storage_settings(config: &Config) -> storage::Settings {
             None | Some(0) => budget / 6,
             Some(bytes) => bytes / shards,
         },
+        // A size that an operator gave is a size.
+        lend_memtable_bytes: matches!(config.row_cache_bytes, None | Some(0)),
         tombstones: storage::TombstoneLimits { warn: config.tombstone_warn, fail: config.tombstone_fail },
         auto_snapshot: config.auto_snapshot,
         sstable_format: config.sstable_format,

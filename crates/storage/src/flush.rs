@@ -173,7 +173,7 @@ impl Store {
         progress.through(self.write_and_publish(table, frozen, &progress)).await?;
         progress.finished();
         drop(progress);
-        self.pressure.freed(memtable.bytes());
+        self.memtable_gone(memtable.bytes());
         self.metrics.flushes.inc();
         table.flush_backoff.succeeded();
         self.flushed.notify_all();

@@ -15,6 +15,7 @@ mod backoff;
 mod fixture;
 mod faults;
 mod pressure;
+mod lending;
 mod flush;
 mod import;
 /// An append-only log of records that must never be lost.

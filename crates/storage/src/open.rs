@@ -276,6 +276,9 @@ impl Opening {
         tasks.push(runtime::spawn(Group::COMPACTION, store.clone().run_compactor()));
         tasks.push(runtime::spawn(Group::ADMIN, store.clone().run_compaction_controller()));
         tasks.push(runtime::spawn(Group::ADMIN, run_clock(store.clone())));
+        if store.settings.lend_memtable_bytes {
+            tasks.push(runtime::spawn(Group::FLUSH, store.clone().run_lender()));
+        }
         let watcher = store.clone();
         tasks.push(runtime::spawn(Group::FLUSH, async move { watcher.watch_log().await }));
         *store.tasks.borrow_mut() = tasks;

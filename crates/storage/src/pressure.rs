@@ -37,6 +37,10 @@ const PACE_PERCENT: usize = 35;
 const STOP_PERCENT: usize = 50;
 /// Share of the budget, in percent, that memtables themselves may take before writes are paced for that.
 const MEMORY_PERCENT: usize = 88;
+/// How often somebody looks while memtables grow from nothing to the budget.
+const LOOKS: usize = 100;
+/// Share of the budget, in percent, that is kept from others for what memtables take next.
+const AHEAD_PERCENT: usize = 9;
 /// Shares of the processor that flushes have at rest and when nothing more is let in.
 const SHARES: (u32, u32) = (200, 1200);
 /// Weight of the newest window in the rate of flushes.
@@ -69,8 +73,10 @@ pub(crate) struct Pressure {
     reserved: Cell<usize>,
     /// Bytes of memtables at which writes begin to be paced: follows `written` and `reserved`.
     pace_at: Cell<usize>,
-    /// Bytes of memtables at which somebody looks whether a flush is due.
-    flush_at: Cell<usize>,
+    /// Bytes of memtables at which somebody looks whether a flush is due, or whether caches must give memory back.
+    look_at: Cell<usize>,
+    /// Bytes of memtables when somebody looked last.
+    seen: Cell<usize>,
     drain: Drain,
     /// Bytes of a data file per byte of memtable, lately; 0 when none was flushed yet.
     data_ratio: Cell<f64>,
@@ -112,7 +118,8 @@ impl Pressure {
             stuck: Cell::new(0),
             reserved: Cell::new(0),
             pace_at: Cell::new(0),
-            flush_at: Cell::new(0),
+            look_at: Cell::new(0),
+            seen: Cell::new(0),
             drain: Drain {
                 rate: Cell::new(DRAIN_BYTES_START as f64),
                 running: Cell::new(0),
@@ -140,7 +147,7 @@ impl Pressure {
         let mark = |percent| (self.percent(percent) + gone).saturating_sub(self.reserved.get());
         let memory = share(self.budget, MEMORY_PERCENT).saturating_sub(self.reserved.get());
         self.pace_at.set(mark(PACE_PERCENT).min(memory));
-        self.flush_at.set(mark(FLUSH_PERCENT));
+        self.look_at.set(mark(FLUSH_PERCENT).min(self.seen.get() + self.budget / LOOKS));
     }
 
     /// Bytes of all memtables.
@@ -165,21 +172,31 @@ impl Pressure {
         self.memory.get() >= self.pace_at.get()
     }
 
-    /// A memtable has grown, or given memory back. True when somebody should look whether a flush is due.
+    /// A memtable has grown, or given memory back. True when somebody should look whether a flush is due, and whether caches
+    /// have to give memory back.
     pub(crate) fn grew(&self, bytes: isize) -> bool {
         let memory = self.memory.get().saturating_add_signed(bytes);
         self.memory.set(memory);
-        if memory < self.flush_at.get() {
+        if memory < self.look_at.get() {
             return false;
         }
-        // The one who looks finds everything up to now; it is asked again a percent later.
-        self.flush_at.set(memory + self.budget / 100 + 1);
+        // The one who looks finds everything up to now.
+        self.seen.set(memory);
+        self.look_at.set(memory + self.budget / LOOKS + 1);
         true
+    }
+
+    /// Bytes that memtables leave to others for now: what they do not have, but for what they take before others have given it
+    /// back.
+    pub(crate) fn spare(&self) -> usize {
+        let taken = self.memory.get() + self.reserved.get() + share(self.budget, AHEAD_PERCENT);
+        self.budget.saturating_sub(taken)
     }
 
     /// Memtables are gone.
     pub(crate) fn freed(&self, bytes: usize) {
         self.memory.set(self.memory.get().saturating_sub(bytes));
+        self.seen.set(self.memory.get());
         self.place_marks();
     }
 
@@ -495,7 +512,8 @@ mod tests {
     #[test]
     fn below_the_mark_nothing_is_delayed_and_what_is_written_makes_room() {
         let pressure = Pressure::new(100 * MIB as u64);
-        assert!(!pressure.grew((20 * MIB) as isize) && !pressure.is_on());
+        assert!(!pressure.grew(MIB as isize - 1) && pressure.grew(2), "caches may have to give way");
+        assert!(pressure.grew((19 * MIB) as isize) && !pressure.wants_flush() && !pressure.is_on());
         assert!(pressure.grew((11 * MIB) as isize), "a flush is due");
         assert!(!pressure.grew((MIB / 2) as isize), "it was said already");
         assert!(pressure.wants_flush() && !pressure.is_on());
@@ -507,6 +525,7 @@ mod tests {
         let reserved = pressure.reserve(10 * MIB);
         assert!(pressure.is_on());
         drop(reserved);
+        assert!(pressure.grew((MIB / 2 + 2) as isize), "a write that waited for its sync delays no look");
         assert!(!pressure.is_on());
         pressure.grew((55 * MIB) as isize);
         assert_eq!(pressure.admit(1, at(1)), Verdict::Stopped);

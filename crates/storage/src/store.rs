@@ -12,6 +12,7 @@ use crate::commitlog::{Appended, Commitlog, Held, LogPosition};
 use crate::compaction::Compactions;
 use crate::faults::Faults;
 use crate::import::Imports;
+use crate::lending::row_cache_most;
 use crate::limits::{ADMISSION_LOOK, ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FLUSHES_MAX, FROZEN_MAX};
 use crate::manifest::{Edit, Manifest};
 use crate::memory::MemoryPool;
@@ -61,6 +62,8 @@ pub struct Store {
     pub(crate) memory: Rc<MemoryPool>,
     /// The flusher has something to look at.
     pub(crate) flush_wanted: Event,
+    /// Memtables have grown or gone by as much as others should know of.
+    pub(crate) memtables_moved: Event,
     /// A flush has ended, well or not.
     pub(crate) flushed: Event,
     /// The compactor has something to look at.
@@ -114,7 +117,7 @@ impl Store {
     ) -> Store {
         let pressure = Pressure::new(settings.memtable_bytes);
         Store {
-            cache: Cache::new(settings.row_cache_bytes),
+            cache: Cache::new(settings.row_cache_bytes, row_cache_most(&settings)),
             settings,
             interval,
             tables: RefCell::default(),
@@ -124,6 +127,7 @@ impl Store {
             flushing: RefCell::default(),
             memory,
             flush_wanted: Event::new(),
+            memtables_moved: Event::new(),
             flushed: Event::new(),
             compaction_wanted: Event::new(),
             doomed: RefCell::default(),
@@ -429,6 +433,7 @@ impl Store {
         })?;
         if self.pressure.grew(grown) {
             self.flush_wanted.notify();
+            self.memtables_moved.notify();
         }
         Ok(())
     }
@@ -579,7 +584,7 @@ impl Store {
         table.change(|now| {
             TableVersion::new(Rc::new(now.active.successor()), Vec::new(), now.sstables.clone())
         });
-        self.pressure.freed(bytes);
+        self.memtable_gone(bytes);
         self.flushed.notify_all();
         self.free_memory().await;
         // Behind every entry of the table: none is appended until it is made again.
@@ -689,7 +694,7 @@ impl Store {
         assert!(sstables.len() <= removed.len(), "what is read is in the manifest");
         for frozen in &gone {
             table.publish(Vec::new(), &[], Some(&frozen.memtable));
-            self.pressure.freed(frozen.memtable.bytes());
+            self.memtable_gone(frozen.memtable.bytes());
             sstables.extend(frozen.written.take());
         }
         self.doom(&table, sstables);
@@ -761,6 +766,7 @@ impl Store {
         self.drop_ended.notify_all();
         self.clock_stopped.notify_all();
         self.controller_stopped.notify_all();
+        self.memtables_moved.notify();
         let logged = self.log.stop().await;
         self.adopt();
         while logged.is_ok() && !self.log.is_settled() {

@@ -57,6 +57,7 @@ pub(super) fn settings(sync: CommitlogSync, rng: &mut Prng) -> Settings {
         block_cache_bytes: rng.below(3) * (32 << 10),
         buffered_reads: rng.chance(0.2),
         row_cache_bytes: [0, 16 << 10, 256 << 10, 1 << 20][rng.below(4) as usize],
+        lend_memtable_bytes: rng.chance(0.5),
         ignore_replay_errors: false,
         auto_compaction: true,
         compaction_throughput: 0,

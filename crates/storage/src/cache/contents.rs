@@ -8,7 +8,8 @@ use super::queue::{Kind, Units};
 use super::single::{Single, single};
 use super::slots::Slots;
 use crate::limits::{
-    CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_ROWS_AT_ONCE, PREFETCHED_BYTES,
+    CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_GROWTH_BYTES_MAX, CACHE_ROWS_AT_ONCE,
+    PREFETCHED_BYTES,
 };
 use crate::memory::directory::TokenDirectory;
 use crate::memory::slab::Slab;
@@ -41,23 +42,34 @@ pub(crate) struct Contents {
     pub(super) evictions: u64,
 }
 
+/// What came of an attempt to make room in one step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    Made,
+    /// It takes more steps.
+    Later,
+    /// Nothing is left that could go.
+    Never,
+}
+
 impl Contents {
-    pub(super) fn new(budget: usize) -> Contents {
-        let is_on = budget >= CACHE_BYTES_MIN;
+    /// Empty, with so many bytes and perhaps `most` later.
+    pub(super) fn new(budget: usize, most: usize) -> Contents {
         // Small caches have small segments, else the sizes in use would not fit in side by side.
-        let segment_bytes = (budget / 64).clamp(1024, 128 * 1024).next_power_of_two().min(128 * 1024);
+        let small = budget.max(CACHE_BYTES_MIN) / 64;
+        let segment_bytes = small.clamp(1024, 128 * 1024).next_power_of_two().min(128 * 1024);
         // What is lost by slots that are too long, and by segments of sizes that few have, in balance.
-        let steps = match budget >> 20 {
+        let steps = match most >> 20 {
             ..64 => 5,
             64..512 => 8,
             _ => 16,
         };
-        let budget = if is_on { budget } else { 0 };
-        Contents {
-            budget,
-            room: if is_on { budget - budget / 8 - CACHE_BYTES_MIN / 4 } else { 0 },
+        let most = if most < CACHE_BYTES_MIN { 0 } else { most };
+        let mut contents = Contents {
+            budget: 0,
+            room: 0,
             slots: Slots::new(segment_bytes, steps),
-            units: Units::new(budget / 512),
+            units: Units::new(most / 512),
             partitions: Slab::default(),
             vacant: Vec::new(),
             tables: Vec::new(),
@@ -68,7 +80,21 @@ impl Contents {
             dying: Vec::new(),
             pinned: NOBODY,
             evictions: 0,
-        }
+        };
+        contents.set_budget(budget);
+        contents
+    }
+
+    /// From now on it has so many bytes; what is too much goes with [`Contents::shrink`] and with what is added. O(1).
+    pub(super) fn set_budget(&mut self, budget: usize) {
+        let is_on = budget >= CACHE_BYTES_MIN;
+        self.budget = if is_on { budget } else { 0 };
+        self.room = if is_on { budget - growth_max(budget) - CACHE_BYTES_MIN / 4 } else { 0 };
+    }
+
+    /// Evicts some of what is too much, in some microseconds. Returns whether there is more of it that can go.
+    pub(super) fn shrink(&mut self) -> bool {
+        self.room_for(0) == Room::Later
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -221,7 +247,7 @@ impl Contents {
         let cached = self.partitions.get(at);
         let is_empty = !cached.has_rows() && cached.known.is_nothing();
         let head = cached.head.as_ref().map_or(0, |head| head.ranges.memory_bytes());
-        if is_empty || head > self.room / 8 {
+        if is_empty || head > growth_max(self.room) {
             return self.drop_partition(at);
         }
         let unit = cached.unit;
@@ -301,7 +327,7 @@ impl Contents {
         let mut pieces = Vec::new();
         let body = row.body.whole(&mut pieces);
         let length = 8 + row.position.len() + row.clustering.len() + body.len();
-        let fits = length <= self.room / 8 && self.make_room(length);
+        let fits = length <= growth_max(self.room) && self.make_room(length);
         // What had to go may have taken the knowledge of this place along.
         if !self.partitions.get(at).known.contains(row.position) {
             return;
@@ -420,20 +446,25 @@ impl Contents {
 
     /// Evicts until a block of a length can be added. False: it cannot, or it would take too many steps.
     pub(super) fn make_room(&mut self, length: usize) -> bool {
+        self.room_for(length) == Room::Made
+    }
+
+    fn room_for(&mut self, length: usize) -> Room {
+        let fits = |contents: &Contents| contents.bytes() + contents.slots.needs(length) <= contents.room;
         for _ in 0..CACHE_EVICTIONS_MAX {
-            if self.bytes() + self.slots.needs(length) <= self.room {
-                return true;
+            if fits(self) {
+                return Room::Made;
             }
             // Room in slots of other sizes first; then somebody has to go.
             if self.slots.free_one() || self.drain() {
                 continue;
             }
             if self.dying.is_empty() && !self.evict() {
-                return false;
+                return Room::Never;
             }
             self.bury();
         }
-        self.bytes() + self.slots.needs(length) <= self.room
+        if fits(self) { Room::Made } else { Room::Later }
     }
 
     /// Makes a segment of slots empty, if others have room for what is in it.
@@ -564,6 +595,11 @@ impl Contents {
         self.recount(at, before);
         true
     }
+}
+
+/// Bytes by which a cache of so many may grow at once.
+fn growth_max(bytes: usize) -> usize {
+    (bytes / 8).min(CACHE_GROWTH_BYTES_MAX)
 }
 
 /// Whether all of a partition is among slices.

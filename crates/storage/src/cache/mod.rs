@@ -78,13 +78,23 @@ pub(crate) struct Cache {
 pub(crate) struct Reading<'c>(Ref<'c, Contents>);
 
 impl Cache {
-    /// An empty cache of at most so many bytes; below [`CACHE_BYTES_MIN`] it stays empty.
-    pub(crate) fn new(budget: u64) -> Cache {
+    /// An empty cache of so many bytes, and perhaps `most` later; while it has less than [`CACHE_BYTES_MIN`] it stays empty.
+    pub(crate) fn new(budget: u64, most: u64) -> Cache {
         Cache {
-            contents: RefCell::new(Contents::new(budget as usize)),
+            contents: RefCell::new(Contents::new(budget as usize, most as usize)),
             requests: Cell::new(0),
             hits: Cell::new(0),
         }
+    }
+
+    /// From now on it has so many bytes; what is too much goes with [`Cache::shrink`] and with what is added. O(1).
+    pub(crate) fn set_budget(&self, bytes: usize) {
+        self.contents.borrow_mut().set_budget(bytes);
+    }
+
+    /// Evicts some of what is too much, in some microseconds. Returns whether there is more of it that can go.
+    pub(crate) fn shrink(&self) -> bool {
+        self.contents.borrow_mut().shrink()
     }
 
     pub(crate) fn stats(&self) -> CacheStats {

@@ -7,6 +7,7 @@ use runtime::Bug;
 use runtime::sim::SimConfig;
 use schema::Table;
 use std::rc::Rc;
+use std::time::Duration;
 
 fn rows(answer: ReadAnswer) -> Vec<FoundRow> {
     live_rows(&[answer], 1_700_000_000)
@@ -358,5 +359,47 @@ fn a_row_that_was_written_anew_and_read_is_warm_behind_a_flush() {
         store.flush(None).await.expect("flushed");
         assert_eq!(store.read_now(&read), None);
         assert_eq!(store.read(&read).await.expect("readable").live_rows, 1);
+    });
+}
+
+/// What memtables do not need, rows have; they give it back as memtables grow, and have it again after the flush.
+#[test]
+fn rows_have_the_memory_that_memtables_leave() {
+    let table = fixture::table();
+    const ROWS: u64 = 1 << 20;
+    const MEMTABLES: u64 = 16 << 20;
+    let mut node = node_of_sizes(&table, MEMTABLES, ROWS, true);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        let write = async |from: u32, to: u32| {
+            for key in from..to {
+                put(&store, fixture::insert(&table, &key.to_be_bytes(), 1, 5, &[7; 800]));
+                runtime::yield_if_needed().await;
+            }
+        };
+        let read = async |from: u32, to: u32| {
+            for key in from..to {
+                store.read(&of_key(&table, &key.to_be_bytes())).await.expect("readable");
+            }
+        };
+        for part in 0..5 {
+            write(part * 4_000, (part + 1) * 4_000).await;
+            store.flush(None).await.expect("flushed");
+        }
+        read(0, 20_000).await;
+        let alone = store.cache_stats();
+        assert!(alone.bytes > ROWS + MEMTABLES / 2 && alone.capacity > ROWS + MEMTABLES * 4 / 5, "{alone:?}");
+        // Just below what starts a flush.
+        write(30_000, 35_000).await;
+        runtime::sleep(Duration::from_millis(1)).await;
+        let memtables = store.pressure.memory() as u64;
+        assert!(memtables > MEMTABLES / 4, "{memtables}");
+        let beside = store.cache_stats();
+        assert!(beside.capacity < alone.capacity - MEMTABLES / 5, "{beside:?}");
+        assert!(beside.bytes <= beside.capacity && memtables + beside.bytes <= ROWS + MEMTABLES);
+        store.flush(None).await.expect("flushed");
+        runtime::sleep(Duration::from_millis(1)).await;
+        assert_eq!(store.pressure.memory(), 0);
+        assert!(store.cache_stats().capacity > beside.capacity + MEMTABLES / 5);
     });
 }

@@ -32,6 +32,7 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         concurrent_compactors: None,
         host_id: 7,
         row_cache_bytes: 512 * 1024,
+        lend_memtable_bytes: false,
         tombstones: TombstoneLimits::NONE,
         auto_snapshot: false,
         disk_failure: DiskFailurePolicy::Stop,
@@ -279,11 +280,16 @@ pub(super) fn table() -> Table {
 
 /// A node of one shard with a row cache, which flushes and compacts only when it is told to.
 pub(super) fn node(table: &Table) -> Node {
+    // Nothing is written that has to wait for a flush.
+    node_of_sizes(table, 4 << 20, 4 << 20, false)
+}
+
+/// As [`node`], with so many bytes of memtables and of row cache.
+pub(super) fn node_of_sizes(table: &Table, memtables: u64, rows: u64, lend: bool) -> Node {
     let mut settings = settings(CommitlogSync::Periodic { period_ms: 10_000 });
     settings.auto_compaction = false;
-    settings.row_cache_bytes = 4 << 20;
-    // Nothing is written that has to wait for a flush.
-    settings.memtable_bytes = 4 << 20;
+    (settings.memtable_bytes, settings.row_cache_bytes) = (memtables, rows);
+    settings.lend_memtable_bytes = lend;
     let mut node = Node::new(1, SimConfig::calm(), settings, &[table]);
     node.boot(1).expect("opens");
     node

@@ -51,6 +51,7 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         concurrent_compactors: None,
         host_id: 1,
         row_cache_bytes: 4 << 20,
+        lend_memtable_bytes: false,
         tombstones: TombstoneLimits::CASSANDRA,
         auto_snapshot: false,
         disk_failure: storage::DiskFailurePolicy::Stop,

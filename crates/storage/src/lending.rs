@@ -1,0 +1,48 @@
+//! What memtables leave of their memory, the row cache has.
+//!
+//! ```text
+//! memtables   ████████░░░░░░░░░░░░░░░░░░│ 9 % │            their budget
+//!                     └── lent to rows ─┘
+//! row cache   ████████████████████████████████████          its own bytes and what is lent, less filters and summaries
+//! ```
+//! Both are cut from the same pages of a shard, so what rows give back, memtables can take. Rows follow: each percent by which
+//! memtables grow, the oldest rows go in steps, ahead of what comes next by the part that is never lent.
+
+use crate::Settings;
+use crate::store::Store;
+use std::rc::Rc;
+
+/// Most bytes that the row cache of one shard may ever have.
+pub(crate) fn row_cache_most(settings: &Settings) -> u64 {
+    settings.row_cache_bytes + if settings.lend_memtable_bytes { settings.memtable_bytes } else { 0 }
+}
+
+impl Store {
+    /// A task that gives the row cache what memtables leave and takes it back as they grow. Ends when the store stops.
+    pub(crate) async fn run_lender(self: Rc<Self>) {
+        while !self.stopping.get() {
+            // Filters and summaries have no share of their own.
+            let lent = self.pressure.spare().saturating_sub(self.reader_bytes());
+            self.cache.set_budget(self.settings.row_cache_bytes as usize + lent);
+            while self.cache.shrink() {
+                runtime::yield_if_needed().await;
+            }
+            self.memtables_moved.wait().await;
+        }
+    }
+
+    /// Memtables of so many bytes are gone.
+    pub(crate) fn memtable_gone(&self, bytes: usize) {
+        self.pressure.freed(bytes);
+        self.memtables_moved.notify();
+    }
+
+    /// Bytes of filters, summaries and checksums of all sstables. O(sstables).
+    fn reader_bytes(&self) -> usize {
+        let tables = self.tables.borrow();
+        let of_table = |version: &crate::table::TableVersion| {
+            version.sstables.iter().map(|sstable| sstable.reader.memory_bytes()).sum::<u64>()
+        };
+        tables.values().map(|table| table.with_version(|version, _| of_table(version))).sum::<u64>() as usize
+    }
+}
