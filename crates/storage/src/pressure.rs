@@ -56,6 +56,7 @@ const OUTLIER: f64 = 4.0;
 /// As much of a flush's time as may be counted for what comes after its data.
 const MOST_AFTER_DATA: f64 = 0.8;
 
+const _: () = assert!(AHEAD_PERCENT > 2 * 100 / LOOKS, "what is taken back is taken before it is needed");
 const _: () = assert!(FLUSH_PERCENT < PACE_PERCENT && PACE_PERCENT < STOP_PERCENT);
 const _: () =
     assert!(PACE_PERCENT + STOP_PERCENT < MEMORY_PERCENT, "a load above the disk's settles below this");

@@ -73,7 +73,7 @@ pub struct Settings {
     pub auto_compaction: bool,
     /// Bytes of the row cache of one shard; below [`crate::limits::CACHE_BYTES_MIN`] there is none.
     pub row_cache_bytes: u64,
-    /// Whether the row cache has what memtables leave of their bytes, besides its own.
+    /// Whether the row cache has half of what memtables leave of their bytes, besides its own.
     pub lend_memtable_bytes: bool,
     /// Stored bytes per second that the compactions of all shards together may read; 0: as many as they can.
     pub compaction_throughput: u64,

@@ -92,7 +92,12 @@ impl Contents {
         self.room = if is_on { budget - growth_max(budget) - CACHE_BYTES_MIN / 4 } else { 0 };
     }
 
-    /// Evicts some of what is too much, in some microseconds. Returns whether there is more of it that can go.
+    /// Whether things are added: not while it has more than it may, as their room would be others' whole turn.
+    pub(super) fn is_open(&self) -> bool {
+        self.room > 0 && self.bytes() <= self.budget
+    }
+
+    /// Evicts some of what is too much, in one step. Returns whether there is more of it that can go.
     pub(super) fn shrink(&mut self) -> bool {
         self.room_for(0) == Room::Later
     }
@@ -428,12 +433,7 @@ impl Contents {
     fn bury(&mut self) {
         for _ in 0..CACHE_ROWS_AT_ONCE {
             let Some(at) = self.dying.last().copied() else { return };
-            let last = match &self.partitions.get(at).rows {
-                Rows::None => None,
-                Rows::One { unit, .. } => Some(*unit),
-                Rows::Many(rows) => rows.last_key_value().map(|(_, unit)| *unit),
-            };
-            match last {
+            match self.partitions.get(at).last_row() {
                 Some(unit) => drop(self.take_row(unit)),
                 None => {
                     self.dying.pop();
@@ -493,23 +493,31 @@ impl Contents {
             return self.evict_single(unit);
         }
         let cached = self.partitions.get(at);
-        let is_head = kind == Kind::Head;
-        if is_head && (at == self.pinned || cached.has_rows()) {
-            // A partition goes when its last row has gone.
+        if kind == Kind::Row {
+            self.evict_row(unit);
+        } else if at == self.pinned {
             self.units.spare(unit);
-            return true;
-        }
-        self.evictions += 1;
-        let (table, token) = (cached.table, cached.token);
-        if is_head {
-            self.units.remember(hash_of(table, token, &[]));
+        } else if let Some(row) = cached.last_row() {
+            // A partition goes when its last row has gone. One goes in the turn of the head, else heads could have turn after turn.
+            self.units.spare(unit);
+            self.evict_row(row);
+        } else {
+            self.evictions += 1;
+            self.units.remember(hash_of(cached.table, cached.token, &[]));
             self.drop_partition(at);
-            return true;
         }
-        let is_dead = cached.is_dead;
+        true
+    }
+
+    /// Evicts a row, and what is known beside it.
+    fn evict_row(&mut self, unit: u32) {
+        self.evictions += 1;
+        let at = self.units.get(unit).partition;
+        let cached = self.partitions.get(at);
+        let (table, token, is_dead) = (cached.table, cached.token, cached.is_dead);
         let position = self.take_row(unit);
         if is_dead {
-            return true;
+            return;
         }
         self.units.remember(hash_of(table, token, &position));
         self.cut(at, &position);
@@ -517,7 +525,6 @@ impl Contents {
         if at != self.pinned && !cached.has_rows() && cached.known.is_nothing() {
             self.drop_partition(at);
         }
-        true
     }
 
     pub(super) fn absorb<V: PartitionView>(
@@ -598,7 +605,7 @@ impl Contents {
 }
 
 /// Bytes by which a cache of so many may grow at once.
-fn growth_max(bytes: usize) -> usize {
+pub(super) fn growth_max(bytes: usize) -> usize {
     (bytes / 8).min(CACHE_GROWTH_BYTES_MAX)
 }
 

@@ -87,6 +87,15 @@ impl Cached {
     pub(crate) fn has_rows(&self) -> bool {
         !matches!(&self.rows, Rows::None)
     }
+
+    /// The unit of its last row.
+    pub(crate) fn last_row(&self) -> Option<u32> {
+        match &self.rows {
+            Rows::None => None,
+            Rows::One { unit, .. } => Some(*unit),
+            Rows::Many(rows) => rows.last_key_value().map(|(_, unit)| *unit),
+        }
+    }
 }
 
 /// The parts of a row's block: `u32` lengths of position and clustering, then the three.

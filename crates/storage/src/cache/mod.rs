@@ -92,7 +92,7 @@ impl Cache {
         self.contents.borrow_mut().set_budget(bytes);
     }
 
-    /// Evicts some of what is too much, in some microseconds. Returns whether there is more of it that can go.
+    /// Evicts some of what is too much, in one step of 64 evictions at most. Returns whether there is more of it that can go.
     pub(crate) fn shrink(&self) -> bool {
         self.contents.borrow_mut().shrink()
     }
@@ -122,7 +122,7 @@ impl Cache {
     /// Remembers what a read found, or a part of it. One step; evicts in proportion to what it adds.
     pub(crate) fn fill(&self, table: &TableCache, epoch: Epoch, found: &Found<'_>) {
         let mut contents = self.contents.borrow_mut();
-        if contents.room > 0 && table.is_wanted.get() && table.admits(epoch, found.key) {
+        if contents.is_open() && table.is_wanted.get() && table.admits(epoch, found.key) {
             contents.fill(table, epoch, found);
         }
     }
@@ -131,7 +131,7 @@ impl Cache {
     /// [`Cache::absorb`] it at once. Nothing may be cached of it. One step; evicts in proportion to what it adds.
     pub(crate) fn adopt(&self, table: &TableCache, key: &Key) {
         let mut contents = self.contents.borrow_mut();
-        if contents.room > 0 && table.is_wanted.get() {
+        if contents.is_open() && table.is_wanted.get() {
             let (partition, slices) = (&Partition::new(), &[Slice::all()]);
             contents
                 .fill_single(table, &Found { key, partition, slices, reversed: false, complete_to: None });

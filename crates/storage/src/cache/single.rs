@@ -8,7 +8,7 @@
 //! Most partitions that are asked for by their key are like that. Its unit names the table where others name a partition.
 //! Numbers are little endian: none of this ever leaves memory.
 
-use super::contents::{Contents, first_row, hash_of};
+use super::contents::{Contents, first_row, growth_max, hash_of};
 use super::entry::is_mortal;
 use super::part::{Found, NOBODY, TableCache};
 use super::queue::Kind;
@@ -142,7 +142,7 @@ impl Contents {
         let new = Single::new(found.key, table.generation.get(), table.purges.get());
         let new = Single { is_mortal, row, ..new };
         let length = new.length();
-        if length > self.room / 8 || !self.make_room(length) {
+        if length > growth_max(self.room) || !self.make_room(length) {
             return;
         }
         let slot = self.slot_of(table);
@@ -204,7 +204,7 @@ impl Contents {
     fn replace_single(&mut self, unit: u32, new: &Single<'_>, had_row: bool) {
         let length = new.length();
         self.pinned = entry_of(unit);
-        let fits = length <= self.room / 8 && self.make_room(length);
+        let fits = length <= growth_max(self.room) && self.make_room(length);
         self.pinned = NOBODY;
         if !fits {
             return self.drop_single(unit);

@@ -455,3 +455,31 @@ fn millions_of_bytes_pass_through_a_small_cache() {
     part.forget();
     assert!(cache.reading().get(&part, &key).is_none(), "what is forgotten is not answered");
 }
+
+/// Memory that is taken back to the last byte is given back, whatever the queue has in front.
+#[test]
+fn what_is_taken_back_goes_to_the_last_partition() {
+    for rows in [1, 40, 1_000] {
+        let table = fixture::table();
+        let cache = Cache::new(8 << 20, 8 << 20);
+        let part = TableCache::new(true);
+        for number in 0..20u32 {
+            let key = Key::new(&number.to_be_bytes());
+            let mut partition = Partition::new();
+            for c in 0..rows {
+                let mutation = fixture::insert(&table, &key.bytes, c, 5, &[7; 20]);
+                partition.apply(&table, &mutation.view()).expect("fits");
+            }
+            let (key, partition, slices) = (&key, &partition, &[Slice::all()]);
+            let found = Found { key, partition, slices, reversed: false, complete_to: None };
+            cache.fill(&part, part.epoch(), &found);
+            // Heads move to the main queue, rows do not.
+            cache.reading().get(&part, key);
+        }
+        assert!(cache.stats().rows >= 20, "{:?}", cache.stats());
+        cache.set_budget(0);
+        let steps = (0..10_000).take_while(|_| cache.shrink()).count();
+        assert!(steps < 10_000, "it comes to an end");
+        assert_eq!((cache.stats().partitions, cache.stats().rows), (0, 0), "{:?}", cache.stats());
+    }
+}

@@ -388,18 +388,18 @@ fn rows_have_the_memory_that_memtables_leave() {
         }
         read(0, 20_000).await;
         let alone = store.cache_stats();
-        assert!(alone.bytes > ROWS + MEMTABLES / 2 && alone.capacity > ROWS + MEMTABLES * 4 / 5, "{alone:?}");
+        assert!(alone.bytes > ROWS + MEMTABLES / 4 && alone.capacity > ROWS + MEMTABLES * 2 / 5, "{alone:?}");
         // Just below what starts a flush.
         write(30_000, 35_000).await;
         runtime::sleep(Duration::from_millis(1)).await;
         let memtables = store.pressure.memory() as u64;
         assert!(memtables > MEMTABLES / 4, "{memtables}");
         let beside = store.cache_stats();
-        assert!(beside.capacity < alone.capacity - MEMTABLES / 5, "{beside:?}");
+        assert!(beside.capacity < alone.capacity - MEMTABLES / 10, "{beside:?}");
         assert!(beside.bytes <= beside.capacity && memtables + beside.bytes <= ROWS + MEMTABLES);
         store.flush(None).await.expect("flushed");
         runtime::sleep(Duration::from_millis(1)).await;
         assert_eq!(store.pressure.memory(), 0);
-        assert!(store.cache_stats().capacity > beside.capacity + MEMTABLES / 5);
+        assert!(store.cache_stats().capacity > beside.capacity + MEMTABLES / 10);
     });
 }
