@@ -438,7 +438,7 @@ fn storage_settings(config: &Config) -> storage::Settings {
     let budget = runtime::memory::budget();
     // A simulated node may flush after a few rows, so that flushes and compactions happen in a short run.
     let memtable_floor = if runtime::simulated() { 4 << 10 } else { 1 << 20 };
-    storage::Settings {
+    let mut settings = storage::Settings {
         data_dir: config.data_directory.clone(),
         commitlog_dir: commitlog_directory(config),
         sync: match config.commitlog_sync {
@@ -467,8 +467,7 @@ fn storage_settings(config: &Config) -> storage::Settings {
             None | Some(0) => budget / 6,
             Some(bytes) => bytes / shards,
         },
-        // A size that an operator gave is a size.
-        lend_memtable_bytes: matches!(config.row_cache_bytes, None | Some(0)),
+        lend_memtable_bytes: false,
         tombstones: storage::TombstoneLimits { warn: config.tombstone_warn, fail: config.tombstone_fail },
         auto_snapshot: config.auto_snapshot,
         sstable_format: config.sstable_format,
@@ -477,7 +476,12 @@ fn storage_settings(config: &Config) -> storage::Settings {
         commit_failure: config.commit_failure,
         mutation_bytes_max: config.mutation_bytes_max,
         describe: cql::create_table_again,
-    }
+    };
+    // A size that an operator gave is a size; and what is more than there is, which was a mere limit so far, is not lent.
+    let caches = settings.block_cache_bytes.saturating_add(settings.row_cache_bytes);
+    let all = caches.saturating_add(settings.memtable_bytes);
+    settings.lend_memtable_bytes = matches!(config.row_cache_bytes, None | Some(0)) && all <= budget;
+    settings
 }
 
 /// As many connections as configured, as long as files keep descriptors: a node whose clients took them all could not open
