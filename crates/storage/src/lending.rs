@@ -10,7 +10,6 @@
 //! under blocks, requests and lists takes more than what is counted: with all of it a process came to 102 % of its memory.
 
 use crate::Settings;
-use crate::limits::CACHE_BYTES_MAX;
 use crate::store::Store;
 use std::rc::Rc;
 
@@ -20,7 +19,7 @@ const LENT: u64 = 2;
 /// Most bytes that the row cache of one shard may ever have.
 pub(crate) fn row_cache_most(settings: &Settings) -> u64 {
     let lent = if settings.lend_memtable_bytes { settings.memtable_bytes / LENT } else { 0 };
-    (settings.row_cache_bytes + lent).min(CACHE_BYTES_MAX)
+    settings.row_cache_bytes + lent
 }
 
 impl Store {
@@ -39,8 +38,7 @@ impl Store {
     fn lend(&self) {
         // Filters and summaries have no share of their own.
         let lent = (self.pressure.spare() / LENT as usize).saturating_sub(self.reader_bytes());
-        let bytes = self.settings.row_cache_bytes as usize + lent;
-        self.cache.set_budget(bytes.min(row_cache_most(&self.settings) as usize));
+        self.cache.set_budget(self.settings.row_cache_bytes as usize + lent);
     }
 
     /// Memtables of so many bytes are gone.

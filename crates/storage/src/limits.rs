@@ -62,7 +62,7 @@ pub const SCAN_PARTITIONS_MAX: u64 = 20_000;
 /// Smallest row cache of a shard, bytes: below it pages of its own tables would leave no room for rows.
 pub const CACHE_BYTES_MIN: usize = 256 * 1024;
 /// Largest row cache of a shard, bytes: its segments of 128 KiB are numbered by eighteen bits.
-pub const CACHE_BYTES_MAX: u64 = 24 * 1024 * 1024 * 1024;
+pub const CACHE_BYTES_MAX: usize = 24 * 1024 * 1024 * 1024;
 /// Bytes by which the row cache may grow at once, by one row, the tombstones of a partition or a list that doubles: as many of
 /// its budget stay free.
 pub const CACHE_GROWTH_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -13,9 +13,7 @@ use crate::compaction::Compactions;
 use crate::faults::Faults;
 use crate::import::Imports;
 use crate::lending::row_cache_most;
-use crate::limits::{
-    ADMISSION_LOOK, CACHE_BYTES_MAX, ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FLUSHES_MAX, FROZEN_MAX,
-};
+use crate::limits::{ADMISSION_LOOK, ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FLUSHES_MAX, FROZEN_MAX};
 use crate::manifest::{Edit, Manifest};
 use crate::memory::MemoryPool;
 use crate::memtable::Memtable;
@@ -119,7 +117,7 @@ impl Store {
     ) -> Store {
         let pressure = Pressure::new(settings.memtable_bytes);
         Store {
-            cache: Cache::new(settings.row_cache_bytes.min(CACHE_BYTES_MAX), row_cache_most(&settings)),
+            cache: Cache::new(settings.row_cache_bytes, row_cache_most(&settings)),
             settings,
             interval,
             tables: RefCell::default(),

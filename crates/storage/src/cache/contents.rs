@@ -8,8 +8,8 @@ use super::queue::{Kind, Units};
 use super::single::{Single, single};
 use super::slots::Slots;
 use crate::limits::{
-    CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_GROWTH_BYTES_MAX, CACHE_ROWS_AT_ONCE,
-    PREFETCHED_BYTES,
+    CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_GROWTH_BYTES_MAX,
+    CACHE_ROWS_AT_ONCE, PREFETCHED_BYTES,
 };
 use crate::memory::directory::TokenDirectory;
 use crate::memory::slab::Slab;
@@ -56,15 +56,14 @@ impl Contents {
     /// Empty, with so many bytes and perhaps `most` later.
     pub(super) fn new(budget: usize, most: usize) -> Contents {
         // Small caches have small segments, else the sizes in use would not fit in side by side.
-        let small = budget.max(CACHE_BYTES_MIN) / 64;
-        let segment_bytes = small.clamp(1024, 128 * 1024).next_power_of_two().min(128 * 1024);
+        let segment_bytes = (budget.max(CACHE_BYTES_MIN) / 64).next_power_of_two().min(128 * 1024);
         // What is lost by slots that are too long, and by segments of sizes that few have, in balance.
         let steps = match most >> 20 {
             ..64 => 5,
             64..512 => 8,
             _ => 16,
         };
-        let most = if most < CACHE_BYTES_MIN { 0 } else { most };
+        let most = if most < CACHE_BYTES_MIN { 0 } else { most.min(CACHE_BYTES_MAX) };
         let mut contents = Contents {
             budget: 0,
             room: 0,
@@ -88,6 +87,7 @@ impl Contents {
     /// From now on it has so many bytes; what is too much goes with [`Contents::shrink`] and with what is added. O(1).
     pub(super) fn set_budget(&mut self, budget: usize) {
         let is_on = budget >= CACHE_BYTES_MIN;
+        let budget = budget.min(CACHE_BYTES_MAX);
         self.budget = if is_on { budget } else { 0 };
         self.room = if is_on { budget - growth_max(budget) - CACHE_BYTES_MIN / 4 } else { 0 };
     }
