@@ -40,6 +40,7 @@ pub(crate) struct Metrics {
     pub(crate) read_repairs: Counter,
     pub(crate) short_reads: Counter,
     pub(crate) read_stand_ins: Counter,
+    pub(crate) tombstone_warnings: Counter,
     pub(crate) unavailables: Counter,
     pub(crate) read_latency: Histogram,
     pub(crate) range_latency: Histogram,
@@ -203,6 +204,10 @@ impl Metrics {
             read_stand_ins: counter(
                 "messina_coordinator_read_stand_ins_total",
                 "Replicas asked to stand in for one that failed or was slow to answer a read.",
+            ),
+            tombstone_warnings: counter(
+                "messina_coordinator_tombstone_warnings_total",
+                "Pages that met more tombstones than tombstone_warn_threshold.",
             ),
             unavailables: counter(
                 "messina_coordinator_unavailables_total",

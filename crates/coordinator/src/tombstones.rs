@@ -25,6 +25,7 @@ impl Coordinator {
         if tombstones <= self.local().tombstone_limits(table).warn {
             return None;
         }
+        self.metrics.tombstone_warnings.inc();
         let mut shown = statement(table, command);
         shown.truncate(shown.floor_char_boundary(SHOWN_MAX));
         let token = match (&command.resume, &command.scope) {

@@ -34,6 +34,8 @@ pub struct Page {
     pub rows: Option<u32>,
     /// An answer of one replica stops soon after this many bytes.
     pub bytes: u32,
+    /// With so many tombstones met, a page that the client can continue ends with what it has, be it nothing.
+    pub tombstones: u32,
     /// Where the last page ended, as its client sends it back.
     pub state: Option<Vec<u8>>,
 }
@@ -111,6 +113,7 @@ pub struct SelectRun {
     step_rows: u32,
     page_rows: Option<u32>,
     page_left: u32,
+    page_tombstones: u32,
     limit_left: u32,
     partition_limit: u32,
     /// The partition the last row came from, and rows given out of it.
@@ -191,6 +194,7 @@ impl SelectPlan {
             },
             page_rows: paged,
             page_left: paged.unwrap_or(u32::MAX),
+            page_tombstones: page.tombstones,
             limit_left: if one_row || sorts { u32::MAX } else { limit },
             partition_limit: if counted_here && !one_row { of_partition } else { u32::MAX },
             partition: None,
@@ -268,7 +272,8 @@ fn first_step(wanted: u32) -> u32 {
     wanted.saturating_add(1).clamp(limits::ROWS_OF_FIRST_STEP, limits::ROWS_PER_STEP)
 }
 
-/// Reads of one page before a filter that passes nothing hands back an empty page, so that no request runs for ever.
+/// Reads of one page before a filter that passes nothing hands back an empty page, so that no request runs for ever. Tombstones end
+/// a page as well: a client that asks for page after page gets through any number of them.
 const STEPS_PER_PAGE: u32 = 64;
 
 impl SelectRun {
@@ -322,7 +327,7 @@ impl SelectRun {
         }
         let paged = self.page_rows.is_some();
         let gave = self.page_left < before;
-        let tired = self.steps >= STEPS_PER_PAGE;
+        let tired = self.steps >= STEPS_PER_PAGE || answer.tombstones >= self.page_tombstones;
         self.step_rows = self.step_rows.saturating_mul(4).min(limits::ROWS_PER_STEP);
         // A group is not cut: its page ends where the next group begins. Each of its reads may meet as many tombstones as
         // one page, for nobody can ask for it in smaller ones.

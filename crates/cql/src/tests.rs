@@ -342,8 +342,11 @@ fn select(
                 cells.iter().zip(&*columns).map(|(cell, column)| show(&column.ty, *cell)).collect();
             let _ = writeln!(out, "{}", cells.join(" | "));
         };
-        let mut run =
-            plan.start(values, context, Page { rows: page, bytes: 1 << 20, state: state.take() })?;
+        let mut run = plan.start(
+            values,
+            context,
+            Page { rows: page, bytes: 1 << 20, tombstones: u32::MAX, state: state.take() },
+        )?;
         while let Some(command) = run.next() {
             let answer = node.read(command);
             run.feed(&answer, &mut sink)?;
@@ -521,7 +524,9 @@ fn descriptions_come_in_pages_of_one_schema() {
     let Plan::Describe(plan) = prepared.expect("prepares").plan else { panic!("a description") };
     let cluster =
         ClusterFacts { name: "c".into(), partitioner: "p".into(), snitch: "s".into(), ranges: Vec::new() };
-    let page = |schema: &Schema, state| plan.page(schema, &cluster, &Page { rows: Some(2), bytes: 0, state });
+    let page = |schema: &Schema, state| {
+        plan.page(schema, &cluster, &Page { rows: Some(2), bytes: 0, tombstones: 0, state })
+    };
     let (rows, next) = page(&node.schema, None).expect("the first page");
     assert_eq!(rows.len(), 2);
     let (rows, end) = page(&node.schema, next.clone()).expect("the second page");
@@ -773,7 +778,7 @@ proptest! {
         }
         let random = || 0;
         let context = BindContext { timestamp: 0, now_micros: 0, now_s: 0, random: &random, ticks: &|| 0 };
-        let _ = plan.start(&[], &context, Page { rows: Some(1), bytes: 1, state: Some(state) });
+        let _ = plan.start(&[], &context, Page { rows: Some(1), bytes: 1, tombstones: 1, state: Some(state) });
     }
 }
 

@@ -540,6 +540,8 @@ fn engine_settings(shared: &Shared) -> query::Settings {
         batch_warn_bytes: config.batch_warn_bytes as usize,
         batch_warn_partitions: config.batch_warn_partitions as usize,
         batch_fail_bytes: config.batch_fail_bytes as usize,
+        // A read of a page may meet some more before it is looked at, and must not fail for it.
+        page_tombstones: config.page_tombstones.min(config.tombstone_fail / 2),
         default_compaction: config.default_compaction.clone(),
     }
 }

@@ -212,6 +212,7 @@ impl Engine {
         Page {
             rows: parameters.page_size,
             bytes: self.settings.page_bytes,
+            tombstones: self.settings.page_tombstones,
             state: parameters.paging_state.map(<[u8]>::to_vec),
         }
     }

@@ -69,6 +69,8 @@ pub struct Settings {
     pub truncate_timeout: Duration,
     /// The bytes after which a page is cut.
     pub page_bytes: u32,
+    /// The tombstones after which a page is cut.
+    pub page_tombstones: u32,
     /// Batches of several partitions above this many bytes carry a warning.
     pub batch_warn_bytes: usize,
     /// Unlogged batches of more partitions carry a warning.

@@ -10,6 +10,7 @@ pub(crate) struct Metrics {
     pub(crate) reads: Counter,
     pub(crate) memory_reads: Counter,
     pub(crate) sstable_reads: Counter,
+    pub(crate) tombstone_failures: Counter,
     pub(crate) flushes: Counter,
     pub(crate) flushed_bytes: Counter,
     pub(crate) compactions: Counter,
@@ -29,6 +30,10 @@ impl Metrics {
                 "Partitions answered from memory alone.",
             ),
             sstable_reads: plain("messina_storage_sstable_reads_total", "Sstables asked for a partition."),
+            tombstone_failures: plain(
+                "messina_storage_tombstone_failures_total",
+                "Reads ended by tombstone_failure_threshold.",
+            ),
             flushes: plain("messina_storage_flushes_total", "Memtables written to sstables."),
             flushed_bytes: plain(
                 "messina_storage_flushed_bytes_total",

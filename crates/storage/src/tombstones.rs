@@ -21,8 +21,9 @@ impl Store {
         if is_limited(&table.keyspace) { most } else { u32::MAX }
     }
 
-    /// A line in the log for a read that failed, unless there was one a moment ago.
+    /// Counts a read that failed; a line in the log, unless there was one a moment ago.
     pub(crate) fn tell_tombstones(&self, error: &Error) {
+        self.metrics.tombstone_failures.inc();
         if self.tombstones_told.take() {
             runtime::error!("a read was ended: {error}");
         }

@@ -60,6 +60,7 @@ fn run_of(plan: &Arc<SelectPlan>, state: Option<Vec<u8>>) -> SelectRun {
         step_rows: limits::ROWS_PER_STEP,
         page_rows: Some(10),
         page_left: 10,
+        page_tombstones: u32::MAX,
         limit_left: u32::MAX,
         partition_limit: u32::MAX,
         partition: None,
@@ -223,7 +224,7 @@ impl Large {
             let mut rows = Vec::new();
             let integer = |bytes: &[u8]| bytes.iter().fold(0, |n, b| n << 8 | i64::from(*b));
             let mut sink = |cells: &[Option<&[u8]>]| rows.extend(cells.iter().map(|cell| cell.map(integer)));
-            let page = Page { rows: page, bytes: 1 << 20, state: state.take() };
+            let page = Page { rows: page, bytes: 1 << 20, tombstones: 25, state: state.take() };
             let mut run = plan.start(&[], &context, page).expect("starts");
             while let Some(command) = run.next() {
                 let command = command.clone();

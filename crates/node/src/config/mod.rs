@@ -159,6 +159,8 @@ pub struct Config {
     pub tombstone_fail: u32,
     /// How new sstables are written.
     pub sstable_format: storage::SstableFormat,
+    /// With so many a page ends that a client can continue.
+    pub page_tombstones: u32,
     /// What of its table's compression the sstable of a flush takes.
     pub flush_compression: storage::CompressionChoice,
     /// What is dropped or truncated is kept as a snapshot.
@@ -268,6 +270,7 @@ impl Config {
             commit_failure: storage::CommitFailurePolicy::Stop,
             mutation_bytes_max: None,
             api_address: loopback,
+            page_tombstones: 10_000,
             api_port: Some(10_000),
             log_levels: runtime::log::Levels::default(),
             log_json: false,

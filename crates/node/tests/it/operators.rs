@@ -473,6 +473,41 @@ fn tombstones_warn_and_fail_a_client() {
     );
 }
 
+/// A scan that a client asks for page by page gets through any number of tombstones; one that it wants whole does not.
+#[test]
+fn pages_end_early_over_tombstones_instead_of_failing() {
+    let mut stage = Stage::new(69);
+    // So small that one read of a page meets fewer tombstones than make it fail.
+    (stage.config.page_bytes, stage.config.tombstone_fail) = (1_024, 300);
+    stage.boot(1);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "CREATE TABLE ks.wide (k int, c int, PRIMARY KEY (k, c))").await;
+        for c in 0..2_000 {
+            run(&connection, &format!("DELETE FROM ks.wide WHERE k = 1 AND c = {c}")).await;
+        }
+        run(&connection, "INSERT INTO ks.wide (k, c) VALUES (1, 3000)").await;
+        for flushed in [false, true] {
+            if flushed {
+                post("/storage_service/keyspace_flush/ks").await;
+            }
+            let whole = failure(&connection, "SELECT * FROM ks.wide", one()).await;
+            assert!(whole.1.contains("READ_TOO_MANY_TOMBSTONES"), "{whole:?}");
+            for text in ["SELECT * FROM ks.wide", "SELECT * FROM ks.wide WHERE k = 1 LIMIT 5"] {
+                let mut pages = client::Pages::query(&connection, text, one(), 10);
+                let (mut count, mut found) = (0, 0);
+                while let Some(page) = pages.next_page().await.expect("no page fails") {
+                    found += page.rows.len();
+                    count += 1;
+                }
+                assert_eq!(found, 1, "{text}");
+                assert!((8..100).contains(&count), "{text}: {count} pages");
+            }
+        }
+    });
+}
+
 #[test]
 fn the_port_of_clients_is_free_at_once_and_connections_stay_counted() {
     let mut stage = Stage::new(41);

@@ -7,9 +7,9 @@ use super::reasons::{
     ALTERNATOR, AUDIT, CDC, FUNCTIONS, GUARDRAILS, HINTS, INDEXES, LARGE_DATA, MEMBERS, OWN_FORMAT,
     PAGE_CACHE, PLAIN_FILES, SCHEMA_LOG, SEASTAR, TABLETS, THRIFT, VIEWS,
 };
-use super::{Key, key, some_port};
-use crate::config::value::PORT;
+use super::{Key, key, most, some_port};
 use crate::config::value::Shape::{Any, Flag};
+use crate::config::value::{INT, PORT};
 
 pub(super) const KEYS: &[Key] = &[
     key("abort_on_ebadf", Any, "null", Idle(SEASTAR)),
@@ -224,7 +224,7 @@ pub(super) const KEYS: &[Key] = &[
     key("preheat_kernel_page_cache", Any, "null", Idle(PAGE_CACHE)),
     key("prometheus_allow_protobuf", Any, "null", Later("metrics are served as text")),
     key("prometheus_prefix", Any, "null", Later("names of metrics begin with messina_")),
-    key("query_tombstone_page_limit", Any, "null", Later("a page is cut by its bytes only")),
+    key("query_tombstone_page_limit", INT, "10000", Sets(|c, v| c.page_tombstones = most(v))),
     key("reader_concurrency_semaphore_cpu_concurrency", Any, "null", Idle(SEASTAR)),
     key("reader_concurrency_semaphore_kill_limit_multiplier", Any, "null", Idle(SEASTAR)),
     key("reader_concurrency_semaphore_serialize_limit_multiplier", Any, "null", Idle(SEASTAR)),
