@@ -54,6 +54,7 @@ const COMMON: [&str; 6] = [
 ];
 const SIZE_TIERED: [&str; 5] =
     ["bucket_high", "bucket_low", "max_threshold", "min_sstable_size", "min_threshold"];
+const INCREMENTAL: [&str; 2] = ["space_amplification_goal", "sstable_size_in_mb"];
 const LEVELED: [&str; 3] = ["fanout_size", "single_sstable_uplevel", "sstable_size_in_mb"];
 const TIME_WINDOW: [&str; 5] = [
     "compaction_window_size",
@@ -93,10 +94,7 @@ pub(crate) fn compaction(mut given: Map) -> Result<Map> {
         "TimeWindowCompactionStrategy" => [&COMMON[..], &SIZE_TIERED, &TIME_WINDOW].concat(),
         "UnifiedCompactionStrategy" => [&COMMON[..], &UNIFIED].concat(),
         // ScyllaDB's, whose scripts name it; its options are those of size tiers and a few of its own.
-        "IncrementalCompactionStrategy" => {
-            given.insert("class".into(), format!("org.apache.cassandra.db.compaction.{name}"));
-            return Ok(given);
-        }
+        "IncrementalCompactionStrategy" => [&COMMON[..], &SIZE_TIERED, &INCREMENTAL].concat(),
         _ => {
             return configuration(format!(
                 "Unable to find compaction strategy class 'org.apache.cassandra.db.compaction.{name}'"
@@ -115,6 +113,7 @@ pub(crate) fn compaction(mut given: Map) -> Result<Map> {
         check_size_tiered(&given)?;
         check_leveled(&given)?;
         check_time_window(&given)?;
+        check_incremental(&given)?;
         for (key, default) in [("max_threshold", "32"), ("min_threshold", "4")] {
             given.entry(key.to_string()).or_insert_with(|| default.to_string());
         }
@@ -220,6 +219,15 @@ fn check_leveled(map: &Map) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn check_incremental(map: &Map) -> Result<()> {
+    match float(map, "space_amplification_goal", "float")? {
+        Some(goal) if goal <= 1.0 || goal > 2.0 => {
+            configuration(format!("space_amplification_goal must be between 1.0 and 2.0, but was {goal:?}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_time_window(map: &Map) -> Result<()> {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use storage::{CommitlogSync, Durability, Settings, Store, TombstoneLimits, prepare};
+use storage::{CommitlogSync, CompactionRoom, Durability, Settings, Store, TombstoneLimits, prepare};
 use types::CqlType;
 
 /// Settings for the benches: a log in periodic mode, no background compaction unless a case turns it on.
@@ -30,7 +30,10 @@ pub fn settings(folder: &Path, format: sstable::Format) -> Settings {
         compaction_throughput: 0,
         concurrent_compactors: None,
         tombstones: TombstoneLimits::NONE,
+        compaction_room: CompactionRoom::ANY,
         auto_snapshot: false,
+        auto_snapshot_ttl_ms: None,
+        incremental_backups: false,
         disk_failure: storage::DiskFailurePolicy::Stop,
         commit_failure: storage::CommitFailurePolicy::Stop,
         mutation_bytes_max: None,

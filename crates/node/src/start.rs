@@ -468,8 +468,11 @@ fn storage_settings(config: &Config) -> storage::Settings {
             Some(bytes) => bytes / shards,
         },
         lend_memtable_bytes: false,
+        compaction_room: config.compaction_room,
         tombstones: storage::TombstoneLimits { warn: config.tombstone_warn, fail: config.tombstone_fail },
         auto_snapshot: config.auto_snapshot,
+        auto_snapshot_ttl_ms: config.auto_snapshot_ttl_ms,
+        incremental_backups: config.incremental_backups,
         sstable_format: config.sstable_format,
         flush_compression: config.flush_compression,
         disk_failure: config.disk_failure,
@@ -537,11 +540,11 @@ fn engine_settings(shared: &Shared) -> query::Settings {
         write_timeout: config.write_timeout,
         truncate_timeout: config.truncate_timeout,
         page_bytes: u32::try_from(config.page_bytes).unwrap_or(u32::MAX),
+        // A read of a page may meet some more before it is looked at, and must not fail for it.
+        page_tombstones: config.page_tombstones.min(config.tombstone_fail / 2),
         batch_warn_bytes: config.batch_warn_bytes as usize,
         batch_warn_partitions: config.batch_warn_partitions as usize,
         batch_fail_bytes: config.batch_fail_bytes as usize,
-        // A read of a page may meet some more before it is looked at, and must not fail for it.
-        page_tombstones: config.page_tombstones.min(config.tombstone_fail / 2),
         default_compaction: config.default_compaction.clone(),
     }
 }

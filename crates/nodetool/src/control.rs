@@ -50,6 +50,12 @@ pub fn binary(context: &mut Context<'_>, on: bool) -> Result<(), Error> {
     if on { context.node.post(path, &[]) } else { context.node.delete(path, &[]) }
 }
 
+/// `enablebackup`, `disablebackup`.
+pub fn backup(context: &mut Context<'_>, on: bool) -> Result<(), Error> {
+    let value = if on { "true" } else { "false" };
+    context.node.post("/storage_service/incremental_backups", &[("value", value)])
+}
+
 /// `getlogginglevels`.
 pub fn getlogginglevels(context: &mut Context<'_>) -> Result<(), Error> {
     let levels: Vec<Pair<String>> = context.node.get("/storage_service/logging_level", &[])?;

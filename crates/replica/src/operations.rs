@@ -295,12 +295,23 @@ impl Local {
                     continue;
                 }
                 let tag = format!("{what}-{now_ms}-{name}");
-                let options = SnapshotOptions { tag, skip_flush: true, ttl_ms: None };
+                let ttl_ms = store.auto_snapshot_ttl_ms();
+                let options = SnapshotOptions { tag, skip_flush: true, ttl_ms };
                 unless_gone(snapshot_one(&store, &options, id).await)?;
             }
             Ok(())
         };
         runtime::submit_to(ShardId(0), Group::ADMIN, work).await
+    }
+
+    /// Whether sstables that flushes make are linked into `backups`.
+    pub fn incremental_backups(&self) -> bool {
+        self.here().store().incremental_backups()
+    }
+
+    /// Has them linked or not from now on, on every shard, until the next start.
+    pub async fn set_incremental_backups(&self, on: bool) {
+        on_every(move |store| async move { store.set_incremental_backups(on) }).await;
     }
 
     /// All snapshots of the node.

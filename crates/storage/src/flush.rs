@@ -92,6 +92,9 @@ impl Store {
         if let Some(failed) = tables.iter().find(failed) {
             return Some(failed.clone());
         }
+        if let Some(of_age) = tables.iter().find(|table| table.is_of_age.get()) {
+            return Some(of_age.clone());
+        }
         if self.log.size() > self.settings.commitlog_bytes {
             // Only the table with the oldest entry of all keeps segments: while it rests, no other flush frees any.
             if let Some((position, table)) = self.oldest_logged()
@@ -224,12 +227,13 @@ impl Store {
         {
             let mut manifest = self.manifest.lock().await;
             manifest.commit(&edit).await?;
-            table.publish(add.into_iter().collect(), &[], Some(memtable));
+            table.publish(add.iter().cloned().collect(), &[], Some(memtable));
             drop(adopting);
             frozen.written.take();
         }
         self.log.release(edit.log_floor.unwrap_or(0));
         table.compacting.flushed(flushed_bytes);
+        self.back_up(table, add.as_slice()).await;
         Ok(())
     }
 

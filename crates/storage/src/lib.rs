@@ -16,6 +16,7 @@ mod fixture;
 mod faults;
 mod pressure;
 mod lending;
+mod aging;
 mod flush;
 mod import;
 /// An append-only log of records that must never be lost.
@@ -57,7 +58,7 @@ pub use faults::{CommitFailurePolicy, Consequence, DiskFailurePolicy, Fault};
 pub use import::{ImportOptions, ImportReport, Verify};
 pub use journal::Journal;
 pub use prefetch::{PREFETCH_STEPS, Purpose};
-pub use settings::{CommitlogSync, Durability, Settings, TombstoneLimits};
+pub use settings::{CommitlogSync, CompactionRoom, Durability, Settings, TombstoneLimits};
 pub use sstable::{CompressionChoice, Format as SstableFormat};
 pub use start::{StartPlan, prepare};
 pub use stats::TableStats;

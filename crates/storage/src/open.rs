@@ -275,6 +275,7 @@ impl Opening {
         let mut tasks: Vec<_> = (0..FLUSHES_MAX).map(|_| flusher()).collect();
         tasks.push(runtime::spawn(Group::COMPACTION, store.clone().run_compactor()));
         tasks.push(runtime::spawn(Group::ADMIN, store.clone().run_compaction_controller()));
+        tasks.push(runtime::spawn(Group::FLUSH, store.clone().run_aging()));
         tasks.push(runtime::spawn(Group::ADMIN, run_clock(store.clone())));
         if store.settings.lend_memtable_bytes {
             tasks.push(runtime::spawn(Group::FLUSH, store.clone().run_lender()));

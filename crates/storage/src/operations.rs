@@ -118,6 +118,21 @@ impl Store {
         self.settings.auto_snapshot
     }
 
+    /// Milliseconds until such a snapshot goes by itself; `None`: it stays.
+    pub fn auto_snapshot_ttl_ms(&self) -> Option<i64> {
+        self.settings.auto_snapshot_ttl_ms
+    }
+
+    /// Whether sstables that flushes make are linked into `backups`, unless their table says otherwise.
+    pub fn incremental_backups(&self) -> bool {
+        self.backs_up.get()
+    }
+
+    /// Has them linked or not from now on.
+    pub fn set_incremental_backups(&self, on: bool) {
+        self.backs_up.set(on);
+    }
+
     /// Whether a table is, for its own part (`allow_auto_snapshot`).
     pub fn allows_auto_snapshot(&self, id: TableId) -> Result<bool, Error> {
         Ok(self.table(id)?.definition().options.allow_auto_snapshot)

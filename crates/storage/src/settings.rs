@@ -47,6 +47,22 @@ impl TombstoneLimits {
     pub const CASSANDRA: TombstoneLimits = TombstoneLimits { warn: 1_000, fail: 100_000 };
 }
 
+/// How much of the disk's free space compactions may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompactionRoom {
+    /// The part of it, in thousandths.
+    pub usable_permille: u32,
+    /// Bytes that stay free.
+    pub least_free_bytes: u64,
+}
+
+impl CompactionRoom {
+    /// Whatever the file system gives.
+    pub const ANY: CompactionRoom = CompactionRoom { usable_permille: 1000, least_free_bytes: 0 };
+    /// That of Cassandra, when nothing else is said.
+    pub const CASSANDRA: CompactionRoom = CompactionRoom { usable_permille: 950, least_free_bytes: 50 << 20 };
+}
+
 /// Settings of a node's stores; the same on every shard.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -79,10 +95,16 @@ pub struct Settings {
     pub compaction_throughput: u64,
     /// Compactions of all shards together that may run at once, at least one on each; `None`: two on each.
     pub concurrent_compactors: Option<u32>,
+    /// How much of the free space compactions may take.
+    pub compaction_room: CompactionRoom,
     /// How many tombstones a read may meet.
     pub tombstones: TombstoneLimits,
     /// Whether tables are snapshot before they are dropped or truncated.
     pub auto_snapshot: bool,
+    /// Milliseconds until such a snapshot goes by itself; `None`: it stays.
+    pub auto_snapshot_ttl_ms: Option<i64>,
+    /// Whether sstables that flushes make are linked into `backups`, unless their table says otherwise.
+    pub incremental_backups: bool,
     /// What happens when files of tables cannot be read or written.
     pub disk_failure: DiskFailurePolicy,
     /// What happens when the commitlog cannot be written or synced.

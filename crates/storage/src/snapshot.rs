@@ -9,16 +9,19 @@
 
 use crate::Error;
 use crate::store::Store;
-use crate::table::table_of_dir;
+use crate::table::{Sstable, TableStore, table_of_dir};
 use runtime::file;
 use schema::TableId;
 use serde_json::{Value, json};
-use sstable::Component;
+use sstable::{Component, Reader};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use types::datetime;
 
 const FOLDER: &str = "snapshots";
+/// Where links to new sstables are kept; whoever copies them elsewhere removes them.
+const BACKUPS: &str = "backups";
 const PARTIAL: &str = ".partial";
 const MANIFEST: &str = "manifest.json";
 const SCHEMA: &str = "schema.cql";
@@ -96,20 +99,47 @@ impl Store {
         // As long as the version is held, nobody removes its files.
         let version = table.version();
         for sstable in &version.sstables {
-            for component in Component::ALL {
-                let from = sstable.reader.path(component);
-                let Some(name) = from.file_name() else { continue };
-                match file::link(&from, partial.join(name)).await {
-                    Ok(()) => {}
-                    // Not every sstable has every component, and several shards may share one.
-                    Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => {}
-                    Err(error) => return Err(Error::io(&from, "link", error)),
-                }
-            }
+            link_files(&sstable.reader, partial).await?;
             runtime::yield_if_needed().await;
         }
         Ok(())
     }
+
+    /// Links new sstables into their table's backups, where that is wanted. What cannot be linked is told in the log: the data itself is safe.
+    pub(crate) async fn back_up(&self, table: &TableStore, sstables: &[Rc<Sstable>]) {
+        if sstables.is_empty() || !self.backs_up.get() || !table.definition().options.incremental_backups {
+            return;
+        }
+        let folder = table.dir.join(BACKUPS);
+        if let Err(error) = link_all(sstables, &folder).await {
+            runtime::error!("an sstable of table {} is not among its backups: {error}", table.id);
+        }
+    }
+}
+
+/// Links the files of sstables into a folder, which is made, durably.
+async fn link_all(sstables: &[Rc<Sstable>], folder: &Path) -> Result<(), Error> {
+    let io = |action| move |error| Error::io(folder, action, error);
+    file::create_dir_all(folder).await.map_err(io("create folder"))?;
+    for sstable in sstables {
+        link_files(&sstable.reader, folder).await?;
+    }
+    file::sync_dir(folder).await.map_err(io("sync folder"))
+}
+
+/// Links the files of an sstable into a folder.
+async fn link_files(reader: &Reader, folder: &Path) -> Result<(), Error> {
+    for component in Component::ALL {
+        let from = reader.path(component);
+        let Some(name) = from.file_name() else { continue };
+        match file::link(&from, folder.join(name)).await {
+            Ok(()) => {}
+            // Not every sstable has every component, and several shards may share one.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => {}
+            Err(error) => return Err(Error::io(&from, "link", error)),
+        }
+    }
+    Ok(())
 }
 
 impl PartialSnapshot {

@@ -62,6 +62,8 @@ pub struct Store {
     pub(crate) memory: Rc<MemoryPool>,
     /// The flusher has something to look at.
     pub(crate) flush_wanted: Event,
+    /// Tables, or after which time they are flushed, have changed.
+    pub(crate) periods_changed: Event,
     /// Memtables have grown or gone by as much as others should know of.
     pub(crate) memtables_moved: Event,
     /// A flush has ended, well or not.
@@ -82,6 +84,8 @@ pub struct Store {
     pub(crate) ahead: RefCell<Ahead>,
     /// Held by whatever makes or removes snapshots; only that of shard 0 counts.
     pub(crate) snapshots: Lock<()>,
+    /// Whether new sstables are linked into `backups`.
+    pub(crate) backs_up: Cell<bool>,
     /// Whether there may be snapshots that go by themselves.
     pub(crate) snapshots_expire: Cell<bool>,
     /// Imports of the node; only that of shard 0 counts.
@@ -117,6 +121,7 @@ impl Store {
     ) -> Store {
         let pressure = Pressure::new(settings.memtable_bytes);
         Store {
+            backs_up: Cell::new(settings.incremental_backups),
             cache: Cache::new(settings.row_cache_bytes, row_cache_most(&settings)),
             settings,
             interval,
@@ -127,6 +132,7 @@ impl Store {
             flushing: RefCell::default(),
             memory,
             flush_wanted: Event::new(),
+            periods_changed: Event::new(),
             memtables_moved: Event::new(),
             flushed: Event::new(),
             compaction_wanted: Event::new(),
@@ -551,6 +557,7 @@ impl Store {
         }
         drop(known);
         drop(dropping);
+        self.periods_changed.notify();
         // Those who wait for a table that is dropped once more go on and do not find it.
         self.drop_ended.notify_all();
         for table in dropped {
@@ -767,6 +774,7 @@ impl Store {
         self.clock_stopped.notify_all();
         self.controller_stopped.notify_all();
         self.memtables_moved.notify();
+        self.periods_changed.notify();
         let logged = self.log.stop().await;
         self.adopt();
         while logged.is_ok() && !self.log.is_settled() {

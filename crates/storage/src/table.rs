@@ -160,6 +160,10 @@ pub(crate) struct TableStore {
     /// Held by an operator's compaction: no other begins meanwhile.
     pub(crate) compaction: Lock<()>,
     pub(crate) compacting: TableState,
+    /// When its active memtable began, or was last found empty at the end of a period.
+    pub(crate) begun: Cell<Instant>,
+    /// Whether its active memtable is to be flushed for its age.
+    pub(crate) is_of_age: Cell<bool>,
     pub(crate) flush_backoff: Backoff,
     pub(crate) compaction_backoff: Backoff,
     pub(crate) metrics: TableMetrics,
@@ -198,6 +202,8 @@ impl TableStore {
             unrecorded: RefCell::default(),
             compaction: Lock::new(()),
             compacting: TableState::default(),
+            begun: Cell::new(runtime::now()),
+            is_of_age: Cell::new(false),
             flush_backoff: backoff(FLUSH_RETRY_MS, FLUSH_RETRY_MS_MAX),
             compaction_backoff: backoff(COMPACTION_RETRY_MS, COMPACTION_RETRY_MS_MAX),
             metrics: TableMetrics::default(),
@@ -239,8 +245,16 @@ impl TableStore {
         *self.version.borrow_mut() = next;
     }
 
+    /// After which time its memtables are flushed, whatever is in them.
+    pub(crate) fn flush_period(&self) -> Option<Duration> {
+        let period_ms = u64::try_from(self.definition.borrow().options.memtable_flush_period_in_ms).ok()?;
+        (period_ms > 0).then(|| Duration::from_millis(period_ms))
+    }
+
     /// Starts a new memtable; the one before becomes frozen, complete up to `position`.
     pub(crate) fn freeze(&self, position: LogPosition) {
+        self.begun.set(runtime::now());
+        self.is_of_age.set(false);
         if self.version.borrow().active.is_empty() {
             return;
         }

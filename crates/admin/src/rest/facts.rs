@@ -95,7 +95,8 @@ impl Rest {
                 .map(|(token, node)| (token.to_string(), snapshot.node(node).broadcast.to_string()))),
             ["operation_mode"] => json!(self.mode.get().name()),
             // Members are named in the configuration: nobody gossips.
-            ["gossiping"] | ["rpc_server"] | ["incremental_backups"] | ["is_starting"] => json!(false),
+            ["gossiping"] | ["rpc_server"] | ["is_starting"] => json!(false),
+            ["incremental_backups"] => json!(self.coordinator().local().incremental_backups()),
             ["native_transport"] => json!(self.settings.native.is_running()),
             ["join_ring"] => json!(true),
             ["generation_number"] => json!(info.started_at_s),

@@ -67,7 +67,11 @@ impl Rest {
                 Ok(Value::Null)
             }
             ["storage_service", "native_transport"] => self.switch_native(post).await,
-            ["storage_service", "incremental_backups" | "gossiping" | "trace_probability"] => {
+            ["storage_service", "incremental_backups"] if post => {
+                self.coordinator().local().set_incremental_backups(request.is_on("value")).await;
+                Ok(Value::Null)
+            }
+            ["storage_service", "gossiping" | "trace_probability"] => {
                 Err(Failure::new(501, "Messina has nothing of the kind"))
             }
             ["system", "logger", name] if post => set_level(name, request),

@@ -121,6 +121,8 @@ pub struct Config {
     pub compaction_throughput: u64,
     /// Compactions over all shards that run at once; two on each shard unless given.
     pub concurrent_compactors: Option<u32>,
+    /// How much of the free space compactions may take.
+    pub compaction_room: storage::CompactionRoom,
     /// `compaction` of tables that are made without a choice; Cassandra's own unless given.
     pub default_compaction: Option<BTreeMap<String, String>>,
     /// The largest frame accepted, in bytes.
@@ -157,14 +159,18 @@ pub struct Config {
     pub tombstone_warn: u32,
     /// More tombstones in one page end the read.
     pub tombstone_fail: u32,
-    /// How new sstables are written.
-    pub sstable_format: storage::SstableFormat,
     /// With so many a page ends that a client can continue.
     pub page_tombstones: u32,
+    /// How new sstables are written.
+    pub sstable_format: storage::SstableFormat,
     /// What of its table's compression the sstable of a flush takes.
     pub flush_compression: storage::CompressionChoice,
     /// What is dropped or truncated is kept as a snapshot.
     pub auto_snapshot: bool,
+    /// Milliseconds until such a snapshot goes by itself; `None`: it stays.
+    pub auto_snapshot_ttl_ms: Option<i64>,
+    /// Whether sstables that flushes make are linked into `backups`.
+    pub incremental_backups: bool,
     /// What happens when files of tables cannot be read or written.
     pub disk_failure: storage::DiskFailurePolicy,
     /// What happens when the commitlog cannot be written or synced.
@@ -245,6 +251,7 @@ impl Config {
             auto_compaction: true,
             compaction_throughput: 64 << 20,
             concurrent_compactors: None,
+            compaction_room: storage::CompactionRoom::CASSANDRA,
             default_compaction: None,
             frame_bytes_max: 16 << 20,
             connections_max: None,
@@ -263,14 +270,16 @@ impl Config {
             row_cache_bytes: None,
             tombstone_warn: 1_000,
             tombstone_fail: 100_000,
+            page_tombstones: 10_000,
             sstable_format: storage::SstableFormat::Bti,
             flush_compression: storage::CompressionChoice::Fast,
             auto_snapshot: true,
+            auto_snapshot_ttl_ms: None,
+            incremental_backups: false,
             disk_failure: storage::DiskFailurePolicy::Stop,
             commit_failure: storage::CommitFailurePolicy::Stop,
             mutation_bytes_max: None,
             api_address: loopback,
-            page_tombstones: 10_000,
             api_port: Some(10_000),
             log_levels: runtime::log::Levels::default(),
             log_json: false,

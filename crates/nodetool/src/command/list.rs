@@ -82,6 +82,7 @@ pub const COMMANDS: &[Command] = &[
             compaction::automatic(context, false)
         })
     },
+    plain("disablebackup", "Link flushed sstables no longer", |context| control::backup(context, false)),
     plain("disablebinary", "Close the ports of clients", |context| control::binary(context, false)),
     plain("drain", "Take no more writes and flush every table", control::drain),
     Command {
@@ -90,6 +91,7 @@ pub const COMMANDS: &[Command] = &[
             compaction::automatic(context, true)
         })
     },
+    plain("enablebackup", "Link flushed sstables as backups", |context| control::backup(context, true)),
     plain("enablebinary", "Open the ports of clients again", |context| control::binary(context, true)),
     Command { arguments: TABLES, ..plain("flush", "Write memtables to sstables", control::flush) },
     Command {

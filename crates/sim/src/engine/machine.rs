@@ -12,7 +12,7 @@ use runtime::{Bug, Group, ShardId};
 use schema::{Keyspace, Replication, Schema};
 use sstable::{CompressionChoice, Format};
 use storage::{
-    CommitFailurePolicy, CommitlogSync, DiskFailurePolicy, Error, Settings, StartPlan, Store,
+    CommitFailurePolicy, CommitlogSync, CompactionRoom, DiskFailurePolicy, Error, Settings, StartPlan, Store,
     TombstoneLimits, prepare,
 };
 
@@ -64,7 +64,10 @@ pub(super) fn settings(sync: CommitlogSync, rng: &mut Prng) -> Settings {
         concurrent_compactors: rng.chance(0.5).then(|| 1 + rng.below(3) as u32),
         host_id: 7,
         tombstones: TombstoneLimits::NONE,
+        compaction_room: CompactionRoom::ANY,
         auto_snapshot: rng.chance(0.1),
+        auto_snapshot_ttl_ms: None,
+        incremental_backups: rng.chance(0.1),
         disk_failure: DiskFailurePolicy::Ignore,
         commit_failure: CommitFailurePolicy::Stop,
         mutation_bytes_max: None,

@@ -80,6 +80,12 @@ impl Claim {
         self.sstables.borrow().clone()
     }
 
+    /// Another may take this one.
+    pub(super) fn give_back(&self, sstable: &Rc<Sstable>) {
+        self.sstables.borrow_mut().retain(|other| !Rc::ptr_eq(other, sstable));
+        assert!(sstable.busy.replace(false), "it was claimed");
+    }
+
     /// Lets go of sstables that do not count any more, so that their files can go. They stay claimed.
     pub(super) fn forget(&self, gone: &[Rc<Sstable>]) {
         self.sstables.borrow_mut().retain(|sstable| !gone.iter().any(|other| Rc::ptr_eq(other, sstable)));

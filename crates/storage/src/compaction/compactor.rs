@@ -237,15 +237,23 @@ impl Store {
         Ok(())
     }
 
-    /// Merges what is claimed. What was recorded of it counts, whatever comes afterwards.
+    /// Merges what is claimed, or what of it fits the disk. What was recorded of it counts, whatever comes afterwards.
     pub(super) async fn merge(
         &self,
         table: &Rc<TableStore>,
         work: &Work,
         claim: &Claim,
     ) -> Result<Merged, Error> {
+        self.fit(table, work, claim).await?;
         let listed = self.compactions.begin(work.kind, table, self.interval, &claim.sstables());
+        let log_all = Common::of(&table.definition().options).log_all;
+        if log_all {
+            tell_inputs(table, work, claim);
+        }
         let merged = Merge::new(self, table, work, claim, &listed.running).run().await;
+        if log_all {
+            tell_end(table, work, &merged);
+        }
         match &merged {
             Ok(merged) => {
                 self.metrics.compactions.inc();
@@ -271,5 +279,26 @@ impl Store {
             }
         }
         Ok(())
+    }
+}
+
+/// With `log_all` of a table: what a compaction begins with.
+fn tell_inputs(table: &TableStore, work: &Work, claim: &Claim) {
+    let name = table.definition().qualified_name();
+    let sstables = claim.sstables();
+    let input = |sstable: &Rc<Sstable>| {
+        let bytes = sstable.reader.footprint().stored_bytes;
+        format!("{} (level {}, {bytes} bytes)", sstable.generation(), sstable.level.get())
+    };
+    let inputs: Vec<String> = sstables.iter().map(input).collect();
+    runtime::info!("{} of {name} begins with sstables {}", work.kind.name(), inputs.join(", "));
+}
+
+/// And what came of it.
+fn tell_end(table: &TableStore, work: &Work, merged: &Result<Merged, Error>) {
+    let (kind, name) = (work.kind.name(), table.definition().qualified_name());
+    match merged {
+        Ok(merged) => runtime::info!("{kind} of {name} has ended with {} bytes", merged.bytes_out),
+        Err(error) => runtime::info!("{kind} of {name} has ended: {error}"),
     }
 }

@@ -24,6 +24,8 @@ mod progress;
 mod proof;
 /// What an operator has done at once.
 mod requests;
+/// Whether it fits the disk.
+mod room;
 /// Merging the rows of one partition.
 mod rows;
 /// Which sstables.

@@ -158,6 +158,17 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// From 1, when it begins, to 0.
+    fn part_left(&self) -> f64 {
+        let done = self.completed.get() as f64 / self.total.max(1) as f64;
+        1.0 - done.clamp(0.0, 1.0)
+    }
+
+    /// Stored bytes that it still has to read, about.
+    fn bytes_left(&self) -> u64 {
+        (self.bytes_in as f64 * self.part_left()) as u64
+    }
+
     /// A partition came from so many inputs.
     pub(super) fn merged(&self, inputs: u32) {
         *self.merged.borrow_mut().entry(inputs).or_default() += 1;
@@ -265,11 +276,15 @@ impl Compactions {
     pub(super) fn left(&self, table: TableId) -> Pending {
         let running = self.running.borrow();
         running.iter().filter(|running| running.of == table).fold(Pending::default(), |sum, running| {
-            let done = running.completed.get() as f64 / running.total.max(1) as f64;
-            let left = 1.0 - done.clamp(0.0, 1.0);
-            let bytes = sum.bytes.saturating_add((running.bytes_in as f64 * left) as u64);
-            Pending { compactions: sum.compactions + 1, bytes, spared: sum.spared + running.spared * left }
+            let spared = sum.spared + running.spared * running.part_left();
+            let bytes = sum.bytes.saturating_add(running.bytes_left());
+            Pending { compactions: sum.compactions + 1, bytes, spared }
         })
+    }
+
+    /// Stored bytes that those that run will still read, and write at the most, about.
+    pub(super) fn bytes_left(&self) -> u64 {
+        self.running.borrow().iter().map(|running| running.bytes_left()).fold(0, u64::saturating_add)
     }
 
     /// Those that run.

@@ -6,7 +6,7 @@ use super::strategy::{Shape, Strategy, Task};
 use crate::Error;
 use crate::store::Store;
 use crate::table::{Sstable, TableStore, table_of_dir};
-use base::Token;
+use base::{HashMap, Token};
 use mutation::{ColumnView, Liveness, RowView, RowWriter, TokenRange};
 use runtime::sync::LockGuard;
 use schema::TableId;
@@ -259,10 +259,12 @@ impl Granularity {
                 (ColumnView::Complex(complex), Some(ColumnView::Complex(newer))) => {
                     let deletion = complex.deletion;
                     let deleted = newer.deletion.supersedes(deletion);
+                    // By path: a collection may have a hundred thousand elements.
+                    let others: HashMap<&[u8], i64> =
+                        newer.cells().map(|(path, cell)| (path, cell.timestamp)).collect();
                     let cells = complex.cells().filter(|(path, cell)| {
-                        let same = || newer.cells().find(|(other, _)| other == path);
                         !newer.deletion.deletes(cell.timestamp)
-                            && same().is_none_or(|(_, newer)| newer.timestamp <= cell.timestamp)
+                            && others.get(path).is_none_or(|timestamp| *timestamp <= cell.timestamp)
                     });
                     let mut cells = cells.peekable();
                     let deletion = if deleted { mutation::Deletion::LIVE } else { deletion };

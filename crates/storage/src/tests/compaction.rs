@@ -1,7 +1,10 @@
 //! Compactions: what they keep, what they let go, and how much room and time they take. Strategies are tested where they are.
 
 use super::harness::*;
-use crate::{CommitlogSync, CompactionKind, Durability, Error, Granularity, MajorCompaction, Store, fixture};
+use crate::{
+    CommitlogSync, CompactionKind, CompactionRoom, Durability, Error, Granularity, MajorCompaction, Store,
+    fixture,
+};
 use base::{Prng, Token};
 use mutation::{Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, Scope, Slice};
 use runtime::Bug;
@@ -644,4 +647,40 @@ fn a_large_partition_with_ranges_is_merged_in_windows() {
     store(&mut node, |store| async move { store.compact(id).await }).expect("compacts");
     assert_eq!(node.run(read_key(asked())).expect("readable"), before);
     assert!(tombstones(&mut node, &table) > 0);
+}
+
+/// A node whose compactions may take so many bytes of what is free now.
+fn with_room(node: &mut Node, bytes: u64) {
+    node.stop();
+    let least_free_bytes = node.world.free_space(node.id) - bytes;
+    node.settings.compaction_room = CompactionRoom { usable_permille: 1000, least_free_bytes };
+    node.boot(1).expect("opens");
+}
+
+#[test]
+fn a_compaction_that_the_disk_has_no_room_for_is_made_smaller_or_left() {
+    let table = table_of(0);
+    let mut node = node(&table);
+    let mut prng = Prng::new(5);
+    for (number, rows) in [40u8, 4, 4, 4].into_iter().enumerate() {
+        for row in 0..rows {
+            let value: Vec<u8> = (0..1_000).map(|_| prng.u64() as u8).collect();
+            put(&mut node, fixture::insert(&table, &[number as u8, row], 1, 10, &value));
+        }
+        flush(&mut node);
+    }
+    with_room(&mut node, 3_000);
+    let error = compact(&mut node, &table).expect_err("three of 4 KB do not fit, nor do two");
+    assert!(error.is_shortage(), "{error}");
+    assert!(
+        error.to_string().contains("cannot compact in") && error.to_string().contains("3000 may"),
+        "{error}"
+    );
+    assert_eq!(sstables(&mut node, &table), 4);
+    with_room(&mut node, 20_000);
+    compact(&mut node, &table).expect("three of 4 KB fit");
+    assert_eq!(sstables(&mut node, &table), 2, "the largest was left out");
+    with_room(&mut node, 200_000);
+    compact(&mut node, &table).expect("all fit");
+    assert_eq!(sstables(&mut node, &table), 1);
 }

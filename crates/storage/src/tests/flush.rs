@@ -113,3 +113,39 @@ fn what_a_deletion_of_the_same_memtable_covers_is_not_written() {
         assert_eq!(found, expected);
     }
 }
+
+#[test]
+fn memtables_come_of_age_where_their_table_says_so() {
+    let mut builder = table().to_builder();
+    builder.options_mut().memtable_flush_period_in_ms = 2_000;
+    let aging = builder.build().expect("a valid table");
+    let patient = fixture::table_with_id(2, "u");
+    let both = [&aging, &patient];
+    let mut node = Node::new(1, SimConfig::calm(), settings(CommitlogSync::Batch), &both);
+    node.settings.auto_compaction = false;
+    node.boot(1).expect("opens");
+    let sstables = |node: &mut Node, table: &Table| {
+        let id = table.id;
+        node.run(async move { runtime::local::<Store>().sstables(id).expect("known") })
+    };
+    let put = |node: &mut Node, table: &Table, c: i32| {
+        node.run(apply(vec![fixture::insert(table, b"k", c, 1, b"value")], Durability::Mode))
+            .expect("accepted");
+    };
+    // Periods pass in which there is nothing to flush.
+    node.world.run_for(std::time::Duration::from_millis(7_000));
+    put(&mut node, &aging, 1);
+    put(&mut node, &patient, 1);
+    node.world.run_for(std::time::Duration::from_millis(2_100));
+    assert_eq!((sstables(&mut node, &aging), sstables(&mut node, &patient)), (1, 0));
+    node.world.run_for(std::time::Duration::from_millis(10_000));
+    assert_eq!((sstables(&mut node, &aging), sstables(&mut node, &patient)), (1, 0));
+    // A table that is changed is looked at anew; one without a period waits.
+    let mut builder = patient.to_builder();
+    builder.options_mut().memtable_flush_period_in_ms = 500;
+    let schema = schema_of(&[&table(), &builder.build().expect("a valid table")]);
+    node.run(async move { runtime::local::<Store>().set_schema(&schema) });
+    put(&mut node, &aging, 2);
+    node.world.run_for(std::time::Duration::from_millis(5_000));
+    assert_eq!((sstables(&mut node, &aging), sstables(&mut node, &patient)), (1, 1));
+}

@@ -1,8 +1,8 @@
 //! A node of some shards whose stores a test drives from outside.
 
 use crate::{
-    CommitFailurePolicy, CommitlogSync, DiskFailurePolicy, Durability, Error, Settings, StartPlan, Store,
-    TombstoneLimits, fixture, prepare,
+    CommitFailurePolicy, CommitlogSync, CompactionRoom, DiskFailurePolicy, Durability, Error, Settings,
+    StartPlan, Store, TombstoneLimits, fixture, prepare,
 };
 use base::shard_of;
 use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, Slice, TokenRange};
@@ -34,7 +34,10 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         row_cache_bytes: 512 * 1024,
         lend_memtable_bytes: false,
         tombstones: TombstoneLimits::NONE,
+        compaction_room: CompactionRoom::ANY,
         auto_snapshot: false,
+        auto_snapshot_ttl_ms: None,
+        incremental_backups: false,
         disk_failure: DiskFailurePolicy::Stop,
         commit_failure: CommitFailurePolicy::Stop,
         mutation_bytes_max: None,

@@ -371,3 +371,43 @@ fn one_table_that_cannot_be_flushed_keeps_no_other_in_memory() {
     assert_eq!((of("a").sstables, of("b").sstables, of("b").memtable_bytes), (0, 1, 0));
     assert_eq!(of("a").partitions, 4, "what could not be flushed is in memory");
 }
+
+#[test]
+fn flushed_sstables_stay_among_the_backups_of_tables_that_want_them() {
+    let wanted = table();
+    let mut builder = fixture::table_with_id(2, "u").to_builder();
+    builder.options_mut().incremental_backups = false;
+    let unwanted = builder.build().expect("a valid table");
+    let mut settings = settings(CommitlogSync::Batch);
+    (settings.incremental_backups, settings.auto_compaction) = (true, false);
+    let mut node = Node::new(3, SimConfig::calm(), settings, &[&wanted, &unwanted]);
+    node.boot(1).expect("opens");
+    let backups = |node: &Node| {
+        let files = node.world.files(node.id).into_iter().map(|(path, _)| path);
+        let of_backups = files.filter(|path| path.contains("/backups/") && path.ends_with("-Data.db"));
+        of_backups.collect::<Vec<String>>()
+    };
+    for round in 1..=3 {
+        for table in [&wanted, &unwanted] {
+            let write = fixture::insert(table, b"k", 1, round, b"value");
+            node.run(apply(vec![write], Durability::Mode)).expect("accepted");
+        }
+        node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushed");
+        if round == 2 {
+            node.run(everywhere(|store| async move {
+                store.set_incremental_backups(false);
+                Ok(())
+            }))
+            .expect("switched");
+        }
+    }
+    let id = wanted.id;
+    node.run(everywhere(move |store| async move { store.compact(id).await })).expect("compacted");
+    let before = backups(&node);
+    assert_eq!(before.len(), 2, "{before:?}");
+    assert!(before.iter().all(|path| path.contains("/t-")), "{before:?}");
+    // They are nobody's garbage.
+    node.stop();
+    node.boot(2).expect("opens");
+    assert_eq!(backups(&node), before);
+}

@@ -15,7 +15,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use storage::{CommitlogSync, Durability, Settings, StartPlan, Store, TombstoneLimits, prepare};
+use storage::{
+    CommitlogSync, CompactionRoom, Durability, Settings, StartPlan, Store, TombstoneLimits, prepare,
+};
 use types::CqlType;
 
 const KEYS: u32 = 2000;
@@ -53,7 +55,10 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         row_cache_bytes: 4 << 20,
         lend_memtable_bytes: false,
         tombstones: TombstoneLimits::CASSANDRA,
+        compaction_room: CompactionRoom::ANY,
         auto_snapshot: false,
+        auto_snapshot_ttl_ms: None,
+        incremental_backups: false,
         disk_failure: storage::DiskFailurePolicy::Stop,
         commit_failure: storage::CommitFailurePolicy::Stop,
         mutation_bytes_max: None,

@@ -153,6 +153,12 @@ fn compactors(value: &Value) -> Result<Option<u32>, String> {
     count.map(Some).ok_or_else(|| "a number above 0".into())
 }
 
+/// A part of a whole, in thousandths.
+fn part(value: &Value) -> Result<u32, String> {
+    let part = value.text().parse::<f64>().ok().filter(|part| (0.0..=1.0).contains(part));
+    part.map(|part| (part * 1000.0).round() as u32).ok_or_else(|| "a number from 0 to 1".into())
+}
+
 /// A threshold; a negative number is none.
 fn most(value: &Value) -> u32 {
     u32::try_from(value.whole()).unwrap_or(u32::MAX)

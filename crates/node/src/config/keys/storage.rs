@@ -2,7 +2,7 @@
 
 use super::Effect::{Checks, Idle, Later, Sets};
 use super::reasons::{CACHES, CDC, JVM, PAGES_GO, SNAPSHOTS, THREADS};
-use super::{Key, SEGMENT_BYTES, compactors, key, only_folder, set, within};
+use super::{Key, SEGMENT_BYTES, compactors, key, only_folder, part, set, within};
 use crate::config::value::Shape::{
     Class, Flag, List, Map, OneOf, Rate, Real, SecondsOrTime, Size, Text, Time,
 };
@@ -11,7 +11,12 @@ use storage::{CommitFailurePolicy, DiskFailurePolicy};
 
 pub(super) const KEYS: &[Key] = &[
     key("auto_snapshot", Flag, "true", Sets(|c, v| c.auto_snapshot = v.flag())),
-    key("auto_snapshot_ttl", Text, "null", Later(SNAPSHOTS)),
+    key(
+        "auto_snapshot_ttl",
+        Time(SECOND),
+        "null",
+        Sets(|c, v| c.auto_snapshot_ttl_ms = i64::try_from(v.time().as_millis()).ok()),
+    ),
     key("autocompaction_on_startup_enabled", Flag, "true", Sets(|c, v| c.auto_compaction = v.flag())),
     key("automatic_sstable_upgrade", Flag, "false", Idle("there is one format, nothing to upgrade")),
     key("buffer_pool_use_heap_if_exhausted", Flag, "false", Idle(JVM)),
@@ -154,7 +159,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("gc_log_threshold", Time(MS), "200ms", Idle(JVM)),
     key("heap_dump_path", Text, "heapdump", Idle(JVM)),
-    key("incremental_backups", Flag, "false", Later(SNAPSHOTS)),
+    key("incremental_backups", Flag, "false", Sets(|c, v| c.incremental_backups = v.flag())),
     key("index_summary_capacity", Size(MIB), "null", Later(CACHES)),
     key("index_summary_resize_interval", Time(MINUTE), "60m", Later(CACHES)),
     key("initial_range_tombstone_list_allocation_size", INT, "1", Idle(JVM)),
@@ -175,7 +180,7 @@ pub(super) const KEYS: &[Key] = &[
         "max_space_usable_for_compactions_in_percentage",
         Real,
         "0.95",
-        Later("only what the file system refuses is counted as full"),
+        Checks(|c, v| set(&mut c.compaction_room.usable_permille, part(v)?)),
     ),
     key(
         "max_value_size",
@@ -209,7 +214,7 @@ pub(super) const KEYS: &[Key] = &[
         "min_free_space_per_drive",
         Size(MIB),
         "50MiB",
-        Later("only what the file system refuses is counted as full"),
+        Sets(|c, v| c.compaction_room.least_free_bytes = v.size()),
     ),
     key("networking_cache_size", Size(MIB), "null", Idle(JVM)),
     key(

@@ -18,6 +18,8 @@ pub(crate) struct Common {
     pub(crate) unchecked: bool,
     /// Whether tombstones of what no repair has seen are kept.
     pub(crate) only_repaired: bool,
+    /// Whether the log tells of each compaction.
+    pub(crate) log_all: bool,
 }
 
 impl Common {
@@ -33,6 +35,7 @@ impl Common {
             tombstone_interval_s: number(map, "tombstone_compaction_interval", 86_400),
             unchecked: flag(map, "unchecked_tombstone_compaction", false),
             only_repaired: flag(map, "only_purge_repaired_tombstones", false),
+            log_all: flag(map, "log_all", false),
         }
     }
 }
