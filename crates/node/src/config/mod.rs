@@ -123,7 +123,7 @@ pub struct Config {
     pub concurrent_compactors: Option<u32>,
     /// How much of the free space compactions may take.
     pub compaction_room: storage::CompactionRoom,
-    /// `compaction` of tables that are made without a choice; Cassandra's own unless given.
+    /// `compaction` of tables that are made without a choice; `None`: that of Cassandra 4.
     pub default_compaction: Option<BTreeMap<String, String>>,
     /// The largest frame accepted, in bytes.
     pub frame_bytes_max: u64,
@@ -252,7 +252,7 @@ impl Config {
             compaction_throughput: 64 << 20,
             concurrent_compactors: None,
             compaction_room: storage::CompactionRoom::CASSANDRA,
-            default_compaction: None,
+            default_compaction: Some(unified()),
             frame_bytes_max: 16 << 20,
             connections_max: None,
             requests_per_shard_max: None,
@@ -303,6 +303,19 @@ impl Config {
     pub fn is_given(&self, key: &str) -> bool {
         self.given.contains_key(key)
     }
+}
+
+/// What tables are compacted by when neither they nor the operator say: what `cassandra_latest.yaml` says.
+fn unified() -> BTreeMap<String, String> {
+    let options = [
+        ("class", "org.apache.cassandra.db.compaction.UnifiedCompactionStrategy"),
+        ("max_sstables_to_compact", "64"),
+        ("min_sstable_size", "100MiB"),
+        ("scaling_parameters", "T4"),
+        ("sstable_growth", "0.3333333333333333"),
+        ("target_sstable_size", "1GiB"),
+    ];
+    options.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 /// Reads `info,storage=debug`.

@@ -115,6 +115,9 @@ impl Config {
             }
             (None, false) => {}
         }
+        if pieces.for_cassandra_4 {
+            self.default_compaction = None;
+        }
         if let Some(class) = pieces.compaction_class.take() {
             let parameters = pairs_of(&std::mem::take(&mut pieces.compaction_parameters));
             match cql::compaction_options(&class, parameters) {

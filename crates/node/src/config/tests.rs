@@ -104,6 +104,24 @@ fn sstables_are_tries_unless_cassandra_4_is_to_read_them() {
 }
 
 #[test]
+fn tables_without_a_choice_are_compacted_as_cassandra_latest_has_it_unless_for_cassandra_4() {
+    let class_of =
+        |text: &str| read(text).unwrap().0.default_compaction.map(|options| options["class"].clone());
+    let class = |name: &str| Some(format!("org.apache.cassandra.db.compaction.{name}"));
+    assert_eq!(class_of("cluster_name: a\n"), class("UnifiedCompactionStrategy"));
+    assert_eq!(class_of("storage_compatibility_mode: CASSANDRA_4\n"), None);
+    let given = "default_compaction:\n  class_name: LeveledCompactionStrategy\n";
+    for mode in ["NONE", "CASSANDRA_4"] {
+        let text = format!("{given}storage_compatibility_mode: {mode}\n");
+        assert_eq!(class_of(&text), class("LeveledCompactionStrategy"), "{mode}");
+    }
+    // What stands in the configuration is what a statement could say.
+    let mut options = super::unified();
+    let class = options.remove("class").unwrap();
+    assert_eq!(cql::compaction_options(&class, options), Ok(super::unified()));
+}
+
+#[test]
 fn unknown_keys_warn_with_their_line_and_a_near_name() {
     let (_, warnings) = read(
         "cluster_name: a\n\nhinted_handof_enabled: true\nwholly_unknown: 1\nclient_encryption_options:\n  enable: false\n",
