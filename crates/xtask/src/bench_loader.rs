@@ -123,7 +123,8 @@ pub fn loader(rest: &[String]) -> Outcome {
         machine::commit(),
     );
     for (tool, Cost { cpu_us, server }) in tools.iter().zip(&costs) {
-        let judged = |met: bool, bar: String| format!("{}: {bar}", if met { "met" } else { "NOT MET" });
+        let judged =
+            |met: bool, bar: String| format!("{}: {bar}", if met { "met" } else { machine::NOT_MET });
         let (ratio, bar) = match tool.must {
             Must::BeCheap => (String::new(), judged(*cpu_us <= COST_BAR, format!("≤ {COST_BAR} µs"))),
             Must::StandBeside => (String::new(), String::new()),
@@ -141,7 +142,7 @@ pub fn loader(rest: &[String]) -> Outcome {
     }
     let came = stage.fixed_rate(if smoke { 2 } else { 10 })?;
     let off = (came - f64::from(RATE)).abs() / f64::from(RATE);
-    let met = if off <= RATE_BAR { "met" } else { "NOT MET" };
+    let met = if off <= RATE_BAR { "met" } else { machine::NOT_MET };
     writeln!(text, "\n`fixed={RATE}/s`: {came:.0}/s came: {met}: within {:.0} %.", RATE_BAR * 100.0).ok();
     drop(canned);
     if smoke {

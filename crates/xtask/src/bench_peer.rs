@@ -280,7 +280,7 @@ pub fn peer(rest: &[String]) -> Outcome {
     }
     text.push_str(&sizes);
     if !short.is_empty() {
-        writeln!(text, "\nBelow the bar of {bar} times: {}", short.join(", ")).ok();
+        writeln!(text, "\n{}: {bar} times: {}", machine::NOT_MET, short.join(", ")).ok();
     }
     println!("{text}");
     let folders: Vec<PathBuf> =

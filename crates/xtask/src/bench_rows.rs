@@ -50,7 +50,7 @@ pub fn rows(rest: &[String]) -> Outcome {
     let folder = node.folder.clone();
     drop(node);
     for what in &failed {
-        writeln!(text, "\nNOT met: {what}").ok();
+        writeln!(text, "\n{}: {what}", machine::NOT_MET).ok();
     }
     println!("{text}");
     let recorded =

@@ -63,7 +63,7 @@ pub fn storage(rest: &[String]) -> Outcome {
         if cases.is_empty() || cases.iter().any(|name| case.starts_with(name)) {
             let (instructions, allocations) = counted(&binary, &folder, case, *count)?;
             let bar = most.map_or(String::new(), |most| {
-                let met = if instructions <= most { "met" } else { "NOT MET" };
+                let met = if instructions <= most { "met" } else { machine::NOT_MET };
                 format!("bar: user instructions: {met}: {instructions:.0} ≤ {most}")
             });
             let line = format!("| {case} | {instructions:.0} | {allocations:.2} | {bar} |");

@@ -212,7 +212,7 @@ fn bars(all: &[Round]) -> String {
     let mut bar = |what: &str, value: f64, least: Option<f64>, most: Option<f64>| {
         let met = least.is_none_or(|least| value >= least) && most.is_none_or(|most| value <= most);
         let (sign, limit) = (if least.is_some() { '≥' } else { '≤' }, least.or(most).unwrap_or_default());
-        let met = if met { "met" } else { "NOT met" };
+        let met = if met { "met" } else { machine::NOT_MET };
         writeln!(text, "- {what}: {value:.2}, bar {sign} {limit}: {met}").ok();
     };
     bar("% of the disk's rate used", median(&|round| round.disk), Some(DISK_PERCENT_MIN), None);
