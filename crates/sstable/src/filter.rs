@@ -82,6 +82,13 @@ impl Filter {
         }
     }
 
+    /// Asks for the words of a key, which will be looked at soon.
+    fn prefetch(&self, hash: (i64, i64)) {
+        for (word, _) in self.probes(hash) {
+            base::prefetch(&self.words[word], size_of::<u64>());
+        }
+    }
+
     /// Whether the key may have been added; never wrong when it says no.
     pub fn may_contain(&self, hash: (i64, i64)) -> bool {
         self.probes(hash).all(|(word, mask)| self.words[word] & mask != 0)
@@ -107,6 +114,42 @@ impl Filter {
     /// Reads the component. Errors: `Corrupt` with the offset.
     pub fn decode(file: &Path, version: Version, bytes: &[u8]) -> Result<Filter, Error> {
         decode(bytes, version.facts().turned_filter).map_err(|fault| fault.in_file(file, 0))
+    }
+}
+
+/// Keys that are added once their words have come from memory: half a dozen places all over some megabytes.
+const KEYS_AHEAD: usize = 8;
+
+/// A filter that gets its keys.
+pub(crate) struct Filling {
+    filter: Filter,
+    /// The last keys, which are not in it yet, in a ring.
+    waiting: [(i64, i64); KEYS_AHEAD],
+    keys: usize,
+}
+
+impl Filling {
+    /// Begins with a filter.
+    pub(crate) fn new(filter: Filter) -> Filling {
+        Filling { filter, waiting: [(0, 0); KEYS_AHEAD], keys: 0 }
+    }
+
+    /// Adds a key by its hash.
+    pub(crate) fn add(&mut self, hash: (i64, i64)) {
+        self.filter.prefetch(hash);
+        let place = self.keys % KEYS_AHEAD;
+        let before = std::mem::replace(&mut self.waiting[place], hash);
+        if self.keys >= KEYS_AHEAD {
+            self.filter.add(before);
+        }
+        self.keys += 1;
+    }
+
+    /// The filter with all keys.
+    pub(crate) fn finish(mut self) -> Filter {
+        let waiting = self.waiting.into_iter().take(self.keys);
+        waiting.for_each(|hash| self.filter.add(hash));
+        self.filter
     }
 }
 
@@ -156,6 +199,20 @@ mod tests {
         let wrong =
             (1000..11_000u32).filter(|key| filter.may_contain(base::murmur3(&key.to_be_bytes()))).count();
         assert!(wrong < 200, "{wrong} of 10000");
+    }
+
+    #[test]
+    fn a_filter_that_is_filled_has_every_key() {
+        for count in [0, 1, KEYS_AHEAD - 1, KEYS_AHEAD, KEYS_AHEAD + 1, 1000] {
+            let hashes = (0..count as u32).map(|key| base::murmur3(&key.to_be_bytes()));
+            let mut expected = Filter::for_keys(1000, 0.01).unwrap();
+            let mut filling = Filling::new(expected.clone());
+            for hash in hashes {
+                expected.add(hash);
+                filling.add(hash);
+            }
+            assert_eq!(filling.finish(), expected, "{count} keys");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::compression::{Compression, CompressionChoice};
 use crate::cursor::put_short_bytes;
 use crate::deletion::Times;
 use crate::error::Error;
-use crate::filter::Filter;
+use crate::filter::{Filling, Filter};
 use crate::index::NewBlock;
 use crate::limits::{KEY_BYTES_MAX, SUMMARY_INTERVAL, SYNCS_UNDER_WAY};
 use crate::lookup::{EndedPartition, IndexWriter};
@@ -137,7 +137,7 @@ pub struct Writer {
     shape: Shape,
     data: DataSink,
     index: IndexWriter,
-    filter: Option<Filter>,
+    filter: Option<Filling>,
     cardinality: Cardinality,
     collector: Collector,
     partition: OpenPartition,
@@ -181,7 +181,8 @@ impl Writer {
             shape: Shape::for_writing(table, times),
             data,
             index,
-            filter: Filter::for_keys(options.estimated_keys, table.options.bloom_filter_fp_chance),
+            filter: Filter::for_keys(options.estimated_keys, table.options.bloom_filter_fp_chance)
+                .map(Filling::new),
             cardinality: Cardinality::default(),
             collector: Collector::new(times),
             partition: OpenPartition::default(),
@@ -544,7 +545,7 @@ impl Writer {
         let mut wholes = index.wholes;
         wholes.push((Component::Statistics, statistics.encode(version)));
         wholes.push((Component::Digest, data.digest.to_string().into_bytes()));
-        wholes.extend(self.filter.map(|filter| (Component::Filter, filter.encode(version))));
+        wholes.extend(self.filter.map(|filter| (Component::Filter, filter.finish().encode(version))));
         wholes.extend(data.compression.map(|bytes| (Component::CompressionInfo, bytes)));
         wholes.extend(data.crc.map(|bytes| (Component::Crc, bytes)));
         let mut disk_bytes = data.stored_bytes + index.bytes;
