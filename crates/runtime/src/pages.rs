@@ -4,8 +4,9 @@
 //! piece   [block][block][block] … of one size; 128 of 16 KiB, 42 of 48 KiB or 16 of 128 KiB
 //! ```
 //! Whoever looks at a place among gigabytes in pages of 4 KiB waits for the page tables as long as for the place itself. So the
-//! kernel is asked for huge pages below the blocks of which memtables, caches and their indexes are made. A piece without blocks is
-//! given back, but for one. Pieces belong to the thread that asked for them, and so does what lies in them: it is not [`Send`].
+//! kernel is asked for huge pages below the blocks of which memtables, caches and their indexes are made. Pieces without blocks are
+//! given back, but for some that the thread [keeps](keep): the kernel zeroes what it gives, which costs as much as filling it. Those that
+//! nobody needed for a while go as well. Pieces belong to the thread that asked for them, and so does what lies in them: it is not [`Send`].
 
 use allocator_api2::alloc::{AllocError, Allocator, Global, Layout};
 use base::{HashMap, counting};
@@ -18,6 +19,8 @@ use std::ptr::NonNull;
 const PIECE_BYTES: usize = 2 << 20;
 /// Bytes of the blocks that lie in pieces.
 const BLOCK_BYTES: [usize; 3] = [16 << 10, 48 << 10, 128 << 10];
+/// Pieces that [`give_back`] gives back at once: the kernel takes some ten microseconds for one.
+const GIVEN_BACK_AT_ONCE: usize = 8;
 /// What addresses of blocks are multiples of, at least.
 const ALIGN: usize = 4096;
 
@@ -51,6 +54,24 @@ impl<T: Copy> PushSlice<T> for allocator_api2::vec::Vec<T, Pages> {
             self.set_len(self.len() + elements.len());
         }
     }
+}
+
+/// From now on this thread keeps pieces without blocks of up to so many bytes, at least one piece.
+pub fn keep(bytes: usize) {
+    POOL.with_borrow_mut(|pool| {
+        pool.kept_max = (bytes / PIECE_BYTES).max(1);
+        pool.spares.truncate(pool.kept_max);
+    });
+}
+
+/// Gives back some of the pieces that were not needed since this was called last. To be called now and then.
+/// Cost: bounded; whatever is left goes with later calls.
+pub fn give_back() {
+    POOL.with_borrow_mut(|pool| {
+        let unneeded = pool.spares_min.min(pool.spares.len().saturating_sub(1));
+        pool.spares.truncate(pool.spares.len() - unneeded.min(GIVEN_BACK_AT_ONCE));
+        pool.spares_min = pool.spares.len();
+    });
 }
 
 /// Which of the sizes of blocks a layout has.
@@ -114,14 +135,23 @@ impl Piece {
 }
 
 /// The pieces of one thread.
-#[derive(Default)]
 struct Pool {
     /// By their addresses.
     pieces: HashMap<usize, Piece>,
     /// Those with room, by the size of their blocks.
     open: [Vec<usize>; BLOCK_BYTES.len()],
-    /// One without blocks.
-    spare: Option<Mapping>,
+    /// Those without blocks.
+    spares: Vec<Mapping>,
+    /// How many of them may be kept, and the fewest there were since somebody looked.
+    kept_max: usize,
+    spares_min: usize,
+}
+
+impl Default for Pool {
+    fn default() -> Pool {
+        let pieces = HashMap::default();
+        Pool { pieces, open: Default::default(), spares: Vec::new(), kept_max: 1, spares_min: 0 }
+    }
 }
 
 impl Pool {
@@ -141,7 +171,8 @@ impl Pool {
     }
 
     fn add_piece(&mut self, kind: usize) -> Option<usize> {
-        let memory = self.spare.take().or_else(Mapping::new)?;
+        let memory = self.spares.pop().or_else(Mapping::new)?;
+        self.spares_min = self.spares_min.min(self.spares.len());
         let address = memory.start.addr().get();
         self.pieces.insert(address, Piece { memory, kind, taken: 0 });
         self.open[kind].push(address);
@@ -160,7 +191,10 @@ impl Pool {
         piece.taken &= !(1 << at);
         if piece.taken == 0 {
             self.open[kind].retain(|open| *open != address);
-            self.spare = self.pieces.remove(&address).map(|piece| piece.memory);
+            let memory = self.pieces.remove(&address).map(|piece| piece.memory);
+            if self.spares.len() < self.kept_max {
+                self.spares.extend(memory);
+            }
         }
         true
     }
@@ -224,10 +258,8 @@ mod tests {
     use allocator_api2::vec::Vec as PagedVec;
     use base::Prng;
 
-    fn pieces() -> (usize, usize, bool) {
-        POOL.with_borrow(|pool| {
-            (pool.pieces.len(), pool.open.iter().map(Vec::len).sum(), pool.spare.is_some())
-        })
+    fn pieces() -> (usize, usize, usize) {
+        POOL.with_borrow(|pool| (pool.pieces.len(), pool.open.iter().map(Vec::len).sum(), pool.spares.len()))
     }
 
     #[test]
@@ -253,7 +285,31 @@ mod tests {
         }
         assert!(most > 3);
         held.into_iter().for_each(|(block, value)| assert!(block.iter().all(|byte| *byte == value)));
-        assert_eq!(pieces(), (0, 0, true), "one is kept");
+        assert_eq!(pieces(), (0, 0, 1), "one is kept");
+    }
+
+    #[test]
+    fn pieces_are_kept_as_long_as_they_are_needed() {
+        let lists = |count: usize| -> Vec<PagedVec<u8, Pages>> {
+            (0..count).map(|_| PagedVec::with_capacity_in(128 << 10, Pages::new())).collect()
+        };
+        let of_piece = PIECE_BYTES / (128 << 10);
+        keep(20 * PIECE_BYTES);
+        drop(lists(30 * of_piece));
+        assert_eq!(pieces(), (0, 0, 20));
+        // What was needed in between stays.
+        give_back();
+        drop(lists(15 * of_piece));
+        give_back();
+        assert_eq!(pieces(), (0, 0, 15));
+        give_back();
+        assert_eq!(pieces(), (0, 0, 15 - GIVEN_BACK_AT_ONCE));
+        (0..3).for_each(|_| give_back());
+        assert_eq!(pieces(), (0, 0, 1), "one is kept");
+        drop(lists(2 * of_piece));
+        assert_eq!(pieces(), (0, 0, 2));
+        keep(0);
+        assert_eq!(pieces(), (0, 0, 1));
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use crate::commitlog::replay::{LogReader, OldEntry};
 use crate::commitlog::{Commitlog, LogConfig, SegmentName};
 use crate::flush::write_memtable;
-use crate::limits::{FLUSHES_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, OPENS_MAX, REPLAY_TELL_EVERY};
+use crate::limits::{
+    FLUSHES_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, OPENS_MAX, PAGES_KEPT_SHARE, REPLAY_TELL_EVERY,
+};
 use crate::manifest::{Manifest, ManifestHeader, ManifestState, SstableEntry};
 use crate::memory::MemoryPool;
 use crate::memtable::Memtable;
@@ -268,6 +270,8 @@ impl Opening {
         store.set_compaction_throughput(store.settings.compaction_throughput);
         store.register_gauges();
         crate::import::install(&store);
+        // Each flush frees what the next memtable takes.
+        runtime::pages::keep((store.settings.memtable_bytes / PAGES_KEPT_SHARE) as usize);
         let flusher = || {
             let store = store.clone();
             runtime::spawn(Group::FLUSH, async move { store.run_flusher().await })

@@ -391,6 +391,7 @@ pub(crate) async fn run_clock(store: Rc<Store>) {
         if !store.stopping.get() {
             store.tick().await;
             runtime::metrics::tick();
+            runtime::pages::give_back();
             ticks = ticks.wrapping_add(1);
             if runtime::shard().0 == 0 && ticks.is_multiple_of(EXPIRY_TICKS) && store.snapshots_expire.get() {
                 expire(&store).await;
