@@ -197,6 +197,11 @@ impl Connection {
         sharding_of(&self.inner().supported)
     }
 
+    /// Whether both are handles to the same connection.
+    pub(crate) fn is(&self, other: &Connection) -> bool {
+        Rc::ptr_eq(&self.0, &other.0)
+    }
+
     /// True once the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.inner().state.borrow().closed.is_some()

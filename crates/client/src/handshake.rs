@@ -47,7 +47,16 @@ async fn ask(
 pub(crate) async fn open(wire: &Wire, options: &Options) -> Result<Opened, Error> {
     let mut assembler = Assembler::new(Direction::Responses, RESPONSE_BODY_BYTES_MAX);
     let mut outgoing = Outgoing::bare(options.version);
-    let answer = ask(wire, &mut assembler, outgoing, &Request::Options).await?;
+    let answer = match ask(wire, &mut assembler, outgoing, &Request::Options).await {
+        // To one that wants TLS these bytes are none: it ends the connection, or sends an alert of TLS.
+        Err(Error::Closed(reason)) if options.tls.is_none() => {
+            return Err(Error::Closed(format!("{reason}; does it speak only TLS?")));
+        }
+        Err(error @ Error::Protocol(_)) if options.tls.is_none() => {
+            return Err(Error::Closed(format!("{error}; does the server speak only TLS?")));
+        }
+        answer => answer?,
+    };
     let Response::Supported(supported) = answer.response()? else {
         return Err(Error::Unexpected("OPTIONS"));
     };

@@ -1,5 +1,9 @@
 //! A CQL client on the Messina runtime, for the tools, the benches and the simulator.
 //!
+//! ```ignore
+#![doc = include_str!("../examples/visits.rs")]
+//! ```
+//!
 //! Everything belongs to one shard and runs as tasks of it, so the same client runs against a real node and in a simulated world.
 //!
 //! Modules, bottom to top: each uses only those listed above it.
@@ -25,6 +29,8 @@ pub mod load;
 pub mod outcome;
 /// Reading a long result page by page.
 pub mod pages;
+/// Who holds a token.
+mod ring;
 /// Connections to every shard of every node.
 pub mod pool;
 /// Addresses of names, versions of the protocol, names of errors.
@@ -36,5 +42,6 @@ pub use connection::{Connection, Options, Sent};
 pub use error::Error;
 pub use outcome::{Outcome, RowSet};
 pub use pages::Pages;
-pub use pool::{Place, Pool, PoolOptions, Usable};
+pub use pool::{Pool, PoolOptions};
+pub use ring::{Place, Usable};
 pub use statement::Statement;

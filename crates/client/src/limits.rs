@@ -22,3 +22,7 @@ pub const RECONNECT_MAX: Duration = Duration::from_secs(5);
 pub const SEND_BUFFER_KEPT: usize = 1 << 20;
 /// How often, within the time that a request has, requests that are too late are looked for.
 pub const LOOKS: u32 = 16;
+/// Rest between a change of the ring and reading it: several come at once, and the tables follow the events.
+pub const EVENTS_REST: Duration = Duration::from_millis(500);
+/// Rest between two tries to find somebody who tells of changes.
+pub const LISTEN_AGAIN: Duration = Duration::from_secs(1);

@@ -1,22 +1,33 @@
-//! Connections to every shard of every node: a request goes to the shard that owns its partition.
+//! Connections to every shard of every node: a request goes to a node that holds its partition, and there to the shard that owns it.
 //!
-//! The ring is read once from the system tables of the first node that answers: a token's owner is the node with the next token around the
-//! ring, of those that may be asked. On nodes that tell their shards, one connection per shard is made over the shard-aware port, whose
-//! source port chooses the shard; where that fails the ordinary port is used and the shards are served by whoever answered. Other nodes
-//! get so many connections as the options say, which take turns. Nodes that are only asked while the others are away make rings of their
-//! own, one after the other; they are connected when they are wanted.
+//! The ring is read from the system tables of the first node that answers, and again when a node says that the ring or a node's state has
+//! changed: who comes is connected, who has left is not asked any more. Which nodes hold a token follows from the replication of the
+//! keyspace that is meant; they take turns. Where no keyspace is meant it is the node with the next token around the ring, of those that
+//! may be asked. On nodes that tell their shards, one connection per shard is made over the shard-aware port, whose source port chooses
+//! the shard; where that fails the ordinary port is used and the shards are served by whoever answered. Other nodes get so many
+//! connections as the options say, which take turns. Nodes that are only asked while the others are away make rings of their own, one
+//! after the other; they are connected when they are wanted.
 
 use crate::connection::{Connection, Options};
 use crate::error::Error;
-use crate::limits::{RECONNECT_MAX, RECONNECT_MIN, SOURCE_PORT_FIRST, SOURCE_PORT_TRIES};
-use crate::outcome::{Outcome, RowSet};
+use crate::limits::{
+    EVENTS_REST, LISTEN_AGAIN, RECONNECT_MAX, RECONNECT_MIN, SOURCE_PORT_FIRST, SOURCE_PORT_TRIES,
+};
+use crate::outcome::Outcome;
+use crate::ring::{Place, Ring, Told, Usable};
 use crate::statement::Statement;
 use base::{Instant, Token};
+use protocol::event::{Event, EventType};
 use protocol::request::Parameters;
-use runtime::sync::Semaphore;
+use runtime::Group;
+use runtime::sync::{Flag, Semaphore};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use types::{Consistency, Value};
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::task::Poll;
 
 /// How a pool connects.
 #[derive(Clone, Debug)]
@@ -31,17 +42,8 @@ pub struct PoolOptions {
     pub usable: Usable,
     /// Whom to ask while none of them can be reached, nor any of those before.
     pub spare: Vec<Usable>,
-}
-
-/// Which nodes of a ring are asked: those that fit all that is said.
-#[derive(Clone, Debug, Default)]
-pub struct Usable {
-    /// In this datacenter.
-    pub datacenter: Option<String>,
-    /// In this rack.
-    pub rack: Option<String>,
-    /// One of these addresses; none for any.
-    pub addresses: Vec<IpAddr>,
+    /// The keyspace of tokens for which no statement says one; that of the connections unless given.
+    pub keyspace: Option<String>,
 }
 
 impl PoolOptions {
@@ -53,38 +55,9 @@ impl PoolOptions {
             connections_per_node: 1,
             usable: Usable::default(),
             spare: Vec::new(),
+            keyspace: None,
         }
     }
-}
-
-impl std::fmt::Display for Usable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let addresses: Vec<String> = self.addresses.iter().map(IpAddr::to_string).collect();
-        let of = |what: &str, name: &Option<String>| name.as_ref().map(|name| format!("{what} {name}"));
-        let listed = (!addresses.is_empty()).then(|| format!("one of {}", addresses.join(", ")));
-        let parts = [of("datacenter", &self.datacenter), of("rack", &self.rack), listed];
-        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
-    }
-}
-
-impl Usable {
-    fn fits(&self, place: &Place) -> bool {
-        let same = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
-        same(&self.datacenter, &place.datacenter)
-            && same(&self.rack, &place.rack)
-            && (self.addresses.is_empty() || self.addresses.contains(&place.address.ip()))
-    }
-}
-
-/// Where a node is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Of its clients.
-    pub address: SocketAddr,
-    /// The datacenter's name.
-    pub datacenter: String,
-    /// The rack's name.
-    pub rack: String,
 }
 
 struct Node {
@@ -101,28 +74,36 @@ struct Node {
     down_until: Cell<Option<Instant>>,
 }
 
-/// Nodes that are asked alike.
-#[derive(Default)]
-struct Tier {
-    nodes: Vec<usize>,
-    /// Tokens in order, each with its node; those of nodes that are not asked are the next one's.
-    ring: Vec<(Token, usize)>,
+/// What a pool and the task that follows the ring share.
+struct Shared {
+    options: PoolOptions,
+    keyspace: Option<String>,
+    /// Every node that was ever one of those that are asked: numbers keep their meaning.
+    nodes: RefCell<Vec<Rc<Node>>>,
+    ring: RefCell<Rc<Ring>>,
+    turn: Cell<usize>,
 }
 
 /// A pool.
 pub struct Pool {
-    options: PoolOptions,
-    nodes: Vec<Node>,
-    /// Those that are asked, then those that are asked while they are away. The first has a node at least.
-    tiers: Vec<Tier>,
+    shared: Rc<Shared>,
     cluster: String,
-    turn: Cell<usize>,
+    /// Those that were asked at first.
+    places: Vec<Place>,
+    /// Set when the pool is dropped.
+    over: Flag,
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.over.set();
+    }
 }
 
 impl Pool {
     /// Connects to the first contact point that answers, learns the others from it, and connects to every shard of every node that can
     /// be reached now.
-    pub async fn connect(contact_points: &[SocketAddr], mut options: PoolOptions) -> Result<Pool, Error> {
+    pub async fn connect(contact_points: &[SocketAddr], options: PoolOptions) -> Result<Pool, Error> {
         let mut last = Error::Unexpected("no contact point");
         for address in contact_points {
             let connection = match Connection::connect(*address, &options.connection).await {
@@ -135,86 +116,53 @@ impl Pool {
                     continue;
                 }
             };
-            let mut pool = Pool {
-                tiers: (0..=options.spare.len()).map(|_| Tier::default()).collect(),
-                options,
-                nodes: Vec::new(),
-                cluster: String::new(),
-                turn: Cell::new(0),
-            };
-            if let Err(error) = pool.learn(*address, &connection).await {
-                last = error;
-                options = pool.options;
-                continue;
+            match Pool::learn(*address, &connection, &options).await {
+                Err(error) => last = error,
+                Ok(pool) => {
+                    pool.start(*address, connection).await;
+                    return Ok(pool);
+                }
             }
-            if let Some(node) = pool.nodes.iter().find(|node| node.place.address == *address) {
-                pool.adopt(node, None, connection);
-            }
-            for index in pool.tiers[0].nodes.clone() {
-                pool.fill(index).await;
-            }
-            return Ok(pool);
         }
         Err(last)
     }
 
-    /// Reads the ring from the system tables.
-    async fn learn(&mut self, contact: SocketAddr, connection: &Connection) -> Result<(), Error> {
-        let at_one = Parameters::at(Consistency::One);
-        let text = "SELECT cluster_name, data_center, rack, tokens FROM system.local";
-        let local = connection.query(text, at_one).await?.rows();
-        if let Value::Text(name) = local.value(0, 0)? {
-            self.cluster = name;
-        }
-        self.add(contact, &local, 0)?;
-        let text = "SELECT rpc_address, data_center, rack, tokens FROM system.peers";
-        let peers = connection.query(text, at_one).await?.rows();
-        for row in 0..peers.rows.len() {
-            if let Value::Inet(ip) = peers.value(row, 0)? {
-                self.add(SocketAddr::new(ip, contact.port()), &peers, row)?;
-            }
-        }
-        if self.tiers[0].nodes.is_empty() {
-            return Err(Error::NoNode(self.options.usable.to_string()));
-        }
-        self.tiers.iter_mut().for_each(|tier| tier.ring.sort());
-        Ok(())
+    /// Reads the ring. Events are asked for before, so that none between the two is missed.
+    async fn learn(
+        contact: SocketAddr,
+        connection: &Connection,
+        options: &PoolOptions,
+    ) -> Result<Pool, Error> {
+        listen(connection).await?;
+        let told = Told::ask(contact, connection).await?;
+        let cluster = told.cluster.clone();
+        let mut nodes = Vec::new();
+        let ring = Ring::new(told, &options.asked(), |place| {
+            nodes.push(Rc::new(Node::new(place.clone())));
+            nodes.len() - 1
+        })?;
+        let shared = Shared {
+            keyspace: options.keyspace.clone().or_else(|| options.connection.keyspace.clone()),
+            options: options.clone(),
+            ring: RefCell::new(Rc::new(ring)),
+            turn: Cell::new(0),
+            nodes: RefCell::new(nodes),
+        };
+        let places = shared.nodes.borrow().iter().map(|node| node.place.clone()).collect();
+        Ok(Pool { shared: Rc::new(shared), cluster, places, over: Flag::new() })
     }
 
-    /// Adds a node that may be asked, from the columns that follow its name or address.
-    fn add(&mut self, address: SocketAddr, rows: &RowSet, row: usize) -> Result<(), Error> {
-        let text = |column| {
-            Ok::<String, Error>(match rows.value(row, column)? {
-                Value::Text(text) => text,
-                _ => String::new(),
-            })
-        };
-        let place = Place { address, datacenter: text(1)?, rack: text(2)? };
-        let usable = std::iter::once(&self.options.usable).chain(&self.options.spare);
-        let Some((_, tier)) = usable.zip(&mut self.tiers).find(|(usable, _)| usable.fits(&place)) else {
-            return Ok(());
-        };
-        let index = self.nodes.len();
-        tier.nodes.push(index);
-        if let Value::Set(tokens) = rows.value(row, 3)? {
-            for token in tokens {
-                if let Value::Text(text) = token
-                    && let Ok(token) = text.parse()
-                {
-                    tier.ring.push((Token(token), index));
-                }
-            }
+    /// Connects to the nodes that are asked, and begins to follow the ring.
+    async fn start(&self, contact: SocketAddr, connection: Connection) {
+        let shared = &self.shared;
+        let known = shared.nodes.borrow().iter().find(|node| node.place.address == contact).cloned();
+        if let Some(node) = known {
+            shared.adopt(&node, None, connection.clone());
         }
-        self.nodes.push(Node {
-            place,
-            shards: Cell::new(0),
-            shard_aware_port: Cell::new(None),
-            connections: RefCell::new(vec![None]),
-            connecting: Semaphore::new(1),
-            failures: Cell::new(0),
-            down_until: Cell::new(None),
-        });
-        Ok(())
+        for index in shared.ring().tiers[0].nodes.clone() {
+            shared.fill(index).await;
+        }
+        runtime::spawn(Group::QUERY, follow(Rc::downgrade(shared), contact, connection, self.over.clone()));
     }
 
     /// The name of the cluster.
@@ -222,9 +170,209 @@ impl Pool {
         &self.cluster
     }
 
-    /// The nodes that are asked.
+    /// The nodes that were asked when the pool was made.
     pub fn places(&self) -> impl Iterator<Item = &Place> {
-        self.nodes.iter().map(|node| &node.place)
+        self.places.iter()
+    }
+
+    /// How many nodes the pool knows, those that have left among them: one more than the last one's number.
+    pub fn node_count(&self) -> usize {
+        self.shared.nodes.borrow().len()
+    }
+
+    /// How many shards a node has, as it says; 1 when it says nothing.
+    pub fn shard_count(&self, node: usize) -> u16 {
+        self.shared.node(node).shards.get().max(1)
+    }
+
+    /// The node with the next token around the ring, of those that are asked, and the shard there that owns a token.
+    pub fn owner(&self, token: Token) -> (usize, u16) {
+        let node = self.shared.ring().owner(0, token);
+        (node, base::shard_of(token, self.shard_count(node)))
+    }
+
+    /// The nodes that hold a token of a keyspace, of those that are asked; the owner comes first. With the owner alone where the
+    /// replication of the keyspace says nothing.
+    pub fn replicas(&self, keyspace: &str, token: Token) -> Vec<usize> {
+        self.shared.ring().with_replicas(0, Some(keyspace), token, <[usize]>::to_vec)
+    }
+
+    /// The tokens of the nodes that are asked, in order.
+    pub fn tokens(&self) -> impl Iterator<Item = Token> {
+        let tokens: Vec<Token> = self.shared.ring().tiers[0].tokens.iter().map(|(token, _)| *token).collect();
+        tokens.into_iter()
+    }
+
+    /// The connection for a token of the pool's keyspace if it is there, without waiting. If it is not, its turn is not over: who waits
+    /// for [`connection`](Self::connection) makes that one.
+    pub fn ready(&self, token: Option<Token>) -> Option<Connection> {
+        self.shared.ready(self.shared.keyspace.as_deref(), token)
+    }
+
+    /// The connection for a token of the pool's keyspace, at once if it is there; without one, the nodes take turns. When those that hold
+    /// it cannot be reached, any other node, those of the first tier before the others: those that could not be reached a moment ago are
+    /// not tried.
+    pub async fn connection(&self, token: Option<Token>) -> Result<Connection, Error> {
+        self.shared.connection(self.shared.keyspace.as_deref(), token).await
+    }
+
+    /// The connection to one shard of one node, made anew when it has closed. One caller connects, the others wait for it, or ask another
+    /// node where this one has failed and there is one; after a failure nobody tries for a while, longer each time.
+    pub async fn on_shard(&self, node: usize, shard: u16) -> Result<Connection, Error> {
+        self.shared.on_shard(node, shard).await
+    }
+
+    /// Prepares a statement on any node.
+    pub async fn prepare(&self, text: &str) -> Result<Statement, Error> {
+        self.connection(None).await?.prepare(text).await
+    }
+
+    /// Runs a prepared statement where its partition lives.
+    pub async fn execute(&self, statement: &Statement, parameters: Parameters<'_>) -> Result<Outcome, Error> {
+        // Each marker says of which table it is.
+        let keyspace = statement.markers().first().map(|marker| &*marker.keyspace);
+        let token = statement.token(parameters.values);
+        let connection = self.shared.connection(keyspace.or(self.shared.keyspace.as_deref()), token).await?;
+        connection.execute(statement, parameters).await
+    }
+
+    /// Runs a statement's text on any node.
+    pub async fn query(&self, text: &str, parameters: Parameters<'_>) -> Result<Outcome, Error> {
+        self.connection(None).await?.query(text, parameters).await
+    }
+}
+
+impl PoolOptions {
+    /// Who is asked, tier by tier.
+    fn asked(&self) -> Vec<&Usable> {
+        std::iter::once(&self.usable).chain(&self.spare).collect()
+    }
+}
+
+/// Asks for events of the ring. A server that knows none is not followed.
+async fn listen(connection: &Connection) -> Result<(), Error> {
+    match connection.register(&[EventType::TopologyChange, EventType::StatusChange]).await {
+        Ok(()) | Err(Error::Failure(_)) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads the ring again whenever it has changed, until the pool is gone; over another connection when this one has ended.
+async fn follow(shared: Weak<Shared>, mut contact: SocketAddr, connection: Connection, over: Flag) {
+    let mut listening = Some(connection);
+    loop {
+        match &listening {
+            Some(connection) => {
+                let Some(event) = unless(&over, connection.next_event()).await else { return };
+                match (event, shared.upgrade()) {
+                    (_, None) => return,
+                    (Some(event), Some(shared)) => shared.hear(&event),
+                    (None, Some(_)) => listening = None,
+                }
+                // A change comes with others: they are one.
+                if unless(&over, runtime::sleep(EVENTS_REST)).await.is_none() {
+                    return;
+                }
+                if let (Some(connection), Some(shared)) = (&listening, shared.upgrade()) {
+                    while let Some(Some(event)) = ready(connection.next_event()).await {
+                        shared.hear(&event);
+                    }
+                }
+            }
+            None => {
+                let Some(shared) = shared.upgrade() else { return };
+                let asked = unless(&over, shared.connection(None, None)).await;
+                match asked {
+                    None => return,
+                    Some(Ok(connection)) if listen(&connection).await.is_ok() => {
+                        contact = SocketAddr::new(
+                            shared.address_of(&connection).unwrap_or(contact.ip()),
+                            contact.port(),
+                        );
+                        listening = Some(connection);
+                    }
+                    Some(_) => {
+                        drop(shared);
+                        if unless(&over, runtime::sleep(LISTEN_AGAIN)).await.is_none() {
+                            return;
+                        }
+                        continue;
+                    }
+                }
+            }
+        }
+        if let (Some(connection), Some(shared)) = (&listening, shared.upgrade()) {
+            // What cannot be read now is read at the next change.
+            let _later = unless(&over, shared.read_again(contact, connection)).await;
+        }
+    }
+}
+
+/// What comes of a future, or nothing when the pool is gone first.
+async fn unless<T>(over: &Flag, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut over) = (pin!(work), pin!(over.wait()));
+    poll_fn(|context| match over.as_mut().poll(context) {
+        Poll::Ready(_) => Poll::Ready(None),
+        Poll::Pending => work.as_mut().poll(context).map(Some),
+    })
+    .await
+}
+
+/// What a future gives at once.
+async fn ready<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+impl Shared {
+    fn ring(&self) -> Rc<Ring> {
+        self.ring.borrow().clone()
+    }
+
+    fn node(&self, index: usize) -> Rc<Node> {
+        self.nodes.borrow()[index].clone()
+    }
+
+    /// A node that is up again is tried at once.
+    fn hear(&self, event: &Event) {
+        if let Event::Status(true, address) = event
+            && let Some(node) =
+                self.nodes.borrow().iter().find(|node| node.place.address.ip() == address.ip())
+        {
+            node.down_until.set(None);
+        }
+    }
+
+    /// Whom a connection of this pool leads to.
+    fn address_of(&self, connection: &Connection) -> Option<IpAddr> {
+        let is_its =
+            |node: &&Rc<Node>| node.connections.borrow().iter().flatten().any(|known| known.is(connection));
+        self.nodes.borrow().iter().find(is_its).map(|node| node.place.address.ip())
+    }
+
+    /// Reads the ring and connects to who is new. Errors: of the connection; the ring of before stays, also when none of the new one's nodes
+    /// may be asked.
+    async fn read_again(&self, contact: SocketAddr, connection: &Connection) -> Result<(), Error> {
+        let told = Told::ask(contact, connection).await?;
+        let before = self.nodes.borrow().len();
+        let number = |place: &Place| {
+            let mut nodes = self.nodes.borrow_mut();
+            let known = nodes.iter().position(|node| node.place == *place);
+            known.unwrap_or_else(|| {
+                nodes.push(Rc::new(Node::new(place.clone())));
+                nodes.len() - 1
+            })
+        };
+        let ring = Rc::new(Ring::new(told, &self.options.asked(), number)?);
+        self.ring.replace(ring.clone());
+        for index in ring.tiers[0].nodes.iter().copied().filter(|index| before <= *index) {
+            self.fill(index).await;
+        }
+        Ok(())
     }
 
     /// Connections to a node: one for each shard, or as many as the options say.
@@ -238,8 +386,9 @@ impl Pool {
     /// Makes the connections that are missing; what cannot be made now is tried again when it is wanted.
     async fn fill(&self, index: usize) {
         let mut place = 0;
+        let node = self.node(index);
         // The first connection tells how many there will be.
-        while place < self.place_count(&self.nodes[index]) {
+        while place < self.place_count(&node) {
             if self.on_shard(index, place).await.is_err() {
                 // The error comes back when somebody wants the connection.
                 return;
@@ -248,79 +397,66 @@ impl Pool {
         }
     }
 
-    /// How many nodes the pool knows.
-    pub fn node_count(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// How many shards a node has, as it says; 1 when it says nothing.
-    pub fn shard_count(&self, node: usize) -> u16 {
-        self.nodes[node].shards.get().max(1)
-    }
-
-    /// The node and shard that own a token.
-    pub fn owner(&self, token: Token) -> (usize, u16) {
-        self.owner_in(&self.tiers[0], token)
-    }
-
-    fn owner_in(&self, tier: &Tier, token: Token) -> (usize, u16) {
-        let at = tier.ring.partition_point(|(t, _)| *t < token);
-        let node = match tier.ring.get(at).or_else(|| tier.ring.first()) {
-            Some((_, node)) => *node,
-            None => tier.nodes[0],
-        };
-        (node, base::shard_of(token, self.shard_count(node)))
-    }
-
-    /// The tokens of the nodes that are asked, in order.
-    pub fn tokens(&self) -> impl Iterator<Item = Token> {
-        self.tiers[0].ring.iter().map(|(token, _)| *token)
-    }
-
-    /// The node of a tier for a token and the place of the connection there; without a token, the nodes take turns.
-    fn choose(&self, tier: &Tier, token: Option<Token>) -> (usize, u16) {
+    /// The nodes of a tier that hold a token, in the order of this turn, or all of them; and how often each has had its turn.
+    fn aim(&self, ring: &Ring, tier: usize, keyspace: Option<&str>, token: Option<Token>) -> Aim {
         let turn = self.turn.get();
         self.turn.set(turn.wrapping_add(1));
-        let (node, shard) = match token {
-            Some(token) => self.owner_in(tier, token),
-            None => (tier.nodes[turn % tier.nodes.len()], (turn / tier.nodes.len()) as u16),
+        let turned = |nodes: &[usize]| {
+            let first = turn % nodes.len();
+            let round = turn / nodes.len();
+            Aim { nodes: nodes[first..].iter().chain(&nodes[..first]).copied().collect(), round }
         };
-        let is_by_shard = self.options.shard_aware && self.nodes[node].shards.get() > 0;
-        // Where no shard is meant, connections take turns.
-        (node, if is_by_shard { shard } else { turn as u16 })
-    }
-
-    /// The connection for a token if it is there, without waiting. If it is not, its turn is not over: who waits for
-    /// [`connection`](Self::connection) makes that one.
-    pub fn ready(&self, token: Option<Token>) -> Option<Connection> {
-        let turn = self.turn.get();
-        let (node, place) = self.choose(&self.tiers[0], token);
-        let node = &self.nodes[node];
-        let live = node.live(place % self.place_count(node));
-        if live.is_none() {
-            self.turn.set(turn);
+        match token {
+            Some(token) => ring.with_replicas(tier, keyspace, token, turned),
+            None => turned(&ring.tiers[tier].nodes),
         }
-        live
     }
 
-    /// The connection for a token, at once if it is there; without one, the nodes take turns. When the owner cannot be reached, any other
-    /// node, those of the first tier before the others: those that could not be reached a moment ago are not tried.
-    pub async fn connection(&self, token: Option<Token>) -> Result<Connection, Error> {
-        if let Some(connection) = self.ready(token) {
+    /// The place of the connection to a node: the shard's, or where no shard is meant the next one's turn.
+    fn place_on(&self, node: &Node, token: Option<Token>, round: usize) -> u16 {
+        let shards = node.shards.get();
+        match token {
+            Some(token) if 0 < shards && self.options.shard_aware => base::shard_of(token, shards),
+            _ => round as u16 % self.place_count(node),
+        }
+    }
+
+    fn ready(&self, keyspace: Option<&str>, token: Option<Token>) -> Option<Connection> {
+        let (turn, ring) = (self.turn.get(), self.ring());
+        let aim = self.aim(&ring, 0, keyspace, token);
+        for index in &aim.nodes {
+            let node = self.node(*index);
+            if let Some(connection) = node.live(self.place_on(&node, token, aim.round)) {
+                return Some(connection);
+            }
+            // One that failed a moment ago is passed over; one that has not is to be connected.
+            if node.is_up().is_ok() {
+                break;
+            }
+        }
+        self.turn.set(turn);
+        None
+    }
+
+    async fn connection(&self, keyspace: Option<&str>, token: Option<Token>) -> Result<Connection, Error> {
+        if let Some(connection) = self.ready(keyspace, token) {
             return Ok(connection);
         }
         let mut last = Error::Unexpected("no node");
-        for tier in self.tiers.iter().filter(|tier| !tier.nodes.is_empty()) {
-            let (first, place) = self.choose(tier, token);
-            let first = tier.nodes.iter().position(|node| *node == first).unwrap_or(0);
-            for step in 0..tier.nodes.len() {
-                let node = tier.nodes[(first + step) % tier.nodes.len()];
-                match self.on_shard(node, place % self.place_count(&self.nodes[node])).await {
+        let ring = self.ring();
+        for (number, tier) in ring.tiers.iter().enumerate().filter(|(_, tier)| !tier.nodes.is_empty()) {
+            let aim = self.aim(&ring, number, keyspace, token);
+            let first = tier.nodes.iter().position(|node| Some(node) == aim.nodes.first()).unwrap_or(0);
+            let around = tier.nodes[first..].iter().chain(&tier.nodes[..first]);
+            let others = around.filter(|node| !aim.nodes.contains(node));
+            for index in aim.nodes.iter().chain(others).copied() {
+                let node = self.node(index);
+                match self.on_shard(index, self.place_on(&node, token, aim.round)).await {
                     Ok(connection) => return Ok(connection),
                     Err(error) => last = error,
                 }
                 // One that cannot be made now does not keep others to the same node from being used.
-                if let Some(connection) = self.nodes[node].any_live() {
+                if let Some(connection) = node.any_live() {
                     return Ok(connection);
                 }
             }
@@ -328,15 +464,13 @@ impl Pool {
         Err(last)
     }
 
-    /// The connection to one shard of one node, made anew when it has closed. One caller connects, the others wait for it, or ask another
-    /// node where this one has failed and there is one; after a failure nobody tries for a while, longer each time.
-    pub async fn on_shard(&self, node: usize, shard: u16) -> Result<Connection, Error> {
-        let node = &self.nodes[node];
+    async fn on_shard(&self, index: usize, shard: u16) -> Result<Connection, Error> {
+        let (node, known) = (self.node(index), self.nodes.borrow().len());
         if let Some(connection) = node.live(shard) {
             return Ok(connection);
         }
         node.is_up()?;
-        let goes_elsewhere = 0 < node.failures.get() && 1 < self.nodes.len();
+        let goes_elsewhere = 0 < node.failures.get() && 1 < known;
         let _connecting = match goes_elsewhere {
             true => node.connecting.try_acquire(1).ok_or_else(|| node.away("is being tried again"))?,
             false => node.connecting.acquire(1).await,
@@ -345,7 +479,7 @@ impl Pool {
             return Ok(connection);
         }
         node.is_up()?;
-        let connected = self.connect_to(node, shard).await;
+        let connected = self.connect_to(&node, shard).await;
         node.tell(connected.is_ok());
         connected
     }
@@ -412,25 +546,29 @@ impl Pool {
         }
         None
     }
+}
 
-    /// Prepares a statement on any node.
-    pub async fn prepare(&self, text: &str) -> Result<Statement, Error> {
-        self.connection(None).await?.prepare(text).await
-    }
-
-    /// Runs a prepared statement where its partition lives.
-    pub async fn execute(&self, statement: &Statement, parameters: Parameters<'_>) -> Result<Outcome, Error> {
-        let connection = self.connection(statement.token(parameters.values)).await?;
-        connection.execute(statement, parameters).await
-    }
-
-    /// Runs a statement's text on any node.
-    pub async fn query(&self, text: &str, parameters: Parameters<'_>) -> Result<Outcome, Error> {
-        self.connection(None).await?.query(text, parameters).await
-    }
+/// Whom a request is for.
+struct Aim {
+    /// In the order in which they are tried.
+    nodes: SmallVec<[usize; 4]>,
+    /// How often the turn has gone round all of them.
+    round: usize,
 }
 
 impl Node {
+    fn new(place: Place) -> Node {
+        Node {
+            place,
+            shards: Cell::new(0),
+            shard_aware_port: Cell::new(None),
+            connections: RefCell::new(vec![None]),
+            connecting: Semaphore::new(1),
+            failures: Cell::new(0),
+            down_until: Cell::new(None),
+        }
+    }
+
     /// The connection at a place, if it is there and open.
     fn live(&self, place: u16) -> Option<Connection> {
         let connections = self.connections.borrow();

@@ -284,6 +284,81 @@ fn a_pool_asks_the_nodes_it_may_ask() {
     });
 }
 
+/// Who answers each of the next requests for a token.
+async fn asked(pool: &Pool, token: i64, times: usize) -> Vec<String> {
+    let mut names = Vec::new();
+    for _ in 0..times {
+        let connection = pool.connection(Some(base::Token(token))).await.expect("connected");
+        match connection.query("who", at_one()).await.expect("an answer") {
+            client::Outcome::SetKeyspace(name) => names.push(name),
+            other => panic!("{other:?}"),
+        }
+    }
+    names
+}
+
+/// A world of two servers, the first of which knows nobody else yet.
+fn with_two_servers<T: 'static, F: Future<Output = T> + 'static>(seed: u64, client: impl FnOnce() -> F) -> T {
+    let mut world = World::new(seed, SimConfig::calm());
+    let (one, other) = (world.add_node(server_ip()), world.add_node(IpAddr::from([10, 0, 0, 2])));
+    let caller = world.add_client(IpAddr::from([10, 0, 0, 99]));
+    world.boot(one, 1, server::main());
+    world.boot(other, 1, server::named("other"));
+    world.run_for(Duration::from_millis(10));
+    let mut task = world.spawn(caller, client());
+    assert!(world.run_until(|_| task.done(), Duration::from_secs(60)), "the client hangs");
+    task.take().expect("done")
+}
+
+#[test]
+fn a_pool_follows_the_ring_and_replicas_take_turns() {
+    with_two_servers(21, || async {
+        let tell = Connection::connect(address(), &Options::new(Version::V4)).await.expect("a server");
+        tell.query("leave", at_one()).await.expect("told");
+        let twice =
+            PoolOptions { keyspace: Some("twice".into()), ..PoolOptions::new(Options::new(Version::V4)) };
+        let pool = Pool::connect(&[address()], twice).await.expect("a server");
+        let once =
+            Pool::connect(&[address()], PoolOptions::new(Options::new(Version::V4))).await.expect("a server");
+        assert_eq!((pool.node_count(), asked(&pool, 500, 3).await), (1, vec!["one".to_owned(); 3]));
+        tell.query("join", at_one()).await.expect("told");
+        runtime::sleep(client::limits::EVENTS_REST * 2).await;
+        assert_eq!((pool.node_count(), pool.owner(base::Token(500)).0), (2, 1));
+        // It was connected without being wanted.
+        assert!((0..4).all(|_| pool.ready(Some(base::Token(500))).is_some()));
+        let names = asked(&pool, 500, 6).await;
+        assert!(names.iter().filter(|name| *name == "other").count() == 3, "{names:?}");
+        assert!(names.windows(2).all(|two| two[0] != two[1]), "in turn: {names:?}");
+        assert_eq!(
+            (pool.replicas("twice", base::Token(500)), pool.replicas("?", base::Token(500))),
+            (vec![1, 0], vec![1])
+        );
+        // Without a keyspace, the owner alone.
+        assert_eq!(asked(&once, 500, 3).await, ["other"; 3]);
+        assert_eq!(asked(&once, 0, 3).await, ["one"; 3]);
+        tell.query("leave", at_one()).await.expect("told");
+        runtime::sleep(client::limits::EVENTS_REST * 2).await;
+        assert_eq!(asked(&pool, 500, 4).await, ["one"; 4]);
+        assert_eq!((pool.owner(base::Token(500)).0, pool.tokens().count()), (0, 1));
+        // A node that comes back has the number that it had.
+        tell.query("join", at_one()).await.expect("told");
+        runtime::sleep(client::limits::EVENTS_REST * 2).await;
+        assert_eq!((pool.node_count(), pool.owner(base::Token(500)).0), (2, 1));
+    });
+}
+
+#[test]
+fn a_pool_that_is_dropped_closes_what_it_listened_on() {
+    with_two_servers(22, || async {
+        let pool = Pool::connect(&[address()], only_this_node()).await.expect("a server");
+        let connection = pool.connection(None).await.expect("connected");
+        drop(pool);
+        runtime::sleep(Duration::from_secs(1)).await;
+        assert!(!connection.is_closed(), "this handle is left");
+        connection.query("who", at_one()).await.expect("an answer");
+    });
+}
+
 #[test]
 fn connections_to_a_node_take_turns_where_no_shard_is_meant() {
     with_server(9, || async {

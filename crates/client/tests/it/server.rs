@@ -3,13 +3,14 @@
 use base::{HashMap, Token};
 use protocol::assembler::Assembler;
 use protocol::envelope::{Direction, Header, Version};
+use protocol::event::{Event, NodeChange};
 use protocol::extras::Extras;
 use protocol::failure::{Failure, FailureKind};
 use protocol::limits::BODY_BYTES_MAX;
 use protocol::metadata::{ColumnSpec, Prepared, RowsHeader};
 use protocol::outgoing::Outgoing;
 use protocol::request::{BatchSource, Execute, Request};
-use protocol::response::Reply;
+use protocol::response::{EVENT_STREAM, Reply};
 use protocol::rows::RowsWriter;
 use protocol::supported::{self, Sharding};
 use protocol::wire::RawValue;
@@ -31,11 +32,23 @@ pub struct Data {
     rows: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
     /// Texts by id.
     prepared: RefCell<HashMap<Vec<u8>, String>>,
+    /// What the peers are, by their last byte: datacenter, rack, token. Nothing for the two that never answer.
+    peers: RefCell<Option<Vec<(u8, &'static str, &'static str, i64)>>>,
+    /// What this server calls itself.
+    name: RefCell<String>,
+    /// Where events go: connections that asked for them, each with its dress.
+    listeners: RefCell<Vec<(TcpStream, Outgoing, Version)>>,
 }
 
 pub fn main() -> runtime::Main {
-    runtime::sim::main_of(|| async {
+    named("one")
+}
+
+/// A server that says its name when it is asked.
+pub fn named(name: &'static str) -> runtime::Main {
+    runtime::sim::main_of(move || async move {
         let data = Rc::new(Data::default());
+        name.clone_into(&mut data.name.borrow_mut());
         for port in [PORT, SHARD_PORT] {
             let any = IpAddr::from([0, 0, 0, 0]);
             let listener = TcpListener::bind(SocketAddr::new(any, port)).await.expect("a free port");
@@ -75,6 +88,9 @@ async fn converse(stream: TcpStream, shard: u16, data: Rc<Data>) {
                 outgoing = Some(next);
             }
             let (stream, data, turn) = (stream.clone(), data.clone(), turn.clone());
+            if let Ok(Request::Register(_)) = Request::decode(&header, &body) {
+                data.listeners.borrow_mut().push((stream.clone(), dress, header.version));
+            }
             let answering = async move {
                 let envelope = answer(&header, &body, shard, &data).await;
                 let mut wire = Vec::new();
@@ -150,11 +166,49 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
             }
             "SELECT rpc_address, data_center, rack, tokens FROM system.peers" => {
                 let columns = ring_columns("rpc_address", CqlType::Inet);
-                let near = ring_cells(&[127, 0, 0, 2], "dc1", "r2", "1000");
-                let far = ring_cells(&[127, 0, 0, 3], "dc2", "r1", "-1000");
-                let cells = [&near, &far].map(|cells| cells.each_ref().map(|cell| Some(&cell[..])));
-                rows(header, &columns, &[&cells[0], &cells[1]], None, &mut out);
+                let away = vec![(2, "dc1", "r2", 1000), (3, "dc2", "r1", -1000)];
+                let (first, peers) = match &*data.peers.borrow() {
+                    None => ([127, 0, 0], away),
+                    Some(peers) => ([10, 0, 0], peers.clone()),
+                };
+                let cells: Vec<[Vec<u8>; 4]> = peers
+                    .iter()
+                    .map(|(last, datacenter, rack, token)| {
+                        let [a, b, c] = first;
+                        ring_cells(&[a, b, c, *last], datacenter, rack, &token.to_string())
+                    })
+                    .collect();
+                let cells: Vec<[Option<&[u8]>; 4]> =
+                    cells.iter().map(|cells| cells.each_ref().map(|cell| Some(&cell[..]))).collect();
+                let slices: Vec<&[Option<&[u8]>]> = cells.iter().map(|cells| &cells[..]).collect();
+                rows(header, &columns, &slices, None, &mut out);
             }
+            "SELECT keyspace_name, replication FROM system_schema.keyspaces" => {
+                let ty = CqlType::map(CqlType::Text, CqlType::Text);
+                let columns = [column("keyspace_name", CqlType::Text), column("replication", ty.clone())];
+                let pair = |key: &str, value: &str| (Value::text(key), Value::text(value));
+                let simple = vec![pair("class", "SimpleStrategy"), pair("replication_factor", "2")];
+                let simple = Value::Map(simple).encode(&ty).expect("texts");
+                rows(header, &columns, &[&[Some(b"twice"), Some(&simple)]], None, &mut out);
+            }
+            // One more node, or one fewer: whoever listens is told.
+            "join" | "leave" => {
+                let is_new = query.query == "join";
+                let near = (2, "dc1", "r2", 1000);
+                *data.peers.borrow_mut() = Some(if is_new { vec![near] } else { Vec::new() });
+                let change = if is_new { NodeChange::New } else { NodeChange::Removed };
+                let event = Event::Topology(change, SocketAddr::from(([10, 0, 0, 2], PORT)));
+                let listeners = data.listeners.borrow().clone();
+                for (listener, dress, version) in listeners {
+                    let (mut envelope, mut wire) = (Vec::new(), Vec::new());
+                    Reply::Event(&event).encode(&mut envelope, version, EVENT_STREAM, &Extras::default());
+                    dress.write(&envelope, &mut wire);
+                    // Listeners come and go.
+                    let _gone = listener.send_all(wire).await;
+                }
+                say(Reply::Void, &mut out);
+            }
+            "who" => say(Reply::SetKeyspace(&data.name.borrow()), &mut out),
             "forget" => {
                 data.prepared.borrow_mut().clear();
                 say(Reply::Void, &mut out);
