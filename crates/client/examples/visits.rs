@@ -4,6 +4,7 @@ use client::{Error, Options, Pool, PoolOptions};
 use protocol::envelope::Version;
 use protocol::request::Parameters;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::sync::Arc;
 use types::{Consistency, Value};
 
@@ -24,13 +25,13 @@ async fn visit(node: SocketAddr) -> Result<Vec<Vec<Value>>, Error> {
     pool.execute(&read, Parameters { values: key.values(), ..at_one }).await?.rows().values()
 }
 
-fn main() {
+fn main() -> ExitCode {
     let config = runtime::Config { overprovisioned: true, ..runtime::Config::new(1) };
     let main: runtime::Main = Arc::new(|| {
         Box::pin(async {
             let found = visit(SocketAddr::from(([127, 0, 0, 1], 9042))).await;
-            i32::from(found.is_err() || found.is_ok_and(|rows| rows != [[Value::text("/engines")]]))
+            i32::from(!found.is_ok_and(|rows| rows == [[Value::text("/engines")]]))
         })
     });
-    std::process::exit(runtime::run(config, main));
+    if runtime::run(config, main) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -27,13 +27,16 @@ pub const PORT: u16 = 9042;
 pub const SHARD_PORT: u16 = 19042;
 pub const SHARDS: u16 = 3;
 
+/// The last byte of its address, its datacenter, rack and token.
+type Peer = (u8, &'static str, &'static str, i64);
+
 #[derive(Default)]
 pub struct Data {
     rows: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
     /// Texts by id.
     prepared: RefCell<HashMap<Vec<u8>, String>>,
-    /// What the peers are, by their last byte: datacenter, rack, token. Nothing for the two that never answer.
-    peers: RefCell<Option<Vec<(u8, &'static str, &'static str, i64)>>>,
+    /// The peers; nothing for the two that never answer.
+    peers: RefCell<Option<Vec<Peer>>>,
     /// What this server calls itself.
     name: RefCell<String>,
     /// Where events go: connections that asked for them, each with its dress.
