@@ -479,9 +479,17 @@ pub struct Bench {
 #[derive(Clone, Debug, Subcommand)]
 pub enum BenchCommand {
     /// Print their names, sizes and figures, and what is run of them.
-    List,
+    List(BenchList),
     /// Run one and write a report.
     Run(BenchRun),
+}
+
+/// Arguments of `messina bench list`.
+#[derive(Clone, Debug, Args)]
+pub struct BenchList {
+    /// Print the command lines of one of them instead, as they were published.
+    #[arg(long, value_name = "NAME")]
+    pub lines: Option<String>,
 }
 
 /// Arguments of `messina bench run`.
@@ -495,6 +503,9 @@ pub struct BenchRun {
     /// The database.
     #[command(flatten)]
     pub database: Database,
+    /// Where the nodes tell their metrics, for the report; 0: they are not asked.
+    #[arg(long, value_name = "PORT", default_value_t = 9180)]
+    pub metrics_port: u16,
     /// Where report, logs and graphs go.
     #[arg(long, value_name = "DIR", default_value = "bench-report")]
     pub folder: String,

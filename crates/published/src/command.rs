@@ -7,7 +7,11 @@ use crate::report::{Head, Told, page, share};
 use crate::runs::{RUNS, Run, Tool, find};
 use crate::scale::Scale;
 use crate::steps::Stage;
+use crate::watch::Watch;
+use client::contact;
 use loadtools::output::Output;
+use runtime::ShardId;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,10 +32,14 @@ pub struct Order {
     pub folder: String,
     /// Replicas of a datacenter; the published ones, as far as there are nodes, unless said.
     pub replicas: Option<u32>,
+    /// Where nodes tell their metrics; 0: they are not asked.
+    pub metrics_port: u16,
 }
 
 /// Port of the native protocol when none is said.
 const PORT: u16 = 9042;
+/// Most shards of a run: no line has fewer requests in flight than one for each.
+const SHARDS_MAX: u64 = 64;
 
 /// The lines of the list.
 pub fn list() -> Vec<String> {
@@ -49,6 +57,25 @@ pub fn list() -> Vec<String> {
     lines
 }
 
+/// The command lines of a run as they were published, each behind its phase and loader. Errors: there is no such run.
+pub fn lines(name: &str) -> Result<Vec<String>, Error> {
+    named(name).map(Run::published_lines)
+}
+
+fn named(name: &str) -> Result<&'static Run, Error> {
+    find(name).ok_or_else(|| {
+        let names: Vec<&str> = RUNS.iter().map(|run| run.name).collect();
+        Error::Usage(format!("there is no run \"{name}\": there are {}", names.join(", ")))
+    })
+}
+
+/// Shards for a run: as many as its loaders, which are processes where they were published, and no more than there are processors. Each
+/// loader's work is spread over all of them.
+fn shards(name: &str, processors: usize) -> u16 {
+    let loaders = find(name).map_or(1, Run::loaders);
+    loaders.min(processors as u64).clamp(1, SHARDS_MAX) as u16
+}
+
 /// What a scale makes of a run, phase by phase.
 fn sizes(run: &Run, scale: Scale) -> String {
     let phase = |phase: &crate::runs::Phase| {
@@ -64,33 +91,43 @@ fn sizes(run: &Run, scale: Scale) -> String {
     run.phases.iter().filter_map(phase).collect::<Vec<_>>().join(", ")
 }
 
-/// Does what the order says on a shard of its own and gives the exit status.
+/// Does what the order says on shards of its own, the first of which says everything, and gives the exit status.
 pub fn main(order: Order) -> u8 {
+    #[allow(clippy::disallowed_methods, reason = "before the shards begin")]
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let shards = shards(&order.name, processors);
     let main: runtime::Main = Arc::new(move || {
         let order = order.clone();
         Box::pin(async move {
-            let output = match Output::new(None, false) {
-                Ok(output) => Rc::new(output),
-                Err(_) => return 1,
-            };
-            match run(&order, &output).await {
-                Ok(()) => 0,
-                Err(error) => {
-                    output.complain(&format!("messina: {error}"));
-                    if matches!(error, Error::Usage(_)) { 2 } else { 1 }
-                }
+            if runtime::shard() != ShardId(0) {
+                stress::fleet::stay().await;
+                return 0;
             }
+            let status = whole(&order).await;
+            stress::fleet::leave().await;
+            status
         })
     });
-    loadtools::shard::run(main)
+    loadtools::shard::run_on(shards, main)
+}
+
+async fn whole(order: &Order) -> i32 {
+    let output = match Output::new(None, false) {
+        Ok(output) => Rc::new(output),
+        Err(_) => return 1,
+    };
+    match run(order, &output).await {
+        Ok(()) => 0,
+        Err(error) => {
+            output.complain(&format!("messina: {error}"));
+            if matches!(error, Error::Usage(_)) { 2 } else { 1 }
+        }
+    }
 }
 
 /// Runs all phases and writes the report; a phase that fails is the last. Errors: of the words, the servers, the report, a phase.
 pub async fn run(order: &Order, output: &Rc<Output>) -> Result<(), Error> {
-    let run = find(&order.name).ok_or_else(|| {
-        let names: Vec<&str> = RUNS.iter().map(|run| run.name).collect();
-        Error::Usage(format!("there is no run \"{}\": there are {}", order.name, names.join(", ")))
-    })?;
+    let run = named(&order.name)?;
     let scale = match &order.scale {
         Some(text) => Scale::parse(text, run.tiny).map_err(Error::Usage)?,
         None => Scale::of(run.scale),
@@ -105,11 +142,18 @@ pub async fn run(order: &Order, output: &Rc<Output>) -> Result<(), Error> {
     let head = Head { run, scale, begun, machine: &machine, servers: &servers, remarks: &remarks };
     let mut told: Vec<Told> = Vec::new();
     let file = format!("{}/{}.md", order.folder, run.name);
+    let metrics = metrics(order);
     for phase in run.phases {
+        let before = Watch::now(&metrics).await;
         match phase.tool {
             Tool::Stress => told.push(stage.stress(run.name, phase).await),
             Tool::Cloudsuite => told.push(stage.cloudsuite(run.name, phase).await),
             Tool::Catalogue => told.extend(stage.files(run.name, phase).await),
+        }
+        if let Some(last) = told.last_mut() {
+            let seen = Watch::now(&metrics).await.since(&before);
+            seen.iter().for_each(|line| output.line(line));
+            last.remarks.extend(seen);
         }
         let written = runtime::file::replace_atomic(&file, page(&head, &told).as_bytes()).await;
         written.map_err(|source| Error::File { file: file.clone(), source })?;
@@ -124,6 +168,14 @@ pub async fn run(order: &Order, output: &Rc<Output>) -> Result<(), Error> {
     }
     output.line(&format!("The report is {file}"));
     Ok(())
+}
+
+/// Where the nodes of an order tell their metrics. Names were looked up before: one that is unknown now is left out.
+fn metrics(order: &Order) -> Vec<SocketAddr> {
+    match order.metrics_port {
+        0 => Vec::new(),
+        port => contact::addresses(&order.nodes, port).unwrap_or_default(),
+    }
 }
 
 /// What phases have in common, and what differs from what was published.
@@ -157,6 +209,14 @@ fn stage(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loaders_share_the_processors() {
+        let of = |processors| {
+            ["bare-metal-2017", "catalogue-2018", "cloudsuite", "other"].map(|run| shards(run, processors))
+        };
+        assert_eq!((of(1), of(4), of(128)), ([1, 1, 1, 1], [4, 2, 1, 1], [20, 2, 1, 1]));
+    }
 
     #[test]
     fn the_list_names_every_run_with_its_sizes() {

@@ -17,6 +17,10 @@ pub mod line;
 pub mod runs;
 /// Machines.
 pub mod facts;
+/// What machine and servers do during a phase.
+mod watch;
+/// Whether a rate held.
+mod dips;
 /// The report.
 pub mod report;
 /// Phases as they are done.
@@ -24,5 +28,5 @@ pub mod steps;
 /// The commands.
 pub mod command;
 
-pub use command::{Order, list, main};
+pub use command::{Order, lines, list, main};
 pub use error::Error;

@@ -4,7 +4,8 @@
 //! Threads, rates, levels and ratios are never scaled.
 
 use crate::figures::Figures;
-use crate::line::Work;
+use crate::line::{Loader, Surroundings, Work, filled, places};
+use crate::scale::Scale;
 use std::time::Duration;
 
 /// Whose words a line has.
@@ -55,6 +56,26 @@ pub struct Phase {
     pub remark: &'static str,
 }
 
+/// What a publication has in the places that are ours to fill.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Its nodes, or as many names.
+    pub nodes: &'static str,
+    /// What `-schema replication()` holds.
+    pub replication: &'static str,
+    /// User and password.
+    pub login: Option<(&'static str, &'static str)>,
+    /// Files of the log and of the charts.
+    pub log: &'static str,
+    /// The other.
+    pub graph: &'static str,
+}
+
+/// Three nodes, three replicas, no files.
+const PLAIN: Own = Own { nodes: "a,b,c", replication: "factor=3", login: None, log: "", graph: "" };
+/// The same of six nodes.
+const SIX: Own = Own { nodes: "a,b,c,d,e,f", ..PLAIN };
+
 /// A published run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -72,6 +93,8 @@ pub struct Run {
     pub replicas: u32,
     /// Whether the replication names each datacenter.
     pub by_datacenter: bool,
+    /// What stands in the places of its lines where it was published.
+    pub own: Own,
     /// What it does.
     pub phases: &'static [Phase],
     /// The scale for one laptop, and the one that is done in less than a minute.
@@ -86,6 +109,42 @@ pub const RUNS: &[Run] = &[BARE_METAL, OCI, TABLE, WRITE_HEAVY, CLOUDSUITE, FILE
 /// The run of a name.
 pub fn find(name: &str) -> Option<&'static Run> {
     RUNS.iter().find(|run| run.name == name)
+}
+
+impl Run {
+    /// Its command lines as they were published, one for each loader: `write 1/10: cassandra-stress …`. Steps that are no lines are left out.
+    pub fn published_lines(&self) -> Vec<String> {
+        let around = Surroundings {
+            nodes: self.own.nodes.into(),
+            replication: self.own.replication.into(),
+            login: self.own.login.map(|(user, password)| (user.into(), password.into())),
+            ..Surroundings::default()
+        };
+        let mut all = Vec::new();
+        for phase in self.phases {
+            let lines = phase.lines.iter().filter(|line| !line.template.is_empty());
+            let of: u64 = lines.clone().map(|line| line.loaders).sum();
+            let loaders = lines.flat_map(|line| (0..line.loaders).map(move |number| (line, number)));
+            for (at, (line, number)) in (1..).zip(loaders) {
+                let loader = Loader { number, of: line.loaders };
+                let mut places = places(&line.work, Scale::of(1.0), loader, &around);
+                places.extend([
+                    ("{log}", self.own.log.to_owned()),
+                    ("{graph}", self.own.graph.to_owned()),
+                    ("{operations}", (CLOUDSUITE_TARGET * line.work.duration.as_secs()).to_string()),
+                    ("{more}", String::new()),
+                ]);
+                all.push(format!("{} {at}/{of}: {}", phase.name, filled(line.template, &places)));
+            }
+        }
+        all
+    }
+
+    /// Most loaders that run at once.
+    pub fn loaders(&self) -> u64 {
+        let of = |phase: &Phase| phase.lines.iter().map(|line| line.loaders).sum();
+        self.phases.iter().map(of).max().unwrap_or(1)
+    }
 }
 
 const fn stress(
@@ -105,6 +164,7 @@ const BARE_METAL: Run = Run {
     machines: "3 servers, each with 36 processors, 512 GB, 4 NVMe as one XFS, about 1.9 TB of data; 10 to 20 loaders on machines of their own",
     replicas: 3,
     by_datacenter: false,
+    own: PLAIN,
     phases: &[
         stress(
             "write",
@@ -141,6 +201,12 @@ const OCI: Run = Run {
     machines: "6 nodes of BM.DenseIO1.36 (36 processors, 512 GB, NVMe) in one region; 1 to 10 loaders on machines of their own",
     replicas: 3,
     by_datacenter: false,
+    own: Own {
+        login: Some(("cassandra", "xxxxxx")),
+        log: "~/load100M<date>.log",
+        graph: "oci_bm_local_quorum.html",
+        ..SIX
+    },
     phases: &[
         stress(
             "write-100m",
@@ -230,6 +296,7 @@ const TABLE: Run = Run {
     machines: "6 nodes, each with 56 hyperthreads, 128 GB and one SSD; a second test with 7 nodes of 256 GB",
     replicas: 3,
     by_datacenter: false,
+    own: SIX,
     phases: &[
         stress(
             "A-insert",
@@ -307,6 +374,7 @@ const WRITE_HEAVY: Run = Run {
     machines: "2 datacenters of 3 nodes, RAID0 with XFS; 15 processors pinned to the client",
     replicas: 3,
     by_datacenter: true,
+    own: Own { replication: "strategy=NetworkTopologyStrategy,LABCLOUD1=3,LABCLOUD2=3", ..SIX },
     phases: &[
         stress(
             "fill",
@@ -350,6 +418,7 @@ const CLOUDSUITE: Run = Run {
     machines: "one server of the Skylake generation with half of its memory free; a client beside it",
     replicas: 3,
     by_datacenter: false,
+    own: Own { nodes: "a", ..PLAIN },
     phases: &[
         Phase {
             name: "warmup",
@@ -397,6 +466,7 @@ const FILES: Run = Run {
     machines: "MySQL: 1,300 tables of paths, 200 of GUIDs, 6 TB",
     replicas: 3,
     by_datacenter: false,
+    own: PLAIN,
     phases: &[Phase {
         name: "files",
         tool: Tool::Catalogue,
@@ -422,17 +492,11 @@ const FILES: Run = Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::{Loader, Surroundings, filled, places, words};
-    use crate::scale::Scale;
+    use crate::line::words;
 
-    fn lines(run: &Run, scale: Scale, login: bool) -> Vec<String> {
-        let around = Surroundings {
-            nodes: "a,b,c".into(),
-            replication: "factor=3".into(),
-            login: login.then(|| ("cassandra".into(), "xxxxxx".into())),
-            port: None,
-            folder: String::new(),
-        };
+    fn lines(run: &Run, scale: Scale) -> Vec<String> {
+        let around =
+            Surroundings { nodes: "a,b,c".into(), replication: "factor=3".into(), ..Surroundings::default() };
         let line = |line: &Line, number| {
             filled(line.template, &places(&line.work, scale, Loader { number, of: line.loaders }, &around))
         };
@@ -443,47 +507,59 @@ mod tests {
             .collect()
     }
 
+    /// The lines of a run's phase.
+    fn published(run: &str, phase: &str) -> Vec<String> {
+        let all = find(run).expect("a run").published_lines();
+        let of = |line: &String| {
+            let (name, line) = line.split_once(": ").expect("a name");
+            (name.rsplit_once(' ').expect("a loader").0 == phase).then(|| line.to_owned())
+        };
+        all.iter().filter_map(of).collect()
+    }
+
     #[test]
-    fn published_lines_come_back_at_a_scale_of_one() {
-        let bare = lines(find("bare-metal-2017").expect("a run"), Scale::of(1.0), false);
+    fn lines_come_back_as_they_were_published() {
+        let bare = published("bare-metal-2017", "write");
         assert_eq!(
             bare[0],
             r#"cassandra-stress write n=700000000 cl=QUORUM -mode native cql3 -schema keyspace="keys" "replication(factor=3)" -pop seq=1..700000000 -rate threads=700 -node a,b,c"#
         );
-        assert!(bare[1].contains(" n=700000000 ") && bare[1].contains(" seq=6300000001..7000000000 "));
-        assert!(bare[2].starts_with("cassandra-stress read duration=240m cl=QUORUM "), "{}", bare[2]);
-        assert!(
-            bare[2]
-                .contains(r" -pop dist=gaussian\(1..7000000000,3500000000,1100000000\) -rate threads=1500 "),
-            "{}",
-            bare[2]
-        );
-        let oci = lines(find("oci-2018").expect("a run"), Scale::of(1.0), true);
-        let file = |line: &str| {
-            line.replace("{log}", "~/load100M<date>.log").replace("{graph}", "oci_bm_local_quorum.html")
-        };
+        assert_eq!(bare.len(), 10);
+        assert!(bare[9].contains(" n=700000000 ") && bare[9].contains(" seq=6300000001..7000000000 "));
+        let read = published("bare-metal-2017", "read");
         assert_eq!(
-            file(&oci[0]).replace("a,b,c", "<6 ips>"),
-            r#"cassandra-stress write n=100000000 cl=LOCAL_QUORUM -mode native cql3 user=cassandra password=xxxxxx -schema keyspace="keyspace1" "replication(factor=3)" -pop seq=1..100000000 -rate threads=100 -log file=~/load100M<date>.log -node <6 ips> -graph file=oci_bm_local_quorum.html title=oci_bm revision=benchmark-1"#
+            read[19],
+            r#"cassandra-stress read duration=240m cl=QUORUM -mode native cql3 -schema keyspace="keys" "replication(factor=3)" -pop dist=gaussian\(1..7000000000,3500000000,1100000000\) -rate threads=1500 -node a,b,c"#
         );
+        let oci = |phase| published("oci-2018", phase).pop().expect("a line");
+        assert_eq!(
+            oci("write-100m"),
+            r#"cassandra-stress write n=100000000 cl=LOCAL_QUORUM -mode native cql3 user=cassandra password=xxxxxx -schema keyspace="keyspace1" "replication(factor=3)" -pop seq=1..100000000 -rate threads=100 -log file=~/load100M<date>.log -node a,b,c,d,e,f -graph file=oci_bm_local_quorum.html title=oci_bm revision=benchmark-1"#
+        );
+        let large = oci("write-1b");
+        assert!(large.contains(" n=1000000000 "), "{large}");
+        assert!(large.contains(" -pop seq=1000000001..2000000000 -rate threads=1000 "), "{large}");
+        assert!(large.ends_with(" revision=benchmark-11"), "{large}");
+        let read = oci("read");
         assert!(
-            oci[4].contains(" n=1000000000 ")
-                && oci[4].contains(" -pop seq=1000000001..2000000000 -rate threads=1000 ")
+            read.contains(r" duration=240m ")
+                && read.contains(r"dist=gaussian\(1..2000000000,1000000000,500000000\) -rate threads=1500"),
+            "{read}"
         );
-        assert!(oci[4].ends_with(" revision=benchmark-11"));
-        assert!(
-            oci[6].contains(r" duration=240m ")
-                && oci[6].contains(r"dist=gaussian\(1..2000000000,1000000000,500000000\) -rate threads=1500")
+        let table = |phase| published("catalogue-2018", phase).pop().expect("a line");
+        let narrow = table("B-read-10k");
+        assert!(narrow.contains(r"dist=gaussian\(1..5000000000,2500000000,10000\)"), "{narrow}");
+        assert!(table("D-mixed-100k").contains(" mixed \"ratio(read=10,write=1)\" "));
+        let heavy = published("write-heavy-2dc", "mixed").pop().expect("a line");
+        assert!(heavy.contains(" -rate threads=20000 throttle=25000/s ") && heavy.contains(" duration=96h "));
+        assert!(heavy.contains(r"dist=gaussian\(1..10000,5000,1000\)"), "{heavy}");
+        assert!(heavy.contains("LABCLOUD1=3,LABCLOUD2=3"), "{heavy}");
+        assert_eq!(published("cloudsuite", "load"), ["cloudsuite load a 10000000 5000 64 3000000"]);
+        let loaders = |run| find(run).expect("a run").loaders();
+        assert_eq!(
+            (loaders("bare-metal-2017"), loaders("catalogue-2018"), loaders("file-catalogue")),
+            (20, 2, 1)
         );
-        let table = lines(find("catalogue-2018").expect("a run"), Scale::of(1.0), false);
-        assert!(table[2].contains(r"dist=gaussian\(1..5000000000,2500000000,10000\)"), "{}", table[2]);
-        assert!(table[6].contains(" mixed \"ratio(read=10,write=1)\" "), "{}", table[6]);
-        let heavy = lines(find("write-heavy-2dc").expect("a run"), Scale::of(1.0), false);
-        assert!(
-            heavy[6].contains(" -rate threads=20000 throttle=25000/s ")
-                && heavy[6].contains(" duration=96h ")
-        );
-        assert!(heavy[6].contains(r"dist=gaussian\(1..10000,5000,1000\)"), "{}", heavy[6]);
     }
 
     /// The tool takes every line at every scale.
@@ -492,9 +568,7 @@ mod tests {
         for run in RUNS {
             for scale in [Scale::of(1.0), Scale::of(run.scale), Scale::parse("tiny", run.tiny).expect("tiny")]
             {
-                for line in
-                    lines(run, scale, false).iter().filter(|line| line.starts_with("cassandra-stress"))
-                {
+                for line in lines(run, scale).iter().filter(|line| line.starts_with("cassandra-stress")) {
                     let line = line.replace("{log}", "x.log").replace("{graph}", "x.html");
                     assert!(!line.contains('{'), "{line}");
                     let words = words(&line)[1..].to_vec();

@@ -1,5 +1,6 @@
 //! Phases as they are done: loaders of cassandra-stress side by side, CloudSuite's scripts, the steps of the file catalogue.
 
+use crate::dips;
 use crate::figures::Figures;
 use crate::line::{Loader, Surroundings, filled, places, shown, words};
 use crate::report::Told;
@@ -36,6 +37,12 @@ pub struct Stage {
     pub output: Rc<Output>,
 }
 
+/// A loader's log; nothing where there is none.
+#[allow(clippy::disallowed_methods, reason = "a tool's own file, after the load")]
+fn read(file: &str) -> String {
+    std::fs::read_to_string(file).unwrap_or_default()
+}
+
 impl Phase {
     /// Nothing done yet.
     fn told(&self) -> Told {
@@ -57,6 +64,11 @@ impl Stage {
         format!("{}/{name}", self.around.folder)
     }
 
+    /// The log of a loader, counted from 1.
+    fn log(&self, run: &str, phase: &Phase, number: usize) -> String {
+        self.file(&format!("{run}-{}-{number}.log", phase.name))
+    }
+
     /// Prints a line as a user may type it.
     fn announce(&self, line: &str, told: &mut Told) {
         let line = format!("messina {}", shown(line));
@@ -70,7 +82,7 @@ impl Stage {
         for line in phase.lines {
             for number in 0..line.loaders {
                 let loader = Loader { number, of: line.loaders };
-                let log = self.file(&format!("{run}-{}-{}.log", phase.name, all.len() + 1));
+                let log = self.log(run, phase, all.len() + 1);
                 let graph = self.file(&format!("{run}.html"));
                 let mut places = places(&line.work, self.scale, loader, &self.around);
                 let seconds = self.scale.time(line.work.duration).as_secs().max(1);
@@ -139,6 +151,12 @@ impl Stage {
                 each.map(|(n, one)| (format!("loader {}", n + 1), Figures::of(&one.total))).collect();
         }
         told.measured.push(("all".to_owned(), Figures::of_all(&snapshots)));
+        let logs: Vec<_> =
+            (1..=lines.len()).map(|number| dips::rates(&read(&self.log(run, phase, number)))).collect();
+        if let Some(text) = dips::told(&logs) {
+            self.output.line(&text);
+            told.remarks.push(text);
+        }
         if says == Says::Nothing {
             told.measured.iter().for_each(|(name, figures)| self.output.line(&in_a_line(name, figures)));
         }

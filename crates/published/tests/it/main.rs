@@ -60,6 +60,7 @@ impl Stage {
             login: None,
             folder: folder.clone(),
             replicas,
+            metrics_port: 9180,
         };
         let mut task = self.world.spawn(self.client, async move {
             let output = Rc::new(Output::in_memory());
@@ -104,6 +105,9 @@ fn cloudsuite_is_loaded_and_run() {
     for part in ["## warmup", "| insert |", "## load", "| read |", "| update |", "| published | 5,000 |"] {
         assert!(page.contains(part), "{part}\n{page}");
     }
+    // Each phase is told with what this machine and the node did meanwhile, or why the node does not say.
+    assert_eq!(page.matches("- This machine: processors ").count(), 2, "{page}");
+    assert_eq!(page.matches("- Node 10.0.0.1:9180").count(), 2, "{page}");
 }
 
 #[test]
