@@ -21,6 +21,7 @@ mod cql;
 mod cqlsh;
 mod damage;
 mod drivers;
+mod encrypted_tools;
 mod kill_loop;
 mod messina;
 mod nodetool;

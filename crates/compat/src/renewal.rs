@@ -14,7 +14,7 @@ use crate::certificates::{self, Certificates};
 use crate::python::Script;
 use crate::server::Server;
 use crate::suite::{Options, Report};
-use crate::{command, stream, wire};
+use crate::{command, encrypted_tools, stream, wire};
 
 /// The node looks every ten seconds; a busy machine takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,6 +27,7 @@ const CASES: &[Case] = &[
     ("two_files_renewed", two_files),
     ("clients_required", |options, shards| clients(options, shards, "true")),
     ("clients_optional", |options, shards| clients(options, shards, "optional")),
+    ("tools", encrypted_tools::run),
 ];
 
 /// Every test with a node of its own, all at once: most of their time they wait for the node to look.
@@ -36,7 +37,9 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     }
     std::thread::scope(|scope| {
         let start = |&(name, case): &Case| (name, scope.spawn(move || case(options, shards)));
-        let running: Vec<_> = CASES.iter().map(start).collect();
+        let is_wanted =
+            |(name, _): &&Case| options.only.as_ref().is_none_or(|word| name.contains(word.as_str()));
+        let running: Vec<_> = CASES.iter().filter(is_wanted).map(start).collect();
         for (name, thread) in running {
             report.test(&format!("certificates::{name} --smp {shards}"), || {
                 thread.join().map_err(|_| "the test panicked")?

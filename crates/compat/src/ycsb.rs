@@ -198,7 +198,7 @@ fn labels(text: &str) -> Vec<String> {
 }
 
 /// YCSB ends with status 0 whatever happens, so its report decides: every return is OK and all operations were made.
-fn judge(text: &str, expected: u64) -> Result<String, String> {
+pub fn judge(text: &str, expected: u64) -> Result<String, String> {
     let mut done = 0;
     let mut rate = String::new();
     for line in text.lines() {
