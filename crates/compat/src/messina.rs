@@ -1,6 +1,7 @@
 //! Starts the binary under test with a configuration file of its own.
 
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ pub struct Start {
     pub shards: u16,
     /// The commitlog's mode: `periodic` or `batch`.
     pub commitlog_sync: &'static str,
+    /// Where it listens, on every port.
+    pub ip: Ipv4Addr,
     /// Port of the native protocol; 0 takes a free one.
     pub port: u16,
     /// Further lines of its configuration.
@@ -39,6 +42,7 @@ impl Start {
             folder,
             shards,
             commitlog_sync: "periodic",
+            ip: Ipv4Addr::LOCALHOST,
             port: 0,
             yaml: String::new(),
             wrapper: Vec::new(),
@@ -73,7 +77,7 @@ impl Start {
         let child = command.spawn().map_err(|error| format!("{}: {error}", self.binary.display()))?;
         Ok(Server {
             name: format!("messina --smp {}", self.shards),
-            address: ([127, 0, 0, 1], port).into(),
+            address: (self.ip, port).into(),
             folder: self.folder.clone(),
             log,
             child,
@@ -94,13 +98,13 @@ impl Start {
     }
 
     fn yaml(&self, port: u16) -> String {
-        let data = self.folder.join("data");
+        let (data, ip) = (self.folder.join("data"), self.ip);
         let sync = match self.commitlog_sync {
             "periodic" => "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n".to_owned(),
             mode => format!("commitlog_sync: {mode}\n"),
         };
         format!(
-            "cluster_name: 'compat'\nlisten_address: 127.0.0.1\nrpc_address: 127.0.0.1\n\
+            "cluster_name: 'compat'\nlisten_address: {ip}\nrpc_address: {ip}\n\
              native_transport_port: {port}\nnative_shard_aware_transport_port: {}\nprometheus_port: {}\n\
              storage_port: {}\ndata_file_directories:\n  - {}\ncommitlog_directory: {}\n{sync}{}",
             free_port(),

@@ -119,9 +119,16 @@ pub fn stress() -> Result<String, String> {
     Ok(class_path(&folder))
 }
 
+const CHROMIUM: &str = "/usr/bin/chromium";
+
+/// Whether a browser is there already.
+pub fn has_chromium() -> bool {
+    Path::new(CHROMIUM).exists()
+}
+
 /// A browser, from the distribution's packages; returns its program.
 pub fn chromium() -> Result<PathBuf, String> {
-    let program = PathBuf::from("/usr/bin/chromium");
+    let program = PathBuf::from(CHROMIUM);
     if !program.exists() {
         println!("bringing chromium");
         let log = paths::cache().join("chromium.log");

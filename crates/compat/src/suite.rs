@@ -25,9 +25,10 @@ suites:
   cql         files of statements, crates/compat/cql/*.cql, with Apache Cassandra's answers
   cqlsh       cqlsh from PyPI: create, insert, select, DESCRIBE, COPY TO and FROM
   protocol    raw sockets, by every version: events, custom payloads
-  certificates  keys and certificates renewed while the node runs; clients' certificates
+  certificates  keys and certificates renewed while the node runs; clients' certificates; the load tools by TLS
   ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f; messina ycsb beside it, each verifying what the other wrote
-  stress      messina cassandra-stress beside the Java tool of Cassandra 3.11.5, each reading what the other wrote
+  stress      messina cassandra-stress beside the Java tool of Cassandra 3.11.5, each reading what the other wrote; its bytes
+              recomputed in Java; the published lines; CloudSuite's two scripts
   catalogue   messina bench run file-catalogue and messina catalogue: import, comparison, load, quotas
   kill        kill -9 under load in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
@@ -46,8 +47,8 @@ options:
   --records N         records and operations of YCSB (default 10000)
   --seed N            what the suite of sstables writes (default 1)
   --quick             small numbers, for every commit
-  --only WORD         only tests of Python and the drivers, files of statements, bad days, or tables of sstables
-                      whose name holds WORD
+  --only WORD         only tests of Python, the drivers, stress and certificates, files of statements, bad days, or
+                      tables of sstables whose name holds WORD
   --at HOST:PORT      cql: a server that runs already
   --bless             nodetool --against cassandra: write its shapes to crates/compat/nodetool/shapes.txt;
                       cql: write answers into the files, as crates/compat/src/cql/mod.rs says

@@ -4,6 +4,12 @@
 //! The Java tool makes tables WITH COMPACT STORAGE, which servers refuse since 4.0, so it writes with `mixed ratio(write=1)` into
 //! tables that are there.
 
+mod cloudsuite;
+mod graph;
+mod lines;
+mod published;
+mod rules;
+
 use std::process::Command;
 use std::time::Duration;
 
@@ -43,29 +49,6 @@ impl Tools<'_> {
         tool.args([&self.class_path, "org.apache.cassandra.stress.Stress"]);
         tool.args(words);
         self.said(tool, name)
-    }
-
-    /// Whether the Java tool takes each of these command lines. One virtual machine is asked about all.
-    fn java_takes(&self, lines: &[&str]) -> Result<Vec<bool>, String> {
-        let input = self.server.folder.join("lines.in");
-        let told = |error: std::io::Error| format!("{}: {error}", input.display());
-        std::fs::write(&input, lines.join("\n") + "\n").map_err(told)?;
-        let mut java = Command::new("sh");
-        java.current_dir(&self.server.folder).env("CLASS_PATH", &self.class_path).args([
-            "-c",
-            "exec java -Xmx256M -Djava.security.manager=allow -cp \"$CLASS_PATH\" messina.Lines < lines.in 2> lines.err",
-        ]);
-        let text = command::run(&mut java, &self.server.folder.join("java-lines.log"), LIMIT)?;
-        let answers: Vec<bool> = text
-            .lines()
-            .filter(|line| matches!(*line, "taken" | "refused"))
-            .map(|line| line == "taken")
-            .collect();
-        if answers.len() == lines.len() {
-            Ok(answers)
-        } else {
-            Err(format!("{} answers:\n{text}", answers.len()))
-        }
     }
 
     fn said(&self, mut tool: Command, name: &str) -> Result<Said, String> {
@@ -128,9 +111,12 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     let Some(mut tools) = ready else { return };
     let rows = options.records;
     let mut test = |name: &str, body: &dyn Fn(&Tools<'_>) -> Result<String, String>| {
+        if options.only.as_ref().is_some_and(|word| !name.contains(word.as_str())) {
+            return;
+        }
         report.test(&format!("stress::{name} --smp {shards}"), || body(&tools));
     };
-    test("command_lines", &command_lines);
+    test("command_lines", &lines::agreed);
     test("java_reads_ours", &|tools| {
         tools.ours_ends_well(&format!("write n={rows} -rate threads=50 -log no-settings"), "write")?;
         let line = format!("read n={rows} no-warmup -pop seq=1..{rows} -rate threads=20 -log no-settings");
@@ -164,40 +150,18 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     test("profiles", &profiles);
     test("counters", &counters);
     test("histograms", &histograms);
-    test("graph", &graph);
-    test("published", &published);
-    test("published_unchanged", &unavailable);
-    report.test(&format!("stress::stop --smp {shards}"), || tools.server.stop().map(|()| String::new()));
-}
-
-/// Both tools agree on which command lines are understood.
-fn command_lines(tools: &Tools<'_>) -> Result<String, String> {
-    let text = command::read(&paths::resources().join("stress/lines.txt"))?;
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let lines: Vec<(&str, String)> = lines
-        .map(|line| {
-            let (who, line) = line.split_once(' ').unwrap_or((line, ""));
-            // Nobody listens there: a line that is understood fails to connect.
-            let nowhere = if line.is_empty() || line.contains("-port") { "" } else { " -port native=1" };
-            (who, format!("{line}{nowhere}"))
-        })
-        .collect();
-    let by_java = tools.java_takes(&lines.iter().map(|(_, line)| line.as_str()).collect::<Vec<_>>())?;
-    let mut wrong = Vec::new();
-    for ((who, line), by_java) in lines.iter().zip(&by_java) {
-        let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
-        let by_us = tools.ours(&words, "line")?;
-        if by_us.was_taken() != matches!(*who, "both" | "ours") {
-            wrong.push(format!("{who} {line}\nours says: {}", command::tail(&by_us.text, 3)));
-        }
-        if by_us.success {
-            wrong.push(format!("{line}\nended well, where nobody listens"));
-        }
-        if *by_java != matches!(*who, "both" | "java") {
-            wrong.push(format!("{who} {line}\nthe Java tool takes it: {by_java}"));
-        }
+    test("rules", &rules::recomputed);
+    test("graph", &graph::drawn);
+    test("published", &published::scaled);
+    test("published_unchanged", &|tools| {
+        published::unchanged(tools, tools.options.server("stress-unchanged", shards)?)
+    });
+    test("bench_runs", &published::bench_runs);
+    // An image's scripts know no port: they want a node of their own on the standard one.
+    if !options.against_cassandra {
+        test("cloudsuite_scripts", &|tools| cloudsuite::scripts(tools.options, shards));
     }
-    if wrong.is_empty() { Ok(format!("{} lines", lines.len())) } else { Err(wrong.join("\n")) }
+    report.test(&format!("stress::stop --smp {shards}"), || tools.server.stop().map(|()| String::new()));
 }
 
 /// Rows of a profile with a column of every type of which both make values: what the Java tool writes ours finds right, all at once and
@@ -283,111 +247,6 @@ fn histograms(tools: &Tools<'_>) -> Result<String, String> {
     }
 }
 
-/// Both tools add runs to one page, whoever wrote it; a browser draws it without a complaint. Not opened with `--quick`.
-fn graph(tools: &Tools<'_>) -> Result<String, String> {
-    let rows = tools.options.records;
-    let file = tools.server.folder.join("runs.html");
-    if file.exists() {
-        std::fs::remove_file(&file).map_err(|error| error.to_string())?;
-    }
-    let line = |revision: &str| {
-        format!(
-            "mixed ratio(read=1,write=1) n={rows} no-warmup -pop dist=uniform(1..{rows}) -rate threads=20 fixed=4000/s -log no-settings interval=200ms -graph file=runs.html title=runs revision={revision}"
-        )
-    };
-    tools.ours_ends_well(&line("ours-1"), "graph-1")?;
-    tools.java_ends_well(&line("java-2"), "graph-2")?;
-    // The last one asks the server about itself, where it is one that says so.
-    let scrape = scrape_words(&tools.server);
-    tools.ours_ends_well(&format!("{}{scrape}", line("ours-3")), "graph-3")?;
-    let page = command::read(&file)?;
-    let block = page
-        .split_once("/* stats start */")
-        .and_then(|(_, rest)| Some(rest.split_once("/* stats end */")?.0));
-    let block =
-        block.ok_or("the page has no runs")?.trim().trim_start_matches("stats = ").trim_end_matches(';');
-    let stats: serde_json::Value = serde_json::from_str(block).map_err(|error| error.to_string())?;
-    let runs = stats["stats"].as_array().ok_or("the runs are no list")?;
-    let revisions: Vec<&str> = runs.iter().filter_map(|run| run["revision"].as_str()).collect();
-    if revisions != ["ours-1", "java-2", "ours-3"] {
-        return Err(format!("{revisions:?}"));
-    }
-    for run in runs {
-        let intervals = run["intervals"].as_array().map_or(0, Vec::len);
-        let complete = run["op rate"].is_string() && run["latency 99th percentile"].is_string();
-        if run["test"] != "MIXED" || intervals == 0 || !complete {
-            return Err(format!("{}: {} with {intervals} intervals", run["revision"], run["test"]));
-        }
-    }
-    if tools.options.quick {
-        return Ok(format!("{} runs", runs.len()));
-    }
-    opened(tools, &file, if scrape.is_empty() { 0 } else { 2 })
-}
-
-/// Where a Messina node tells of itself, as a command line has it.
-fn scrape_words(server: &Server) -> String {
-    let config = command::read(&server.folder.join("messina.yaml")).unwrap_or_default();
-    let port = config.lines().find_map(|line| line.strip_prefix("prometheus_port: "));
-    port.map_or(String::new(), |port| format!(" --scrape http://{}:{port}/metrics", server.address.ip()))
-}
-
-/// What a browser makes of the page; `of_server`: curves of what a server told of itself.
-fn opened(tools: &Tools<'_>, file: &std::path::Path, of_server: usize) -> Result<String, String> {
-    let folder = &tools.server.folder;
-    let browse = |words: &[&str], name: &str| {
-        let mut chromium = Command::new(packages::chromium()?);
-        chromium.args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-            "--disable-sync",
-        ]);
-        chromium.args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--enable-logging=stderr",
-        ]);
-        chromium
-            .arg(format!("--user-data-dir={}", folder.join("browser").display()))
-            .arg("--window-size=1200,1700");
-        chromium.args(words).arg(format!("file://{}", file.display()));
-        command::run(&mut chromium, &folder.join(name), LIMIT)
-    };
-    let dom = browse(&["--dump-dom"], "dom.log")?;
-    if let Some(complaint) = dom.lines().find(|line| line.contains(":CONSOLE")) {
-        return Err(complaint.to_owned());
-    }
-    // A curve for each run, five of the last one's latencies, and one for each distribution, which the Java tool does not write. The
-    // two charts of servers are hidden where none was asked.
-    let (charts, curves) = (dom.matches("<svg").count(), dom.matches("class=\"curve\"").count());
-    if (charts, curves) != (5, 3 + 5 + 2 + of_server) {
-        return Err(format!("{charts} charts with {curves} curves"));
-    }
-    if let Some(back) = dom.split("<path ").find(|path| path.contains("class=\"curve\"") && !goes_right(path))
-    {
-        return Err(format!("a curve goes back: {}", back.split('>').next().unwrap_or_default()));
-    }
-    let picture = folder.join("runs.png");
-    browse(&[&format!("--screenshot={}", picture.display())], "screenshot.log")?;
-    let bytes = std::fs::metadata(&picture).map_err(|error| error.to_string())?.len();
-    if bytes < 20_000 {
-        Err(format!("a picture of {bytes} bytes"))
-    } else {
-        Ok(format!("{charts} charts, {curves} curves: {}", picture.display()))
-    }
-}
-
-/// Whether the points of a curve follow each other in time.
-fn goes_right(path: &str) -> bool {
-    let points = path.split(" d=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
-    let xs =
-        points.split(['M', 'L']).filter_map(|point| point.split_whitespace().next()?.parse::<f64>().ok());
-    xs.is_sorted()
-}
-
 /// Lines and results of two runs look alike: the same titles, as many fields, the same labels and units.
 fn same_shape(ours: &str, javas: &str) -> Result<(), String> {
     let titles = |text: &str| text.lines().find(|line| line.starts_with("type  ")).map(str::to_owned);
@@ -437,55 +296,4 @@ fn same_shape(ours: &str, javas: &str) -> Result<(), String> {
     } else {
         Err(format!("{:#?}\ninstead of\n{:#?}", labels(&ours), labels(&javas)))
     }
-}
-
-/// The published command lines with only the number of operations, the population, the nodes and the factor changed.
-const PUBLISHED: &[(&str, &str)] = &[
-    (
-        "bare-metal-2017 write",
-        "write n=N cl=QUORUM -mode native cql3 -schema keyspace=keys replication(factor=1) -pop seq=1..N -rate threads=700",
-    ),
-    (
-        "bare-metal-2017 read",
-        "read duration=3s cl=QUORUM -mode native cql3 -schema keyspace=keys replication(factor=1) -pop dist=gaussian(1..N,H,Q) -rate threads=1500",
-    ),
-    (
-        "oci-2018 write",
-        "write n=N cl=LOCAL_QUORUM -mode native cql3 user=cassandra password=xxxxxx -schema keyspace=keyspace1 replication(factor=1) -pop seq=1..N -rate threads=100 -log file=load100M.log",
-    ),
-    (
-        "oci-2018 read",
-        "read duration=3s cl=LOCAL_QUORUM -mode native cql3 user=cassandra password=xxxxxx -schema keyspace=keyspace1 replication(factor=1) -pop dist=gaussian(1..N,H,Q) -rate threads=1500",
-    ),
-    (
-        "write-heavy-2dc",
-        "mixed ratio(read=1,write=4) n=N cl=LOCAL_QUORUM -mode native cql3 -pop dist=gaussian(1..N,H,Q) -rate threads=20000 throttle=25000/s",
-    ),
-];
-
-fn published(tools: &Tools<'_>) -> Result<String, String> {
-    let n = tools.options.records * 4;
-    let mut rates = Vec::new();
-    for (name, line) in PUBLISHED {
-        let line = line.replace("n=N", &format!("n={n}")).replace("1..N", &format!("1..{n}"));
-        let line = line.replace(",H,Q)", &format!(",{},{})", n / 2, n / 6));
-        let text = tools.ours_ends_well(&line, "published")?;
-        rates.push(format!(
-            "{name}: {}",
-            Said::value(&text, "Op rate")?.split(" op/s").next().unwrap_or_default()
-        ));
-    }
-    Ok(rates.join(", "))
-}
-
-/// As published, with three replicas: one node has not enough of them, and says so as Cassandra does.
-fn unavailable(tools: &Tools<'_>) -> Result<String, String> {
-    let line = "write n=100 cl=QUORUM -mode native cql3 -schema keyspace=three replication(factor=3) -pop seq=1..100 -rate threads=10 -log no-settings";
-    let said = tools.ours(&tools.line(line, &tools.at_server()), "unavailable")?;
-    let text = "Not enough replicas available for query at consistency QUORUM (2 required but only 1 alive)";
-    let named = format!("Error executing: (UnavailableException): {text}");
-    if said.success || !said.text.contains(&named) {
-        return Err(command::tail(&said.text, 20));
-    }
-    Ok(text.into())
 }
