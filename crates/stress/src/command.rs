@@ -46,6 +46,49 @@ const OPTIONS: &[Topic] = &[
     ("-tokenrange", "Token ranges of queries over whole tables", tables::token_range),
 ];
 
+/// Options that the Java tool does not have: what each is for, and how it is written.
+const OURS: [(&str, &str, &str); 5] = [
+    (
+        "--results",
+        "Wording of the results: current, or older as of 2.x",
+        "--results current|older
+
+  current    Op rate                   :    3,200 op/s  [WRITE: 3,200 op/s]
+  older      op rate                   : 3200 [WRITE:3200]",
+    ),
+    (
+        "--processes",
+        "Several loaders, each of a part of the population, the threads and the rate",
+        "--processes N
+
+  N    Loaders, from 1 to 256, no more than threads=; each runs on a core of its own, and their results are one report",
+    ),
+    (
+        "--verify",
+        "Follows every write and reads it back: what is lost, stale or written by nobody",
+        "--verify
+
+  Takes no words. For write, and for mixed without counters; not with cl=ANY, -col timestamp= or -errors skip-read-validation.
+  Nobody else may write into the table meanwhile. What is lost, stale, phantom or cannot be read ends with FAILURE and status 1.",
+    ),
+    (
+        "--scrape",
+        "Servers whose cores and caches are drawn into the page: --scrape http://host:9180/metrics",
+        "--scrape [http://HOST:PORT/PATH[,...]]
+
+  Wants -graph file=. Without addresses the nodes of -node are asked, at port 9180 and /metrics.",
+    ),
+    (
+        "--find-knee",
+        "Looks for the highest rate that holds a goal, such as p99<10ms",
+        "--find-knee MEASURE<TIME
+
+  MEASURE    mean, max, or a percentile such as p99 or p99.9
+  TIME       a number of us, ms or s: 800us, 10ms, 1s
+  Wants -rate threads= alone. Each rate runs as long as duration= says, ten seconds otherwise. Quote the goal for the shell.",
+    ),
+];
+
 /// Most loaders of a command: as many as shards can be.
 const LOADERS_MAX: u16 = 256;
 /// Status when the person at the terminal ended the run.
@@ -163,16 +206,8 @@ fn help() -> String {
     }
     text.push_str("\n---Options---\n");
     let options = OPTIONS.iter().map(|(name, description, _)| (*name, *description));
-    for (name, description) in options.chain([
-        ("--results", "Wording of the results: current, or older as of 2.x"),
-        ("--processes", "Several loaders, each of a part of the population, the threads and the rate"),
-        ("--verify", "Follows every write and reads it back: what is lost, stale or written by nobody"),
-        (
-            "--scrape",
-            "Servers whose cores and caches are drawn into the page: --scrape http://host:9180/metrics",
-        ),
-        ("--find-knee", "Looks for the highest rate that holds a goal, such as p99<10ms"),
-    ]) {
+    let ours = OURS.iter().map(|(name, description, _)| (*name, *description));
+    for (name, description) in options.chain(ours) {
         writeln!(text, "{name:<21} : {description}").ok();
     }
     text
@@ -198,6 +233,9 @@ fn help_wanted(all: &[Words]) -> Result<String, Error> {
     if topic.eq_ignore_ascii_case("print") {
         return Ok(usage("print", &print_groups()).trim_end().to_owned());
     }
+    if let Some((.., text)) = OURS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(topic)) {
+        return Ok(format!("\nUsage: {text}"));
+    }
     let option = OPTIONS.iter().find(|(name, ..)| name.eq_ignore_ascii_case(topic));
     let (name, _, groups) =
         option.ok_or_else(|| Error::usage("Invalid command or option provided to command help"))?;
@@ -210,7 +248,7 @@ fn print_groups() -> Vec<Group> {
 
 /// The table of `print dist=`.
 fn quantiles(words: &[String]) -> Result<String, Error> {
-    let chosen = select(words, print_groups())?;
+    let chosen = select("print", words, print_groups())?;
     let distribution: Option<Distribution> =
         chosen.and_then(|group| group.distribution("dist=").transpose()).transpose()?;
     let distribution = distribution.ok_or_else(|| Error::Options {
@@ -272,25 +310,32 @@ fn start(settings: Settings, extras: Extras, words: Vec<String>) -> u8 {
     loadtools::shard::run_on(loaders, main)
 }
 
-/// Runs, and gives the exit status.
+/// Runs on the terminal, and gives the exit status.
 async fn run_on_shard(settings: Settings, extras: Extras, words: Vec<String>) -> i32 {
-    match whole(settings, extras, &words, Says::Everything).await {
+    match opened(&settings, Says::Everything) {
+        Ok(output) => status(settings, extras, &words, &output).await,
         Err(error) => {
             complain(&error.to_string());
             1
         }
-        Ok(Ran { ended, is_whole, .. }) => {
-            match (ended.success, is_whole, runtime::shutdown_is_requested()) {
-                (false, ..) => {
-                    complain("Failed to execute stress action");
-                    1
-                }
-                // What is wrong with which file has been said.
-                (true, false, _) => 1,
-                (true, true, true) => INTERRUPTED,
-                (true, true, false) => 0,
-            }
+    }
+}
+
+/// Runs, says all of it, and gives the exit status.
+async fn status(settings: Settings, extras: Extras, words: &[String], output: &Rc<Output>) -> i32 {
+    match whole(settings, extras, words, output).await {
+        Err(error) => {
+            output.complain(&error.to_string());
+            1
         }
+        Ok(ended) if !ended.success => {
+            output.complain("Failed to execute stress action");
+            1
+        }
+        // What is wrong with which file has been said.
+        Ok(_) if !output.is_whole() => 1,
+        Ok(_) if runtime::shutdown_is_requested() => INTERRUPTED,
+        Ok(_) => 0,
     }
 }
 
@@ -317,24 +362,47 @@ pub struct Ran {
 /// Runs what the words say on this shard, for those who want its numbers. Errors: the words are no run, or one for several shards;
 /// the run cannot begin or go on.
 pub async fn run_here(words: &[String], says: Says) -> Result<Ran, Error> {
+    let (settings, extras) = runnable(words)?;
+    let output = opened(&settings, says)?;
+    let ended = whole(settings, extras, words, &output).await?;
+    Ok(Ran { ended, is_whole: output.is_whole(), complaints: output.complaints() })
+}
+
+/// Runs what the words say on this shard, says all of it to an output in place of the terminal and of `-log file=`, and gives the
+/// status that its process would end with. Errors: the words are no run, or one for several shards.
+pub async fn run_to(words: &[String], output: &Rc<Output>) -> Result<i32, Error> {
+    let (settings, extras) = runnable(words)?;
+    Ok(status(settings, extras, words, output).await)
+}
+
+/// The run that the words say, which one shard can do.
+fn runnable(words: &[String]) -> Result<(Settings, Extras), Error> {
     match prepared(words)? {
         Prepared::Said(_) => Err(Error::usage("these words run nothing")),
         Prepared::Run(_, extras) if extras.loaders > 1 => {
             Err(Error::usage("--processes needs shards of its own"))
         }
-        Prepared::Run(settings, extras) => whole(*settings, extras, words, says).await,
+        Prepared::Run(settings, extras) => Ok((*settings, extras)),
     }
 }
 
-/// Runs, and writes the files.
-async fn whole(settings: Settings, extras: Extras, words: &[String], says: Says) -> Result<Ran, Error> {
+/// Where the lines of a run go.
+fn opened(settings: &Settings, says: Says) -> Result<Rc<Output>, Error> {
     let (file, is_kept) = (settings.log.file.as_deref(), settings.graph.file.is_some());
     let output = match says {
         Says::Everything => Output::new(file, is_kept),
         Says::Nothing => Output::unseen(file, is_kept),
     };
-    let output =
-        Rc::new(output.map_err(|error| Error::run(format!("{}: {error}", file.unwrap_or_default())))?);
+    output.map(Rc::new).map_err(|error| Error::run(format!("{}: {error}", file.unwrap_or_default())))
+}
+
+/// Runs, and writes the page.
+async fn whole(
+    settings: Settings,
+    extras: Extras,
+    words: &[String],
+    output: &Rc<Output>,
+) -> Result<Ended, Error> {
     if !settings.log.no_settings {
         output.line(block(&settings).trim_end_matches('\n'));
         output.line("");
@@ -347,7 +415,7 @@ async fn whole(settings: Settings, extras: Extras, words: &[String], says: Says)
             output.broke(&file, &error);
         }
     }
-    Ok(Ran { ended, is_whole: output.is_whole(), complaints: output.complaints() })
+    Ok(ended)
 }
 
 #[cfg(test)]
@@ -395,6 +463,15 @@ mod tests {
         for (name, ..) in OPTIONS {
             assert!(said(&format!("help {name}")).expect(name).starts_with(&format!("\nUsage: {name} ")));
         }
+        for (name, description, _) in OURS {
+            let text = said(&format!("help {name}")).expect(name);
+            assert!(text.starts_with(&format!("\nUsage: {name}")) && text.contains("\n  "), "{text}");
+            assert!(said("help").expect("help").contains(&format!("\n{name:<21} : {description}")), "{name}");
+        }
+        assert_eq!(
+            said("help --find-faults"),
+            Err("Invalid command or option provided to command help".into())
+        );
         assert_eq!(said("help nothing"), Err("Invalid command or option provided to command help".into()));
         assert_eq!(said("help read write"), Err("Invalid command/option provided to help".into()));
         let rate = said("help -rate").expect("rate");
@@ -419,5 +496,189 @@ mod tests {
             assert!(said(&format!("read duration=5s {wrong}")).is_err(), "{wrong}");
         }
         assert!(said("version").expect("a version").starts_with("Version: "));
+    }
+
+    /// Whatever the words are, they are a run, a text, or refused with a text.
+    #[test]
+    fn any_words_are_read_or_refused() {
+        let commands = [
+            "read",
+            "write",
+            "mixed",
+            "counter_write",
+            "user",
+            "help",
+            "print",
+            "version",
+            "-?",
+            "legacy",
+            "x",
+        ];
+        let options = [
+            "-pop",
+            "-insert",
+            "-col",
+            "-rate",
+            "-mode",
+            "-errors",
+            "-schema",
+            "-node",
+            "-log",
+            "-transport",
+            "-port",
+            "-graph",
+            "-tokenrange",
+            "-sendto",
+            "--results",
+            "--find-knee",
+            "--processes",
+            "--verify",
+            "--scrape",
+            "-",
+        ];
+        let names = [
+            "n=",
+            "duration=",
+            "err<",
+            "n>",
+            "n<",
+            "cl=",
+            "truncate=",
+            "keysize=",
+            "add=",
+            "ratio",
+            "ops",
+            "profile=",
+            "clustering=",
+            "no-warmup",
+            "seq=",
+            "dist=",
+            "read-lookback=",
+            "contents=",
+            "no-wrap",
+            "revisit=",
+            "visits=",
+            "partitions=",
+            "select-ratio=",
+            "row-population-ratio=",
+            "batchtype=",
+            "size=",
+            "names=",
+            "super=",
+            "timestamp=",
+            "comparator=",
+            "threads=",
+            "threads>=",
+            "threads<=",
+            "throttle=",
+            "fixed=",
+            "auto",
+            "native",
+            "cql3",
+            "user=",
+            "protocolVersion=",
+            "compression=",
+            "maxPending=",
+            "retries=",
+            "ignore",
+            "delay-policy=",
+            "min-delay-ms=",
+            "replication",
+            "keyspace=",
+            "compaction",
+            "factor=",
+            "level=",
+            "interval=",
+            "hdrfile=",
+            "truststore=",
+            "ssl-alg=",
+            "jmx=",
+            "title=",
+            "split-factor=",
+            "wrap",
+            "older",
+            "p99<",
+            "",
+        ];
+        let values = [
+            "",
+            "0",
+            "1",
+            "5",
+            "-1",
+            "9223372036854775807",
+            "-9223372036854775808",
+            "99999999999999999999",
+            "1b",
+            "9b",
+            "5m",
+            "3h",
+            "1ms",
+            "0/s",
+            "5/s",
+            "0.1",
+            "1e400",
+            "NaN",
+            "1..9",
+            "1..9223372036854775807",
+            "9..1",
+            "..",
+            "fixed(1)",
+            "fixed(1)/0",
+            "fixed(5)/2",
+            "uniform(1..10)",
+            "~exp(1..10)",
+            "exp(5..5)",
+            "gaussian(1..10,0,0)",
+            "gaussian(1..9b,9b,1)",
+            "extreme(1..10,0)",
+            "qextreme(1..1k,2,3)",
+            "qextreme(1..2,1,0)",
+            "seq(1..9223372036854775807)",
+            "seq(1..1)",
+            "uniform(-9223372036854775808..0)",
+            "zipf(1..2)",
+            "fixed()",
+            "(",
+            ")",
+            "()",
+            "(read=1,write=1)",
+            "(insert=1)",
+            "(strategy=a,b=c)",
+            "(=)",
+            "(,)",
+            "ONE",
+            "any",
+            "lz4",
+            "ü",
+            "\u{212a}",
+            "10ms",
+            "http://a:1/m",
+        ];
+        let mut rng = base::Prng::new(7);
+        let mut of = |words: &[&str]| words[rng.below(words.len() as u64) as usize].to_owned();
+        let digits = ["0", "1", "2", "3", "4"];
+        let (mut runs, mut refused) = (0, 0);
+        for _ in 0..6_000 {
+            let mut words = vec![of(&commands), of(&["n=5", "duration=5s", "n=0", ""])];
+            let count = of(&digits).parse::<usize>().expect("a digit");
+            for _ in 0..count {
+                words.push(of(&options));
+                let subs = of(&digits).parse::<usize>().expect("a digit");
+                words.extend((0..subs).map(|_| of(&names) + &of(&values)));
+            }
+            match prepared(&words) {
+                Ok(Prepared::Run(settings, _)) => {
+                    assert!(!block(&settings).is_empty());
+                    runs += 1;
+                }
+                Ok(Prepared::Said(text)) => assert!(!text.is_empty(), "{words:?}"),
+                Err(error) => {
+                    assert!(!error.to_string().is_empty(), "{words:?}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(runs > 100 && refused > 1_000, "{runs} {refused}");
     }
 }

@@ -372,18 +372,19 @@ impl Group {
 }
 
 /// Hands every word to every group and gives the first that took all of them and has all it needs; `None` when there is none.
-pub fn select(words: &[String], mut groups: Vec<Group>) -> Result<Option<Group>, Error> {
+/// Errors: a word that none of them takes, told with the name of the command or option it stands behind.
+pub fn select(name: &str, words: &[String], mut groups: Vec<Group>) -> Result<Option<Group>, Error> {
     let mut taken = vec![0; groups.len()];
     for word in words {
         let mut known = false;
         for (group, taken) in groups.iter_mut().zip(&mut taken) {
-            if group.accept(word)? {
+            if group.accept(word).map_err(|error| with_place(error, name, word))? {
                 *taken += 1;
                 known = true;
             }
         }
         if !known {
-            return Err(Error::usage(format!("Invalid parameter {word}")));
+            return Err(Error::usage(format!("Invalid parameter {word} of {name}")));
         }
     }
     let all = words.len();
@@ -392,6 +393,14 @@ pub fn select(words: &[String], mut groups: Vec<Group>) -> Result<Option<Group>,
         .zip(taken)
         .find(|(group, taken)| *taken == all && group.is_happy())
         .map(|(group, _)| group))
+}
+
+/// The Java tool's words about a value, and behind them where it stands: there may be several of its kind.
+fn with_place(error: Error, name: &str, word: &str) -> Error {
+    match error {
+        Error::Usage(text) => Error::Usage(format!("{text} ({name} {word})")),
+        other @ (Error::Options { .. } | Error::Ignored(_) | Error::Run(_)) => other,
+    }
 }
 
 /// The help of a command or option that may be written in these ways.
@@ -454,23 +463,26 @@ mod tests {
 
     #[test]
     fn the_first_group_that_takes_every_word_is_meant() {
-        let chosen = select(&words("threads=20 throttle=5/s"), rates()).unwrap().unwrap();
+        let chosen = select("-rate", &words("threads=20 throttle=5/s"), rates()).unwrap().unwrap();
         assert_eq!((chosen.said("threads="), chosen.value("throttle=")), (Some("20"), Some("5/s")));
-        let chosen = select(&words("THREADS>=8 Auto"), rates()).unwrap().unwrap();
+        let chosen = select("-rate", &words("THREADS>=8 Auto"), rates()).unwrap().unwrap();
         assert_eq!((chosen.value("threads>="), chosen.value("threads<=")), (Some("8"), Some("1000")));
         assert!(chosen.said("auto").is_some());
         // Words of two groups belong to none; a required one may not be missing.
-        assert!(select(&words("threads=20 auto"), rates()).unwrap().is_none());
-        assert!(select(&words("throttle=5/s"), rates()).unwrap().is_none());
+        assert!(select("-rate", &words("threads=20 auto"), rates()).unwrap().is_none());
+        assert!(select("-rate", &words("throttle=5/s"), rates()).unwrap().is_none());
     }
 
     #[test]
     fn what_is_wrong_is_said_as_the_java_tool_says_it() {
-        let said = |line: &str| select(&words(line), rates()).unwrap_err().to_string();
-        assert_eq!(said("threads=x"), "Invalid value x; must match pattern [0-9]+");
-        assert_eq!(said("automatic"), "Invalid value matic; must match pattern ");
-        assert_eq!(said("thread=3"), "Invalid parameter thread=3");
-        assert_eq!(said("threads=3 threads=4"), "Suboption threads= has been specified more than once");
+        let said = |line: &str| select("-rate", &words(line), rates()).unwrap_err().to_string();
+        assert_eq!(said("threads=x"), "Invalid value x; must match pattern [0-9]+ (-rate threads=x)");
+        assert_eq!(said("automatic"), "Invalid value matic; must match pattern  (-rate automatic)");
+        assert_eq!(said("thread=3"), "Invalid parameter thread=3 of -rate");
+        assert_eq!(
+            said("threads=3 threads=4"),
+            "Suboption threads= has been specified more than once (-rate threads=4)"
+        );
     }
 
     fn schema() -> Vec<Group> {
@@ -487,19 +499,23 @@ mod tests {
 
     #[test]
     fn words_in_parentheses_are_options_and_other_pairs() {
-        let chosen = select(&words("replication(factor=3,dc1=2,dc2=1)"), schema()).unwrap().unwrap();
+        let chosen =
+            select("-schema", &words("replication(factor=3,dc1=2,dc2=1)"), schema()).unwrap().unwrap();
         let (inner, extras) = chosen.inner("replication").unwrap();
         assert_eq!((inner.value("factor="), inner.value("strategy=")), (Some("3"), Some("Simple")));
         let pairs: Vec<String> = extras.iter().map(|(key, value)| format!("{key}:{value}")).collect();
         assert_eq!(pairs, ["dc1:2", "dc2:1"]);
-        let said = |line: &str| select(&words(line), schema()).unwrap_err().to_string();
+        let said = |line: &str| select("-schema", &words(line), schema()).unwrap_err().to_string();
         assert_eq!(
             said("replication(factor=3,,dc1=1)"),
-            "Invalid replication specification: replication(factor=3,,dc1=1)"
+            "Invalid replication specification: replication(factor=3,,dc1=1) (-schema replication(factor=3,,dc1=1))"
         );
-        assert_eq!(said("replication(dc1)"), "Invalid replication specification: dc1");
-        assert_eq!(said("replication(dc1=1,dc1=2)"), "dc1 set twice");
-        assert_eq!(said("replication(factor=3"), "Invalid parameter replication(factor=3");
+        assert_eq!(
+            said("replication(dc1)"),
+            "Invalid replication specification: dc1 (-schema replication(dc1))"
+        );
+        assert_eq!(said("replication(dc1=1,dc1=2)"), "dc1 set twice (-schema replication(dc1=1,dc1=2))");
+        assert_eq!(said("replication(factor=3"), "Invalid parameter replication(factor=3 of -schema");
     }
 
     #[test]
@@ -508,7 +524,7 @@ mod tests {
             &[("read", Some("1")), ("write", Some("1")), ("counter_read", None)];
         let groups = |names| vec![Group::new(vec![Sub::weights("ratio", names, "how often")])];
         let weights = |line: &str, names| {
-            select(&words(line), groups(names)).map(|chosen| chosen.unwrap().weights("ratio"))
+            select("mixed", &words(line), groups(names)).map(|chosen| chosen.unwrap().weights("ratio"))
         };
         let pairs =
             |pairs: &[(&str, f64)]| pairs.iter().map(|(n, w)| ((*n).to_owned(), *w)).collect::<Vec<_>>();
@@ -520,8 +536,11 @@ mod tests {
         assert_eq!(weights("ratio(read=1,write=0)", NAMES).unwrap(), pairs(&[("read", 1.0)]));
         assert_eq!(weights("ratio(insert=1,Mine=2)", &[]).unwrap(), pairs(&[("insert", 1.0), ("mine", 2.0)]));
         let wrong = weights("ratio(delete=1)", NAMES).unwrap_err().to_string();
-        assert_eq!(wrong, "Invalid ratio specification: delete=1");
+        assert_eq!(wrong, "Invalid ratio specification: delete=1 (mixed ratio(delete=1))");
         assert!(weights("ratio(read=x)", NAMES).is_err());
-        assert_eq!(weights("ratio(read=1,READ=2)", NAMES).unwrap_err().to_string(), "READ set twice");
+        assert_eq!(
+            weights("ratio(read=1,READ=2)", NAMES).unwrap_err().to_string(),
+            "READ set twice (mixed ratio(read=1,READ=2))"
+        );
     }
 }

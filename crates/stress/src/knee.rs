@@ -80,6 +80,19 @@ impl Goal {
             if self.holds(rate, snapshot) { "holds" } else { "does not hold" }
         )
     }
+
+    /// The line at the end of a search.
+    pub fn verdict(&self, search: &Search) -> String {
+        let rate = search.found().map(|rate| grouped(u64::from(rate)));
+        match (rate, search.ended_early) {
+            (Some(rate), false) => format!("Highest rate with {self}: {rate} op/s"),
+            (None, false) => format!("No rate was found with {self}"),
+            (Some(rate), true) => {
+                format!("The search ended early: {rate} op/s held {self}, higher rates are open")
+            }
+            (None, true) => format!("The search ended early: no rate has held {self} so far"),
+        }
+    }
 }
 
 impl std::fmt::Display for Goal {
@@ -96,12 +109,14 @@ pub struct Search {
     /// The lowest that did not, or that cannot be reached.
     failed: u32,
     trials: u32,
+    /// It did not come to its end.
+    ended_early: bool,
 }
 
 impl Search {
     /// Below a rate that cannot be exceeded.
     pub fn below(most: u32) -> Search {
-        Search { held: 0, failed: most.max(1), trials: 0 }
+        Search { held: 0, failed: most.max(1), trials: 0, ended_early: false }
     }
 
     /// The rate to try; `None` when the answer is near enough.
@@ -119,6 +134,11 @@ impl Search {
         } else {
             self.failed = self.failed.min(rate);
         }
+    }
+
+    /// There will be no more trials, although rates are left to try.
+    pub fn end_early(&mut self) {
+        self.ended_early = true;
     }
 
     /// The highest rate that held, if any did.
@@ -168,6 +188,23 @@ mod tests {
             hopeless.tried(rate, false);
         }
         assert_eq!(hopeless.found(), None);
+    }
+
+    #[test]
+    fn a_search_that_ended_early_claims_no_highest_rate() {
+        let goal = Goal::parse("p99<10ms").expect("a goal");
+        let mut search = Search::below(10_000);
+        assert_eq!(goal.verdict(&search), "No rate was found with p99 < 10 ms");
+        search.tried(5_000, true);
+        assert_eq!(goal.verdict(&search), "Highest rate with p99 < 10 ms: 5,000 op/s");
+        search.end_early();
+        assert_eq!(
+            goal.verdict(&search),
+            "The search ended early: 5,000 op/s held p99 < 10 ms, higher rates are open"
+        );
+        let mut nothing = Search::below(10_000);
+        nothing.end_early();
+        assert_eq!(goal.verdict(&nothing), "The search ended early: no rate has held p99 < 10 ms so far");
     }
 
     #[test]

@@ -60,5 +60,5 @@ pub mod run;
 /// The tool from its words to its exit status.
 pub mod command;
 
-pub use command::{Ran, Says, main, run_here};
+pub use command::{Ran, Says, main, run_here, run_to};
 pub use error::Error;

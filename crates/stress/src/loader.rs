@@ -240,7 +240,7 @@ async fn attempts(loader: &Loader, work: &mut Work) -> Attempted {
     for tried in 0..errors.tries {
         let is_away = match work.send().await {
             Ok(Some(touched)) => return Attempted::Done(touched),
-            // Another try would read the same.
+            // Another try would read the same. The Java tool of Cassandra counts the tries before this one, too: x0.
             Ok(None) => return Attempted::Failed { tries: tried, problem: None },
             Err(error) => {
                 let text = named(&error);

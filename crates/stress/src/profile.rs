@@ -24,6 +24,10 @@ use yaml::{Entry, Node, Value};
 const PAGE_ROWS: u32 = 5_000;
 /// Words that are operations of their own.
 const RESERVED: [&str; 2] = ["insert", "validate"];
+/// Keys of statements that make something.
+const KEYSPACE: &str = "keyspace_definition";
+const TABLE: &str = "table_definition";
+const EXTRA: &str = "extra_definitions";
 
 /// What a column holds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,6 +40,21 @@ pub struct ColumnSpec {
     pub population: Option<Distribution>,
     /// Values of a clustering column in a partition.
     pub cluster: Option<Distribution>,
+    /// The line on which its description begins.
+    pub line: usize,
+    /// The line of `cluster`.
+    pub cluster_line: usize,
+}
+
+/// A statement that makes something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Definition {
+    /// The key it stands under.
+    pub key: &'static str,
+    /// Its line.
+    pub line: usize,
+    /// Its text.
+    pub cql: String,
 }
 
 /// How rows are written.
@@ -76,6 +95,8 @@ pub enum Fields {
 pub struct QuerySpec {
     /// Its name in small letters.
     pub name: String,
+    /// Its line.
+    pub line: usize,
     /// Its text.
     pub cql: String,
     /// Where its arguments come from.
@@ -89,6 +110,8 @@ pub struct QuerySpec {
 pub struct ScanSpec {
     /// Its name in small letters.
     pub name: String,
+    /// Its line.
+    pub line: usize,
     /// The columns that are read, as written.
     pub columns: String,
     /// Rows of a page.
@@ -107,11 +130,11 @@ pub struct Profile {
     /// The table as written.
     pub table: String,
     /// Makes the keyspace.
-    pub keyspace_definition: Option<String>,
+    pub keyspace_definition: Option<Definition>,
     /// Makes the table.
-    pub table_definition: Option<String>,
+    pub table_definition: Option<Definition>,
     /// Made after the table.
-    pub extra_definitions: Vec<String>,
+    pub extra_definitions: Vec<Definition>,
     /// Columns that are not made as their type is by default.
     pub columns: Vec<ColumnSpec>,
     /// How rows are written.
@@ -150,6 +173,11 @@ impl Profile {
         };
         read().map_err(|Wrong { line, text }| Error::run(format!("{file}:{line}: {text}")))
     }
+
+    /// What is wrong with the value of a key: with file, line and key.
+    pub fn wrong(&self, line: usize, key: &str, text: impl std::fmt::Display) -> Error {
+        Error::run(format!("{}:{line}: {key}: {text}", self.file))
+    }
 }
 
 fn read(file: &str, document: &Node) -> Result<Profile, Wrong> {
@@ -172,14 +200,15 @@ fn read(file: &str, document: &Node) -> Result<Profile, Wrong> {
             "specname" => profile.name = text(entry)?,
             "keyspace" => profile.keyspace = text(entry)?,
             "table" => profile.table = text(entry)?,
-            "keyspace_definition" => {
+            KEYSPACE => {
                 profile.keyspace_definition =
-                    definition(entry, "keyspace", profile_name(document, "keyspace"))?;
+                    definition(entry, KEYSPACE, "keyspace", profile_name(document, "keyspace"))?;
             }
-            "table_definition" => {
-                profile.table_definition = definition(entry, "table", profile_name(document, "table"))?;
+            TABLE => {
+                profile.table_definition =
+                    definition(entry, TABLE, "table", profile_name(document, "table"))?;
             }
-            "extra_definitions" => profile.extra_definitions = texts(entry)?,
+            EXTRA => profile.extra_definitions = extra_definitions(entry)?,
             "columnspec" => profile.columns = columns(value)?,
             "insert" => profile.insert = insert(value)?,
             "queries" => profile.queries = operations("queries", value, query)?,
@@ -202,7 +231,7 @@ fn read(file: &str, document: &Node) -> Result<Profile, Wrong> {
             "Found {} in both queries and token_range_queries, please use different names",
             scan.name
         );
-        return wrong(document.line, text);
+        return wrong(scan.line, text);
     }
     Ok(profile)
 }
@@ -218,7 +247,7 @@ fn profile_name<'d>(document: &'d Node, key: &str) -> &'d str {
 }
 
 /// The statement that makes something; its name must be the one that the profile says.
-fn definition(entry: &Entry, what: &str, name: &str) -> Result<Option<String>, Wrong> {
+fn definition(entry: &Entry, key: &'static str, what: &str, name: &str) -> Result<Option<Definition>, Wrong> {
     let text = match &entry.value.value {
         Value::Null => return Ok(None),
         _ => text(entry)?,
@@ -239,7 +268,9 @@ fn definition(entry: &Entry, what: &str, name: &str) -> Result<Option<String>, W
             entry.line,
             format!("There was a problem parsing the {what} cql: no CREATE {}", what.to_uppercase()),
         ),
-        Some(found) if found.eq_ignore_ascii_case(name.trim_matches('"')) => Ok(Some(text)),
+        Some(found) if found.eq_ignore_ascii_case(name.trim_matches('"')) => {
+            Ok(Some(Definition { key, line: entry.line, cql: text }))
+        }
         Some(found) => wrong(
             entry.line,
             format!("Name in {what}_definition doesn't match {what} property: '{found}' != '{name}'"),
@@ -264,7 +295,7 @@ fn text(entry: &Entry) -> Result<String, Wrong> {
     }
 }
 
-fn texts(entry: &Entry) -> Result<Vec<String>, Wrong> {
+fn extra_definitions(entry: &Entry) -> Result<Vec<Definition>, Wrong> {
     let Value::List(items) = &entry.value.value else {
         return match entry.value.value {
             Value::Null => Ok(Vec::new()),
@@ -274,7 +305,7 @@ fn texts(entry: &Entry) -> Result<Vec<String>, Wrong> {
     items
         .iter()
         .map(|item| match &item.value {
-            Value::Scalar(text) => Ok(text.clone()),
+            Value::Scalar(text) => Ok(Definition { key: EXTRA, line: item.line, cql: text.clone() }),
             _ => wrong(item.line, format!("{}: each is a text", entry.key)),
         })
         .collect()
@@ -311,13 +342,16 @@ fn columns(node: &Node) -> Result<Vec<ColumnSpec>, Wrong> {
     };
     let mut columns: Vec<ColumnSpec> = Vec::new();
     for item in items {
-        let mut column = ColumnSpec::default();
+        let mut column = ColumnSpec { line: item.line, ..ColumnSpec::default() };
         for entry in map("an item of columnspec", item)? {
             match entry.key.to_ascii_lowercase().as_str() {
                 "name" => column.name = text(entry)?,
                 "size" => column.size = distribution(entry)?,
                 "population" => column.population = distribution(entry)?,
-                "cluster" => column.cluster = distribution(entry)?,
+                "cluster" => {
+                    column.cluster = distribution(entry)?;
+                    column.cluster_line = entry.line;
+                }
                 key => return wrong(entry.line, format!("Unrecognised option(s) in column spec: {key}")),
             }
         }
@@ -401,8 +435,13 @@ fn operations<T>(
 }
 
 fn query(name: String, query: &Entry) -> Result<QuerySpec, Wrong> {
-    let mut spec =
-        QuerySpec { name, cql: String::new(), fields: Fields::MultiRow, levels: Levels::default() };
+    let mut spec = QuerySpec {
+        name,
+        line: query.line,
+        cql: String::new(),
+        fields: Fields::MultiRow,
+        levels: Levels::default(),
+    };
     for entry in map(&query.key, &query.value)? {
         match entry.key.to_ascii_lowercase().as_str() {
             "cql" => spec.cql = text(entry)?,
@@ -427,7 +466,7 @@ fn query(name: String, query: &Entry) -> Result<QuerySpec, Wrong> {
 }
 
 fn scan(name: String, scan: &Entry) -> Result<ScanSpec, Wrong> {
-    let mut spec = ScanSpec { name, columns: "*".into(), page_rows: PAGE_ROWS };
+    let mut spec = ScanSpec { name, line: scan.line, columns: "*".into(), page_rows: PAGE_ROWS };
     for entry in map(&scan.key, &scan.value)? {
         match entry.key.as_str() {
             "columns" => spec.columns = text(entry)?,
@@ -483,7 +522,13 @@ token_range_queries:
     fn a_profile_is_read_whole() {
         let profile = Profile::parse("p.yaml", EXAMPLE).expect("a profile");
         assert_eq!((profile.name.as_str(), profile.table.as_str()), ("shop.Visits", "Visits"));
-        assert_eq!(profile.extra_definitions, ["CREATE INDEX ON visits (page)"]);
+        let extra = Definition { key: EXTRA, line: 8, cql: "CREATE INDEX ON visits (page)".into() };
+        assert_eq!(profile.extra_definitions, [extra]);
+        let lines = [&profile.keyspace_definition, &profile.table_definition]
+            .map(|definition| definition.as_ref().map(|definition| definition.line));
+        assert_eq!(lines, [Some(2), Some(5)]);
+        assert_eq!((profile.columns[1].line, profile.columns[1].cluster_line), (13, 14));
+        assert_eq!(profile.queries.iter().map(|query| query.line).collect::<Vec<_>>(), [20, 23]);
         assert_eq!(profile.columns[0].size, Distribution::parse("gaussian(1..10,5,2)").ok());
         assert_eq!(profile.columns[0].population, Distribution::parse("uniform(1..10M)").ok());
         assert_eq!(profile.columns[1].cluster, Distribution::parse("fixed(20)").ok());
@@ -496,7 +541,10 @@ token_range_queries:
             [Fields::SameRow, Fields::MultiRow]
         );
         assert_eq!(profile.queries[1].levels.level, Some(Consistency::Quorum));
-        assert_eq!(profile.scans, [ScanSpec { name: "all".into(), columns: "*".into(), page_rows: 100 }]);
+        assert_eq!(
+            profile.scans,
+            [ScanSpec { name: "all".into(), line: 25, columns: "*".into(), page_rows: 100 }]
+        );
     }
 
     #[test]
@@ -528,7 +576,7 @@ token_range_queries:
         );
         assert_eq!(
             with("  all:", "  latest:"),
-            "p.yaml:1: Found latest in both queries and token_range_queries, please use different names"
+            "p.yaml:25: Found latest in both queries and token_range_queries, please use different names"
         );
         assert_eq!(
             with("  any:", "  insert:"),
@@ -546,5 +594,72 @@ token_range_queries:
         assert_eq!(problem("keyspace: k\n"), "p.yaml:1: table: the name of the table is required");
         assert!(problem("keyspace: [k\n").starts_with("p.yaml:2: "));
         assert!(problem("- a\n").starts_with("p.yaml:1: a profile is a map"));
+    }
+
+    /// Whatever the text is, it is a profile or refused.
+    #[test]
+    fn any_text_is_read_or_refused() {
+        let pieces = [
+            "\n",
+            "  ",
+            "- ",
+            ": ",
+            "{",
+            "}",
+            "[",
+            "]",
+            ",",
+            "'",
+            "\"",
+            "|",
+            "#",
+            "*",
+            "&a",
+            "\t",
+            "fixed(1)",
+            "fixed(1)/0",
+            "uniform(9..1)",
+            "~exp(1..2)",
+            "seq(1..9b)",
+            "99999999999999999999",
+            "-1",
+            "ü",
+            "CREATE TABLE visits",
+            "cluster",
+            "size",
+            "insert",
+            "queries",
+            "null",
+            "\u{0}",
+        ];
+        let mut rng = base::Prng::new(5);
+        let (mut read, mut refused) = (0, 0);
+        for _ in 0..4_000 {
+            let mut lines: Vec<String> = EXAMPLE.lines().map(str::to_owned).collect();
+            for _ in 0..=rng.below(3) {
+                let line = rng.below(lines.len() as u64) as usize;
+                let piece = pieces[rng.below(pieces.len() as u64) as usize];
+                match rng.below(5) {
+                    0 => drop(lines.remove(line)),
+                    1 => lines[line] = piece.to_owned(),
+                    2 => lines.insert(line, piece.to_owned()),
+                    3 => lines[line].push_str(piece),
+                    _ => {
+                        let letters = lines[line].chars().count() as u64;
+                        let at = rng.below(letters + 1) as usize;
+                        let at = lines[line].char_indices().nth(at).map_or(lines[line].len(), |(at, _)| at);
+                        lines[line].insert_str(at, piece);
+                    }
+                }
+            }
+            match Profile::parse("p.yaml", &lines.join("\n")) {
+                Ok(_) => read += 1,
+                Err(error) => {
+                    assert!(error.to_string().starts_with("p.yaml:"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(read > 100 && refused > 100, "{read} {refused}");
     }
 }

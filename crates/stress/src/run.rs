@@ -65,6 +65,24 @@ pub struct Ended {
     pub totals: Vec<Snapshot>,
 }
 
+/// How one run ended.
+struct RunEnd {
+    /// What it has done.
+    seen: Snapshot,
+    /// An operation failed for good, and errors are not ignored.
+    failed: bool,
+}
+
+/// Runs with more and more requests in flight.
+struct Steps {
+    /// At first.
+    least: u32,
+    /// At most.
+    most: u32,
+    /// Ends when more bring nothing.
+    auto: bool,
+}
+
 /// How one run goes.
 #[derive(Clone)]
 struct Plan {
@@ -104,7 +122,15 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
     let (notes, totals) = (RefCell::default(), RefCell::default());
     let bench =
         Bench { fleet, names, truncated, settings, output, extras, histograms, scraper, notes, totals };
-    let mut success = bench.all(weights).await?;
+    let mut success = match bench.all(weights).await {
+        Ok(success) => success,
+        // Of what was measured before, everything is told.
+        Err(error) if !bench.totals.borrow().is_empty() => {
+            bench.output.complain(&error.to_string());
+            false
+        }
+        Err(error) => return Err(error),
+    };
     if let Some(session) = followed {
         success &= bench.verified(session).await;
     }
@@ -135,6 +161,7 @@ impl Bench {
             self.warm_up(&operations).await?;
         }
         if runtime::shutdown_is_requested() {
+            self.output.line("Nothing was measured: ended before the first run");
             return Ok(true);
         }
         // Steps are emptied for one by one.
@@ -146,11 +173,11 @@ impl Bench {
             (Rate::Threads { threads, .. }, Some(goal)) => self.knee(goal, operations, threads).await,
             (Rate::Threads { threads, limit }, None) => {
                 let plan = Plan { operations, threads, until: command.until, limit };
-                Ok(self.once(&plan, true).await?.is_some())
+                Ok(!self.once(&plan, true).await?.failed)
             }
             (Rate::Steps { least, most, auto }, _) => {
                 self.output.line("Thread count was not specified");
-                self.steps(operations, least, most, auto).await
+                self.steps(operations, Steps { least, most, auto }).await
             }
         }
     }
@@ -176,10 +203,13 @@ impl Bench {
             Rate::Steps { most, .. } => most.min(WARMUP_THREADS),
         };
         for (operation, _) in operations {
+            if runtime::shutdown_is_requested() {
+                break;
+            }
             self.output.line(&format!("Warming up {} with {each} iterations...", self.names[*operation]));
             let plan =
                 Plan { operations: vec![(*operation, 1.0)], threads, until: Until::Count(each), limit: None };
-            if self.once(&plan, false).await?.is_none() {
+            if self.once(&plan, false).await?.failed {
                 return Err(Error::run("Failed to execute warmup"));
             }
         }
@@ -200,52 +230,77 @@ impl Bench {
         Ok(())
     }
 
-    /// Runs at one rate after the other until the highest that holds is known.
+    /// Runs at one rate after the other until the highest that holds is known, and tells what each has come to, however it ends.
     async fn knee(&self, goal: &Goal, operations: Vec<(usize, f64)>, threads: u32) -> Result<bool, Error> {
         let until = match self.settings.command.until {
             Until::Time(..) => self.settings.command.until,
             Until::Count(_) | Until::Settled { .. } => Until::Time(TRIAL, TRIAL.as_secs(), "SECONDS"),
         };
-        let plan = |limit| Plan { operations: operations.clone(), threads, until, limit };
+        let plan = Plan { operations, threads, until, limit: None };
         self.output.line(&format!("Looking for the highest rate with {goal}"));
-        let Some(first) = self.once(&plan(None), true).await? else { return Ok(false) };
-        let mut search = Search::below(first.total.operation_rate() as u32);
+        let first = self.once(&plan, true).await?;
+        let mut search = Search::below(first.seen.total.operation_rate() as u32);
         let mut lines = Vec::new();
-        while let Some(rate) = search.next().filter(|_| !runtime::shutdown_is_requested()) {
-            let limit = Some(Limit { rate, is_fixed: true });
-            let Some(snapshot) = self.once(&plan(limit), true).await? else { return Ok(false) };
-            search.tried(rate, goal.holds(rate, &snapshot));
-            lines.push(goal.line(rate, &snapshot));
+        let success = match first.failed {
+            true => Ok(false),
+            false => self.trials(goal, &plan, &mut search, &mut lines).await,
+        };
+        if success != Ok(true) || runtime::shutdown_is_requested() {
+            search.end_early();
         }
         lines.iter().for_each(|line| self.output.line(line));
-        self.output.line(&match search.found() {
-            Some(rate) => {
-                format!("Highest rate with {goal}: {} op/s", loadtools::java::grouped(u64::from(rate)))
+        self.output.line(&goal.verdict(&search));
+        success
+    }
+
+    /// Tries rates until the answer is near enough or somebody wants the end; false when an operation failed for good.
+    async fn trials(
+        &self,
+        goal: &Goal,
+        plan: &Plan,
+        search: &mut Search,
+        lines: &mut Vec<String>,
+    ) -> Result<bool, Error> {
+        while let Some(rate) = search.next().filter(|_| !runtime::shutdown_is_requested()) {
+            let plan = Plan { limit: Some(Limit { rate, is_fixed: true }), ..plan.clone() };
+            let end = self.once(&plan, true).await?;
+            // One that did not come to its end tells nothing of its rate.
+            if end.failed || runtime::shutdown_is_requested() {
+                return Ok(!end.failed);
             }
-            None => format!("No rate was found with {goal}"),
-        });
+            search.tried(rate, goal.holds(rate, &end.seen));
+            lines.push(goal.line(rate, &end.seen));
+        }
         Ok(true)
     }
 
-    /// Runs with more and more requests in flight.
-    async fn steps(
+    /// Runs with more and more requests in flight, and tells what each step has come to, however it ends.
+    async fn steps(&self, operations: Vec<(usize, f64)>, steps: Steps) -> Result<bool, Error> {
+        if matches!(self.settings.command.until, Until::Settled { .. }) {
+            self.output.line(
+                "WARNING: uncertainty mode (err<) results in uneven workload between thread runs, so should be used for high level analysis only",
+            );
+        }
+        let mut seen = Vec::new();
+        let success = self.climb(operations, steps, &mut seen).await;
+        if !seen.is_empty() {
+            report::steps(&seen, false).iter().for_each(|line| self.output.line(line));
+        }
+        success
+    }
+
+    /// Takes the steps; false when an operation failed for good.
+    async fn climb(
         &self,
         operations: Vec<(usize, f64)>,
-        least: u32,
-        most: u32,
-        auto: bool,
+        Steps { least, most, auto }: Steps,
+        seen: &mut Vec<(String, Snapshot)>,
     ) -> Result<bool, Error> {
         let command = &self.settings.command;
         let target = match command.until {
-            Until::Settled { error, .. } => {
-                self.output.line(
-                    "WARNING: uncertainty mode (err<) results in uneven workload between thread runs, so should be used for high level analysis only",
-                );
-                error
-            }
+            Until::Settled { error, .. } => error,
             Until::Count(_) | Until::Time(..) => -1.0,
         };
-        let mut seen: Vec<(String, Snapshot)> = Vec::new();
         let mut before: Option<u32> = None;
         let mut threads = least;
         loop {
@@ -255,41 +310,38 @@ impl Bench {
                 self.truncate().await?;
             }
             let plan = Plan { operations: operations.clone(), threads, until: command.until, limit: None };
-            let Some(snapshot) = self.once(&plan, true).await? else {
+            let end = self.once(&plan, true).await?;
+            seen.push((format!("{threads} threadCount"), end.seen));
+            if end.failed {
                 return Ok(false);
-            };
-            seen.push((format!("{threads} threadCount"), snapshot));
+            }
             if let Some(before) = before {
-                let percent = loadtools::java::fixed(100.0 * improvement(&seen, 1), 0, false);
+                let percent = loadtools::java::fixed(100.0 * improvement(seen, 1), 0, false);
                 self.output.line(&format!("Improvement over {before} threadCount: {percent}%"));
             }
             before = Some(threads);
-            // Twice as many while they are few, then half as many more.
+            // As the Java tool of Cassandra: twice as many while they are few, then half as many more.
             threads = if threads < 16 { threads * 2 } else { threads + threads / 2 };
             let goes_on =
-                |steps: usize, least: f64| seen.len() < steps + 1 || improvement(&seen, steps) >= least;
+                |steps: usize, least: f64| seen.len() < steps + 1 || improvement(seen, steps) >= least;
             if threads > most
                 || runtime::shutdown_is_requested()
                 || (auto && !(goes_on(3, 0.0) && goes_on(5, target)))
             {
-                break;
+                return Ok(true);
             }
             if command.kind.updates() {
                 self.output.line("Sleeping for 15s");
                 rest(REST).await;
                 if runtime::shutdown_is_requested() {
-                    break;
+                    return Ok(true);
                 }
             }
         }
-        for line in report::steps(&seen, false) {
-            self.output.line(&line);
-        }
-        Ok(true)
     }
 
-    /// One run; `None` when an operation failed for good.
-    async fn once(&self, plan: &Plan, told: bool) -> Result<Option<Snapshot>, Error> {
+    /// One run, with its results: of one that failed, too.
+    async fn once(&self, plan: &Plan, told: bool) -> Result<RunEnd, Error> {
         let order = Order {
             names: plan.operations.iter().map(|(nth, _)| self.names[*nth].clone()).collect(),
             operations: plan.operations.clone(),
@@ -343,15 +395,12 @@ impl Bench {
             self.notes.borrow_mut().push(Notes { distribution, servers });
             self.totals.borrow_mut().push(last.clone());
         }
-        if ends.iter().any(|end| end.failed) {
-            return Ok(None);
-        }
         if told && !self.settings.log.no_summary {
             let results = report::results(&last, self.extras.style, watch.from_schedule);
             self.output.line(results.trim_end_matches('\n'));
             self.output.line("");
         }
-        Ok(Some(last))
+        Ok(RunEnd { seen: last, failed: ends.iter().any(|end| end.failed) })
     }
 
     fn announcement(&self, plan: &Plan) -> String {

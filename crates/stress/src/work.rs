@@ -227,6 +227,12 @@ async fn user_target(
 }
 
 fn greet(session: &Session, settings: &Settings, output: &Output) {
+    let shards = (0..session.pool.node_count()).map(|node| session.pool.shard_count(node)).max();
+    if let Some(shards) = shards.filter(|shards| 1 < *shards && settings.mode.connections_said) {
+        output.complain(&format!(
+            "WARNING: -mode connectionsPerHost= has no effect on nodes that tell their shards: one connection to each of up to {shards}"
+        ));
+    }
     if settings.log.level == Level::Minimal {
         return;
     }

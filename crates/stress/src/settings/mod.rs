@@ -288,6 +288,8 @@ pub struct Mode {
     pub pending_max: Option<usize>,
     /// Connections to one node.
     pub connections: usize,
+    /// Whether the command line says how many.
+    pub connections_said: bool,
     /// Compression of frames.
     pub compression: Compression,
     /// How long an answer may take.

@@ -12,7 +12,7 @@ pub fn read(group: &Group) -> Result<Node, Error> {
         Some(file) => nodes_of(file)?,
     };
     if nodes.is_empty() {
-        return Err(Error::usage("No nodes are given"));
+        return Err(Error::usage("-node: no nodes are given"));
     }
     let balance = group.value("loadbalance=").map(|name| match name.to_ascii_lowercase().as_str() {
         "rack-aware" => Balance::RackAware,
@@ -29,13 +29,13 @@ pub fn read(group: &Group) -> Result<Node, Error> {
     };
     if balance == Some(Balance::RoundRobin) && (node.datacenter.is_some() || node.rack.is_some()) {
         return Err(Error::usage(
-            "loadbalance=round-robin asks every datacenter and rack: leave datacenter= and rack= out",
+            "-node loadbalance=round-robin asks every datacenter and rack: leave datacenter= and rack= out",
         ));
     }
     let is_near = matches!(balance, Some(Balance::DcAware | Balance::RackAware)) || node.datacenter.is_some();
     if node.remote_datacenter.is_some() && !is_near {
         return Err(Error::usage(
-            "remote-dc= is asked while the near datacenter is away: say datacenter= or loadbalance=dc-aware, too",
+            "-node remote-dc= is asked while the near datacenter is away: say datacenter= or loadbalance=dc-aware, too",
         ));
     }
     Ok(node)
@@ -43,6 +43,7 @@ pub fn read(group: &Group) -> Result<Node, Error> {
 
 #[allow(clippy::disallowed_methods, reason = "the command line is read before the runtime exists")]
 fn nodes_of(file: &str) -> Result<Vec<String>, Error> {
-    let text = std::fs::read_to_string(file).map_err(|error| Error::usage(format!("{file}: {error}")))?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| Error::usage(format!("-node file={file}: {error}")))?;
     Ok(text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }

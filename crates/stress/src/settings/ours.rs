@@ -1,8 +1,9 @@
 //! Options that the Java tool does not have, and what is said of its options where they mean nothing.
 
 use super::tables::Kind;
-use super::{Columns, Command, Errors, Graph, Node};
+use super::{Columns, Command, Errors, Graph, Node, Transport};
 use crate::error::Error;
+use crate::grammar::Group;
 
 /// Where a Messina node tells its numbers, unless it is configured otherwise.
 const METRICS_PORT: u16 = 9180;
@@ -125,6 +126,100 @@ pub fn without_effect(said: &[String], kind: Kind) -> Vec<String> {
     said.iter().filter_map(told).collect()
 }
 
+/// A sub-option that is taken and changes nothing.
+struct Unheeded {
+    option: &'static str,
+    prefix: &'static str,
+    /// Values that ask for what happens anyway.
+    usual: &'static [&'static str],
+    reason: &'static str,
+}
+
+const fn of(
+    option: &'static str,
+    prefix: &'static str,
+    usual: &'static [&'static str],
+    reason: &'static str,
+) -> Unheeded {
+    Unheeded { option, prefix, usual, reason }
+}
+
+/// What command lines of the Java tool may have, and this tool has no use for.
+const UNHEEDED: [Unheeded; 12] = [
+    of("-col", "comparator=", &["AsciiType", "UTF8Type"], "columns are ordered by the bytes of their names"),
+    of("-log", "level=", &["minimal", "normal"], "there is no more to say than at normal"),
+    of("-mode", "port=", &[], "the port is that of -port native="),
+    of("-port", "thrift=", &["9160"], "servers speak Thrift no longer"),
+    of("-port", "jmx=", &["7199"], "nothing is asked over JMX"),
+    of("-transport", "factory=", &[], "it names a class of the Java tool"),
+    of("-transport", "truststore-password=", &[], "the file is a PEM file, which has none"),
+    of("-transport", "keystore-password=", &[], "the file is a PEM file, which has none"),
+    of("-transport", "ssl-protocol=", &["TLS"], "TLS 1.2 and 1.3 are spoken"),
+    of("-transport", "ssl-alg=", &["SunX509"], "it names a class of the Java tool"),
+    of("-transport", "store-type=", &["PEM"], "the files are PEM files"),
+    of("-transport", "ssl-ciphers=", &[], "those that are safe are offered"),
+];
+
+/// What is said of sub-options that are taken and change nothing. A password is not repeated.
+pub fn unheeded(option: &str, group: &Group) -> Vec<String> {
+    let told = UNHEEDED.iter().filter(|unheeded| unheeded.option == option).filter_map(|unheeded| {
+        let Unheeded { prefix, usual, reason, .. } = unheeded;
+        let value = group.said(prefix)?;
+        if usual.iter().any(|usual| usual.eq_ignore_ascii_case(value)) {
+            return None;
+        }
+        let value = if prefix.ends_with("password=") { "" } else { value };
+        Some(format!("WARNING: {option} {prefix}{value} has no effect: {reason}"))
+    });
+    told.collect()
+}
+
+/// What is said of values that are not what they seem to be.
+pub fn said_in_vain(columns: &Columns, errors: &Errors, transport: &Transport) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if columns.count.as_ref().is_some_and(|count| count.min() < count.max()) {
+        let most = columns.names.len();
+        warnings
+            .push(format!("WARNING: -col n= is a range: every row has the greatest number, {most} columns"));
+    }
+    if errors.fail_fast && errors.ignore {
+        warnings
+            .push("WARNING: -errors fail-fast has no effect beside ignore: no failure ends the run".into());
+    }
+    if transport.key.is_some() && transport.trust.is_none() {
+        warnings.push(
+            "WARNING: -transport keystore= without truststore=: any certificate of a server is believed"
+                .into(),
+        );
+    }
+    warnings
+}
+
+/// Who says anything about TLS wants it: without a file of certificates it would be the clear. Errors: names the sub-option.
+pub fn refuse_plaintext(transport: &Group) -> Result<(), Error> {
+    const ABOUT_TLS: [&str; 7] = [
+        "truststore-password=",
+        "keystore-password=",
+        "ssl-protocol=",
+        "ssl-alg=",
+        "store-type=",
+        "ssl-ciphers=",
+        "hostname-verification=",
+    ];
+    if transport.said("truststore=").is_some() || transport.said("keystore=").is_some() {
+        return Ok(());
+    }
+    let makes_tls = |class: &str| class.to_ascii_lowercase().contains("ssl");
+    let factory = transport.said("factory=").filter(|class| makes_tls(class)).map(|_| "factory=");
+    let said = ABOUT_TLS.into_iter().find(|prefix| transport.said(prefix).is_some());
+    match said.or(factory) {
+        None => Ok(()),
+        Some(prefix) => Err(Error::usage(format!(
+            "-transport {prefix} wants truststore=, too: without it connections would not be encrypted"
+        ))),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -208,6 +303,67 @@ mod tests {
         assert!(
             warnings("user profile=a ops(insert=1) n=5 -insert visits=fixed(2) -tokenrange wrap").is_empty()
         );
+    }
+
+    #[test]
+    fn what_is_taken_and_changes_nothing_is_told() {
+        let warnings = |line: &str| settings(&format!("write n=5 {line}")).expect(line).warnings;
+        let tls = "-transport truststore=a.pem";
+        for (line, told) in [
+            ("-col comparator=TimeUUIDType", "-col comparator=TimeUUIDType has no effect: "),
+            ("-col n=uniform(2..7)", "-col n= is a range: every row has the greatest number, 7 columns"),
+            ("-log level=verbose", "-log level=verbose has no effect: "),
+            ("-errors ignore fail-fast", "-errors fail-fast has no effect beside ignore: "),
+            ("-mode native cql3 port=9999", "-mode port=9999 has no effect: "),
+            ("-mode simplenative cql3 port=9999", "-mode port=9999 has no effect: "),
+            ("-port thrift=1", "-port thrift=1 has no effect: "),
+            ("-port native=9 jmx=1", "-port jmx=1 has no effect: "),
+            ("-transport factory=a.B", "-transport factory=a.B has no effect: "),
+            ("-transport keystore=a.pem", "-transport keystore= without truststore=: "),
+            (&format!("{tls} truststore-password=secret"), "-transport truststore-password= has no effect: "),
+            (
+                &format!("{tls} keystore=k keystore-password=secret"),
+                "-transport keystore-password= has no effect: ",
+            ),
+            (&format!("{tls} ssl-protocol=TLSv1.3"), "-transport ssl-protocol=TLSv1.3 has no effect: "),
+            (&format!("{tls} ssl-alg=X"), "-transport ssl-alg=X has no effect: "),
+            (&format!("{tls} store-type=JKS"), "-transport store-type=JKS has no effect: "),
+            (&format!("{tls} ssl-ciphers=A,B"), "-transport ssl-ciphers=A,B has no effect: "),
+        ] {
+            let all = warnings(line);
+            assert!(all.len() == 1 && all[0].starts_with(&format!("WARNING: {told}")), "{line}: {all:?}");
+        }
+        for line in [
+            "-col n=fixed(3) comparator=UTF8Type",
+            "-log level=minimal",
+            "-errors fail-fast",
+            "-port native=9042 thrift=9160 jmx=7199",
+            "-transport truststore=a.pem ssl-protocol=TLS ssl-alg=SunX509 store-type=PEM hostname-verification=false",
+        ] {
+            assert!(warnings(line).is_empty(), "{line}");
+        }
+    }
+
+    #[test]
+    fn who_wants_tls_does_not_get_the_clear() {
+        for prefix in [
+            "truststore-password=a",
+            "keystore-password=a",
+            "ssl-protocol=TLS",
+            "ssl-alg=SunX509",
+            "store-type=JKS",
+            "ssl-ciphers=a",
+            "hostname-verification=false",
+            "factory=org.apache.cassandra.thrift.SSLTransportFactory",
+        ] {
+            let name = prefix.split_inclusive('=').next().expect("a name");
+            assert_eq!(
+                settings(&format!("write n=5 -transport {prefix}")).expect_err(prefix),
+                format!(
+                    "-transport {name} wants truststore=, too: without it connections would not be encrypted"
+                )
+            );
+        }
     }
 
     #[test]

@@ -82,7 +82,7 @@ fn option(all: &mut Vec<Words>, name: &str, groups: Vec<Group>) -> Result<Group,
 
 fn chosen(name: &str, words: &[String], groups: Vec<Group>) -> Result<Group, Error> {
     let help = usage(name, &groups);
-    select(words, groups)?.ok_or_else(|| Error::Options {
+    select(name, words, groups)?.ok_or_else(|| Error::Options {
         help,
         text: format!("Invalid {name} options provided, see output for valid options"),
     })
@@ -92,22 +92,28 @@ fn chosen(name: &str, words: &[String], groups: Vec<Group>) -> Result<Group, Err
 pub fn read(mut all: Vec<Words>) -> Result<Settings, Error> {
     let said: Vec<String> = all.iter().map(|words| words.name.clone()).collect();
     let command = read_command(&mut all)?;
-    let port = read_port(&option(&mut all, "-port", tables::port())?)?;
+    let mut warnings = ours::without_effect(&said, command.kind);
+    let mut heeded = |all: &mut Vec<Words>, name: &str, groups: Vec<Group>| {
+        let group = option(all, name, groups)?;
+        warnings.extend(ours::unheeded(name, &group));
+        Ok::<Group, Error>(group)
+    };
+    let port = read_port(&heeded(&mut all, "-port", tables::port())?)?;
     let rate = read_rate(take(&mut all, "-rate"), &command)?;
     let population = read_population(take(&mut all, "-pop"), &command)?;
     let token_range = read_token_range(&option(&mut all, "-tokenrange", tables::token_range())?)?;
     let insert = read_insert(&option(&mut all, "-insert", tables::insert())?)?;
-    let columns = read_columns(&option(&mut all, "-col", tables::columns())?)?;
-    let errors = read_errors(&option(&mut all, "-errors", tables::errors())?)?;
-    let log = read_log(&option(&mut all, "-log", tables::log())?)?;
-    let mode = read_mode(&option(&mut all, "-mode", tables::mode())?)?;
+    let columns = read_columns(&heeded(&mut all, "-col", tables::columns())?)?;
+    let errors = read_errors(&heeded(&mut all, "-errors", tables::errors())?)?;
+    let log = read_log(&heeded(&mut all, "-log", tables::log())?)?;
+    let mode = read_mode(&heeded(&mut all, "-mode", tables::mode())?)?;
     let node = node::read(&option(&mut all, "-node", tables::node())?)?;
     let schema = read_schema(take(&mut all, "-schema"), &command)?;
-    let transport = read_transport(&option(&mut all, "-transport", tables::transport())?)?;
+    let transport = read_transport(&heeded(&mut all, "-transport", tables::transport())?)?;
     let graph = read_graph(take(&mut all, "-graph"), &command)?;
     let verify = ours::verify(take(&mut all, "--verify"), &command, &columns, &errors)?;
     let scraped = ours::scraped(take(&mut all, "--scrape"), &node, &graph)?;
-    let warnings = ours::without_effect(&said, command.kind);
+    warnings.extend(ours::said_in_vain(&columns, &errors, &transport));
     if let Some(refused) = all.iter().find_map(refusal) {
         return Err(Error::usage(refused));
     }
@@ -170,8 +176,9 @@ fn read_command(all: &mut Vec<Words>) -> Result<Command, Error> {
         return Err(Error::usage("No command specified"));
     };
     let groups = tables::command(kind);
-    let help = usage(&kind.name().to_ascii_lowercase(), &groups);
-    let group = select(&words, groups)?.ok_or_else(|| Error::Options {
+    let name = kind.name().to_ascii_lowercase();
+    let help = usage(&name, &groups);
+    let group = select(&name, &words, groups)?.ok_or_else(|| Error::Options {
         help,
         text: format!("Invalid {} options provided, see output for valid options", kind.name()),
     })?;
@@ -183,7 +190,10 @@ fn read_command(all: &mut Vec<Words>) -> Result<Command, Error> {
         }
     };
     if weights.is_empty() {
-        return Err(Error::usage("Must specify at least one command with a non-zero ratio"));
+        return Err(Error::usage(format!(
+            "Must specify at least one command with a non-zero ratio ({})",
+            if kind == Kind::Mixed { "mixed ratio()" } else { "user ops()" }
+        )));
     }
     let profiles = group.value("profile=").map(|text| text.split(',').map(str::to_owned).collect());
     Ok(Command {
@@ -249,7 +259,9 @@ fn read_rate(words: Option<Vec<String>>, command: &Command) -> Result<Rate, Erro
     };
     let (throttle, fixed) = (per_second("throttle=")?, per_second("fixed=")?);
     if throttle > 0 && fixed > 0 {
-        return Err(Error::usage("can't have both fixed and throttle set, choose one."));
+        return Err(Error::usage(
+            "can't have both fixed and throttle set, choose one. (-rate fixed= throttle=)",
+        ));
     }
     let rate = throttle.max(fixed);
     let limit = (rate > 0).then_some(Limit { rate, is_fixed: fixed > 0 });
@@ -276,17 +288,18 @@ fn read_population(words: Option<Vec<String>>, command: &Command) -> Result<Popu
         Some(distribution) => Visited::Drawn(distribution),
         None => {
             let text = group.value("seq=").unwrap_or_default();
-            let invalid =
-                || Error::usage(format!("Invalid value {text} of seq=: the range is empty or too large"));
+            let invalid = || {
+                Error::usage(format!("Invalid value {text} of -pop seq=: the range is empty or too large"))
+            };
             let (first, last) = parse_range(text).ok_or_else(invalid)?;
             let look_back = group.distribution("read-lookback=")?;
             if let Some(look_back) = &look_back
-                && look_back.max() > last - first + 1 + first
+                && i128::from(look_back.max()) > i128::from(last) + 1
             {
                 return Err(Error::usage(format!(
-                    "Invalid lookback distribution; max value is {}, but series only ranges from 0 to {}",
+                    "Invalid lookback distribution; max value is {}, but series only ranges from 0 to {} (-pop read-lookback=)",
                     look_back.max(),
-                    last + 1
+                    i128::from(last) + 1
                 )));
             }
             Visited::Sequence { first, last, wrap: group.said("no-wrap").is_none(), look_back }
@@ -300,7 +313,8 @@ fn read_insert(group: &Group) -> Result<Insert, Error> {
     let revisit = group.distribution("revisit=")?.unwrap_or_else(|| one.clone());
     let size = revisit.max().checked_sub(revisit.min()).map(|width| width + 1);
     if revisit.min() < 0 || size.is_none_or(|size| size > i64::from(i32::MAX)) {
-        return Err(Error::usage("sample range is invalid"));
+        let text = group.value("revisit=").unwrap_or_default();
+        return Err(Error::usage(format!("sample range is invalid (-insert revisit={text})")));
     }
     Ok(Insert {
         revisit,
@@ -316,7 +330,7 @@ fn read_insert(group: &Group) -> Result<Insert, Error> {
 
 fn read_columns(group: &Group) -> Result<Columns, Error> {
     if group.value("super=").is_some_and(|text| !text.trim_start_matches('0').is_empty()) {
-        return Err(Error::usage("super= is not supported: super columns exist no longer"));
+        return Err(Error::usage("-col super= is not supported: super columns exist no longer"));
     }
     let count = group.distribution("n=")?;
     let mut names: Vec<String> = match (&count, group.value("names=")) {
@@ -324,16 +338,20 @@ fn read_columns(group: &Group) -> Result<Columns, Error> {
         (Some(count), _) if (1..=COLUMNS_MAX).contains(&count.max()) => {
             (0..count.max()).map(|nth| format!("C{nth}")).collect()
         }
-        _ => return Err(Error::usage(format!("Invalid number of columns: from 1 to {COLUMNS_MAX}"))),
+        _ => {
+            return Err(Error::usage(format!(
+                "Invalid number of columns of -col n=: from 1 to {COLUMNS_MAX}"
+            )));
+        }
     };
     names.sort();
     if names.iter().any(String::is_empty) || names.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(Error::usage("Names of columns have to be different, and none may be empty"));
+        return Err(Error::usage("-col names= wants different names, none of them empty"));
     }
     let size = group.distribution("size=")?.unwrap_or_else(|| Distribution::fixed(34));
     if size.min() < 0 || size.max() > crate::generate::VALUE_BYTES_MAX as i64 {
         return Err(Error::usage(format!(
-            "Invalid size of values: at most {} bytes",
+            "Invalid size of values of -col size=: at most {} bytes",
             crate::generate::VALUE_BYTES_MAX
         )));
     }
@@ -383,7 +401,7 @@ fn read_log(group: &Group) -> Result<Log, Error> {
     let interval =
         interval.ok_or_else(|| Error::usage(format!("Invalid value {text} of interval=: too long")))?;
     if interval == 0 {
-        return Err(Error::usage("Log interval must be greater than zero"));
+        return Err(Error::usage(format!("Log interval must be greater than zero (-log interval={text})")));
     }
     Ok(Log {
         level: match group.value("level=").unwrap_or_default().to_ascii_lowercase().as_str() {
@@ -408,13 +426,15 @@ fn read_mode(group: &Group) -> Result<Mode, Error> {
     }
     let plain = "PlainTextAuthProvider";
     if let Some(class) = group.value("auth-provider=").filter(|class| !class.ends_with(plain)) {
-        return Err(Error::usage(format!("Invalid auth provider class: {class}; only {plain} is known")));
+        return Err(Error::usage(format!(
+            "Invalid auth provider class: {class}; only {plain} is known (-mode auth-provider=)"
+        )));
     }
     let simple = group.knows("simplenative");
     let prepared = if simple { group.said("prepared").is_some() } else { group.said("unprepared").is_none() };
     let version = group.value("protocolVersion=").and_then(|text| text.parse().ok());
     if version == Some(2) {
-        return Err(Error::usage("protocolVersion=2 is not supported: from 3 to 5"));
+        return Err(Error::usage("-mode protocolVersion=2 is not supported: from 3 to 5"));
     }
     let number = |prefix, default| {
         Ok::<usize, Error>(whole(group, prefix, 1 << 15)?.unwrap_or(default).max(1) as usize)
@@ -432,6 +452,7 @@ fn read_mode(group: &Group) -> Result<Mode, Error> {
             group.said("maxPending=").map(|_| number("maxPending=", 128)).transpose()?
         },
         connections: if simple { 1 } else { number("connectionsPerHost=", 8)? },
+        connections_said: group.said("connectionsPerHost=").is_some(),
         compression: match group.value("compression=").unwrap_or_default().to_ascii_lowercase().as_str() {
             "lz4" => Compression::Lz4,
             "snappy" => Compression::Snappy,
@@ -493,9 +514,10 @@ fn read_transport(group: &Group) -> Result<Transport, Error> {
     ];
     if group.value("hostname-verification=").is_some_and(|text| text.eq_ignore_ascii_case("true")) {
         return Err(Error::usage(
-            "hostname-verification=true is not supported: names in certificates are not looked at",
+            "-transport hostname-verification=true is not supported: names in certificates are not looked at",
         ));
     }
+    ours::refuse_plaintext(group)?;
     let said = |prefix: &str| {
         let shown = |text: &str| {
             if prefix.ends_with("-password=") { "*suppressed*".to_owned() } else { text.to_owned() }

@@ -117,7 +117,7 @@ pub async fn prepare(
             let levels = spec.profile.insert.levels;
             Ok(Operation::Insert {
                 bound: Bound {
-                    arguments: arguments(&chosen.name, &statement, &spec.table)?,
+                    arguments: arguments(&statement, &spec.table).map_err(|text| of_file(spec, text))?,
                     statement,
                     levels,
                 },
@@ -131,8 +131,10 @@ pub async fn prepare(
         What::Validate => Ok(Operation::Validate(slices(spec).await?)),
         What::Query(nth) => {
             let query = &spec.profile.queries[nth];
-            let statement = prepared(spec, &query.cql).await?;
-            let arguments = arguments(&chosen.name, &statement, &spec.table)?;
+            let wrong = |text: String| spec.profile.wrong(query.line, &query.name, text);
+            let statement = spec.session.pool.prepare(&query.cql).await;
+            let statement = statement.map_err(|error| wrong(named(&error)))?;
+            let arguments = arguments(&statement, &spec.table).map_err(wrong)?;
             Ok(Operation::Query(Bound { statement, arguments, levels: query.levels }, query.fields))
         }
         What::Scan(nth) => {
@@ -143,21 +145,23 @@ pub async fn prepare(
     }
 }
 
+/// Prepares a statement that was made of a profile's columns.
 async fn prepared(spec: &Spec, text: &str) -> Result<Statement, Error> {
-    spec.session.pool.prepare(text).await.map_err(|error| Error::run(named(&error)))
+    let statement = spec.session.pool.prepare(text).await;
+    statement.map_err(|error| of_file(spec, format!("{}: {text}", named(&error))))
 }
 
-/// The columns that the markers of a statement name.
-fn arguments(query: &str, statement: &Statement, table: &Table) -> Result<Rc<[Argument]>, Error> {
+fn of_file(spec: &Spec, text: String) -> Error {
+    Error::run(format!("{}: {text}", spec.profile.file))
+}
+
+/// The columns that the markers of a statement name. Errors: the marker that names none.
+fn arguments(statement: &Statement, table: &Table) -> Result<Rc<[Argument]>, String> {
     let markers = statement.markers().iter();
     let found = markers.map(|marker| {
-        table.find(&marker.name).ok_or_else(|| {
-            Error::run(format!(
-                "No column {} for the arguments of {query}: {}",
-                marker.name,
-                statement.text()
-            ))
-        })
+        table
+            .find(&marker.name)
+            .ok_or_else(|| format!("no column {} for an argument of {}", marker.name, statement.text()))
     });
     found.collect()
 }

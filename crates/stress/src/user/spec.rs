@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::grammar::Ratio;
 use crate::limits::{INSERT_ROWS_MAX, LEVEL_VALUES_MAX, PARTITIONS_MAX};
 use crate::partition::Table;
-use crate::profile::{ColumnSpec, Profile, batch_kind};
+use crate::profile::{ColumnSpec, Definition, Profile, batch_kind};
 use crate::session::{Session, rest};
 use crate::settings::Settings;
 use client::contact::named;
@@ -66,14 +66,15 @@ impl Spec {
         maker: Option<(&Session, &Output)>,
     ) -> Result<Spec, Error> {
         let keyspace = folded(&profile.keyspace);
-        if let (Some((bare, _)), Some(text)) = (maker, &profile.keyspace_definition) {
-            run(bare, text).await?;
+        if let (Some((bare, _)), Some(definition)) = (maker, &profile.keyspace_definition) {
+            run(&profile, bare, definition).await?;
         }
         let session = Rc::new(Session::connect(settings, Some(keyspace.clone())).await?);
         if let Some((_, output)) = maker {
             make(&profile, &session, settings, output).await?;
         }
         let (name, columns) = columns(&session, &keyspace, &profile.table).await?;
+        check_columns(&profile, &format!("{keyspace}.{name}"), &columns)?;
         let (table, reversed) = table(&profile, settings, columns)?;
         let inserting = inserting(&profile, settings)?;
         let spec = Spec { profile, session, keyspace, name, table, reversed, inserting };
@@ -158,14 +159,19 @@ impl Spec {
     pub fn described(&self, settings: &Settings) -> String {
         let mut text = String::new();
         let profile = &self.profile;
-        let or_null = |text: &Option<String>| text.clone().unwrap_or_else(|| "null".into());
+        let or_null = |definition: &Option<Definition>| {
+            definition.as_ref().map_or_else(|| "null".to_owned(), |definition| definition.cql.clone())
+        };
         writeln!(text, "  Keyspace Name: {}", profile.keyspace).ok();
         writeln!(text, "  Keyspace CQL: \n***\n{}***\n", or_null(&profile.keyspace_definition)).ok();
         writeln!(text, "  Table Name: {}", profile.table).ok();
         writeln!(text, "  Table CQL: \n***\n{}***\n", or_null(&profile.table_definition)).ok();
         let extra = match profile.extra_definitions.as_slice() {
             [] => "null".into(),
-            extra => format!("[{}]", extra.join(", ")),
+            extra => {
+                let all: Vec<&str> = extra.iter().map(|definition| definition.cql.as_str()).collect();
+                format!("[{}]", all.join(", "))
+            }
         };
         writeln!(text, "  Extra Schema Definitions: {extra}").ok();
         writeln!(text, "  Generator Configs:").ok();
@@ -224,14 +230,14 @@ async fn make(
     output: &Output,
 ) -> Result<(), Error> {
     let nodes = settings.node.nodes.len() as u64;
-    if let Some(text) = &profile.table_definition {
-        run(session, text).await?;
+    if let Some(definition) = &profile.table_definition {
+        run(profile, session, definition).await?;
         output.line(&format!("Created schema. Sleeping {nodes}s for propagation."));
         rest(Duration::from_secs(nodes)).await;
     }
     if !profile.extra_definitions.is_empty() {
-        for text in &profile.extra_definitions {
-            run(session, text).await?;
+        for definition in &profile.extra_definitions {
+            run(profile, session, definition).await?;
         }
         output.line(&format!("Created extra schema. Sleeping {nodes}s for propagation."));
         rest(Duration::from_secs(nodes)).await;
@@ -239,14 +245,17 @@ async fn make(
     Ok(())
 }
 
-/// Runs a definition; what is there already is well.
-async fn run(session: &Session, text: &str) -> Result<(), Error> {
-    match session.query(text, Consistency::One).await {
+/// Runs a definition; what is there already is well. Errors: with file, line and key.
+async fn run(profile: &Profile, session: &Session, definition: &Definition) -> Result<(), Error> {
+    match session.query(&definition.cql, Consistency::One).await {
         Ok(_) => Ok(()),
         Err(client::Error::Failure(failure)) if matches!(failure.kind, FailureKind::AlreadyExists { .. }) => {
             Ok(())
         }
-        Err(error) => Err(Error::run(format!("Encountered exception creating schema: {}", named(&error)))),
+        Err(error) => {
+            let text = format!("Encountered exception creating schema: {}", named(&error));
+            Err(profile.wrong(definition.line, definition.key, text))
+        }
     }
 }
 
@@ -294,6 +303,25 @@ fn known(row: &[Value]) -> Option<Known> {
         position: *position,
         reversed: order.eq_ignore_ascii_case("desc"),
     })
+}
+
+/// Errors: what a profile says of columns that its table does not have, and of clusters of columns that do not cluster.
+fn check_columns(profile: &Profile, table: &str, known: &[Known]) -> Result<(), Error> {
+    for spec in &profile.columns {
+        let name = &spec.name;
+        match known.iter().find(|column| column.name == *name) {
+            None => {
+                let text = format!("table \"{table}\" has no column \"{name}\"");
+                return Err(profile.wrong(spec.line, "columnspec", text));
+            }
+            Some(column) if spec.cluster.is_some() && column.kind != "clustering" => {
+                let text = format!("\"{name}\" is no clustering column of table \"{table}\"");
+                return Err(profile.wrong(spec.cluster_line, "cluster", text));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// The columns in their roles, and which of the clustering columns are in reversed order.

@@ -143,7 +143,8 @@ impl Server {
         let mut say = |reply: Reply<'_>| reply.encode(out, version, stream, &Extras::default());
         match request {
             Request::Options => say(Reply::Supported(&[])),
-            Request::Startup(_) => say(Reply::Ready),
+            // It never changes, so there is nothing to tell of.
+            Request::Startup(_) | Request::Register(_) => say(Reply::Ready),
             Request::Prepare(prepare) => say(Reply::Prepared(&prepared(prepare.query))),
             Request::Query(query) if query.query.starts_with("SELECT") => {
                 let (columns, rows) = self.select(query.query);

@@ -2,8 +2,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "profiles are files of these tests' own")]
 
+mod ends;
 mod fake;
 mod files;
+mod transcripts;
 mod verify;
 
 use loadtools::output::Output;
@@ -71,6 +73,13 @@ impl Ended {
     }
 }
 
+/// A machine of its own that runs the tool as its process does: from its words to its status.
+struct Machine {
+    node: NodeId,
+    /// What it has said in the end, on standard output and on standard error.
+    told: Arc<Mutex<Option<(String, Vec<String>)>>>,
+}
+
 impl Stage {
     fn new(seed: u64) -> Stage {
         Stage::with_log(seed, None)
@@ -134,6 +143,36 @@ impl Stage {
         let done = self.world.run_until(|_| task.done(), PATIENCE);
         assert!(done, "the run does not end: {:?}", self.world.log_lines());
         task.take().expect("it is done")
+    }
+
+    /// Begins to run a command line on a machine of its own.
+    fn machine(&mut self, address: &str, line: &str) -> Machine {
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let node = self.world.add_node(address.parse().expect("an address"));
+        let told: Arc<Mutex<Option<(String, Vec<String>)>>> = Arc::default();
+        let teller = told.clone();
+        let main: runtime::Main = Arc::new(move || {
+            let (words, told) = (words.clone(), teller.clone());
+            Box::pin(async move {
+                let output = Rc::new(Output::in_memory());
+                let status = stress::run_to(&words, &output).await.expect("words that run");
+                *told.lock().expect("one thread") =
+                    Some((output.kept().unwrap_or_default(), output.complaints()));
+                status
+            })
+        });
+        self.world.boot(node, 1, main);
+        Machine { node, told }
+    }
+
+    /// The status of the machine's process when it has ended, and what it said.
+    fn status(&mut self, machine: Machine) -> (i32, Ended) {
+        let node = machine.node;
+        assert!(self.world.run_until(|world| !world.alive(node), PATIENCE), "the run does not end");
+        let status = self.world.exit_code(node).expect("it ended by itself");
+        let (said, complaints) = machine.told.lock().expect("one thread").take().expect("it has ended");
+        let success = Ok(status != 1);
+        (status, Ended { success, said, complaints, notes: Vec::new(), is_whole: true })
     }
 
     /// Runs a statement.
@@ -502,6 +541,47 @@ fn a_profile_that_is_wrong_is_named_with_its_line() {
     let file = profile("wrong", &VISITS.replace("cluster: fixed(4)", "clusters: fixed(4)"));
     let wrong = stage.run(&format!("user profile={file} ops(insert=1) n=1 -rate threads=1"));
     assert_eq!(wrong.success, Err(format!("{file}:11: Unrecognised option(s) in column spec: clusters")));
+    for (from, to, text) in [
+        ("{name: tags", "{name: Tags", "12: columnspec: table \"shop.visits\" has no column \"Tags\""),
+        (
+            "population: uniform(1..1M)",
+            "cluster: fixed(2)",
+            "9: cluster: \"who\" is no clustering column of table \"shop.visits\"",
+        ),
+        (
+            "{name: tags, size: fixed(2)}",
+            "{name: tags, cluster: fixed(2)}",
+            "12: cluster: \"tags\" is no clustering column of table \"shop.visits\"",
+        ),
+        (
+            "page text, took",
+            "page txt, took",
+            "5: table_definition: Encountered exception creating schema: (",
+        ),
+        (
+            "WITH replication = {'class'",
+            "WITH replication = {'klass'",
+            "2: keyspace_definition: Encountered exception creating schema: (",
+        ),
+        (
+            "columnspec:",
+            "extra_definitions:\n  - CREATE INDEX IF NOT EXISTS ON visits (nothing)\ncolumnspec:",
+            "9: extra_definitions: Encountered exception creating schema: (",
+        ),
+        (
+            "select took from visits where who = ? and day = ? and at = ? and page = ?, fields: samerow",
+            "select nothing from visits, fields: samerow",
+            "16: one: (",
+        ),
+    ] {
+        assert!(VISITS.contains(from), "{from}");
+        let file = profile("worse", &VISITS.replacen(from, to, 1));
+        // A table of an earlier case would be there already.
+        stage.run_cql("DROP KEYSPACE IF EXISTS shop");
+        let wrong = stage.run(&format!("user profile={file} ops(one=1) n=1 no-warmup -rate threads=1"));
+        let said = wrong.success.expect_err(to);
+        assert!(said.starts_with(&format!("{file}:{text}")), "{said}");
+    }
     let missing = stage.run("user profile=/nowhere.yaml ops(insert=1) n=1 -rate threads=1");
     assert!(
         missing.success.as_ref().is_err_and(|text| text.starts_with("/nowhere.yaml: ")),

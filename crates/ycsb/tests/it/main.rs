@@ -255,6 +255,31 @@ fn operations_that_fail_are_counted_and_the_run_ends() {
     assert!(nobody.ended.is_err_and(|error| error.contains("NoHostAvailableException")));
 }
 
+/// The node does not come back: what fails is counted, nothing else ends the run, and the report tells. As with the Java tool that is no
+/// error of the run, so its process ends with status 0.
+#[test]
+fn a_run_whose_server_goes_away_has_its_report() {
+    let mut stage = Stage::with_tables(9);
+    stage.run("load -P workloads/workloada -p recordcount=100 -threads 4");
+    let line = "run -P workloads/workloada -p recordcount=100 -p operationcount=2000 -threads 4 -target 200";
+    let mut task = stage.start(line);
+    stage.world.run_for(Duration::from_secs(5));
+    stage.world.kill(stage.node);
+    let outcome = stage.end(&mut task);
+    let (well, badly) = (outcome.returned("OK"), outcome.returned("ERROR"));
+    assert_eq!(well + badly, 2000.0, "{:?}", outcome.ended().lines);
+    assert!(well > 900.0 && badly > 900.0, "{well} {badly}");
+    assert!(outcome.number("OVERALL", "RunTime(ms)") < 15_000.0, "{:?}", outcome.ended().lines);
+    // A load ends with the first insert of each thread that fails.
+    stage.boot();
+    let mut task = stage.start("load -P workloads/workloada -p recordcount=100000 -threads 4 -target 200");
+    stage.world.run_for(Duration::from_secs(5));
+    stage.world.kill(stage.node);
+    let outcome = stage.end(&mut task);
+    assert_eq!(outcome.returned("ERROR"), 4.0, "{:?}", outcome.ended().lines);
+    assert!(outcome.returned("OK") > 900.0, "{:?}", outcome.ended().lines);
+}
+
 #[test]
 fn a_failed_insert_of_the_load_phase_ends_its_thread_unless_it_is_tried_again() {
     let mut stage = Stage::new(5);

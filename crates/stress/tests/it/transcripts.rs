@@ -1,0 +1,55 @@
+//! All that runs say, from the settings to the status: scripts read it. `testdata/transcripts.txt` has command lines, then what is said;
+//! the world's clock and a network without chance make every number the same each time. UPDATE=1 writes the file again.
+
+use super::Stage;
+use super::fake::Server;
+use runtime::sim::{SimConfig, World};
+use std::net::IpAddr;
+use std::time::Duration;
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/transcripts.txt");
+
+#[test]
+fn runs_say_what_they_said() {
+    let text = std::fs::read_to_string(FILE).expect("the file");
+    let (head, cases) = text.split_once("\n> ").expect("cases");
+    let mut stage = stage();
+    let mut now = head.to_owned();
+    for (nth, case) in cases.split("\n> ").enumerate() {
+        let line = case.lines().next().expect("a line");
+        let machine = stage.machine(&format!("10.0.9.{}", 11 + nth), line);
+        let (status, ended) = stage.status(machine);
+        let complaints: Vec<&str> = ended.complaints.iter().map(|text| text.trim_end()).collect();
+        let said = shown(ended.said.trim_end());
+        now.push_str(&format!(
+            "\n> {line}\n---- standard output\n{said}\n---- standard error\n{}\n---- status {status}\n",
+            complaints.join("\n")
+        ));
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(FILE, &now).expect("the file");
+        return;
+    }
+    let differs = text.lines().zip(now.lines()).enumerate().find(|(_, (then, now))| then != now);
+    assert_eq!(differs, None, "line, then, now");
+    assert_eq!(text.lines().count(), now.lines().count());
+}
+
+/// With blanks at the ends of lines that can be seen.
+fn shown(text: &str) -> String {
+    let line = |line: &str| {
+        let said = line.trim_end_matches(' ');
+        format!("{said}{}", "␠".repeat(line.len() - said.len()))
+    };
+    text.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A server of its own, so that these lines do not change with what nodes do.
+fn stage() -> Stage {
+    let delay = Duration::from_micros(400);
+    let mut world = World::new(61, SimConfig { delay: (delay, delay), ..SimConfig::calm() });
+    let ip = IpAddr::from([10, 0, 0, 1]);
+    let (node, client) = (world.add_node(ip), world.add_client(IpAddr::from([10, 0, 9, 9])));
+    Server::alone(ip, &[]).boot(&mut world, node);
+    Stage { world, node, client, goal: None, sync: None }
+}
