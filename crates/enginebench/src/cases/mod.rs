@@ -1,5 +1,6 @@
 //! The cases by name, and how they run.
 
+mod backlog;
 mod cached;
 mod compaction;
 mod directory;
@@ -41,6 +42,7 @@ const PARTS: &[&[Case]] = &[
     disk::CASES,
     log::CASES,
     compaction::CASES,
+    backlog::CASES,
     sizes::CASES,
 ];
 

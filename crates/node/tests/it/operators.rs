@@ -274,7 +274,7 @@ fn mistakes_are_told_and_change_nothing() {
             ("POST", "/compaction_manager/stop_compaction?type=NAPPING".into(), 400),
             ("POST", "/compaction_manager/stop_compaction?id=1".into(), 400),
             ("POST", "/system/logger/storage?level=loud".into(), 400),
-            ("POST", "/storage_service/incremental_backups?value=true".into(), 501),
+            ("POST", "/storage_service/gossiping".into(), 501),
         ];
         for (method, target, expected) in cases {
             let (status, value) = ask(method, &target).await;
@@ -471,6 +471,27 @@ fn tombstones_warn_and_fail_a_client() {
             .1
             .contains("Read 1 live rows and 7 tombstone cells for query SELECT * FROM ks.wide WHERE k = 1")
     );
+}
+
+#[test]
+fn backups_are_switched_on_every_shard() {
+    let mut stage = Stage::new(70);
+    stage.boot(2);
+    stage.play(async {
+        let path = "/storage_service/incremental_backups";
+        for on in [true, false] {
+            assert_eq!(get(path).await, !on);
+            post(&format!("{path}?value={on}")).await;
+            for shard in 0..2 {
+                let of_shard = || runtime::local::<replica::Shard>().store().incremental_backups();
+                let seen =
+                    runtime::submit_to(runtime::ShardId(shard), runtime::Group::MAIN, move || async move {
+                        of_shard()
+                    });
+                assert_eq!(seen.await, on, "shard {shard}");
+            }
+        }
+    });
 }
 
 /// A scan that a client asks for page by page gets through any number of tombstones; one that it wants whole does not.
