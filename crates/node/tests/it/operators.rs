@@ -477,21 +477,28 @@ fn tombstones_warn_and_fail_a_client() {
 fn backups_are_switched_on_every_shard() {
     let mut stage = Stage::new(70);
     stage.boot(2);
-    stage.play(async {
-        let path = "/storage_service/incremental_backups";
-        for on in [true, false] {
-            assert_eq!(get(path).await, !on);
-            post(&format!("{path}?value={on}")).await;
-            for shard in 0..2 {
-                let of_shard = || runtime::local::<replica::Shard>().store().incremental_backups();
-                let seen =
-                    runtime::submit_to(runtime::ShardId(shard), runtime::Group::MAIN, move || async move {
-                        of_shard()
-                    });
-                assert_eq!(seen.await, on, "shard {shard}");
+    let path = "/storage_service/incremental_backups";
+    let mut found = Vec::new();
+    for (round, switched) in [None, Some(true), Some(false)].into_iter().enumerate() {
+        stage.play(async move {
+            let connection = connect().await;
+            if round == 0 {
+                make_kv(&connection).await;
             }
-        }
-    });
+            if let Some(on) = switched {
+                post(&format!("{path}?value={on}")).await;
+            }
+            assert_eq!(get(path).await, switched.unwrap_or(false));
+            for key in 0..40 {
+                run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES ({key}, 'v')")).await;
+            }
+            post("/storage_service/keyspace_flush/ks").await;
+        });
+        let files = stage.world.files(stage.node).into_iter();
+        found
+            .push(files.filter(|(path, _)| path.contains("/backups/") && path.ends_with("-Data.db")).count());
+    }
+    assert_eq!(found, [0, 2, 2], "one of each shard while it was on");
 }
 
 /// A scan that a client asks for page by page gets through any number of tombstones; one that it wants whole does not.

@@ -157,7 +157,8 @@ fn a_load_of_one_and_a_half_disks_is_let_in_smoothly() {
 /// What a flush does when its data is written takes longer than the data, and the disk rests meanwhile: lately known, it is counted.
 #[test]
 fn it_is_let_in_smoothly_however_long_a_flush_takes_to_end() {
-    overload(Overload { warm: 12, disk_least: 0.4, ..Overload::new(disk(Duration::from_millis(120))) });
+    // So slow a disk takes 20 s until the log has its full size and segments are written again.
+    overload(Overload { warm: 24, disk_least: 0.4, ..Overload::new(disk(Duration::from_millis(120))) });
 }
 
 #[test]
