@@ -498,174 +498,36 @@ mod tests {
         assert!(said("version").expect("a version").starts_with("Version: "));
     }
 
+    const COMMANDS: &str = "read write mixed counter_write user help print version -? legacy x";
+    const OPTIONS_AND_OURS: &str = "-pop -insert -col -rate -mode -errors -schema -node -log -transport -port -graph -tokenrange \
+        -sendto --results --find-knee --processes --verify --scrape -";
+    const NAMES: &str = "n= duration= err< n> n< cl= truncate= keysize= add= ratio ops profile= clustering= no-warmup seq= dist= \
+        read-lookback= contents= no-wrap revisit= visits= partitions= select-ratio= row-population-ratio= batchtype= size= names= \
+        super= timestamp= comparator= threads= threads>= threads<= throttle= fixed= auto native cql3 user= protocolVersion= \
+        compression= maxPending= retries= ignore delay-policy= min-delay-ms= replication keyspace= compaction factor= level= \
+        interval= hdrfile= truststore= ssl-alg= jmx= title= split-factor= wrap older p99<";
+    const VALUES: &str = "0 1 5 -1 9223372036854775807 -9223372036854775808 99999999999999999999 1b 9b 5m 3h 1ms 0/s 5/s 0.1 1e400 \
+        NaN 1..9 1..9223372036854775807 9..1 .. fixed(1) fixed(1)/0 fixed(5)/2 uniform(1..10) ~exp(1..10) exp(5..5) \
+        gaussian(1..10,0,0) gaussian(1..9b,9b,1) extreme(1..10,0) qextreme(1..1k,2,3) qextreme(1..2,1,0) seq(1..1) \
+        seq(1..9223372036854775807) uniform(-9223372036854775808..0) zipf(1..2) fixed() ( ) () (read=1,write=1) (insert=1) \
+        (strategy=a,b=c) (=) (,) ONE any lz4 \u{fc} \u{212a} 10ms http://a:1/m";
+
     /// Whatever the words are, they are a run, a text, or refused with a text.
     #[test]
     fn any_words_are_read_or_refused() {
-        let commands = [
-            "read",
-            "write",
-            "mixed",
-            "counter_write",
-            "user",
-            "help",
-            "print",
-            "version",
-            "-?",
-            "legacy",
-            "x",
-        ];
-        let options = [
-            "-pop",
-            "-insert",
-            "-col",
-            "-rate",
-            "-mode",
-            "-errors",
-            "-schema",
-            "-node",
-            "-log",
-            "-transport",
-            "-port",
-            "-graph",
-            "-tokenrange",
-            "-sendto",
-            "--results",
-            "--find-knee",
-            "--processes",
-            "--verify",
-            "--scrape",
-            "-",
-        ];
-        let names = [
-            "n=",
-            "duration=",
-            "err<",
-            "n>",
-            "n<",
-            "cl=",
-            "truncate=",
-            "keysize=",
-            "add=",
-            "ratio",
-            "ops",
-            "profile=",
-            "clustering=",
-            "no-warmup",
-            "seq=",
-            "dist=",
-            "read-lookback=",
-            "contents=",
-            "no-wrap",
-            "revisit=",
-            "visits=",
-            "partitions=",
-            "select-ratio=",
-            "row-population-ratio=",
-            "batchtype=",
-            "size=",
-            "names=",
-            "super=",
-            "timestamp=",
-            "comparator=",
-            "threads=",
-            "threads>=",
-            "threads<=",
-            "throttle=",
-            "fixed=",
-            "auto",
-            "native",
-            "cql3",
-            "user=",
-            "protocolVersion=",
-            "compression=",
-            "maxPending=",
-            "retries=",
-            "ignore",
-            "delay-policy=",
-            "min-delay-ms=",
-            "replication",
-            "keyspace=",
-            "compaction",
-            "factor=",
-            "level=",
-            "interval=",
-            "hdrfile=",
-            "truststore=",
-            "ssl-alg=",
-            "jmx=",
-            "title=",
-            "split-factor=",
-            "wrap",
-            "older",
-            "p99<",
-            "",
-        ];
-        let values = [
-            "",
-            "0",
-            "1",
-            "5",
-            "-1",
-            "9223372036854775807",
-            "-9223372036854775808",
-            "99999999999999999999",
-            "1b",
-            "9b",
-            "5m",
-            "3h",
-            "1ms",
-            "0/s",
-            "5/s",
-            "0.1",
-            "1e400",
-            "NaN",
-            "1..9",
-            "1..9223372036854775807",
-            "9..1",
-            "..",
-            "fixed(1)",
-            "fixed(1)/0",
-            "fixed(5)/2",
-            "uniform(1..10)",
-            "~exp(1..10)",
-            "exp(5..5)",
-            "gaussian(1..10,0,0)",
-            "gaussian(1..9b,9b,1)",
-            "extreme(1..10,0)",
-            "qextreme(1..1k,2,3)",
-            "qextreme(1..2,1,0)",
-            "seq(1..9223372036854775807)",
-            "seq(1..1)",
-            "uniform(-9223372036854775808..0)",
-            "zipf(1..2)",
-            "fixed()",
-            "(",
-            ")",
-            "()",
-            "(read=1,write=1)",
-            "(insert=1)",
-            "(strategy=a,b=c)",
-            "(=)",
-            "(,)",
-            "ONE",
-            "any",
-            "lz4",
-            "ü",
-            "\u{212a}",
-            "10ms",
-            "http://a:1/m",
-        ];
+        let [commands, options, names, values] = [COMMANDS, OPTIONS_AND_OURS, NAMES, VALUES]
+            .map(|text| text.split_whitespace().collect::<Vec<_>>());
         let mut rng = base::Prng::new(7);
         let mut of = |words: &[&str]| words[rng.below(words.len() as u64) as usize].to_owned();
-        let digits = ["0", "1", "2", "3", "4"];
+        let counts = ["", "a", "aa", "aaa", "aaaa"];
         let (mut runs, mut refused) = (0, 0);
         for _ in 0..6_000 {
             let mut words = vec![of(&commands), of(&["n=5", "duration=5s", "n=0", ""])];
-            let count = of(&digits).parse::<usize>().expect("a digit");
-            for _ in 0..count {
+            for _ in 0..of(&counts).len() {
                 words.push(of(&options));
-                let subs = of(&digits).parse::<usize>().expect("a digit");
-                words.extend((0..subs).map(|_| of(&names) + &of(&values)));
+                for _ in 0..of(&counts).len() {
+                    words.push(of(&names) + &of(&values));
+                }
             }
             match prepared(&words) {
                 Ok(Prepared::Run(settings, _)) => {

@@ -143,7 +143,7 @@ impl Server {
         let mut say = |reply: Reply<'_>| reply.encode(out, version, stream, &Extras::default());
         match request {
             Request::Options => say(Reply::Supported(&[])),
-            // It never changes, so there is nothing to tell of.
+            // It has no news to tell whoever wants them.
             Request::Startup(_) | Request::Register(_) => say(Reply::Ready),
             Request::Prepare(prepare) => say(Reply::Prepared(&prepared(prepare.query))),
             Request::Query(query) if query.query.starts_with("SELECT") => {

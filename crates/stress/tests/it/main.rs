@@ -73,11 +73,14 @@ impl Ended {
     }
 }
 
+/// Lines and complaints, once there are no more.
+type Told = Arc<Mutex<Option<(String, Vec<String>)>>>;
+
 /// A machine of its own that runs the tool as its process does: from its words to its status.
 struct Machine {
     node: NodeId,
     /// What it has said in the end, on standard output and on standard error.
-    told: Arc<Mutex<Option<(String, Vec<String>)>>>,
+    told: Told,
 }
 
 impl Stage {
@@ -149,7 +152,7 @@ impl Stage {
     fn machine(&mut self, address: &str, line: &str) -> Machine {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let node = self.world.add_node(address.parse().expect("an address"));
-        let told: Arc<Mutex<Option<(String, Vec<String>)>>> = Arc::default();
+        let told = Told::default();
         let teller = told.clone();
         let main: runtime::Main = Arc::new(move || {
             let (words, told) = (words.clone(), teller.clone());

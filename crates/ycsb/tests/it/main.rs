@@ -269,7 +269,7 @@ fn a_run_whose_server_goes_away_has_its_report() {
     let (well, badly) = (outcome.returned("OK"), outcome.returned("ERROR"));
     assert_eq!(well + badly, 2000.0, "{:?}", outcome.ended().lines);
     assert!(well > 900.0 && badly > 900.0, "{well} {badly}");
-    assert!(outcome.number("OVERALL", "RunTime(ms)") < 15_000.0, "{:?}", outcome.ended().lines);
+    assert!(outcome.number("OVERALL", "RunTime(ms)") < 60_000.0, "{:?}", outcome.ended().lines);
     // A load ends with the first insert of each thread that fails.
     stage.boot();
     let mut task = stage.start("load -P workloads/workloada -p recordcount=100000 -threads 4 -target 200");
