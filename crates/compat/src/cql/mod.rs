@@ -29,7 +29,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     let mut address = options.at;
     if address.is_none() {
         report.test(&format!("cql::start --smp {shards}"), || {
-            let started = options.server("cql", shards)?;
+            let started = options.server_with("cql", shards, as_stock(options))?;
             wait_for_role(started.address)?;
             address = Some(started.address);
             server = Some(started);
@@ -60,6 +60,14 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     if let Some(mut server) = server {
         report.test(&format!("cql::stop --smp {shards}"), || server.stop().map(|()| String::new()));
     }
+}
+
+/// What the files expect was told by Cassandra with its stock configuration, whose tables are compacted in tiers.
+fn as_stock(options: &Options) -> String {
+    if options.against_cassandra {
+        return String::new();
+    }
+    "default_compaction:\n  class_name: SizeTieredCompactionStrategy\n".into()
 }
 
 /// Waits until the server has made its default role: it answers earlier, and the file of roles asks for it.
