@@ -233,7 +233,9 @@ impl Store {
         }
         self.log.release(edit.log_floor.unwrap_or(0));
         table.compacting.flushed(flushed_bytes);
-        self.back_up(table, add.as_slice()).await;
+        if let Some(sstable) = &add {
+            self.back_up(table, sstable).await;
+        }
         Ok(())
     }
 

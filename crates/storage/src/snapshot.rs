@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use sstable::{Component, Reader};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use types::datetime;
 
 const FOLDER: &str = "snapshots";
@@ -105,25 +104,23 @@ impl Store {
         Ok(())
     }
 
-    /// Links new sstables into their table's backups, where that is wanted. What cannot be linked is told in the log: the data itself is safe.
-    pub(crate) async fn back_up(&self, table: &TableStore, sstables: &[Rc<Sstable>]) {
-        if sstables.is_empty() || !self.backs_up.get() || !table.definition().options.incremental_backups {
+    /// Links a new sstable into its table's backups, where that is wanted. What cannot be linked is told in the log: the data itself
+    /// is safe.
+    pub(crate) async fn back_up(&self, table: &TableStore, sstable: &Sstable) {
+        if !self.backs_up.get() || !table.definition().options.incremental_backups {
             return;
         }
-        let folder = table.dir.join(BACKUPS);
-        if let Err(error) = link_all(sstables, &folder).await {
+        if let Err(error) = link_durably(&sstable.reader, &table.dir.join(BACKUPS)).await {
             runtime::error!("an sstable of table {} is not among its backups: {error}", table.id);
         }
     }
 }
 
-/// Links the files of sstables into a folder, which is made, durably.
-async fn link_all(sstables: &[Rc<Sstable>], folder: &Path) -> Result<(), Error> {
+/// Links the files of an sstable into a folder, which is made.
+async fn link_durably(reader: &Reader, folder: &Path) -> Result<(), Error> {
     let io = |action| move |error| Error::io(folder, action, error);
     file::create_dir_all(folder).await.map_err(io("create folder"))?;
-    for sstable in sstables {
-        link_files(&sstable.reader, folder).await?;
-    }
+    link_files(reader, folder).await?;
     file::sync_dir(folder).await.map_err(io("sync folder"))
 }
 
