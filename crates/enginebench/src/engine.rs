@@ -4,7 +4,7 @@ use base::Token;
 use mutation::{
     Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowWriter, Scope,
 };
-use schema::{Keyspace, Order, Replication, Schema, Table, TableBuilder, TableId};
+use schema::{Keyspace, Order, Replication, Schema, Table, TableBuilder, TableId, TableOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::rc::Rc;
@@ -52,6 +52,13 @@ pub fn kv() -> Arc<Table> {
     Arc::new(table.build().expect("a valid table"))
 }
 
+/// The same with options of compaction.
+pub fn kv_compacted_by(options: &[(&str, &str)]) -> Arc<Table> {
+    let compaction = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let table = kv().to_builder().options(TableOptions { compaction, ..TableOptions::cassandra() });
+    Arc::new(table.build().expect("a valid table"))
+}
+
 /// `CREATE TABLE bench.wide (k blob, c bigint, v blob, PRIMARY KEY (k, c))`.
 pub fn wide() -> Arc<Table> {
     let table = TableBuilder::new("bench", "wide", TableId(2))
@@ -88,16 +95,20 @@ pub fn told(error: impl ToString) -> String {
     error.to_string()
 }
 
-/// Opens a store with these tables in the folder; what is there from an earlier opening is found again.
-pub async fn open(settings: Settings, tables: &[Arc<Table>]) -> Result<Rc<Store>, String> {
+/// A schema of these tables.
+pub fn schema_of(tables: &[Arc<Table>]) -> Schema {
     let mut keyspace = Keyspace::new("bench", Replication::Simple { factor: 1 });
     for table in tables {
         keyspace.tables.insert(table.name.clone(), table.clone());
     }
-    let schema = Schema::new(1, BTreeMap::from([(keyspace.name.clone(), Arc::new(keyspace))]));
+    Schema::new(1, BTreeMap::from([(keyspace.name.clone(), Arc::new(keyspace))]))
+}
+
+/// Opens a store with these tables in the folder; what is there from an earlier opening is found again.
+pub async fn open(settings: Settings, tables: &[Arc<Table>]) -> Result<Rc<Store>, String> {
     let failed = |error: storage::Error| error.to_string();
     let plan = prepare(&settings, 1).await.map_err(failed)?;
-    Store::open(settings, plan, &schema).await.map_err(failed)
+    Store::open(settings, plan, &schema_of(tables)).await.map_err(failed)
 }
 
 /// `INSERT INTO kv`: `timestamp` in microseconds.
@@ -111,13 +122,18 @@ pub fn insert(table: &Table, key: &[u8], timestamp: i64, value: &[u8]) -> Mutati
 
 /// `INSERT INTO wide`.
 pub fn insert_row(table: &Table, key: &[u8], clustering: i64, timestamp: i64, value: &[u8]) -> Mutation {
-    let mut wire = Vec::with_capacity(12);
-    schema::push_component(&mut wire, Some(&clustering.to_be_bytes()));
     let mut builder = MutationBuilder::new(table.id, Token::of_key(key), key);
-    builder.write_row(&wire, Liveness::at(timestamp), Deletion::LIVE, |row| {
+    builder.write_row(&self::clustering(clustering), Liveness::at(timestamp), Deletion::LIVE, |row| {
         row.simple(0, Cell::live(timestamp, value));
     });
     builder.finish()
+}
+
+/// The bytes of a clustering of `wide`.
+pub fn clustering(c: i64) -> Vec<u8> {
+    let mut wire = Vec::with_capacity(12);
+    schema::push_component(&mut wire, Some(&c.to_be_bytes()));
+    wire
 }
 
 /// `SELECT * FROM table WHERE k = ?`: change what a case asks differently.

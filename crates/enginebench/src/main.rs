@@ -9,9 +9,11 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
 
-mod cases;
-mod engine;
+mod zipf;
+mod folders;
 mod meter;
+mod engine;
+mod cases;
 
 use runtime::{Config, Reactor, shard};
 use std::path::PathBuf;

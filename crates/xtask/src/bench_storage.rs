@@ -22,7 +22,7 @@ const COUNTED: &[(&str, u64, Option<f64>)] = &[
     ("D7", 5_000, None),
 ];
 /// Cases that depend on the format of sstables: these run again in the other one.
-const OF_FORMAT: &[&str] = &["D4", "D6", "D7", "D8", "F1", "K1"];
+const OF_FORMAT: &[&str] = &["D4", "D6", "D7", "D8", "F1", "K1", "T2", "X2"];
 /// The processor the shard runs on.
 const PROCESSOR: usize = 1;
 

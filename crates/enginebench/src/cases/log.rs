@@ -1,8 +1,8 @@
-//! C: the commitlog alone. F: flushes, and writes that come faster than the disk takes them.
+//! C: the commitlog alone. C5: a log for each shard beside one for all. F: flushes, and writes that come faster than the disk takes them.
 
 use super::{Bar, Bench, Case, boxed};
 use crate::engine::{apply, insert, key, kv, open, told};
-use crate::meter::{Meter, median};
+use crate::meter::{Cost, Count, Latencies, Meter, median};
 use base::{Instant, Prng};
 use mutation::Mutation;
 use runtime::Group;
@@ -23,6 +23,11 @@ pub const CASES: &[Case] = &[
     Case { name: "C2", what: "batch mode, 1 to 4096 writers of 512 B", run: |bench| boxed(c2(bench)) },
     Case { name: "C3", what: "a durable write: fdatasync or RWF_DSYNC", run: |bench| boxed(c3(bench)) },
     Case { name: "C4", what: "periodic mode, 512 B, as fast as it goes", run: |bench| boxed(c4(bench)) },
+    Case {
+        name: "C5",
+        what: "batch mode: a log for each of 1 to 16 shards, and one for all",
+        run: |bench| boxed(c5(bench)),
+    },
     Case { name: "C6", what: "reading a log for its replay", run: |bench| boxed(c6(bench)) },
     Case { name: "F3", what: "flush of a memtable of 300 B rows", run: |bench| boxed(f1(bench)) },
     Case {
@@ -33,19 +38,30 @@ pub const CASES: &[Case] = &[
 ];
 
 const SEGMENT_BYTES: u64 = 32 << 20;
+/// Bytes of a segment of C5: there are many at once.
+const SMALL_SEGMENT_BYTES: u64 = 8 << 20;
+/// Writers of a shard of C5.
+const SHARD_WRITERS: u64 = 16;
+const SYNCS: Count = Count("messina_commitlog_syncs_total");
+const WRITTEN: Count = Count("messina_commitlog_written_bytes_total");
 /// Bytes a second of the disk of F2.
 const SLOW_DISK: u64 = 50_000_000;
 /// Bytes of a value of F2.
 const SLOW_VALUE: usize = 4096;
 
 fn log(dir: &Path, sync: CommitlogSync) -> Commitlog {
+    log_of((0, 1), dir, sync, SEGMENT_BYTES)
+}
+
+/// The log of one shard of so many.
+fn log_of((shard, shards): (u16, u16), dir: &Path, sync: CommitlogSync, segment_bytes: u64) -> Commitlog {
     Commitlog::start(LogConfig {
         dir: dir.join("commitlog"),
         sync,
-        segment_bytes: SEGMENT_BYTES,
+        segment_bytes,
         incarnation: 1,
-        shard: 0,
-        shards: 1,
+        shard,
+        shards,
         spares_max: 4,
         method: SyncMethod::After,
         entry_bytes_max: None,
@@ -85,37 +101,82 @@ async fn c1(bench: Bench) -> Result<(), String> {
 async fn c2(bench: Bench) -> Result<(), String> {
     for writers in [1u64, 16, 256, 4096] {
         let log = log(&bench.folder, CommitlogSync::Batch);
+        let (cost, mut latencies) = written(&bench, std::slice::from_ref(&log), writers).await?;
+        bench.cost(&format!("{writers} writers"), cost);
+        bench.fact(&format!("{writers} writers, latency"), &latencies.told());
+        end(log).await?;
+    }
+    Ok(())
+}
+
+/// So many writers of each log append 512 B, wait until it is synced, and begin again.
+async fn written(bench: &Bench, logs: &[Commitlog], writers: u64) -> Result<(Cost, Latencies), String> {
+    for log in logs {
         // The first segment is made with the first write.
         let first = log.append(&[&[7; 512]]).map_err(told)?;
         log.synced(first.number).await.map_err(told)?;
-        let until = runtime::now() + Duration::from_secs_f64(2.0 * bench.options.scale);
-        let latencies: Rc<RefCell<Vec<u64>>> = Rc::default();
-        let meter = Meter::start();
-        let tasks: Vec<_> = (0..writers)
-            .map(|_| {
-                let (log, latencies) = (log.clone(), latencies.clone());
-                runtime::spawn(Group::QUERY, async move {
-                    while runtime::now() < until {
-                        let start = runtime::now();
-                        log.room().await.map_err(told)?;
-                        let appended = log.append(&[&[7; 512]]).map_err(told)?;
-                        log.synced(appended.number).await.map_err(told)?;
-                        latencies.borrow_mut().push(micros_since(start));
-                        log.release(log.open_segment());
-                    }
-                    Ok::<(), String>(())
-                })
-            })
-            .collect();
-        for task in tasks {
-            task.await?;
+    }
+    let until = runtime::now() + Duration::from_secs_f64(2.0 * bench.options.scale);
+    let latencies: Rc<RefCell<Latencies>> = Rc::default();
+    let meter = Meter::start();
+    let writer = |log: &Commitlog| {
+        let (log, latencies) = (log.clone(), latencies.clone());
+        runtime::spawn(Group::QUERY, async move {
+            while runtime::now() < until {
+                let start = runtime::now();
+                log.room().await.map_err(told)?;
+                let appended = log.append(&[&[7; 512]]).map_err(told)?;
+                log.synced(appended.number).await.map_err(told)?;
+                let took = runtime::now().saturating_duration_since(start);
+                latencies.borrow_mut().0.push(took.as_nanos() as u64);
+                log.release(log.open_segment());
+            }
+            Ok::<(), String>(())
+        })
+    };
+    let tasks: Vec<_> = logs.iter().flat_map(|log| (0..writers).map(|_| writer(log))).collect();
+    for task in tasks {
+        task.await?;
+    }
+    let latencies = latencies.take();
+    Ok((meter.stop(latencies.0.len() as u64), latencies))
+}
+
+/// What decides between a log for each shard and one that all shards write to: as many writers either sync N files, each
+/// its own few entries, or one file with the entries of all. One core does the work of all shards here, so the processor's
+/// time is that of all of them together; and entries come to the shared log for nothing, where shards would have to send
+/// them to its owner and wait for the answer. So the numbers of the shared log are the best it could have.
+async fn c5(bench: Bench) -> Result<(), String> {
+    for shards in [1u16, 2, 4, 8, 16] {
+        for (what, count) in [("a log for each", shards), ("one log", 1)] {
+            if shards == 1 && what == "one log" {
+                continue;
+            }
+            let of = |shard| log_of((shard, count), &bench.folder, CommitlogSync::Batch, SMALL_SEGMENT_BYTES);
+            let logs: Vec<Commitlog> = (0..count).map(of).collect();
+            let writers = SHARD_WRITERS * u64::from(shards / count);
+            let before = (SYNCS.now(), WRITTEN.now());
+            let (cost, mut latencies) = written(&bench, &logs, writers).await?;
+            let (syncs, bytes) = (SYNCS.now() - before.0, WRITTEN.now() - before.1);
+            let what = format!("{shards} × {SHARD_WRITERS} writers, {what}");
+            bench.cost(&what, cost);
+            let each = |total: f64, of: u64| total / of.max(1) as f64;
+            let second = each(1e9, cost.clock_ns);
+            bench.fact(
+                &what,
+                &format!(
+                    "{:.0} entries and {:.0} syncs a second, {:.1} entries a sync, {:.0} B written for one; {}",
+                    cost.operations as f64 * second,
+                    syncs as f64 * second,
+                    each(cost.operations as f64, syncs),
+                    each(bytes as f64, cost.operations),
+                    latencies.told(),
+                ),
+            );
+            for log in logs {
+                end(log).await?;
+            }
         }
-        let mut latencies = latencies.take();
-        latencies.sort();
-        let cost = meter.stop(latencies.len() as u64);
-        bench.cost(&format!("{writers} writers"), cost);
-        bench.fact(&format!("{writers} writers, latency"), &quantiles(&latencies));
-        end(log).await?;
     }
     Ok(())
 }
@@ -138,7 +199,7 @@ async fn c3(bench: Bench) -> Result<(), String> {
             ("write linked with fdatasync", Some(SyncMethod::After)),
             ("write through, RWF_DSYNC", Some(SyncMethod::Through)),
         ] {
-            let mut latencies = Vec::new();
+            let mut latencies = Latencies::default();
             let meter = Meter::start();
             for round in 0..rounds {
                 let start = runtime::now();
@@ -154,11 +215,10 @@ async fn c3(bench: Bench) -> Result<(), String> {
                         written.and_then(|synced| synced).map_err(told)?;
                     }
                 }
-                latencies.push(micros_since(start));
+                latencies.0.push(runtime::now().saturating_duration_since(start).as_nanos() as u64);
             }
             bench.cost(&format!("{name}, {size} B"), meter.stop(rounds));
-            latencies.sort();
-            bench.fact(&format!("{name}, {size} B, latency"), &quantiles(&latencies));
+            bench.fact(&format!("{name}, {size} B, latency"), &latencies.told());
         }
     }
     Ok(())
@@ -327,9 +387,4 @@ fn report(bench: &Bench, seen: &[(u64, u64)], seconds: u64, rate: f64) {
 
 fn micros_since(start: Instant) -> u64 {
     runtime::now().saturating_duration_since(start).as_micros() as u64
-}
-
-fn quantiles(sorted: &[u64]) -> String {
-    let at = |share: f64| sorted.get((sorted.len() as f64 * share) as usize).copied().unwrap_or(0);
-    format!("p50 {} us, p99 {} us, p99.9 {} us", at(0.5), at(0.99), at(0.999))
 }

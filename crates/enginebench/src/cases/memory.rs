@@ -3,6 +3,7 @@
 use super::{Bar, Bench, Case, boxed};
 use crate::engine::{apply, columns, insert, insert_row, key, kv, open, read, scan, select, update, wide};
 use crate::meter::{Cost, Meter, median};
+use crate::zipf::Zipf;
 use base::Prng;
 use base::counting::allocated_bytes;
 use mutation::{Cell, Deletion, Mutation, ReadCommand, Scope, Slice, TokenRange};
@@ -22,13 +23,14 @@ pub const CASES: &[Case] = &[
     Case { name: "M6", what: "collections of 10 k and 100 k elements", run: |bench| boxed(m6(bench)) },
     Case { name: "M8", what: "memory per row", run: |bench| boxed(m8(bench)) },
     Case { name: "R1", what: "point read from memory: 100 k partitions", run: |bench| boxed(r1(bench)) },
-    Case { name: "R4", what: "point read of a row of 50 columns", run: |bench| boxed(r4(bench)) },
     Case { name: "R5", what: "slices of 100 rows in a partition, both ways", run: |bench| boxed(r5(bench)) },
     Case { name: "R6", what: "full scan from memory", run: |bench| boxed(r6(bench)) },
 ];
 
 /// Bytes of a value.
 const VALUE: [u8; 100] = [7; 100];
+/// What a small row may take.
+const SMALL_ROW_BYTES: f64 = 200.0;
 /// Mutations made before a measured stretch, which then only applies them.
 const PREPARED: u64 = 100_000;
 
@@ -99,7 +101,7 @@ async fn m2(bench: Bench) -> Result<(), String> {
 async fn m3(bench: Bench) -> Result<(), String> {
     let partitions = bench.options.scaled(100_000);
     let (store, table) = filled(&bench, partitions).await?;
-    let (mut random, zipf) = (Prng::new(7), Zipf::new(partitions));
+    let (mut random, zipf) = (Prng::new(7), Zipf::new(partitions, 0.99));
     let mut timestamp = 1;
     measure_writes(&bench, &store, "overwrite of a row, zipf 0.99", || {
         timestamp += 1;
@@ -107,27 +109,6 @@ async fn m3(bench: Bench) -> Result<(), String> {
     })
     .await?;
     store.drain().await.map_err(|error| error.to_string())
-}
-
-/// Numbers of which small ones are drawn more often: the n-th as often as 1 / n^0.99.
-struct Zipf {
-    sums: Vec<f64>,
-}
-
-impl Zipf {
-    fn new(count: u64) -> Zipf {
-        let mut sum = 0.0;
-        let sums = (1..=count).map(|rank| {
-            sum += (rank as f64).powf(-0.99);
-            sum
-        });
-        Zipf { sums: sums.collect() }
-    }
-
-    fn draw(&self, random: &mut Prng) -> u64 {
-        let at = random.unit() * self.sums.last().copied().unwrap_or(0.0);
-        self.sums.partition_point(|sum| *sum < at) as u64
-    }
 }
 
 async fn m5(bench: Bench) -> Result<(), String> {
@@ -197,9 +178,12 @@ async fn m8(bench: Bench) -> Result<(), String> {
             (0..count).for_each(|ordinal| writer.simple(ordinal, Cell::live(1, &VALUE[..bytes])));
         })
     };
-    let small = |number: u64| insert(&kv, &key(number)[8..], 1, &VALUE);
-    let each = memory_of(&bench, &kv, rows, "8 B key and 100 B value", small).await?;
-    bench.bar("bytes of memory per small row", each, Bar::AtMost(200.0));
+    for (key_bytes, bytes) in [(16, 8), (8, 100), (16, 100)] {
+        let small = |number: u64| insert(&kv, &key(number)[16 - key_bytes..], 1, &VALUE[..bytes]);
+        let what = format!("{key_bytes} B key and {bytes} B value");
+        let each = memory_of(&bench, &kv, rows, &what, small).await?;
+        bench.bar(&format!("bytes of memory per small row, {what}"), each, Bar::AtMost(SMALL_ROW_BYTES));
+    }
     memory_of(&bench, &ten, rows / 10, "10 columns of 100 B", |n| write(&ten, n, 10, 100)).await?;
     memory_of(&bench, &tiny, rows / 10, "100 columns of 4 B", |n| write(&tiny, n, 100, 4)).await?;
     let row = |number: u64| insert_row(&wide, &key(1), number as i64, 1, &VALUE);
@@ -278,23 +262,6 @@ async fn r1(bench: Bench) -> Result<(), String> {
         crate::cases::empty(&bench.folder)?;
     }
     Ok(())
-}
-
-async fn r4(bench: Bench) -> Result<(), String> {
-    let table = columns(50, &CqlType::Blob);
-    let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
-    let partitions = bench.options.scaled(50_000);
-    for number in 0..partitions {
-        let whole = update(&table, &key(number), |writer| {
-            (0..50).for_each(|ordinal| writer.simple(ordinal, Cell::live(1, &VALUE[..10])));
-        });
-        apply(&store, whole).await?;
-    }
-    let mut random = Prng::new(7);
-    let commands =
-        || (0..PREPARED.min(partitions)).map(|_| select(&table, &key(random.below(partitions)))).collect();
-    measure_reads(&bench, &store, "point read of a row of 50 columns of 10 B", 1, commands).await?;
-    store.drain().await.map_err(|error| error.to_string())
 }
 
 async fn r5(bench: Bench) -> Result<(), String> {

@@ -2,12 +2,18 @@
 
 mod backlog;
 mod cached;
+mod columns;
 mod compaction;
+mod counters;
 mod directory;
 mod disk;
+mod eviction;
+mod full_disk;
 mod log;
 mod memory;
+mod restart;
 mod sizes;
+mod tombstones;
 
 use crate::Options;
 use crate::meter::Cost;
@@ -39,11 +45,17 @@ const PARTS: &[&[Case]] = &[
     memory::CASES,
     directory::CASES,
     cached::CASES,
+    columns::CASES,
+    eviction::CASES,
     disk::CASES,
     log::CASES,
     compaction::CASES,
     backlog::CASES,
+    full_disk::CASES,
+    tombstones::CASES,
+    counters::CASES,
     sizes::CASES,
+    restart::CASES,
 ];
 
 /// All cases, part by part.

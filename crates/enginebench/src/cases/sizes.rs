@@ -1,15 +1,14 @@
 //! K2: what compactions write and how much space they take, by strategy. X: many sstables, little memory.
 
 use super::{Bar, Bench, Case, boxed};
-use crate::engine::{apply, insert, key, kv, open, read, select, settings, told};
-use crate::meter::{Cost, Meter};
+use crate::engine::{apply, insert, key, kv, kv_compacted_by, open, read, select, settings, told};
+use crate::folders;
+use crate::meter::{COMPACTED, Cost, FLUSHED, Meter};
 use base::Prng;
 use base::counting::allocated_bytes;
-use runtime::metrics::SampleValue;
-use schema::{Table, TableOptions};
+use schema::Table;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use storage::{Settings, Store};
 
@@ -51,7 +50,7 @@ const QUIET: Duration = Duration::from_secs(2);
 async fn k2(bench: Bench) -> Result<(), String> {
     let rows = bench.options.operations(500_000);
     for (name, options) in STRATEGIES {
-        let table = compacted_by(options);
+        let table = kv_compacted_by(options);
         super::empty(&bench.folder)?;
         let settings = Settings {
             memtable_bytes: K2_MEMTABLES,
@@ -70,11 +69,11 @@ async fn k2(bench: Bench) -> Result<(), String> {
             runtime::yield_if_needed().await;
             if looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                peak = peak.max(folder_bytes(&bench.folder.join("data")));
+                peak = peak.max(folders::bytes(&bench.folder.join("data")));
                 // Over a day compactions are done long before the next flush.
                 while is_behind(&store).await {
                     runtime::sleep(LOOK / 10).await;
-                    peak = peak.max(folder_bytes(&bench.folder.join("data")));
+                    peak = peak.max(folders::bytes(&bench.folder.join("data")));
                 }
             }
         }
@@ -82,13 +81,13 @@ async fn k2(bench: Bench) -> Result<(), String> {
         let (mut last, mut since) = (COMPACTED.now(), Instant::now());
         while since.elapsed() < QUIET {
             runtime::sleep(LOOK).await;
-            peak = peak.max(folder_bytes(&bench.folder.join("data")));
+            peak = peak.max(folders::bytes(&bench.folder.join("data")));
             if COMPACTED.now() != last || is_behind(&store).await {
                 (last, since) = (COMPACTED.now(), Instant::now());
             }
         }
         let (flushed, compacted) = (FLUSHED.now() - flushed, COMPACTED.now() - compacted);
-        let rest = folder_bytes(&bench.folder.join("data"));
+        let rest = folders::bytes(&bench.folder.join("data"));
         store.compact(table.id).await.map_err(told)?;
         let least = at_rest(&bench.folder.join("data")).await.max(1);
         store.drain().await.map_err(told)?;
@@ -111,10 +110,10 @@ async fn k2(bench: Bench) -> Result<(), String> {
 
 /// Bytes of a folder when they have not changed for a second: files go with their last reader.
 async fn at_rest(folder: &Path) -> u64 {
-    let mut bytes = folder_bytes(folder);
+    let mut bytes = folders::bytes(folder);
     loop {
         runtime::sleep(Duration::from_secs(1)).await;
-        let now = folder_bytes(folder);
+        let now = folders::bytes(folder);
         if now == bytes {
             return now;
         }
@@ -125,37 +124,6 @@ async fn at_rest(folder: &Path) -> u64 {
 /// Whether compactions are due.
 async fn is_behind(store: &Store) -> bool {
     store.table_stats().await.iter().any(|stats| stats.pending_compactions > 0)
-}
-
-fn compacted_by(options: &[(&str, &str)]) -> Arc<Table> {
-    let compaction = options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    let table = kv().to_builder().options(TableOptions { compaction, ..TableOptions::cassandra() });
-    Arc::new(table.build().expect("a valid table"))
-}
-
-/// A counter of this process.
-struct Count(&'static str);
-
-const FLUSHED: Count = Count("messina_storage_flushed_bytes_total");
-const COMPACTED: Count = Count("messina_storage_compacted_bytes_total");
-
-impl Count {
-    fn now(&self) -> u64 {
-        let samples = runtime::metrics::render_local();
-        let ours = samples.into_iter().filter(|sample| sample.name == self.0);
-        ours.map(|sample| if let SampleValue::Counter(count) = sample.value { count } else { 0 }).sum()
-    }
-}
-
-/// Bytes of the files below a folder.
-fn folder_bytes(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let bytes = |path: &Path| match path.metadata() {
-        Ok(meta) if meta.is_dir() => folder_bytes(path),
-        Ok(meta) => meta.len(),
-        Err(_) => 0,
-    };
-    entries.map(|entry| bytes(&entry.path())).sum()
 }
 
 async fn x1(bench: Bench) -> Result<(), String> {
@@ -176,7 +144,7 @@ async fn x1(bench: Bench) -> Result<(), String> {
     // The process holds the folder until it ends: what was written is opened under another name.
     let again = bench.folder.join("again");
     for part in ["data", "commitlog"] {
-        link_all(&bench.folder.join(part), &again.join(part)).map_err(told)?;
+        folders::link_all(&bench.folder.join(part), &again.join(part)).map_err(told)?;
     }
     let before = allocated_bytes();
     let meter = Meter::start();
@@ -190,21 +158,6 @@ async fn x1(bench: Bench) -> Result<(), String> {
     bench.cost("reads of a key in one of them", reads(&bench, &store, &table, 0..keys, 1).await?);
     bench.cost("reads of a key in none", reads(&bench, &store, &table, keys..2 * keys, 0).await?);
     store.drain().await.map_err(told)
-}
-
-/// Links the files of a folder, and of the folders below it, into another.
-fn link_all(from: &Path, to: &Path) -> std::io::Result<()> {
-    std::fs::create_dir_all(to)?;
-    for entry in std::fs::read_dir(from)? {
-        let entry = entry?;
-        let to = to.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            link_all(&entry.path(), &to)?;
-        } else {
-            std::fs::hard_link(entry.path(), to)?;
-        }
-    }
-    Ok(())
 }
 
 /// Reads keys of these numbers at random; each must have so many rows.
