@@ -49,7 +49,7 @@ impl std::fmt::Debug for File {
 
 /// A request's turn at a device, until it is dropped.
 pub struct Turn {
-    _permit: Permit,
+    permit: Permit,
 }
 
 /// One operation on the current shard's backend.
@@ -104,16 +104,17 @@ impl File {
 
     /// Waits until the device may be asked for about `len` bytes. Dropping the future costs nothing.
     pub async fn turn(&self, len: usize) -> Turn {
-        Turn { _permit: self.device.admit(len as u64).await }
+        Turn { permit: self.device.admit(len as u64).await }
     }
 
-    /// As [`File::read_piece`], when its turn has come.
-    pub async fn read_piece_in(&self, _turn: &Turn, offset: u64, len: usize) -> io::Result<Piece> {
+    /// As [`File::read_piece`], when its turn has come. Whole blocks of a direct file are read, and counted.
+    pub async fn read_piece_in(&self, turn: &Turn, offset: u64, len: usize) -> io::Result<Piece> {
         let align = if self.direct { DIRECT_ALIGN as u64 } else { 1 };
         let start = offset / align * align;
         let skip = (offset - start) as usize;
         let wanted = skip.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
         let ask = if self.direct { align_up(wanted) } else { wanted };
+        turn.permit.takes(ask as u64);
         let buffer = with(|shard| shard.read_buffers.take(ask));
         let read = self.handle.read_at(start, buffer).await;
         let (buffer, count) = read.map_err(|e| with_path(e, &self.path))?;

@@ -182,6 +182,16 @@ impl Device {
         }
     }
 
+    /// What has started takes more than was known.
+    fn grow(&self, group: Group, bytes: u64) {
+        with(|shard| {
+            self.queue.borrow_mut().grow(group, bytes, shard.executor.shares(group));
+            if self.is_limited() {
+                self.rates.bytes.pay(shard.backend.now().0, bytes);
+            }
+        });
+    }
+
     /// Takes a turn if nobody waits and nothing speaks against it.
     fn try_start(&self, group: Group, bytes: u64) -> bool {
         with(|shard| {
@@ -290,7 +300,7 @@ impl Future for Admit {
         if self.waiter.is_none() {
             let group = crate::task::current_group();
             if self.device.try_start(group, self.bytes) {
-                return Poll::Ready(Permit { device: self.device.clone(), bytes: self.bytes });
+                return Poll::Ready(Permit::new(self.device.clone(), self.bytes));
             }
             let waiter = Rc::new(Waiter { waker: RefCell::new(None), state: Cell::new(State::Waiting) });
             self.device.queue.borrow_mut().push(group, waiter.clone(), self.bytes);
@@ -300,7 +310,7 @@ impl Future for Admit {
         let waiter = self.waiter.as_ref().expect("made above");
         if waiter.state.get() == State::Granted {
             self.waiter = None;
-            return Poll::Ready(Permit { device: self.device.clone(), bytes: self.bytes });
+            return Poll::Ready(Permit::new(self.device.clone(), self.bytes));
         }
         *waiter.waker.borrow_mut() = Some(context.waker().clone());
         Poll::Pending
@@ -311,7 +321,7 @@ impl Drop for Admit {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter.take() else { return };
         match waiter.state.replace(State::Gone) {
-            State::Granted => drop(Permit { device: self.device.clone(), bytes: self.bytes }),
+            State::Granted => drop(Permit::new(self.device.clone(), self.bytes)),
             State::Waiting | State::Gone => {}
         }
     }
@@ -320,17 +330,32 @@ impl Drop for Admit {
 /// A request's turn, until it is dropped.
 pub(crate) struct Permit {
     device: Rc<Device>,
-    bytes: u64,
+    bytes: Cell<u64>,
+}
+
+impl Permit {
+    fn new(device: Rc<Device>, bytes: u64) -> Permit {
+        Permit { device, bytes: Cell::new(bytes) }
+    }
+
+    /// The request takes so many bytes in all; what it was not known to take when it waited is counted now.
+    pub(crate) fn takes(&self, bytes: u64) {
+        let more = bytes.saturating_sub(self.bytes.get());
+        if more > 0 {
+            self.bytes.set(bytes);
+            self.device.grow(crate::task::current_group(), more);
+        }
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         let device = &self.device;
         let full = device.queue.borrow().is_full();
-        device.queue.borrow_mut().end(self.bytes);
+        device.queue.borrow_mut().end(self.bytes.get());
         // While a shard is torn down there may be none.
         let Some((shard, now)) = try_with(|shard| (shard.id.0, shard.backend.now().0)) else { return };
-        let bound = device.depth.borrow_mut().ended(self.bytes, full, now, &device.rates.users, shard);
+        let bound = device.depth.borrow_mut().ended(self.bytes.get(), full, now, &device.rates.users, shard);
         if let Some(bytes) = bound {
             device.queue.borrow_mut().set_bytes_max(bytes);
         }

@@ -73,6 +73,14 @@ impl<T> Queue<T> {
         self.bytes_in_flight += bytes;
     }
 
+    /// A request that has started takes so many bytes more than it came with.
+    pub(crate) fn grow(&mut self, group: Group, bytes: u64, shares: u32) {
+        let class = &mut self.classes[group.index()];
+        class.virtual_time += bytes * 1000 / u64::from(shares.max(1));
+        class.bytes += bytes;
+        self.bytes_in_flight += bytes;
+    }
+
     /// Do requests wait because as many bytes are under way as may be?
     pub(crate) fn is_full(&self) -> bool {
         self.waiting > 0 && self.bytes_in_flight >= self.bytes_max

@@ -101,6 +101,27 @@ fn requests_are_limited_too_and_writes_count() {
     });
 }
 
+/// A chunk of an sstable begins anywhere, and the blocks around it are read.
+#[test]
+fn reads_count_with_all_blocks_they_take() {
+    let (mut world, node) = world(SimConfig::calm());
+    run(&mut world, node, async {
+        let file = file(4).await;
+        limit_devices(DeviceLimits { bytes_per_second: 4_096_000, requests_per_second: 0 });
+        let (before, start) = (super::started(Group::QUERY), crate::now());
+        let reads = (0..250).map(|_| {
+            let file = file.clone();
+            spawn(Group::QUERY, async move { file.read_piece(4_095, 4_098).await.map(|piece| piece.len()) })
+        });
+        for read in reads.collect::<Vec<_>>() {
+            assert_eq!(read.await.unwrap(), 4_098);
+        }
+        let (after, took) = (super::started(Group::QUERY), crate::now().since(start));
+        assert_eq!((after.0 - before.0, after.1 - before.1), (250, 250 * 3 * 4_096));
+        assert!(Duration::from_millis(730) < took && took < Duration::from_millis(770), "{took:?}");
+    });
+}
+
 #[test]
 fn a_slow_disk_is_shared_fairly_and_its_queue_is_bounded() {
     let config = SimConfig { disk_bytes_per_second: 50_000_000, ..SimConfig::calm() };
