@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::packages;
 use crate::server::{Server, free_port};
+use crate::{packages, paths};
 
 /// Packages of the JDK that Cassandra opens by reflection on Java 17.
 const OPENED: &[&str] = &[
@@ -157,7 +157,37 @@ pub fn tool_of(folder: &Path, mode: &str, class: &str, arguments: &[String]) -> 
     Ok(command)
 }
 
+/// The storage engine of an earlier release without a node around it: `cassandra/WriteOlder.java` does what a file says.
+/// Nothing of it but the engine runs on Java 17, and of that not the cleaner of mapped memory, as it says on every start.
+pub fn older(folder: &Path, release: &str, lines: &Path) -> Result<Command, String> {
+    let jars = packages::older_cassandra(release)?;
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    fs::create_dir_all(folder).map_err(told)?;
+    let config = folder.join("cassandra.yaml");
+    fs::write(&config, older_yaml(folder)).map_err(told)?;
+    fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
+    let mut command = opened(folder, &config, None);
+    command
+        .args(["-Xmx512M", "-XX:+UseSerialGC", "-cp"])
+        .arg(jars.join("*"))
+        .arg(paths::resources().join("cassandra/WriteOlder.java"))
+        .arg(lines)
+        .current_dir(folder);
+    Ok(command)
+}
+
 fn java(jars: &Path, folder: &Path, config: &Path, cpus: Option<&str>) -> Command {
+    let mut command = opened(folder, config, cpus);
+    command
+        .arg(format!("-javaagent:{}", agent(jars).display()))
+        .args(["-Djava.net.preferIPv4Stack=true", "-Dio.netty.tryReflectionSetAccessible=true"])
+        .arg("-cp")
+        .arg(jars.join("*"));
+    command
+}
+
+/// Java 17, opened as Cassandra needs it, with the files of a folder.
+fn opened(folder: &Path, config: &Path, cpus: Option<&str>) -> Command {
     let mut command = match cpus {
         Some(cpus) => {
             let mut command = Command::new("taskset");
@@ -174,14 +204,10 @@ fn java(jars: &Path, folder: &Path, config: &Path, cpus: Option<&str>) -> Comman
         command.arg(format!("--add-exports={package}=ALL-UNNAMED"));
     }
     command
-        .arg(format!("-javaagent:{}", agent(jars).display()))
-        .args(["-Djava.net.preferIPv4Stack=true", "-Dio.netty.tryReflectionSetAccessible=true"])
         .arg(format!("-Dcassandra.config=file://{}", config.display()))
         .arg(format!("-Dcassandra.storagedir={}", folder.display()))
         .arg(format!("-Dcassandra.logdir={}", folder.join("logs").display()))
-        .arg(format!("-Dlogback.configurationFile=file://{}", folder.join("logback.xml").display()))
-        .arg("-cp")
-        .arg(jars.join("*"));
+        .arg(format!("-Dlogback.configurationFile=file://{}", folder.join("logback.xml").display()));
     command
 }
 
@@ -197,20 +223,33 @@ fn agent(jars: &Path) -> PathBuf {
 }
 
 fn yaml(folder: &Path, port: u16) -> String {
-    let at = folder.display();
     let storage = free_port();
+    let any = any_yaml(folder, &format!("127.0.0.1:{storage}"));
     format!(
-        "cluster_name: 'compat'\nnum_tokens: 16\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
-         listen_address: 127.0.0.1\nrpc_address: 127.0.0.1\nstorage_port: {storage}\n\
-         native_transport_port: {port}\nstart_native_transport: true\nendpoint_snitch: SimpleSnitch\n\
+        "{any}num_tokens: 16\nstorage_port: {storage}\n\
+         native_transport_port: {port}\nstart_native_transport: true\n\
+         commitlog_sync_period: 10000ms\n\
+         authorizer: AllowAllAuthorizer\n\
+         read_request_timeout: 20000ms\nwrite_request_timeout: 20000ms\n\
+         range_request_timeout: 20000ms\ntruncate_request_timeout: 60000ms\n"
+    )
+}
+
+fn older_yaml(folder: &Path) -> String {
+    any_yaml(folder, "127.0.0.1") + "num_tokens: 1\ncommitlog_sync_period_in_ms: 10000\n"
+}
+
+/// What every release understands.
+fn any_yaml(folder: &Path, seeds: &str) -> String {
+    let at = folder.display();
+    format!(
+        "cluster_name: 'compat'\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
+         listen_address: 127.0.0.1\nrpc_address: 127.0.0.1\nendpoint_snitch: SimpleSnitch\n\
          seed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    parameters:\n      \
-         - seeds: '127.0.0.1:{storage}'\n\
+         - seeds: '{seeds}'\n\
          data_file_directories:\n  - {at}/data\ncommitlog_directory: {at}/commitlog\nhints_directory: {at}/hints\n\
          saved_caches_directory: {at}/saved_caches\ncdc_raw_directory: {at}/cdc_raw\n\
-         commitlog_sync: periodic\ncommitlog_sync_period: 10000ms\n\
-         authorizer: AllowAllAuthorizer\n\
-         auto_snapshot: false\nread_request_timeout: 20000ms\nwrite_request_timeout: 20000ms\n\
-         range_request_timeout: 20000ms\ntruncate_request_timeout: 60000ms\n"
+         commitlog_sync: periodic\nauto_snapshot: false\n"
     )
 }
 

@@ -57,6 +57,9 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|word| word == packages::WORD) {
         return packages::class_path(&arguments[1..]);
     }
+    if arguments.first().is_some_and(|word| word == sstables::golden::WORD) {
+        return sstables::golden::run(&arguments[1..]);
+    }
     if arguments.first().is_some_and(|word| word == bad_days::HALF_OPEN) {
         return bad_days::half_open_client(&arguments[1..]);
     }

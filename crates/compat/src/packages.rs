@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
+use crate::sstables::older;
 use crate::suite::Options;
 use crate::{command, paths, scylla};
 
@@ -30,6 +31,9 @@ pub fn bring_all(options: &Options) -> Result<(), String> {
     scylla::program()?;
     if options.with_cassandra {
         cassandra()?;
+        for older in &older::OLDER {
+            older_cassandra(older.release)?;
+        }
     }
     println!("client packages are in {}", paths::clients().display());
     Ok(())
@@ -227,6 +231,16 @@ pub fn cassandra() -> Result<PathBuf, String> {
     Ok(folder.join("jars"))
 }
 
+/// The jars of one of its releases before 4.0; returns their folder.
+pub fn older_cassandra(release: &str) -> Result<PathBuf, String> {
+    let pom = paths::resources().join("cassandra/older.xml");
+    let pins = command::read(&pom)? + release;
+    let folder = bring(&format!("cassandra-{release}"), &pins, |folder| {
+        jars_of(&pom, &folder.join("jars"), &[format!("-Drelease={release}")])
+    })?;
+    Ok(folder.join("jars"))
+}
+
 fn python(name: &str, requirements: &str) -> Result<PathBuf, String> {
     let requirements = paths::resources().join("python").join(requirements);
     let pins = command::read(&requirements)?;
@@ -242,12 +256,18 @@ fn python(name: &str, requirements: &str) -> Result<PathBuf, String> {
 }
 
 fn jars(pom: &Path, into: &Path) -> Result<(), String> {
+    jars_of(pom, into, &[])
+}
+
+/// With properties of the project.
+fn jars_of(pom: &Path, into: &Path, properties: &[String]) -> Result<(), String> {
     let mut maven = Command::new("mvn");
     maven
         .args(["--batch-mode", "--quiet", "--file"])
         .arg(pom)
         .arg("dependency:copy-dependencies")
-        .arg(format!("-DoutputDirectory={}", into.display()));
+        .arg(format!("-DoutputDirectory={}", into.display()))
+        .args(properties);
     command::run(&mut maven, &into.with_extension("log"), LIMIT).map(drop)
 }
 

@@ -35,7 +35,7 @@ suites:
   bad-days    under load: 10,000 silent connections, bombs, no descriptors, SIGTERM, full disks, a read-only folder
   damage      files damaged or lost between two starts; a closed terminal
   nodetool    nodetool's screens, compared with Apache Cassandra's own
-  sstables    files of a node, read by Cassandra and its tools, and Cassandra's files, read by a node
+  sstables    files of a node, read by Cassandra and its tools, and Cassandra's files, of 3.11 to 5.0, read by a node
 
 options:
   --smp LIST          shard counts, such as 1,2,7 (default 2)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::fill::{self, Operator};
 use super::load;
+use super::older;
 use super::ours::{FORMATS, of_name};
 use super::peer::{self, Peer, Written};
 use super::schemas::{Schema, TYPES};
@@ -18,7 +19,7 @@ use crate::cql::client::Value;
 use crate::suite::Report;
 
 /// Longer than the shortest ttl.
-const EXPIRED: Duration = Duration::from_millis(2100);
+pub const EXPIRED: Duration = Duration::from_millis(2100);
 /// The keyspace of what the offline writer wrote.
 pub const OFFLINE: &str = "offline";
 /// Statements that delete, for each table of the offline writer.
@@ -55,6 +56,7 @@ pub fn run(
     if let Some(peer) = &mut judge {
         read(exchange, peer, handed, report);
         report.test("sstables::cassandra_writes_offline", || write_offline(exchange, peer, received));
+        older::run(exchange, peer, received, report);
         report.test("sstables::cassandra_writes da", || write_live(exchange, peer, Written::Da, received));
         report.test("sstables::stop_cassandra da", || peer.stop().map(|()| String::new()));
     }
@@ -192,23 +194,12 @@ fn of_table(table: &Table<'_>, seed: u64) -> Vec<String> {
             if matches!(statement.values[timestamp], Value::Unset) {
                 statement.values[timestamp] = Value::Bytes(load::LATE.to_be_bytes().to_vec());
             }
-            let row = statement.values.iter().map(shown).collect::<Vec<_>>().join(" ");
-            by_text.entry(statement.text).or_default().push(format!("row {row}"));
+            let row = statement.row();
+            by_text.entry(statement.text).or_default().push(row);
         }
     }
     let mut groups: Vec<(String, Vec<String>)> = by_text.into_iter().collect();
     groups.sort_by_key(|(text, rows)| (text.starts_with("DELETE"), std::cmp::Reverse(rows.len())));
     groups.truncate(1 + OFFLINE_DELETES);
     groups.into_iter().flat_map(|(text, rows)| [vec![format!("write {text}")], rows].concat()).collect()
-}
-
-/// As `cassandra/WriteSstables.java` reads it.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Null => "null".into(),
-        Value::Unset => "unset".into(),
-        Value::Bytes(bytes) => {
-            bytes.iter().fold(String::from("x"), |text, byte| text + &format!("{byte:02x}"))
-        }
-    }
 }

@@ -39,11 +39,16 @@ pub fn fill(
             alter(session, keyspace, schemas)?;
         }
         if round == 1 {
-            let some: Vec<&str> = schemas.iter().step_by(2).map(|schema| schema.name.as_str()).collect();
+            let some: Vec<&str> = compacted(schemas).map(|schema| schema.name.as_str()).collect();
             operator.compact(keyspace, &some)?;
         }
     }
     Ok(count)
+}
+
+/// The tables that are compacted behind the second round.
+pub fn compacted(schemas: &[Schema]) -> impl Iterator<Item = &Schema> {
+    schemas.iter().step_by(2)
 }
 
 /// Makes keyspace, types and tables; with what is changed about them later, if told so.
@@ -60,11 +65,14 @@ pub fn create(
     if altered { alter(session, keyspace, schemas) } else { Ok(()) }
 }
 
-fn alter(session: &mut Session, keyspace: &str, schemas: &[Schema]) -> Result<(), String> {
-    for schema in schemas {
-        for change in schema.alters {
-            session.run(&format!("ALTER TABLE {keyspace}.{} {change}", schema.name))?;
-        }
-    }
-    Ok(())
+/// Changes columns, as it is done behind the first round.
+pub fn alter(session: &mut Session, keyspace: &str, schemas: &[Schema]) -> Result<(), String> {
+    alter_statements(keyspace, schemas).try_for_each(|statement| session.run(&statement))
+}
+
+/// What changes them.
+pub fn alter_statements(keyspace: &str, schemas: &[Schema]) -> impl Iterator<Item = String> {
+    schemas.iter().flat_map(move |schema| {
+        schema.alters.iter().map(move |change| format!("ALTER TABLE {keyspace}.{} {change}", schema.name))
+    })
 }

@@ -25,6 +25,20 @@ pub struct Statement {
     pub values: Vec<Value>,
 }
 
+impl Statement {
+    /// Its values as a line for the programs in `cassandra/` that write without a server.
+    pub fn row(&self) -> String {
+        let shown = |value: &Value| match value {
+            Value::Null => "null".into(),
+            Value::Unset => "unset".into(),
+            Value::Bytes(bytes) => {
+                bytes.iter().fold(String::from("x"), |text, byte| text + &format!("{byte:02x}"))
+            }
+        };
+        format!("row {}", self.values.iter().map(shown).collect::<Vec<_>>().join(" "))
+    }
+}
+
 /// Writes one round's statements; the first round also fills tables that are to be full.
 pub fn write(session: &mut Session, table: &Table<'_>, seed: u64, round: u64) -> Result<usize, String> {
     let statements = statements(table, seed, round);

@@ -4,7 +4,8 @@
 //! random statements ─► node, big and bti ─► snapshot ─► Cassandra imports it ─► the same SELECTs
 //!                                              └──────► sstabledump, sstablemetadata, sstableverify
 //! random statements ─► Cassandra, nb oa da ─► its files ─┐
-//! random rows ─► CQLSSTableWriter, nb oa da ─► its files ─┴► node imports them ─► the same SELECTs
+//! random rows ─► CQLSSTableWriter, nb oa da ─► its files ─┤
+//! random statements ─► older engines, mc to na ─► files ──┴► node imports them ─► the same SELECTs
 //! ```
 //! Forty tables (`schemas`), five of them with `--quick`. What is written follows from `--seed`, which is printed. Answers
 //! are compared value by value in their bytes, times of expiry to a minute. Counters are the exception: a node does not
@@ -12,8 +13,10 @@
 
 mod cassandra_reads;
 mod fill;
+pub mod golden;
 mod json;
 mod load;
+pub mod older;
 mod ours;
 mod peer;
 mod schemas;

@@ -122,7 +122,7 @@ pub fn of_name<'s>(schemas: &'s [Schema], name: &str) -> Result<&'s Schema, Stri
 }
 
 /// All data files are of the version that was asked for.
-fn check_versions(folder: &Path, letters: &str) -> Result<(), String> {
+pub fn check_versions(folder: &Path, letters: &str) -> Result<(), String> {
     let files = super::data_files(folder);
     let other = files.iter().find(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -27,10 +27,15 @@ pub struct Table<'s> {
 
 /// Makes a keyspace and its user types.
 pub fn create_keyspace(session: &mut Session, keyspace: &str) -> Result<(), String> {
-    session.run(&format!(
-        "CREATE KEYSPACE {keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
-    ))?;
-    TYPES.iter().try_for_each(|ty| session.run(&format!("CREATE TYPE {keyspace}.{ty}")))
+    keyspace_statements(keyspace).iter().try_for_each(|statement| session.run(statement))
+}
+
+/// What makes them.
+pub fn keyspace_statements(keyspace: &str) -> Vec<String> {
+    let replication = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
+    let mut all = vec![format!("CREATE KEYSPACE {keyspace} WITH replication = {replication}")];
+    all.extend(TYPES.iter().map(|ty| format!("CREATE TYPE {keyspace}.{ty}")));
+    all
 }
 
 impl<'s> Table<'s> {
