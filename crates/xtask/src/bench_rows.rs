@@ -18,8 +18,6 @@ const VALUE_BYTES: &str = "285";
 const RESTART_BAR: Duration = Duration::from_secs(10);
 /// Half of the rows are deleted: what a compaction leaves has so much of the bytes at most.
 const LEFT_MAX: f64 = 0.6;
-/// The node's peak may exceed its memory setting by what the program itself needs.
-const PROGRAM_BYTES: u64 = 64 << 20;
 
 /// Runs the bench and writes its result.
 pub fn rows(rest: &[String]) -> Outcome {
@@ -28,7 +26,7 @@ pub fn rows(rest: &[String]) -> Outcome {
     let memory = house::option(rest, "--memory").unwrap_or(if smoke { "1G" } else { "8G" });
     let binary = house::binary(rest, "release")?;
     let setting = memory.strip_suffix('G').and_then(|gib| gib.parse::<u64>().ok());
-    let memory_max = (setting.ok_or("--memory wants a number of GiB, as in 8G")? << 30) + PROGRAM_BYTES;
+    let memory_max = setting.ok_or("--memory wants a number of GiB, as in 8G")? << 30;
     // A smoke of a few megabytes flushes, too.
     let yaml = if smoke { "memtable_heap_space: 2MiB\nmemtable_offheap_space: 2MiB\n" } else { "" };
     let node = BenchNode::start(&binary, "rows", memory, yaml)?;

@@ -6,7 +6,7 @@
 //! tidy             floors, headers, forbidden words, formatting; lists the longest functions
 //! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted; model: --operations N
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
-//! bench NAME       serve, start, mesh, storage, peer, tails, rows or loader; writes bench/results/
+//! bench NAME       serve, start, mesh, storage, peer, tails, rows, loader or import; writes bench/results/
 //! compat [ARGS]    real clients against the release build
 //! run [ARGS]       the release node on 127.0.0.1:9042 with ./data
 //! ci               all of it, short; what `make test` runs
@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
 
+mod bench_import;
 mod bench_loader;
 mod bench_mesh;
 mod bench_node;
@@ -87,10 +88,11 @@ fn bench(rest: &[String]) -> Outcome {
         Some("tails") => bench_tails::tails(&rest[1..]),
         Some("rows") => bench_rows::rows(&rest[1..]),
         Some("loader") => bench_loader::loader(&rest[1..]),
-        _ => Err("bench serve, start, mesh, storage, peer, tails, rows or loader".into()),
+        Some("import") => bench_import::import(&rest[1..]),
+        _ => Err("bench serve, start, mesh, storage, peer, tails, rows, loader or import".into()),
     }
 }
 
 const HELP: &str = "\
 cargo x check | test [ARGS] | tidy | sim SCENARIO --seeds A..B | fuzz [TARGET] --minutes N
-        bench serve|start|mesh|storage|peer|tails|rows|loader | compat [ARGS] | run [ARGS] | ci";
+        bench serve|start|mesh|storage|peer|tails|rows|loader|import | compat [ARGS] | run [ARGS] | ci";
