@@ -33,8 +33,11 @@ pub const CASES: &[Case] = &[
 ];
 
 const VALUE: [u8; 100] = [7; 100];
-/// Bytes of a value that is small beside its key.
-const SMALL_VALUE: usize = 8;
+/// Rows whose memory is measured: bytes of key and value, and what one may take in all.
+const SMALL: [(usize, usize, Option<f64>); 3] =
+    [(16, 8, Some(200.0)), (8, 100, Some(200.0)), (16, 100, None)];
+/// Budget of a cache for each row that is offered: less than one takes, so that it is full.
+const FULL_BYTES: u64 = 120;
 
 async fn store(bench: &Bench, table: &Arc<Table>, cache_bytes: u64) -> Result<Rc<Store>, String> {
     let settings = Settings { row_cache_bytes: cache_bytes, ..bench.settings() };
@@ -98,7 +101,6 @@ async fn hits(bench: Bench) -> Result<(), String> {
     for &(size, what) in sizes {
         let partitions = bench.options.scaled(size);
         let (store, table) = cached(&bench, partitions, &VALUE).await?;
-        memory(&bench, &store, VALUE.len(), what);
         let mut random = Prng::new(7);
         let next = || select(&table, &key(random.below(partitions)));
         let cost =
@@ -108,20 +110,35 @@ async fn hits(bench: Bench) -> Result<(), String> {
         end(&bench, store).await?;
     }
     if bench.options.count.is_none() {
-        let (store, _) = cached(&bench, bench.options.scaled(100_000), &VALUE[..SMALL_VALUE]).await?;
-        memory(&bench, &store, SMALL_VALUE, "100 k");
-        end(&bench, store).await?;
+        for (key_bytes, value_bytes, bar) in SMALL {
+            memory(&bench, key_bytes, value_bytes, bar).await?;
+        }
     }
     Ok(())
 }
 
-/// What a cached row of a 16 B key takes of everything the cache has: its block, its place in the queue and in the
-/// directory, the list of those that went, and what of all that is not full.
-fn memory(bench: &Bench, store: &Store, value_bytes: usize, partitions: &str) {
+/// What a cached row takes of everything that a full cache has: its block, its place in the queue and in the directory,
+/// the list of those that went, and what of all that is not full.
+async fn memory(bench: &Bench, key_bytes: usize, value_bytes: usize, bar: Option<f64>) -> Result<(), String> {
+    let table = kv();
+    let partitions = bench.options.scaled(600_000);
+    let key = |number: u64| key(number)[16 - key_bytes..].to_vec();
+    let store = store(bench, &table, (partitions * FULL_BYTES).max(1 << 20)).await?;
+    for number in 0..partitions {
+        apply(&store, insert(&table, &key(number), 1, &VALUE[..value_bytes])).await?;
+    }
+    store.flush(None).await.map_err(told)?;
+    for number in 0..partitions {
+        read(&store, &select(&table, &key(number))).await?;
+    }
     let stats = store.cache_stats();
     let each = stats.bytes as f64 / stats.rows.max(1) as f64;
-    let what = format!("16 B key and {value_bytes} B value, {partitions} partitions");
-    bench.bar(&format!("bytes of memory per cached row, {what}"), each, Bar::AtMost(200.0));
+    let what = format!("{key_bytes} B key and {value_bytes} B value");
+    match bar {
+        Some(bar) => bench.bar(&format!("bytes of memory per cached row, {what}"), each, Bar::AtMost(bar)),
+        None => bench.fact(&format!("memory per cached row, {what}"), &format!("{each:.0} B")),
+    }
+    end(bench, store).await
 }
 
 async fn absent(bench: Bench) -> Result<(), String> {

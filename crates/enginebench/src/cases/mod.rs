@@ -9,6 +9,7 @@ mod directory;
 mod disk;
 mod eviction;
 mod full_disk;
+mod large;
 mod log;
 mod memory;
 mod restart;
@@ -49,6 +50,7 @@ const PARTS: &[&[Case]] = &[
     eviction::CASES,
     disk::CASES,
     log::CASES,
+    large::CASES,
     compaction::CASES,
     backlog::CASES,
     full_disk::CASES,
