@@ -1,7 +1,7 @@
 //! A thin client of the native protocol, versions 3, 4 and 5: one connection, one request at a time, everything a
 //! response says kept for showing.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -213,7 +213,11 @@ impl Client {
         let told = |error: std::io::Error| format!("the connection broke: {error}");
         if self.version < 5 {
             let mut piece = vec![0; 65_536];
-            let count = self.stream.read(&mut piece).map_err(told)?;
+            let count = match self.stream.read(&mut piece) {
+                // By a stop and a continuation of this process, where reads have a time limit.
+                Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(()),
+                read => read.map_err(told)?,
+            };
             if count == 0 {
                 return Err("the server closed the connection".into());
             }

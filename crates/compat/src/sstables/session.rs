@@ -31,8 +31,9 @@ impl Session {
         Ok(Session { client: Client::connect(address, 4)?, prepared: HashMap::new() })
     }
 
-    /// A statement without values, of which only success is wanted.
+    /// A statement without values, of which only success is wanted. It may change the schema: what was prepared is forgotten.
     pub fn run(&mut self, text: &str) -> Result<(), String> {
+        self.prepared.clear();
         match self.client.query(text, &Parameters::default())?.0 {
             Answer::Error(code, why) => Err(format!("{text}: {code:#06x} {why}")),
             _ => Ok(()),
@@ -71,9 +72,9 @@ impl Session {
 
     fn prepare(&mut self, text: &str) -> Result<&Prepared, String> {
         if !self.prepared.contains_key(text) {
-            let Answer::Prepared(prepared) = self.client.prepare(text)?.0 else {
-                let why = self.client.prepare(text)?.0;
-                return Err(format!("{text}: {why:?}"));
+            let prepared = match self.client.prepare(text)?.0 {
+                Answer::Prepared(prepared) => prepared,
+                why => return Err(format!("{text}: {why:?}")),
             };
             if self.prepared.len() >= PREPARED_MAX {
                 self.prepared.clear();
@@ -91,6 +92,10 @@ impl Session {
             self.prepared.remove(text);
             self.prepare(text)?;
             answer = self.client.execute(&self.prepared[text], &parameters)?.0;
+        }
+        if matches!(answer, Answer::Error(UNPREPARED, _)) {
+            // Cassandra's cache, once it is full, lets a newcomer go at once.
+            answer = self.client.query(text, &parameters)?.0;
         }
         let prepared = &self.prepared[text];
         match answer {
