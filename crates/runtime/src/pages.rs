@@ -21,6 +21,8 @@ const PIECE_BYTES: usize = 2 << 20;
 const BLOCK_BYTES: [usize; 3] = [16 << 10, 48 << 10, 128 << 10];
 /// Pieces that [`give_back`] gives back at once: the kernel takes some ten microseconds for one.
 const GIVEN_BACK_AT_ONCE: usize = 8;
+/// Pieces that so many calls of it in a row did not see needed go back.
+const CALLS_UNNEEDED: u32 = 12;
 /// What addresses of blocks are multiples of, at least.
 const ALIGN: usize = 4096;
 
@@ -64,14 +66,10 @@ pub fn keep(bytes: usize) {
     });
 }
 
-/// Gives back some of the pieces that were not needed since this was called last. To be called now and then.
+/// Gives back some of the pieces that were not needed for as long as it was called twelve times. To be called now and then.
 /// Cost: bounded; whatever is left goes with later calls.
 pub fn give_back() {
-    POOL.with_borrow_mut(|pool| {
-        let unneeded = pool.spares_min.min(pool.spares.len().saturating_sub(1));
-        pool.spares.truncate(pool.spares.len() - unneeded.min(GIVEN_BACK_AT_ONCE));
-        pool.spares_min = pool.spares.len();
-    });
+    POOL.with_borrow_mut(Pool::give_back);
 }
 
 /// Which of the sizes of blocks a layout has.
@@ -142,15 +140,19 @@ struct Pool {
     open: [Vec<usize>; BLOCK_BYTES.len()],
     /// Those without blocks.
     spares: Vec<Mapping>,
-    /// How many of them may be kept, and the fewest there were since somebody looked.
+    /// How many of them may be kept.
     kept_max: usize,
+    /// The fewest there were since so many calls, and how many were not needed in the time before.
     spares_min: usize,
+    calls: u32,
+    unneeded: usize,
 }
 
 impl Default for Pool {
     fn default() -> Pool {
         let pieces = HashMap::default();
-        Pool { pieces, open: Default::default(), spares: Vec::new(), kept_max: 1, spares_min: 0 }
+        let (spares, kept_max, spares_min, calls, unneeded) = (Vec::new(), 1, 0, 0, 0);
+        Pool { pieces, open: Default::default(), spares, kept_max, spares_min, calls, unneeded }
     }
 }
 
@@ -177,6 +179,18 @@ impl Pool {
         self.pieces.insert(address, Piece { memory, kind, taken: 0 });
         self.open[kind].push(address);
         Some(address)
+    }
+
+    fn give_back(&mut self) {
+        self.spares_min = self.spares_min.min(self.spares.len());
+        self.calls += 1;
+        if self.calls == CALLS_UNNEEDED {
+            (self.unneeded, self.spares_min, self.calls) = (self.spares_min, self.spares.len(), 0);
+        }
+        let most = self.unneeded.min(self.spares.len().saturating_sub(1));
+        let now = most.min(GIVEN_BACK_AT_ONCE);
+        self.unneeded = most - now;
+        self.spares.truncate(self.spares.len() - now);
     }
 
     /// Whether the block was one of a piece, and is free now.
@@ -297,14 +311,15 @@ mod tests {
         keep(20 * PIECE_BYTES);
         drop(lists(30 * of_piece));
         assert_eq!(pieces(), (0, 0, 20));
+        let minute = || (0..CALLS_UNNEEDED).for_each(|_| give_back());
         // What was needed in between stays.
-        give_back();
+        minute();
         drop(lists(15 * of_piece));
-        give_back();
-        assert_eq!(pieces(), (0, 0, 15));
-        give_back();
+        minute();
+        assert_eq!(pieces(), (0, 0, 20 - GIVEN_BACK_AT_ONCE.min(5)));
+        minute();
         assert_eq!(pieces(), (0, 0, 15 - GIVEN_BACK_AT_ONCE));
-        (0..3).for_each(|_| give_back());
+        minute();
         assert_eq!(pieces(), (0, 0, 1), "one is kept");
         drop(lists(2 * of_piece));
         assert_eq!(pieces(), (0, 0, 2));

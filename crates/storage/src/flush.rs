@@ -271,6 +271,9 @@ impl Store {
         let definition = table.definition();
         let mut keys = Keys::all();
         while let Some((token, handle)) = keys.next(memtable) {
+            if let Some((now, coming)) = keys.came_nearer() {
+                self.cache.prefetch_walk(&table.cache, now, coming);
+            }
             let wanted = memtable.with_handle(handle, |partition| {
                 let known = self.cache.knows(&table.cache, token, partition.key());
                 let wanted = known || was_any_read && memtable.was_read(token, partition.key());

@@ -5,7 +5,8 @@
 //!                     └─ half is lent ──┘
 //! row cache   ██████████████████████████                    its own bytes and what is lent, less filters and summaries
 //! ```
-//! Both are cut from the same pages of a shard, so what rows give back, memtables can take. Rows follow: each percent by which
+//! Both are cut from the same pages of a shard, so what rows give back, memtables can take, and of what is not lent a part is kept
+//! for the next memtable as it comes from the last one: pages that the kernel gives are zeroed first. Rows follow: each percent by which
 //! memtables grow, the oldest rows go in steps, ahead of what comes next by the part that is never lent. Only a half, as the heap
 //! under blocks, requests and lists takes more than what is counted: with all of it a process came to 102 % of its memory.
 
@@ -15,6 +16,8 @@ use std::rc::Rc;
 
 /// Of what memtables leave, one in so many bytes is lent.
 const LENT: u64 = 2;
+/// And one in so many is kept when a memtable goes.
+const KEPT: u64 = 3;
 
 /// Most bytes that the row cache of one shard may ever have.
 pub(crate) fn row_cache_most(settings: &Settings) -> u64 {
@@ -23,10 +26,14 @@ pub(crate) fn row_cache_most(settings: &Settings) -> u64 {
 }
 
 impl Store {
-    /// A task that gives the row cache what memtables leave and takes it back as they grow. Ends when the store stops.
+    /// A task that gives the row cache what memtables leave and takes it back as they grow, and keeps pages for them. Ends when
+    /// the store stops.
     pub(crate) async fn run_lender(self: Rc<Self>) {
         while !self.stopping.get() {
-            self.lend();
+            runtime::pages::keep(self.pressure.spare() / KEPT as usize);
+            if self.settings.lend_memtable_bytes {
+                self.lend();
+            }
             while self.cache.shrink() && !self.stopping.get() {
                 runtime::yield_if_needed().await;
             }

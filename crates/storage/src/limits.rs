@@ -117,8 +117,6 @@ pub const TIMESTAMP_SAMPLES: usize = 256;
 pub const REGION_LONG_BYTES: usize = 32 * 1024;
 /// Segments of one shard that are kept for the next memtable, bytes; more are given back to the system.
 pub const SEGMENT_POOL_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// One in so many bytes of the memory of memtables is kept by a shard while nothing lies in it, as long as it is needed now and then.
-pub const PAGES_KEPT_SHARE: u64 = 8;
 /// A row that was written with more bytes than this is kept in fragments: changing one cell must not copy it all.
 pub const LARGE_ROW_BYTES: usize = 32 * 1024;
 /// A row that has grown by changes to more bytes than this is kept in fragments.

@@ -229,40 +229,62 @@ impl Drop for Memtable {
     }
 }
 
-/// A walk over all partitions of a memtable in the order of the ring. Between two steps nothing may be written.
+/// A walk over all partitions of a memtable in the order of the ring. Between two steps nothing may be written. It is some
+/// partitions ahead of its owner: what comes next is on its way to the processor.
 pub(crate) struct Keys {
     batch: Batch,
     at: usize,
+    ahead: Batch,
+    /// Where `ahead` ends.
     next: Option<Next>,
 }
 
 impl Keys {
     /// Before the first.
     pub(crate) fn all() -> Keys {
-        Keys { batch: Batch::new(), at: 0, next: None }
+        Keys { batch: Batch::new(), at: 0, ahead: Batch::new(), next: None }
     }
 
     /// The next partition: its token, and its handle for [`Memtable::with_handle`]. O(1).
     pub(crate) fn next(&mut self, memtable: &Memtable) -> Option<(Token, u32)> {
         if self.at == self.batch.len() {
             let contents = memtable.contents.borrow();
-            let last = self.batch.last().copied();
-            self.next = Some(match (self.next, last) {
-                (Some(Next::End), _) => return None,
-                (Some(Next::At(place)), _) => contents.batch_at(place, &mut self.batch),
-                (Some(Next::Behind), Some((token, handle))) => {
-                    contents.batch_behind(token, Some(contents.key(handle)), &mut self.batch)
-                }
-                (None, _) | (Some(Next::Behind), None) => {
-                    contents.batch_behind(Token(i64::MIN), None, &mut self.batch)
-                }
-            });
+            if self.next.is_none() {
+                self.look_ahead(&contents);
+            }
+            std::mem::swap(&mut self.batch, &mut self.ahead);
             self.at = 0;
-            contents.touch(self.batch.iter().map(|(_, handle)| *handle));
+            self.look_ahead(&contents);
         }
         let next = self.batch.get(self.at).copied();
         self.at += 1;
         next
+    }
+
+    /// The partitions from the one just given on and those behind them, when others have come nearer since the one before.
+    pub(crate) fn came_nearer(&self) -> Option<(&Batch, &Batch)> {
+        (self.at == 1).then_some((&self.batch, &self.ahead))
+    }
+
+    /// Takes in what comes behind the batch.
+    fn look_ahead(&mut self, contents: &Contents) {
+        let out = &mut self.ahead;
+        let next = match (self.next, self.batch.last()) {
+            (Some(Next::End), _) => {
+                out.clear();
+                Next::End
+            }
+            (Some(Next::At(place)), _) => contents.batch_at(place, out),
+            (Some(Next::Behind), Some((token, handle))) => {
+                contents.batch_behind(*token, Some(contents.key(*handle)), out)
+            }
+            (None, _) | (Some(Next::Behind), None) => contents.batch_behind(Token(i64::MIN), None, out),
+        };
+        contents.prefetch_partitions(out.iter().map(|(_, handle)| *handle));
+        if let Next::At(place) = next {
+            contents.prefetch_place(place);
+        }
+        self.next = Some(next);
     }
 }
 

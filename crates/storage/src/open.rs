@@ -3,9 +3,7 @@
 use crate::commitlog::replay::{LogReader, OldEntry};
 use crate::commitlog::{Commitlog, LogConfig, SegmentName};
 use crate::flush::write_memtable;
-use crate::limits::{
-    FLUSHES_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, OPENS_MAX, PAGES_KEPT_SHARE, REPLAY_TELL_EVERY,
-};
+use crate::limits::{FLUSHES_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, OPENS_MAX, REPLAY_TELL_EVERY};
 use crate::manifest::{Manifest, ManifestHeader, ManifestState, SstableEntry};
 use crate::memory::MemoryPool;
 use crate::memtable::Memtable;
@@ -270,8 +268,6 @@ impl Opening {
         store.set_compaction_throughput(store.settings.compaction_throughput);
         store.register_gauges();
         crate::import::install(&store);
-        // Each flush frees what the next memtable takes.
-        runtime::pages::keep((store.settings.memtable_bytes / PAGES_KEPT_SHARE) as usize);
         let flusher = || {
             let store = store.clone();
             runtime::spawn(Group::FLUSH, async move { store.run_flusher().await })
@@ -281,9 +277,7 @@ impl Opening {
         tasks.push(runtime::spawn(Group::ADMIN, store.clone().run_compaction_controller()));
         tasks.push(runtime::spawn(Group::FLUSH, store.clone().run_aging()));
         tasks.push(runtime::spawn(Group::ADMIN, run_clock(store.clone())));
-        if store.settings.lend_memtable_bytes {
-            tasks.push(runtime::spawn(Group::FLUSH, store.clone().run_lender()));
-        }
+        tasks.push(runtime::spawn(Group::FLUSH, store.clone().run_lender()));
         let watcher = store.clone();
         tasks.push(runtime::spawn(Group::FLUSH, async move { watcher.watch_log().await }));
         *store.tasks.borrow_mut() = tasks;

@@ -113,6 +113,15 @@ impl Cache {
         self.contents.borrow().prefetch(table.slot.get(), token, step);
     }
 
+    /// A hint that [`Cache::knows`] will be asked for partitions in the order of the ring: for those of `now` at once, for
+    /// those of `coming` after them, for which this was called with them as `coming` before.
+    pub(crate) fn prefetch_walk(&self, table: &TableCache, now: &[(Token, u32)], coming: &[(Token, u32)]) {
+        let (contents, slot) = (self.contents.borrow(), table.slot.get());
+        for (step, partitions) in [(3, now), (2, coming), (4, now)] {
+            partitions.iter().for_each(|(token, _)| contents.prefetch(slot, *token, step));
+        }
+    }
+
     /// Opens the cache for looking, within this step.
     #[inline]
     pub(crate) fn reading(&self) -> Reading<'_> {

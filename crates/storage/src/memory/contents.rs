@@ -309,6 +309,11 @@ impl Contents {
         self.directory.batch_at(place, |a, b| self.key(a).cmp(self.key(b)), out)
     }
 
+    /// A hint that [`Contents::batch_at`] will be called with that place.
+    pub(crate) fn prefetch_place(&self, place: super::directory::Place) {
+        self.directory.prefetch_place(place);
+    }
+
     /// Merges a mutation in. Errors: a clustering does not fit the table; nothing was applied.
     pub(crate) fn apply(
         &mut self,

@@ -455,6 +455,14 @@ impl TokenDirectory {
         next
     }
 
+    /// Has the bucket at a place come into the processor's caches.
+    pub(crate) fn prefetch_place(&self, Place(place): Place) {
+        let entry = self.find(place).entry;
+        if entry & KIND == BUCKET {
+            prefetch(self.buckets.get(entry), size_of::<Bucket>());
+        }
+    }
+
     /// What one bucket or run holds behind a place in it.
     fn collect(
         &self,

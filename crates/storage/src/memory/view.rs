@@ -3,7 +3,8 @@
 use super::contents::{Contents, Few, Head, Kind, More};
 use super::rows::{Record, Stored, position, u32_at};
 use super::tree::Spot;
-use base::prefetch::CACHE_LINE;
+use crate::limits::PREFETCHED_BYTES;
+use base::prefetch;
 use mutation::{Body, Deletion, PartitionView, RangeTombstones, RowRef};
 
 /// A partition in memory. Cheap to copy; no part of it is.
@@ -22,9 +23,6 @@ enum RowsOf<'m> {
     Many(u32),
 }
 
-/// So much of a partition is touched; the processor brings what follows by itself.
-const TOUCHED_LINES: usize = 3;
-
 impl Contents {
     /// The partition of a handle.
     #[inline]
@@ -39,15 +37,10 @@ impl Contents {
         MemoryPartition { contents: self, key, more: more.map(|more| self.more.get(more)), rows }
     }
 
-    /// Has the first bytes of partitions come into the processor's caches at the same time. Whoever looks at one after the other
-    /// waits for each: they lie in the order in which they were written.
-    pub(crate) fn touch(&self, handles: impl Iterator<Item = u32>) {
-        let touched = handles.fold(0, |touched, handle| {
-            let bytes = self.region.at(handle);
-            let lines = (0..TOUCHED_LINES).filter_map(|line| bytes.get(line * CACHE_LINE));
-            lines.fold(touched, |touched, byte| touched ^ byte)
-        });
-        std::hint::black_box(touched);
+    /// Has the first bytes of partitions come into the processor's caches. Whoever looks at one after the other waits for each
+    /// otherwise: they lie in the order in which they were written.
+    pub(crate) fn prefetch_partitions(&self, handles: impl Iterator<Item = u32>) {
+        handles.for_each(|handle| prefetch(self.region.at(handle), PREFETCHED_BYTES));
     }
 
     fn body<'m>(&'m self, stored: Stored<'m>) -> Body<'m> {
