@@ -1,5 +1,6 @@
 //! Files. A future that is dropped leaves its operation running to its end; the buffer stays with the backend. Reads,
-//! writes and syncs wait for their turn at the device first, see [`crate::io`].
+//! writes and syncs wait for their turn at the device first, see [`crate::io`]; large ones of work that nobody waits for
+//! may have to do so piece by piece, and of those that are dropped the piece under way runs to its end.
 
 use crate::backend::{Backend, FileHandle, LockHandle};
 use crate::io::{Device, Permit};
@@ -50,6 +51,8 @@ impl std::fmt::Debug for File {
 /// A request's turn at a device, until it is dropped.
 pub struct Turn {
     permit: Permit,
+    /// For all that was asked for, not for a piece of it.
+    whole: bool,
 }
 
 /// One operation on the current shard's backend.
@@ -86,8 +89,42 @@ impl File {
 
     /// Reads up to `buffer.len()` bytes; fewer only at the end of the file. Direct files want multiples of 4096.
     pub async fn read_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<(AlignedBuf, usize)> {
-        let _turn = self.device.admit(buffer.len() as u64).await;
-        self.handle.read_at(offset, buffer).await.map_err(|e| with_path(e, &self.path))
+        let turn = self.turn(buffer.len()).await;
+        self.read_pieces(turn, offset, buffer).await.map_err(|e| with_path(e, &self.path))
+    }
+
+    /// A read or a write has ended well.
+    fn moved(&self, permit: Permit) {
+        if self.is_direct() {
+            permit.moved();
+        }
+    }
+
+    /// Fills the buffer in as many turns as it takes; answers how many bytes there were.
+    async fn read_pieces(
+        &self,
+        turn: Turn,
+        offset: u64,
+        mut buffer: AlignedBuf,
+    ) -> io::Result<(AlignedBuf, usize)> {
+        let Turn { mut permit, whole } = turn;
+        let len = buffer.len();
+        let mut size = if whole { len } else { align_up(permit.bytes() as usize).min(len) };
+        let mut done = 0;
+        loop {
+            permit.takes(size as u64);
+            buffer.set_len(done + size);
+            let count;
+            (buffer, count) = self.handle.read_at(offset, buffer, done).await?;
+            self.moved(permit);
+            done += count;
+            if count < size || done == len {
+                buffer.set_len(len);
+                return Ok((buffer, done));
+            }
+            size = self.device.piece(len - done);
+            permit = self.device.admit_next(size as u64).await;
+        }
     }
 
     /// Reads exactly `len` bytes from any offset. `UnexpectedEof` when the file ends before.
@@ -99,24 +136,24 @@ impl File {
     /// that wait cost none. `UnexpectedEof` when the file ends before.
     pub async fn read_piece(&self, offset: u64, len: usize) -> io::Result<Piece> {
         let turn = self.turn(len).await;
-        self.read_piece_in(&turn, offset, len).await
+        self.read_piece_in(turn, offset, len).await
     }
 
     /// Waits until the device may be asked for about `len` bytes. Dropping the future costs nothing.
     pub async fn turn(&self, len: usize) -> Turn {
-        Turn { permit: self.device.admit(len as u64).await }
+        let size = self.device.piece(len);
+        Turn { permit: self.device.admit(size as u64).await, whole: size == len }
     }
 
     /// As [`File::read_piece`], when its turn has come. Whole blocks of a direct file are read, and counted.
-    pub async fn read_piece_in(&self, turn: &Turn, offset: u64, len: usize) -> io::Result<Piece> {
+    pub async fn read_piece_in(&self, turn: Turn, offset: u64, len: usize) -> io::Result<Piece> {
         let align = if self.direct { DIRECT_ALIGN as u64 } else { 1 };
         let start = offset / align * align;
         let skip = (offset - start) as usize;
         let wanted = skip.checked_add(len).ok_or(io::ErrorKind::InvalidInput)?;
         let ask = if self.direct { align_up(wanted) } else { wanted };
-        turn.permit.takes(ask as u64);
         let buffer = with(|shard| shard.read_buffers.take(ask));
-        let read = self.handle.read_at(start, buffer).await;
+        let read = self.read_pieces(turn, start, buffer).await;
         let (buffer, count) = read.map_err(|e| with_path(e, &self.path))?;
         if count < wanted {
             return Err(with_path(io::ErrorKind::UnexpectedEof.into(), &self.path));
@@ -125,19 +162,29 @@ impl File {
     }
 
     /// Writes the whole buffer and gives it back. Direct files want multiples of 4096.
-    pub async fn write_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<AlignedBuf> {
+    pub async fn write_at(&self, offset: u64, mut buffer: AlignedBuf) -> io::Result<AlignedBuf> {
         if self.direct
             && (!offset.is_multiple_of(DIRECT_ALIGN as u64) || !buffer.len().is_multiple_of(DIRECT_ALIGN))
         {
             return Err(with_path(io::ErrorKind::InvalidInput.into(), &self.path));
         }
-        let _turn = self.device.admit(buffer.len() as u64).await;
-        let result = match &self.handle {
-            FileHandle::Uring(file) => file.write_at(offset, buffer).await,
-            FileHandle::Blocking(file) => file.write_at(offset, buffer).await,
-            FileHandle::Sim(file) => file.write_at(offset, buffer).await,
-        };
-        result.map_err(|e| with_path(e, &self.path))
+        let len = buffer.len();
+        let mut done = 0;
+        loop {
+            let size = self.device.piece(len - done);
+            let permit = match done {
+                0 => self.device.admit(size as u64).await,
+                _ => self.device.admit_next(size as u64).await,
+            };
+            buffer.set_len(done + size);
+            buffer =
+                self.handle.write_at(offset, buffer, done).await.map_err(|e| with_path(e, &self.path))?;
+            self.moved(permit);
+            done += size;
+            if done == len {
+                return Ok(buffer);
+            }
+        }
     }
 
     /// Writes the whole buffer and makes it durable with what was written before. The outer error: the write failed, and may
@@ -148,6 +195,10 @@ impl File {
         buffer: AlignedBuf,
         method: SyncMethod,
     ) -> io::Result<io::Result<()>> {
+        if self.device.piece(buffer.len()) < buffer.len() {
+            self.write_at(offset, buffer).await?;
+            return Ok(self.sync_data().await);
+        }
         let _turn = self.device.admit(buffer.len() as u64).await;
         let through = method == SyncMethod::Through;
         let result = match &self.handle {
@@ -225,7 +276,7 @@ async fn open(path: &Path, options: OpenOptions) -> io::Result<FileHandle> {
         return Ok(handle);
     }
     // Some file systems take the flag and refuse the operations.
-    match handle.read_at(0, AlignedBuf::zeroed(DIRECT_ALIGN)).await {
+    match handle.read_at(0, AlignedBuf::zeroed(DIRECT_ALIGN), 0).await {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
             with(|shard| shard.node.direct.note(folder, false));
             let again = OpenOptions { direct: false, create_new: false, truncate: false, ..options };

@@ -56,6 +56,16 @@ impl Group {
         DESCRIPTIONS[self.index()].name
     }
 
+    /// Work that nobody waits for: it may use all of a device that nobody else uses, see [`crate::io`].
+    pub fn is_background(self) -> bool {
+        [Group::FLUSH, Group::COMPACTION, Group::STREAMING].contains(&self)
+    }
+
+    /// Work for a client, here or of another node. The commitlog is not: what it writes flushes must keep up with.
+    pub(crate) fn is_request(self) -> bool {
+        [Group::QUERY, Group::RPC].contains(&self)
+    }
+
     /// Dense number from 0.
     pub fn index(self) -> usize {
         usize::from(self.0)

@@ -52,6 +52,14 @@ pub const IO_BYTES_IN_FLIGHT_MIN: u64 = 256 << 10;
 pub const IO_SHARD_BYTES_MIN: u64 = 64 << 10;
 /// Time in which a busy device does what is under way: what a request that goes first waits for those that were there before.
 pub const IO_QUEUE_TIME: Duration = Duration::from_millis(10);
+/// The part of that for requests nobody waits for, while there are others: what these find before them when they come.
+pub const IO_BACKGROUND_TIME: Duration = Duration::from_millis(1);
+/// Pieces of that: the device has the next when it ends one.
+pub const IO_BACKGROUND_PIECES: u64 = 2;
+/// A smaller piece is not worth its cost.
+pub const IO_PIECE_MIN: u64 = 32 << 10;
+/// How long after something was read for a client more is expected.
+pub const IO_REQUEST_REST: Duration = Duration::from_millis(100);
 /// Time over which the rate of a device is taken; the best of eight counts.
 pub const IO_WINDOW: Duration = Duration::from_millis(50);
 /// Such windows between two tries whether a device does more when it is given more.

@@ -225,7 +225,7 @@ mod tests {
         let piece = RELEASE_PIECE_BYTES;
         assert_eq!(pause(piece, 0, 1), Duration::from_millis(250));
         assert_eq!(pause(piece, 0, 4), Duration::from_secs(1));
-        assert_eq!(pause(piece, 128 * 32 << 20, 4), Duration::from_millis(125));
+        assert_eq!(pause(piece, (128 * 32) << 20, 4), Duration::from_millis(125));
         assert_eq!(pause(piece, u64::MAX, 4), Duration::from_millis(62) + Duration::from_micros(500));
         assert!(pause(4096, 0, 1) < Duration::from_micros(100));
     }

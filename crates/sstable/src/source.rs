@@ -294,8 +294,7 @@ impl Source {
         let start = self.extent(first).0;
         let (last_start, last_size) = self.extent(last);
         let size = last_start + last_size - start;
-        let read = self.file.read_piece_in(&turn, start, size as usize).await;
-        drop(turn);
+        let read = self.file.read_piece_in(turn, start, size as usize).await;
         self.cache.count_read(u64::from(last - first) + 1, size);
         let piece = read.map_err(|error| failed_read(&self.path, start, size, error))?;
         self.unpack_all(first, last, &piece)

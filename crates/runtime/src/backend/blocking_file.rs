@@ -46,7 +46,7 @@ fn outcome(result: isize) -> io::Result<usize> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as usize) }
 }
 
-fn read_all(fd: &OwnedFd, offset: u64, buffer: &mut AlignedBuf, direct: bool) -> io::Result<usize> {
+fn read_all(fd: &OwnedFd, offset: u64, buffer: &mut [u8], direct: bool) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
         let rest = &mut buffer[done..];
@@ -68,7 +68,7 @@ fn read_all(fd: &OwnedFd, offset: u64, buffer: &mut AlignedBuf, direct: bool) ->
     Ok(done)
 }
 
-fn write_all(fd: &OwnedFd, offset: u64, buffer: &AlignedBuf, direct: bool) -> io::Result<()> {
+fn write_all(fd: &OwnedFd, offset: u64, buffer: &[u8], direct: bool) -> io::Result<()> {
     let mut done = 0;
     while done < buffer.len() {
         let rest = &buffer[done..];
@@ -120,14 +120,20 @@ impl BlockingFile {
         &self,
         offset: u64,
         mut buffer: AlignedBuf,
+        from: usize,
     ) -> io::Result<(AlignedBuf, usize)> {
-        let direct = self.direct;
-        self.run(move |fd| read_all(&fd, offset, &mut buffer, direct).map(|count| (buffer, count))).await
+        let (direct, at) = (self.direct, offset + from as u64);
+        self.run(move |fd| read_all(&fd, at, &mut buffer[from..], direct).map(|count| (buffer, count))).await
     }
 
-    pub(crate) async fn write_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<AlignedBuf> {
-        let direct = self.direct;
-        self.run(move |fd| write_all(&fd, offset, &buffer, direct).map(|()| buffer)).await
+    pub(crate) async fn write_at(
+        &self,
+        offset: u64,
+        buffer: AlignedBuf,
+        from: usize,
+    ) -> io::Result<AlignedBuf> {
+        let (direct, at) = (self.direct, offset + from as u64);
+        self.run(move |fd| write_all(&fd, at, &buffer[from..], direct).map(|()| buffer)).await
     }
 
     /// As [`crate::file::File::write_durable`].

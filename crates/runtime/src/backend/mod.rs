@@ -114,6 +114,8 @@ pub enum Bug {
     ManifestBeforeData,
     /// A filter says that a key is not there although it is.
     FilterFalseNegative,
+    /// What nobody waits for uses a device as if somebody did.
+    BackgroundUnbounded,
 }
 
 /// How a real shard talks to the kernel.
@@ -179,12 +181,31 @@ impl FileHandle {
         }
     }
 
-    /// Fills the buffer from `offset`; answers how many bytes there were.
-    pub(crate) async fn read_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<(AlignedBuf, usize)> {
+    /// Fills the buffer, whose start belongs to `offset`, behind its first `from` bytes; answers how many bytes there were.
+    pub(crate) async fn read_at(
+        &self,
+        offset: u64,
+        buffer: AlignedBuf,
+        from: usize,
+    ) -> io::Result<(AlignedBuf, usize)> {
         match self {
-            FileHandle::Uring(file) => file.read_at(offset, buffer).await,
-            FileHandle::Blocking(file) => file.read_at(offset, buffer).await,
-            FileHandle::Sim(file) => file.read_at(offset, buffer).await,
+            FileHandle::Uring(file) => file.read_at(offset, buffer, from).await,
+            FileHandle::Blocking(file) => file.read_at(offset, buffer, from).await,
+            FileHandle::Sim(file) => file.read_at(offset, buffer, from).await,
+        }
+    }
+
+    /// Writes the buffer, whose start belongs to `offset`, but for its first `from` bytes.
+    pub(crate) async fn write_at(
+        &self,
+        offset: u64,
+        buffer: AlignedBuf,
+        from: usize,
+    ) -> io::Result<AlignedBuf> {
+        match self {
+            FileHandle::Uring(file) => file.write_at(offset, buffer, from).await,
+            FileHandle::Blocking(file) => file.write_at(offset, buffer, from).await,
+            FileHandle::Sim(file) => file.write_at(offset, buffer, from).await,
         }
     }
 }

@@ -5,25 +5,31 @@
 //!            └─► queue of its group ─► turn by shares ─┘
 //! ```
 //! A class is a scheduling group: its shares of the core are its shares of each device. A device is what the kernel calls
-//! one (`st_dev`); a simulated machine has one. The rates of a device are kept by all shards of the node together. Without rates and with room, a request passes at once. The same scheduler runs over io_uring, helper
-//! threads and the simulated disk.
+//! one (`st_dev`); a simulated machine has one. The rates of a device are kept by all shards of the node together. Without
+//! rates and with room, a request passes at once.
+//!
+//! What a device was given cannot be overtaken. So while something is read for clients, on any shard, the background has
+//! little under way, and what it asks for comes in pieces, as does what the commitlog writes: [`depth`].
+//!
+//! The same scheduler runs over io_uring, helper threads and the simulated disk.
 
 mod depth;
 mod queue;
 mod rate;
 
 use crate::group::Group;
-use crate::limits::RATE_LOOK;
+use crate::limits::{DIRECT_ALIGN, IO_REQUEST_REST, RATE_LOOK};
 use crate::shard::{Shard, try_with, with};
 use crate::time::{Sleep, sleep_until};
 use base::Instant;
-use depth::{Depth, Users};
+use depth::{Depth, Ended, Users};
 use queue::Queue;
 use rate::Rate;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -54,12 +60,35 @@ struct DeviceRates {
     bytes: Rate,
     requests: Rate,
     users: Users,
+    /// Nanoseconds of the node's clock when something was last asked for on behalf of a client, nearly; 0 for never.
+    requested_at: AtomicU64,
 }
 
 impl DeviceRates {
     fn set(&self, limits: DeviceLimits) {
         self.bytes.set(limits.bytes_per_second);
         self.requests.set(limits.requests_per_second);
+    }
+
+    fn limits(&self) -> DeviceLimits {
+        DeviceLimits {
+            bytes_per_second: self.bytes.per_second(),
+            requests_per_second: self.requests.per_second(),
+        }
+    }
+
+    fn note_request(&self, now: u64) {
+        // Shards that write this all the time would hand its cache line to and fro.
+        let rest = IO_REQUEST_REST.as_nanos() as u64;
+        if now.saturating_sub(self.requested_at.load(Ordering::Relaxed)) > rest / 16 {
+            self.requested_at.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Are clients about?
+    fn has_requests(&self, now: u64) -> bool {
+        let at = self.requested_at.load(Ordering::Relaxed);
+        at != 0 && now.saturating_sub(at) < IO_REQUEST_REST.as_nanos() as u64
     }
 }
 
@@ -127,7 +156,17 @@ pub(crate) struct Device {
     pump: RefCell<Option<Waker>>,
 }
 
+/// A request, or a piece of one.
+#[derive(Clone, Copy)]
+struct Ask {
+    group: Group,
+    bytes: u64,
+    /// A piece that is not the first.
+    goes_on: bool,
+}
+
 struct Waiter {
+    ask: Ask,
     waker: RefCell<Option<Waker>>,
     state: Cell<State>,
 }
@@ -161,7 +200,12 @@ pub(crate) fn device(number: u64) -> Rc<Device> {
 impl Device {
     /// Waits for the turn of a request of the running task's group. Dropping the future gives the turn up.
     pub(crate) fn admit(self: &Rc<Self>, bytes: u64) -> Admit {
-        Admit { device: self.clone(), bytes, waiter: None }
+        Admit { device: self.clone(), bytes, goes_on: false, waiter: None }
+    }
+
+    /// As [`Device::admit`], for another piece of a request.
+    pub(crate) fn admit_next(self: &Rc<Self>, bytes: u64) -> Admit {
+        Admit { device: self.clone(), bytes, goes_on: true, waiter: None }
     }
 
     /// When a request may start, as far as rates go.
@@ -173,10 +217,38 @@ impl Device {
         self.rates.bytes.per_second() != 0 || self.rates.requests.per_second() != 0
     }
 
-    fn start(&self, shard: &Shard, group: Group, bytes: u64) {
-        self.queue.borrow_mut().start(group, bytes, shard.executor.shares(group));
+    /// Is the background held back?
+    fn holds(&self, now: u64) -> bool {
+        self.rates.has_requests(now) && !crate::planted(crate::Bug::BackgroundUnbounded)
+    }
+
+    /// How many of so many bytes the running task's group should ask for at once: all, or whole blocks.
+    pub(crate) fn piece(&self, bytes: usize) -> usize {
+        let most = self.queue.borrow().bounds().piece;
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        // A little more is worth no second request.
+        if bytes <= most.saturating_add(most / 4) {
+            return bytes;
+        }
+        let group = crate::task::current_group();
+        let is_cut = group.is_background() || group == Group::COMMITLOG;
+        if !is_cut || !self.holds(with(|shard| shard.backend.now().0)) {
+            return bytes;
+        }
+        let pieces = bytes.div_ceil(most);
+        bytes.div_ceil(pieces).next_multiple_of(DIRECT_ALIGN).min(bytes)
+    }
+
+    fn start(&self, shard: &Shard, Ask { group, bytes, goes_on }: Ask, now: u64) {
+        let shares = shard.executor.shares(group);
+        match goes_on {
+            true => self.queue.borrow_mut().go_on(group, bytes, shares),
+            false => self.queue.borrow_mut().start(group, bytes, shares),
+        }
+        if group.is_request() {
+            self.rates.note_request(now);
+        }
         if self.is_limited() {
-            let now = shard.backend.now().0;
             self.rates.bytes.pay(now, bytes);
             self.rates.requests.pay(now, 1);
         }
@@ -193,26 +265,27 @@ impl Device {
     }
 
     /// Takes a turn if nobody waits and nothing speaks against it.
-    fn try_start(&self, group: Group, bytes: u64) -> bool {
-        with(|shard| {
-            let queue = self.queue.borrow();
-            if queue.waiting() > 0 || !queue.has_room() {
-                return false;
-            }
-            drop(queue);
-            if self.is_limited() && shard.backend.now().0 < self.ready_at() {
-                return false;
-            }
-            self.start(shard, group, bytes);
-            true
-        })
+    fn try_start(self: &Rc<Self>, ask: Ask) -> Option<Permit> {
+        let Ask { group, bytes, .. } = ask;
+        let now = with(|shard| shard.backend.now().0);
+        let queue = self.queue.borrow();
+        if queue.waiting() > 0 || !queue.has_room() || queue.is_held(group, bytes) && self.holds(now) {
+            return None;
+        }
+        drop(queue);
+        if self.is_limited() && now < self.ready_at() {
+            return None;
+        }
+        with(|shard| self.start(shard, ask, now));
+        Some(Permit::new(self.clone(), group, bytes, now))
     }
 
     /// Gives turns to those who wait, as long as there is room; sets a timer when only rates hold them back.
     fn dispatch(self: &Rc<Self>) {
         self.wake_at.set(None);
-        while let Some((group, waiter, bytes)) = self.next() {
-            with(|shard| self.start(shard, group, bytes));
+        let now = with(|shard| shard.backend.now().0);
+        while let Some(waiter) = self.next(now) {
+            with(|shard| self.start(shard, waiter.ask, now));
             waiter.state.set(State::Granted);
             let waker = waiter.waker.borrow_mut().take();
             waker.into_iter().for_each(Waker::wake);
@@ -222,7 +295,7 @@ impl Device {
         }
     }
 
-    fn next(&self) -> Option<(Group, Rc<Waiter>, u64)> {
+    fn next(&self, now: u64) -> Option<Rc<Waiter>> {
         let mut queue = self.queue.borrow_mut();
         for group in Group::ALL {
             queue.forget(group, |waiter| waiter.state.get() == State::Gone);
@@ -230,13 +303,13 @@ impl Device {
         if queue.waiting() == 0 || !queue.has_room() {
             return None;
         }
+        let group = queue.pick(self.holds(now))?;
         let ready_at = self.ready_at();
-        if self.is_limited() && with(|shard| shard.backend.now().0) < ready_at {
+        if self.is_limited() && now < ready_at {
             self.wake_at.set(Some(ready_at));
             return None;
         }
-        let group = queue.pick()?;
-        queue.pop(group).map(|(waiter, bytes)| (group, waiter, bytes))
+        queue.pop(group).map(|(waiter, _)| waiter)
     }
 
     fn wake_pump(self: &Rc<Self>) {
@@ -290,6 +363,7 @@ impl Future for Pump {
 pub(crate) struct Admit {
     device: Rc<Device>,
     bytes: u64,
+    goes_on: bool,
     waiter: Option<Rc<Waiter>>,
 }
 
@@ -299,21 +373,30 @@ impl Future for Admit {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Permit> {
         if self.waiter.is_none() {
             let group = crate::task::current_group();
-            if self.device.try_start(group, self.bytes) {
-                return Poll::Ready(Permit::new(self.device.clone(), self.bytes));
+            let ask = Ask { group, bytes: self.bytes, goes_on: self.goes_on };
+            if let Some(permit) = self.device.try_start(ask) {
+                return Poll::Ready(permit);
             }
-            let waiter = Rc::new(Waiter { waker: RefCell::new(None), state: Cell::new(State::Waiting) });
+            let waiter = Rc::new(Waiter { ask, waker: RefCell::new(None), state: Cell::new(State::Waiting) });
             self.device.queue.borrow_mut().push(group, waiter.clone(), self.bytes);
             self.waiter = Some(waiter);
             self.device.dispatch();
         }
         let waiter = self.waiter.as_ref().expect("made above");
         if waiter.state.get() == State::Granted {
+            let permit = self.permit(waiter.ask.group, crate::time::now().0);
             self.waiter = None;
-            return Poll::Ready(Permit::new(self.device.clone(), self.bytes));
+            return Poll::Ready(permit);
         }
         *waiter.waker.borrow_mut() = Some(context.waker().clone());
         Poll::Pending
+    }
+}
+
+impl Admit {
+    /// The turn that was granted.
+    fn permit(&self, group: Group, since: u64) -> Permit {
+        Permit::new(self.device.clone(), group, self.bytes, since)
     }
 }
 
@@ -321,7 +404,7 @@ impl Drop for Admit {
     fn drop(&mut self) {
         let Some(waiter) = self.waiter.take() else { return };
         match waiter.state.replace(State::Gone) {
-            State::Granted => drop(Permit::new(self.device.clone(), self.bytes)),
+            State::Granted => drop(self.permit(waiter.ask.group, 0)),
             State::Waiting | State::Gone => {}
         }
     }
@@ -330,12 +413,27 @@ impl Drop for Admit {
 /// A request's turn, until it is dropped.
 pub(crate) struct Permit {
     device: Rc<Device>,
+    group: Group,
     bytes: Cell<u64>,
+    /// When the device was given it.
+    since: u64,
+    /// The device itself has moved the bytes.
+    is_moved: Cell<bool>,
 }
 
 impl Permit {
-    fn new(device: Rc<Device>, bytes: u64) -> Permit {
-        Permit { device, bytes: Cell::new(bytes) }
+    fn new(device: Rc<Device>, group: Group, bytes: u64, since: u64) -> Permit {
+        Permit { device, group, bytes: Cell::new(bytes), since, is_moved: Cell::new(false) }
+    }
+
+    /// The device itself, and no page cache, has moved the bytes: how long that took tells how fast it is.
+    pub(crate) fn moved(self) {
+        self.is_moved.set(true);
+    }
+
+    /// What the request was known to take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.get()
     }
 
     /// The request takes so many bytes in all; what it was not known to take when it waited is counted now.
@@ -343,7 +441,7 @@ impl Permit {
         let more = bytes.saturating_sub(self.bytes.get());
         if more > 0 {
             self.bytes.set(bytes);
-            self.device.grow(crate::task::current_group(), more);
+            self.device.grow(self.group, more);
         }
     }
 }
@@ -351,13 +449,20 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let device = &self.device;
-        let full = device.queue.borrow().is_full();
-        device.queue.borrow_mut().end(self.bytes.get());
+        let bytes = self.bytes.get();
         // While a shard is torn down there may be none.
-        let Some((shard, now)) = try_with(|shard| (shard.id.0, shard.backend.now().0)) else { return };
-        let bound = device.depth.borrow_mut().ended(self.bytes.get(), full, now, &device.rates.users, shard);
-        if let Some(bytes) = bound {
-            device.queue.borrow_mut().set_bytes_max(bytes);
+        let Some((shard, now)) = try_with(|shard| (shard.id.0, shard.backend.now().0)) else {
+            return device.queue.borrow_mut().end(self.group, bytes);
+        };
+        let waiting = device.queue.borrow().waiting() > 0;
+        let full = waiting && device.queue.borrow().is_full(device.holds(now));
+        device.queue.borrow_mut().end(self.group, bytes);
+        let took = self.is_moved.get().then(|| now.saturating_sub(self.since));
+        let ended = Ended { bytes, took, full, now };
+        let rates = &device.rates;
+        let bounds = device.depth.borrow_mut().ended(ended, &rates.users, shard, rates.limits());
+        if let Some(bounds) = bounds {
+            device.queue.borrow_mut().set_bounds(bounds);
         }
         if device.queue.borrow().waiting() > 0 {
             device.dispatch();

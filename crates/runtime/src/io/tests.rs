@@ -2,9 +2,9 @@
 
 use super::{DeviceLimits, limit_devices};
 use crate::file::{AlignedBuf, File, OpenOptions};
-use crate::limits::{IO_DEPTH, READ_BUFFERS_KEPT_BYTES};
+use crate::limits::{IO_DEPTH, IO_REQUEST_REST, READ_BUFFERS_KEPT_BYTES};
 use crate::sim::{NodeId, SimConfig, World, main_of};
-use crate::{Group, spawn};
+use crate::{Bug, Group, spawn};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -138,6 +138,58 @@ fn a_slow_disk_is_shared_fairly_and_its_queue_is_bounded() {
         assert!(near(flush, streaming * 2, 8), "400 shares against 200: {flush}, {streaming}");
         stop.set(true);
     });
+}
+
+/// What a compaction asks for while it writes and reads a mebibyte: requests, and how long a small read waits at most meanwhile.
+fn a_large_write_beside(readers: bool, planted: bool) -> (u64, Duration) {
+    const LARGE: usize = 1024 * 1024;
+    let config = SimConfig { disk_bytes_per_second: 50_000_000, ..SimConfig::calm() };
+    let (mut world, node) = world(config);
+    if planted {
+        world.plant(node, Bug::BackgroundUnbounded);
+    }
+    run(&mut world, node, async move {
+        let file = file(64).await;
+        crate::sleep(2 * IO_REQUEST_REST).await;
+        let (stop, longest) = (Rc::new(Cell::new(!readers)), Rc::new(Cell::new(Duration::ZERO)));
+        let (reads, stopped, seen) = (file.clone(), stop.clone(), longest.clone());
+        let reader = spawn(Group::QUERY, async move {
+            while !stopped.get() {
+                let start = crate::now();
+                reads.read_piece(7, 4_000).await.unwrap();
+                seen.set(seen.get().max(crate::now().since(start)));
+                crate::sleep(Duration::from_millis(3)).await;
+            }
+        });
+        crate::sleep(Duration::from_millis(300)).await;
+        longest.set(Duration::ZERO);
+        let before = super::started(Group::COMPACTION).0;
+        let compaction = spawn(Group::COMPACTION, async move {
+            let mut bytes = vec![0; LARGE];
+            base::Prng::new(5).fill(&mut bytes);
+            let written = file.write_at(4096, AlignedBuf::from(&bytes[..])).await.unwrap();
+            assert!(written[..] == bytes[..]);
+            let piece = file.read_piece(5_001, LARGE - 2_000).await.unwrap();
+            assert!(piece[..] == bytes[905..][..LARGE - 2_000]);
+            let (read, count) = file.read_at(4096, AlignedBuf::zeroed(64 * BLOCK)).await.unwrap();
+            assert!(count == 64 * BLOCK - 4096 && read.len() == 64 * BLOCK && read[..LARGE] == bytes[..]);
+        });
+        compaction.await;
+        stop.set(true);
+        reader.await;
+        (super::started(Group::COMPACTION).0 - before, longest.get())
+    })
+}
+
+#[test]
+fn the_background_goes_in_pieces_while_somebody_waits_for_others() {
+    let (requests, _) = a_large_write_beside(false, false);
+    assert_eq!(requests, 3, "nobody else is about");
+    let (requests, longest) = a_large_write_beside(true, false);
+    assert!((80..200).contains(&requests), "{requests}");
+    assert!(longest < Duration::from_millis(3), "{longest:?}");
+    let (requests, longest) = a_large_write_beside(true, true);
+    assert!(requests == 3 && longest > Duration::from_millis(20), "{requests}, {longest:?}");
 }
 
 #[test]

@@ -11,7 +11,6 @@ pub(crate) mod blocks;
 pub(crate) mod flight;
 
 use base::HashMap;
-use runtime::Group;
 use runtime::metrics::{Counter, counter, gauge_fn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -69,10 +68,7 @@ pub(crate) enum Purpose {
 impl Purpose {
     /// That of the running task, by its group.
     pub(crate) fn of_task() -> Purpose {
-        match runtime::current_group() {
-            Group::COMPACTION | Group::FLUSH | Group::STREAMING => Purpose::Passing,
-            _ => Purpose::Request,
-        }
+        if runtime::current_group().is_background() { Purpose::Passing } else { Purpose::Request }
     }
 }
 

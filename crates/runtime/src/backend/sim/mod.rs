@@ -583,27 +583,35 @@ impl SimFile {
         self.0.direct
     }
 
-    /// Fills the buffer from `offset`; answers how many bytes there were.
+    /// As [`super::FileHandle::read_at`].
     pub(crate) async fn read_at(
         &self,
         offset: u64,
         mut buffer: AlignedBuf,
+        from: usize,
     ) -> io::Result<(AlignedBuf, usize)> {
-        self.check_aligned(offset, buffer.len())?;
-        let op = DiskOp::Read { handle: self.0.handle, offset, len: buffer.len() };
+        let (offset, len) = (offset + from as u64, buffer.len() - from);
+        self.check_aligned(offset, len)?;
+        let op = DiskOp::Read { handle: self.0.handle, offset, len };
         match self.0.shard.disk(op).await? {
             DiskOut::Bytes(bytes) => {
-                buffer[..bytes.len()].copy_from_slice(&bytes);
+                buffer[from..][..bytes.len()].copy_from_slice(&bytes);
                 Ok((buffer, bytes.len()))
             }
             other => Err(unexpected(&other)),
         }
     }
 
-    /// Writes the whole buffer.
-    pub(crate) async fn write_at(&self, offset: u64, buffer: AlignedBuf) -> io::Result<AlignedBuf> {
-        self.check_aligned(offset, buffer.len())?;
-        let op = DiskOp::Write { handle: self.0.handle, offset, data: buffer.to_vec() };
+    /// As [`super::FileHandle::write_at`].
+    pub(crate) async fn write_at(
+        &self,
+        offset: u64,
+        buffer: AlignedBuf,
+        from: usize,
+    ) -> io::Result<AlignedBuf> {
+        let offset = offset + from as u64;
+        self.check_aligned(offset, buffer.len() - from)?;
+        let op = DiskOp::Write { handle: self.0.handle, offset, data: buffer[from..].to_vec() };
         self.0.shard.done(op).await?;
         Ok(buffer)
     }
@@ -615,7 +623,7 @@ impl SimFile {
         buffer: AlignedBuf,
         _through: bool,
     ) -> io::Result<io::Result<()>> {
-        self.write_at(offset, buffer).await?;
+        self.write_at(offset, buffer, 0).await?;
         Ok(self.sync_data().await)
     }
 

@@ -103,8 +103,9 @@ impl UringFile {
         &self,
         offset: u64,
         mut buffer: AlignedBuf,
+        from: usize,
     ) -> io::Result<(AlignedBuf, usize)> {
-        let mut done = 0;
+        let mut done = from;
         while done < buffer.len() {
             let result;
             (result, buffer) = self.transfer(offset, buffer, done, false).await;
@@ -118,11 +119,16 @@ impl UringFile {
                 break;
             }
         }
-        Ok((buffer, done))
+        Ok((buffer, done - from))
     }
 
-    pub(crate) async fn write_at(&self, offset: u64, mut buffer: AlignedBuf) -> io::Result<AlignedBuf> {
-        let mut done = 0;
+    pub(crate) async fn write_at(
+        &self,
+        offset: u64,
+        mut buffer: AlignedBuf,
+        from: usize,
+    ) -> io::Result<AlignedBuf> {
+        let mut done = from;
         while done < buffer.len() {
             let result;
             (result, buffer) = self.transfer(offset, buffer, done, true).await;
@@ -143,7 +149,7 @@ impl UringFile {
     ) -> io::Result<io::Result<()>> {
         let len = buffer.len();
         if len > TRANSFER_BYTES {
-            self.write_at(offset, buffer).await?;
+            self.write_at(offset, buffer, 0).await?;
             return Ok(self.sync_data().await);
         }
         let fd = types::Fd(self.fd.raw());
@@ -176,7 +182,7 @@ impl UringFile {
         }
         // Cut short or interrupted: again, in two steps.
         let Keep::FileBuffer { buffer, .. } = keep else { unreachable!("an op gives back what it kept") };
-        self.write_at(offset, buffer).await?;
+        self.write_at(offset, buffer, 0).await?;
         Ok(self.sync_data().await)
     }
 
