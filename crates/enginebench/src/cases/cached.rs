@@ -1,7 +1,7 @@
 //! R: reads from the row cache.
 
 use super::{Bar, Bench, Case, boxed};
-use crate::engine::{apply, clustering, insert, insert_row, key, kv, open, read, select, told, wide};
+use crate::engine::{apply, clustering, insert, insert_row, key, kv, read, select, told, wide};
 use crate::meter::{Cost, Meter, median};
 use base::Prng;
 use mutation::{ReadCommand, Slice};
@@ -9,7 +9,7 @@ use schema::{BoundSide, Table};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use storage::{Settings, Store};
+use storage::Store;
 
 /// The cases of this module.
 pub const CASES: &[Case] = &[
@@ -39,23 +39,12 @@ const SMALL: [(usize, usize, Option<f64>); 3] =
 /// Budget of a cache for each row that is offered: less than one takes, so that it is full.
 const FULL_BYTES: u64 = 120;
 
-async fn store(bench: &Bench, table: &Arc<Table>, cache_bytes: u64) -> Result<Rc<Store>, String> {
-    let settings = Settings { row_cache_bytes: cache_bytes, ..bench.settings() };
-    open(settings, std::slice::from_ref(table)).await
-}
-
-async fn end(bench: &Bench, store: Rc<Store>) -> Result<(), String> {
-    store.drain().await.map_err(told)?;
-    drop(store);
-    super::empty(&bench.folder)
-}
-
 /// Partitions of one row in sstables, all of them cached.
 async fn cached(bench: &Bench, partitions: u64, value: &[u8]) -> Result<(Rc<Store>, Arc<Table>), String> {
     let table = kv();
     // The cache adds nothing to the last eighth of its budget.
     let budget = partitions * (1_000 + 2 * value.len() as u64);
-    let store = store(bench, &table, budget.max(1 << 20)).await?;
+    let store = bench.open(&table, budget.max(1 << 20)).await?;
     for number in 0..partitions {
         apply(&store, insert(&table, &key(number), 1, value)).await?;
     }
@@ -107,7 +96,7 @@ async fn hits(bench: Bench) -> Result<(), String> {
             measure(&bench, &store, &format!("point read, {what} partitions, row cache"), 1, next).await?;
         bench.bar("ns of processor per cached read", cost.processor_ns_each(), Bar::AtMost(1_200.0));
         bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
-        end(&bench, store).await?;
+        bench.end(store).await?;
     }
     if bench.options.count.is_none() {
         for (key_bytes, value_bytes, bar) in SMALL {
@@ -123,7 +112,7 @@ async fn memory(bench: &Bench, key_bytes: usize, value_bytes: usize, bar: Option
     let table = kv();
     let partitions = bench.options.scaled(600_000);
     let key = |number: u64| key(number)[16 - key_bytes..].to_vec();
-    let store = store(bench, &table, (partitions * FULL_BYTES).max(1 << 20)).await?;
+    let store = bench.open(&table, (partitions * FULL_BYTES).max(1 << 20)).await?;
     for number in 0..partitions {
         apply(&store, insert(&table, &key(number), 1, &VALUE[..value_bytes])).await?;
     }
@@ -138,12 +127,12 @@ async fn memory(bench: &Bench, key_bytes: usize, value_bytes: usize, bar: Option
         Some(bar) => bench.bar(&format!("bytes of memory per cached row, {what}"), each, Bar::AtMost(bar)),
         None => bench.fact(&format!("memory per cached row, {what}"), &format!("{each:.0} B")),
     }
-    end(bench, store).await
+    bench.end(store).await
 }
 
 async fn absent(bench: Bench) -> Result<(), String> {
     let table = wide();
-    let store = store(&bench, &table, 1 << 30).await?;
+    let store = bench.open(&table, 1 << 30).await?;
     let partitions = bench.options.scaled(1_000);
     for number in 0..partitions {
         for c in 0..20 {
@@ -161,7 +150,7 @@ async fn absent(bench: Bench) -> Result<(), String> {
     let next = || row_of(&table, &key(random.below(partitions)), 10 * random.below(20) as i64);
     let cost = measure(&bench, &store, "row of twenty, row cache", 1, next).await?;
     bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
-    end(&bench, store).await
+    bench.end(store).await
 }
 
 /// `SELECT * FROM wide WHERE k = ? AND c = ?`.
@@ -181,7 +170,7 @@ async fn merged(bench: Bench) -> Result<(), String> {
     let next = || select(&table, &key(random.below(partitions)));
     let cost = measure(&bench, &store, "point read, row in memtable and row cache", 1, next).await?;
     bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
-    end(&bench, store).await
+    bench.end(store).await
 }
 
 async fn sizes(bench: Bench) -> Result<(), String> {
@@ -206,7 +195,7 @@ async fn sizes(bench: Bench) -> Result<(), String> {
         let cost = median(costs);
         bench.cost(&format!("point read of a row of {size} B, row cache"), cost);
         bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
-        end(&bench, store).await?;
+        bench.end(store).await?;
     }
     Ok(())
 }
@@ -214,7 +203,7 @@ async fn sizes(bench: Bench) -> Result<(), String> {
 async fn pauses(bench: Bench) -> Result<(), String> {
     let table = kv();
     let partitions = bench.options.scaled(400_000);
-    let store = store(&bench, &table, (partitions * 100).max(4 << 20)).await?;
+    let store = bench.open(&table, (partitions * 100).max(4 << 20)).await?;
     let mut random = Prng::new(7);
     for number in 0..partitions {
         // Sizes shift, so that segments of one size must become segments of another.
@@ -236,5 +225,5 @@ async fn pauses(bench: Bench) -> Result<(), String> {
     bench.fact("longest hit while the cache fills and evicts", &format!("{longest_hit} µs"));
     let stats = store.cache_stats();
     bench.fact("evictions", &stats.evictions.to_string());
-    end(&bench, store).await
+    bench.end(store).await
 }

@@ -42,9 +42,7 @@ async fn r4(bench: Bench) -> Result<(), String> {
         for columns in wanted {
             statement(&bench, &store, &table, columns, count).await?;
         }
-        store.drain().await.map_err(told)?;
-        drop(store);
-        super::empty(&bench.folder)?;
+        bench.end(store).await?;
     }
     Ok(())
 }

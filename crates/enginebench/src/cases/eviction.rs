@@ -53,9 +53,7 @@ async fn r8(bench: Bench) -> Result<(), String> {
             &format!("S3-FIFO {hits:.1} %, LRU {lru:.1} %, CLOCK {clock:.1} %, the hottest rows {best:.1} %"),
         );
         bench.bar(&format!("hits for one of LRU, {what}"), hits / lru.max(0.01), Bar::AtLeast(1.0));
-        store.drain().await.map_err(told)?;
-        drop(store);
-        super::empty(&bench.folder)?;
+        bench.end(store).await?;
     }
     Ok(())
 }

@@ -161,9 +161,7 @@ async fn m6(bench: Bench) -> Result<(), String> {
             put(2, random.below(elements) * 2, at as i64, &VALUE[..20])
         })
         .await?;
-        store.drain().await.map_err(|error| error.to_string())?;
-        drop(store);
-        crate::cases::empty(&bench.folder)?;
+        bench.end(store).await?;
     }
     Ok(())
 }
@@ -257,9 +255,7 @@ async fn r1(bench: Bench) -> Result<(), String> {
             runtime::yield_now().await;
         }
         bench.cost(&format!("point read, {what}, memtable"), median(costs));
-        store.drain().await.map_err(|error| error.to_string())?;
-        drop(store);
-        crate::cases::empty(&bench.folder)?;
+        bench.end(store).await?;
     }
     Ok(())
 }

@@ -18,9 +18,13 @@ mod tombstones;
 
 use crate::Options;
 use crate::meter::Cost;
+use schema::Table;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use storage::Store;
 
 /// One case: M memory and writes, R cached reads, D disk reads, C commitlog, F flush, K compaction, T tombstones,
 /// N counters, X the rest.
@@ -87,6 +91,19 @@ impl Bench {
     /// [`settings`](crate::engine::settings) in its folder, with the format asked for.
     pub fn settings(&self) -> storage::Settings {
         crate::engine::settings(&self.folder, self.options.format)
+    }
+
+    /// A store with one table in its folder, and a row cache of so many bytes.
+    pub async fn open(&self, table: &Arc<Table>, cache_bytes: u64) -> Result<Rc<Store>, String> {
+        let settings = storage::Settings { row_cache_bytes: cache_bytes, ..self.settings() };
+        crate::engine::open(settings, std::slice::from_ref(table)).await
+    }
+
+    /// Ends a store and empties its folder for the next one.
+    pub async fn end(&self, store: Rc<Store>) -> Result<(), String> {
+        store.drain().await.map_err(crate::engine::told)?;
+        drop(store);
+        empty(&self.folder)
     }
 
     /// Prints one line of the result: costs of one kind of operation.

@@ -1,7 +1,7 @@
 //! T: reads over tombstones, in memory and on disk.
 
 use super::{Bar, Bench, Case, boxed};
-use crate::engine::{apply, clustering, insert_row, key, kv, open, read, scan, select, told, wide};
+use crate::engine::{apply, clustering, insert_row, key, kv, read, scan, select, told, wide};
 use crate::meter::Meter;
 use base::Token;
 use mutation::{
@@ -9,10 +9,8 @@ use mutation::{
     Slice, TokenRange,
 };
 use schema::{BoundSide, Table};
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
-use storage::{Settings, Store};
+use storage::Store;
 
 /// The cases of this module.
 pub const CASES: &[Case] = &[
@@ -32,17 +30,6 @@ pub const CASES: &[Case] = &[
 ];
 
 const VALUE: [u8; 100] = [7; 100];
-
-async fn store(bench: &Bench, table: &Arc<Table>, cache_bytes: u64) -> Result<Rc<Store>, String> {
-    let settings = Settings { row_cache_bytes: cache_bytes, ..bench.settings() };
-    open(settings, std::slice::from_ref(table)).await
-}
-
-async fn end(bench: &Bench, store: Rc<Store>) -> Result<(), String> {
-    store.drain().await.map_err(told)?;
-    drop(store);
-    super::empty(&bench.folder)
-}
 
 /// Reads all pages; how many there were, live rows, and the longest page in microseconds.
 async fn pages(store: &Store, mut command: ReadCommand) -> Result<(u64, u64, u128), String> {
@@ -89,7 +76,7 @@ fn delete_row(table: &Table, c: i64, timestamp: i64) -> Mutation {
 
 async fn row_tombstones(bench: Bench) -> Result<(), String> {
     let table = wide();
-    let store = store(&bench, &table, 1 << 30).await?;
+    let store = bench.open(&table, 1 << 30).await?;
     let rows = bench.options.scaled(1_000_000) as i64;
     for c in 0..rows {
         apply(&store, delete_row(&table, c, 5)).await?;
@@ -100,7 +87,7 @@ async fn row_tombstones(bench: Bench) -> Result<(), String> {
     store.flush(None).await.map_err(told)?;
     measure_pages(&bench, &store, "the same, sstable", first.clone()).await?;
     measure_pages(&bench, &store, "the same, once more", first).await?;
-    end(&bench, store).await
+    bench.end(store).await
 }
 
 /// Bounds and timestamp of a range tombstone by its number, and how many there are.
@@ -119,7 +106,7 @@ const RANGES_MS: f64 = 500.0;
 async fn range_tombstones(bench: Bench) -> Result<(), String> {
     let table = wide();
     let count = bench.options.scaled(100_000) as i64;
-    let store = store(&bench, &table, 0).await?;
+    let store = bench.open(&table, 0).await?;
     for (index, (name, order)) in ORDERS.into_iter().enumerate() {
         let key = key(index as u64);
         let meter = Meter::start();
@@ -148,7 +135,7 @@ async fn range_tombstones(bench: Bench) -> Result<(), String> {
         let key = key(10 + index as u64);
         read_ranges(&bench, &store, &table, &key, &format!("{name}, four sstables")).await?;
     }
-    end(&bench, store).await
+    bench.end(store).await
 }
 
 async fn insert_ranges(
@@ -193,7 +180,7 @@ async fn read_ranges(
 
 async fn queue(bench: Bench) -> Result<(), String> {
     let table = wide();
-    let store = store(&bench, &table, 1 << 30).await?;
+    let store = bench.open(&table, 1 << 30).await?;
     let count = bench.options.scaled(50_000) as i64;
     let mut longest = 0;
     let meter = Meter::start();
@@ -210,12 +197,12 @@ async fn queue(bench: Bench) -> Result<(), String> {
     }
     bench.cost("insert at the end and delete of the head", meter.stop(count as u64));
     bench.fact("longest page of a read of the head", &format!("{longest} µs"));
-    end(&bench, store).await
+    bench.end(store).await
 }
 
 async fn expired(bench: Bench) -> Result<(), String> {
     let table = kv();
-    let store = store(&bench, &table, 1 << 30).await?;
+    let store = bench.open(&table, 1 << 30).await?;
     let partitions = bench.options.scaled(200_000);
     for number in 0..partitions {
         let key = key(number);
@@ -234,12 +221,12 @@ async fn expired(bench: Bench) -> Result<(), String> {
         bench.fact("the scan", &format!("{count} pages, {rows} live rows, longest page {longest} µs"));
         store.flush(None).await.map_err(told)?;
     }
-    end(&bench, store).await
+    bench.end(store).await
 }
 
 async fn partition_tombstone(bench: Bench) -> Result<(), String> {
     let table = wide();
-    let store = store(&bench, &table, 1 << 30).await?;
+    let store = bench.open(&table, 1 << 30).await?;
     let rows = bench.options.scaled(1_000_000) as i64;
     for c in 0..rows {
         apply(&store, insert_row(&table, &key(1), c, 5, &VALUE)).await?;
@@ -261,5 +248,5 @@ async fn partition_tombstone(bench: Bench) -> Result<(), String> {
     apply(&store, builder.finish()).await?;
     let all = ReadCommand { scope: Scope::Keys(vec![Key::new(&key)].into()), ..all };
     measure_pages(&bench, &store, "the same, rows and tombstone in a memtable", all).await?;
-    end(&bench, store).await
+    bench.end(store).await
 }
