@@ -6,6 +6,7 @@
 //! (default 3), in turn. `--smoke`.
 
 use std::fmt::Write as _;
+use std::process::Command;
 
 use crate::bench_node::{self, BenchNode, LOADER, process_cpu};
 use crate::{Outcome, house, machine};
@@ -76,22 +77,19 @@ pub fn import(rest: &[String]) -> Outcome {
 fn one(node: &BenchNode, ending: &str, keyspace: &str) -> Result<Import, String> {
     let address = node.address();
     let (ip, port) = address.split_once(':').expect("an address names a port");
+    let file = node.folder.join(format!("files.{ending}"));
+    let catalogue = |program: &mut Command, word: &str, more: &[&str]| {
+        program.args(["catalogue", word, "--node", ip, "--port", port, "--keyspace", keyspace]);
+        house::output(program.args(more).arg(&file))
+    };
     let before = process_cpu(node.process())?;
-    let mut command = house::command("taskset");
-    command.args(["-c", LOADER]).arg(&node.binary).args([
-        "catalogue",
+    let said = catalogue(
+        house::command("taskset").args(["-c", LOADER]).arg(&node.binary),
         "import",
-        "--node",
-        ip,
-        "--port",
-        port,
-    ]);
-    command.args(["--keyspace", keyspace, "--no-check"]).arg(node.folder.join(format!("files.{ending}")));
-    let said = house::output(&mut command)?;
+        &["--no-check"],
+    )?;
     let node_s = (process_cpu(node.process())? - before).as_secs_f64();
-    let mut check = house::command(&node.binary);
-    check.args(["catalogue", "check", "--node", ip, "--port", port, "--keyspace", keyspace]);
-    let compared = house::output(check.arg(node.folder.join(format!("files.{ending}"))))?;
+    let compared = catalogue(&mut house::command(&node.binary), "check", &[])?;
     if !compared.contains(SAME) {
         return Err(format!("{keyspace} is not what the file is:\n{compared}"));
     }
