@@ -73,6 +73,12 @@ impl Position {
 
     /// The smallest position greater than this one.
     pub fn successor(&self) -> Position {
+        if let Bytes::Inline { len, bytes } = &self.0
+            && usize::from(*len) < INLINE_BYTES
+        {
+            // What is not in use is 0 already.
+            return Position(Bytes::Inline { len: len + 1, bytes: *bytes });
+        }
         let mut bytes = Vec::with_capacity(self.len() + 1);
         bytes.extend_from_slice(self);
         bytes.push(0);
@@ -218,4 +224,21 @@ pub(crate) fn bound_position(columns: &[Column], wire: &[u8], side: BoundSide) -
         BoundSide::After => AFTER,
     });
     Ok(out.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_successor_is_the_same_bytes_and_a_zero_wherever_they_are_kept() {
+        for length in 0..2 * INLINE_BYTES {
+            let bytes = vec![0xff; length];
+            let position = Position::from_bytes(&bytes);
+            let next = position.successor();
+            assert_eq!(next.as_bytes(), [&bytes[..], &[0]].concat());
+            assert!(position < next);
+            assert_eq!(next.heap_bytes() > 0, length + 1 > INLINE_BYTES);
+        }
+    }
 }

@@ -1,15 +1,18 @@
 //! R: reads from the row cache.
 
 use super::{Bar, Bench, Case, boxed};
-use crate::engine::{apply, clustering, insert, insert_row, key, kv, read, select, told, wide};
+use crate::engine::{
+    apply, clustering, columns, insert, insert_row, key, kv, read, select, told, update, wide,
+};
 use crate::meter::{Cost, Meter, median};
 use base::Prng;
-use mutation::{ReadCommand, Slice};
+use mutation::{Cell, ReadCommand, Slice};
 use schema::{BoundSide, Table};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 use storage::Store;
+use types::CqlType;
 
 /// The cases of this module.
 pub const CASES: &[Case] = &[
@@ -33,6 +36,7 @@ pub const CASES: &[Case] = &[
 ];
 
 const VALUE: [u8; 100] = [7; 100];
+const COLUMNS: u16 = 10;
 /// Rows whose memory is measured: bytes of key and value, and what one may take in all.
 const SMALL: [(usize, usize, Option<f64>); 3] =
     [(16, 8, Some(200.0)), (8, 100, Some(200.0)), (16, 100, None)];
@@ -168,7 +172,36 @@ async fn merged(bench: Bench) -> Result<(), String> {
     }
     let mut random = Prng::new(7);
     let next = || select(&table, &key(random.below(partitions)));
-    let cost = measure(&bench, &store, "point read, row in memtable and row cache", 1, next).await?;
+    let cost =
+        measure(&bench, &store, "point read, whole row in memtable, older one in row cache", 1, next).await?;
+    bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
+    bench.end(store).await?;
+    merged_columns(bench).await
+}
+
+/// As above, but the memtable knows one column of ten: only both together make the row.
+async fn merged_columns(bench: Bench) -> Result<(), String> {
+    let table = columns(usize::from(COLUMNS), &CqlType::Blob);
+    let partitions = bench.options.scaled(100_000);
+    let store = bench.open(&table, partitions * 2_000).await?;
+    for number in 0..partitions {
+        let all = update(&table, &key(number), |writer| {
+            (0..COLUMNS).for_each(|ordinal| writer.simple(ordinal, Cell::live(1, &VALUE[..10])));
+        });
+        apply(&store, all).await?;
+    }
+    store.flush(None).await.map_err(told)?;
+    for number in 0..partitions {
+        read(&store, &select(&table, &key(number))).await?;
+        let one = update(&table, &key(number), |writer| {
+            writer.simple((number % u64::from(COLUMNS)) as u16, Cell::live(2, &VALUE[..10]));
+        });
+        apply(&store, one).await?;
+    }
+    let mut random = Prng::new(7);
+    let next = || select(&table, &key(random.below(partitions)));
+    let cost =
+        measure(&bench, &store, "point read, column in memtable, the others in row cache", 1, next).await?;
     bench.bar("allocations per cached read", cost.allocations_each(), Bar::AtMost(0.0));
     bench.end(store).await
 }

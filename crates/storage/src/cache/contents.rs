@@ -59,8 +59,8 @@ impl Contents {
         let segment_bytes = (budget.max(CACHE_BYTES_MIN) / 64).next_power_of_two().min(128 * 1024);
         // What is lost by slots that are too long, and by segments of sizes that few have, in balance.
         let steps = match most >> 20 {
-            ..64 => 5,
-            64..512 => 8,
+            ..16 => 5,
+            16..64 => 8,
             _ => 16,
         };
         let most = if most < CACHE_BYTES_MIN { 0 } else { most.min(CACHE_BYTES_MAX) };

@@ -1,9 +1,9 @@
 //! A partition that is known completely and has one row or none: one block, one unit, one entry of the directory.
 //!
 //! ```text
-//! block   u32 generation, u32 purges, u16 bytes of key, u16 of clustering, u8 of position
-//!         u8 flags      01 has a row  02 mortal  08 the token is not what the key's bytes give
-//!         [08] i64 token, key, position, clustering, packed row
+//! block   u32 generation, u16 bytes of key, u16 of clustering, u8 of position
+//!         u8 flags      01 has a row  04 mortal  08 the token is not what the key's bytes give
+//!         [04] u32 purges, [08] i64 token, key, position, clustering, packed row
 //! ```
 //! Most partitions that are asked for by their key are like that. Its unit names the table where others name a partition.
 //! Numbers are little endian: none of this ever leaves memory.
@@ -19,15 +19,22 @@ use schema::{Position, Table};
 
 /// Set in values of directories that are units of singles; others are places of partitions.
 const SINGLE: u32 = 1 << 31;
-const HEAD: usize = 14;
-const KEY_AT: usize = 8;
-const CLUSTERING_AT: usize = 10;
-const POSITION_AT: usize = 12;
-const FLAGS_AT: usize = 13;
+const HEAD: usize = 10;
+const KEY_AT: usize = 4;
+const CLUSTERING_AT: usize = 6;
+const POSITION_AT: usize = 8;
+const FLAGS_AT: usize = 9;
 const HAS_ROW: u8 = 1;
-const MORTAL: u8 = 2;
+/// Also the bytes that the purges take, which tell nothing about what no compaction may leave out.
+const MORTAL: u8 = 4;
 /// Also the bytes that the token takes.
 const TOKEN: u8 = 8;
+
+/// Where the key begins in a block with these flags.
+#[inline]
+fn key_at(flags: u8) -> usize {
+    HEAD + usize::from(flags & (MORTAL | TOKEN))
+}
 
 /// The value of a directory for a single.
 pub(super) fn entry_of(unit: u32) -> u32 {
@@ -47,6 +54,7 @@ pub(crate) struct Single<'c> {
     token: Option<Token>,
     /// As in [`super::entry::Cached`].
     pub(super) generation: u32,
+    /// Of what is mortal; else 0.
     pub(super) purges: u32,
     pub(super) is_mortal: bool,
     pub(super) key: &'c [u8],
@@ -67,7 +75,7 @@ impl<'c> Single<'c> {
     /// The key alone.
     #[inline]
     pub(super) fn key(block: &[u8]) -> &[u8] {
-        let at = HEAD + usize::from(block[FLAGS_AT] & TOKEN);
+        let at = key_at(block[FLAGS_AT]);
         &block[at..at + usize::from(u16::from_le_bytes(number(block, KEY_AT)))]
     }
 
@@ -81,7 +89,7 @@ impl<'c> Single<'c> {
         let key = Single::key(block);
         let flags = block[FLAGS_AT];
         let row = || {
-            let position_at = HEAD + usize::from(flags & TOKEN) + key.len();
+            let position_at = key_at(flags) + key.len();
             let clustering_at = position_at + usize::from(block[POSITION_AT]);
             let body_at = clustering_at + usize::from(u16::from_le_bytes(number(block, CLUSTERING_AT)));
             RowRef {
@@ -90,11 +98,13 @@ impl<'c> Single<'c> {
                 body: Body::Whole(&block[body_at..]),
             }
         };
+        let is_mortal = flags & MORTAL != 0;
+        let token = || Token(i64::from_le_bytes(number(block, key_at(flags & MORTAL))));
         Single {
-            token: (flags & TOKEN != 0).then(|| Token(i64::from_le_bytes(number(block, HEAD)))),
+            token: (flags & TOKEN != 0).then(token),
             generation: u32::from_le_bytes(number(block, 0)),
-            purges: u32::from_le_bytes(number(block, 4)),
-            is_mortal: flags & MORTAL != 0,
+            purges: if is_mortal { u32::from_le_bytes(number(block, HEAD)) } else { 0 },
+            is_mortal,
             key,
             row: (flags & HAS_ROW != 0).then(row),
         }
@@ -108,29 +118,32 @@ impl<'c> Single<'c> {
         key.len() <= usize::from(u16::MAX) && row.is_none_or(row_fits)
     }
 
+    fn flags(&self) -> u8 {
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        flag(self.row.is_some(), HAS_ROW) | flag(self.is_mortal, MORTAL) | flag(self.token.is_some(), TOKEN)
+    }
+
     /// Bytes of its block.
     pub(super) fn length(&self) -> usize {
-        let token = if self.token.is_some() { usize::from(TOKEN) } else { 0 };
-        HEAD + token + self.key.len() + self.row.as_ref().map_or(0, RowRef::size)
+        key_at(self.flags()) + self.key.len() + self.row.as_ref().map_or(0, RowRef::size)
     }
 
     /// Writes it to a block of its own. The body of its row is in one place.
     pub(super) fn add_to(&self, slots: &mut Slots, unit: u32) -> u32 {
         let mut head = [0; HEAD];
         head[..4].copy_from_slice(&self.generation.to_le_bytes());
-        head[4..8].copy_from_slice(&self.purges.to_le_bytes());
         head[KEY_AT..CLUSTERING_AT].copy_from_slice(&(self.key.len() as u16).to_le_bytes());
-        head[FLAGS_AT] = if self.is_mortal { MORTAL } else { 0 };
+        head[FLAGS_AT] = self.flags();
+        let purges = self.is_mortal.then(|| self.purges.to_le_bytes());
+        let purges: &[u8] = purges.as_ref().map_or(&[], |purges| purges);
         let token = self.token.map(|token| token.0.to_le_bytes());
         let token: &[u8] = token.as_ref().map_or(&[], |token| token);
-        head[FLAGS_AT] |= token.len() as u8;
-        let Some(row) = &self.row else { return slots.add(unit, &[&head, token, self.key]) };
+        let Some(row) = &self.row else { return slots.add(unit, &[&head, purges, token, self.key]) };
         head[CLUSTERING_AT..POSITION_AT].copy_from_slice(&(row.clustering.len() as u16).to_le_bytes());
         head[POSITION_AT] = row.position.len() as u8;
-        head[FLAGS_AT] |= HAS_ROW;
         let mut pieces = Vec::new();
         let body = row.body.whole(&mut pieces);
-        slots.add(unit, &[&head, token, self.key, row.position, row.clustering, body])
+        slots.add(unit, &[&head, purges, token, self.key, row.position, row.clustering, body])
     }
 }
 

@@ -1,7 +1,7 @@
 //! The memory of cached rows and keys: blocks of bytes in slots of a few sizes.
 //!
 //! ```text
-//! segment   [slot][slot][ free ][slot]…      all of one size; sizes are a fifth apart, or less
+//! segment   [slot][slot][ free ][slot]…      all of one size; sizes are a fifth apart, or less where many fit
 //! slot      u32 owner, u32 length, bytes     a free slot: u32 NOBODY, u32 next free slot
 //! ```
 //! Each block has one owner, a number that its user gives meaning to; so a segment can be emptied by moving its blocks and
@@ -77,7 +77,7 @@ impl Slots {
         let mut size = SLOT_MIN;
         while size <= segment_bytes / 4 {
             classes.push(Class { size, ..Class::default() });
-            size = (size + size / steps).next_multiple_of(8);
+            size = (size + (size / steps).max(8)) / 8 * 8;
         }
         Slots {
             segment_bytes,
