@@ -126,25 +126,52 @@ pub(crate) struct Encoder {
 }
 
 enum EncoderKind {
-    Lz4(lz4::block::CompressionMode),
+    Lz4(Lz4),
+    Lz4High(lz4::block::CompressionMode),
     Deflate,
     Snappy(Box<snap::raw::Encoder>),
     Zstd(zstd::bulk::Compressor<'static>),
     Noop,
 }
 
+/// LZ4 that does not look everywhere for what repeats when a third of the time is worth more than the bytes: some of each hundred of
+/// what compresses to two thirds, one in 700 of what does not compress.
+struct Lz4 {
+    /// Nobody wants it smaller.
+    is_fast: bool,
+    /// The chunk before had nothing to gain.
+    saved_little: bool,
+}
+
+impl Lz4 {
+    /// What it leaves out, as the library counts it; 1 is what it does unless told.
+    const ACCELERATION: i32 = 2;
+
+    fn mode(&self) -> lz4::block::CompressionMode {
+        if self.is_fast || self.saved_little {
+            lz4::block::CompressionMode::FAST(Self::ACCELERATION)
+        } else {
+            lz4::block::CompressionMode::DEFAULT
+        }
+    }
+}
+
 impl Encoder {
     /// Options are those of the compressor; one that is not given, or of no known value, is as Cassandra's default.
     /// Errors: a compressor that cannot be set up so, in words.
-    pub(crate) fn new(compressor: Compressor, options: &[(String, String)]) -> Result<Encoder, String> {
+    pub(crate) fn new(
+        compressor: Compressor,
+        options: &[(String, String)],
+        is_fast: bool,
+    ) -> Result<Encoder, String> {
         let option = |name| options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         let level = |name, default| option(name).and_then(|level| level.parse().ok()).unwrap_or(default);
         let kind = match compressor {
             Compressor::Lz4 if option("lz4_compressor_type") == Some("high") => {
                 let level = level("lz4_high_compressor_level", LZ4_HIGH_LEVEL);
-                EncoderKind::Lz4(lz4::block::CompressionMode::HIGHCOMPRESSION(level))
+                EncoderKind::Lz4High(lz4::block::CompressionMode::HIGHCOMPRESSION(level))
             }
-            Compressor::Lz4 => EncoderKind::Lz4(lz4::block::CompressionMode::DEFAULT),
+            Compressor::Lz4 => EncoderKind::Lz4(Lz4 { is_fast, saved_little: false }),
             Compressor::Deflate => EncoderKind::Deflate,
             Compressor::Snappy => EncoderKind::Snappy(Box::new(snap::raw::Encoder::new())),
             Compressor::Zstd => {
@@ -166,11 +193,17 @@ impl Encoder {
                 out.resize(size, 0);
             }
         };
+        let lz4 = |mode, out: &mut Vec<u8>| {
+            with_room(out, 4 + lz4::block::compress_bound(chunk.len()).expect("chunks are small"));
+            lz4::block::compress_to_buffer(chunk, Some(mode), true, out).expect(ROOM)
+        };
         let size = match &mut self.kind {
-            EncoderKind::Lz4(mode) => {
-                with_room(out, 4 + lz4::block::compress_bound(chunk.len()).expect("chunks are small"));
-                lz4::block::compress_to_buffer(chunk, Some(*mode), true, out).expect(ROOM)
+            EncoderKind::Lz4(state) => {
+                let size = lz4(state.mode(), out);
+                state.saved_little = size > chunk.len() - chunk.len() / 10;
+                size
             }
+            EncoderKind::Lz4High(mode) => lz4(*mode, out),
             EncoderKind::Deflate => {
                 out.clear();
                 let mut encoder = flate2::write::ZlibEncoder::new(&mut *out, flate2::Compression::default());
@@ -241,6 +274,8 @@ pub(crate) struct Compression {
     pub(crate) compressor: Compressor,
     /// Options of the compressor as the table gives them.
     pub(crate) options: Vec<(String, String)>,
+    /// Whether some bytes more are worth the time: those of a flush are compacted soon.
+    pub(crate) is_fast: bool,
     /// Plain bytes of a chunk.
     pub(crate) chunk_length: usize,
     /// Stored bytes from which on a chunk is stored as it is.
@@ -258,18 +293,20 @@ impl Compression {
         let own = |compressor| Compression {
             compressor,
             options: Vec::new(),
+            is_fast: choice == CompressionChoice::Fast,
             chunk_length: schema::CHUNK_BYTES,
             max_compressed_length: i32::MAX as u32,
         };
         Ok(of_table.map(|of_table| match choice {
-            CompressionChoice::Fast if !of_table.is_fast() => own(Compressor::Lz4),
-            CompressionChoice::Table | CompressionChoice::Fast => of_table,
+            CompressionChoice::Fast if !of_table.is_affordable() => own(Compressor::Lz4),
+            CompressionChoice::Fast => Compression { is_fast: true, ..of_table },
+            CompressionChoice::Table => of_table,
             CompressionChoice::None => own(Compressor::Noop),
         }))
     }
 
     /// Whether a flush can afford it.
-    fn is_fast(&self) -> bool {
+    fn is_affordable(&self) -> bool {
         let high = || self.options.iter().any(|(key, value)| key == "lz4_compressor_type" && value == "high");
         match self.compressor {
             Compressor::Lz4 => !high(),
@@ -292,7 +329,7 @@ impl Compression {
         };
         let own = options.compression.iter().filter(|(key, _)| !COMMON_OPTIONS.contains(&key.as_str()));
         let options = own.map(|(key, value)| (key.clone(), value.clone())).collect();
-        Ok(Some(Compression { compressor, options, chunk_length, max_compressed_length }))
+        Ok(Some(Compression { compressor, options, is_fast: false, chunk_length, max_compressed_length }))
     }
 
     /// Appends a chunk as it is stored: compressed, or as it is when that saves too little.
@@ -440,7 +477,7 @@ mod tests {
     fn every_compressor_gives_the_chunk_back() {
         let chunk: Vec<u8> = (0..20_000u32).map(|i| (i / 7 % 251) as u8).collect();
         for compressor in ALL {
-            let mut encoder = Encoder::new(compressor, &[]).unwrap();
+            let mut encoder = Encoder::new(compressor, &[], false).unwrap();
             // The shorter chunk shows that nothing of the one before stays.
             for chunk in [&chunk[..], &chunk[5_000..5_001], &chunk[..0], &chunk[..]] {
                 let stored = encoder.compress(chunk);
@@ -461,6 +498,31 @@ mod tests {
             Some(Compressor::Lz4)
         );
         assert_eq!(Compressor::of_class("BrotliCompressor"), None);
+    }
+
+    #[test]
+    fn lz4_tries_less_after_a_chunk_with_nothing_to_gain_and_for_a_flush() {
+        let mut prng = base::Prng::new(7);
+        let mut noise = vec![0; 16_384];
+        prng.fill(&mut noise);
+        let words: Vec<Vec<u8>> = (0..300).map(|_| (0..7).map(|_| prng.below(256) as u8).collect()).collect();
+        let text: Vec<u8> = (0..2_000).flat_map(|_| words[prng.below(300) as usize].clone()).collect();
+        let sizes = |is_fast, chunks: &[&[u8]]| {
+            let mut encoder = Encoder::new(Compressor::Lz4, &[], is_fast).unwrap();
+            let size = |chunk: &&[u8]| {
+                let stored = encoder.compress(chunk);
+                let mut plain = Vec::new();
+                Compressor::Lz4.decompress(stored, chunk.len(), &mut plain).unwrap();
+                assert!(plain == *chunk);
+                stored.len()
+            };
+            chunks.iter().map(size).collect::<Vec<_>>()
+        };
+        let mixed = sizes(false, &[&text, &noise, &text, &text]);
+        assert!(mixed[1] > noise.len() && mixed[0] < text.len() * 8 / 10);
+        assert!(mixed[2] > mixed[0], "the chunk after what does not compress");
+        assert_eq!(mixed[3], mixed[0]);
+        assert_eq!(sizes(true, &[&text, &text]), [mixed[2]; 2]);
     }
 
     #[test]
@@ -494,7 +556,7 @@ mod tests {
         let size = |compressor, options: &[(&str, &str)]| {
             let options: Vec<_> =
                 options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-            let mut encoder = Encoder::new(compressor, &options).unwrap();
+            let mut encoder = Encoder::new(compressor, &options, false).unwrap();
             let stored = encoder.compress(&chunk);
             let mut plain = Vec::new();
             compressor.decompress(stored, chunk.len(), &mut plain).unwrap();

@@ -152,12 +152,12 @@ pub(crate) fn next(pages: &mut impl Pages, root: u64, path: &[u8]) -> Decoded<Op
 pub(crate) struct PartitionsWriter {
     trie: TrieWriter,
     /// The last key, which is cut when the next one is known.
-    last: Vec<u8>,
-    /// Room for the next one.
-    next: Vec<u8>,
+    last: (Token, Vec<u8>),
     last_payload: NewPayload,
     /// Bytes that the last key shares with the one before, if there is one.
     shared: Option<usize>,
+    /// Room for keys of the same token.
+    both: [Vec<u8>; 2],
     count: u64,
 }
 
@@ -173,23 +173,47 @@ impl PartitionsWriter {
         bytes[0] = hash;
         bytes[1..=size].copy_from_slice(&number.to_be_bytes()[8 - size..]);
         let payload = NewPayload::new(WITH_HASH + size as u8 - 1, &bytes[..=size]);
-        self.next.clear();
-        put_comparable(token, key, &mut self.next);
         if self.count > 0 {
-            let shared = self.last.iter().zip(&self.next).take_while(|(a, b)| a == b).count();
-            let cut = shared.max(self.shared.unwrap_or(0)) + 1;
-            self.trie.add(&self.last[..cut.min(self.last.len())], self.last_payload, out);
+            let shared = self.shared_with(token, key);
+            self.add_last(shared.max(self.shared.unwrap_or(0)) + 1, out);
             self.shared = Some(shared);
         }
-        std::mem::swap(&mut self.last, &mut self.next);
+        self.last.0 = token;
+        self.last.1.clear();
+        self.last.1.extend_from_slice(key);
         self.last_payload = payload;
         self.count += 1;
     }
 
+    /// Bytes that a key shares with the last one.
+    fn shared_with(&mut self, token: Token, key: &[u8]) -> usize {
+        let differ = token.0 ^ self.last.0.0;
+        if differ != 0 {
+            return 1 + differ.leading_zeros() as usize / 8;
+        }
+        let [last, next] = &mut self.both;
+        for (out, key) in [(&mut *last, &self.last.1[..]), (&mut *next, key)] {
+            out.clear();
+            put_comparable(token, key, out);
+        }
+        last.iter().zip(next).take_while(|(a, b)| a == b).count()
+    }
+
+    /// Adds so many bytes of the last key, or all it has. Most are told apart by their tokens.
+    fn add_last(&mut self, cut: usize, out: &mut impl TrieSink) {
+        let (token, key) = &self.last;
+        if cut <= COMPARABLE_TOKEN_BYTES {
+            return self.trie.add(&comparable_token(*token)[..cut], self.last_payload, out);
+        }
+        let whole = &mut self.both[0];
+        whole.clear();
+        put_comparable(*token, key, whole);
+        self.trie.add(&whole[..cut.min(whole.len())], self.last_payload, out);
+    }
+
     /// Writes what is left, the root last, and what stands at the end.
     pub(crate) fn finish(mut self, first: &[u8], last: &[u8], out: &mut impl TrieSink) {
-        let cut = self.shared.map_or(0, |shared| shared + 1);
-        self.trie.add(&self.last[..cut.min(self.last.len())], self.last_payload, out);
+        self.add_last(self.shared.map_or(0, |shared| shared + 1), out);
         let root = self.trie.finish(out);
         let keys_at = out.position();
         let mut end = Vec::with_capacity(first.len() + last.len() + 32);

@@ -52,6 +52,7 @@ async fn source(size: usize, chunk: Option<usize>) -> Rc<Source> {
         Some(chunk) => {
             let compression = Compression {
                 compressor: Compressor::Lz4,
+                is_fast: false,
                 options: Vec::new(),
                 chunk_length: chunk,
                 max_compressed_length: i32::MAX as u32,
