@@ -1,4 +1,5 @@
-# Two commands: `make run` and `make test`. Both bring what is missing and say first what they install system-wide.
+# Three commands: `make run`, `make test` and `make dist`. They bring what is missing and say first what they install
+# system-wide.
 
 SHELL := /bin/sh
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/messina
@@ -6,11 +7,12 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 
-.PHONY: help run test compiler toolchain clients-tools
+.PHONY: help run test dist compiler toolchain profile-tools clients-tools
 
 help:
 	@echo "make run    builds the release binary and starts a node on 127.0.0.1:9042 with data under ./data"
 	@echo "make test   brings the client packages the tests need and runs every test"
+	@echo "make dist   builds the binary as it is released, with what a training run counted"
 
 run: toolchain
 	@cargo x run $(ARGS)
@@ -18,6 +20,18 @@ run: toolchain
 test: toolchain clients-tools
 	@cargo x compat --bring --with-cassandra
 	@cargo x ci
+
+dist: toolchain profile-tools
+	@cargo x dist $(ARGS)
+
+# Puts together what the training run counted. LLVM 19 is the oldest that reads what the pinned compiler's programs write.
+profile-tools:
+	@for tool in "$$(dirname "$$(rustc --print target-libdir)")/bin/llvm-profdata" llvm-profdata-19 llvm-profdata-20 llvm-profdata-21 llvm-profdata-22; do \
+	  command -v "$$tool" >/dev/null 2>&1 && exit 0; done; \
+	rustup component add llvm-tools 2>/dev/null && exit 0; \
+	echo "llvm-profdata is missing; installing llvm-19 system-wide with the package manager"; \
+	if command -v apt-get >/dev/null 2>&1; then $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q --no-install-recommends llvm-19; \
+	else echo "install it by hand, then run this again"; exit 1; fi
 
 # A C compiler links the binary. Installed by the system's package manager when it is missing.
 compiler:

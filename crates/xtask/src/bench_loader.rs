@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::bench_node::{BenchNode, LOADER, SERVER, children_cpu, process_cpu};
 use crate::machine::{self, Running};
-use crate::{Outcome, house};
+use crate::{Outcome, dist, house};
 
 /// Connections of each of our tools and of the Java driver, and requests in flight on all of them.
 const CONNECTIONS: u32 = 64;
@@ -87,7 +87,7 @@ struct Stage {
 pub fn loader(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
     let rounds = house::number(rest, "--rounds", if smoke { 1 } else { 3 })?.max(1);
-    let binary = house::binary(rest, "release")?;
+    let binary = dist::binary(rest, smoke)?;
     house::run(house::cargo().args(["build", "--release", "--package", "client", "--example", "canned"]))?;
     let node = BenchNode::start(&binary, "loader", "1G", "")?;
     let node_address = node.address().parse().map_err(|_| format!("no address: {}", node.address()))?;
@@ -116,7 +116,7 @@ pub fn loader(rest: &[String]) -> Outcome {
     }
     let costs: Vec<Cost> = costs.into_iter().map(|all| machine::median(all, |cost| cost.cpu_us)).collect();
     let mut text = format!(
-        "# bench loader\n\n{}\ncommit {}; tools on processor {LOADER}, a server with canned answers on processor {SERVER}; \
+        "# bench loader\n\n{}\ncommit {}, ours as `cargo x dist` compiles them; tools on processor {LOADER}, a server with canned answers on processor {SERVER}; \
          median of {rounds} rounds in turn. Reads of ours compare nothing, as those of the Java tools.\n\n\
          | tool | connections | in flight | CPU µs per operation | server busy % | × ours | bar |\n|---|---:|---:|---:|---:|---:|---|\n",
         machine::shape(),

@@ -13,12 +13,13 @@ use crate::machine::{self, Running};
 pub const SERVER: &str = "0";
 pub const LOADER: &str = "1";
 
-/// A node of one shard on the server's processor.
+/// A node; of one shard on the server's processor, unless told otherwise.
 pub struct BenchNode {
     /// The program it runs.
     pub binary: PathBuf,
     /// Where it keeps its files.
     pub folder: PathBuf,
+    processors: &'static str,
     arguments: Vec<String>,
     port: u16,
     api_port: u16,
@@ -29,12 +30,24 @@ pub struct BenchNode {
 impl BenchNode {
     /// Starts one on an empty folder; `yaml` is added to its configuration.
     pub fn start(binary: &Path, name: &str, memory: &str, yaml: &str) -> Result<BenchNode, String> {
+        BenchNode::spread(binary, name, &["--smp", "1", "--memory", memory], yaml, SERVER)
+    }
+
+    /// Starts one with these arguments on processors of its own.
+    pub fn spread(
+        binary: &Path,
+        name: &str,
+        arguments: &[&str],
+        yaml: &str,
+        processors: &'static str,
+    ) -> Result<BenchNode, String> {
         let folder = machine::fresh(name)?;
         let (port, api_port) = (machine::free_port()?, machine::free_port()?);
         let yaml = format!("api_port: {api_port}\n{yaml}");
-        let arguments = machine::node_arguments(&folder, port, &yaml, &["--smp", "1", "--memory", memory])?;
+        let arguments = machine::node_arguments(&folder, port, &yaml, arguments)?;
         let binary = binary.to_path_buf();
-        let mut node = BenchNode { binary, folder, arguments, port, api_port, running: None, group: None };
+        let mut node =
+            BenchNode { binary, folder, processors, arguments, port, api_port, running: None, group: None };
         node.restart()?;
         Ok(node)
     }
@@ -43,7 +56,7 @@ impl BenchNode {
     pub fn restart(&mut self) -> Result<Duration, String> {
         let log = self.folder.join("node.log");
         let mut command = house::command("taskset");
-        command.args(["-c", SERVER]).arg(&self.binary).args(&self.arguments);
+        command.args(["-c", self.processors]).arg(&self.binary).args(&self.arguments);
         if let Some(group) = &self.group {
             command = group.command(&command);
         }

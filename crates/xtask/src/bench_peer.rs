@@ -24,7 +24,7 @@ use crate::bench_node::{
     self, BenchNode, LOADER, LoadReport, MemoryGroup, SERVER, folder_bytes, process_cpu,
 };
 use crate::machine::{self, ReadAhead};
-use crate::{Outcome, house};
+use crate::{Outcome, dist, house};
 
 /// Connections, and requests in flight on each.
 const CONNECTIONS: &str = "8";
@@ -239,7 +239,7 @@ struct Measured {
 /// Runs the bench and writes its result.
 pub fn peer(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
-    let bench = Bench { binary: house::binary(rest, "release")?, options: Options::parse(rest, smoke)? };
+    let bench = Bench { binary: dist::binary(rest, smoke)?, options: Options::parse(rest, smoke)? };
     let options = &bench.options;
     // Of files that are opened after this.
     let read_ahead = options.large.then(|| ReadAhead::set(&house::target(), READ_AHEAD)).transpose();
@@ -318,7 +318,7 @@ impl Bench {
             (String::new(), String::new())
         };
         format!(
-            "# bench peer\n\n{}\ncommit {}; servers on processor {SERVER}, loader on processor {LOADER}{limit}; \
+            "# bench peer\n\n{}\ncommit {}, as `cargo x dist` compiles it; servers on processor {SERVER}, loader on processor {LOADER}{limit}; \
              {CONNECTIONS} connections × {DEPTH} requests; {} keys of the cassandra-stress table, normally distributed, \
              and {} rows of 1 KB by Zipf; \
              median of {} rounds of {} s in turn; Cassandra with a heap of {}, after {} operations of each kind{warm}.\n\n\

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::{Outcome, callgrind, house, machine};
+use crate::{Outcome, callgrind, dist, house, machine};
 
 /// Cases whose instructions are counted: the operations of the shorter run, and the most instructions one may take. What
 /// makes the requests is counted with them.
@@ -29,12 +29,16 @@ const PROCESSOR: usize = 1;
 /// Runs the cases and writes the result.
 pub fn storage(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
-    house::run(house::cargo().args(["build", "--release", "--package", "enginebench"]))?;
-    let binary = house::target().join("release/enginebench");
+    let binary = if smoke {
+        house::run(house::cargo().args(["build", "--release", "--package", "enginebench"]))?;
+        house::target().join("release/enginebench")
+    } else {
+        dist::program("enginebench")?
+    };
     let folder = machine::fresh("storage")?;
     let cases: Vec<&String> = rest.iter().take_while(|word| !word.starts_with("--")).collect();
     let mut text = format!(
-        "# bench storage\n\n{}\ncommit {}; one shard on one processor; medians of rounds.\n\n",
+        "# bench storage\n\n{}\ncommit {}, its crates as `cargo x dist` compiles them; one shard on one processor; medians of rounds.\n\n",
         machine::shape(),
         machine::commit()
     );

@@ -8,6 +8,7 @@
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
 //! bench NAME       serve, start, mesh, storage, peer, tails, rows, loader or import; writes bench/results/
 //! compat [ARGS]    real clients against the release build
+//! dist             the binary as it is released: compiled with what a training run showed
 //! run [ARGS]       the release node on 127.0.0.1:9042 with ./data
 //! ci               all of it, short; what `make test` runs
 //! ```
@@ -28,6 +29,7 @@ mod bench_tls;
 mod callgrind;
 mod check;
 mod ci;
+mod dist;
 mod fuzz;
 mod house;
 mod loader;
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         "fuzz" => fuzz::fuzz(rest),
         "bench" => bench(rest),
         "compat" => check::compat(rest),
+        "dist" => dist::dist(rest),
         "run" => serve::run(rest),
         "ci" => ci::ci(rest),
         "help" | "--help" | "-h" => {
@@ -95,4 +98,4 @@ fn bench(rest: &[String]) -> Outcome {
 
 const HELP: &str = "\
 cargo x check | test [ARGS] | tidy | sim SCENARIO --seeds A..B | fuzz [TARGET] --minutes N
-        bench serve|start|mesh|storage|peer|tails|rows|loader|import | compat [ARGS] | run [ARGS] | ci";
+        bench serve|start|mesh|storage|peer|tails|rows|loader|import | compat [ARGS] | dist | run [ARGS] | ci";

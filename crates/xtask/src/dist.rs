@@ -1,0 +1,185 @@
+//! `cargo x dist`: the binary as it is released.
+//!
+//! Compiled whole at once, and with what a training run showed of it: which branches are taken, and which functions are
+//! worth their room in others. The training is work of every kind that the binary itself can make: one shard whose data does
+//! not fit its memory, then two shards with all published runs at their tiniest scale. A first build counts, the run
+//! writes what it counted, a second build uses that. `--profile FILE` uses counts of an earlier run instead: functions
+//! that changed since then are compiled without. Needs LLVM's `llvm-profdata`; `make dist` brings it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::bench_node::{self, BenchNode};
+use crate::{Outcome, house, machine};
+
+/// LLVM's tool for profiles, by the names that systems and toolchains give it. One as new as the compiler is asked for
+/// by the format of the counts: a tool that cannot read them says so.
+const TOOLS: &[&str] =
+    &["llvm-profdata-22", "llvm-profdata-21", "llvm-profdata-20", "llvm-profdata-19", "llvm-profdata"];
+/// Memory of the one shard: a fifth of its data.
+const MEMORY: &str = "256M";
+/// Published runs that the two shards are trained with.
+const RUNS: &[&str] =
+    &["bare-metal-2017", "oci-2018", "catalogue-2018", "write-heavy-2dc", "cloudsuite", "file-catalogue"];
+/// Loads of the one shard, in this order; inserts come often, because flushes and compactions come with them.
+const LOADS: &[(&str, &[&str])] = &[
+    ("stress", &["--workload", "insert", "--draw", "sequence", "--seconds", "86400"]),
+    ("usertable", &["--workload", "insert", "--draw", "sequence", "--seconds", "86400"]),
+    ("stress", &["--workload", "insert", "--draw", "gaussian", "--keep-data"]),
+    ("stress", &["--workload", "read", "--draw", "gaussian", "--keep-data"]),
+    ("stress", &["--workload", "mixed", "--reads", "0.9", "--draw", "gaussian", "--keep-data"]),
+    ("usertable", &["--workload", "mixed", "--draw", "zipfian", "--keep-data"]),
+    ("kv", &["--workload", "mixed", "--draw", "uniform"]),
+    ("kv", &["--workload", "delete", "--keep-data"]),
+    ("stress", &["--workload", "insert", "--draw", "uniform", "--keep-data"]),
+    (
+        "stress",
+        &["--workload", "scan", "--keep-data", "--connections", "4", "--depth", "2", "--seconds", "86400"],
+    ),
+];
+
+/// Builds it; says where it is.
+pub fn dist(rest: &[String]) -> Outcome {
+    let profile = match house::option(rest, "--profile") {
+        Some(file) => PathBuf::from(file),
+        None => trained()?,
+    };
+    with_profile("messina", &profile).map(|binary| format!("built {}", binary.display()))
+}
+
+/// The binary to compare with other systems: the one given by `--binary`, or one as it is released; for a smoke run one that is
+/// built faster.
+pub fn binary(words: &[String], smoke: bool) -> Result<PathBuf, String> {
+    if smoke || house::option(words, "--binary").is_some() {
+        return house::binary(words, "release");
+    }
+    program("messina")
+}
+
+/// A program of the house, its crates compiled as they are released.
+pub fn program(package: &str) -> Result<PathBuf, String> {
+    with_profile(package, &trained()?)
+}
+
+fn with_profile(package: &str, profile: &Path) -> Result<PathBuf, String> {
+    let profile = profile.canonicalize().map_err(|error| format!("{}: {error}", profile.display()))?;
+    compiled(package, &format!("-Cprofile-use={}", profile.display()))
+}
+
+/// Compiles in a target folder of its own: all packages are compiled with the flags. For a named target, so that programs
+/// that only run while compiling are not. Always with the same of Cargo's profiles: it is part of the names by which
+/// counts are told apart.
+fn compiled(package: &str, flags: &str) -> Result<PathBuf, String> {
+    const PROFILE: &str = "dist";
+    let target = house::target().join("trained");
+    let triple = host()?;
+    let flags = format!("{} {flags}", std::env::var("RUSTFLAGS").unwrap_or_default());
+    let mut cargo = house::cargo();
+    cargo.args(["build", "--package", package, "--profile", PROFILE, "--target", &triple]);
+    house::run(cargo.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", flags.trim()))?;
+    Ok(target.join(triple).join(PROFILE).join(package))
+}
+
+fn host() -> Result<String, String> {
+    let text = house::output(house::command("rustc").arg("-vV"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("host: "));
+    line.map(str::to_owned).ok_or("rustc -vV names no host".into())
+}
+
+/// What a training run of this commit counted, as one file. One that is there already is used again.
+fn trained() -> Result<PathBuf, String> {
+    let trained = house::target().join("trained");
+    let (merged, of) = (trained.join("messina.profdata"), trained.join("messina.profdata.of"));
+    let commit = machine::commit();
+    let is_known = !commit.is_empty() && !commit.ends_with("-dirty");
+    if is_known && merged.exists() && std::fs::read_to_string(&of).is_ok_and(|known| known == commit) {
+        return Ok(merged);
+    }
+    let folder = trained.join("counts");
+    let told = |error: std::io::Error| format!("{}: {error}", folder.display());
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).map_err(told)?;
+    }
+    std::fs::create_dir_all(&folder).map_err(told)?;
+    println!("building the binary that counts");
+    let counting = compiled("messina", &format!("-Cprofile-generate={}", folder.display()))?;
+    println!("training it");
+    one_shard(&counting)?;
+    two_shards(&counting)?;
+    merge(&folder, &merged)?;
+    std::fs::remove_dir_all(&folder).map_err(told)?;
+    std::fs::write(&of, commit).map_err(|error| format!("{}: {error}", of.display()))?;
+    Ok(merged)
+}
+
+/// Data that does not fit into memory.
+fn one_shard(binary: &Path) -> Result<(), String> {
+    let mut node = BenchNode::start(binary, "training", MEMORY, "")?;
+    for (table, words) in LOADS {
+        let seconds: &[&str] = if words.contains(&"--seconds") { &[] } else { &["--seconds", "8"] };
+        let keys = if *table == "usertable" { "300000" } else { "1500000" };
+        let common = ["--table", table, "--keys", keys, "--warm-up", "0"];
+        let depth: &[&str] =
+            if words.contains(&"--depth") { &[] } else { &["--connections", "8", "--depth", "16"] };
+        bench_node::load(binary, &node.address(), &[words, &common[..], seconds, depth].concat())?;
+    }
+    node.nodetool(&["compact"])?;
+    // What it has in memory is replayed, what was cached is read again.
+    node.kill();
+    node.restart()?;
+    let words =
+        ["--table", "stress", "--keys", "1500000", "--workload", "read", "--keep-data", "--seconds", "8"];
+    bench_node::load(binary, &node.address(), &words)?;
+    node.stop()?;
+    bench_node::remove_folder(&node.folder)
+}
+
+/// What else is done with a node: batches, collections, pages of rows, moves, scans by token.
+fn two_shards(binary: &Path) -> Result<(), String> {
+    let shards = ["--smp", "2", "--memory", "1G", "--overprovisioned"];
+    let mut node = BenchNode::spread(binary, "training-runs", &shards, "", "0,1")?;
+    let address = node.address();
+    let (ip, port) = address.split_once(':').expect("an address names a port");
+    for name in RUNS {
+        let report = node.folder.join("report").join(name);
+        let mut run = house::command(binary);
+        run.args([
+            "bench",
+            "run",
+            name,
+            "--scale",
+            "tiny",
+            "--node",
+            ip,
+            "--port",
+            port,
+            "--metrics-port",
+            "0",
+        ]);
+        house::output(run.arg("--folder").arg(report))?;
+    }
+    node.stop()?;
+    bench_node::remove_folder(&node.folder)
+}
+
+/// Puts the counts of all processes together. Errors: no tool, or none that reads what this compiler's programs write.
+fn merge(folder: &Path, into: &Path) -> Result<(), String> {
+    let mut said = Vec::new();
+    let of_toolchain = house::output(house::command("rustc").args(["--print", "target-libdir"]))?;
+    let of_toolchain = Path::new(of_toolchain.trim()).with_file_name("bin/llvm-profdata");
+    let names = std::iter::once(of_toolchain.as_path()).chain(TOOLS.iter().map(Path::new));
+    for name in names {
+        match Command::new(name).arg("merge").arg(folder).arg("-o").arg(into).output() {
+            Ok(output) if output.status.success() => return Ok(()),
+            Ok(output) => {
+                said.push(format!("{}: {}", name.display(), String::from_utf8_lossy(&output.stderr).trim()));
+            }
+            Err(_) => {}
+        }
+    }
+    Err(format!(
+        "no llvm-profdata that reads these counts; `rustup component add llvm-tools`, or a package llvm-19 or newer, \
+         brings one\n{}",
+        said.join("\n")
+    ))
+}
