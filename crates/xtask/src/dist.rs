@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::bench_node::{self, BenchNode};
-use crate::{Outcome, house, machine};
+use crate::{Outcome, house};
 
 /// LLVM's tool for profiles, by the names that systems and toolchains give it. One as new as the compiler is asked for
 /// by the format of the counts: a tool that cannot read them says so.
@@ -86,13 +86,28 @@ fn host() -> Result<String, String> {
     line.map(str::to_owned).ok_or("rustc -vV names no host".into())
 }
 
-/// What a training run of this commit counted, as one file. One that is there already is used again.
+/// What is compiled: other files may change.
+const SOURCE: &[&str] = &["crates", "Cargo.toml", "Cargo.lock", "rust-toolchain.toml"];
+
+/// The names that git has for the source as it was committed; `None` when it is not what was committed.
+fn source() -> Option<String> {
+    let git = |words: &[&str], paths: Vec<String>| {
+        house::output(house::command("git").args(words).args(paths)).ok()
+    };
+    let changed =
+        git(&["status", "--porcelain", "--"], SOURCE.iter().map(|path| path.to_string()).collect())?;
+    let names = git(&["rev-parse"], SOURCE.iter().map(|path| format!("HEAD:{path}")).collect())?;
+    changed.trim().is_empty().then_some(names)
+}
+
+/// What a training run of this source counted, as one file. One that is there already is used again; so are crates that have not
+/// changed since they were compiled with the counts of an earlier run.
 fn trained() -> Result<PathBuf, String> {
     let trained = house::target().join("trained");
     let (merged, of) = (trained.join("messina.profdata"), trained.join("messina.profdata.of"));
-    let commit = machine::commit();
-    let is_known = !commit.is_empty() && !commit.ends_with("-dirty");
-    if is_known && merged.exists() && std::fs::read_to_string(&of).is_ok_and(|known| known == commit) {
+    let source = source();
+    let known = std::fs::read_to_string(&of).ok();
+    if source.is_some() && source == known && merged.exists() {
         return Ok(merged);
     }
     let folder = trained.join("counts");
@@ -108,7 +123,7 @@ fn trained() -> Result<PathBuf, String> {
     two_shards(&counting)?;
     merge(&folder, &merged)?;
     std::fs::remove_dir_all(&folder).map_err(told)?;
-    std::fs::write(&of, commit).map_err(|error| format!("{}: {error}", of.display()))?;
+    std::fs::write(&of, source.unwrap_or_default()).map_err(|error| format!("{}: {error}", of.display()))?;
     Ok(merged)
 }
 
