@@ -54,8 +54,9 @@ impl Server {
     pub async fn pool(&self) -> Result<Pool, Error> {
         let addresses = contact::addresses(&self.nodes, self.port)
             .map_err(|source| Error::File { file: "the nodes".into(), source })?;
-        let options = |version| {
-            PoolOptions::new(client::Options {
+        let options = |version| PoolOptions {
+            keyspace: Some(self.keyspace.clone()),
+            ..PoolOptions::new(client::Options {
                 credentials: self.credentials.clone(),
                 in_flight: client::limits::STREAMS_MAX,
                 ..client::Options::new(version)

@@ -126,6 +126,7 @@ pub async fn connect(servers: &Servers) -> Result<Pool, Error> {
                 PoolOptions {
                     connections_per_node: servers.connections,
                     usable,
+                    keyspace: Some(servers.keyspace.clone()),
                     ..PoolOptions::new(connection)
                 }
             };
