@@ -4,17 +4,18 @@
 //!  tokens of all nodes ──► replicas of a token, by the keyspace's replication ──► those of them that may be asked, a tier of them
 //! ```
 //! Nodes that are not asked count as replicas all the same: of three replicas in two datacenters, one datacenter's are left.
-//! Source: Cassandra 4.1, `SimpleStrategy` and `NetworkTopologyStrategy`.
 
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::outcome::RowSet;
 use base::Token;
 use protocol::request::Parameters;
+use schema::Replication;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use topology::{Location, Sizes};
 use types::{Consistency, Value};
 
 /// Which nodes of a ring are asked: those that fit all that is said.
@@ -58,21 +59,12 @@ pub struct Place {
     pub rack: String,
 }
 
-/// How a keyspace is replicated, as far as tokens say who holds what.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Strategy {
-    /// So many nodes, one after the other around the ring.
-    Simple(usize),
-    /// So many nodes of each datacenter, on as many racks as there are.
-    ByDatacenter(BTreeMap<String, usize>),
-}
-
 /// What the system tables of one node say.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) cluster: String,
     nodes: Vec<(Place, Vec<Token>)>,
-    strategies: BTreeMap<String, Strategy>,
+    strategies: BTreeMap<String, Replication>,
 }
 
 /// A node of the ring: where it is, and its tier with its number in the pool if it may be asked.
@@ -100,7 +92,7 @@ pub(crate) struct Ring {
     members: Vec<Member>,
     /// All tokens in order, each with its member.
     tokens: Vec<(Token, usize)>,
-    strategies: BTreeMap<String, Strategy>,
+    strategies: BTreeMap<String, Replication>,
     sizes: Sizes,
     /// Those that are asked, then those that are asked while they are away. The first has a node at least.
     pub(crate) tiers: Vec<Tier>,
@@ -163,106 +155,33 @@ impl Told {
                     _ => String::new(),
                 };
                 let options = options.iter().map(|(key, value)| (text(key), text(value))).collect();
-                self.strategies.extend(Strategy::of(&options).map(|strategy| (name.clone(), strategy)));
+                self.strategies.extend(replication(&options).map(|strategy| (name.clone(), strategy)));
             }
         }
         Ok(())
     }
 }
 
-impl Strategy {
-    /// Nothing for strategies that tokens say nothing of.
-    fn of(options: &BTreeMap<String, String>) -> Option<Strategy> {
-        // Some keep replicas of less than full weight behind a stroke: `3/1`.
-        let number = |text: &String| text.split('/').next()?.parse::<usize>().ok();
-        let class = options.get("class")?;
-        match class.rsplit('.').next()? {
-            "SimpleStrategy" => Some(Strategy::Simple(number(options.get("replication_factor")?)?)),
-            "NetworkTopologyStrategy" => {
-                let factors = options.iter().filter(|(name, _)| *name != "class");
-                let factors = factors.filter_map(|(name, factor)| Some((name.clone(), number(factor)?)));
-                Some(Strategy::ByDatacenter(factors.collect()))
-            }
-            _ => None,
+/// How a keyspace is replicated; nothing for strategies that tokens say nothing of.
+fn replication(options: &BTreeMap<String, String>) -> Option<Replication> {
+    // Some keep replicas of less than full weight behind a stroke: `3/1`.
+    let number = |text: &String| text.split('/').next()?.parse::<u32>().ok();
+    let class = options.get("class")?;
+    match class.rsplit('.').next()? {
+        "SimpleStrategy" => Some(Replication::Simple { factor: number(options.get("replication_factor")?)? }),
+        "NetworkTopologyStrategy" => {
+            let factors = options.iter().filter(|(name, _)| *name != "class");
+            let factors = factors.filter_map(|(name, factor)| Some((name.clone(), number(factor)?)));
+            Some(Replication::NetworkTopology { factors: factors.collect() })
         }
-    }
-
-    /// The replicas of a token, from its owner on around the ring: the walk ends when all are found.
-    fn replicas(&self, around: impl Iterator<Item = usize>, members: &[Member], sizes: &Sizes) -> Vec<usize> {
-        let mut found = Vec::new();
-        match self {
-            Strategy::Simple(factor) => {
-                let wanted = (*factor).min(members.len());
-                for at in around {
-                    if found.len() == wanted {
-                        break;
-                    }
-                    if !found.contains(&at) {
-                        found.push(at);
-                    }
-                }
-            }
-            Strategy::ByDatacenter(factors) => {
-                let mut rooms: BTreeMap<&str, Room<'_>> = BTreeMap::new();
-                for (name, factor) in factors {
-                    if let Some((nodes, racks)) = sizes.get(name) {
-                        let repeats = factor.saturating_sub(*racks);
-                        let room = Room { wanted: *nodes.min(factor), repeats, seen: BTreeSet::new() };
-                        rooms.insert(name, room);
-                    }
-                }
-                let wanted: usize = rooms.values().map(|room| room.wanted).sum();
-                for at in around {
-                    if found.len() == wanted {
-                        break;
-                    }
-                    let place = &members[at].place;
-                    let room = rooms.get_mut(place.datacenter.as_str());
-                    if !found.contains(&at) && room.is_some_and(|room| room.takes(&place.rack)) {
-                        found.push(at);
-                    }
-                }
-            }
-        }
-        found
+        _ => None,
     }
 }
 
-/// Nodes and racks of each datacenter.
-type Sizes = BTreeMap<String, (usize, usize)>;
-
-/// What a datacenter has to hold yet.
-struct Room<'r> {
-    wanted: usize,
-    /// Replicas beyond one for each rack.
-    repeats: usize,
-    seen: BTreeSet<&'r str>,
-}
-
-impl<'r> Room<'r> {
-    fn takes(&mut self, rack: &'r str) -> bool {
-        if self.wanted == 0 {
-            return false;
-        }
-        if !self.seen.insert(rack) {
-            if self.repeats == 0 {
-                return false;
-            }
-            self.repeats -= 1;
-        }
-        self.wanted -= 1;
-        true
+impl Place {
+    fn location(&self) -> Location<'_> {
+        Location { dc: &self.datacenter, rack: &self.rack }
     }
-}
-
-fn sizes(nodes: &[(Place, Vec<Token>)]) -> Sizes {
-    let mut racks: BTreeMap<&str, (usize, BTreeSet<&str>)> = BTreeMap::new();
-    for (place, _) in nodes {
-        let (count, seen) = racks.entry(&place.datacenter).or_default();
-        *count += 1;
-        seen.insert(&place.rack);
-    }
-    racks.into_iter().map(|(name, (count, seen))| (name.to_owned(), (count, seen.len()))).collect()
 }
 
 impl Ring {
@@ -276,7 +195,7 @@ impl Ring {
             members: Vec::new(),
             tokens: Vec::new(),
             strategies: told.strategies,
-            sizes: sizes(&told.nodes),
+            sizes: Sizes::of(told.nodes.iter().map(|(place, _)| place.location())),
             tiers: usable.iter().map(|_| Tier::default()).collect(),
         };
         let first = usable.first().copied().cloned().unwrap_or_default();
@@ -332,10 +251,10 @@ impl Ring {
         if let Some(replicas) = known.borrow().get(keyspace) {
             return replicas.clone();
         }
-        let of = |strategy: &Strategy| -> Replicas {
+        let of = |strategy: &Replication| -> Replicas {
             let of = |at| {
                 let around = self.tokens[at..].iter().chain(&self.tokens[..at]).map(|(_, member)| *member);
-                let all = strategy.replicas(around, &self.members, &self.sizes);
+                let all = self.sizes.place(strategy, around, |at| self.members[at].place.location());
                 let asked = all.into_iter().filter_map(|at| self.members[at].asked);
                 asked.filter(|(of, _)| *of == tier).map(|(_, node)| node).collect()
             };
@@ -361,7 +280,7 @@ mod tests {
         }
         let options =
             replication.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        told.strategies.extend(Strategy::of(&options).map(|strategy| ("ks".to_owned(), strategy)));
+        told.strategies.extend(super::replication(&options).map(|strategy| ("ks".to_owned(), strategy)));
         let mut next = 0..;
         Ring::new(told, usable, |_| next.next().expect("endless")).expect("nodes")
     }

@@ -5,11 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod node;
+mod placement;
 mod required;
 mod ring;
 mod snapshot;
 
 pub use node::{Node, NodeIndex};
+pub use placement::{Location, Sizes};
 pub use required::{Requirement, Shortfall, required};
 pub use ring::Ring;
 pub use snapshot::Snapshot;
