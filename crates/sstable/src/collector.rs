@@ -1,6 +1,7 @@
 //! Gathers the exact ranges and counts of a new sstable while its partitions are written.
 
 use mutation::{Cell, Deletion, Liveness, NO_TIME};
+use smallvec::SmallVec;
 
 use crate::deletion::Times;
 use crate::stats::Stats;
@@ -19,13 +20,58 @@ pub(crate) struct Collector {
     partition_cells: u64,
 }
 
-/// What a row says that has nothing deleted and nothing that expires.
-pub(crate) struct PlainRow {
-    /// The earliest and the latest of all timestamps.
-    pub(crate) min_timestamp: i64,
-    pub(crate) max_timestamp: i64,
+/// When something expires, and what it was given to live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Expiry {
+    /// Seconds.
+    pub(crate) ttl: u32,
+    /// The local time.
+    pub(crate) at: u32,
+}
+
+/// What is counted of a row that has nothing deleted and goes from one sstable into another as it is.
+pub(crate) struct CarriedTimes {
+    min_timestamp: i64,
+    max_timestamp: i64,
+    /// Whether anything of it never expires.
+    stays: bool,
+    /// What expires, and how much in a row expires alike.
+    expiring: SmallVec<[(Expiry, u32); 2]>,
     pub(crate) columns: usize,
     pub(crate) cells: u64,
+}
+
+impl Default for CarriedTimes {
+    fn default() -> CarriedTimes {
+        CarriedTimes {
+            min_timestamp: i64::MAX,
+            max_timestamp: i64::MIN,
+            stays: false,
+            expiring: SmallVec::new(),
+            columns: 0,
+            cells: 0,
+        }
+    }
+}
+
+impl CarriedTimes {
+    /// Sees a timestamp.
+    pub(crate) fn timestamp(&mut self, timestamp: i64) {
+        self.min_timestamp = self.min_timestamp.min(timestamp);
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+    }
+
+    /// Sees when a cell or the row's mark expires; `None`: never.
+    pub(crate) fn expiry(&mut self, expiry: Option<Expiry>) {
+        let Some(expiry) = expiry else {
+            self.stays = true;
+            return;
+        };
+        match self.expiring.last_mut() {
+            Some((last, count)) if *last == expiry => *count += 1,
+            _ => self.expiring.push((expiry, 1)),
+        }
+    }
 }
 
 impl Collector {
@@ -47,6 +93,10 @@ impl Collector {
     fn moment(&mut self, timestamp: i64, local_time: u32) {
         self.min_timestamp = self.min_timestamp.min(timestamp);
         self.max_timestamp = self.max_timestamp.max(timestamp);
+        self.local_time(local_time);
+    }
+
+    fn local_time(&mut self, local_time: u32) {
         let kept = self.times.kept(local_time);
         self.min_local_time = self.min_local_time.min(kept);
         self.max_local_time = self.max_local_time.max(kept);
@@ -96,11 +146,18 @@ impl Collector {
         self.stats.columns_set += columns as u64;
     }
 
-    /// Sees a row with nothing that is deleted or expires.
-    pub(crate) fn plain_row(&mut self, seen: &PlainRow) {
-        self.moment(seen.min_timestamp, NO_TIME);
-        self.moment(seen.max_timestamp, NO_TIME);
-        self.ttl(0);
+    /// Sees a row that is carried.
+    pub(crate) fn carried_row(&mut self, seen: &CarriedTimes) {
+        self.min_timestamp = self.min_timestamp.min(seen.min_timestamp);
+        self.max_timestamp = self.max_timestamp.max(seen.max_timestamp);
+        if seen.stays {
+            self.local_time(NO_TIME);
+            self.ttl(0);
+        }
+        for (Expiry { ttl, at }, count) in &seen.expiring {
+            (0..*count).for_each(|_| self.local_time(*at));
+            self.ttl(*ttl);
+        }
         self.partition_cells += seen.cells;
         self.row(seen.columns);
     }

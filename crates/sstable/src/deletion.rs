@@ -122,6 +122,16 @@ impl Times {
         Ok(self.base.min_timestamp.wrapping_add(cursor.uvint()? as i64))
     }
 
+    /// Reads a time to live's delta.
+    pub(crate) fn take_ttl(self, cursor: &mut Cursor<'_>) -> Decoded<u32> {
+        let at = cursor.at();
+        let ttl = self.base.min_ttl.wrapping_add(cursor.uvint()? as u32);
+        if ttl == 0 || ttl > i32::MAX as u32 {
+            return Err(cursor.bad_at(at, "a ttl in seconds", ttl.to_string()));
+        }
+        Ok(ttl)
+    }
+
     /// Reads a local time's delta.
     pub(crate) fn take_time(self, cursor: &mut Cursor<'_>) -> Decoded<u32> {
         Ok(self.real(self.take_stored(cursor)?))

@@ -9,7 +9,7 @@
 use mutation::{Cell, ColumnView, ComplexView, Deletion, Liveness, NO_TIME, RowView, RowWriter};
 use smallvec::SmallVec;
 
-use crate::collector::{Collector, PlainRow};
+use crate::collector::{CarriedTimes, Collector, Expiry};
 use crate::cursor::{Cursor, Decoded, put_delta32, put_vbytes};
 use crate::deletion::Times;
 use crate::shape::{ColumnShape, RowShape};
@@ -350,17 +350,8 @@ impl RowDecoder<'_> {
         if flags & flags::HAS_TTL == 0 {
             return Ok(Liveness::at(timestamp));
         }
-        let ttl = self.ttl(cursor)?;
+        let ttl = self.times.take_ttl(cursor)?;
         Ok(Liveness::expiring(timestamp, ttl, self.times.take_time(cursor)?))
-    }
-
-    fn ttl(&self, cursor: &mut Cursor<'_>) -> Decoded<u32> {
-        let at = cursor.at();
-        let ttl = self.times.base.min_ttl.wrapping_add(cursor.uvint()? as u32);
-        if ttl == 0 || ttl > i32::MAX as u32 {
-            return Err(cursor.bad_at(at, "a ttl in seconds", ttl.to_string()));
-        }
-        Ok(ttl)
     }
 
     fn complex<'b>(
@@ -408,7 +399,7 @@ impl RowDecoder<'_> {
             (ttl, local_time) = (liveness.ttl, liveness.expires_at);
         } else if flags & (CELL_DELETED | CELL_EXPIRING) != 0 {
             local_time = self.times.take_time(cursor)?;
-            ttl = if flags & CELL_EXPIRING != 0 { self.ttl(cursor)? } else { 0 };
+            ttl = if flags & CELL_EXPIRING != 0 { self.times.take_ttl(cursor)? } else { 0 };
         }
         let path = if with_path { cursor.vbytes()? } else { &[] };
         let value = match fixed {
@@ -433,22 +424,26 @@ struct Carrier<'b, 'o> {
     out: &'o mut Vec<u8>,
     /// Bytes of the body that are in `out`.
     copied: usize,
-    /// Bases of the timestamps in the body, and of those in `out`.
-    bases: (i64, i64),
+    /// How times are written in the body, and in `out`.
+    times: (Times, Times),
+    /// What expires by then is not carried.
+    expire_at: Option<u32>,
     row_timestamp: Option<i64>,
-    seen: PlainRow,
+    row_expiry: Option<Expiry>,
+    seen: CarriedTimes,
 }
 
-/// Appends a row's body with its timestamps counted from another base; `times`: how they are and shall be written.
-/// `None`: something in it is deleted or expires, or it says nothing, or it is broken; what was appended means nothing then.
-/// Cost: one pass; what lies between timestamps is copied in one piece.
+/// Appends a row's body with its times counted from other bases; `times`: how they are and shall be written.
+/// `None`: something in it is deleted or has expired at `expire_at`, or it says nothing, or it is broken; what was appended means
+/// nothing then. Cost: one pass; what lies between times is copied in one piece.
 pub(crate) fn carry_body(
     shape: &RowShape,
     times: (Times, Times),
+    expire_at: Option<u32>,
     row: &CarriedRow<'_>,
     out: &mut Vec<u8>,
-) -> Option<PlainRow> {
-    if row.flags & !(flags::HAS_TIMESTAMP | flags::HAS_ALL_COLUMNS) != 0 {
+) -> Option<CarriedTimes> {
+    if row.flags & !(flags::HAS_TIMESTAMP | flags::HAS_TTL | flags::HAS_ALL_COLUMNS) != 0 {
         return None;
     }
     let mut carrier = Carrier {
@@ -456,12 +451,22 @@ pub(crate) fn carry_body(
         body: row.body,
         out,
         copied: 0,
-        bases: (times.0.base.min_timestamp, times.1.base.min_timestamp),
+        times,
+        expire_at,
         row_timestamp: None,
-        seen: PlainRow { min_timestamp: i64::MAX, max_timestamp: i64::MIN, columns: 0, cells: 0 },
+        row_expiry: None,
+        seen: CarriedTimes::default(),
     };
     if row.flags & flags::HAS_TIMESTAMP != 0 {
         carrier.row_timestamp = Some(carrier.timestamp()?);
+        if row.flags & flags::HAS_TTL != 0 {
+            let ttl = carrier.ttl()?;
+            let expiry = Expiry { ttl, at: carrier.expires_at()? };
+            carrier.row_expiry = Some(expiry);
+        }
+        carrier.seen.expiry(carrier.row_expiry);
+    } else if row.flags & flags::HAS_TTL != 0 {
+        return None;
     }
     if row.flags & flags::HAS_ALL_COLUMNS != 0 {
         for column in &shape.columns {
@@ -481,19 +486,45 @@ pub(crate) fn carry_body(
 impl Carrier<'_, '_> {
     fn timestamp(&mut self) -> Option<i64> {
         let start = self.cursor.at() as usize;
-        let timestamp = self.bases.0.wrapping_add(self.cursor.uvint().ok()? as i64);
-        if self.bases.0 != self.bases.1 {
-            self.out.extend_from_slice(&self.body[self.copied..start]);
-            base::put_uvint(self.out, timestamp.wrapping_sub(self.bases.1) as u64);
-            self.copied = self.cursor.at() as usize;
+        let (from, to) = self.times;
+        let timestamp = from.take_timestamp(&mut self.cursor).ok()?;
+        if from.base.min_timestamp != to.base.min_timestamp {
+            self.begin_again(start);
+            base::put_uvint(self.out, timestamp.wrapping_sub(to.base.min_timestamp) as u64);
         }
-        self.saw(timestamp);
+        self.seen.timestamp(timestamp);
         Some(timestamp)
     }
 
-    fn saw(&mut self, timestamp: i64) {
-        self.seen.min_timestamp = self.seen.min_timestamp.min(timestamp);
-        self.seen.max_timestamp = self.seen.max_timestamp.max(timestamp);
+    fn ttl(&mut self) -> Option<u32> {
+        let start = self.cursor.at() as usize;
+        let (from, to) = self.times;
+        let ttl = from.take_ttl(&mut self.cursor).ok()?;
+        if from.base.min_ttl != to.base.min_ttl {
+            self.begin_again(start);
+            put_delta32(self.out, ttl, to.base.min_ttl);
+        }
+        Some(ttl)
+    }
+
+    fn expires_at(&mut self) -> Option<u32> {
+        let start = self.cursor.at() as usize;
+        let (from, to) = self.times;
+        let at = from.take_time(&mut self.cursor).ok()?;
+        if self.expire_at.is_some_and(|now| at <= now) || to.kept(at) != at {
+            return None;
+        }
+        if from.base.min_local_time != to.base.min_local_time {
+            self.begin_again(start);
+            to.put_time(self.out, at);
+        }
+        Some(at)
+    }
+
+    /// Something that was read from a place on is written anew: what lies before it is copied.
+    fn begin_again(&mut self, start: usize) {
+        self.out.extend_from_slice(&self.body[self.copied..start]);
+        self.copied = self.cursor.at() as usize;
     }
 
     fn column(&mut self, column: &ColumnShape) -> Option<()> {
@@ -510,7 +541,7 @@ impl Carrier<'_, '_> {
 
     fn cell(&mut self, fixed: Option<usize>, with_path: bool) -> Option<()> {
         let flags = self.cursor.u8().ok()?;
-        if flags & !(CELL_EMPTY | CELL_ROW_TIMESTAMP) != 0 {
+        if flags & !(CELL_EXPIRING | CELL_EMPTY | CELL_ROW_TIMESTAMP | CELL_ROW_TTL) != 0 {
             return None;
         }
         if flags & CELL_ROW_TIMESTAMP == 0 {
@@ -518,6 +549,15 @@ impl Carrier<'_, '_> {
         } else {
             self.row_timestamp?;
         }
+        let expiry = match (flags & CELL_EXPIRING != 0, flags & CELL_ROW_TTL != 0) {
+            (false, false) => None,
+            (true, true) => Some(self.row_expiry?),
+            (true, false) => {
+                let at = self.expires_at()?;
+                Some(Expiry { ttl: self.ttl()?, at })
+            }
+            (false, true) => return None,
+        };
         if with_path {
             self.cursor.vbytes().ok()?;
         }
@@ -527,6 +567,7 @@ impl Carrier<'_, '_> {
             None => drop(self.cursor.vbytes().ok()?),
         }
         self.seen.cells += 1;
+        self.seen.expiry(expiry);
         Some(())
     }
 }

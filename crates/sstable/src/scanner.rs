@@ -170,16 +170,22 @@ impl Scanner {
     }
 
     /// Copies rows of the partition that was entered, and of which no piece was read, into a writer in which that partition
-    /// was started. Its head is the caller's to write. What cannot be copied so is left to [`Scanner::piece`].
+    /// was started. Its head is the caller's to write. What cannot be copied so is left to [`Scanner::piece`]: rows of which
+    /// something is deleted, or has expired at `expire_at`.
     /// The writer must [carry](Writer::carries) rows of this sstable. Yields: where a read has to be waited for.
-    pub async fn copy_rows(&mut self, writer: &mut Writer, pending: usize) -> Result<Copied, Error> {
+    pub async fn copy_rows(
+        &mut self,
+        writer: &mut Writer,
+        expire_at: Option<u32>,
+        pending: usize,
+    ) -> Result<Copied, Error> {
         assert!(
             self.state == State::Inside { begun: false },
             "a partition was entered and no piece of it read"
         );
         self.state = State::Done;
         let mut walk = self.walk.take().expect("it is inside");
-        let copied = walk.copy_rows(writer, pending, &mut self.scratch).await?;
+        let copied = walk.copy_rows(writer, expire_at, pending, &mut self.scratch).await?;
         self.state = if copied == Copied::All { State::Between } else { State::Inside { begun: false } };
         self.walk = Some(walk);
         Ok(copied)

@@ -94,11 +94,12 @@ impl Walk {
         head.read(&self.shape, &mut self.window).await
     }
 
-    /// Copies rows into a writer that [carries](Writer::carries) them, as long as they are plain and the writer has less than
-    /// `pending` bytes to write. `wire`: scratch. Nothing was read ahead.
+    /// Copies rows into a writer that [carries](Writer::carries) them, as long as nothing of them is deleted or has expired at
+    /// `expire_at`, and the writer has less than `pending` bytes to write. `wire`: scratch. Nothing was read ahead.
     pub(crate) async fn copy_rows(
         &mut self,
         writer: &mut Writer,
+        expire_at: Option<u32>,
         pending: usize,
         wire: &mut Vec<u8>,
     ) -> Result<Copied, Error> {
@@ -114,7 +115,8 @@ impl Walk {
                 Next::Row(place) => {
                     let bytes = self.window.rest();
                     let (head, body) = (&bytes[..place.head], &bytes[place.body..place.end]);
-                    if !writer.carry(shape.times, CarriedRow { flags: place.flags, head, wire, body })? {
+                    let row = CarriedRow { flags: place.flags, head, wire, body };
+                    if !writer.carry(shape.times, expire_at, row)? {
                         return Ok(Copied::Odd);
                     }
                     self.window.consume(place.end as u64);

@@ -309,17 +309,23 @@ impl Writer {
             && ours.regulars.columns.iter().all(whole)
     }
 
-    /// Adds a row as another sstable holds it, whose times are written `from` some bases. False, and nothing done: it is not
-    /// plain, and goes through its packed form.
-    pub(crate) fn carry(&mut self, from: Times, row: CarriedRow<'_>) -> Result<bool, Error> {
+    /// Adds a row as another sstable holds it, whose times are written `from` some bases. False, and nothing done: something of it is
+    /// deleted, or has expired at `expire_at`, and it goes through its packed form.
+    pub(crate) fn carry(
+        &mut self,
+        from: Times,
+        expire_at: Option<u32>,
+        row: CarriedRow<'_>,
+    ) -> Result<bool, Error> {
         self.body.clear();
-        let carried = carry_body(&self.shape.regulars, (from, self.shape.times), &row, &mut self.body);
+        let times = (from, self.shape.times);
+        let carried = carry_body(&self.shape.regulars, times, expire_at, &row, &mut self.body);
         let Some(seen) = carried else { return Ok(false) };
         assert!(self.partition.range.is_none(), "nothing but copying was done in the partition");
         let position =
             self.options.table.position(row.wire).map_err(|error| self.invalid(error.to_string()))?;
         self.check_order(&position)?;
-        self.collector.plain_row(&seen);
+        self.collector.carried_row(&seen);
         self.scratch.clear();
         self.scratch.extend_from_slice(row.head);
         self.unfiltered(Kind::Row, row.wire, position)?;

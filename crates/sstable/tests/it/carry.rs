@@ -40,7 +40,7 @@ async fn copy(reader: &Rc<Reader>, options: WriterOptions, rng: &mut Prng) -> u6
         writer.start_partition(entered.key, entered.token, entered.deletion, entered.static_row).unwrap();
         loop {
             let pending = if rng.chance(0.5) { 0 } else { 1 << 20 };
-            let copied = scanner.copy_rows(&mut writer, pending).await.unwrap();
+            let copied = scanner.copy_rows(&mut writer, None, pending).await.unwrap();
             if copied == Copied::All {
                 whole += 1;
                 break;
@@ -57,8 +57,8 @@ async fn copy(reader: &Rc<Reader>, options: WriterOptions, rng: &mut Prng) -> u6
     whole
 }
 
-/// Makes most of the partitions say nothing that is deleted or expires.
-fn mostly_plain(partitions: &mut [SamplePartition], rng: &mut Prng) {
+/// Makes most of the partitions say nothing that is deleted.
+fn mostly_live(partitions: &mut [SamplePartition], rng: &mut Prng) {
     for partition in partitions {
         if rng.chance(0.2) {
             continue;
@@ -67,16 +67,15 @@ fn mostly_plain(partitions: &mut [SamplePartition], rng: &mut Prng) {
         partition.items.retain(|item| {
             let SampleItem::Row { body, .. } = item else { return false };
             let row = RowView::new(body);
-            let is_live = |cell: &Cell<'_>| !cell.is_tombstone() && !cell.is_expiring();
-            let is_plain = row.deletion().is_live()
-                && !row.liveness().is_expiring()
+            let is_live = |cell: &Cell<'_>| !cell.is_tombstone();
+            let all_live = row.deletion().is_live()
                 && row.columns().all(|(_, column)| match column {
                     ColumnView::Simple(cell) => is_live(&cell),
                     ColumnView::Complex(complex) => {
                         complex.deletion.is_live() && complex.cells().all(|(_, cell)| is_live(&cell))
                     }
                 });
-            is_plain || rng.chance(0.05)
+            all_live || rng.chance(0.05)
         });
     }
 }
@@ -122,7 +121,7 @@ async fn compare(dir: &Path, reader: &Rc<Reader>, to: Version, rng: &mut Prng) -
 async fn check(dir: &Path, table: &Arc<Table>, seed: u64, amount: Amount) -> u64 {
     let mut rng = Prng::new(seed ^ 0xca77);
     let mut partitions = samples::partitions(table, seed, amount);
-    mostly_plain(&mut partitions, &mut rng);
+    mostly_live(&mut partitions, &mut rng);
     partitions.retain(|partition| {
         !partition.items.is_empty() || !partition.deletion.is_live() || partition.static_row.is_some()
     });
@@ -209,4 +208,85 @@ proptest! {
             })
         });
     }
+}
+
+/// Partitions that are copied to their end when what expires by then is not.
+async fn copied_whole(dir: &Path, reader: &Rc<Reader>, expire_at: Option<u32>) -> u64 {
+    let mut scanner = reader.scan(TokenRange::ALL);
+    let amount = reader.meta().partitions as usize;
+    let mut writer =
+        Writer::create(samples::options(dir, Version::Da, 2, reader.table(), amount)).await.unwrap();
+    let mut whole = 0;
+    while let Some(entered) = scanner.enter().await.unwrap() {
+        writer.start_partition(entered.key, entered.token, entered.deletion, entered.static_row).unwrap();
+        let copied = loop {
+            match scanner.copy_rows(&mut writer, expire_at, 1 << 20).await.unwrap() {
+                Copied::Some => {}
+                other => break other,
+            }
+        };
+        whole += u64::from(copied == Copied::All);
+        if copied == Copied::Odd {
+            pack(&mut scanner, &mut writer).await;
+        }
+        writer.end_partition().unwrap();
+    }
+    writer.abandon().await.unwrap();
+    whole
+}
+
+/// Whether nothing of a partition's rows is deleted, or has expired at a time.
+fn is_whole(partition: &SamplePartition, now: Option<u32>) -> bool {
+    let stays = |cell: &Cell<'_>| {
+        !cell.is_tombstone() && !(cell.is_expiring() && now.is_some_and(|now| cell.local_time <= now))
+    };
+    partition.items.iter().all(|item| {
+        let SampleItem::Row { body, .. } = item else { return false };
+        let row = RowView::new(body);
+        let liveness = row.liveness();
+        let has_expired = liveness.is_expiring() && now.is_some_and(|now| liveness.expires_at <= now);
+        row.deletion().is_live()
+            && !has_expired
+            && row.columns().all(|(_, column)| match column {
+                ColumnView::Simple(cell) => stays(&cell),
+                ColumnView::Complex(complex) => {
+                    complex.deletion.is_live() && complex.cells().all(|(_, cell)| stays(&cell))
+                }
+            })
+    })
+}
+
+#[test]
+fn what_has_expired_is_not_copied_and_what_will_is() {
+    on_shard(|dir| {
+        Box::pin(async move {
+            let table = table("plain");
+            let amount = Amount { partitions: 400, rows: 2, value_bytes: 20 };
+            let mut partitions = samples::partitions(&table, 5, amount);
+            mostly_live(&mut partitions, &mut Prng::new(5));
+            partitions.retain(|partition| !partition.items.is_empty());
+            let mut times: Vec<u32> = Vec::new();
+            for item in partitions.iter().flat_map(|partition| &partition.items) {
+                let SampleItem::Row { body, .. } = item else { continue };
+                let row = RowView::new(body);
+                let cells = row.columns().filter_map(|(_, column)| match column {
+                    ColumnView::Simple(cell) if cell.is_expiring() => Some(cell.local_time),
+                    _ => None,
+                });
+                times.extend(cells.chain(row.liveness().is_expiring().then_some(row.liveness().expires_at)));
+            }
+            times.sort_unstable();
+            samples::write(&dir, Version::Da, 1, &table, &partitions).await.unwrap();
+            let reader = Reader::open(&dir, first(Version::Da), table.clone()).await.unwrap();
+            let expected =
+                |now| partitions.iter().filter(|partition| is_whole(partition, now)).count() as u64;
+            let middle = times[times.len() / 2];
+            for now in [None, Some(times[0] - 1), Some(middle - 1), Some(middle), Some(u32::MAX)] {
+                assert_eq!(copied_whole(&dir, &reader, now).await, expected(now), "{now:?}");
+            }
+            assert!(
+                expected(Some(u32::MAX)) < expected(Some(middle)) && expected(Some(middle)) < expected(None)
+            );
+        })
+    });
 }

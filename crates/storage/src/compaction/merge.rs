@@ -495,7 +495,8 @@ impl<'a> Merge<'a> {
             deletion = entered.deletion;
             let static_row = entered.static_row.map(<[u8]>::to_vec);
             self.begin(key, deletion, static_row.as_deref(), rewrite.as_ref())?;
-            if deletion.is_live() && self.carries(index) && self.carry(index).await? {
+            let expire_at = rewrite.as_ref().and_then(|rewrite| rewrite.expire_at);
+            if deletion.is_live() && self.carries(index) && self.carry(index, expire_at).await? {
                 self.output.writer().end_partition()?;
                 return Ok(());
             }
@@ -529,12 +530,13 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Copies rows of the partition that an input has entered as they are. True: all that were left.
-    async fn carry(&mut self, index: usize) -> Result<bool, Error> {
+    /// Copies rows of the partition that an input has entered as they are. True: all that were left. False: one has something that is
+    /// deleted, or has expired.
+    async fn carry(&mut self, index: usize, expire_at: Option<u32>) -> Result<bool, Error> {
         loop {
             let Some(scanner) = &mut self.inputs[index].scanner else { return Ok(false) };
             let pending = if runtime::rare("small_compaction_pieces") { 0 } else { WRITER_PENDING_BYTES };
-            match scanner.copy_rows(self.output.writer(), pending).await? {
+            match scanner.copy_rows(self.output.writer(), expire_at, pending).await? {
                 Copied::All => return Ok(true),
                 Copied::Odd => return Ok(false),
                 Copied::Some => {
