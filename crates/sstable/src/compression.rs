@@ -134,18 +134,22 @@ enum EncoderKind {
     Noop,
 }
 
-/// LZ4 that does not look everywhere for what repeats when a third of the time is worth more than the bytes: some of each hundred of
-/// what compresses to two thirds, one in 700 of what does not compress.
+/// LZ4, which looks for repetitions at fewer places when a third of the time is worth more than the bytes: of what compresses to
+/// two thirds it leaves one in seventy more, of random values one in 700.
 struct Lz4 {
-    /// Nobody wants it smaller.
+    /// Its bytes are compressed again soon.
     is_fast: bool,
-    /// The chunk before had nothing to gain.
+    /// The chunk before had little to gain.
     saved_little: bool,
 }
 
 impl Lz4 {
-    /// What it leaves out, as the library counts it; 1 is what it does unless told.
+    /// How many places are left out, as the library counts them; 1 is what it does unless told.
     const ACCELERATION: i32 = 2;
+    /// A chunk that saves less than one in so many bytes has little to gain; of a chunk for which fewer places were tried, one
+    /// that saves more than that has.
+    const LITTLE: usize = 10;
+    const LITTLE_AFTER_LESS: usize = 20;
 
     fn mode(&self) -> lz4::block::CompressionMode {
         if self.is_fast || self.saved_little {
@@ -154,16 +158,18 @@ impl Lz4 {
             lz4::block::CompressionMode::DEFAULT
         }
     }
+
+    fn saw(&mut self, plain: usize, compressed: usize) {
+        let little = if self.saved_little { Self::LITTLE_AFTER_LESS } else { Self::LITTLE };
+        self.saved_little = compressed > plain - plain / little;
+    }
 }
 
 impl Encoder {
-    /// Options are those of the compressor; one that is not given, or of no known value, is as Cassandra's default.
+    /// Of the compressor's options, one that is not given, or of no known value, is as Cassandra's default.
     /// Errors: a compressor that cannot be set up so, in words.
-    pub(crate) fn new(
-        compressor: Compressor,
-        options: &[(String, String)],
-        is_fast: bool,
-    ) -> Result<Encoder, String> {
+    pub(crate) fn new(compression: &Compression) -> Result<Encoder, String> {
+        let Compression { compressor, options, is_fast, .. } = compression;
         let option = |name| options.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         let level = |name, default| option(name).and_then(|level| level.parse().ok()).unwrap_or(default);
         let kind = match compressor {
@@ -171,7 +177,7 @@ impl Encoder {
                 let level = level("lz4_high_compressor_level", LZ4_HIGH_LEVEL);
                 EncoderKind::Lz4High(lz4::block::CompressionMode::HIGHCOMPRESSION(level))
             }
-            Compressor::Lz4 => EncoderKind::Lz4(Lz4 { is_fast, saved_little: false }),
+            Compressor::Lz4 => EncoderKind::Lz4(Lz4 { is_fast: *is_fast, saved_little: false }),
             Compressor::Deflate => EncoderKind::Deflate,
             Compressor::Snappy => EncoderKind::Snappy(Box::new(snap::raw::Encoder::new())),
             Compressor::Zstd => {
@@ -200,7 +206,7 @@ impl Encoder {
         let size = match &mut self.kind {
             EncoderKind::Lz4(state) => {
                 let size = lz4(state.mode(), out);
-                state.saved_little = size > chunk.len() - chunk.len() / 10;
+                state.saw(chunk.len(), size);
                 size
             }
             EncoderKind::Lz4High(mode) => lz4(*mode, out),
@@ -249,7 +255,7 @@ const COMMON_OPTIONS: [&str; 9] = [
 pub enum CompressionChoice {
     /// All of it.
     Table,
-    /// What is fast; in the place of what is not LZ4, in chunks of 16 KiB.
+    /// What is fast; in the place of what is not LZ4, in chunks of 16 KiB. LZ4 tries less.
     Fast,
     /// Chunks and checksums, nothing is compressed.
     None,
@@ -470,6 +476,13 @@ fn decode_rest(
 mod tests {
     use super::*;
 
+    fn encoder(compressor: Compressor, options: &[(&str, &str)], is_fast: bool) -> Encoder {
+        let options = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let (chunk_length, max_compressed_length) = (schema::CHUNK_BYTES, i32::MAX as u32);
+        Encoder::new(&Compression { compressor, options, is_fast, chunk_length, max_compressed_length })
+            .unwrap()
+    }
+
     const ALL: [Compressor; 5] =
         [Compressor::Lz4, Compressor::Deflate, Compressor::Snappy, Compressor::Zstd, Compressor::Noop];
 
@@ -477,7 +490,7 @@ mod tests {
     fn every_compressor_gives_the_chunk_back() {
         let chunk: Vec<u8> = (0..20_000u32).map(|i| (i / 7 % 251) as u8).collect();
         for compressor in ALL {
-            let mut encoder = Encoder::new(compressor, &[], false).unwrap();
+            let mut encoder = encoder(compressor, &[], false);
             // The shorter chunk shows that nothing of the one before stays.
             for chunk in [&chunk[..], &chunk[5_000..5_001], &chunk[..0], &chunk[..]] {
                 let stored = encoder.compress(chunk);
@@ -508,7 +521,7 @@ mod tests {
         let words: Vec<Vec<u8>> = (0..300).map(|_| (0..7).map(|_| prng.below(256) as u8).collect()).collect();
         let text: Vec<u8> = (0..2_000).flat_map(|_| words[prng.below(300) as usize].clone()).collect();
         let sizes = |is_fast, chunks: &[&[u8]]| {
-            let mut encoder = Encoder::new(Compressor::Lz4, &[], is_fast).unwrap();
+            let mut encoder = encoder(Compressor::Lz4, &[], is_fast);
             let size = |chunk: &&[u8]| {
                 let stored = encoder.compress(chunk);
                 let mut plain = Vec::new();
@@ -554,9 +567,7 @@ mod tests {
         let words: Vec<Vec<u8>> = (0..60).map(|_| (0..9).map(|_| prng.below(256) as u8).collect()).collect();
         let chunk: Vec<u8> = (0..3_000).flat_map(|_| words[prng.below(60) as usize].clone()).collect();
         let size = |compressor, options: &[(&str, &str)]| {
-            let options: Vec<_> =
-                options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
-            let mut encoder = Encoder::new(compressor, &options, false).unwrap();
+            let mut encoder = encoder(compressor, options, false);
             let stored = encoder.compress(&chunk);
             let mut plain = Vec::new();
             compressor.decompress(stored, chunk.len(), &mut plain).unwrap();

@@ -225,3 +225,59 @@ impl PartitionsWriter {
         out.end().extend_from_slice(&end);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trie::InMemory;
+
+    /// Keys are cut where their comparable forms differ, whether tokens tell them apart or not.
+    #[test]
+    fn keys_are_cut_as_their_comparable_forms_say() {
+        let keys: [(i64, &[u8]); 13] = [
+            (i64::MIN, b"a"),
+            (i64::MIN + 1, b""),
+            (-1, b"k"),
+            (0, b"k"),
+            (7, b"same"),
+            (7, b"same\0"),
+            (7, b"same\0\0x"),
+            (7, b"sample"),
+            (8, b"x"),
+            (0x700, b"y"),
+            (1 << 40, b"z"),
+            (i64::MAX, b"\0"),
+            (i64::MAX, b"\0\0"),
+        ];
+        for count in 1..=keys.len() {
+            let mut keys = keys[..count].to_vec();
+            keys.sort_by_key(|(token, key)| comparable(Token(*token), key));
+            let (mut out, mut expected) = (Vec::new(), Vec::new());
+            let mut writer = PartitionsWriter::default();
+            for (nth, (token, key)) in keys.iter().enumerate() {
+                writer.add(Token(*token), key, nth as u8, Place::Data(nth as u64 * 1000), &mut out);
+            }
+            let mut trie = TrieWriter::default();
+            let forms: Vec<Vec<u8>> =
+                keys.iter().map(|(token, key)| comparable(Token(*token), key)).collect();
+            let common = |a: &[u8], b: &[u8]| a.iter().zip(b).take_while(|(a, b)| a == b).count() + 1;
+            for (nth, form) in forms.iter().enumerate() {
+                let before = nth.checked_sub(1).map_or(0, |before| common(&forms[before], form));
+                let after = forms.get(nth + 1).map_or(0, |after| common(form, after));
+                let number = !(nth as i64 * 1000);
+                let size = signed_size(number);
+                let bytes = [&[nth as u8], &number.to_be_bytes()[8 - size..]].concat();
+                let payload = NewPayload::new(WITH_HASH + size as u8 - 1, &bytes);
+                trie.add(&form[..before.max(after).min(form.len())], payload, &mut expected);
+            }
+            let root = trie.finish(&mut expected);
+            let trie_bytes = expected.len();
+            writer.finish(b"first", b"last", &mut out);
+            assert!(out[..trie_bytes] == expected[..], "{count} keys");
+            for (nth, (token, key)) in keys.iter().enumerate() {
+                let found = find(&mut InMemory(&out), root, Token(*token), key, nth as u8).unwrap();
+                assert_eq!(found.unwrap().place, Place::Data(nth as u64 * 1000), "key {nth} of {count}");
+            }
+        }
+    }
+}

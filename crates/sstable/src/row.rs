@@ -511,7 +511,8 @@ impl Carrier<'_, '_> {
         let start = self.cursor.at() as usize;
         let (from, to) = self.times;
         let at = from.take_time(&mut self.cursor).ok()?;
-        if self.expire_at.is_some_and(|now| at <= now) || to.kept(at) != at {
+        // What is as good as never has numbers of its own in each version, and late times are capped.
+        if self.expire_at.is_some_and(|now| at <= now) || at == NO_TIME || to.kept(at) != at {
             return None;
         }
         if from.base.min_local_time != to.base.min_local_time {

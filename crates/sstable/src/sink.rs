@@ -192,7 +192,7 @@ impl DataSink {
         let (storage, chunk_length) = match compression {
             Some(compression) => {
                 let chunk_length = compression.chunk_length;
-                let encoder = Encoder::new(compression.compressor, &compression.options, compression.is_fast);
+                let encoder = Encoder::new(&compression);
                 let encoder = encoder.map_err(|what| Error::Unsupported { file: path.clone(), what })?;
                 (Storage::Compressed { compression, encoder, offsets: Vec::new() }, chunk_length)
             }
