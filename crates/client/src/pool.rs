@@ -17,7 +17,7 @@ use crate::outcome::Outcome;
 use crate::ring::{Place, Ring, Told, Usable};
 use crate::statement::Statement;
 use base::{Instant, Token};
-use protocol::event::{Event, EventType};
+use protocol::event::{Event, EventType, Target};
 use protocol::request::Parameters;
 use runtime::Group;
 use runtime::sync::{Flag, Semaphore};
@@ -249,15 +249,24 @@ impl PoolOptions {
     }
 }
 
-/// Asks for events of the ring. A server that knows none is not followed.
+/// Asks for events of the ring and of keyspaces. A server that knows none is not followed.
 async fn listen(connection: &Connection) -> Result<(), Error> {
-    match connection.register(&[EventType::TopologyChange, EventType::StatusChange]).await {
+    let events = [EventType::TopologyChange, EventType::StatusChange, EventType::SchemaChange];
+    match connection.register(&events).await {
         Ok(()) | Err(Error::Failure(_)) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Reads the ring again whenever it has changed, until the pool is gone; over another connection when this one has ended.
+/// Whether an event says something of who holds what: tables come and go without.
+fn is_of_ring(event: &Event) -> bool {
+    match event {
+        Event::Topology(..) | Event::Status(..) => true,
+        Event::Schema(change) => change.target == Target::Keyspace,
+    }
+}
+
+/// Reads the ring again whenever it, or how a keyspace is replicated, has changed, until the pool is gone; over another connection when this one has ended.
 async fn follow(shared: Weak<Shared>, mut contact: SocketAddr, connection: Connection, over: Flag) {
     let mut listening = Some(connection);
     loop {
@@ -266,6 +275,7 @@ async fn follow(shared: Weak<Shared>, mut contact: SocketAddr, connection: Conne
                 let Some(event) = unless(&over, connection.next_event()).await else { return };
                 match (event, shared.upgrade()) {
                     (_, None) => return,
+                    (Some(event), _) if !is_of_ring(&event) => continue,
                     (Some(event), Some(shared)) => shared.hear(&event),
                     (None, Some(_)) => listening = None,
                 }

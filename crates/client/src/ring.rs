@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
-use topology::{Location, Sizes};
+use topology::{Location, Placement};
 use types::{Consistency, Value};
 
 /// Which nodes of a ring are asked: those that fit all that is said.
@@ -64,7 +64,7 @@ pub struct Place {
 pub(crate) struct Told {
     pub(crate) cluster: String,
     nodes: Vec<(Place, Vec<Token>)>,
-    strategies: BTreeMap<String, Replication>,
+    replications: BTreeMap<String, Replication>,
 }
 
 /// A node of the ring: where it is, and its tier with its number in the pool if it may be asked.
@@ -92,8 +92,8 @@ pub(crate) struct Ring {
     members: Vec<Member>,
     /// All tokens in order, each with its member.
     tokens: Vec<(Token, usize)>,
-    strategies: BTreeMap<String, Replication>,
-    sizes: Sizes,
+    replications: BTreeMap<String, Replication>,
+    placement: Placement,
     /// Those that are asked, then those that are asked while they are away. The first has a node at least.
     pub(crate) tiers: Vec<Tier>,
 }
@@ -155,14 +155,15 @@ impl Told {
                     _ => String::new(),
                 };
                 let options = options.iter().map(|(key, value)| (text(key), text(value))).collect();
-                self.strategies.extend(replication(&options).map(|strategy| (name.clone(), strategy)));
+                self.replications
+                    .extend(replication(&options).map(|replication| (name.clone(), replication)));
             }
         }
         Ok(())
     }
 }
 
-/// How a keyspace is replicated; nothing for strategies that tokens say nothing of.
+/// How a keyspace is replicated; nothing for replications that tokens say nothing of.
 fn replication(options: &BTreeMap<String, String>) -> Option<Replication> {
     // Some keep replicas of less than full weight behind a stroke: `3/1`.
     let number = |text: &String| text.split('/').next()?.parse::<u32>().ok();
@@ -191,11 +192,12 @@ impl Ring {
         usable: &[&Usable],
         mut number: impl FnMut(&Place) -> usize,
     ) -> Result<Ring, Error> {
+        let in_ring = told.nodes.iter().filter(|(_, tokens)| !tokens.is_empty());
         let mut ring = Ring {
             members: Vec::new(),
             tokens: Vec::new(),
-            strategies: told.strategies,
-            sizes: Sizes::of(told.nodes.iter().map(|(place, _)| place.location())),
+            replications: told.replications,
+            placement: Placement::among(in_ring.map(|(place, _)| place.location())),
             tiers: usable.iter().map(|_| Tier::default()).collect(),
         };
         let first = usable.first().copied().cloned().unwrap_or_default();
@@ -251,16 +253,17 @@ impl Ring {
         if let Some(replicas) = known.borrow().get(keyspace) {
             return replicas.clone();
         }
-        let of = |strategy: &Replication| -> Replicas {
+        let of = |replication: &Replication| -> Replicas {
             let of = |at| {
                 let around = self.tokens[at..].iter().chain(&self.tokens[..at]).map(|(_, member)| *member);
-                let all = self.sizes.place(strategy, around, |at| self.members[at].place.location());
+                let all =
+                    self.placement.replicas(replication, around, |at| self.members[at].place.location());
                 let asked = all.into_iter().filter_map(|at| self.members[at].asked);
                 asked.filter(|(of, _)| *of == tier).map(|(_, node)| node).collect()
             };
             (0..self.tokens.len()).map(of).collect()
         };
-        let replicas = Rc::new(self.strategies.get(keyspace).map(of).unwrap_or_default());
+        let replicas = Rc::new(self.replications.get(keyspace).map(of).unwrap_or_default());
         known.borrow_mut().insert(keyspace.to_owned(), replicas.clone());
         replicas
     }
@@ -280,7 +283,7 @@ mod tests {
         }
         let options =
             replication.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        told.strategies.extend(super::replication(&options).map(|strategy| ("ks".to_owned(), strategy)));
+        told.replications.extend(super::replication(&options).map(|known| ("ks".to_owned(), known)));
         let mut next = 0..;
         Ring::new(told, usable, |_| next.next().expect("endless")).expect("nodes")
     }
@@ -325,6 +328,19 @@ mod tests {
         let of = |name: &str| Usable { datacenter: Some(name.into()), ..Usable::default() };
         let near = ring(&nodes, &replication, &[&of("a"), &of("b")]);
         assert_eq!((holders(&near, 0, 0), holders(&near, 1, 0)), (vec![0, 3], vec![2]));
+        // A node that has no tokens yet counts neither as one nor for its rack.
+        let mut joining = Told::default();
+        for (nth, rack) in ["1", "1", "2", "3"].iter().enumerate() {
+            let address = SocketAddr::from(([10, 0, 0, nth as u8], 9042));
+            let place = Place { address, datacenter: "a".into(), rack: (*rack).into() };
+            let tokens = if nth == 3 { Vec::new() } else { vec![Token(nth as i64 * 100)] };
+            joining.nodes.push((place, tokens));
+        }
+        let factors = [("a".to_owned(), 3)].into();
+        joining.replications.insert("ks".into(), Replication::NetworkTopology { factors });
+        let mut numbers = 0..;
+        let joining = Ring::new(joining, &[&Usable::default()], |_| numbers.next().unwrap_or(0)).unwrap();
+        assert_eq!(holders(&joining, 0, 0), [0, 1, 2]);
         let strange = ring(&nodes, &[("class", "NetworkTopologyStrategy"), ("b", "1")], &[&of("a")]);
         assert_eq!(holders(&strange, 0, 0), [0], "no replica may be asked: the next one around the ring");
     }

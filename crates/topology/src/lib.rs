@@ -11,7 +11,7 @@ mod ring;
 mod snapshot;
 
 pub use node::{Node, NodeIndex};
-pub use placement::{Location, Sizes};
+pub use placement::{Location, Placement};
 pub use required::{Requirement, Shortfall, required};
 pub use ring::Ring;
 pub use snapshot::Snapshot;

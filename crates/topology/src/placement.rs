@@ -15,9 +15,9 @@ pub struct Location<'n> {
     pub rack: &'n str,
 }
 
-/// How many nodes there are, in all and in each datacenter, on how many racks.
+/// Places replicas: knows how many nodes there are, in all and in each datacenter, on how many racks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub struct Placement {
     nodes: usize,
     dcs: BTreeMap<String, DcSize>,
 }
@@ -28,27 +28,27 @@ struct DcSize {
     racks: usize,
 }
 
-impl Sizes {
-    /// Counts them. O(nodes log nodes).
-    pub fn of<'n>(nodes: impl Iterator<Item = Location<'n>>) -> Sizes {
-        let mut sizes = Sizes::default();
+impl Placement {
+    /// Among these nodes, each of which must have a token: one that never comes in a walk would be waited for. O(nodes log nodes).
+    pub fn among<'n>(nodes: impl Iterator<Item = Location<'n>>) -> Placement {
+        let mut placement = Placement::default();
         let mut racks = BTreeSet::new();
         for node in nodes {
-            sizes.nodes += 1;
-            let dc = match sizes.dcs.get_mut(node.dc) {
+            placement.nodes += 1;
+            let dc = match placement.dcs.get_mut(node.dc) {
                 Some(dc) => dc,
-                None => sizes.dcs.entry(node.dc.to_owned()).or_default(),
+                None => placement.dcs.entry(node.dc.to_owned()).or_default(),
             };
             dc.nodes += 1;
             dc.racks += usize::from(racks.insert(node));
         }
-        sizes
+        placement
     }
 
     /// The nodes that hold a token, in the order of a walk `around` the ring from its owner on; each may come more than once.
     /// Fewer than the factor when there are fewer nodes; none under [`Replication::Local`], of which tokens say nothing.
     /// Ends with the last one found.
-    pub fn place<'n>(
+    pub fn replicas<'n>(
         &self,
         replication: &Replication,
         around: impl Iterator<Item = usize>,
@@ -131,8 +131,8 @@ mod tests {
     fn placed(nodes: &[(&str, &str)], factors: &[(&str, u32)], around: &[usize]) -> Vec<usize> {
         let location = |at: usize| Location { dc: nodes[at].0, rack: nodes[at].1 };
         let factors = factors.iter().map(|(dc, factor)| ((*dc).to_owned(), *factor)).collect();
-        let sizes = Sizes::of((0..nodes.len()).map(location));
-        sizes.place(&Replication::NetworkTopology { factors }, around.iter().copied(), location)
+        let placement = Placement::among((0..nodes.len()).map(location));
+        placement.replicas(&Replication::NetworkTopology { factors }, around.iter().copied(), location)
     }
 
     #[test]
@@ -153,10 +153,11 @@ mod tests {
 
     #[test]
     fn a_simple_keyspace_has_each_node_once() {
-        let sizes = Sizes::of([Location { dc: "a", rack: "1" }; 3].into_iter());
+        let placement = Placement::among([Location { dc: "a", rack: "1" }; 3].into_iter());
         let place = |factor, around: &[usize]| {
             let around = around.iter().copied();
-            sizes.place(&Replication::Simple { factor }, around, |_| unreachable!("racks do not matter"))
+            placement
+                .replicas(&Replication::Simple { factor }, around, |_| unreachable!("racks do not matter"))
         };
         assert_eq!(place(2, &[1, 1, 2, 0]), [1, 2]);
         assert_eq!(place(9, &[1, 1, 2, 0]), [1, 2, 0]);

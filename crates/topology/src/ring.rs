@@ -2,7 +2,7 @@
 //!
 //! A token belongs to the first node token at or after it, wrapping around. Replicas follow clockwise, each node once.
 
-use crate::{Location, Node, NodeIndex, Sizes};
+use crate::{Location, Node, NodeIndex, Placement};
 use base::Token;
 use schema::Replication;
 
@@ -10,7 +10,7 @@ use schema::Replication;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ring {
     tokens: Vec<(Token, NodeIndex)>,
-    sizes: Sizes,
+    placement: Placement,
 }
 
 fn location(node: &Node) -> Location<'_> {
@@ -26,7 +26,8 @@ impl Ring {
         }
         tokens.sort_unstable();
         tokens.dedup_by_key(|t| t.0);
-        Ring { tokens, sizes: Sizes::of(nodes.iter().map(location)) }
+        let in_ring = nodes.iter().filter(|node| !node.tokens.is_empty());
+        Ring { tokens, placement: Placement::among(in_ring.map(location)) }
     }
 
     /// Node tokens in ring order.
@@ -52,7 +53,7 @@ impl Ring {
             return vec![local];
         }
         let around = self.clockwise(token).map(|node| usize::from(node.0));
-        let placed = self.sizes.place(replication, around, |at| location(&nodes[at]));
+        let placed = self.placement.replicas(replication, around, |at| location(&nodes[at]));
         placed.into_iter().map(|at| NodeIndex(at as u16)).collect()
     }
 }

@@ -95,8 +95,9 @@ pub struct Session {
     preparing: Semaphore,
 }
 
-/// Connects to the servers: with the newest protocol that they know, to the nodes of one datacenter.
-pub async fn connect(servers: &Servers) -> Result<Pool, Error> {
+/// Connects to the servers: with the newest protocol that they know, to the nodes of one datacenter. Requests go to the replicas of
+/// a keyspace.
+pub async fn connect(servers: &Servers, keyspace: &str) -> Result<Pool, Error> {
     let refused = |error: client::Error| Error::Connect(contact::named(&error));
     let addresses = contact::addresses(&servers.hosts, servers.port)
         .map_err(|error| Error::Connect(error.to_string()))?;
@@ -126,7 +127,7 @@ pub async fn connect(servers: &Servers) -> Result<Pool, Error> {
                 PoolOptions {
                     connections_per_node: servers.connections,
                     usable,
-                    keyspace: Some(servers.keyspace.clone()),
+                    keyspace: Some(keyspace.to_owned()),
                     ..PoolOptions::new(connection)
                 }
             };
@@ -147,12 +148,11 @@ pub async fn connect(servers: &Servers) -> Result<Pool, Error> {
 impl Session {
     /// Connects. Statements are prepared when they are first needed.
     pub async fn connect(servers: &Servers, workload: Rc<Workload>) -> Result<Session, Error> {
-        let pool = connect(servers).await?;
-        let table = if workload.table.contains('.') {
-            workload.table.clone()
-        } else {
-            format!("{}.{}", servers.keyspace, workload.table)
+        let (keyspace, table) = match workload.table.split_once('.') {
+            Some((keyspace, _)) => (keyspace, workload.table.clone()),
+            None => (&*servers.keyspace, format!("{}.{}", servers.keyspace, workload.table)),
         };
+        let pool = connect(servers, keyspace).await?;
         Ok(Session {
             pool,
             table,
@@ -339,7 +339,7 @@ fn text(shape: Shape, table: &str, workload: &Workload, is_conditional: bool) ->
 
 /// Makes CloudSuite's keyspace and table, with so many replicas.
 pub async fn create_cloudsuite(servers: &Servers, replicas: u32) -> Result<(), Error> {
-    let pool = connect(servers).await?;
+    let pool = connect(servers, &servers.keyspace).await?;
     let fields: Vec<String> = (0..10).map(|field| format!("field{field} varchar")).collect();
     for text in [
         format!(

@@ -311,6 +311,22 @@ fn with_two_servers<T: 'static, F: Future<Output = T> + 'static>(seed: u64, clie
 }
 
 #[test]
+fn a_pool_follows_keyspaces_that_are_made_later() {
+    with_two_servers(22, || async {
+        let tell = Connection::connect(address(), &Options::new(Version::V4)).await.expect("a server");
+        tell.query("join", at_one()).await.expect("told");
+        let later =
+            PoolOptions { keyspace: Some("later".into()), ..PoolOptions::new(Options::new(Version::V4)) };
+        let pool = Pool::connect(&[address()], later).await.expect("a server");
+        assert_eq!(asked(&pool, 500, 4).await, ["other"; 4], "the owner alone");
+        tell.query("CREATE KEYSPACE later", at_one()).await.expect("told");
+        runtime::sleep(client::limits::EVENTS_REST * 2).await;
+        let names = asked(&pool, 500, 6).await;
+        assert!(names.iter().filter(|name| *name == "other").count() == 3, "{names:?}");
+    });
+}
+
+#[test]
 fn a_pool_follows_the_ring_and_replicas_take_turns() {
     with_two_servers(21, || async {
         let tell = Connection::connect(address(), &Options::new(Version::V4)).await.expect("a server");

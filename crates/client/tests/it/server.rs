@@ -3,7 +3,7 @@
 use base::{HashMap, Token};
 use protocol::assembler::Assembler;
 use protocol::envelope::{Direction, Header, Version};
-use protocol::event::{Event, NodeChange};
+use protocol::event::{Change, Event, NodeChange, SchemaChange, Target};
 use protocol::extras::Extras;
 use protocol::failure::{Failure, FailureKind};
 use protocol::limits::BODY_BYTES_MAX;
@@ -37,6 +37,8 @@ pub struct Data {
     prepared: RefCell<HashMap<Vec<u8>, String>>,
     /// The peers; nothing for the two that never answer.
     peers: RefCell<Option<Vec<Peer>>>,
+    /// Keyspaces beside `twice`, with two replicas as well.
+    keyspaces: RefCell<Vec<String>>,
     /// What this server calls itself.
     name: RefCell<String>,
     /// Where events go: connections that asked for them, each with its dress.
@@ -192,7 +194,12 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
                 let pair = |key: &str, value: &str| (Value::text(key), Value::text(value));
                 let simple = vec![pair("class", "SimpleStrategy"), pair("replication_factor", "2")];
                 let simple = Value::Map(simple).encode(&ty).expect("texts");
-                rows(header, &columns, &[&[Some(b"twice"), Some(&simple)]], None, &mut out);
+                let names = data.keyspaces.borrow();
+                let names = std::iter::once("twice").chain(names.iter().map(String::as_str));
+                let cells: Vec<[Option<&[u8]>; 2]> =
+                    names.map(|name| [Some(name.as_bytes()), Some(&simple[..])]).collect();
+                let slices: Vec<&[Option<&[u8]>]> = cells.iter().map(|cells| &cells[..]).collect();
+                rows(header, &columns, &slices, None, &mut out);
             }
             // One more node, or one fewer: whoever listens is told.
             "join" | "leave" => {
@@ -200,14 +207,17 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
                 let near = (2, "dc1", "r2", 1000);
                 *data.peers.borrow_mut() = Some(if is_new { vec![near] } else { Vec::new() });
                 let change = if is_new { NodeChange::New } else { NodeChange::Removed };
-                let event = Event::Topology(change, SocketAddr::from(([10, 0, 0, 2], PORT)));
-                let listeners = data.listeners.borrow().clone();
-                for (listener, dress, version) in listeners {
-                    let (mut envelope, mut wire) = (Vec::new(), Vec::new());
-                    Reply::Event(&event).encode(&mut envelope, version, EVENT_STREAM, &Extras::default());
-                    dress.write(&envelope, &mut wire);
-                    // Listeners come and go.
-                    let _gone = listener.send_all(wire).await;
+                tell(data, &Event::Topology(change, SocketAddr::from(([10, 0, 0, 2], PORT)))).await;
+                say(Reply::Void, &mut out);
+            }
+            // A table of its own that nobody need know of, then a keyspace.
+            "CREATE KEYSPACE later" => {
+                for (target, keyspace) in [(Target::Table("t".into()), "twice"), (Target::Keyspace, "later")]
+                {
+                    let keyspace = keyspace.to_owned();
+                    let change = SchemaChange { change: Change::Created, keyspace, target };
+                    data.keyspaces.replace(vec!["later".into()]);
+                    tell(data, &Event::Schema(change)).await;
                 }
                 say(Reply::Void, &mut out);
             }
@@ -239,6 +249,18 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
         },
     }
     out
+}
+
+/// Tells an event to whoever listens.
+async fn tell(data: &Data, event: &Event) {
+    let listeners = data.listeners.borrow().clone();
+    for (listener, dress, version) in listeners {
+        let (mut envelope, mut wire) = (Vec::new(), Vec::new());
+        Reply::Event(event).encode(&mut envelope, version, EVENT_STREAM, &Extras::default());
+        dress.write(&envelope, &mut wire);
+        // Listeners come and go.
+        let _gone = listener.send_all(wire).await;
+    }
 }
 
 fn unprepared(header: &Header, id: Vec<u8>, out: &mut Vec<u8>) {
