@@ -1,7 +1,7 @@
 //! The memory of cached rows and keys: blocks of bytes in slots of a few sizes.
 //!
 //! ```text
-//! segment   [slot][slot][ free ][slot]…      all of one size; sizes are a fifth apart, or less where many fit
+//! segment   [slot][slot][ free ][slot]…      all of one size; each is the one before and a `steps`th of it, 8 bytes at least
 //! slot      u32 owner, u32 length, bytes     a free slot: u32 NOBODY, u32 next free slot
 //! ```
 //! Each block has one owner, a number that its user gives meaning to; so a segment can be emptied by moving its blocks and
@@ -70,7 +70,7 @@ fn put_u32(bytes: &mut [u8], at: usize, number: u32) {
 }
 
 impl Slots {
-    /// No memory yet; segments of so many bytes, a power of two of at least 1 KiB.
+    /// No memory yet; segments of so many bytes, a power of two of at least 1 KiB; sizes of slots so many steps apart.
     pub(crate) fn new(segment_bytes: usize, steps: usize) -> Slots {
         assert!(segment_bytes.is_power_of_two() && (1024..=SLOT_MIN << SLOT_BITS).contains(&segment_bytes));
         let mut classes = Vec::new();
@@ -79,6 +79,7 @@ impl Slots {
             classes.push(Class { size, ..Class::default() });
             size = (size + (size / steps).max(8)) / 8 * 8;
         }
+        assert!(classes.len() <= 1 << u8::BITS, "a segment names its class");
         Slots {
             segment_bytes,
             classes,
