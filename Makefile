@@ -26,8 +26,7 @@ dist: toolchain profile-tools
 
 # Puts together what the training run counted. LLVM 19 is the oldest that reads what the pinned compiler's programs write.
 profile-tools:
-	@for tool in "$$(dirname "$$(rustc --print target-libdir)")/bin/llvm-profdata" llvm-profdata-19 llvm-profdata-20 llvm-profdata-21 llvm-profdata-22; do \
-	  command -v "$$tool" >/dev/null 2>&1 && exit 0; done; \
+	@cargo x dist --has-tool >/dev/null 2>&1 && exit 0; \
 	rustup component add llvm-tools 2>/dev/null && exit 0; \
 	echo "llvm-profdata is missing; installing llvm-19 system-wide with the package manager"; \
 	if command -v apt-get >/dev/null 2>&1; then $(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q --no-install-recommends llvm-19; \

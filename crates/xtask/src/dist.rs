@@ -8,14 +8,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use crate::bench_node::{self, BenchNode};
 use crate::{Outcome, house};
 
-/// LLVM's tool for profiles, by the names that systems and toolchains give it. One as new as the compiler is asked for
-/// by the format of the counts: a tool that cannot read them says so.
+/// LLVM's tool for profiles, by the names that systems give it.
 const TOOLS: &[&str] =
     &["llvm-profdata-22", "llvm-profdata-21", "llvm-profdata-20", "llvm-profdata-19", "llvm-profdata"];
+/// The first release of LLVM whose tool reads what programs of this compiler write.
+const LLVM: u32 = 19;
 /// Memory of the one shard: a fifth of its data.
 const MEMORY: &str = "256M";
 /// Published runs that the two shards are trained with.
@@ -38,8 +40,11 @@ const LOADS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Builds it; says where it is.
+/// Builds it; says where it is. `--has-tool` only looks whether that could be done.
 pub fn dist(rest: &[String]) -> Outcome {
+    if rest.iter().any(|word| word == "--has-tool") {
+        return tool().map(|tool| format!("counts are put together by {}", tool.display()));
+    }
     let profile = match house::option(rest, "--profile") {
         Some(file) => PathBuf::from(file),
         None => trained()?,
@@ -73,10 +78,10 @@ fn compiled(package: &str, flags: &str) -> Result<PathBuf, String> {
     const PROFILE: &str = "dist";
     let target = house::target().join("trained");
     let triple = host()?;
-    let flags = format!("{} {flags}", std::env::var("RUSTFLAGS").unwrap_or_default());
     let mut cargo = house::cargo();
     cargo.args(["build", "--package", package, "--profile", PROFILE, "--target", &triple]);
-    house::run(cargo.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", flags.trim()))?;
+    // Not RUSTFLAGS: these win over it, and a path may hold spaces.
+    house::run(cargo.env("CARGO_TARGET_DIR", &target).env("CARGO_ENCODED_RUSTFLAGS", flags))?;
     Ok(target.join(triple).join(PROFILE).join(package))
 }
 
@@ -100,8 +105,7 @@ fn source() -> Option<String> {
     changed.trim().is_empty().then_some(names)
 }
 
-/// What a training run of this source counted, as one file. One that is there already is used again; so are crates that have not
-/// changed since they were compiled with the counts of an earlier run.
+/// What a training run of this source counted, as one file. One that is there already is used again.
 fn trained() -> Result<PathBuf, String> {
     let trained = house::target().join("trained");
     let (merged, of) = (trained.join("messina.profdata"), trained.join("messina.profdata.of"));
@@ -116,19 +120,20 @@ fn trained() -> Result<PathBuf, String> {
         std::fs::remove_dir_all(&folder).map_err(told)?;
     }
     std::fs::create_dir_all(&folder).map_err(told)?;
+    let tool = tool()?;
     println!("building the binary that counts");
     let counting = compiled("messina", &format!("-Cprofile-generate={}", folder.display()))?;
     println!("training it");
-    one_shard(&counting)?;
-    two_shards(&counting)?;
-    merge(&folder, &merged)?;
+    one_shard(&counting, &folder)?;
+    two_shards(&counting, &folder)?;
+    house::run(house::command(&tool).arg("merge").arg(&folder).arg("-o").arg(&merged))?;
     std::fs::remove_dir_all(&folder).map_err(told)?;
     std::fs::write(&of, source.unwrap_or_default()).map_err(|error| format!("{}: {error}", of.display()))?;
     Ok(merged)
 }
 
 /// Data that does not fit into memory.
-fn one_shard(binary: &Path) -> Result<(), String> {
+fn one_shard(binary: &Path, counts: &Path) -> Result<(), String> {
     let mut node = BenchNode::start(binary, "training", MEMORY, "")?;
     for (table, words) in LOADS {
         let seconds: &[&str] = if words.contains(&"--seconds") { &[] } else { &["--seconds", "8"] };
@@ -139,18 +144,23 @@ fn one_shard(binary: &Path) -> Result<(), String> {
         bench_node::load(binary, &node.address(), &[words, &common[..], seconds, depth].concat())?;
     }
     node.nodetool(&["compact"])?;
-    // What it has in memory is replayed, what was cached is read again.
+    stop(&mut node, counts)?;
+    node.restart()?;
+    let load = |node: &BenchNode, workload, seconds| {
+        let words = ["--table", "stress", "--keys", "1500000", "--workload", workload, "--keep-data"];
+        bench_node::load(binary, &node.address(), &[&words[..], &["--seconds", seconds]].concat())
+    };
+    // What is replayed counts in the process that replays it; one that is killed writes nothing.
+    load(&node, "insert", "3")?;
     node.kill();
     node.restart()?;
-    let words =
-        ["--table", "stress", "--keys", "1500000", "--workload", "read", "--keep-data", "--seconds", "8"];
-    bench_node::load(binary, &node.address(), &words)?;
-    node.stop()?;
+    load(&node, "read", "8")?;
+    stop(&mut node, counts)?;
     bench_node::remove_folder(&node.folder)
 }
 
 /// What else is done with a node: batches, collections, pages of rows, moves, scans by token.
-fn two_shards(binary: &Path) -> Result<(), String> {
+fn two_shards(binary: &Path, counts: &Path) -> Result<(), String> {
     let shards = ["--smp", "2", "--memory", "1G", "--overprovisioned"];
     let mut node = BenchNode::spread(binary, "training-runs", &shards, "", "0,1")?;
     let address = node.address();
@@ -173,28 +183,43 @@ fn two_shards(binary: &Path) -> Result<(), String> {
         ]);
         house::output(run.arg("--folder").arg(report))?;
     }
-    node.stop()?;
+    stop(&mut node, counts)?;
     bench_node::remove_folder(&node.folder)
 }
 
-/// Puts the counts of all processes together. Errors: no tool, or none that reads what this compiler's programs write.
-fn merge(folder: &Path, into: &Path) -> Result<(), String> {
-    let mut said = Vec::new();
+/// Ends a node. Errors: its counts were not written.
+fn stop(node: &mut BenchNode, counts: &Path) -> Result<(), String> {
+    let before = SystemTime::now();
+    node.stop()?;
+    let told = |error: std::io::Error| format!("{}: {error}", counts.display());
+    for entry in std::fs::read_dir(counts).map_err(told)? {
+        // Processes add to one file.
+        let meta = entry.and_then(|entry| entry.metadata()).map_err(told)?;
+        if meta.len() > 0 && meta.modified().map_err(told)? >= before {
+            return Ok(());
+        }
+    }
+    Err(format!("a node ended and wrote no counts into {}", counts.display()))
+}
+
+/// The tool that puts the counts of processes together. Errors: there is none, or none that is new enough.
+fn tool() -> Result<PathBuf, String> {
     let of_toolchain = house::output(house::command("rustc").args(["--print", "target-libdir"]))?;
     let of_toolchain = Path::new(of_toolchain.trim()).with_file_name("bin/llvm-profdata");
-    let names = std::iter::once(of_toolchain.as_path()).chain(TOOLS.iter().map(Path::new));
-    for name in names {
-        match Command::new(name).arg("merge").arg(folder).arg("-o").arg(into).output() {
-            Ok(output) if output.status.success() => return Ok(()),
-            Ok(output) => {
-                said.push(format!("{}: {}", name.display(), String::from_utf8_lossy(&output.stderr).trim()));
-            }
-            Err(_) => {}
+    let mut old = Vec::new();
+    for name in std::iter::once(of_toolchain.as_path()).chain(TOOLS.iter().map(Path::new)) {
+        let Ok(output) = Command::new(name).args(["merge", "--version"]).output() else { continue };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let version = text.split("LLVM version ").nth(1).and_then(|rest| rest.split('.').next());
+        match version.and_then(|version| version.trim().parse::<u32>().ok()) {
+            Some(version) if version >= LLVM => return Ok(name.to_path_buf()),
+            Some(version) => old.push(format!("{} is of LLVM {version}", name.display())),
+            None => {}
         }
     }
     Err(format!(
-        "no llvm-profdata that reads these counts; `rustup component add llvm-tools`, or a package llvm-19 or newer, \
-         brings one\n{}",
-        said.join("\n")
+        "llvm-profdata of LLVM {LLVM} or newer is missing: `rustup component add llvm-tools`, or a package of the system's, such \
+         as llvm-{LLVM}, brings it. {}",
+        old.join(", ")
     ))
 }
