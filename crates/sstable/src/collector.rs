@@ -61,6 +61,11 @@ impl CarriedTimes {
         self.max_timestamp = self.max_timestamp.max(timestamp);
     }
 
+    /// The earliest and the latest one.
+    pub(crate) fn timestamps(&self) -> (i64, i64) {
+        (self.min_timestamp, self.max_timestamp)
+    }
+
     /// Sees when a cell or the row's mark expires; `None`: never.
     pub(crate) fn expiry(&mut self, expiry: Option<Expiry>) {
         let Some(expiry) = expiry else {

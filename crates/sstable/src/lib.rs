@@ -60,7 +60,7 @@ pub use meta::Meta;
 pub use pages::{Cache, CacheStats};
 pub use raw::{Raw, RawEntries, RawEntry, RawFilter, RawItem, RawPartition, RawScanner};
 pub use reader::{Footprint, Reader, SourceSlice, remove_sstable};
-pub use scanner::{Entered, Scanned, Scanner};
+pub use scanner::{Entered, OnlyRow, Scanned, Scanner};
 pub use statistics::{EncodingStats, Header, Statistics};
 pub use stats::{LogPosition, Stats};
 pub use version::{Format, Version};

@@ -483,6 +483,30 @@ pub(crate) fn carry_body(
     (cursor.is_empty() && says_something).then_some(seen)
 }
 
+/// From when to when a row was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+    /// Whether it says that it was inserted, and everything that a row of these columns can say.
+    pub(crate) is_whole: bool,
+}
+
+/// When a row was written of which nothing is deleted; `None`: something is, or may be. `scratch` is written to. Cost: one pass.
+pub(crate) fn when_written(
+    shape: &RowShape,
+    times: Times,
+    row: &CarriedRow<'_>,
+    scratch: &mut Vec<u8>,
+) -> Option<Written> {
+    const WHOLE: u8 = flags::HAS_TIMESTAMP | flags::HAS_ALL_COLUMNS;
+    scratch.clear();
+    let seen = carry_body(shape, (times, times), None, row, scratch)?;
+    let (first, last) = seen.timestamps();
+    let is_whole = row.flags & WHOLE == WHOLE && shape.columns.iter().all(|column| !column.complex);
+    Some(Written { first, last, is_whole })
+}
+
 impl Carrier<'_, '_> {
     fn timestamp(&mut self) -> Option<i64> {
         let start = self.cursor.at() as usize;

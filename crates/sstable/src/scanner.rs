@@ -2,11 +2,13 @@
 
 use base::Token;
 use mutation::{Deletion, Slice, TokenRange};
+use smallvec::SmallVec;
 use std::rc::Rc;
 
 use crate::error::Error;
 use crate::fragment::{Fragment, PartitionHead};
 use crate::reader::{Reader, SourceSlice};
+use crate::row::Written;
 use crate::source::Window;
 use crate::walk::{Copied, Pause, Walk, Wanted};
 use crate::writer::Writer;
@@ -35,7 +37,9 @@ pub struct Scanner {
     walk: Option<Box<Walk>>,
     head: PartitionHead,
     fragment: Fragment,
+    /// Clustering values of a row, and a body.
     scratch: Vec<u8>,
+    body: Vec<u8>,
 }
 
 /// A partition that a scan has come to.
@@ -61,6 +65,19 @@ pub struct Scanned {
     pub continuation: bool,
 }
 
+/// The only row of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OnlyRow {
+    /// Its clustering values in wire form.
+    pub clustering: SmallVec<[u8; 32]>,
+    /// The earliest and the latest of its timestamps.
+    pub first: i64,
+    /// See `first`.
+    pub last: i64,
+    /// Whether it says that it was inserted, and has a single cell in each column that its sstable knows.
+    pub is_whole: bool,
+}
+
 impl Reader {
     /// Starts a scan of a token range. No I/O yet.
     pub fn scan(self: &Rc<Self>, range: TokenRange) -> Scanner {
@@ -84,6 +101,7 @@ impl Scanner {
             head: PartitionHead::default(),
             fragment: Fragment::default(),
             scratch: Vec::new(),
+            body: Vec::new(),
         }
     }
 
@@ -189,6 +207,25 @@ impl Scanner {
         self.state = if copied == Copied::All { State::Between } else { State::Inside { begun: false } };
         self.walk = Some(walk);
         Ok(copied)
+    }
+
+    /// When the only row of the partition that was entered was written, if nothing else stands in that and nothing of it is deleted.
+    /// The partition stays as it was entered. Yields: where a read has to be waited for. After an error the scan is over.
+    pub async fn only_row(&mut self) -> Result<Option<OnlyRow>, Error> {
+        let PartitionHead { deletion, static_row, .. } = &self.head;
+        if self.state != (State::Inside { begun: false }) || !deletion.is_live() || !static_row.is_empty() {
+            return Ok(None);
+        }
+        self.state = State::Done;
+        let mut walk = self.walk.take().expect("it is inside");
+        let written = walk.only_row(&mut self.scratch, &mut self.body).await?;
+        (self.walk, self.state) = (Some(walk), State::Inside { begun: false });
+        Ok(written.map(|Written { first, last, is_whole }| OnlyRow {
+            clustering: SmallVec::from_slice(&self.scratch),
+            first,
+            last,
+            is_whole,
+        }))
     }
 
     /// Passes over the rest of the partition that is to be continued, if there is one.

@@ -9,10 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::clustering::{Kind, Prefix};
+use crate::cursor::Fault;
 use crate::error::Error;
 use crate::fragment::{Fragment, OpenTombstone, PartitionHead};
 use crate::limits::READ_AHEAD_BYTES;
-use crate::row::RowDecoder;
+use crate::row::{RowDecoder, Written, flags, when_written};
 use crate::row_index::{Entry, RowIndex};
 use crate::shape::Shape;
 use crate::source::Window;
@@ -126,6 +127,29 @@ impl Walk {
                 return Ok(Copied::Some);
             }
         }
+    }
+
+    /// The row of a partition that has no other and no tombstones, its clustering values in `wire`. Moves nothing; nothing was read
+    /// ahead.
+    pub(crate) async fn only_row(
+        &mut self,
+        wire: &mut Vec<u8>,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Option<Written>, Error> {
+        assert!(self.ahead.is_none() && self.open.is_none(), "nothing was read of the partition");
+        let shape = &self.shape;
+        let row = |bytes: &[u8]| {
+            let Next::Row(place) = take_row(shape, bytes, wire)? else { return Ok(None) };
+            match bytes.get(place.end) {
+                Some(next) => Ok((next & flags::END_OF_PARTITION != 0).then_some(place)),
+                None => Err(Fault::Short { at: bytes.len() as u64, wanted: 1 }),
+            }
+        };
+        let Some(place) = self.window.decode(row).await? else { return Ok(None) };
+        let bytes = self.window.rest();
+        let (head, body) = (&bytes[..place.head], &bytes[place.body..place.end]);
+        let row = CarriedRow { flags: place.flags, head, wire, body };
+        Ok(when_written(&shape.regulars, shape.times, &row, scratch))
     }
 
     pub(crate) fn wrong(&self, error: impl std::fmt::Display) -> Error {

@@ -21,11 +21,12 @@ use mutation::{
     rewrite_row,
 };
 use schema::{BoundSide, Position, Table};
-use sstable::{Copied, Scanner, SourceSlice, Writer};
+use sstable::{Copied, OnlyRow, Scanner, SourceSlice, Writer};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::sync::Arc;
+use types::CqlType;
 
 /// What one compaction does.
 pub(super) struct Work {
@@ -77,6 +78,11 @@ pub(super) struct Merge<'a> {
     /// Stored bytes that were read and are not paid for.
     unpaid: f64,
     merged: Merged,
+    /// Whether what several say of a cell adds up: counters.
+    adds_up: bool,
+    /// How often one input alone was looked for, and how often in a row there was none.
+    tries: u32,
+    in_vain: u32,
 }
 
 struct Input {
@@ -104,6 +110,10 @@ struct Input {
     apart: Option<Scanner>,
 }
 
+/// After so many partitions in a row that no input alone says everything of, one in so many is looked at.
+const OUTRIGHT_IN_VAIN: u32 = 8;
+const OUTRIGHT_AGAIN: u32 = 16;
+
 /// The end of a piece: everything before it is known.
 type Edge = (Position, Bound);
 
@@ -130,10 +140,13 @@ impl<'a> Merge<'a> {
             proof: Proof::new(table, &definition, now_s),
             now_s,
             output: Output::new(store, table, definition.clone(), work.shape, &sstables),
+            adds_up: definition.regulars.iter().any(|column| column.ty == CqlType::Counter),
             definition,
             completed: 0,
             unpaid: 0.0,
             merged: Merged::default(),
+            tries: 0,
+            in_vain: 0,
         }
     }
 
@@ -411,8 +424,16 @@ impl<'a> Merge<'a> {
         self.running.merged(sources.len() as u32);
         let rewrite = self.rewrite_of(key, sources);
         self.output.open(key.token).await?;
-        if self.work.shadows.is_none() && sources.len() == 1 {
-            return self.copy(key, sources[0], rewrite).await;
+        if self.work.shadows.is_none() {
+            let alone = if sources.len() == 1 { Some(sources[0]) } else { self.outright(sources).await? };
+            if let Some(index) = alone {
+                for other in sources.iter().filter(|other| **other != index) {
+                    if let Some(scanner) = &mut self.inputs[*other].scanner {
+                        scanner.skip_partition().await?;
+                    }
+                }
+                return self.copy(key, index, rewrite).await;
+            }
         }
         for index in sources {
             if self.inputs[*index].piece.is_none() {
@@ -427,6 +448,46 @@ impl<'a> Merge<'a> {
             }
         }
         self.merge_windows(key, sources, rewrite).await
+    }
+
+    /// The input that alone has everything to say of a partition: each has one row of it and nothing that is deleted, the same row, and
+    /// this one's says all that a row can say, later than the others say anything. Nothing has been read of it then.
+    async fn outright(&mut self, sources: &[usize]) -> Result<Option<usize>, Error> {
+        // Where it was in vain a few times, it is tried now and then.
+        self.tries = self.tries.wrapping_add(1);
+        if self.adds_up || self.in_vain >= OUTRIGHT_IN_VAIN && !self.tries.is_multiple_of(OUTRIGHT_AGAIN) {
+            return Ok(None);
+        }
+        let best = self.latest(sources).await?;
+        self.in_vain = if best.is_some() { 0 } else { self.in_vain.saturating_add(1) };
+        Ok(best)
+    }
+
+    async fn latest(&mut self, sources: &[usize]) -> Result<Option<usize>, Error> {
+        let mut best: Option<(usize, OnlyRow)> = None;
+        // The latest moment at which any other was written.
+        let mut before = i64::MIN;
+        for index in sources.iter().copied() {
+            let input = &mut self.inputs[index];
+            let Some(scanner) =
+                input.scanner.as_mut().filter(|_| input.piece.is_none() && input.apart.is_none())
+            else {
+                return Ok(None);
+            };
+            let Some(row) = scanner.only_row().await? else { return Ok(None) };
+            match &mut best {
+                Some((_, known)) if known.clustering != row.clustering => return Ok(None),
+                Some((_, known)) if row.last <= known.last => before = before.max(row.last),
+                known => {
+                    before = known.as_ref().map_or(before, |(_, known)| before.max(known.last));
+                    best = Some((index, row));
+                }
+            }
+        }
+        let Some((index, _)) = best.filter(|(_, row)| row.is_whole && before < row.first) else {
+            return Ok(None);
+        };
+        Ok(self.carries(index).then_some(index))
     }
 
     /// What is left out of a partition; `None`: there is nothing in its inputs that could be.

@@ -6,7 +6,7 @@ use crate::{
     fixture,
 };
 use base::{Prng, Token};
-use mutation::{Cell, Deletion, Key, Liveness, Mutation, MutationBuilder, Scope, Slice};
+use mutation::{Cell, ColumnView, Deletion, Key, Liveness, Mutation, MutationBuilder, RowView, Scope, Slice};
 use runtime::Bug;
 use runtime::sim::SimConfig;
 use schema::{TOMBSTONE_GC, Table};
@@ -683,4 +683,72 @@ fn a_compaction_that_the_disk_has_no_room_for_is_made_smaller_or_left() {
     with_room(&mut node, 200_000);
     compact(&mut node, &table).expect("all fit");
     assert_eq!(sstables(&mut node, &table), 1);
+}
+
+/// Partitions of one row in several sstables, of which the latest says everything, or nearly: what is read stays what it was.
+#[test]
+fn who_says_everything_last_stands_for_the_others() {
+    for seed in 0..12 {
+        let table = table_of(seed);
+        let (mut node, mut prng) = (node_of_seed(&table, seed), Prng::new(seed));
+        let now_s = 1_700_000_000;
+        for sstable in 0..4 {
+            for key in 0..120u8 {
+                // Most are overwritten as a whole; equal timestamps come as well.
+                let timestamp = if prng.chance(0.9) { 10 + sstable } else { prng.below(14) as i64 };
+                let (liveness, cell) = match prng.below(20) {
+                    0 => (Some(Liveness::NONE), Some(Cell::live(timestamp, b"an update"))),
+                    1 => (Some(Liveness::at(timestamp)), None),
+                    2 | 3 => {
+                        let expires_at = if prng.chance(0.5) { now_s - 10 } else { u32::MAX - 1_000_000 };
+                        let cell = Cell::expiring(timestamp, 60, expires_at, b"for a while");
+                        (Some(Liveness::expiring(timestamp, 60, expires_at)), Some(cell))
+                    }
+                    4 => (Some(Liveness::at(timestamp)), Some(Cell::tombstone(timestamp, LONG_AGO))),
+                    5 => (None, None),
+                    6 => {
+                        put(&mut node, delete(&table, key, timestamp));
+                        continue;
+                    }
+                    7 => continue,
+                    8 | 9 => {
+                        (Some(Liveness::at(timestamp + 3)), Some(Cell::live(timestamp, b"inserted later")))
+                    }
+                    _ => (Some(Liveness::at(timestamp)), Some(Cell::live(timestamp, b"whole"))),
+                };
+                let c = if prng.chance(0.05) { 2 } else { 1 };
+                let mut builder = MutationBuilder::new(table.id, Token::of_key(&[key]), &[key]);
+                let deletion = match liveness {
+                    Some(_) => Deletion::LIVE,
+                    None => Deletion { timestamp, local_time: LONG_AGO },
+                };
+                let liveness = liveness.unwrap_or(Liveness::NONE);
+                builder.write_row(&fixture::clustering(c), liveness, deletion, |row| {
+                    if let Some(cell) = cell {
+                        row.simple(0, cell);
+                    }
+                });
+                put(&mut node, builder.finish());
+            }
+            flush(&mut node);
+        }
+        // Purged tombstones, and what they stand in the place of, are no difference.
+        let shown = |body: &[u8]| match RowView::new(body).column(0) {
+            Some(ColumnView::Simple(cell)) if cell.is_live(now_s) => {
+                Some((cell.timestamp, cell.value?.to_vec()))
+            }
+            _ => None,
+        };
+        let read = |node: &mut Node| {
+            let asked = command(&table, Scope::Keys(Vec::new().into()));
+            let rows = node.run(read_ring(asked)).expect("readable");
+            rows.into_iter()
+                .map(|(key, clustering, body)| (key, clustering, shown(&body)))
+                .collect::<Vec<_>>()
+        };
+        let before = read(&mut node);
+        assert!(before.len() > 60);
+        compact(&mut node, &table).expect("compacts");
+        assert!(read(&mut node) == before, "seed {seed}");
+    }
 }
