@@ -126,9 +126,19 @@ async fn is_behind(store: &Store) -> bool {
     store.table_stats().await.iter().any(|stats| stats.pending_compactions > 0)
 }
 
+/// Sstables that the process may have open at once: each has its data and two files of its index open, where it was written and again.
+fn openable() -> u64 {
+    const FILES_EACH: u64 = 6;
+    const OTHERS: u64 = 1_000;
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let most = line.and_then(|line| line.split_whitespace().next()).and_then(|word| word.parse::<u64>().ok());
+    most.map_or(u64::MAX, |most| most.saturating_sub(OTHERS) / FILES_EACH).max(1)
+}
+
 async fn x1(bench: Bench) -> Result<(), String> {
     const ROWS: u64 = 4;
-    let sstables = bench.options.operations(10_000);
+    let sstables = bench.options.operations(10_000).min(openable());
     let table = kv();
     let settings = |folder: &Path| Settings { row_cache_bytes: 0, ..settings(folder, bench.options.format) };
     let store = open(bench.settings(), std::slice::from_ref(&table)).await?;
@@ -140,6 +150,7 @@ async fn x1(bench: Bench) -> Result<(), String> {
         store.flush(None).await.map_err(told)?;
     }
     bench.cost("flushes of four rows", meter.stop(sstables));
+    bench.fact("sstables, as far as the process may open files", &sstables.to_string());
     store.drain().await.map_err(told)?;
     // The process holds the folder until it ends: what was written is opened under another name.
     let again = bench.folder.join("again");
