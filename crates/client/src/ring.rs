@@ -163,7 +163,7 @@ impl Told {
     }
 }
 
-/// How a keyspace is replicated; nothing for replications that tokens say nothing of.
+/// How a keyspace is replicated; nothing for strategies that tokens say nothing of.
 fn replication(options: &BTreeMap<String, String>) -> Option<Replication> {
     // Some keep replicas of less than full weight behind a stroke: `3/1`.
     let number = |text: &String| text.split('/').next()?.parse::<u32>().ok();

@@ -21,6 +21,7 @@ use mutation::{
     rewrite_row,
 };
 use schema::{BoundSide, Position, Table};
+use smallvec::SmallVec;
 use sstable::{Copied, OnlyRow, Scanner, SourceSlice, Writer};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -463,10 +464,9 @@ impl<'a> Merge<'a> {
         Ok(best)
     }
 
+    /// As [`Merge::outright`], of this partition.
     async fn latest(&mut self, sources: &[usize]) -> Result<Option<usize>, Error> {
-        let mut best: Option<(usize, OnlyRow)> = None;
-        // The latest moment at which any other was written.
-        let mut before = i64::MIN;
+        let mut rows: SmallVec<[(usize, OnlyRow); 4]> = SmallVec::new();
         for index in sources.iter().copied() {
             let input = &mut self.inputs[index];
             let Some(scanner) =
@@ -475,18 +475,17 @@ impl<'a> Merge<'a> {
                 return Ok(None);
             };
             let Some(row) = scanner.only_row().await? else { return Ok(None) };
-            match &mut best {
-                Some((_, known)) if known.clustering != row.clustering => return Ok(None),
-                Some((_, known)) if row.last <= known.last => before = before.max(row.last),
-                known => {
-                    before = known.as_ref().map_or(before, |(_, known)| before.max(known.last));
-                    best = Some((index, row));
-                }
+            if rows.first().is_some_and(|(_, known)| known.clustering != row.clustering) {
+                return Ok(None);
             }
+            rows.push((index, row));
         }
-        let Some((index, _)) = best.filter(|(_, row)| row.is_whole && before < row.first) else {
+        let Some((index, best)) = rows.iter().max_by_key(|(_, row)| row.last) else { return Ok(None) };
+        let index = *index;
+        let is_last = rows.iter().all(|(other, row)| *other == index || row.last < best.first);
+        if !best.is_whole || !is_last {
             return Ok(None);
-        };
+        }
         Ok(self.carries(index).then_some(index))
     }
 
