@@ -76,6 +76,9 @@ pub fn emit_merged<V: PartitionView>(
     Walk::new(sources, Some(table), emit, budget).run()
 }
 
+/// What a range tombstone counts among the bytes walked, beside its bounds.
+const RANGE_BYTES: usize = 32;
+
 struct Walk<'e, 'a, V> {
     emit: &'e Emit<'a>,
     sources: &'e [V],
@@ -222,32 +225,37 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
             return self.put_rows(start, end, builder, |walk, row, builder| {
                 let covering = walk.deletion;
                 walk.put_row(row, covering, builder);
+                true
             });
         }
         if reversed {
+            let begin = |range: &RangeRef<'e>| (range.end_at < end).then_some(range.end_at);
             let before = |range: &RangeRef<'_>, row: &[u8]| range.end_at.as_bytes() > row;
-            self.put_mixed(start, end, SweepBack::between(ranges(), start, end), before, builder)
+            self.put_mixed(start, end, SweepBack::between(ranges(), start, end), begin, before, builder)
         } else {
+            let begin = |range: &RangeRef<'e>| (range.start_at >= start).then_some(range.start_at);
             let before = |range: &RangeRef<'_>, row: &[u8]| range.start_at.as_bytes() <= row;
-            self.put_mixed(start, end, Sweep::between(ranges(), start, end), before, builder)
+            self.put_mixed(start, end, Sweep::between(ranges(), start, end), begin, before, builder)
         }
     }
 
     /// As [`Walk::put_rows`], with the range tombstones that overlap the slice: those that begin `before` a row come with it,
-    /// so that a page meets none behind its end. They are whole: they are true whatever the slice is.
+    /// so that a page meets none behind its end. They are whole: they are true whatever the slice is. A page may end among them, too:
+    /// `begin` says where the next one goes on behind a tombstone, if not where this one began.
     fn put_mixed(
         &mut self,
         start: &Position,
         end: &Position,
         ranges: impl Iterator<Item = RangeRef<'e>>,
+        begin: impl Fn(&RangeRef<'e>) -> Option<&'e Position>,
         before: impl Fn(&RangeRef<'_>, &[u8]) -> bool,
         builder: &mut MutationBuilder,
     ) -> bool {
         let mut ranges = Ranges { ahead: ranges.peekable(), open: None };
         let done = self.put_rows(start, end, builder, |walk, row, builder| {
-            while let Some(range) = ranges.ahead.next_if(|range| before(range, row.position)) {
-                walk.put_range(&range, builder);
-                ranges.open = Some(range);
+            let begins_before = |range: &RangeRef<'_>| before(range, row.position);
+            if !walk.put_ranges(&mut ranges, &begin, begins_before, builder) {
+                return false;
             }
             let covers = |range: &RangeRef<'_>| {
                 range.start_at.as_bytes() <= row.position && row.position < range.end_at.as_bytes()
@@ -255,32 +263,55 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
             let covering = ranges.open.filter(covers).map_or(Deletion::LIVE, |range| range.deletion);
             let covering = walk.deletion.max(covering);
             walk.put_row(row, covering, builder);
+            true
         });
-        if !done {
+        if !done || self.last.is_some() && ranges.ahead.peek().is_some() && self.exhausted(builder) {
             return false;
         }
-        // Without a row there is no place where the next page could go on.
-        if self.last.is_some() && ranges.ahead.peek().is_some() && self.exhausted(builder) {
-            return false;
+        self.put_ranges(&mut ranges, begin, |_| true, builder)
+    }
+
+    /// Emits the next range tombstones as long as they are wanted. All of them begin behind the last row, if there was one. False when a limit
+    /// was reached with some left.
+    fn put_ranges<I: Iterator<Item = RangeRef<'e>>>(
+        &mut self,
+        ranges: &mut Ranges<'e, I>,
+        begin: impl Fn(&RangeRef<'e>) -> Option<&'e Position>,
+        wanted: impl Fn(&RangeRef<'_>) -> bool,
+        builder: &mut MutationBuilder,
+    ) -> bool {
+        let mut begun = None;
+        while let Some(range) = ranges.ahead.next_if(&wanted) {
+            // Behind one that only reaches into the slice, the next page would not be further than this one.
+            if let Some(place) = begun
+                && self.is_large(builder)
+            {
+                self.last = Some(Position::clone(place));
+                return false;
+            }
+            self.put_range(&range, builder);
+            begun = begin(&range);
+            ranges.open = Some(range);
         }
-        ranges.ahead.for_each(|range| self.put_range(&range, builder));
         true
     }
 
     fn put_range(&mut self, range: &RangeRef<'_>, builder: &mut MutationBuilder) {
+        self.walked += RANGE_BYTES + range.start.prefix.len() + range.end.prefix.len();
         if range.deletion.supersedes(self.deletion) {
             self.tombstones = self.tombstones.saturating_add(2);
-            builder.range(&range.to_tombstone());
+            builder.range_between(range.start, range.end, range.deletion);
         }
     }
 
-    /// Hands over the rows of all sources in reading order, merged. False when a limit was reached with rows left.
+    /// Hands over the rows of all sources in reading order, merged. False when a limit was reached with rows left, or `put` says so, which then
+    /// has noted where the next page goes on.
     fn put_rows(
         &mut self,
         start: &Position,
         end: &Position,
         builder: &mut MutationBuilder,
-        mut put: impl FnMut(&mut Self, RowRef<'_>, &mut MutationBuilder),
+        mut put: impl FnMut(&mut Self, RowRef<'_>, &mut MutationBuilder) -> bool,
     ) -> bool {
         let (sources, reversed) = (self.sources, self.emit.command.reversed);
         if let [only] = sources {
@@ -291,7 +322,9 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
                     return false;
                 }
                 last = Some(row.position);
-                put(self, row, builder);
+                if !put(self, row, builder) {
+                    return false;
+                }
             }
             self.note_last(last);
             return true;
@@ -310,7 +343,9 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
             last = Some(position);
             if same == 1 {
                 let row = rows[first].next().expect("found just now");
-                put(self, row, builder);
+                if !put(self, row, builder) {
+                    return false;
+                }
                 continue;
             }
             let mut versions =
@@ -320,12 +355,16 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
             if same == 2
                 && let Some(row) = winner(table, one, other)
             {
-                put(self, row, builder);
+                if !put(self, row, builder) {
+                    return false;
+                }
                 continue;
             }
             merging.start(one);
             std::iter::once(other).chain(versions).for_each(|row| merging.add(table, row));
-            put(self, merging.row(position), builder);
+            if !put(self, merging.row(position), builder) {
+                return false;
+            }
         }
         self.note_last(last);
         true
@@ -346,8 +385,11 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
     fn exhausted_behind(&self, behind_row: bool, builder: &MutationBuilder) -> bool {
         // Bytes alone never stop the first row, so that every page makes progress.
         self.live_rows >= self.budget.rows.min(self.budget.partition_rows)
-            || ((behind_row || self.last.is_some())
-                && (builder.len() >= self.budget.bytes || self.walked >= WALKED_BYTES_MAX))
+            || ((behind_row || self.last.is_some()) && self.is_large(builder))
+    }
+
+    fn is_large(&self, builder: &MutationBuilder) -> bool {
+        builder.len() >= self.budget.bytes || self.walked >= WALKED_BYTES_MAX
     }
 
     fn put_row(&mut self, row: RowRef<'_>, covering: Deletion, builder: &mut MutationBuilder) {

@@ -274,17 +274,22 @@ impl MutationBuilder {
 
     /// Adds a range tombstone.
     pub fn range(&mut self, tombstone: &RangeTombstone) {
+        self.range_between(&tombstone.start, &tombstone.end, tombstone.deletion);
+    }
+
+    /// As [`MutationBuilder::range`], from its parts.
+    pub(crate) fn range_between(&mut self, start: &Bound, end: &Bound, deletion: Deletion) {
         let side = |s| match s {
             BoundSide::Before => 0,
             BoundSide::After => 1,
         };
         self.has_items = true;
         self.bytes.push(RANGE);
-        for bound in [&tombstone.start, &tombstone.end] {
+        for bound in [start, end] {
             self.bytes.push(side(bound.side));
             put_sized(&mut self.bytes, &bound.prefix);
         }
-        put_deletion(&mut self.bytes, tombstone.deletion);
+        put_deletion(&mut self.bytes, deletion);
     }
 
     /// Bytes so far.

@@ -5,8 +5,8 @@
 //!            [f──────────g)              runs overlap each other; each is at least twice as long as the next
 //!        [h─)
 //! ```
-//! A new tombstone is a run of its own; runs of like length are swept into one, so adding costs O(log n) on average whatever
-//! the order, and nothing a newer deletion hides is kept for long. Readers sweep over all runs, of one or of several
+//! A new tombstone is a run of its own, or goes on with one; runs of like length are swept into one, so adding costs O(log n) on
+//! average whatever the order, O(1) in order, and nothing a newer deletion hides is kept for long. Readers sweep over all runs, of one or of several
 //! partitions, with one open interval per run: what they see is disjoint, ascending and of one form, however it came about.
 
 use crate::deletion::Deletion;
@@ -14,12 +14,15 @@ use crate::error::Error;
 use schema::{BoundSide, Position, Table};
 use smallvec::SmallVec;
 
+/// Prefixes up to this many bytes are kept in the bound itself: two numbers, or one and a half.
+const PREFIX_BYTES: usize = 16;
+
 /// One end of a range tombstone as written: a clustering prefix (wire form) and a side.
 /// A start on side `Before` is inclusive, on `After` exclusive; an end the other way round. No components: open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bound {
     /// Clustering prefix in wire form.
-    pub prefix: Box<[u8]>,
+    pub prefix: SmallVec<[u8; PREFIX_BYTES]>,
     /// Side of everything that extends the prefix.
     pub side: BoundSide,
 }
@@ -27,7 +30,12 @@ pub struct Bound {
 impl Bound {
     /// A bound from its parts.
     pub fn new(prefix: &[u8], side: BoundSide) -> Bound {
-        Bound { prefix: prefix.into(), side }
+        Bound { prefix: SmallVec::from_slice(prefix), side }
+    }
+
+    /// Bytes it keeps outside of itself.
+    fn heap_bytes(&self) -> usize {
+        if self.prefix.spilled() { self.prefix.capacity() } else { 0 }
     }
 
     /// Where it sorts.
@@ -73,8 +81,9 @@ pub struct RangeRef<'a> {
 
 impl Interval {
     fn memory_bytes(&self) -> usize {
-        let prefixes = self.start.prefix.len() + self.end.prefix.len();
-        size_of::<Interval>() + prefixes + self.start_at.heap_bytes() + self.end_at.heap_bytes()
+        let ends = [(&self.start, &self.start_at), (&self.end, &self.end_at)];
+        let kept_apart = ends.map(|(bound, at)| bound.heap_bytes() + at.heap_bytes());
+        size_of::<Interval>() + kept_apart[0] + kept_apart[1]
     }
 }
 
@@ -163,23 +172,28 @@ impl RangeTombstones {
     }
 
     fn insert(&mut self, interval: Interval) {
-        // In order, as files and queues bring them, they need no sweep.
-        if let Some(last) = self.runs.first_mut().and_then(|run| run.last_mut())
-            && last.end_at <= interval.start_at
-        {
-            if last.end_at == interval.start_at && last.deletion == interval.deletion {
-                self.memory_bytes -= last.memory_bytes();
-                last.end_at = interval.end_at;
-                last.end = interval.end;
-                self.memory_bytes += last.memory_bytes();
-            } else {
+        // In order, as files and queues bring them, they need no sweep: behind all of the longest run, or of the one begun last.
+        let follows = |run: &Vec<Interval>| run.last().is_some_and(|last| last.end_at <= interval.start_at);
+        let longest = self.runs.first().is_some_and(follows);
+        let run =
+            if longest { self.runs.first_mut() } else { self.runs.last_mut().filter(|run| follows(run)) };
+        match run {
+            None => {
                 self.memory_bytes += interval.memory_bytes();
-                self.runs[0].push(interval);
+                self.runs.push(vec![interval]);
             }
-            return;
+            Some(run) => match run.last_mut() {
+                Some(last) if last.end_at == interval.start_at && last.deletion == interval.deletion => {
+                    self.memory_bytes -= last.memory_bytes();
+                    (last.end_at, last.end) = (interval.end_at, interval.end);
+                    self.memory_bytes += last.memory_bytes();
+                }
+                _ => {
+                    self.memory_bytes += interval.memory_bytes();
+                    run.push(interval);
+                }
+            },
         }
-        self.memory_bytes += interval.memory_bytes();
-        self.runs.push(vec![interval]);
         self.settle();
     }
 

@@ -106,6 +106,9 @@ impl Prefix {
     }
 }
 
+/// Room for the values of most bounds.
+const WIRE_BYTES: usize = 24;
+
 /// Which clustering columns have values of fixed length.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusteringShape {
@@ -226,7 +229,7 @@ impl ClusteringShape {
 
     fn take_bound_values(&self, cursor: &mut Cursor<'_>, kind: Kind) -> Decoded<Prefix> {
         let count = cursor.u16()?;
-        let mut wire = Vec::new();
+        let mut wire = Vec::with_capacity(WIRE_BYTES);
         self.take_values(cursor, usize::from(count), &mut wire)?;
         Ok(Prefix { kind, wire })
     }

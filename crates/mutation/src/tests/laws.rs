@@ -6,7 +6,7 @@ use crate::{
     Partition, ReadAnswer, ReadCommand, Resume, RowWriter, Scope, Slice, digest, emit,
 };
 use base::{Prng, Token};
-use schema::{Order, Table, TableBuilder, TableId, push_component};
+use schema::{Order, Position, Table, TableBuilder, TableId, push_component};
 use types::CqlType;
 
 fn partition(table: &Table, mutations: &[&Mutation]) -> Partition {
@@ -121,21 +121,62 @@ fn pages_equal_the_whole() {
         let limit = 1 + prng.below(3) as u32;
         let mut page = command(limit, reversed);
         let mut pages = Vec::new();
+        let mut joined = Partition::new();
         let mut live = 0;
+        let mut before: Option<Position> = None;
         loop {
-            // Few bytes end pages among dead rows, too.
+            // Few bytes end pages among dead rows and range tombstones, too.
             let bytes = if prng.below(2) == 0 { 1 } else { usize::MAX };
             let emitted = read(&partition, &page, Budget { rows: limit, bytes, ..ALL });
             assert!(emitted.live_rows <= limit, "seed {seed}");
             live += emitted.live_rows;
             pages.extend(rows(&emitted.mutation));
+            emitted.mutation.iter().for_each(|page| {
+                joined.apply(&table, &page.view()).expect("fits");
+            });
             let Some(after) = emitted.cut_after else {
                 break;
             };
+            let further = |before: &Position| if reversed { after < *before } else { *before < after };
+            assert!(before.as_ref().is_none_or(further), "seed {seed}: it moves on");
+            before = Some(after.clone());
             page.resume = Some(Resume { key: Key::new(KEY), after: Some(after), rows_taken: live });
         }
         assert_eq!(rows(&whole.mutation), pages, "seed {seed}");
         assert_eq!(whole.live_rows, live, "seed {seed}");
+        let whole: Vec<&Mutation> = whole.mutation.iter().collect();
+        assert_eq!(joined, self::partition(&table, &whole), "seed {seed}");
+    }
+}
+
+/// However many there are, an answer has no more of them than its bytes allow, before a row as behind the last.
+#[test]
+fn a_page_ends_among_range_tombstones() {
+    let table = table();
+    let at = |a: i32| super::sample::clustering(a, None);
+    let mut builder = MutationBuilder::new(table.id, Token::of_key(KEY), KEY);
+    builder.write_row(&super::sample::clustering(6_000, Some("x")), Liveness::at(1), Deletion::LIVE, |_| {});
+    for a in (1..10_000).step_by(2) {
+        let deletion = Deletion { timestamp: 1 + i64::from(a % 3), local_time: 5 };
+        let bound = |a| crate::Bound::new(&at(a), schema::BoundSide::Before);
+        builder.range(&crate::RangeTombstone { start: bound(a), end: bound(a + 1), deletion });
+    }
+    let whole = partition(&table, &[&builder.finish()]);
+    for reversed in [false, true] {
+        let mut page = command(u32::MAX, reversed);
+        let mut joined = Partition::new();
+        let (mut pages, mut live) = (0, 0);
+        loop {
+            let emitted = read(&whole, &page, Budget { bytes: 4_000, ..ALL });
+            let mutation = emitted.mutation.expect("something in every page");
+            assert!(mutation.as_bytes().len() < 4_200, "{} bytes", mutation.as_bytes().len());
+            joined.apply(&table, &mutation.view()).expect("fits");
+            (pages, live) = (pages + 1, live + emitted.live_rows);
+            let Some(after) = emitted.cut_after else { break };
+            page.resume = Some(Resume { key: Key::new(KEY), after: Some(after), rows_taken: live });
+        }
+        assert_eq!((live, &joined), (1, &whole), "reversed: {reversed}");
+        assert!((40..100).contains(&pages), "{pages}");
     }
 }
 
