@@ -18,6 +18,8 @@ use crate::version::Version;
 
 /// Alignment of every write but the last.
 const ALIGNMENT: usize = 4096;
+/// What is appended in larger pieces is not compressed in the same step.
+const LARGE_BYTES: usize = 64 * 1024;
 /// Largest single write.
 const WRITE_BYTES_MAX: usize = 8 * WRITE_BYTES;
 
@@ -166,6 +168,8 @@ pub(crate) struct DataSink {
     sink: Sink,
     storage: Storage,
     chunk: Vec<u8>,
+    /// Bytes behind the open chunk, still to be cut: a large row, and what was appended after it.
+    ahead: Vec<u8>,
     chunk_length: usize,
     /// Bytes of the chunks before the open one.
     flushed: u64,
@@ -200,21 +204,30 @@ impl DataSink {
         };
         let chunk = Vec::with_capacity(chunk_length);
         let sink = Sink::create(path).await?;
-        Ok(DataSink { sink, storage, chunk, chunk_length, flushed: 0, digest: base::Crc32::new() })
+        let digest = base::Crc32::new();
+        Ok(DataSink { sink, storage, chunk, ahead: Vec::new(), chunk_length, flushed: 0, digest })
     }
 
     /// Uncompressed bytes appended so far.
     pub(crate) fn position(&self) -> u64 {
-        self.flushed + self.chunk.len() as u64
+        self.flushed + (self.chunk.len() + self.ahead.len()) as u64
     }
 
     /// Bytes held in memory.
     pub(crate) fn pending(&self) -> usize {
-        self.sink.pending() + self.chunk.len()
+        self.sink.pending() + self.chunk.len() + self.ahead.len()
     }
 
-    /// Appends bytes; full chunks are compressed at once.
-    pub(crate) fn append(&mut self, mut bytes: &[u8]) {
+    /// Appends bytes; full chunks are compressed at once, but for those of a large row: they wait for [`DataSink::drain`].
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        if bytes.len() > LARGE_BYTES || !self.ahead.is_empty() {
+            self.ahead.extend_from_slice(bytes);
+        } else {
+            self.cut(bytes);
+        }
+    }
+
+    fn cut(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let (head, tail) = bytes.split_at(bytes.len().min(self.chunk_length - self.chunk.len()));
             self.chunk.extend_from_slice(head);
@@ -246,13 +259,19 @@ impl DataSink {
         self.chunk.clear();
     }
 
-    /// As [`Sink::drain`].
+    /// As [`Sink::drain`]. Yields while it compresses what waits for that.
     pub(crate) async fn drain(&mut self) -> Result<(), Error> {
+        for piece in std::mem::take(&mut self.ahead).chunks(LARGE_BYTES) {
+            self.cut(piece);
+            self.sink.drain().await?;
+            runtime::yield_if_needed().await;
+        }
         self.sink.drain().await
     }
 
     /// Ends the last chunk, writes the rest and makes the file durable.
     pub(crate) async fn finish(mut self, version: Version) -> Result<DataSummary, Error> {
+        self.drain().await?;
         if !self.chunk.is_empty() {
             self.end_chunk();
         }

@@ -50,14 +50,7 @@ async fn source(size: usize, chunk: Option<usize>) -> Rc<Source> {
     let path = PathBuf::from(PATH);
     let source = match chunk {
         Some(chunk) => {
-            let compression = Compression {
-                compressor: Compressor::Lz4,
-                is_fast: false,
-                options: Vec::new(),
-                chunk_length: chunk,
-                max_compressed_length: i32::MAX as u32,
-            };
-            let mut sink = DataSink::create(path.clone(), Some(compression)).await.unwrap();
+            let mut sink = DataSink::create(path.clone(), Some(lz4(chunk))).await.unwrap();
             sink.append(&content(0, size));
             let summary = sink.finish(Version::Nb).await.unwrap();
             let info = summary.compression.unwrap();
@@ -73,6 +66,54 @@ async fn source(size: usize, chunk: Option<usize>) -> Rc<Source> {
         }
     };
     Rc::new(source.unwrap())
+}
+
+fn lz4(chunk_length: usize) -> Compression {
+    Compression {
+        compressor: Compressor::Lz4,
+        is_fast: false,
+        options: Vec::new(),
+        chunk_length,
+        max_compressed_length: i32::MAX as u32,
+    }
+}
+
+/// A data file appended in pieces of so many bytes, drained now and then: its digest and sizes.
+async fn appended(chunk: Option<usize>, pieces: &[usize], drain_every: usize) -> (u32, u64, u64) {
+    runtime::file::create_dir_all("/data").await.unwrap();
+    let mut sink = DataSink::create(PathBuf::from(PATH), chunk.map(lz4)).await.unwrap();
+    let whole = content(7, pieces.iter().sum());
+    let mut rest = &whole[..];
+    for (index, size) in pieces.iter().enumerate() {
+        let (piece, behind) = rest.split_at(*size);
+        sink.append(piece);
+        rest = behind;
+        assert_eq!(sink.position() as usize, whole.len() - rest.len());
+        if (index + 1) % drain_every == 0 {
+            sink.drain().await.unwrap();
+            assert!(sink.pending() < 300_000, "{} bytes pending", sink.pending());
+        }
+    }
+    let summary = sink.finish(Version::Nb).await.unwrap();
+    assert_eq!(summary.plain_bytes as usize, whole.len());
+    (summary.digest, summary.plain_bytes, summary.stored_bytes)
+}
+
+#[test]
+fn a_file_is_the_same_however_large_the_pieces_are_that_it_is_made_of() {
+    for seed in 0..40 {
+        let mut rng = Prng::new(seed);
+        let chunk = [None, Some(4096), Some(16 * 1024)][rng.below(3) as usize];
+        let large = |rng: &mut Prng| if rng.chance(0.3) { rng.below(400_000) } else { rng.below(900) };
+        let pieces: Vec<usize> = (0..20).map(|_| large(&mut rng) as usize).collect();
+        let all: usize = pieces.iter().sum();
+        let small: Vec<usize> = (0..all).step_by(999).map(|at| 999.min(all - at)).collect();
+        let drain_every = 1 + rng.below(5) as usize;
+        let (mut world, node) = world(1, SimConfig::calm());
+        let in_large = run(&mut world, node, async move { appended(chunk, &pieces, drain_every).await });
+        let in_small = run(&mut world, node, async move { appended(chunk, &small, usize::MAX).await });
+        assert_eq!(in_large, in_small, "seed {seed}");
+    }
 }
 
 /// Writes so many pieces to a file, going on after errors as no caller does; what `finish` says.

@@ -440,6 +440,8 @@ impl<'a> Merge<'a> {
             if self.inputs[*index].piece.is_none() {
                 let piece = self.continue_piece(*index).await?;
                 self.inputs[*index].piece = piece;
+                // A piece is as large as its largest row.
+                runtime::yield_if_needed().await;
             }
         }
         if self.work.shadows.is_none() {
