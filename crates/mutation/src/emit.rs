@@ -89,8 +89,12 @@ struct Walk<'e, 'a, V> {
     budget: Budget,
     live_rows: u32,
     last: Option<Position>,
+    /// Where the range tombstone that was emitted last starts.
+    told: Option<&'e Position>,
     cut: bool,
-    /// Bytes of rows walked.
+    /// Bytes of what stands in every page: key, deletion, static row.
+    head: usize,
+    /// Bytes of rows and range tombstones walked.
     walked: usize,
     tombstones: u32,
     scratch: Buffer,
@@ -121,7 +125,9 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
             budget,
             live_rows: 0,
             last: None,
+            told: None,
             cut: false,
+            head: 0,
             walked: 0,
             tombstones: 0,
             scratch: Buffer::default(),
@@ -135,6 +141,7 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
         let mut builder = MutationBuilder::new(emit.table, emit.key.token, &emit.key.bytes);
         builder.deletion(self.deletion);
         let static_live = self.put_static(&mut builder);
+        self.head = builder.len();
         let count = command.slices.len();
         for index in 0..count {
             let slice = &command.slices[if command.reversed { count - 1 - index } else { index }];
@@ -229,32 +236,27 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
             });
         }
         if reversed {
-            let begin = |range: &RangeRef<'e>| (range.end_at < end).then_some(range.end_at);
             let before = |range: &RangeRef<'_>, row: &[u8]| range.end_at.as_bytes() > row;
-            self.put_mixed(start, end, SweepBack::between(ranges(), start, end), begin, before, builder)
+            self.put_mixed(start, end, SweepBack::between(ranges(), start, end), before, builder)
         } else {
-            let begin = |range: &RangeRef<'e>| (range.start_at >= start).then_some(range.start_at);
             let before = |range: &RangeRef<'_>, row: &[u8]| range.start_at.as_bytes() <= row;
-            self.put_mixed(start, end, Sweep::between(ranges(), start, end), begin, before, builder)
+            self.put_mixed(start, end, Sweep::between(ranges(), start, end), before, builder)
         }
     }
 
     /// As [`Walk::put_rows`], with the range tombstones that overlap the slice: those that begin `before` a row come with it,
-    /// so that a page meets none behind its end. They are whole: they are true whatever the slice is. A page may end among them, too:
-    /// `begin` says where the next one goes on behind a tombstone, if not where this one began.
+    /// so that a page meets none behind its end. They are whole: they are true whatever the slice is.
     fn put_mixed(
         &mut self,
         start: &Position,
         end: &Position,
         ranges: impl Iterator<Item = RangeRef<'e>>,
-        begin: impl Fn(&RangeRef<'e>) -> Option<&'e Position>,
         before: impl Fn(&RangeRef<'_>, &[u8]) -> bool,
         builder: &mut MutationBuilder,
     ) -> bool {
         let mut ranges = Ranges { ahead: ranges.peekable(), open: None };
         let done = self.put_rows(start, end, builder, |walk, row, builder| {
-            let begins_before = |range: &RangeRef<'_>| before(range, row.position);
-            if !walk.put_ranges(&mut ranges, &begin, begins_before, builder) {
+            if !walk.put_ranges(&mut ranges, |range| before(range, row.position), builder) {
                 return false;
             }
             let covers = |range: &RangeRef<'_>| {
@@ -268,32 +270,46 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
         if !done || self.last.is_some() && ranges.ahead.peek().is_some() && self.exhausted(builder) {
             return false;
         }
-        self.put_ranges(&mut ranges, begin, |_| true, builder)
+        self.put_ranges(&mut ranges, |_| true, builder)
     }
 
-    /// Emits the next range tombstones as long as they are wanted. All of them begin behind the last row, if there was one. False when a limit
-    /// was reached with some left.
+    /// Emits the next range tombstones as long as they are `wanted`. False when a limit was reached with some left.
     fn put_ranges<I: Iterator<Item = RangeRef<'e>>>(
         &mut self,
         ranges: &mut Ranges<'e, I>,
-        begin: impl Fn(&RangeRef<'e>) -> Option<&'e Position>,
         wanted: impl Fn(&RangeRef<'_>) -> bool,
         builder: &mut MutationBuilder,
     ) -> bool {
-        let mut begun = None;
+        // All of them begin behind the last row, if there was one.
+        let mut begun: Option<&Position> = None;
         while let Some(range) = ranges.ahead.next_if(&wanted) {
-            // Behind one that only reaches into the slice, the next page would not be further than this one.
+            ranges.open = Some(range);
+            // One that reaches over several slices is told once.
+            if self.told == Some(range.start_at) {
+                continue;
+            }
             if let Some(place) = begun
                 && self.is_large(builder)
             {
-                self.last = Some(Position::clone(place));
+                self.last = Some(place.clone());
                 return false;
             }
             self.put_range(&range, builder);
-            begun = begin(&range);
-            ranges.open = Some(range);
+            self.told = Some(range.start_at);
+            begun = self.begin_of(&range);
         }
+        self.last = begun.cloned().or(self.last.take());
         true
+    }
+
+    /// Where a range tombstone begins in reading order, if that is further than this page began: the next may begin there.
+    fn begin_of(&self, range: &RangeRef<'e>) -> Option<&'e Position> {
+        let after = self.emit.after;
+        if self.emit.command.reversed {
+            after.is_none_or(|after| range.end_at < after).then_some(range.end_at)
+        } else {
+            after.is_none_or(|after| range.start_at > after).then_some(range.start_at)
+        }
     }
 
     fn put_range(&mut self, range: &RangeRef<'_>, builder: &mut MutationBuilder) {
@@ -389,7 +405,7 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
     }
 
     fn is_large(&self, builder: &MutationBuilder) -> bool {
-        builder.len() >= self.budget.bytes || self.walked >= WALKED_BYTES_MAX
+        builder.len() - self.head >= self.budget.bytes || self.walked >= WALKED_BYTES_MAX
     }
 
     fn put_row(&mut self, row: RowRef<'_>, covering: Deletion, builder: &mut MutationBuilder) {

@@ -19,12 +19,19 @@ const PREFIX_BYTES: usize = 16;
 
 /// One end of a range tombstone as written: a clustering prefix (wire form) and a side.
 /// A start on side `Before` is inclusive, on `After` exclusive; an end the other way round. No components: open.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Clustering prefix in wire form.
     pub prefix: SmallVec<[u8; PREFIX_BYTES]>,
     /// Side of everything that extends the prefix.
     pub side: BoundSide,
+}
+
+impl Clone for Bound {
+    // A copy of bytes; the list's own goes byte by byte.
+    fn clone(&self) -> Bound {
+        Bound::new(&self.prefix, self.side)
+    }
 }
 
 impl Bound {
@@ -35,7 +42,7 @@ impl Bound {
 
     /// Bytes it keeps outside of itself.
     fn heap_bytes(&self) -> usize {
-        if self.prefix.spilled() { self.prefix.capacity() } else { 0 }
+        if self.prefix.spilled() { self.prefix.len() } else { 0 }
     }
 
     /// Where it sorts.
@@ -198,15 +205,15 @@ impl RangeTombstones {
     }
 
     fn settle(&mut self) {
-        while let [.., longer, shorter] = &self.runs[..]
-            && longer.len() < RUN_RATIO * shorter.len()
-        {
+        let too_alike = |pair: &[Vec<Interval>]| pair[0].len() < RUN_RATIO * pair[1].len();
+        while let Some(at) = self.runs.windows(2).rposition(too_alike) {
+            let (longer, shorter) = (&self.runs[at], &self.runs[at + 1]);
             let swept = Sweep::of_runs([&longer[..], &shorter[..]].into_iter());
             let swept: Vec<Interval> = swept.map(RangeRef::to_interval).collect();
             self.memory_bytes -= bytes_of(longer) + bytes_of(shorter);
             self.memory_bytes += bytes_of(&swept);
-            self.runs.truncate(self.runs.len() - 2);
-            self.runs.push(swept);
+            self.runs.remove(at + 1);
+            self.runs[at] = swept;
         }
     }
 

@@ -170,6 +170,8 @@ pub(crate) struct DataSink {
     chunk: Vec<u8>,
     /// Bytes behind the open chunk, still to be cut: a large row, and what was appended after it.
     ahead: Vec<u8>,
+    /// So many of them are cut.
+    ahead_cut: usize,
     chunk_length: usize,
     /// Bytes of the chunks before the open one.
     flushed: u64,
@@ -204,18 +206,26 @@ impl DataSink {
         };
         let chunk = Vec::with_capacity(chunk_length);
         let sink = Sink::create(path).await?;
-        let digest = base::Crc32::new();
-        Ok(DataSink { sink, storage, chunk, ahead: Vec::new(), chunk_length, flushed: 0, digest })
+        Ok(DataSink {
+            sink,
+            storage,
+            chunk,
+            ahead: Vec::new(),
+            ahead_cut: 0,
+            chunk_length,
+            flushed: 0,
+            digest: base::Crc32::new(),
+        })
     }
 
     /// Uncompressed bytes appended so far.
     pub(crate) fn position(&self) -> u64 {
-        self.flushed + (self.chunk.len() + self.ahead.len()) as u64
+        self.flushed + (self.chunk.len() + self.ahead.len() - self.ahead_cut) as u64
     }
 
     /// Bytes held in memory.
     pub(crate) fn pending(&self) -> usize {
-        self.sink.pending() + self.chunk.len() + self.ahead.len()
+        self.sink.pending() + self.chunk.len() + self.ahead.len() - self.ahead_cut
     }
 
     /// Appends bytes; full chunks are compressed at once, but for those of a large row: they wait for [`DataSink::drain`].
@@ -261,8 +271,15 @@ impl DataSink {
 
     /// As [`Sink::drain`]. Yields while it compresses what waits for that.
     pub(crate) async fn drain(&mut self) -> Result<(), Error> {
-        for piece in std::mem::take(&mut self.ahead).chunks(LARGE_BYTES) {
-            self.cut(piece);
+        while !self.ahead.is_empty() {
+            let ahead = std::mem::take(&mut self.ahead);
+            let end = ahead.len().min(self.ahead_cut + LARGE_BYTES);
+            self.cut(&ahead[self.ahead_cut..end]);
+            if end < ahead.len() {
+                (self.ahead, self.ahead_cut) = (ahead, end);
+            } else {
+                self.ahead_cut = 0;
+            }
             self.sink.drain().await?;
             runtime::yield_if_needed().await;
         }

@@ -43,10 +43,10 @@ pub const INCARNATION_MAX: u32 = (1 << 24) - 1;
 pub const SEGMENT_NUMBER_MAX: u32 = (1 << 28) - 1;
 /// Largest sstable generation: Cassandra's tools read it as a positive i32.
 pub const GENERATION_MAX: u64 = (1 << 31) - 1;
-/// Bytes a scan fetches from each sstable for one partition in its first round, and a read of one partition with a large LIMIT at least.
+/// Bytes a read fetches from each sstable for one partition in its first round; the next asks for what that shows to be needed.
 pub const READ_FRAGMENT_BYTES: usize = 64 * 1024;
-/// Most bytes that a read of one partition fetches in its first round, from all sstables together: a usual page of rows.
-pub const READ_FIRST_BYTES_MAX: usize = 1024 * 1024;
+/// How many times as much the next round may ask for: a first fragment of small rows is so far from a page of a megabyte.
+pub const READ_GROWTH_MAX: usize = 16;
 /// Bytes a row of a slice is expected to have: a LIMIT of few rows does not fetch a whole first fragment.
 pub const READ_ROW_BYTES: usize = 512;
 /// Least bytes that a read fetches of a partition: a chunk.

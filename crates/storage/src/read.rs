@@ -9,8 +9,8 @@
 use crate::Error;
 use crate::cache::{Coverage, Epoch, Found};
 use crate::limits::{
-    READ_ANSWER_BYTES_MAX, READ_FIRST_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX,
-    READ_ROW_BYTES, READ_ROWS_BYTES_MIN, SCAN_PARTITIONS_MAX,
+    READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, READ_GROWTH_MAX, READ_ROW_BYTES,
+    READ_ROWS_BYTES_MIN, SCAN_PARTITIONS_MAX,
 };
 use crate::memtable::MemtableReading;
 use crate::merge::{Merged, Place, Wanted, slices_behind};
@@ -336,7 +336,7 @@ impl<'a> Page<'a> {
         left: Left<'_>,
     ) -> Result<Option<Resume>, Error> {
         let slices = self.slices(left).into_owned();
-        let mut bytes = self.first_bytes(left, sstables.len());
+        let mut bytes = self.first_bytes(left);
         if self.cached {
             bump(&self.store.cache.requests);
         }
@@ -459,6 +459,7 @@ impl<'a> Page<'a> {
             if let Some(slice) = slice {
                 merged.add_slice(&self.definition, &slice, wanted)?;
                 found += 1;
+                runtime::yield_if_needed().await;
             }
         }
         Ok((found, outside))
@@ -514,26 +515,25 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Bytes asked of each sstable in the first round: for as many rows as are wanted, if they are no larger than most. A partition that has
-    /// less costs nothing more.
-    fn first_bytes(&self, left: Left<'_>, sstables: usize) -> usize {
-        if runtime::rare("small_read_fragments") {
-            return SMALL_FRAGMENT_BYTES;
-        }
+    /// Bytes asked of each sstable in the first round: for as many rows as are wanted, if they are no larger than most.
+    fn first_bytes(&self, left: Left<'_>) -> usize {
         let budget = self.budget(left.rows_taken);
         let rows = budget.rows.min(budget.partition_rows) as usize;
-        let most = (READ_FIRST_BYTES_MAX / sstables.max(1)).max(READ_FRAGMENT_BYTES);
-        rows.saturating_mul(READ_ROW_BYTES).min(budget.bytes).clamp(READ_ROWS_BYTES_MIN, most)
+        rows.saturating_mul(READ_ROW_BYTES)
+            .clamp(READ_ROWS_BYTES_MIN, READ_FRAGMENT_BYTES)
+            .min(fragment_bytes())
     }
 
-    /// Bytes asked of each sstable when as many as `bytes` gave too little: for the rest of what is wanted, if it is like what came.
+    /// Bytes asked of each sstable when `bytes` gave too little: for all that is wanted, if the rest is like what came.
     fn more_bytes(&self, bytes: usize, emitted: &Emitted, left: Left<'_>) -> usize {
         let budget = self.budget(left.rows_taken);
         let rows = budget.rows.min(budget.partition_rows) as usize;
         let size = emitted.mutation.as_ref().map_or(0, |mutation| mutation.as_bytes().len());
         let times = |wanted: usize, got: usize| bytes.saturating_mul(wanted) / got.max(1);
         let enough = times(rows, emitted.live_rows as usize).min(times(budget.bytes, size));
-        enough.saturating_add(bytes / 8).clamp(bytes + bytes / 4, bytes * 4)
+        // The rest may be quite unlike what came: neither in small steps nor in one leap.
+        let enough = enough.saturating_add(bytes / 8).clamp(bytes * 2, bytes * READ_GROWTH_MAX);
+        enough.min(READ_FRAGMENT_BYTES_MAX)
     }
 
     fn emit_of<'e>(&'e self, key: &'e Key, left: Left<'e>, complete_to: Option<&'e Position>) -> Emit<'e> {
@@ -645,12 +645,9 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Bytes of a fragment that a simulation has made small.
-const SMALL_FRAGMENT_BYTES: usize = 100;
-
-/// Bytes asked of each source of a scan for a partition.
+/// Bytes asked of each source in the first round.
 fn fragment_bytes() -> usize {
-    if runtime::rare("small_read_fragments") { SMALL_FRAGMENT_BYTES } else { READ_FRAGMENT_BYTES }
+    if runtime::rare("small_read_fragments") { 100 } else { READ_FRAGMENT_BYTES }
 }
 
 /// A scan of one sstable, one partition ahead.

@@ -155,6 +155,11 @@ fn a_page_ends_among_range_tombstones() {
     let table = table();
     let at = |a: i32| super::sample::clustering(a, None);
     let mut builder = MutationBuilder::new(table.id, Token::of_key(KEY), KEY);
+    // What is in every page does not count.
+    let value = [7; 5_000];
+    builder.static_row_with(|out| {
+        RowWriter::new(out, Liveness::NONE, Deletion::LIVE).simple(0, Cell::live(1, &value));
+    });
     builder.write_row(&super::sample::clustering(6_000, Some("x")), Liveness::at(1), Deletion::LIVE, |_| {});
     for a in (1..10_000).step_by(2) {
         let deletion = Deletion { timestamp: 1 + i64::from(a % 3), local_time: 5 };
@@ -162,14 +167,19 @@ fn a_page_ends_among_range_tombstones() {
         builder.range(&crate::RangeTombstone { start: bound(a), end: bound(a + 1), deletion });
     }
     let whole = partition(&table, &[&builder.finish()]);
-    for reversed in [false, true] {
-        let mut page = command(u32::MAX, reversed);
+    let place = |a: i32| table.bound_position(&at(a), schema::BoundSide::Before).expect("fits");
+    let apart = (0..10_000).step_by(2).map(|a| Slice { start: place(a), end: place(a + 2) });
+    let apart: Vec<Slice> = apart.collect();
+    for (reversed, slices) in
+        [(false, vec![Slice::all()]), (true, vec![Slice::all()]), (false, apart.clone()), (true, apart)]
+    {
+        let mut page = ReadCommand { slices: slices.into(), ..command(u32::MAX, reversed) };
         let mut joined = Partition::new();
         let (mut pages, mut live) = (0, 0);
         loop {
             let emitted = read(&whole, &page, Budget { bytes: 4_000, ..ALL });
             let mutation = emitted.mutation.expect("something in every page");
-            assert!(mutation.as_bytes().len() < 4_200, "{} bytes", mutation.as_bytes().len());
+            assert!(mutation.as_bytes().len() < 9_300, "{} bytes", mutation.as_bytes().len());
             joined.apply(&table, &mutation.view()).expect("fits");
             (pages, live) = (pages + 1, live + emitted.live_rows);
             let Some(after) = emitted.cut_after else { break };
