@@ -71,7 +71,6 @@ async fn source(size: usize, chunk: Option<usize>) -> Rc<Source> {
 fn lz4(chunk_length: usize) -> Compression {
     Compression {
         compressor: Compressor::Lz4,
-        is_fast: false,
         options: Vec::new(),
         chunk_length,
         max_compressed_length: i32::MAX as u32,
