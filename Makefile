@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR ?= $(CACHE)/target
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 
-.PHONY: help run test dist compiler toolchain profile-tools clients-tools
+.PHONY: help run test dist compiler toolchain profile-tools clients-tools browser
 
 help:
 	@echo "make run    builds the release binary and starts a node on 127.0.0.1:9042 with data under ./data"
@@ -17,7 +17,7 @@ help:
 run: toolchain
 	@cargo x run $(ARGS)
 
-test: toolchain clients-tools
+test: toolchain clients-tools browser
 	@cargo x compat --bring --with-cassandra
 	@cargo x ci
 
@@ -70,3 +70,11 @@ clients-tools:
 	fi
 	@node -e 'process.exit(Number(process.versions.node.split(".")[0]) >= 20 ? 0 : 1)' || { \
 	  echo "the Node.js driver needs Node.js 20 or newer; install it by hand, then run this again"; exit 1; }
+
+# Draws the pages that `cassandra-stress -graph` writes. Where the distribution has none, they are tested but for that.
+browser:
+	@command -v chromium >/dev/null 2>&1 && exit 0; \
+	command -v apt-get >/dev/null 2>&1 || { echo "no chromium: pages are tested without being drawn"; exit 0; }; \
+	echo "installing system-wide for the tests: chromium"; \
+	{ $(SUDO) apt-get update -q && $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium; } \
+	  || echo "no chromium: pages are tested without being drawn"

@@ -72,12 +72,11 @@ pub fn python_scylla() -> Result<PathBuf, String> {
     python("python-scylla", "requirements-scylla.txt")
 }
 
-/// The jars of YCSB and of the Java driver, and our binding compiled; returns the class path.
+/// The jars of YCSB and of the Java driver, our binding and a program that prints reports compiled; returns the class path.
 pub fn ycsb() -> Result<String, String> {
     let project = paths::resources().join("ycsb");
-    let source = project.join("src/main/java/messina/CqlBinding.java");
-    let pom = project.join("pom.xml");
-    let pins = command::read(&pom)? + &command::read(&source)?;
+    let (pom, sources) = (project.join("pom.xml"), self::sources(&project.join("src/main/java/messina"))?);
+    let pins = command::read(&pom)? + &contents(&sources)?;
     let folder = bring("ycsb", &pins, |folder| {
         jars(&pom, &folder.join("jars"))?;
         let mut javac = Command::new("javac");
@@ -86,7 +85,7 @@ pub fn ycsb() -> Result<String, String> {
             .arg(folder.join("jars/*"))
             .arg("-d")
             .arg(folder.join("classes"))
-            .arg(&source);
+            .args(&sources);
         command::run(&mut javac, &folder.join("javac.log"), LIMIT).map(drop)
     })?;
     Ok(format!("{}:{}/jars/*", folder.join("classes").display(), folder.display()))

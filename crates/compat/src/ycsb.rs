@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::server::Server;
 use crate::suite::{Options, Report};
-use crate::{command, packages, python};
+use crate::{command, packages, paths, python};
 
 const LIMIT: Duration = Duration::from_secs(1800);
 
@@ -78,6 +78,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         verified(&pair.java("run", "java-verify", &pair.part(1))?, options.records)
     });
     test("same_report", &same_report);
+    test("reports_of_latencies", &reports_of_latencies);
     report.test(&format!("ycsb::stop --smp {shards}"), || server.stop().map(|()| String::new()));
 }
 
@@ -183,6 +184,21 @@ fn same_report(pair: &Pair<'_>) -> Result<String, String> {
         lines += ours.len();
     }
     Ok(format!("{lines} lines"))
+}
+
+/// The file that the unit tests of `messina ycsb` hold its reports against is what the released classes make of the same latencies,
+/// byte for byte: every way to keep them, in every form.
+fn reports_of_latencies(pair: &Pair<'_>) -> Result<String, String> {
+    let file = paths::resources().join("../ycsb/testdata/reports.txt");
+    let mut java = Command::new("java");
+    java.args(["-Xmx256M", "-XX:+UseSerialGC", "-cp", pair.class_path, "messina.Reports"]).arg(&file);
+    let javas = command::run(&mut java, &pair.server.folder.join("ycsb-reports.log"), LIMIT)?;
+    let ours = command::read(&file)?;
+    match ours.lines().zip(javas.lines()).find(|(ours, javas)| ours != javas) {
+        Some((ours, javas)) => Err(format!("{javas}\nstands in the file as\n{ours}")),
+        None if ours == javas => Ok(format!("{} lines", ours.lines().count())),
+        None => Err(format!("{} lines instead of {}", javas.lines().count(), ours.lines().count())),
+    }
 }
 
 /// Block and name of each line of a report.

@@ -473,8 +473,7 @@ mod tests {
     fn encoder(compressor: Compressor, options: &[(&str, &str)]) -> Encoder {
         let options = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
         let (chunk_length, max_compressed_length) = (schema::CHUNK_BYTES, i32::MAX as u32);
-        Encoder::new(&Compression { compressor, options, chunk_length, max_compressed_length })
-            .unwrap()
+        Encoder::new(&Compression { compressor, options, chunk_length, max_compressed_length }).unwrap()
     }
 
     const ALL: [Compressor; 5] =

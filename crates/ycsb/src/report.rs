@@ -159,11 +159,65 @@ fn remaining(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::block::Moment;
+    use crate::measure::table::{Done, Measurements, Measuring, Operation, Status};
+    use crate::properties::Properties;
+    use loadtools::output::Output;
 
     fn lines() -> Vec<Line> {
         let mut lines = head(100_000, 20_123);
         lines.push(Line::whole("READ", "Operations", 50_021));
         lines
+    }
+
+    /// What is measured of sixty operations, told as the file's head says.
+    fn reported(properties: &Properties) -> String {
+        const OPERATIONS: u64 = 60;
+        const AT: Moment = Moment { now: 0, unix_micros: 0 };
+        let output = Output::in_memory();
+        let mut measurements =
+            Measurements::new(Measuring::read(properties, &output).expect("good properties"));
+        let (mut summary, mut state) = (String::new(), 1u64);
+        for number in 0..OPERATIONS {
+            if number == OPERATIONS / 2 {
+                summary = measurements.summary(AT, &output);
+            }
+            state = (state * 1_103_515_245 + 12_345) % (1 << 31);
+            let micros = state % if number % 50 == 7 { 3_000_000 } else { 30_000 };
+            let operation = if number % 3 == 0 { Operation::Update } else { Operation::Read };
+            let ended = 1_000_000_000_000;
+            let started = ended - micros * 1000;
+            let done = Done { intended: started - micros * 1000, started, ended, status: Status::Ok };
+            measurements.measure(operation, &done, AT, &output);
+            let status = if number % 10 == 9 { Status::NotFound } else { Status::Ok };
+            measurements.report(operation, status, AT, &output);
+        }
+        let form = Form::of(properties.text("exporter", "TextMeasurementsExporter")).expect("its name");
+        let report = format(&measurements.export(AT, &output), form);
+        let said = output.kept().unwrap_or_default();
+        said + &summary + "\n" + &report + if report.ends_with('\n') { "" } else { "\n" }
+    }
+
+    /// `cargo x compat ycsb` holds the file against YCSB's own classes.
+    #[test]
+    fn every_way_to_keep_latencies_is_reported_as_there() {
+        let text = include_str!("../testdata/reports.txt");
+        let mut cases = 0;
+        for case in text.split("\n\nmeasurementtype=").skip(1) {
+            let (line, expected) = case.split_once("\n----\n").expect("a line of dashes");
+            let mut properties = Properties::default();
+            for pair in format!("measurementtype={line}").split(' ') {
+                let (name, value) = pair.split_once('=').expect("name=value");
+                properties.set(name, value);
+            }
+            assert_eq!(
+                reported(&properties).trim_end_matches('\n'),
+                expected.trim_end_matches('\n'),
+                "{line}"
+            );
+            cases += 1;
+        }
+        assert_eq!(cases, 12);
     }
 
     #[test]
