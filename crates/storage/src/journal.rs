@@ -114,7 +114,8 @@ impl Journal {
         let temporary = self.path.with_added_extension("tmp");
         if let Err(error) = write_beside(&temporary, &bytes).await {
             let error = Error::io(&temporary, "write", error);
-            return Err(Unwritten { error, absent: true });
+            // What an earlier append left may be this very edit.
+            return Err(Unwritten { error, absent: !self.failed });
         }
         // From here on the new content may be the one that counts, and this handle be that of the old file.
         self.failed = true;

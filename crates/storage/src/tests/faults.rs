@@ -369,6 +369,28 @@ fn an_sstable_whose_record_failed_is_used_by_the_next_attempt() {
     }
 }
 
+/// The first attempt's record may be in the file when the second cannot even begin to replace it.
+#[test]
+fn a_record_that_fails_twice_takes_nothing_away() {
+    for seed in 0..24 {
+        let (mut node, table) = uncompacted(seed);
+        let id = table.id;
+        for key in 0..2 {
+            node.run(apply(vec![insert(&table, key, 5, 700)], Durability::Mode)).expect("accepted");
+            node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
+        }
+        for _ in 0..2 {
+            let failed =
+                with_failing_manifest(&mut node, move |store| async move { store.compact(id).await });
+            failed.expect_err("the manifest was not synced");
+        }
+        assert_eq!(data_files(&node), 3, "both the inputs and the output");
+        node.world.power_cut(node.id);
+        node.boot(1).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(keys(&mut node, &table), [0, 1], "seed {seed}");
+    }
+}
+
 #[test]
 fn frozen_memtables_are_few_while_flushes_fail() {
     let table = table();
