@@ -238,8 +238,13 @@ impl Run {
         if world.alive(node) {
             world.power_cut(node);
         }
-        world.flip_bit(node, &path, byte, flip.bit);
+        self.flip_back(world, &names, byte, flip);
         judged
+    }
+
+    /// Flips it back under the first name that the file still has: where an import gave it two, the other may be gone.
+    fn flip_back(&self, world: &mut World, names: &[String], byte: u64, flip: Flip) {
+        names.iter().any(|name| world.flip_bit(self.machine.node, name, byte, flip.bit));
     }
 
     fn check_all(&mut self, world: &mut World, horizon: Instant) -> Result<(), String> {
@@ -260,7 +265,7 @@ impl Run {
         let judged = judge(world, &names, said_before, read).map_err(|text| {
             format!("bit {} of byte {byte} of {path} in use is flipped, and {text}", flip.bit)
         });
-        world.flip_bit(node, &path, byte, flip.bit);
+        self.flip_back(world, &names, byte, flip);
         judged?;
         let (after, shards) = (std::time::Duration::ZERO, self.machine.shards);
         let (end, writes, flip, cuts) = (End::Kill, Vec::new(), None, Vec::new());
