@@ -58,7 +58,7 @@ public final class Reports {
             MeasurementsExporter exporter = exporter(properties.getProperty("exporter", "TextMeasurementsExporter"), report);
             measurements.exportMeasurements(exporter);
             exporter.close();
-            String text = said.toString("UTF-8") + summary + "\n" + new String(report.toByteArray(), StandardCharsets.UTF_8);
+            String text = said.toString("UTF-8") + summary + "$\n" + new String(report.toByteArray(), StandardCharsets.UTF_8);
             // No time of day comes twice.
             text = text.replaceAll(",\\d{13},", ",0,");
             return text.endsWith("\n") ? text : text + "\n";
