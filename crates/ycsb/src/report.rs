@@ -195,7 +195,7 @@ mod tests {
         let form = Form::of(properties.text("exporter", "TextMeasurementsExporter")).expect("its name");
         let report = format(&measurements.export(AT, &output), form);
         let said = output.kept().unwrap_or_default();
-        said + &summary + "$\n" + &report + if report.ends_with('\n') { "" } else { "\n" }
+        said + &summary + "$\n" + &report
     }
 
     /// `cargo x compat ycsb` holds the file against YCSB's own classes.

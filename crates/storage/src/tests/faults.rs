@@ -337,6 +337,16 @@ fn uncompacted(seed: u64) -> (Node, Table) {
     (node, table)
 }
 
+/// The same with an sstable of key 0 and one of key 1.
+fn two_sstables(seed: u64) -> (Node, Table) {
+    let (mut node, table) = uncompacted(seed);
+    for key in 0..2 {
+        node.run(apply(vec![insert(&table, key, 5, 700)], Durability::Mode)).expect("accepted");
+        node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
+    }
+    (node, table)
+}
+
 #[test]
 fn an_sstable_whose_record_failed_is_used_by_the_next_attempt() {
     for seed in 0..4 {
@@ -373,12 +383,8 @@ fn an_sstable_whose_record_failed_is_used_by_the_next_attempt() {
 #[test]
 fn a_record_that_fails_twice_takes_nothing_away() {
     for seed in 0..24 {
-        let (mut node, table) = uncompacted(seed);
+        let (mut node, table) = two_sstables(seed);
         let id = table.id;
-        for key in 0..2 {
-            node.run(apply(vec![insert(&table, key, 5, 700)], Durability::Mode)).expect("accepted");
-            node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
-        }
         for _ in 0..2 {
             let failed =
                 with_failing_manifest(&mut node, move |store| async move { store.compact(id).await });
@@ -435,12 +441,8 @@ fn without_durable_writes(table: &Table) -> schema::Schema {
 #[test]
 fn what_a_failed_sync_left_in_the_page_cache_is_not_believed() {
     for seed in 0..24 {
-        let (mut node, table) = uncompacted(seed);
+        let (mut node, table) = two_sstables(seed);
         let id = table.id;
-        for key in 0..2 {
-            node.run(apply(vec![insert(&table, key, 5, 700)], Durability::Mode)).expect("accepted");
-            node.run(everywhere(|store| async move { store.flush(None).await })).expect("flushes");
-        }
         let failed = with_failing_manifest(&mut node, move |store| async move { store.compact(id).await });
         failed.expect_err("the manifest was not synced");
         // The next process sees the record, removes what the compaction replaced, and loses power.
