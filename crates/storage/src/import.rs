@@ -267,7 +267,7 @@ impl Store {
         let mut shares: BTreeMap<u16, Vec<PlannedSstable>> = BTreeMap::new();
         for entry in entries {
             let whole = vec![TokenRange::new(entry.meta.first_token, entry.meta.last_token)];
-            for (shard, planned) in divide(table, &entry.meta, &whole, runtime::shard_count()) {
+            for (shard, planned) in divide(table, &entry.meta, &whole, runtime::shard_count()).shares {
                 shares.entry(shard).or_default().push(planned);
             }
         }

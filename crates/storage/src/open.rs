@@ -100,6 +100,11 @@ impl Opening {
         }
         let plan = self.plan.clone();
         let mine = &plan.shards[usize::from(shard)];
+        for (table, holders) in &mine.spent {
+            if let Some(table) = self.tables.get(table) {
+                table.compacting.share(holders);
+            }
+        }
         self.open_sstables(&mine.sstables).await?;
         for log in &mine.logs {
             self.replay(log).await?;

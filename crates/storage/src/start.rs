@@ -51,6 +51,8 @@ pub struct StartPlan {
 #[derive(Debug, Default)]
 pub(crate) struct ShardPlan {
     pub(crate) sstables: Vec<PlannedSstable>,
+    /// Files that have tokens of this shard of which none counts any more, by how many shards hold them.
+    pub(crate) spent: Vec<(TableId, Arc<AtomicU32>)>,
     pub(crate) logs: Vec<PlannedLog>,
     pub(crate) truncated: BTreeMap<TableId, i64>,
 }
@@ -59,7 +61,7 @@ pub(crate) struct ShardPlan {
 pub(crate) struct PlannedSstable {
     pub(crate) table: TableId,
     pub(crate) entry: SstableEntry,
-    /// Set when several shards take it over.
+    /// How many shards take it over; `None`: only this one, and all that is in it counts.
     pub(crate) holders: Option<Arc<AtomicU32>>,
 }
 
@@ -400,37 +402,54 @@ fn plan_sstables(manifests: &[ManifestState], shards: u16, plans: &mut [ShardPla
         }
     }
     for ((table, _), (meta, ranges)) in all {
-        for (shard, planned) in divide(table, &meta, &union(ranges), shards) {
+        let divided = divide(table, &meta, &union(ranges), shards);
+        for (shard, planned) in divided.shares {
             plans[usize::from(shard)].sstables.push(planned);
+        }
+        for (shard, holders) in divided.spent {
+            plans[usize::from(shard)].spent.push((table, holders));
         }
     }
 }
 
-/// Gives one sstable, of which these ranges count, to the shards that own tokens of them.
-pub(crate) fn divide(
-    table: TableId,
-    meta: &Meta,
-    ranges: &[TokenRange],
-    shards: u16,
-) -> Vec<(u16, PlannedSstable)> {
+/// One sstable among the shards.
+#[derive(Default)]
+pub(crate) struct Division {
+    /// What of it counts, for each shard that has any such tokens.
+    pub(crate) shares: Vec<(u16, PlannedSstable)>,
+    /// The other shards that own tokens of it, with the count of those that hold it.
+    pub(crate) spent: Vec<(u16, Arc<AtomicU32>)>,
+}
+
+/// Gives one sstable, of which these ranges (ascending, disjoint, not adjacent) count, to the shards that own tokens of them.
+pub(crate) fn divide(table: TableId, meta: &Meta, ranges: &[TokenRange], shards: u16) -> Division {
     let whole = TokenRange::new(meta.first_token, meta.last_token);
     let mut shares = Vec::new();
+    let mut spent = Vec::new();
     for shard in shards_of_interval(meta.first_token, meta.last_token, shards) {
         let (first, last) = shard_interval(shard, shards);
         let own = TokenRange::new(first, last);
         let share: Vec<_> = ranges.iter().filter_map(|range| range.intersect(own)).collect();
-        if !share.is_empty() {
+        if share.is_empty() {
+            spent.push(shard);
+        } else {
             shares.push((shard, share));
         }
     }
-    let holders = (shares.len() > 1).then(|| Arc::new(AtomicU32::new(shares.len() as u32)));
+    let covers = |ranges: &[TokenRange]| {
+        ranges.iter().any(|range| range.first <= whole.first && whole.last <= range.last)
+    };
+    let is_own = shares.len() == 1 && covers(ranges);
+    let holders = (!is_own).then(|| Arc::new(AtomicU32::new(shares.len() as u32)));
     let planned = |(shard, share): (u16, Vec<TokenRange>)| {
-        let all_of_it = share.iter().any(|range| range.first <= whole.first && whole.last <= range.last);
-        let ranges = if all_of_it { Vec::new() } else { share };
+        let ranges = if covers(&share) { Vec::new() } else { share };
         let entry = SstableEntry { meta: meta.clone(), ranges };
         (shard, PlannedSstable { table, entry, holders: holders.clone() })
     };
-    shares.into_iter().map(planned).collect()
+    Division {
+        spent: spent.into_iter().zip(holders.iter().cycle().cloned()).collect(),
+        shares: shares.into_iter().map(planned).collect(),
+    }
 }
 
 /// The same tokens in ascending, disjoint, not adjacent ranges.

@@ -27,7 +27,7 @@ use std::time::Duration;
 pub(crate) struct Sstable {
     pub(crate) entry: SstableEntry,
     pub(crate) reader: Rc<Reader>,
-    /// How many shards of this start hold the files; `None`: only this one.
+    /// How many shards hold the files; `None`: only this one, and all that is in them counts.
     holders: Option<Arc<AtomicU32>>,
     /// Whether a compaction works on it.
     pub(crate) busy: Cell<bool>,
@@ -65,14 +65,9 @@ impl Sstable {
         range.intersect(whole).is_some()
     }
 
-    /// Whether other shards of this start held the files when it began.
+    /// Whether the files hold more than what counts for this shard.
     pub(crate) fn is_shared(&self) -> bool {
         self.holders.is_some() || !self.entry.ranges.is_empty()
-    }
-
-    /// The count of shards that hold the files, where several did when this start began.
-    pub(crate) fn holders(&self) -> Option<&Arc<AtomicU32>> {
-        self.holders.as_ref()
     }
 
     /// Gives up this shard's hold on the files; true when it was the last.
@@ -294,6 +289,9 @@ impl TableStore {
         if flushed.is_some() {
             self.cache.flushed();
         }
+        add.iter()
+            .filter_map(|sstable| sstable.holders.as_ref())
+            .for_each(|holders| self.compacting.share(holders));
         self.change(|now| {
             let kept = now.sstables.iter().filter(|sstable| !remove.contains(&sstable.generation()));
             let mut sstables: Vec<Rc<Sstable>> = add.into_iter().chain(kept.cloned()).collect();

@@ -22,8 +22,8 @@ pub(crate) struct TableState {
     pub(super) expired_looked: Cell<Option<base::Instant>>,
     /// Mean bytes of what flushes made.
     flush_bytes: Cell<u64>,
-    /// Files that other shards of this start held as well when it began.
-    shared: RefCell<Option<Vec<Arc<AtomicU32>>>>,
+    /// Files with tokens of this shard that other shards hold, or of which not all counts: by how many shards hold them.
+    shared: RefCell<Vec<Arc<AtomicU32>>>,
 }
 
 impl TableState {
@@ -38,15 +38,15 @@ impl TableState {
         self.flush_bytes.get()
     }
 
-    /// Whether files that were shared when this start began still hold data of this shard, here or on another shard. While they
-    /// do, a snapshot has them whole, and a tombstone that was purged here would be missing in it.
-    pub(super) fn shares_files(&self, table: &TableStore) -> bool {
+    /// There are files with tokens of this shard that it may hold no longer while another does.
+    pub(crate) fn share(&self, holders: &Arc<AtomicU32>) {
+        self.shared.borrow_mut().push(holders.clone());
+    }
+
+    /// Whether files with tokens of this shard are held anywhere of which not all counts, or may cease to. While they are, a
+    /// snapshot has them whole, and a tombstone that was purged here would be missing in it.
+    pub(super) fn shares_files(&self) -> bool {
         let mut shared = self.shared.borrow_mut();
-        let shared = shared.get_or_insert_with(|| {
-            table.with_version(|version, _| {
-                version.sstables.iter().filter_map(|s| s.holders().cloned()).collect()
-            })
-        });
         shared.retain(|holders| holders.load(Ordering::Acquire) > 0);
         !shared.is_empty()
     }

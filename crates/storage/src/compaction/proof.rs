@@ -26,7 +26,7 @@ impl Proof {
     pub(super) fn new(table: &TableStore, definition: &Table, now_s: u32) -> Proof {
         let only_repaired = super::strategy::Common::of(&definition.options).only_repaired;
         // What an sstable holds that cannot be read is not known.
-        let kept = table.compacting.shares_files(table) || table.is_incomplete.get();
+        let kept = table.compacting.shares_files() || table.is_incomplete.get();
         Proof { gc_before: if kept { 0 } else { gc_before(definition, now_s) }, only_repaired }
     }
 

@@ -2,6 +2,7 @@
 use super::*;
 use crate::fixture::meta;
 use base::{Prng, shard_of};
+use std::sync::atomic::Ordering;
 
 fn holds(entry: &SstableEntry, token: Token) -> bool {
     entry.meta.covers(token)
@@ -63,13 +64,29 @@ fn every_token_keeps_what_counted_for_it_over_many_starts() {
                     assert_eq!(held(&manifests, old), held(&after, next), "{token} in {generation}");
                 }
             }
+            let count = |holders: &Arc<AtomicU32>| holders.load(Ordering::Relaxed) as usize;
             for planned in plans.iter().flat_map(|plan| &plan.sstables) {
-                let generation = planned.entry.meta.generation;
-                let sharing =
-                    after.iter().filter(|state| state.sstables.contains_key(&(table, generation))).count();
-                let holders =
-                    planned.holders.as_ref().map_or(1, |h| h.load(std::sync::atomic::Ordering::Relaxed));
-                assert_eq!(holders as usize, sharing);
+                let meta = &planned.entry.meta;
+                let sharing = after
+                    .iter()
+                    .filter(|state| state.sstables.contains_key(&(table, meta.generation)))
+                    .count();
+                assert_eq!(planned.holders.as_ref().map_or(1, count), sharing);
+                // Who owns tokens of a file knows of it as long as somebody holds more than counts for him.
+                let first = u32::from(shard_of(meta.first_token, next));
+                let last = u32::from(shard_of(meta.last_token, next));
+                let is_own = first == last && planned.entry.ranges.is_empty();
+                assert_eq!(planned.holders.is_none(), is_own);
+                let told = |plan: &ShardPlan, holders: &Arc<AtomicU32>| {
+                    let shares = plan.sstables.iter().filter_map(|planned| planned.holders.as_ref());
+                    let spent = plan.spent.iter().map(|(_, holders)| holders);
+                    shares.chain(spent).filter(|known| Arc::ptr_eq(known, holders)).count()
+                };
+                let Some(holders) = &planned.holders else { continue };
+                for (shard, plan) in (0..).zip(&plans) {
+                    let expected = usize::from((first..=last).contains(&shard));
+                    assert_eq!(told(plan, holders), expected, "shard {shard} of {next}");
+                }
             }
             manifests = after;
         }

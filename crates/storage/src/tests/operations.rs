@@ -3,7 +3,9 @@
 use super::harness::*;
 use super::obstacles::obstruct;
 use crate::snapshot::{PartialSnapshot, Snapshot, clear_snapshot, expire_snapshots, list_snapshots};
-use crate::{CommitlogSync, Durability, Error, Store, TableStats, TombstoneLimits, fixture};
+use crate::{
+    CommitlogSync, Durability, Error, ImportOptions, Store, TableStats, TombstoneLimits, Verify, fixture,
+};
 use base::{Prng, Token};
 use mutation::{Deletion, Key, Liveness, Mutation, MutationBuilder, Scope};
 use runtime::sim::SimConfig;
@@ -253,6 +255,83 @@ fn a_snapshot_keeps_what_the_table_lets_go() {
     assert!(snapshots(&mut node).is_empty());
     assert!(!node.world.files(node.id).iter().any(|(path, _)| path.contains("/snapshots/")));
     assert_eq!(read(&mut node, &table, 7), 1);
+}
+
+const COPIED: ImportOptions =
+    ImportOptions { copy: true, verify: Verify::Full, keep_level: false, keep_repaired: false };
+
+fn compact_shard_0(node: &mut Node, id: TableId) {
+    node.run(async move { runtime::local::<Store>().compact(id).await }).expect("compacts");
+    node.run(async { runtime::local::<Store>().reap().await });
+}
+
+/// Deletes a key whose data shard 0 has taken out of a file that shard 1 still holds, compacts shard 0, and puts a snapshot
+/// in the table's place. Returns how many rows the key has.
+fn deleted_and_restored(node: &mut Node, table: &Table, key: u8) -> usize {
+    let id = table.id;
+    let now_s = node.run(async { runtime::unix_micros() / 1_000_000 }) as u32;
+    let mut builder = MutationBuilder::new(id, Token::of_key(&[key]), &[key]);
+    builder.deletion(Deletion { timestamp: 9, local_time: now_s - 60 });
+    node.run(apply(vec![builder.finish()], Durability::Mode)).expect("accepted");
+    flush(node);
+    compact_shard_0(node, id);
+    assert_eq!(read(node, table, key), 0);
+    node.run(snapshot(id, "restored".into(), None)).expect("made");
+    node.run(everywhere(move |store| async move { store.truncate(id, 10).await })).expect("truncates");
+    let dir = node.run(async move { runtime::local::<Store>().table_dir(id) }).expect("known");
+    let folder = dir.join("snapshots/restored");
+    node.run(async move { runtime::local::<Store>().import(id, &folder, COPIED).await }).expect("imports");
+    assert_eq!(keys_there(node, table, 0..20), 19 + read(node, table, key), "the others are there");
+    read(node, table, key)
+}
+
+fn keys_there(node: &mut Node, table: &Table, keys: std::ops::Range<u8>) -> usize {
+    keys.map(|key| read(node, table, key)).sum()
+}
+
+/// A table without grace, and a key of it that the first of two shards owns.
+fn graceless() -> (Table, u8) {
+    let mut builder = table().to_builder();
+    builder.options_mut().gc_grace_seconds = 0;
+    let table = builder.build().expect("a valid table");
+    let key = (0..20).find(|key| base::shard_of(Token::of_key(&[*key]), 2) == 0).expect("half of them");
+    (table, key)
+}
+
+#[test]
+fn a_snapshot_brings_nothing_back_that_an_earlier_start_left_in_a_shared_file() {
+    let (table, key) = graceless();
+    let mut node = node(12, &table);
+    write(&mut node, &table, 0..20, 5);
+    flush(&mut node);
+    node.stop();
+    node.boot(2).expect("opens");
+    compact_shard_0(&mut node, table.id);
+    node.stop();
+    node.boot(2).expect("opens");
+    assert_eq!(deleted_and_restored(&mut node, &table, key), 0);
+}
+
+#[test]
+fn a_snapshot_brings_nothing_back_that_an_import_left_in_a_shared_file() {
+    let (table, key) = graceless();
+    let id = table.id;
+    let mut node = node(13, &table);
+    write(&mut node, &table, 0..20, 5);
+    flush(&mut node);
+    node.run(snapshot(id, "first".into(), None)).expect("made");
+    node.run(everywhere(move |store| async move { store.truncate(id, 6).await })).expect("truncates");
+    node.stop();
+    node.boot(2).expect("opens");
+    // It has compacted before, so what it shares was looked at.
+    node.run(apply(vec![insert(&table, key, 7)], Durability::Mode)).expect("accepted");
+    flush(&mut node);
+    compact_shard_0(&mut node, id);
+    let dir = node.run(async move { runtime::local::<Store>().table_dir(id) }).expect("known");
+    let folder = dir.join("snapshots/first");
+    node.run(async move { runtime::local::<Store>().import(id, &folder, COPIED).await }).expect("imports");
+    compact_shard_0(&mut node, id);
+    assert_eq!(deleted_and_restored(&mut node, &table, key), 0);
 }
 
 #[test]
