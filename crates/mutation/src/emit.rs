@@ -36,6 +36,8 @@ pub struct Emitted {
     pub mutation: Option<Mutation>,
     /// Live rows in it.
     pub live_rows: u32,
+    /// Bytes of its rows and range tombstones: what stands in every page is left out.
+    pub bytes: usize,
     /// The last position dealt with when a limit or `complete_to` cut the partition; `None`: all of it was done.
     pub cut_after: Option<Position>,
     /// Tombstones and expired cells among what was walked; a range tombstone counts for its two ends.
@@ -165,8 +167,9 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
             (false, true) => emit.complete_to.cloned(),
             (false, false) => None,
         };
+        let bytes = builder.len() - self.head;
         let mutation = (!builder.is_empty()).then(|| builder.finish());
-        Emitted { mutation, live_rows: self.live_rows, cut_after, tombstones: self.tombstones }
+        Emitted { mutation, live_rows: self.live_rows, bytes, cut_after, tombstones: self.tombstones }
     }
 
     fn put_static(&mut self, builder: &mut MutationBuilder) -> bool {

@@ -365,7 +365,7 @@ impl<'a> Page<'a> {
                 self.sstables = self.sstables.saturating_add(found);
                 return self.put(key, left, emitted);
             }
-            bytes = self.more_bytes(bytes, &emitted, left);
+            bytes = self.more_bytes(bytes, sstables.len(), &emitted, left);
         }
     }
 
@@ -524,16 +524,15 @@ impl<'a> Page<'a> {
             .min(fragment_bytes())
     }
 
-    /// Bytes asked of each sstable when `bytes` gave too little: for all that is wanted, if the rest is like what came.
-    fn more_bytes(&self, bytes: usize, emitted: &Emitted, left: Left<'_>) -> usize {
+    /// Bytes asked of each of some sstables when `bytes` gave too little: for all that is wanted, if the rest is like what came.
+    fn more_bytes(&self, bytes: usize, sstables: usize, emitted: &Emitted, left: Left<'_>) -> usize {
         let budget = self.budget(left.rows_taken);
         let rows = budget.rows.min(budget.partition_rows) as usize;
-        let size = emitted.mutation.as_ref().map_or(0, |mutation| mutation.as_bytes().len());
         let times = |wanted: usize, got: usize| bytes.saturating_mul(wanted) / got.max(1);
-        let enough = times(rows, emitted.live_rows as usize).min(times(budget.bytes, size));
-        // The rest may be quite unlike what came: neither in small steps nor in one leap.
-        let enough = enough.saturating_add(bytes / 8).clamp(bytes * 2, bytes * READ_GROWTH_MAX);
-        enough.min(READ_FRAGMENT_BYTES_MAX)
+        let enough = times(rows, emitted.live_rows as usize).min(times(budget.bytes, emitted.bytes));
+        // The rest may be quite unlike what came: neither in small steps nor in one leap, which many sstables would share.
+        let most = (READ_FRAGMENT_BYTES_MAX / sstables.max(1)).min(bytes * READ_GROWTH_MAX);
+        enough.saturating_add(bytes / 8).clamp(bytes * 2, most.max(bytes * 2)).min(READ_FRAGMENT_BYTES_MAX)
     }
 
     fn emit_of<'e>(&'e self, key: &'e Key, left: Left<'e>, complete_to: Option<&'e Position>) -> Emit<'e> {
@@ -546,8 +545,7 @@ impl<'a> Page<'a> {
             return true;
         }
         let budget = self.budget(left.rows_taken);
-        let bytes = emitted.mutation.as_ref().map_or(0, |mutation| mutation.as_bytes().len());
-        emitted.live_rows >= budget.rows.min(budget.partition_rows) || bytes >= budget.bytes
+        emitted.live_rows >= budget.rows.min(budget.partition_rows) || emitted.bytes >= budget.bytes
     }
 
     /// Adds a partition to the answer; `Some` when the read stops in it.

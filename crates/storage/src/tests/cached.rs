@@ -2,7 +2,10 @@
 
 use super::harness::*;
 use crate::{CommitlogSync, Store, fixture};
-use mutation::{Cell, Deletion, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, Slice};
+use base::Token;
+use mutation::{
+    Cell, Deletion, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowWriter, Slice,
+};
 use runtime::Bug;
 use runtime::sim::SimConfig;
 use schema::Table;
@@ -19,6 +22,37 @@ async fn cached(store: &Rc<Store>, command: &ReadCommand) -> Vec<FoundRow> {
     let found = rows(answer);
     assert_eq!(found, rows(store.read_cold(command).await.expect("readable")), "{command:?}");
     found
+}
+
+/// What stands in every page does not end it.
+#[test]
+fn a_large_static_row_leaves_room_for_a_page_of_rows() {
+    let table = table();
+    let mut settings = settings(CommitlogSync::Periodic { period_ms: 10_000 });
+    settings.auto_compaction = false;
+    (settings.segment_bytes, settings.commitlog_bytes, settings.memtable_bytes) =
+        (4 << 20, 64 << 20, 16 << 20);
+    let mut node = Node::new(1, SimConfig::calm(), settings, &[&table]);
+    node.boot(1).expect("opens");
+    node.run({
+        let table = table.clone();
+        async move {
+            let store = runtime::local::<Store>();
+            let mut builder = MutationBuilder::new(table.id, Token::of_key(b"k"), b"k");
+            builder.static_row_with(|out| {
+                RowWriter::new(out, Liveness::NONE, Deletion::LIVE)
+                    .simple(0, Cell::live(5, &[7; 200 * 1024]));
+            });
+            put(&store, builder.finish());
+            for c in 0..300 {
+                put(&store, fixture::insert(&table, b"k", c, 5, &[7; 1024]));
+            }
+            store.flush(None).await.expect("flushes");
+        }
+    });
+    let asked = ReadCommand { byte_limit: 128 * 1024, ..of_key(&table, b"k") };
+    let page = node.run(async move { runtime::local::<Store>().read_cold(&asked).await }).expect("readable");
+    assert!((115..130).contains(&page.live_rows), "{}", page.live_rows);
 }
 
 #[test]
