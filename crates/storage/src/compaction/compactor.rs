@@ -3,7 +3,7 @@
 use super::claim::Claim;
 use super::merge::{Merge, Merged, Work, now_s};
 use super::progress::{CompactionKind, Ended};
-use super::proof::{self, Proof};
+use super::proof::{Proof, lonely_share};
 use super::strategy::{Common, Scene, Shape, Strategy};
 use crate::Error;
 use crate::manifest::{Edit, SstableEntry};
@@ -98,12 +98,12 @@ impl Store {
         }));
     }
 
-    /// A table where a compaction failed rests.
-    fn rest_after(&self, table: &TableStore, outcome: Result<(), Error>) {
+    /// A table where a compaction failed rests. `outcome`: as of [`Store::work`].
+    fn rest_after(&self, table: &TableStore, outcome: Result<bool, Error>) {
         match outcome {
             // One that went well says nothing about another that failed meanwhile.
-            Ok(()) if table.compaction_backoff.is_due() => table.compaction_backoff.succeeded(),
-            Ok(()) | Err(Error::Stopping | Error::UnknownTable(_) | Error::Interrupted { .. }) => {}
+            Ok(true) if table.compaction_backoff.is_due() => table.compaction_backoff.succeeded(),
+            Ok(_) | Err(Error::Stopping | Error::UnknownTable(_) | Error::Interrupted { .. }) => {}
             Err(error) => {
                 self.note_fault(&error);
                 if table.compaction_backoff.failed(error.clone()) {
@@ -188,7 +188,8 @@ impl Store {
     ) -> Option<usize> {
         let threshold = common.tombstone_threshold?;
         let definition = table.definition();
-        let gc_before = proof::gc_before(&definition, now_s());
+        // Where nothing may go it would be rewritten in vain, and not looked at again for long.
+        let gc_before = Proof::new(table, &definition, now_s()).gc_before()?;
         let version = table.version();
         let worth = |index: &usize| {
             let sstable = &sstables[*index];
@@ -206,26 +207,27 @@ impl Store {
             let cells = &sstable.reader.footprint().partition_cells;
             let cells = cells.mean().unwrap_or(0.0) * cells.count() as f64;
             let droppable = sstable.reader.tombstones().count_before(gc_before) as f64 / cells.max(1.0);
-            let share = if common.unchecked { 1.0 } else { proof::lonely_share(sstable, &version) };
+            let share = if common.unchecked { 1.0 } else { lonely_share(sstable, &version) };
             threshold < droppable * share
         };
         (0..sstables.len()).find(worth)
     }
 
-    async fn work(&self, table: &Rc<TableStore>, job: &Job, claim: &Claim) -> Result<(), Error> {
+    /// Does it. False: there was nothing to do, which says nothing about what failed before.
+    async fn work(&self, table: &Rc<TableStore>, job: &Job, claim: &Claim) -> Result<bool, Error> {
         match job {
-            Job::Record => self.record_unrecorded(table).await.map(|_| ()),
+            Job::Record => self.record_unrecorded(table).await,
             Job::Expire => self.expire(table, claim).await,
-            Job::Merge(work) => self.merge(table, work, claim).await.map(|_| ()),
-            Job::Move(level) => self.move_to(table, claim, *level).await,
+            Job::Merge(work) => self.merge(table, work, claim).await.map(|_| true),
+            Job::Move(level) => self.move_to(table, claim, *level).await.map(|()| true),
         }
     }
 
-    async fn expire(&self, table: &Rc<TableStore>, claim: &Claim) -> Result<(), Error> {
+    async fn expire(&self, table: &Rc<TableStore>, claim: &Claim) -> Result<bool, Error> {
         let proof = Proof::new(table, &table.definition(), now_s());
         let expired = proof.droppable(table, &claim.sstables()).await;
         if expired.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let listed = self.compactions.begin(CompactionKind::Background, table, self.interval, &expired);
         let replacement = Replacement { inputs: expired.clone(), outputs: Vec::new(), lossy: false };
@@ -234,7 +236,7 @@ impl Store {
         self.metrics.compactions.inc();
         self.compactions.ended(&listed.running, Ended::Well(0));
         claim.forget(&expired);
-        Ok(())
+        Ok(true)
     }
 
     /// Merges what is claimed, or what of it fits the disk. What was recorded of it counts, whatever comes afterwards.

@@ -30,6 +30,11 @@ impl Proof {
         Proof { gc_before: if kept { 0 } else { gc_before(definition, now_s) }, only_repaired }
     }
 
+    /// The second before which tombstones may have had their grace; `None`: nothing may go.
+    pub(super) fn gc_before(&self) -> Option<u32> {
+        (self.gc_before > 0).then_some(self.gc_before)
+    }
+
     /// What may go of a partition that comes from these inputs. `stays` says which sstables of the version are outside.
     pub(super) fn of_partition(
         &self,
@@ -114,7 +119,7 @@ async fn hides_memory(version: &TableVersion, sstable: &Sstable) -> bool {
 }
 
 /// The second before which tombstones have had their grace; 0 when none ever has.
-pub(super) fn gc_before(definition: &Table, now_s: u32) -> u32 {
+fn gc_before(definition: &Table, now_s: u32) -> u32 {
     match definition.options.tombstone_gc() {
         TombstoneGc::Timeout => {
             now_s.saturating_sub(u32::try_from(definition.options.gc_grace_seconds).unwrap_or(0))

@@ -169,6 +169,31 @@ fn a_purge_without_proof_shows() {
 }
 
 #[test]
+fn an_sstable_of_tombstones_is_not_rewritten_while_none_may_go() {
+    for (incomplete, rewritten) in [(true, false), (false, true)] {
+        let table = table_of(0);
+        let mut node = node(&table);
+        for key in 0..20 {
+            put(&mut node, delete(&table, key, 9));
+        }
+        flush(&mut node);
+        node.stop();
+        node.boot(1).expect("opens");
+        let before = data_files(&node);
+        let id = table.id;
+        node.run(async move {
+            let store = runtime::local::<Store>();
+            let table = store.table(id).expect("there");
+            table.is_incomplete.set(incomplete);
+            table.auto_compaction.set(true);
+            store.compaction_wanted.notify();
+        });
+        node.world.run_for(Duration::from_secs(30));
+        assert_eq!(data_files(&node) != before, rewritten);
+    }
+}
+
+#[test]
 fn tombstones_go_when_the_option_says_so() {
     for (mode, grace, stays) in [
         ("timeout", 0, false),

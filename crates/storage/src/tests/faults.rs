@@ -397,6 +397,32 @@ fn a_record_that_fails_twice_takes_nothing_away() {
     }
 }
 
+/// Two compactions may begin at once: one that finds nothing to record does not end the rest of the other.
+#[test]
+fn a_record_that_keeps_failing_is_tried_less_and_less_often() {
+    let (mut node, table) = two_sstables(3);
+    let id = table.id;
+    let failed = with_failing_manifest(&mut node, move |store| async move { store.compact(id).await });
+    failed.expect_err("the manifest was not synced");
+    node.world.fail_next_syncs(node.id, u32::MAX);
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        store.table(id).expect("there").auto_compaction.set(true);
+        store.compaction_wanted.notify();
+    });
+    let mut longest = Duration::ZERO;
+    for _ in 0..60 {
+        node.world.run_for(Duration::from_secs(10));
+        let rest = node.run(async move {
+            let table = runtime::local::<Store>().table(id).expect("there");
+            let until = table.compaction_backoff.rests_until();
+            until.map_or(Duration::ZERO, |until| until.saturating_duration_since(runtime::now()))
+        });
+        longest = longest.max(rest);
+    }
+    assert!(longest > Duration::from_secs(120), "{longest:?}");
+}
+
 #[test]
 fn frozen_memtables_are_few_while_flushes_fail() {
     let table = table();
