@@ -85,14 +85,39 @@ impl Default for Imports {
     }
 }
 
+/// What becomes of the shares that the manifests of an import know.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// They become visible.
+    Publish,
+    /// The manifests forget them.
+    Undo,
+    /// They stay as they are, for the next start.
+    Leave,
+}
+
 /// Where the shards of one import meet once their manifests know it.
 struct Meeting {
     expected: usize,
     arrived: Cell<usize>,
     failed: RefCell<Option<Error>>,
     all_here: Event,
-    outcome: Cell<Option<bool>>,
+    verdict: Cell<Option<Verdict>>,
     decided: Event,
+}
+
+/// Why an import failed.
+struct Failure {
+    error: Error,
+    /// Whether the next start may find an intent or a manifest that names its files: then they must be there. Files too many are
+    /// garbage, files too few are a loss.
+    needs_files: bool,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure { error, needs_files: false }
+    }
 }
 
 /// The files of one sstable in the source folder.
@@ -193,11 +218,11 @@ impl Store {
         match &imported {
             Ok(_) if !options.copy => remove_sources(&linked).await,
             Ok(_) => {}
-            // Where an intent is left the next start goes on with the files.
-            Err(_) if self.intent_is_left(number).await => {}
+            // Where an intent may be left the next start goes on with the files.
+            Err(failure) if failure.needs_files => {}
             Err(_) => remove_files(&linked).await,
         }
-        imported
+        imported.map_err(|failure| failure.error)
     }
 
     async fn import_found(
@@ -208,7 +233,7 @@ impl Store {
         found: Vec<Found>,
         options: &ImportOptions,
         linked: &mut Vec<Linked>,
-    ) -> Result<ImportReport, Error> {
+    ) -> Result<ImportReport, Failure> {
         for found in found {
             self.check_running()?;
             let generation = table.take_generation()?;
@@ -248,22 +273,20 @@ impl Store {
         self.settings.data_dir.join(intent_name(self.incarnation(), number))
     }
 
-    async fn intent_is_left(&self, number: u64) -> bool {
-        // What cannot be told is taken to be there: files too many are garbage, files too few are a loss.
-        file::exists(self.intent_path(number)).await.unwrap_or(true)
-    }
-
     /// Makes checked sstables count on every shard that owns tokens of them.
     async fn import_checked(
         &self,
         number: u64,
         table: TableId,
         entries: Vec<SstableEntry>,
-    ) -> Result<(), Error> {
+    ) -> Result<(), Failure> {
         let path = self.intent_path(number);
         let edit =
             Edit { add: entries.iter().map(|entry| (table, entry.clone())).collect(), ..Edit::default() };
-        Journal::create(&path, &[edit.encode()]).await?;
+        if let Err(error) = Journal::create(&path, &[edit.encode()]).await {
+            let needs_files = remove_intent(&path).await.is_err();
+            return Err(Failure { error, needs_files });
+        }
         let mut shares: BTreeMap<u16, Vec<PlannedSstable>> = BTreeMap::new();
         for entry in entries {
             let whole = vec![TokenRange::new(entry.meta.first_token, entry.meta.last_token)];
@@ -276,7 +299,7 @@ impl Store {
             arrived: Cell::new(0),
             failed: RefCell::new(None),
             all_here: Event::new(),
-            outcome: Cell::new(None),
+            verdict: Cell::new(None),
             decided: Event::new(),
         });
         self.imports.meetings.borrow_mut().insert(number, meeting.clone());
@@ -290,36 +313,45 @@ impl Store {
         while meeting.arrived.get() < meeting.expected {
             meeting.all_here.wait().await;
         }
-        let mut outcome = meeting.failed.take().map_or(Ok(()), Err);
-        if outcome.is_ok() {
+        let recorded = meeting.failed.take().map_or(Ok(()), Err);
+        let (verdict, outcome) = match recorded {
+            Err(error) => (Verdict::Undo, Err(error)),
             // Before anything is visible: once it may be compacted, the intent must not bring it back.
-            outcome = remove_intent(&path).await;
-        }
-        meeting.outcome.set(Some(outcome.is_ok()));
+            Ok(()) => match remove_intent(&path).await {
+                Ok(()) => (Verdict::Publish, Ok(())),
+                // It may be back after a power cut. With it or without, the manifests as they are now have all of it.
+                Err(error) => (Verdict::Leave, Err(error)),
+            },
+        };
+        meeting.verdict.set(Some(verdict));
         meeting.decided.notify_all();
         let mut undone = Ok(());
         for part in parts {
             undone = undone.and(part.await);
         }
         self.imports.meetings.borrow_mut().remove(&number);
-        if outcome.is_err() && undone.is_ok() {
-            // Now that no manifest knows them.
-            remove_intent(&path).await?;
-        }
-        outcome
+        let Err(error) = outcome else { return Ok(()) };
+        let needs_files = match verdict {
+            Verdict::Publish | Verdict::Leave => true,
+            // Where a manifest still knows its share, the intent says to the others that they have theirs.
+            Verdict::Undo => undone.is_err() || remove_intent(&path).await.is_err(),
+        };
+        Err(Failure { error, needs_files })
     }
 
     /// Says that a shard's manifest knows its share, or that it cannot; resolves with what is to be done about it.
-    async fn meet(&self, number: u64, arrived: Result<(), Error>) -> bool {
-        let Some(meeting) = self.imports.meetings.borrow().get(&number).cloned() else { return false };
+    async fn meet(&self, number: u64, arrived: Result<(), Error>) -> Verdict {
+        let Some(meeting) = self.imports.meetings.borrow().get(&number).cloned() else {
+            return Verdict::Undo;
+        };
         if let Err(error) = arrived {
             meeting.failed.borrow_mut().get_or_insert(error);
         }
         meeting.arrived.set(meeting.arrived.get() + 1);
         meeting.all_here.notify_all();
         loop {
-            if let Some(outcome) = meeting.outcome.get() {
-                return outcome;
+            if let Some(verdict) = meeting.verdict.get() {
+                return verdict;
             }
             meeting.decided.wait().await;
         }
@@ -366,11 +398,15 @@ async fn take_share(number: u64, id: TableId, share: Vec<PlannedSstable>) -> Res
         Ok(sstables) => (sstables, Ok(())),
         Err(error) => (Vec::new(), Err(error)),
     };
-    if arrive(number, told).await {
-        table.publish(sstables, &[], None);
-        table.forget_cached();
-        store.compaction_wanted.notify();
-        return Ok(());
+    match arrive(number, told).await {
+        Verdict::Publish => {
+            table.publish(sstables, &[], None);
+            table.forget_cached();
+            store.compaction_wanted.notify();
+            return Ok(());
+        }
+        Verdict::Leave => return Ok(()),
+        Verdict::Undo => {}
     }
     // Also where recording it failed: then it is not known whether the edit is there.
     let remove = share.iter().map(|planned| (id, planned.entry.meta.generation)).collect();
@@ -381,19 +417,23 @@ async fn take_share(number: u64, id: TableId, share: Vec<PlannedSstable>) -> Res
     })
 }
 
-async fn arrive(number: u64, told: Result<(), Error>) -> bool {
+async fn arrive(number: u64, told: Result<(), Error>) -> Verdict {
     runtime::submit_to(ShardId(0), Group::MAIN, move || async move {
         match opened() {
             Ok(store) => store.meet(number, told).await,
-            Err(_) => false,
+            Err(_) => Verdict::Undo,
         }
     })
     .await
 }
 
+/// Removes an intent, or makes sure that it is gone. Errors: it may be there after a power cut.
 async fn remove_intent(path: &Path) -> Result<(), Error> {
     let io = |action| move |error| Error::io(path, action, error);
-    file::remove(path).await.map_err(io("remove"))?;
+    match file::remove(path).await {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(io("remove")(error)),
+        _ => {}
+    }
     match path.parent() {
         Some(folder) => file::sync_dir(folder).await.map_err(io("sync folder of")),
         None => Ok(()),

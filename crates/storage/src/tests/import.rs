@@ -151,7 +151,7 @@ fn interrupted(seed: u64) -> (bool, bool) {
     let mut task = node.world.spawn(node.id, import(into.clone(), dir_of(&from), OPTIONS));
     node.world.run_for(Duration::from_micros(prng.below(40_000)));
     if fails {
-        node.world.fail_next_syncs(node.id, 1 + prng.below(2) as u32);
+        node.world.fail_next_syncs(node.id, 1 + prng.below(3) as u32);
     } else {
         node.world.power_cut(node.id);
     }
@@ -180,7 +180,8 @@ fn interrupted(seed: u64) -> (bool, bool) {
 
 #[test]
 fn an_import_is_whole_whatever_happens() {
-    let outcomes: Vec<_> = seeds(0, 40).map(interrupted).collect();
+    // The last two: its intent is back after a power cut; its intent is gone and one shard's share could not be taken back.
+    let outcomes: Vec<_> = seeds(0, 40).chain([50, 577]).map(interrupted).collect();
     for wanted in [(true, true), (true, false), (false, false)] {
         assert!(
             outcomes.contains(&wanted),
