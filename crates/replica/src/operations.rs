@@ -7,7 +7,7 @@ use runtime::{Group, ShardId};
 use schema::TableId;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use storage::snapshot::{self, PartialSnapshot, Snapshot, SnapshotOptions};
+use storage::snapshot::{self, Snapshot, SnapshotOptions};
 use storage::{
     CacheStats, CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals, Error, Granularity,
     ImportOptions, ImportReport, MajorCompaction, Scrubbed, Store, TableStats,
@@ -338,6 +338,10 @@ fn unless_gone(outcome: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
+async fn snapshot_one(store: &Store, options: &SnapshotOptions, table: TableId) -> Result<(), Error> {
+    store.snapshot(table, &store.describe(table)?, options).await
+}
+
 async fn snapshot_all(store: &Store, options: &SnapshotOptions, tables: &[TableId]) -> Result<(), Error> {
     let mut made = Vec::new();
     for table in tables {
@@ -371,29 +375,4 @@ async fn flushed_as_far_as_possible(table: TableId) -> bool {
     })
     .await;
     shards.into_iter().any(|sstables| sstables > 0)
-}
-
-async fn snapshot_one(store: &Store, options: &SnapshotOptions, table: TableId) -> Result<(), Error> {
-    let schema = store.describe(table)?;
-    let partial = PartialSnapshot::begin(&store.table_dir(table)?, &options.tag).await?;
-    let made = fill(&partial, options, table, &schema).await;
-    if made.is_err() {
-        partial.abandon().await;
-    }
-    made
-}
-
-async fn fill(
-    partial: &PartialSnapshot,
-    options: &SnapshotOptions,
-    table: TableId,
-    schema: &str,
-) -> Result<(), Error> {
-    let (folder, skip_flush) = (partial.folder().to_path_buf(), options.skip_flush);
-    all(on_every(move |store| {
-        let folder = folder.clone();
-        async move { store.link_into(table, &folder, skip_flush).await }
-    })
-    .await)?;
-    partial.finish(schema, options.ttl_ms).await
 }

@@ -142,7 +142,7 @@ pub(crate) fn install(store: &Rc<Store>) {
     runtime::install(Rc::new(Opened(Rc::downgrade(store))));
 }
 
-fn opened() -> Result<Rc<Store>, Error> {
+pub(crate) fn opened() -> Result<Rc<Store>, Error> {
     let store = runtime::try_local::<Opened>().and_then(|opened| opened.0.upgrade());
     store.ok_or(Error::Stopping)
 }

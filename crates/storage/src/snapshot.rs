@@ -8,14 +8,17 @@
 //! after a crash there are whole snapshots and folders that the next start removes, nothing in between.
 
 use crate::Error;
+use crate::import::opened;
 use crate::store::Store;
 use crate::table::{Sstable, TableStore, table_of_dir};
-use runtime::file;
+use runtime::{ShardId, file};
 use schema::TableId;
 use serde_json::{Value, json};
 use sstable::{Component, Reader};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
 use types::datetime;
 
 const FOLDER: &str = "snapshots";
@@ -63,8 +66,7 @@ pub struct SnapshotOptions {
 }
 
 /// A snapshot of one table that is being made.
-#[derive(Debug)]
-pub struct PartialSnapshot {
+struct PartialSnapshot {
     tag: String,
     snapshots: PathBuf,
     folder: PathBuf,
@@ -89,19 +91,45 @@ impl Store {
         Ok(self.table(id)?.dir.clone())
     }
 
-    /// Links this shard's sstables of a table into a snapshot. Errors: some may be linked.
-    pub async fn link_into(&self, id: TableId, partial: &Path, skip_flush: bool) -> Result<(), Error> {
+    /// Makes a snapshot of a table, of all shards of the node.
+    /// Errors: there is one of that name; others: what there is of it was removed, or is by the next start.
+    pub async fn snapshot(&self, id: TableId, schema: &str, options: &SnapshotOptions) -> Result<(), Error> {
+        let partial = PartialSnapshot::begin(&self.table_dir(id)?, &options.tag).await?;
+        let made = match link_all(id, partial.folder.clone(), options.skip_flush).await {
+            Ok(()) => partial.finish(schema, options.ttl_ms).await,
+            Err(error) => Err(error),
+        };
+        if made.is_err() {
+            partial.abandon().await;
+        }
+        made
+    }
+
+    /// Keeps this shard's sstables of a table as they are now, for a snapshot in a folder.
+    pub(crate) async fn hold(&self, id: TableId, folder: &Path, skip_flush: bool) -> Result<(), Error> {
         let table = self.table(id)?;
         if !skip_flush {
             self.flush_table(&table).await?;
         }
-        // As long as the version is held, nobody removes its files.
-        let version = table.version();
-        for sstable in &version.sstables {
-            link_files(&sstable.reader, partial).await?;
+        let sstables = table.with_version(|version, _| version.sstables.clone());
+        self.held.borrow_mut().insert(folder.to_path_buf(), sstables);
+        Ok(())
+    }
+
+    /// Links what is held for a snapshot. Errors: some may be linked.
+    pub(crate) async fn link_held(&self, folder: &Path) -> Result<(), Error> {
+        let held = self.held.borrow().get(folder).cloned().unwrap_or_default();
+        for sstable in &held {
+            link_files(&sstable.reader, folder).await?;
             runtime::yield_if_needed().await;
         }
         Ok(())
+    }
+
+    /// Ends [`Store::hold`].
+    pub(crate) fn release(&self, folder: &Path) {
+        self.held.borrow_mut().remove(folder);
+        self.compaction_wanted.notify();
     }
 
     /// Links a new sstable into its table's backups, where that is wanted. What cannot be linked is told in the log: the data itself
@@ -114,6 +142,57 @@ impl Store {
             runtime::error!("an sstable of table {} is not among its backups: {error}", table.id);
         }
     }
+}
+
+/// Does something on every shard at the same time. Errors: the first; every shard has done what it could.
+async fn on_every_shard<F, Fut>(work: F) -> Result<(), Error>
+where
+    F: Fn(Rc<Store>) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = Result<(), Error>> + 'static,
+{
+    let group = runtime::current_group();
+    let begin = |shard| {
+        let work = work.clone();
+        let part = move || async move { work(opened()?).await };
+        runtime::spawn(group, runtime::submit_to(ShardId(shard), group, part))
+    };
+    let parts: Vec<_> = (0..runtime::shard_count()).map(begin).collect();
+    let mut done = Ok(());
+    for part in parts {
+        done = done.and(part.await);
+    }
+    done
+}
+
+/// Links what all shards have of a table into a folder. Each holds on to its sstables before the first is linked, until the last
+/// is: a file that was linked and then ceased to be held would no longer keep the other shards from purging tombstones that what is
+/// linked of it needs.
+/// Errors: some may be linked.
+async fn link_all(id: TableId, folder: PathBuf, skip_flush: bool) -> Result<(), Error> {
+    // A task of its own: whoever waits for it may go away, and what is held must be let go.
+    let linking = async move {
+        let folder = Arc::new(folder);
+        let of = folder.clone();
+        let mut linked = on_every_shard(move |store| {
+            let folder = of.clone();
+            async move { store.hold(id, &folder, skip_flush).await }
+        })
+        .await;
+        if linked.is_ok() {
+            let of = folder.clone();
+            linked = on_every_shard(move |store| {
+                let folder = of.clone();
+                async move { store.link_held(&folder).await }
+            })
+            .await;
+        }
+        let released = on_every_shard(move |store| {
+            store.release(&folder);
+            async { Ok(()) }
+        });
+        linked.and(released.await)
+    };
+    runtime::spawn(runtime::current_group(), linking).await
 }
 
 /// Links the files of an sstable into a folder, which is made.
@@ -141,7 +220,7 @@ async fn link_files(reader: &Reader, folder: &Path) -> Result<(), Error> {
 
 impl PartialSnapshot {
     /// Begins a snapshot of the table in `table_dir`. Errors: there is one of that name.
-    pub async fn begin(table_dir: &Path, tag: &str) -> Result<PartialSnapshot, Error> {
+    async fn begin(table_dir: &Path, tag: &str) -> Result<PartialSnapshot, Error> {
         check_tag(tag)?;
         let snapshots = table_dir.join(FOLDER);
         let path = snapshots.join(tag);
@@ -156,13 +235,8 @@ impl PartialSnapshot {
         Ok(PartialSnapshot { tag: tag.to_string(), snapshots, folder })
     }
 
-    /// Where the links go.
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// Gives the snapshot its name, once everything in it is durable.
-    pub async fn finish(&self, schema: &str, ttl_ms: Option<i64>) -> Result<(), Error> {
+    async fn finish(&self, schema: &str, ttl_ms: Option<i64>) -> Result<(), Error> {
         let path = &self.folder;
         let io = |action| move |error| Error::io(path, action, error);
         let entries = file::read_dir(&self.folder).await.map_err(io("list folder"))?;
@@ -189,7 +263,7 @@ impl PartialSnapshot {
     }
 
     /// Removes what there is of it. What cannot be removed is garbage of the next start.
-    pub async fn abandon(self) {
+    async fn abandon(self) {
         if let Err(error) = file::remove_dir_all(&self.folder).await {
             runtime::warn!("cannot remove \"{}\": {error}", self.folder.display());
         }

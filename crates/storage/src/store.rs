@@ -33,6 +33,7 @@ use runtime::{Group, JoinHandle};
 use schema::{Schema, Table, TableId};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,6 +73,8 @@ pub struct Store {
     pub(crate) compaction_wanted: Event,
     /// Sstables that do not count any more, kept until their last reader is gone.
     pub(crate) doomed: RefCell<Vec<(Rc<TableStore>, Rc<Sstable>)>>,
+    /// Sstables that snapshots under way will link, by their folders.
+    pub(crate) held: RefCell<HashMap<PathBuf, Vec<Rc<Sstable>>>>,
     /// Writes whose callers went away before they were synced.
     pub(crate) given_up: RefCell<Vec<LoggedWrite>>,
     pub(crate) stopping: Cell<bool>,
@@ -137,6 +140,7 @@ impl Store {
             flushed: Event::new(),
             compaction_wanted: Event::new(),
             doomed: RefCell::default(),
+            held: RefCell::default(),
             given_up: RefCell::default(),
             stopping: Cell::new(false),
             tasks: RefCell::default(),

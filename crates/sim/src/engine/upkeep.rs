@@ -5,11 +5,11 @@ use std::rc::Rc;
 
 use base::Token;
 use schema::TableId;
-use storage::snapshot::{PartialSnapshot, clear_snapshot};
+use storage::snapshot::{SnapshotOptions, clear_snapshot};
 use storage::{Error, Granularity, ImportOptions, MajorCompaction, Store, Verify};
 
 use super::change::Upkeep;
-use super::machine::{everywhere, on_shard};
+use super::machine::everywhere;
 
 /// Does it on every shard.
 pub(super) async fn keep_up(id: TableId, how: Upkeep) -> Result<(), Error> {
@@ -61,15 +61,10 @@ async fn stopped(store: Rc<Store>, id: TableId, after: std::time::Duration) -> R
 
 /// Takes a whole snapshot; the folder of the table.
 pub(super) async fn snapshot(id: TableId, tag: &str) -> Result<PathBuf, Error> {
-    let dir = runtime::local::<Store>().table_dir(id)?;
-    let partial = PartialSnapshot::begin(&dir, tag).await?;
-    for shard in 0..runtime::shard_count() {
-        let folder = partial.folder().to_path_buf();
-        let link = move |store: Rc<Store>| async move { store.link_into(id, &folder, false).await };
-        on_shard(shard, link).await?;
-    }
-    partial.finish("", None).await?;
-    Ok(dir)
+    let store = runtime::local::<Store>();
+    let options = SnapshotOptions { tag: tag.to_string(), skip_flush: false, ttl_ms: None };
+    store.snapshot(id, "", &options).await?;
+    store.table_dir(id)
 }
 
 /// Takes a snapshot, perhaps empties the table, and imports it.

@@ -166,7 +166,7 @@ async fn serve(shared: Arc<Mutex<Shared>>, settings: Settings, schema: Arc<Schem
     }
 }
 
-async fn on_shard<T, F, Fut>(shard: u16, work: F) -> T
+pub(super) async fn on_shard<T, F, Fut>(shard: u16, work: F) -> T
 where
     T: Send + 'static,
     F: FnOnce(Rc<Store>) -> Fut + Send + 'static,

@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use super::obstacles::obstruct;
-use crate::snapshot::{PartialSnapshot, Snapshot, clear_snapshot, expire_snapshots, list_snapshots};
+use crate::snapshot::{Snapshot, SnapshotOptions, clear_snapshot, expire_snapshots, list_snapshots};
 use crate::{
     CommitlogSync, Durability, Error, ImportOptions, Store, TableStats, TombstoneLimits, Verify, fixture,
 };
@@ -10,8 +10,7 @@ use base::{Prng, Token};
 use mutation::{Deletion, Key, Liveness, Mutation, MutationBuilder, Scope};
 use runtime::sim::SimConfig;
 use schema::{Table, TableId};
-use std::path::Path;
-use std::rc::Rc;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const DATA: &str = "/node/data";
@@ -202,21 +201,8 @@ fn tombstones_are_counted_and_too_many_end_a_read() {
 
 /// Makes a snapshot on all shards, as the whole node does.
 async fn snapshot(id: TableId, tag: String, ttl_ms: Option<i64>) -> Result<(), Error> {
-    let dir = runtime::local::<Store>().table_dir(id)?;
-    let partial = PartialSnapshot::begin(&dir, &tag).await?;
-    let folder = partial.folder().to_path_buf();
-    let linked = everywhere(move |store: Rc<Store>| {
-        let folder = folder.clone();
-        async move { store.link_into(id, &folder, false).await }
-    });
-    let made = match linked.await {
-        Ok(()) => partial.finish("CREATE TABLE", ttl_ms).await,
-        Err(error) => Err(error),
-    };
-    if made.is_err() {
-        partial.abandon().await;
-    }
-    made
+    let options = SnapshotOptions { tag, skip_flush: false, ttl_ms };
+    runtime::local::<Store>().snapshot(id, "CREATE TABLE", &options).await
 }
 
 fn snapshots(node: &mut Node) -> Vec<Snapshot> {
@@ -265,22 +251,31 @@ fn compact_shard_0(node: &mut Node, id: TableId) {
     node.run(async { runtime::local::<Store>().reap().await });
 }
 
+fn delete(node: &mut Node, table: &Table, key: u8) {
+    let now_s = node.run(async { runtime::unix_micros() / 1_000_000 }) as u32;
+    let mut builder = MutationBuilder::new(table.id, Token::of_key(&[key]), &[key]);
+    builder.deletion(Deletion { timestamp: 9, local_time: now_s - 60 });
+    node.run(apply(vec![builder.finish()], Durability::Mode)).expect("accepted");
+}
+
+/// Puts the sstables of a folder into the table's place.
+fn restore(node: &mut Node, table: &Table, folder: PathBuf) {
+    let id = table.id;
+    node.run(everywhere(move |store| async move { store.truncate(id, 10).await })).expect("truncates");
+    node.run(async move { runtime::local::<Store>().import(id, &folder, COPIED).await }).expect("imports");
+}
+
 /// Deletes a key whose data shard 0 has taken out of a file that shard 1 still holds, compacts shard 0, and puts a snapshot
 /// in the table's place. Returns how many rows the key has.
 fn deleted_and_restored(node: &mut Node, table: &Table, key: u8) -> usize {
     let id = table.id;
-    let now_s = node.run(async { runtime::unix_micros() / 1_000_000 }) as u32;
-    let mut builder = MutationBuilder::new(id, Token::of_key(&[key]), &[key]);
-    builder.deletion(Deletion { timestamp: 9, local_time: now_s - 60 });
-    node.run(apply(vec![builder.finish()], Durability::Mode)).expect("accepted");
+    delete(node, table, key);
     flush(node);
     compact_shard_0(node, id);
     assert_eq!(read(node, table, key), 0);
     node.run(snapshot(id, "restored".into(), None)).expect("made");
-    node.run(everywhere(move |store| async move { store.truncate(id, 10).await })).expect("truncates");
     let dir = node.run(async move { runtime::local::<Store>().table_dir(id) }).expect("known");
-    let folder = dir.join("snapshots/restored");
-    node.run(async move { runtime::local::<Store>().import(id, &folder, COPIED).await }).expect("imports");
+    restore(node, table, dir.join("snapshots/restored"));
     assert_eq!(keys_there(node, table, 0..20), 19 + read(node, table, key), "the others are there");
     read(node, table, key)
 }
@@ -332,6 +327,55 @@ fn a_snapshot_brings_nothing_back_that_an_import_left_in_a_shared_file() {
     node.run(async move { runtime::local::<Store>().import(id, &folder, COPIED).await }).expect("imports");
     compact_shard_0(&mut node, id);
     assert_eq!(deleted_and_restored(&mut node, &table, key), 0);
+}
+
+/// What a snapshot will link keeps tombstones on every shard, whichever is held first.
+#[test]
+fn a_snapshot_that_is_being_made_keeps_what_it_needs() {
+    let (table, key) = graceless();
+    let id = table.id;
+    for first in [0, 1] {
+        let mut node = node(14, &table);
+        write(&mut node, &table, 0..20, 5);
+        flush(&mut node);
+        node.stop();
+        node.boot(2).expect("opens");
+        compact_shard_0(&mut node, id);
+        delete(&mut node, &table, key);
+        flush(&mut node);
+        let folder =
+            node.run(async move { runtime::local::<Store>().table_dir(id) }).expect("known").join("snapshot");
+        let made = folder.clone();
+        node.run(async move { runtime::file::create_dir_all(&made).await }).expect("made");
+        for shard in [first, 1 - first] {
+            let held = folder.clone();
+            node.run(on_shard(shard, move |store| async move { store.hold(id, &held, false).await }))
+                .expect("held");
+            for shard in [1, 0] {
+                node.run(on_shard(shard, move |store| async move {
+                    store.compact(id).await?;
+                    store.reap().await;
+                    Ok::<(), Error>(())
+                }))
+                .expect("compacts");
+            }
+        }
+        let linked = folder.clone();
+        node.run(everywhere(move |store| {
+            let folder = linked.clone();
+            async move { store.link_held(&folder).await }
+        }))
+        .expect("linked");
+        let held = folder.clone();
+        node.run(everywhere(move |store| {
+            store.release(&held);
+            async { Ok(()) }
+        }))
+        .expect("released");
+        restore(&mut node, &table, folder);
+        assert_eq!(keys_there(&mut node, &table, 0..20), 19);
+        assert_eq!(read(&mut node, &table, key), 0, "shard {first} first");
+    }
 }
 
 #[test]
