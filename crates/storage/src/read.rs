@@ -337,6 +337,8 @@ impl<'a> Page<'a> {
     ) -> Result<Option<Resume>, Error> {
         let slices = self.slices(left).into_owned();
         let mut bytes = self.first_bytes(left);
+        // A page that ends early costs less than much of each of many.
+        let most = (READ_FRAGMENT_BYTES_MAX / sstables.len().max(1)).max(READ_FRAGMENT_BYTES);
         if self.cached {
             bump(&self.store.cache.requests);
         }
@@ -354,8 +356,7 @@ impl<'a> Page<'a> {
                     self.emit_places(&only, key, left, merged.complete_to.as_ref())
                 }
             };
-            if self.is_enough(&emitted, merged.complete_to.as_ref(), left) || bytes >= READ_FRAGMENT_BYTES_MAX
-            {
+            if self.is_enough(&emitted, merged.complete_to.as_ref(), left) || bytes >= most {
                 self.fill_cache(&merged, key, wanted);
                 let asked = sstables.len() as u32 - skipped;
                 let metrics = &self.table.metrics;
@@ -365,7 +366,7 @@ impl<'a> Page<'a> {
                 self.sstables = self.sstables.saturating_add(found);
                 return self.put(key, left, emitted);
             }
-            bytes = self.more_bytes(bytes, sstables.len(), &emitted, left);
+            bytes = self.more_bytes(bytes, most, &emitted, left);
         }
     }
 
@@ -524,15 +525,15 @@ impl<'a> Page<'a> {
             .min(fragment_bytes())
     }
 
-    /// Bytes asked of each of some sstables when `bytes` gave too little: for all that is wanted, if the rest is like what came.
-    fn more_bytes(&self, bytes: usize, sstables: usize, emitted: &Emitted, left: Left<'_>) -> usize {
+    /// Bytes asked of each sstable when `bytes` gave too little: for all that is wanted, if the rest is like what came, and no
+    /// more than `most`, which is more than `bytes`.
+    fn more_bytes(&self, bytes: usize, most: usize, emitted: &Emitted, left: Left<'_>) -> usize {
         let budget = self.budget(left.rows_taken);
         let rows = budget.rows.min(budget.partition_rows) as usize;
         let times = |wanted: usize, got: usize| bytes.saturating_mul(wanted) / got.max(1);
         let enough = times(rows, emitted.live_rows as usize).min(times(budget.bytes, emitted.bytes));
-        // The rest may be quite unlike what came: neither in small steps nor in one leap, which many sstables would share.
-        let most = (READ_FRAGMENT_BYTES_MAX / sstables.max(1)).min(bytes * READ_GROWTH_MAX);
-        enough.saturating_add(bytes / 8).clamp(bytes * 2, most.max(bytes * 2)).min(READ_FRAGMENT_BYTES_MAX)
+        // The rest may be quite unlike what came: neither in small steps nor in one leap.
+        enough.saturating_add(bytes / 8).clamp(bytes * 2, bytes * READ_GROWTH_MAX).min(most)
     }
 
     fn emit_of<'e>(&'e self, key: &'e Key, left: Left<'e>, complete_to: Option<&'e Position>) -> Emit<'e> {
