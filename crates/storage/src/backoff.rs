@@ -34,6 +34,11 @@ impl Backoff {
         }
     }
 
+    /// How often it has failed since it last went well.
+    pub(crate) fn failures(&self) -> u32 {
+        self.failures.get()
+    }
+
     /// Whether the work may be tried.
     pub(crate) fn is_due(&self) -> bool {
         self.failures.get() == 0 || self.not_before.get() <= runtime::now()

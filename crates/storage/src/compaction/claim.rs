@@ -16,12 +16,16 @@ const FLUSH_WEIGHT: u64 = 4;
 pub(crate) struct TableState {
     /// Compactions that run.
     pub(super) running: Cell<usize>,
+    /// A task records what may not be recorded.
+    pub(super) recording: Cell<bool>,
     /// One has ended.
     pub(super) ended: Event,
     /// When sstables that have expired were looked for last; `None`: not yet.
     pub(super) expired_looked: Cell<Option<base::Instant>>,
     /// Mean bytes of what flushes made.
     flush_bytes: Cell<u64>,
+    /// Whether the next compaction rewrites a shared file before it asks the strategy.
+    shared_turn: Cell<bool>,
     /// Files with tokens of this shard that other shards hold, or of which not all counts: by how many shards hold them.
     shared: RefCell<Vec<Arc<AtomicU32>>>,
 }
@@ -41,6 +45,11 @@ impl TableState {
     /// There are files with tokens of this shard that it may hold no longer while another does.
     pub(crate) fn share(&self, holders: &Arc<AtomicU32>) {
         self.shared.borrow_mut().push(holders.clone());
+    }
+
+    /// Whether it is the turn of a shared file: every other time.
+    pub(super) fn takes_shared_turn(&self) -> bool {
+        self.shared_turn.replace(!self.shared_turn.get())
     }
 
     /// Whether files with tokens of this shard are held anywhere of which not all counts, or may cease to. While they are, a

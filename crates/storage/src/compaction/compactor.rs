@@ -89,20 +89,23 @@ impl Store {
         let store = self.clone();
         let count = &self.compactions.background;
         count.set(count.get() + 1);
+        let failures = table.compaction_backoff.failures();
         drop(runtime::spawn(Group::COMPACTION, async move {
             let outcome = store.work(&table, &job, &claim).await;
-            store.rest_after(&table, outcome);
+            store.rest_after(&table, failures, outcome);
             let count = &store.compactions.background;
             count.set(count.get() - 1);
             drop(claim);
         }));
     }
 
-    /// A table where a compaction failed rests. `outcome`: as of [`Store::work`].
-    fn rest_after(&self, table: &TableStore, outcome: Result<bool, Error>) {
+    /// A table where a compaction failed rests. `failures`: how often when this one began; `outcome`: as of [`Store::work`].
+    fn rest_after(&self, table: &TableStore, failures: u32, outcome: Result<bool, Error>) {
         match outcome {
             // One that went well says nothing about another that failed meanwhile.
-            Ok(true) if table.compaction_backoff.is_due() => table.compaction_backoff.succeeded(),
+            Ok(true) if table.compaction_backoff.failures() == failures => {
+                table.compaction_backoff.succeeded()
+            }
             Ok(_) | Err(Error::Stopping | Error::UnknownTable(_) | Error::Interrupted { .. }) => {}
             Err(error) => {
                 self.note_fault(&error);
@@ -126,7 +129,11 @@ impl Store {
         if !common.enabled || turn.is_none() {
             return None;
         }
+        if table.compacting.recording.get() {
+            return None;
+        }
         if !table.unrecorded.borrow().is_empty() {
+            table.compacting.recording.set(true);
             return Some((Job::Record, self.claim(table, Vec::new())));
         }
         let candidates = self.candidates(table);
@@ -139,6 +146,19 @@ impl Store {
             return Some((Job::Expire, self.claim(table, expired)));
         }
         let strategy = Strategy::of(&definition.options);
+        let alone = |index: usize, kind: CompactionKind| {
+            let shape: Shape = strategy.alone(scene, index);
+            Some((Job::Merge(Work::plain(kind, shape)), self.claim(table, vec![sstables[index].clone()])))
+        };
+        // One that several shards share is rewritten, so that each shard has its own: every other time, or as long as the strategy
+        // wants something the table would purge nothing.
+        let free = |index: &usize| !candidates[*index].busy;
+        let shared = (0..sstables.len()).filter(free).find(|index| sstables[*index].is_shared());
+        if let Some(index) = shared
+            && table.compacting.takes_shared_turn()
+        {
+            return alone(index, CompactionKind::Background);
+        }
         if let Some(task) = strategy.next(scene) {
             let picked = task.inputs.iter().map(|index| sstables[*index].clone()).collect();
             let job = match task.moves {
@@ -147,13 +167,7 @@ impl Store {
             };
             return Some((job, self.claim(table, picked)));
         }
-        let alone = |index: usize, kind: CompactionKind| {
-            let shape: Shape = strategy.alone(scene, index);
-            Some((Job::Merge(Work::plain(kind, shape)), self.claim(table, vec![sstables[index].clone()])))
-        };
-        let free = |index: &usize| !candidates[*index].busy;
-        // One that several shards share is rewritten, so that each shard has its own.
-        if let Some(index) = (0..sstables.len()).filter(free).find(|index| sstables[*index].is_shared()) {
+        if let Some(index) = shared {
             return alone(index, CompactionKind::Background);
         }
         let index = self.full_of_tombstones(table, &common, scene, &sstables)?;
@@ -189,7 +203,7 @@ impl Store {
         let threshold = common.tombstone_threshold?;
         let definition = table.definition();
         // Where nothing may go it would be rewritten in vain, and not looked at again for long.
-        let gc_before = Proof::new(table, &definition, now_s()).gc_before()?;
+        let gc_before = Proof::with(table, &definition, common, now_s()).gc_before()?;
         let version = table.version();
         let worth = |index: &usize| {
             let sstable = &sstables[*index];
@@ -216,7 +230,11 @@ impl Store {
     /// Does it. False: there was nothing to do, which says nothing about what failed before.
     async fn work(&self, table: &Rc<TableStore>, job: &Job, claim: &Claim) -> Result<bool, Error> {
         match job {
-            Job::Record => self.record_unrecorded(table).await,
+            Job::Record => {
+                let recorded = self.record_unrecorded(table).await;
+                table.compacting.recording.set(false);
+                recorded
+            }
             Job::Expire => self.expire(table, claim).await,
             Job::Merge(work) => self.merge(table, work, claim).await.map(|_| true),
             Job::Move(level) => self.move_to(table, claim, *level).await.map(|()| true),

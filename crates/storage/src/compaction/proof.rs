@@ -3,6 +3,7 @@
 //! What stays are memtables, and sstables outside of the compaction that cover the token and whose filter may hold the key. The
 //! log holds nothing else: it is replayed before anything is compacted.
 
+use super::strategy::Common;
 use crate::table::{Sstable, TableStore, TableVersion};
 use base::Token;
 use mutation::{Key, Purge, TokenRange};
@@ -24,10 +25,15 @@ pub(super) struct Proof {
 
 impl Proof {
     pub(super) fn new(table: &TableStore, definition: &Table, now_s: u32) -> Proof {
-        let only_repaired = super::strategy::Common::of(&definition.options).only_repaired;
+        Proof::with(table, definition, &Common::of(&definition.options), now_s)
+    }
+
+    /// As [`Proof::new`], with what the options say already known.
+    pub(super) fn with(table: &TableStore, definition: &Table, common: &Common, now_s: u32) -> Proof {
         // What an sstable holds that cannot be read is not known.
         let kept = table.compacting.shares_files() || table.is_incomplete.get();
-        Proof { gc_before: if kept { 0 } else { gc_before(definition, now_s) }, only_repaired }
+        let gc_before = if kept { 0 } else { gc_before(definition, now_s) };
+        Proof { gc_before, only_repaired: common.only_repaired }
     }
 
     /// The second before which tombstones may have had their grace; `None`: nothing may go.
