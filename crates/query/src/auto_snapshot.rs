@@ -21,7 +21,7 @@ impl Engine {
         if gone.is_empty() {
             return Ok(());
         }
-        let made = self.coordinator.local().snapshot_before("dropped", gone).await;
+        let made = self.coordinator.local().snapshot_before_drop(gone).await;
         made.map_err(|error| {
             Error::Server(format!(
                 "nothing was dropped, because no snapshot could be made (auto_snapshot): {error}"

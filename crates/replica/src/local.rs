@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::message::{Request, Response};
+use crate::operations::snapshots_before;
 use crate::shard::{Shard, digest_of};
 use base::histogram::Placed;
 use base::{Token, shard_interval, shard_of};
@@ -183,15 +184,21 @@ impl Local {
     /// Forgets a table's data on every shard, after a snapshot of it where the operator wants one.
     /// `at`: the time of whoever asks; what is recorded is later than everything begun on this node before.
     pub async fn truncate(&self, table: TableId, at: i64) -> Result<(), Error> {
-        self.snapshot_before("truncated", vec![table]).await?;
-        let at = self.next_time(at);
-        for shard in 0..runtime::shard_count() {
-            runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
-                runtime::local::<Shard>().truncate(table, at).await
-            })
-            .await?;
-        }
-        Ok(())
+        let work = move || async move {
+            let store = runtime::local::<Shard>().store().clone();
+            // A snapshot between two shards' turns would have what one has deleted in a file that the other still holds.
+            let _turn = store.snapshot_turn().lock().await;
+            snapshots_before(&store, "truncated", &[table]).await?;
+            let at = store.next_time(at);
+            for shard in 0..runtime::shard_count() {
+                runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
+                    runtime::local::<Shard>().truncate(table, at).await
+                })
+                .await?;
+            }
+            Ok(())
+        };
+        runtime::submit_to(ShardId(0), Group::QUERY, work).await
     }
 
     /// Microseconds since the Unix epoch: later than all that this gave before on this node, whatever happens to the machine's

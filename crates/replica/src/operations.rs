@@ -278,28 +278,12 @@ impl Local {
         runtime::submit_to(ShardId(0), Group::ADMIN, work).await
     }
 
-    /// Makes a snapshot of tables that are about to be dropped or truncated, if the operator wants that; named after
-    /// what is about to happen, the time and the table, as in Cassandra. Tables without data get none, nor those that allow none.
-    pub async fn snapshot_before(&self, what: &'static str, tables: Vec<TableId>) -> Result<(), Error> {
-        if !self.here().store().auto_snapshot() {
-            return Ok(());
-        }
+    /// Makes a snapshot of tables that are about to be dropped, if the operator wants that.
+    pub async fn snapshot_before_drop(&self, tables: Vec<TableId>) -> Result<(), Error> {
         let work = move || async move {
             let store = runtime::local::<Shard>().store().clone();
             let _turn = store.snapshot_turn().lock().await;
-            let now_ms = runtime::unix_micros() / 1000;
-            let names = store.table_names();
-            for (_, name, id) in names.into_iter().filter(|(_, _, id)| tables.contains(id)) {
-                let wanted = store.allows_auto_snapshot(id).unwrap_or(false);
-                if !wanted || !flushed_as_far_as_possible(id).await {
-                    continue;
-                }
-                let tag = format!("{what}-{now_ms}-{name}");
-                let ttl_ms = store.auto_snapshot_ttl_ms();
-                let options = SnapshotOptions { tag, skip_flush: true, ttl_ms };
-                unless_gone(snapshot_one(&store, &options, id).await)?;
-            }
-            Ok(())
+            snapshots_before(&store, "dropped", &tables).await
         };
         runtime::submit_to(ShardId(0), Group::ADMIN, work).await
     }
@@ -340,6 +324,27 @@ fn unless_gone(outcome: Result<(), Error>) -> Result<(), Error> {
 
 async fn snapshot_one(store: &Store, options: &SnapshotOptions, table: TableId) -> Result<(), Error> {
     store.snapshot(table, &store.describe(table)?, options).await
+}
+
+/// Makes a snapshot of tables, if the operator wants one; named after what is about to happen, the time and the table, as in
+/// Cassandra. Tables without data get none, nor those that allow none. On shard 0, with the turn of snapshots.
+pub(crate) async fn snapshots_before(store: &Store, what: &str, tables: &[TableId]) -> Result<(), Error> {
+    if !store.auto_snapshot() {
+        return Ok(());
+    }
+    let now_ms = runtime::unix_micros() / 1000;
+    let names = store.table_names();
+    for (_, name, id) in names.into_iter().filter(|(_, _, id)| tables.contains(id)) {
+        let wanted = store.allows_auto_snapshot(id).unwrap_or(false);
+        if !wanted || !flushed_as_far_as_possible(id).await {
+            continue;
+        }
+        let tag = format!("{what}-{now_ms}-{name}");
+        let ttl_ms = store.auto_snapshot_ttl_ms();
+        let options = SnapshotOptions { tag, skip_flush: true, ttl_ms };
+        unless_gone(snapshot_one(store, &options, id).await)?;
+    }
+    Ok(())
 }
 
 async fn snapshot_all(store: &Store, options: &SnapshotOptions, tables: &[TableId]) -> Result<(), Error> {

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::journal::Journal;
 use crate::limits::{IMPORT_COPY_BYTES, IMPORT_SSTABLES_MAX};
 use crate::manifest::{Edit, SstableEntry};
+use crate::shards::{on_every_shard, opened};
 use crate::start::{PlannedSstable, divide};
 use crate::store::Store;
 use crate::table::{Sstable, TableStore};
@@ -28,7 +29,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use types::CqlType;
 
 const TOC: &str = "TOC.txt";
@@ -68,9 +69,6 @@ pub struct ImportReport {
     /// Partitions, counted once per sstable.
     pub partitions: u64,
 }
-
-/// The store of this shard, for calls of other shards.
-struct Opened(Weak<Store>);
 
 /// Imports of a node, on shard 0.
 pub(crate) struct Imports {
@@ -137,16 +135,6 @@ struct Linked {
     files: Vec<PathBuf>,
 }
 
-/// Makes this shard's store known to imports.
-pub(crate) fn install(store: &Rc<Store>) {
-    runtime::install(Rc::new(Opened(Rc::downgrade(store))));
-}
-
-pub(crate) fn opened() -> Result<Rc<Store>, Error> {
-    let store = runtime::try_local::<Opened>().and_then(|opened| opened.0.upgrade());
-    store.ok_or(Error::Stopping)
-}
-
 fn refused(text: impl Into<String>) -> Error {
     Error::Import(text.into())
 }
@@ -163,14 +151,27 @@ pub(crate) fn incarnation_of_intent(name: &str) -> Option<u32> {
     incarnation.parse().ok()
 }
 
-/// Reads an intent file: the sstables that count for every shard that owns tokens of them.
-pub(crate) async fn read_intent(path: &Path) -> Result<Edit, Error> {
-    let records = Journal::read(path).await?.unwrap_or_default();
-    let [record] = &records[..] else {
-        return Err(Error::corrupt("import", path, 8, "one record", format!("{} records", records.len())));
-    };
-    Edit::decode((path, 16), record)
-        .map_err(|got| Error::corrupt("import", path, 8, "an edit of a manifest", got))
+/// What an intent file says.
+pub(crate) struct Intent {
+    /// The sstables that count for every shard that owns tokens of them.
+    pub(crate) edit: Edit,
+    /// When it was made, microseconds since the Unix epoch; a later truncation or drop of the table voids it.
+    pub(crate) at: i64,
+}
+
+impl Intent {
+    async fn write(&self, path: &Path) -> Result<(), Error> {
+        Journal::create(path, &[self.edit.encode(), self.at.to_be_bytes().to_vec()]).await.map(drop)
+    }
+
+    /// Reads an intent file.
+    pub(crate) async fn read(path: &Path) -> Result<Intent, Error> {
+        let records = Journal::read(path).await?.unwrap_or_default();
+        let wrong = |got: String| Error::corrupt("import", path, 8, "an edit of a manifest and a time", got);
+        let [edit, at] = &records[..] else { return Err(wrong(format!("{} records", records.len()))) };
+        let Ok(at) = <[u8; 8]>::try_from(&at[..]) else { return Err(wrong(format!("{} bytes", at.len()))) };
+        Ok(Intent { edit: Edit::decode((path, 16), edit).map_err(wrong)?, at: i64::from_be_bytes(at) })
+    }
 }
 
 impl Store {
@@ -218,8 +219,7 @@ impl Store {
         match &imported {
             Ok(_) if !options.copy => remove_sources(&linked).await,
             Ok(_) => {}
-            // Where an intent may be left the next start goes on with the files.
-            Err(failure) if failure.needs_files => {}
+            Err(failure) if failure.needs_files => left_to_next_start(id).await,
             Err(_) => remove_files(&linked).await,
         }
         imported.map_err(|failure| failure.error)
@@ -283,7 +283,8 @@ impl Store {
         let path = self.intent_path(number);
         let edit =
             Edit { add: entries.iter().map(|entry| (table, entry.clone())).collect(), ..Edit::default() };
-        if let Err(error) = Journal::create(&path, &[edit.encode()]).await {
+        let intent = Intent { edit, at: self.next_time(i64::MIN) };
+        if let Err(error) = intent.write(&path).await {
             let needs_files = remove_intent(&path).await.is_err();
             return Err(Failure { error, needs_files });
         }
@@ -313,14 +314,13 @@ impl Store {
         while meeting.arrived.get() < meeting.expected {
             meeting.all_here.wait().await;
         }
-        let recorded = meeting.failed.take().map_or(Ok(()), Err);
-        let (verdict, outcome) = match recorded {
-            Err(error) => (Verdict::Undo, Err(error)),
+        let (verdict, failed) = match meeting.failed.take() {
+            Some(error) => (Verdict::Undo, Some(error)),
             // Before anything is visible: once it may be compacted, the intent must not bring it back.
-            Ok(()) => match remove_intent(&path).await {
-                Ok(()) => (Verdict::Publish, Ok(())),
+            None => match remove_intent(&path).await {
+                Ok(()) => (Verdict::Publish, None),
                 // It may be back after a power cut. With it or without, the manifests as they are now have all of it.
-                Err(error) => (Verdict::Leave, Err(error)),
+                Err(error) => (Verdict::Leave, Some(error)),
             },
         };
         meeting.verdict.set(Some(verdict));
@@ -330,13 +330,10 @@ impl Store {
             undone = undone.and(part.await);
         }
         self.imports.meetings.borrow_mut().remove(&number);
-        let Err(error) = outcome else { return Ok(()) };
-        let needs_files = match verdict {
-            Verdict::Publish | Verdict::Leave => true,
-            // Where a manifest still knows its share, the intent says to the others that they have theirs.
-            Verdict::Undo => undone.is_err() || remove_intent(&path).await.is_err(),
-        };
-        Err(Failure { error, needs_files })
+        let Some(error) = failed else { return Ok(()) };
+        // Where a manifest still knows its share, the intent says to the others that they have theirs.
+        let gone = verdict == Verdict::Undo && undone.is_ok() && remove_intent(&path).await.is_ok();
+        Err(Failure { error, needs_files: !gone })
     }
 
     /// Says that a shard's manifest knows its share, or that it cannot; resolves with what is to be done about it.
@@ -425,6 +422,18 @@ async fn arrive(number: u64, told: Result<(), Error>) -> Verdict {
         }
     })
     .await
+}
+
+/// The next start may go on with the files of an import that failed: what they may hold counts from now on.
+async fn left_to_next_start(id: TableId) {
+    let marked = on_every_shard(move |store| async move {
+        if let Ok(table) = store.table(id) {
+            table.is_incomplete.set(true);
+        }
+        Ok(())
+    });
+    // A shard that has no store any more compacts nothing.
+    let _: Result<(), Error> = marked.await;
 }
 
 /// Removes an intent, or makes sure that it is gone. Errors: it may be there after a power cut.

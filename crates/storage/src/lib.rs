@@ -37,6 +37,7 @@ mod prefetch;
 mod read;
 mod rot;
 mod settings;
+mod shards;
 /// Hard links to sstables under a name.
 pub mod snapshot;
 mod start;

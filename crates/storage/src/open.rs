@@ -272,7 +272,7 @@ impl Opening {
         store.count_left_out(left_out);
         store.set_compaction_throughput(store.settings.compaction_throughput);
         store.register_gauges();
-        crate::import::install(&store);
+        crate::shards::install(&store);
         let flusher = || {
             let store = store.clone();
             runtime::spawn(Group::FLUSH, async move { store.run_flusher().await })

@@ -8,16 +8,15 @@
 //! after a crash there are whole snapshots and folders that the next start removes, nothing in between.
 
 use crate::Error;
-use crate::import::opened;
+use crate::shards::on_every_shard;
 use crate::store::Store;
 use crate::table::{Sstable, TableStore, table_of_dir};
-use runtime::{ShardId, file};
+use runtime::file;
 use schema::TableId;
 use serde_json::{Value, json};
 use sstable::{Component, Reader};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use types::datetime;
 
@@ -112,13 +111,14 @@ impl Store {
             self.flush_table(&table).await?;
         }
         let sstables = table.with_version(|version, _| version.sstables.clone());
-        self.held.borrow_mut().insert(folder.to_path_buf(), sstables);
+        let before = self.held.borrow_mut().insert(folder.to_path_buf(), sstables);
+        assert!(before.is_none(), "snapshots take turns");
         Ok(())
     }
 
     /// Links what is held for a snapshot. Errors: some may be linked.
     pub(crate) async fn link_held(&self, folder: &Path) -> Result<(), Error> {
-        let held = self.held.borrow().get(folder).cloned().unwrap_or_default();
+        let held = self.held.borrow().get(folder).cloned().expect("it is held");
         for sstable in &held {
             link_files(&sstable.reader, folder).await?;
             runtime::yield_if_needed().await;
@@ -142,26 +142,6 @@ impl Store {
             runtime::error!("an sstable of table {} is not among its backups: {error}", table.id);
         }
     }
-}
-
-/// Does something on every shard at the same time. Errors: the first; every shard has done what it could.
-async fn on_every_shard<F, Fut>(work: F) -> Result<(), Error>
-where
-    F: Fn(Rc<Store>) -> Fut + Clone + Send + 'static,
-    Fut: Future<Output = Result<(), Error>> + 'static,
-{
-    let group = runtime::current_group();
-    let begin = |shard| {
-        let work = work.clone();
-        let part = move || async move { work(opened()?).await };
-        runtime::spawn(group, runtime::submit_to(ShardId(shard), group, part))
-    };
-    let parts: Vec<_> = (0..runtime::shard_count()).map(begin).collect();
-    let mut done = Ok(());
-    for part in parts {
-        done = done.and(part.await);
-    }
-    done
 }
 
 /// Links what all shards have of a table into a folder. Each holds on to its sstables before the first is linked, until the last

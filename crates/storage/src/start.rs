@@ -11,9 +11,9 @@
 use crate::commitlog::probe;
 use crate::commitlog::replay::OldLog;
 use crate::commitlog::{LogPosition, SegmentName};
-use crate::import::{incarnation_of_intent, read_intent};
+use crate::import::{Intent, incarnation_of_intent};
 use crate::limits::{INCARNATION_MAX, SHARDS_MAX};
-use crate::manifest::{Edit, ManifestHeader, ManifestState, SstableEntry};
+use crate::manifest::{ManifestHeader, ManifestState, SstableEntry};
 use crate::table::table_of_dir;
 use crate::{CommitlogSync, Error, Settings, snapshot};
 use base::{ByteReader, HashMap, Token, crc32, shard_interval, shards_of_interval};
@@ -136,9 +136,7 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
         list(&settings.data_dir).await?.iter().filter(|entry| !entry.is_dir && old.is_some()).filter(ours)
     {
         let path = settings.data_dir.join(&entry.name);
-        let edit = read_intent(&path).await?;
-        runtime::info!("start: an import of {} sstables is brought to its end", edit.add.len());
-        manifests_know(&mut manifests, &edit);
+        manifests_know(&mut manifests, &Intent::read(&path).await?);
         imports.push(path);
     }
     // Reading a manifest writes it again, so the names are taken afterwards.
@@ -263,10 +261,20 @@ async fn read_node_file(path: &Path) -> Result<Option<NodeFile>, Error> {
 }
 
 /// Adds what an import was about to the manifest of the first shard, all of it: whatever some shards recorded of it, it is
-/// divided anew among those of this start.
-fn manifests_know(manifests: &mut [ManifestState], import: &Edit) {
-    if let Some(manifest) = manifests.first_mut() {
-        manifest.apply(import);
+/// divided anew among those of this start. Nothing when the table was truncated or dropped since.
+fn manifests_know(manifests: &mut [ManifestState], import: &Intent) {
+    let voids = |table: &TableId| {
+        let truncated = manifests.iter().filter_map(|manifest| manifest.truncated.get(table));
+        truncated.max().is_some_and(|at| *at >= import.at)
+    };
+    let sstables = import.edit.add.len();
+    if import.edit.add.iter().any(|(table, _)| voids(table)) {
+        runtime::info!(
+            "start: an import of {sstables} sstables is left out: its table was truncated after it failed"
+        );
+    } else if let Some(manifest) = manifests.first_mut() {
+        runtime::info!("start: an import of {sstables} sstables is brought to its end");
+        manifest.apply(&import.edit);
     }
 }
 

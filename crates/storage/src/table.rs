@@ -134,7 +134,8 @@ pub(crate) struct TableStore {
     pub(crate) dir: PathBuf,
     pub(crate) durable: Cell<bool>,
     pub(crate) dropped: Cell<bool>,
-    /// An sstable of it cannot be read and is left out: what it holds is unknown, so no tombstone may be purged.
+    /// The next start may find an sstable that does not count now, because it could not be read or its import failed: no tombstone
+    /// may be purged.
     pub(crate) is_incomplete: Cell<bool>,
     definition: RefCell<Arc<Table>>,
     version: RefCell<Rc<TableVersion>>,

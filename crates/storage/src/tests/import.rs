@@ -3,10 +3,12 @@
 
 use super::harness::*;
 use crate::{CommitlogSync, Durability, Error, ImportOptions, ImportReport, Store, Verify, fixture};
-use base::Prng;
-use mutation::Scope;
+use base::{Prng, Token};
+use mutation::{Deletion, MutationBuilder, Scope};
 use runtime::sim::SimConfig;
 use schema::Table;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 const KEYS: u8 = 60;
@@ -127,7 +129,7 @@ fn columns_the_table_does_not_have_are_refused() {
         .regular("another", types::CqlType::Int)
         .build()
         .expect("a valid table");
-    node.schema = std::sync::Arc::new(schema_of(&[&from, &other]));
+    node.schema = Arc::new(schema_of(&[&from, &other]));
     node.boot(2).expect("opens");
     match node.run(import(other.clone(), dir_of(&from), ImportOptions { verify: Verify::Open, ..OPTIONS })) {
         Err(Error::Import(text)) => assert!(text.contains("not supported"), "{text}"),
@@ -187,5 +189,75 @@ fn an_import_is_whole_whatever_happens() {
             outcomes.contains(&wanted),
             "no run ended with (nothing imported, a failed sync) = {wanted:?}"
         );
+    }
+}
+
+/// A node of two shards and its table into which an import failed that is left to the next start; `None`: the failed sync, so long
+/// after its begin, was another.
+fn left_behind(seed: u64, after: Duration) -> Option<(Node, Table)> {
+    let (mut node, from, into) = filled(seed, SimConfig::calm());
+    let mut builder = into.to_builder();
+    builder.options_mut().gc_grace_seconds = 0;
+    let into = builder.build().expect("a valid table");
+    node.schema = Arc::new(schema_of(&[&from, &into]));
+    node.boot(2).expect("opens");
+    let mut task = node.world.spawn(node.id, import(into.clone(), dir_of(&from), OPTIONS));
+    node.world.run_for(after);
+    node.world.fail_next_syncs(node.id, 1);
+    assert!(node.world.run_until(|_| task.done(), LIMIT), "it ends");
+    node.world.fail_next_syncs(node.id, 0);
+    task.take().expect("done").err()?;
+    assert_eq!(rows(&mut node, &into), 0);
+    let id = into.id;
+    let is_left =
+        node.run(async move { runtime::local::<Store>().table(id).expect("there").is_incomplete.get() });
+    is_left.then_some((node, into))
+}
+
+#[test]
+fn an_import_that_is_left_to_the_next_start_brings_nothing_back() {
+    let restarted = |mut node: Node, table: &Table| {
+        node.world.power_cut(node.id);
+        node.boot(2).expect("opens");
+        rows(&mut node, table)
+    };
+    for seed in 0..3 {
+        let mut moments = (60..160).map(|step| Duration::from_micros(100 * step));
+        let after = moments
+            .find(|after| left_behind(seed, *after).is_some())
+            .expect("one is that of the intent's removal");
+        let left = || left_behind(seed, after).expect("the same moment");
+        let (node, table) = left();
+        assert_eq!(restarted(node, &table), usize::from(KEYS));
+
+        let (mut node, table) = left();
+        let id = table.id;
+        let now_s = node.run(async { runtime::unix_micros() / 1_000_000 }) as u32;
+        let mut builder = MutationBuilder::new(id, Token::of_key(&[7]), &[7]);
+        builder.deletion(Deletion { timestamp: 9, local_time: now_s - 60 });
+        node.run(apply(vec![builder.finish()], Durability::Mode)).expect("accepted");
+        node.run(everywhere(move |store| async move {
+            store.flush(None).await?;
+            store.compact(id).await
+        }))
+        .expect("compacts");
+        assert_eq!(restarted(node, &table), usize::from(KEYS) - 1, "the tombstone is needed");
+
+        let (mut node, table) = left();
+        let truncate =
+            move |store: Rc<Store>| async move { store.truncate(id, store.next_time(i64::MIN)).await };
+        node.run(everywhere(truncate)).expect("truncates");
+        assert_eq!(restarted(node, &table), 0);
+
+        let (mut node, table) = left();
+        let (without, with) = (Arc::new(schema_of(&[])), node.schema.clone());
+        for schema in [without, with] {
+            node.run(everywhere(move |store| {
+                store.set_schema(&schema);
+                async move { store.drops_recorded(&[id]).await }
+            }))
+            .expect("recorded");
+        }
+        assert_eq!(restarted(node, &table), 0, "a table made again is another");
     }
 }

@@ -1,0 +1,40 @@
+//! What one shard's store asks of the others'.
+
+use crate::Error;
+use crate::store::Store;
+use runtime::ShardId;
+use std::rc::{Rc, Weak};
+
+/// The store of this shard, for calls of other shards.
+struct Opened(Weak<Store>);
+
+/// Makes this shard's store known to the others.
+pub(crate) fn install(store: &Rc<Store>) {
+    runtime::install(Rc::new(Opened(Rc::downgrade(store))));
+}
+
+/// The store of this shard. Errors: it stops.
+pub(crate) fn opened() -> Result<Rc<Store>, Error> {
+    let store = runtime::try_local::<Opened>().and_then(|opened| opened.0.upgrade());
+    store.ok_or(Error::Stopping)
+}
+
+/// Does something on every shard at the same time. Errors: the first; every shard has done what it could.
+pub(crate) async fn on_every_shard<F, Fut>(work: F) -> Result<(), Error>
+where
+    F: Fn(Rc<Store>) -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = Result<(), Error>> + 'static,
+{
+    let group = runtime::current_group();
+    let begin = |shard| {
+        let work = work.clone();
+        let part = move || async move { work(opened()?).await };
+        runtime::spawn(group, runtime::submit_to(ShardId(shard), group, part))
+    };
+    let parts: Vec<_> = (0..runtime::shard_count()).map(begin).collect();
+    let mut done = Ok(());
+    for part in parts {
+        done = done.and(part.await);
+    }
+    done
+}
