@@ -58,16 +58,6 @@ pub struct Fleet {
     loaders: u32,
     /// The run's number on the shard that began it.
     run: u64,
-    /// The sites of this shard.
-    sites: Rc<Sites>,
-}
-
-impl Drop for Fleet {
-    fn drop(&mut self) {
-        // Connections end with their run. Other shards end with the tool.
-        let site = self.sites.all.borrow_mut().remove(&self.run);
-        drop(site);
-    }
 }
 
 /// What shards other than the first do: they stay until the first says that all is over.
@@ -102,19 +92,34 @@ impl Fleet {
         sites.begun.set(run + 1);
         install(run, settings.clone(), output.clone(), target, operations);
         let loaders = runtime::shard_count();
-        let fleet = Fleet { loaders: u32::from(loaders), run, sites };
+        let fleet = Fleet { loaders: u32::from(loaders), run };
         for shard in 1..loaders {
             let settings = Settings::clone(settings);
-            runtime::submit_to(ShardId(shard), Group::MAIN, move || async move {
+            let opened = runtime::submit_to(ShardId(shard), Group::MAIN, move || async move {
                 let (settings, output) = (Rc::new(settings), Rc::new(Output::complaints_only()));
                 let (target, operations) = Target::of_settings(&settings, None).await?;
                 let operations = operations.into_iter().map(|(operation, _)| operation).collect();
                 install(run, settings, output, target, operations);
                 Ok::<(), Error>(())
-            })
-            .await?;
+            });
+            if let Err(error) = opened.await {
+                fleet.close().await;
+                return Err(error);
+            }
         }
         Ok(fleet)
+    }
+
+    /// Ends the run on every shard, and its connections: a command may have others before it ends.
+    pub async fn close(&self) {
+        let run = self.run;
+        for shard in 0..self.loaders as u16 {
+            runtime::submit_to(ShardId(shard), Group::MAIN, move || async move {
+                let site = Sites::here().all.borrow_mut().remove(&run);
+                drop(site);
+            })
+            .await;
+        }
     }
 
     /// How many there are.

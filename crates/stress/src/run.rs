@@ -122,18 +122,9 @@ pub async fn run(settings: Settings, output: Rc<Output>, extras: Extras) -> Resu
     let (notes, totals) = (RefCell::default(), RefCell::default());
     let bench =
         Bench { fleet, names, truncated, settings, output, extras, histograms, scraper, notes, totals };
-    let mut success = match bench.all(weights).await {
-        Ok(success) => success,
-        // Of what was measured before, everything is told.
-        Err(error) if !bench.totals.borrow().is_empty() => {
-            bench.output.complain(&error.to_string());
-            false
-        }
-        Err(error) => return Err(error),
-    };
-    if let Some(session) = followed {
-        success &= bench.verified(session).await;
-    }
+    let success = bench.whole(weights, followed).await;
+    bench.fleet.close().await;
+    let success = success?;
     bench.output.line(if success { "END" } else { "FAILURE" });
     Ok(Ended { success, notes: bench.notes.take(), totals: bench.totals.take() })
 }
@@ -155,6 +146,23 @@ struct Bench {
 }
 
 impl Bench {
+    /// Runs, and reads back what was written where that is `followed`. Errors: nothing was measured.
+    async fn whole(&self, weights: Vec<(usize, f64)>, followed: Option<Rc<Session>>) -> Result<bool, Error> {
+        let mut success = match self.all(weights).await {
+            Ok(success) => success,
+            // Of what was measured before, everything is told.
+            Err(error) if !self.totals.borrow().is_empty() => {
+                self.output.complain(&error.to_string());
+                false
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(session) = followed {
+            success &= self.verified(session).await;
+        }
+        Ok(success)
+    }
+
     async fn all(&self, operations: Vec<(usize, f64)>) -> Result<bool, Error> {
         let (settings, command) = (&self.settings, &self.settings.command);
         if !command.no_warmup {

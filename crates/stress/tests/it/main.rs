@@ -191,10 +191,61 @@ impl Stage {
         task.take().expect("it is done").expect(text);
     }
 
+    /// The addresses of those who are connected, this question's own among them.
+    fn clients(&mut self) -> Vec<String> {
+        let mut task = self.world.spawn(self.client, async move {
+            let address = "10.0.0.1:9042".parse().expect("an address");
+            let options = client::Options::new(protocol::envelope::Version::V4);
+            let connection = client::Connection::connect(address, &options).await?;
+            let parameters = protocol::request::Parameters::at(types::Consistency::One);
+            connection.query("SELECT address FROM system_views.clients", parameters).await
+        });
+        assert!(self.world.run_until(|_| task.done(), PATIENCE));
+        let rows = task.take().expect("it is done").expect("the clients").rows();
+        let address = |row: &[Option<Vec<u8>>]| {
+            let bytes: [u8; 4] = row[0].as_deref().expect("a value").try_into().expect("four bytes");
+            IpAddr::from(bytes).to_string()
+        };
+        rows.rows.iter().map(|row| address(row)).collect()
+    }
+
     fn run(&mut self, line: &str) -> Ended {
         let mut task = self.start(line);
         self.end(&mut task)
     }
+}
+
+/// A command may have several runs, as `messina bench run` has: those that are over have no connections.
+#[test]
+fn connections_end_with_their_run_on_every_shard() {
+    let mut stage = Stage::new(12);
+    let machine = stage.world.add_node("10.0.9.7".parse().expect("an address"));
+    let runs: Arc<Mutex<u32>> = Arc::default();
+    let counted = runs.clone();
+    let main: runtime::Main = Arc::new(move || {
+        let counted = counted.clone();
+        Box::pin(async move {
+            if runtime::shard().0 > 0 {
+                stress::fleet::stay().await;
+                return 0;
+            }
+            for line in ["write n=200 no-warmup -rate threads=4", "read n=200 no-warmup -rate threads=4"] {
+                let words: Vec<String> =
+                    format!("{line} -node 10.0.0.1").split(' ').map(str::to_owned).collect();
+                let settings = split(&words).and_then(read).expect(line);
+                let extras = Extras { style: Style::Current, goal: None, loaders: 2 };
+                let ended = stress::run::run(settings, Rc::new(Output::in_memory()), extras).await;
+                assert!(ended.expect(line).success);
+                *counted.lock().expect("one thread") += 1;
+            }
+            runtime::sleep(Duration::from_secs(3600)).await;
+            0
+        })
+    });
+    stage.world.boot(machine, 2, main);
+    assert!(stage.world.run_until(|_| *runs.lock().expect("one thread") == 2, PATIENCE));
+    stage.world.run_for(Duration::from_secs(1));
+    assert_eq!(stage.clients(), ["10.0.9.9"], "only who asks");
 }
 
 #[test]
