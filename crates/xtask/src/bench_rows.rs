@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::bench_node::{self, BenchNode, folder_bytes, load, of_process};
-use crate::{Outcome, house, machine};
+use crate::{Outcome, dist, house, machine};
 
 /// Bytes of a value; fifteen more are the key.
 const VALUE_BYTES: &str = "285";
@@ -24,7 +24,7 @@ pub fn rows(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
     let rows = house::number(rest, "--rows", if smoke { 20_000 } else { 50_000_000 })?;
     let memory = house::option(rest, "--memory").unwrap_or(if smoke { "1G" } else { "8G" });
-    let binary = house::binary(rest, "release")?;
+    let binary = dist::binary(rest, smoke)?;
     let setting = memory.strip_suffix('G').and_then(|gib| gib.parse::<u64>().ok());
     let memory_max = setting.ok_or("--memory wants a number of GiB, as in 8G")? << 30;
     // A smoke of a few megabytes flushes, too.
@@ -34,7 +34,7 @@ pub fn rows(rest: &[String]) -> Outcome {
         Bench { node, binary: &binary, rows, memory_max, text: String::new(), failed: Vec::new() };
     writeln!(
         bench.text,
-        "# bench rows\n\n{}\ncommit {}; {rows} rows of 300 B, half of each compresses; one shard with {memory} of memory.\n\n\
+        "# bench rows\n\n{}\ncommit {}, as `cargo x dist` compiles it; {rows} rows of 300 B, half of each compresses; one shard with {memory} of memory.\n\n\
          | step | seconds | rows/s | peak memory MiB | on disk MiB |\n|---|---:|---:|---:|---:|",
         machine::shape(),
         machine::commit(),
