@@ -9,7 +9,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use runtime::sim::{SimConfig, World};
 use storage::commitlog::SegmentName;
-use storage::commitlog::block::{BLOCK, EntryReader, SegmentBuilder, SegmentHeader};
+use storage::commitlog::block::{BLOCK, Entries, EntryReader, SegmentBuilder, SegmentHeader};
 use storage::commitlog::replay::{LogReader, OldLog};
 
 const DIR: &str = "/log";
@@ -26,17 +26,30 @@ fuzz_target!(|data: &[u8]| {
     read(files, mode & 32 == 0);
 });
 
-/// Entries of arbitrary bytes, without any checksum between them and the reader.
+/// Entries of arbitrary bytes, without any checksum between them and the reader: they are the same whenever they are taken.
 fn entries(data: &[u8]) {
-    let mut reader = EntryReader::new(1 << 20, false);
+    assert_eq!(taken(data, 1), taken(data, usize::MAX));
+}
+
+/// Positions and payloads, taken after so many blocks each time.
+fn taken(data: &[u8], blocks: usize) -> Vec<(u32, Vec<u8>)> {
+    let mut reader = EntryReader::new(1, 1 << 20, false);
     let mut found = Vec::new();
+    let mut keep = |entries: Entries| {
+        found.extend(entries.iter().map(|entry| (entry.position.offset, entry.payload.to_vec())));
+    };
     for (seq, bytes) in data.chunks(BLOCK).enumerate() {
         let mut block = vec![0; BLOCK];
         block[..bytes.len()].copy_from_slice(bytes);
-        if reader.block(seq as u32 + 1, &block, &mut found).is_err() {
-            return;
+        if reader.block(seq as u32 + 1, &block).is_err() {
+            break;
+        }
+        if seq % blocks == 0 {
+            keep(reader.take());
         }
     }
+    keep(reader.take());
+    found
 }
 
 /// A file: the bytes themselves, or a sound segment with entries made of them and some of its bits flipped.
@@ -90,8 +103,8 @@ async fn read_all(files: Vec<(String, Vec<u8>)>, skip_damage: bool) -> i32 {
     let mut reader =
         LogReader::new(&dir, OldLog { incarnation: 1, shard: 0, segments, floor: 1 }, skip_damage);
     while let Ok(Some(entries)) = reader.next().await {
-        for entry in entries {
-            let _ = mutation::Mutation::from_bytes(entry.payload);
+        for entry in entries.iter() {
+            let _ = mutation::MutationView::from_bytes(entry.payload);
         }
     }
     0

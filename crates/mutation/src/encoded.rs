@@ -43,7 +43,7 @@ pub struct Mutation {
 impl Mutation {
     /// Takes bytes from a file, a log or a node, checking every length in them.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Mutation, Error> {
-        validate(&bytes)?;
+        MutationView::from_bytes(&bytes)?;
         Ok(Mutation { bytes: bytes.into() })
     }
 
@@ -77,20 +77,6 @@ impl Mutation {
     }
 }
 
-fn validate(bytes: &[u8]) -> Result<(), Error> {
-    let view = MutationView::parse(bytes)?;
-    if let Some(row) = view.static_row {
-        RowView::validate(row)?;
-    }
-    let mut input = Input::new(view.items);
-    while !input.is_empty() {
-        if let Item::Row { body, .. } = item(&mut input)? {
-            RowView::validate(body)?;
-        }
-    }
-    Ok(())
-}
-
 /// A mutation's parts, borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct MutationView<'a> {
@@ -108,6 +94,21 @@ pub struct MutationView<'a> {
 }
 
 impl<'a> MutationView<'a> {
+    /// Reads bytes from a file or a log where they lie, checking every length in them.
+    pub fn from_bytes(bytes: &'a [u8]) -> Result<MutationView<'a>, Error> {
+        let view = MutationView::parse(bytes)?;
+        if let Some(row) = view.static_row {
+            RowView::validate(row)?;
+        }
+        let mut input = Input::new(view.items);
+        while !input.is_empty() {
+            if let Item::Row { body, .. } = item(&mut input)? {
+                RowView::validate(body)?;
+            }
+        }
+        Ok(view)
+    }
+
     fn parse(bytes: &'a [u8]) -> Result<MutationView<'a>, Error> {
         let mut input = Input::new(bytes);
         if input.u8("mutation format")? != FORMAT {
@@ -304,7 +305,7 @@ impl MutationBuilder {
 
     /// The finished mutation.
     pub fn finish(self) -> Mutation {
-        debug_assert_eq!(validate(&self.bytes), Ok(()));
+        debug_assert_eq!(MutationView::from_bytes(&self.bytes).map(drop), Ok(()));
         Mutation { bytes: self.bytes }
     }
 

@@ -29,6 +29,15 @@ pub const LOG_DESCRIPTOR_RETRY_MS: u64 = 5;
 pub const REPLAY_TELL_EVERY: core::time::Duration = core::time::Duration::from_secs(5);
 /// Bytes read at a time while a log is replayed; as many are read ahead.
 pub const REPLAY_READ_BYTES: usize = 1024 * 1024;
+/// Entries of a log that are made ready to be replayed in one step.
+pub const REPLAY_AT_ONCE: usize = 256;
+/// Bytes of one table's replayed memtable above which it is flushed before memory is short, unless one of the next two is more:
+/// the memory for more than these is new, which the kernel zeroes, and far from the processor.
+pub const REPLAY_FLUSH_BYTES: u64 = 256 * 1024 * 1024;
+/// This part of the budget of memtables: otherwise a large one would become many small sstables.
+pub const REPLAY_FLUSH_SHARE: u64 = 16;
+/// This part of the log, which is then as many flushes at most.
+pub const REPLAY_FLUSHES_MAX: u64 = 8;
 /// Body of one journal record, bytes: a snapshot of the manifest of some ten thousand sstables fits.
 pub const JOURNAL_RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A manifest is rewritten as one snapshot when it has grown by this many bytes.

@@ -1,20 +1,25 @@
 //! Opening the store of one shard: its part of [`prepare`](crate::prepare)'s plan, replayed and made durable.
 
-use crate::commitlog::replay::{LogReader, OldEntry};
-use crate::commitlog::{Commitlog, LogConfig, SegmentName};
+use crate::commitlog::block::Entry;
+use crate::commitlog::replay::LogReader;
+use crate::commitlog::{Commitlog, LogConfig, LogPosition, SegmentName};
 use crate::flush::write_memtable;
-use crate::limits::{FLUSHES_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, OPENS_MAX, REPLAY_TELL_EVERY};
+use crate::limits::{
+    FLUSHES_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, OPENS_MAX, REPLAY_AT_ONCE, REPLAY_FLUSH_BYTES,
+    REPLAY_FLUSH_SHARE, REPLAY_FLUSHES_MAX, REPLAY_TELL_EVERY,
+};
 use crate::manifest::{Manifest, ManifestHeader, ManifestState, SstableEntry};
 use crate::memory::MemoryPool;
 use crate::memtable::Memtable;
 use crate::metrics::Metrics;
+use crate::prefetch::PREFETCH_STEPS;
 use crate::start::{PlannedLog, PlannedSstable, StartPlan, interval_of, meet_at_barrier};
 use crate::stats::run_clock;
-use crate::store::{Store, decode_entry};
+use crate::store::{Store, read_entry};
 use crate::table::{Sstable, TableStore};
 use crate::{Error, Settings};
 use base::HashMap;
-use mutation::TokenRange;
+use mutation::{MutationView, TokenRange};
 use runtime::Group;
 use schema::{Schema, TableId};
 use sstable::{Component, Reader};
@@ -41,6 +46,7 @@ impl Store {
             metrics: Metrics::new(),
             left_out: Vec::new(),
             dirty: 0,
+            worth_flushing: 0,
             memory: Rc::default(),
             entries: 0,
         };
@@ -66,6 +72,20 @@ fn stop_if_asked() -> Result<(), Error> {
     if runtime::shutdown_is_requested() { Err(Error::Stopping) } else { Ok(()) }
 }
 
+/// Bytes of one table's replayed memtable above which it is flushed before memory is short. What that frees is used again: most of
+/// a long log goes through memory that the kernel has zeroed already and that is near. In proportion to the budget and to the
+/// log, so that few sstables come of it, and rows that are written again and again are written to few of them.
+fn worth_flushing(memtable_bytes: u64, log_bytes: u64) -> usize {
+    REPLAY_FLUSH_BYTES.max(memtable_bytes / REPLAY_FLUSH_SHARE).max(log_bytes / REPLAY_FLUSHES_MAX) as usize
+}
+
+/// A mutation of an old log that this shard needs.
+struct Change<'a> {
+    table: Rc<TableStore>,
+    position: LogPosition,
+    mutation: MutationView<'a>,
+}
+
 /// A store that is being put together.
 struct Opening {
     settings: Settings,
@@ -78,6 +98,8 @@ struct Opening {
     memory: Rc<MemoryPool>,
     /// Bytes of replayed memtables.
     dirty: usize,
+    /// Bytes of one of them above which it is flushed.
+    worth_flushing: usize,
     entries: u64,
 }
 
@@ -106,6 +128,9 @@ impl Opening {
             }
         }
         self.open_sstables(&mine.sstables).await?;
+        let segments: usize = mine.logs.iter().map(|log| log.log.segments.len()).sum();
+        let log_bytes = segments as u64 * self.settings.segment_size();
+        self.worth_flushing = worth_flushing(self.settings.memtable_bytes, log_bytes);
         for log in &mine.logs {
             self.replay(log).await?;
         }
@@ -113,6 +138,7 @@ impl Opening {
         for table in replayed {
             self.flush(&table).await?;
         }
+        self.free_memory().await;
         if self.entries > 0 {
             runtime::info!("replayed {} commitlog entries", self.entries);
         }
@@ -188,60 +214,101 @@ impl Opening {
                     planned.log.shard
                 );
             }
-            for entry in entries {
-                match self.replay_entry(planned, &entry) {
-                    Ok(()) => self.entries += 1,
-                    Err(error @ Error::Corrupt { .. }) if skip => {
-                        runtime::error!("skipping a commitlog entry: {error}");
+            let mut entries = entries.iter();
+            let mut changes = Vec::new();
+            while self.gather(planned, &mut entries, &mut changes)? {
+                for at in 0..changes.len() {
+                    look_ahead(&changes, at);
+                    match self.apply(planned, &changes[at]) {
+                        Err(error @ Error::Corrupt { .. }) if skip => {
+                            runtime::error!("skipping a mutation of a commitlog entry: {error}");
+                        }
+                        applied => applied?,
                     }
-                    Err(error) => return Err(error),
+                    if self.dirty > self.settings.memtable_bytes as usize / 2 {
+                        self.flush_largest(0).await?;
+                    }
+                    runtime::yield_if_needed().await;
                 }
-                if self.dirty > self.settings.memtable_bytes as usize / 2 {
-                    let largest = self.tables.values().max_by_key(|table| (table.memtable_bytes(), table.id));
-                    let largest = largest.expect("something was replayed").clone();
-                    self.flush(&largest).await?;
-                }
-                runtime::yield_if_needed().await;
             }
+            let early = runtime::rare("replay_flushes_early");
+            self.flush_largest(if early { 0 } else { self.worth_flushing }).await?;
         }
         Ok(())
     }
 
-    fn replay_entry(&mut self, planned: &PlannedLog, entry: &OldEntry) -> Result<(), Error> {
-        let corrupt = |got: String| {
-            let (log, position) = (&planned.log, entry.position);
-            let name =
-                SegmentName { incarnation: log.incarnation, shard: log.shard, segment: position.segment };
-            let path = self.settings.commitlog_dir.join(name.file_name());
-            Error::corrupt(
-                "commitlog segment",
-                &path,
-                u64::from(position.offset),
-                "an entry of mutations",
-                got,
-            )
-        };
-        for mutation in decode_entry(&entry.payload).map_err(corrupt)? {
-            let Some(table) = self.tables.get(&mutation.table()) else { continue };
-            let flushed = planned.flushed.get(&table.id).is_some_and(|flushed| entry.position < *flushed);
-            if flushed || !self.interval.contains(mutation.token()) {
+    /// What this shard needs of the next entries, which are few enough for one step. Returns whether there were any.
+    fn gather<'e>(
+        &mut self,
+        planned: &PlannedLog,
+        entries: &mut impl Iterator<Item = Entry<'e>>,
+        changes: &mut Vec<Change<'e>>,
+    ) -> Result<bool, Error> {
+        changes.clear();
+        let mut mutations = Vec::new();
+        let mut count = 0;
+        for Entry { position, payload } in entries.take(REPLAY_AT_ONCE) {
+            count += 1;
+            if let Err(wrong) = read_entry(payload, &mut mutations) {
+                let error = self.corrupt(planned, position, wrong);
+                if !self.settings.ignore_replay_errors {
+                    return Err(error);
+                }
+                runtime::error!("skipping a commitlog entry: {error}");
                 continue;
             }
-            let applied =
-                table.with_version(|version, definition| version.active.apply(definition, &mutation.view()));
-            match applied {
-                Ok(grown) => self.dirty = self.dirty.saturating_add_signed(grown),
-                // It was checked before it was logged, so only damage makes it not fit.
-                Err(Error::Mutation(error)) => return Err(corrupt(error.to_string())),
-                Err(error) => return Err(error),
+            self.entries += 1;
+            for mutation in mutations.drain(..) {
+                let Some(table) = self.tables.get(&mutation.table) else { continue };
+                let flushed = planned.flushed.get(&table.id).is_some_and(|flushed| position < *flushed);
+                if !flushed && self.interval.contains(mutation.token) {
+                    changes.push(Change { table: table.clone(), position, mutation });
+                }
             }
         }
+        Ok(count > 0)
+    }
+
+    fn apply(&mut self, planned: &PlannedLog, change: &Change<'_>) -> Result<(), Error> {
+        let Change { table, position, mutation } = change;
+        let applied = table.with_version(|version, definition| version.active.apply(definition, mutation));
+        match applied {
+            Ok(grown) => self.dirty = self.dirty.saturating_add_signed(grown),
+            // It was checked before it was logged, so only damage makes it not fit.
+            Err(Error::Mutation(error)) => return Err(self.corrupt(planned, *position, error.to_string())),
+            Err(error) => return Err(error),
+        }
         Ok(())
+    }
+
+    fn corrupt(&self, planned: &PlannedLog, position: LogPosition, got: String) -> Error {
+        let log = &planned.log;
+        let name = SegmentName { incarnation: log.incarnation, shard: log.shard, segment: position.segment };
+        let path = self.settings.commitlog_dir.join(name.file_name());
+        Error::corrupt("commitlog segment", &path, u64::from(position.offset), "an entry of mutations", got)
+    }
+
+    /// Flushes the table with most in memory, if that is more than so many bytes.
+    async fn flush_largest(&mut self, least: usize) -> Result<(), Error> {
+        let largest = self.tables.values().max_by_key(|table| (table.memtable_bytes(), table.id)).cloned();
+        match largest {
+            Some(table) if table.memtable_bytes() > least => self.flush(&table).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Frees what flushed memtables held and no later one has taken.
+    async fn free_memory(&self) {
+        while self.memory.reclaim() {
+            runtime::yield_if_needed().await;
+        }
     }
 
     /// Writes what was replayed of a table to an sstable, which counts from the new manifest on.
     async fn flush(&mut self, table: &Rc<TableStore>) -> Result<(), Error> {
-        table.freeze(crate::commitlog::LogPosition::START);
+        // What this one frees is for the next memtable, and so was what the one before freed.
+        self.free_memory().await;
+        table.freeze(LogPosition::START);
         for frozen in table.version().frozen.clone() {
             let memtable = &frozen.memtable;
             let add = write_memtable(&self.settings, &self.metrics, table, memtable, None).await?;
@@ -287,5 +354,35 @@ impl Opening {
         tasks.push(runtime::spawn(Group::FLUSH, async move { watcher.watch_log().await }));
         *store.tasks.borrow_mut() = tasks;
         store
+    }
+}
+
+/// Brings what the changes behind one will look at a place nearer to the processor, as [`Store::prefetch`] does for requests: for
+/// each place of a chain another change, the farther away the earlier the place.
+fn look_ahead(changes: &[Change<'_>], at: usize) {
+    for step in 0..PREFETCH_STEPS {
+        let Some(Change { table, mutation, .. }) = changes.get(at + PREFETCH_STEPS - step) else { continue };
+        table.with_version(|version, _| version.active.prefetch(mutation.token, step));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_worth_flushing_grows_with_the_budget_and_with_the_log() {
+        const MIB: u64 = 1 << 20;
+        assert_eq!(worth_flushing(4096 * MIB, 1700 * MIB), 256 << 20);
+        assert_eq!(
+            worth_flushing(65536 * MIB, 1700 * MIB),
+            4096 << 20,
+            "large memtables become large sstables"
+        );
+        assert_eq!(
+            worth_flushing(4096 * MIB, 8192 * MIB),
+            1024 << 20,
+            "a long log becomes eight of them at most"
+        );
     }
 }

@@ -26,7 +26,7 @@ use crate::table_metrics::micros_since;
 use crate::{CommitlogSync, Durability, Error, Settings};
 use base::HashMap;
 use base::histogram::Placed;
-use mutation::{Mutation, TokenRange};
+use mutation::{Mutation, MutationView, TokenRange};
 use runtime::log::Sparse;
 use runtime::sync::{Event, Lock};
 use runtime::{Group, JoinHandle};
@@ -906,16 +906,25 @@ fn append_entry(log: &Commitlog, mutations: &[Mutation]) -> Result<Appended, Err
     log.append(&[&payload])
 }
 
-/// The mutations of an entry. Errors: what is wrong with the payload, for the message that names file and offset.
-pub(crate) fn decode_entry(payload: &[u8]) -> Result<Vec<Mutation>, String> {
+/// Adds the mutations of an entry, read where they lie. Errors: what is wrong with the payload, for the message that names
+/// file and offset; then none is added.
+pub(crate) fn read_entry<'a>(payload: &'a [u8], out: &mut Vec<MutationView<'a>>) -> Result<(), String> {
+    let before = out.len();
+    let read = read_mutations(payload, out);
+    if read.is_err() {
+        out.truncate(before);
+    }
+    read
+}
+
+fn read_mutations<'a>(payload: &'a [u8], out: &mut Vec<MutationView<'a>>) -> Result<(), String> {
     let mut input = base::ByteReader::new(payload);
     let truncated = |error: base::Truncated| error.to_string();
     let count = input.u32().map_err(truncated)?;
-    let mut mutations = Vec::new();
     for _ in 0..count {
         let len = input.u32().map_err(truncated)?;
-        let bytes = input.bytes(len as usize).map_err(truncated)?.to_vec();
-        mutations.push(Mutation::from_bytes(bytes).map_err(|error| error.to_string())?);
+        let bytes = input.bytes(len as usize).map_err(truncated)?;
+        out.push(MutationView::from_bytes(bytes).map_err(|error| error.to_string())?);
     }
-    if input.is_empty() { Ok(mutations) } else { Err(format!("{} bytes too many", input.remaining())) }
+    if input.is_empty() { Ok(()) } else { Err(format!("{} bytes too many", input.remaining())) }
 }

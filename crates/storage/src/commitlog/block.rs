@@ -10,7 +10,7 @@
 //! of the same log whose file is written again; `synced` is the number of leading blocks of this segment known to be synced
 //! when the block was handed to the disk.
 
-use crate::limits::{INCARNATION_MAX, SEGMENT_NUMBER_MAX, SHARDS_MAX};
+use crate::limits::{INCARNATION_MAX, REPLAY_READ_BYTES, SEGMENT_NUMBER_MAX, SHARDS_MAX};
 use crate::rot::{Flipped, one_bit_off};
 use base::{ByteReader, Crc32, crc32};
 
@@ -332,13 +332,59 @@ impl Trailer {
     }
 }
 
-/// An entry found in a segment.
-#[derive(Debug, PartialEq, Eq)]
-pub struct FoundEntry {
-    /// Offset of its header in the file.
-    pub offset: u32,
+/// An entry of a log, where it lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Where its header lies in the log.
+    pub position: LogPosition,
     /// What was appended.
-    pub payload: Vec<u8>,
+    pub payload: &'a [u8],
+}
+
+/// Entries of one segment, in order: their payloads lie one behind the other, without what stood between them.
+#[derive(Debug, Default)]
+pub struct Entries {
+    segment: u32,
+    bytes: Vec<u8>,
+    places: Vec<Place>,
+}
+
+/// Of one entry: where its header lies in the file, and where its payload ends in memory.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    offset: u32,
+    end: usize,
+}
+
+impl Entries {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Entry<'_>> {
+        let starts = std::iter::once(0).chain(self.places.iter().map(|place| place.end));
+        starts.zip(&self.places).map(|(start, place)| Entry {
+            position: LogPosition { segment: self.segment, offset: place.offset },
+            payload: &self.bytes[start..place.end],
+        })
+    }
+
+    /// Keeps the first ones.
+    pub fn truncate(&mut self, len: usize) {
+        self.places.truncate(len);
+    }
+
+    /// Where the last payload ends; what lies behind it is the beginning of another.
+    fn end(&self) -> usize {
+        self.places.last().map_or(0, |place| place.end)
+    }
 }
 
 /// Bytes in a sound block that no writer of ours makes.
@@ -357,6 +403,8 @@ pub struct BadEntry {
 pub struct EntryReader {
     entry_max: usize,
     check_crc: bool,
+    /// Whole entries, and behind them what there is of the open one.
+    found: Entries,
     open: Option<OpenEntry>,
 }
 
@@ -365,13 +413,13 @@ struct OpenEntry {
     offset: u32,
     len: usize,
     crc: u32,
-    payload: Vec<u8>,
 }
 
 impl EntryReader {
-    /// Reads entries of at most `entry_max` bytes; `check_crc` false accepts any (only for a planted bug).
-    pub fn new(entry_max: usize, check_crc: bool) -> EntryReader {
-        EntryReader { entry_max, check_crc, open: None }
+    /// Reads entries of a segment, of at most `entry_max` bytes; `check_crc` false accepts any (only for a planted bug).
+    pub fn new(segment: u32, entry_max: usize, check_crc: bool) -> EntryReader {
+        let found = Entries { segment, ..Entries::default() };
+        EntryReader { entry_max, check_crc, found, open: None }
     }
 
     /// True when an entry has begun and not ended.
@@ -379,20 +427,35 @@ impl EntryReader {
         self.open.is_some()
     }
 
-    /// Reads the payload of the next block, `seq`, into `found`.
-    pub fn block(&mut self, seq: u32, block: &[u8], found: &mut Vec<FoundEntry>) -> Result<(), BadEntry> {
+    /// The entries that have ended since the last call.
+    /// Cost:   a copy of what there is of an open entry, unless none has ended: a large one is not copied again and again.
+    pub fn take(&mut self) -> Entries {
+        let segment = self.found.segment;
+        if self.found.is_empty() {
+            return Entries { segment, ..Entries::default() };
+        }
+        let begun_bytes = &self.found.bytes[self.found.end()..];
+        // As many come next, unless a large one was among them.
+        let mut begun = Vec::with_capacity(begun_bytes.len() + self.found.bytes.len().min(REPLAY_READ_BYTES));
+        begun.extend_from_slice(begun_bytes);
+        let next = Entries { segment, bytes: begun, places: Vec::with_capacity(self.found.len()) };
+        std::mem::replace(&mut self.found, next)
+    }
+
+    /// Reads the payload of the next block, `seq`. Errors: what ended before is there all the same.
+    pub fn block(&mut self, seq: u32, block: &[u8]) -> Result<(), BadEntry> {
         let payload = &block[..PAYLOAD];
         let mut at = 0;
         loop {
-            if let Some(open) = &mut self.open {
-                let n = (open.len - open.payload.len()).min(PAYLOAD - at);
-                open.payload.extend_from_slice(&payload[at..at + n]);
+            if let Some(open) = &self.open {
+                let missing = open.len - (self.found.bytes.len() - self.found.end());
+                let n = missing.min(PAYLOAD - at);
+                self.found.bytes.extend_from_slice(&payload[at..at + n]);
                 at += n;
-                if open.payload.len() < open.len {
+                if n < missing {
                     return Ok(());
                 }
-                let entry = self.open.take().expect("just filled");
-                found.push(self.close(entry)?);
+                self.close()?;
             }
             if PAYLOAD - at < ENTRY_HEADER {
                 return Ok(());
@@ -409,18 +472,22 @@ impl EntryReader {
                 let expected = format!("an entry of at most {} bytes", self.entry_max);
                 return Err(BadEntry { offset, expected, got: format!("{len} bytes") });
             }
-            self.open = Some(OpenEntry { offset, len, crc: word(at + 4), payload: Vec::with_capacity(len) });
+            self.open = Some(OpenEntry { offset, len, crc: word(at + 4) });
             at += ENTRY_HEADER;
         }
     }
 
-    fn close(&self, entry: OpenEntry) -> Result<FoundEntry, BadEntry> {
-        let crc = crc32(&entry.payload);
-        if self.check_crc && crc != entry.crc {
-            let expected = format!("an entry with checksum {:08x}", entry.crc);
-            return Err(BadEntry { offset: entry.offset, expected, got: format!("{crc:08x}") });
+    /// The open entry has all its bytes.
+    fn close(&mut self) -> Result<(), BadEntry> {
+        let OpenEntry { offset, crc: expected, .. } = self.open.take().expect("an entry was open");
+        let crc = crc32(&self.found.bytes[self.found.end()..]);
+        if self.check_crc && crc != expected {
+            self.found.bytes.truncate(self.found.end());
+            let expected = format!("an entry with checksum {expected:08x}");
+            return Err(BadEntry { offset, expected, got: format!("{crc:08x}") });
         }
-        Ok(FoundEntry { offset: entry.offset, payload: entry.payload })
+        self.found.places.push(Place { offset, end: self.found.bytes.len() });
+        Ok(())
     }
 }
 
@@ -455,7 +522,7 @@ mod tests {
     #[test]
     fn entries_come_back_with_their_positions() {
         let mut prng = Prng::new(5);
-        for seal_every in [1, 3, 100] {
+        for (seal_every, take_every) in [(1, 1), (3, 2), (100, 1), (100, 1000)] {
             let entries: Vec<Vec<u8>> = (0..60)
                 .map(|_| {
                     let most = if prng.chance(0.2) { 12_000 } else { 60 };
@@ -465,7 +532,7 @@ mod tests {
                 })
                 .collect();
             let (file, positions) = written(&entries, seal_every);
-            let mut reader = EntryReader::new(1 << 20, true);
+            let mut reader = EntryReader::new(name().segment, 1 << 20, true);
             let mut found = Vec::new();
             for (seq, block) in file.chunks_exact(BLOCK).enumerate() {
                 assert_eq!(judge(block, name().id(), seq as u32), Verdict::Valid { synced: 0 });
@@ -473,15 +540,56 @@ mod tests {
                     let header = SegmentHeader::decode(block).expect("a header");
                     assert_eq!((header.name, header.shards, header.previous_blocks), (name(), 4, 9));
                 } else {
-                    reader.block(seq as u32, block, &mut found).expect("sound");
+                    reader.block(seq as u32, block).expect("sound");
+                }
+                if seq % take_every == 0 {
+                    found.push(reader.take());
                 }
             }
+            found.push(reader.take());
             assert!(!reader.in_entry());
-            assert_eq!(found.len(), entries.len());
-            for ((found, entry), position) in found.iter().zip(&entries).zip(&positions) {
-                assert_eq!(&found.payload, entry);
-                assert_eq!(found.offset, position.offset);
+            assert_eq!(found.iter().map(Entries::len).sum::<usize>(), entries.len());
+            let found = found.iter().flat_map(Entries::iter);
+            for ((found, entry), position) in found.zip(&entries).zip(&positions) {
+                assert_eq!(found.payload, entry);
+                assert_eq!(found.position, *position);
             }
+        }
+    }
+
+    #[test]
+    fn an_entry_that_is_wrong_in_a_sound_block_takes_nothing_from_those_before_it() {
+        let entries = [vec![1; 100], vec![2; 9000], vec![3; 200], vec![4; 50]];
+        let (mut file, positions) = written(&entries, 100);
+        let last = positions[3].offset as usize;
+        let kept = |file: &[u8], entry_max, take_each_block| {
+            let mut reader = EntryReader::new(name().segment, entry_max, true);
+            let mut payloads = Vec::new();
+            let mut keep =
+                |entries: Entries| payloads.extend(entries.iter().map(|entry| entry.payload.to_vec()));
+            for (seq, block) in file.chunks_exact(BLOCK).enumerate().skip(1) {
+                let read = reader.block(seq as u32, block);
+                if take_each_block {
+                    keep(reader.take());
+                }
+                if let Err(bad) = read {
+                    keep(reader.take());
+                    keep(reader.take());
+                    return (payloads, Some(bad.offset));
+                }
+            }
+            keep(reader.take());
+            (payloads, None)
+        };
+        for take_each_block in [false, true] {
+            assert_eq!(kept(&file, 1 << 20, take_each_block), (entries.to_vec(), None));
+            let (before, at) = kept(&file, 8999, take_each_block);
+            assert_eq!((before, at), (entries[..1].to_vec(), Some(positions[1].offset)), "it is too long");
+        }
+        file[last + ENTRY_HEADER + 7] ^= 1;
+        for take_each_block in [false, true] {
+            let (before, at) = kept(&file, 1 << 20, take_each_block);
+            assert_eq!((before, at), (entries[..3].to_vec(), Some(positions[3].offset)));
         }
     }
 

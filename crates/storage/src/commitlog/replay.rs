@@ -5,8 +5,7 @@
 //! log is corrupt, and the start is refused naming file and offset (or goes on with the next segment, if so configured).
 
 use super::block::{
-    BLOCK, EntryReader, FoundEntry, LogPosition, SegmentHeader, SegmentName, Trailer, Verdict, judge, mended,
-    valid,
+    BLOCK, Entries, EntryReader, SegmentHeader, SegmentName, Trailer, Verdict, judge, mended, valid,
 };
 use crate::Error;
 use crate::limits::REPLAY_READ_BYTES;
@@ -27,15 +26,6 @@ pub struct OldLog {
     pub segments: Vec<u32>,
     /// First segment that may be needed.
     pub floor: u32,
-}
-
-/// An entry of an old log.
-#[derive(Debug)]
-pub struct OldEntry {
-    /// Where it lies.
-    pub position: LogPosition,
-    /// What was appended.
-    pub payload: Vec<u8>,
 }
 
 /// Reads one old log from its first to its last entry.
@@ -69,28 +59,41 @@ struct OpenSegment {
     next_block: u32,
     entries: EntryReader,
     ahead: Option<Ahead>,
+    /// A buffer to read into.
+    spare: Option<AlignedBuf>,
 }
 
 /// The blocks behind those that were read last, on their way.
 struct Ahead {
     offset: u64,
-    reading: JoinHandle<Result<Vec<u8>, Error>>,
+    reading: JoinHandle<Result<AlignedBuf, Error>>,
 }
 
 impl OpenSegment {
     /// The blocks from `offset` on; those behind them are read while these are looked at.
-    async fn blocks(&mut self, offset: u64) -> Result<Vec<u8>, Error> {
+    async fn blocks(&mut self, offset: u64) -> Result<AlignedBuf, Error> {
         let bytes = match self.ahead.take() {
             Some(ahead) if ahead.offset == offset => ahead.reading.await?,
-            _ => read_blocks(&self.file, &self.path, offset, REPLAY_READ_BYTES).await?,
+            _ => read_blocks(&self.file, &self.path, offset, buffer()).await?,
         };
         if bytes.len() == REPLAY_READ_BYTES {
             let (file, path, next) = (self.file.clone(), self.path.clone(), offset + bytes.len() as u64);
-            let read = async move { read_blocks(&file, &path, next, REPLAY_READ_BYTES).await };
-            self.ahead = Some(Ahead { offset: next, reading: runtime::spawn(Group::MAIN, read) });
+            let into = self.spare.take().unwrap_or_else(buffer);
+            let read = async move { read_blocks(&file, &path, next, into).await };
+            self.ahead = Some(Ahead { offset: next, reading: runtime::spawn_now(Group::MAIN, read) });
         }
         Ok(bytes)
     }
+
+    /// Takes back a buffer that [`OpenSegment::blocks`] gave.
+    fn looked_at(&mut self, mut bytes: AlignedBuf) {
+        bytes.resize(REPLAY_READ_BYTES, 0);
+        self.spare = Some(bytes);
+    }
+}
+
+fn buffer() -> AlignedBuf {
+    AlignedBuf::zeroed(REPLAY_READ_BYTES)
 }
 
 impl LogReader {
@@ -108,10 +111,10 @@ impl LogReader {
         }
     }
 
-    /// The next entries, in order; `None` at the end of the log. Bounded: about a MiB at a time, or one larger entry.
-    pub async fn next(&mut self) -> Result<Option<Vec<OldEntry>>, Error> {
+    /// The next entries, in order; `None` at the end of the log. Bounded: about a MiB at a time, and at most one larger entry.
+    pub async fn next(&mut self) -> Result<Option<Entries>, Error> {
         while !self.finished {
-            let entries = match self.step().await {
+            let mut entries = match self.step().await {
                 Ok(entries) => entries,
                 Err(error @ Error::Corrupt { .. }) if self.skip_damage => {
                     runtime::error!("skipping the rest of a commitlog segment: {error}");
@@ -126,8 +129,7 @@ impl LogReader {
             }
             if runtime::planted(Bug::ReplayStopsEarly) {
                 self.finished = true;
-                let half = entries.len() / 2;
-                return Ok(Some(entries.into_iter().take(half).collect()));
+                entries.truncate(entries.len() / 2);
             }
             return Ok(Some(entries));
         }
@@ -139,14 +141,14 @@ impl LogReader {
         (self.next, self.log.segments.len())
     }
 
-    async fn step(&mut self) -> Result<Vec<OldEntry>, Error> {
+    async fn step(&mut self) -> Result<Entries, Error> {
         if let Some(damage) = self.damage.take() {
             return Err(damage);
         }
         match self.open.take() {
             None => {
                 self.open_next().await?;
-                Ok(Vec::new())
+                Ok(Entries::default())
             }
             Some(segment) => self.read_on(segment).await,
         }
@@ -166,7 +168,7 @@ impl LogReader {
         let path = self.dir.join(name.file_name());
         let file =
             File::open(&path, OpenOptions::READ).await.map_err(|error| Error::io(&path, "open", error))?;
-        let mut block = read_blocks(&file, &path, 0, BLOCK).await?;
+        let mut block = read_blocks(&file, &path, 0, AlignedBuf::zeroed(BLOCK)).await?.to_vec();
         match accept(&block, name.id(), 0) {
             Verdict::Valid { .. } => {}
             Verdict::Rotten => match self.mend(&path, &file, name, 0, &block).await? {
@@ -179,9 +181,9 @@ impl LogReader {
             return Err(damaged(&path, 0, "a segment header with the numbers of the file name"));
         };
         self.check_chain(number, &header)?;
-        let entries =
-            EntryReader::new(crate::limits::SEGMENT_BYTES_MAX as usize, !runtime::planted(Bug::IgnoreCrc));
-        self.open = Some(OpenSegment { name, path, file, next_block: 1, entries, ahead: None });
+        let is_checked = !runtime::planted(Bug::IgnoreCrc);
+        let entries = EntryReader::new(number, crate::limits::SEGMENT_BYTES_MAX as usize, is_checked);
+        self.open = Some(OpenSegment { name, path, file, next_block: 1, entries, ahead: None, spare: None });
         Ok(())
     }
 
@@ -204,7 +206,7 @@ impl LogReader {
             let file = File::open(&later_path, OpenOptions::READ)
                 .await
                 .map_err(|error| Error::io(&later_path, "open", error))?;
-            let block = read_blocks(&file, &later_path, 0, BLOCK).await?;
+            let block = read_blocks(&file, &later_path, 0, AlignedBuf::zeroed(BLOCK)).await?;
             if valid(&block, name.id(), 0).is_some() {
                 return Ok(true);
             }
@@ -265,18 +267,17 @@ impl LogReader {
         Error::corrupt(KIND, &path, 0, "a file, as later segments are in use", "no such file")
     }
 
-    async fn read_on(&mut self, mut segment: OpenSegment) -> Result<Vec<OldEntry>, Error> {
+    async fn read_on(&mut self, mut segment: OpenSegment) -> Result<Entries, Error> {
         let offset = u64::from(segment.next_block) * BLOCK as u64;
         let bytes = segment.blocks(offset).await?;
-        let mut found = Vec::new();
-        let ended = match self.read_entries(&mut segment, &bytes, &mut found).await {
+        let ended = match self.read_entries(&mut segment, &bytes).await {
             Ok(ended) => ended,
             Err(error) => {
                 self.damage = Some(error);
-                return Ok(old_entries(segment.name.segment, found));
+                return Ok(segment.entries.take());
             }
         };
-        let entries = old_entries(segment.name.segment, found);
+        let entries = segment.entries.take();
         if ended || bytes.len() < REPLAY_READ_BYTES {
             self.previous = Some(Previous {
                 segment: segment.name.segment,
@@ -284,18 +285,14 @@ impl LogReader {
                 in_entry: segment.entries.in_entry(),
             });
         } else {
+            segment.looked_at(bytes);
             self.open = Some(segment);
         }
         Ok(entries)
     }
 
-    /// Reads the entries of consecutive blocks; true when they end there. What was found before damage stays in `found`.
-    async fn read_entries(
-        &self,
-        segment: &mut OpenSegment,
-        bytes: &[u8],
-        found: &mut Vec<FoundEntry>,
-    ) -> Result<bool, Error> {
+    /// Reads the entries of consecutive blocks; true when they end there. What was found before damage can be taken.
+    async fn read_entries(&self, segment: &mut OpenSegment, bytes: &[u8]) -> Result<bool, Error> {
         for mut block in bytes.chunks_exact(BLOCK) {
             let seq = segment.next_block;
             let block_mended;
@@ -312,7 +309,7 @@ impl LogReader {
                     return Ok(true);
                 }
             }
-            if let Err(bad) = segment.entries.block(seq, block, found) {
+            if let Err(bad) = segment.entries.block(seq, block) {
                 return Err(Error::corrupt(
                     KIND,
                     &segment.path,
@@ -322,6 +319,7 @@ impl LogReader {
                 ));
             }
             segment.next_block += 1;
+            runtime::yield_if_needed().await;
         }
         Ok(false)
     }
@@ -331,7 +329,7 @@ impl LogReader {
         let mut next = end + 1;
         let mut sound = 0;
         loop {
-            let bytes = read_blocks(file, path, u64::from(next) * BLOCK as u64, REPLAY_READ_BYTES).await?;
+            let bytes = read_blocks(file, path, u64::from(next) * BLOCK as u64, buffer()).await?;
             for block in bytes.chunks_exact(BLOCK) {
                 let synced = valid(block, name.id(), next);
                 sound += u32::from(synced.is_some());
@@ -370,28 +368,16 @@ fn accept(block: &[u8], id: u64, seq: u32) -> Verdict {
     judge(block, id, seq)
 }
 
-fn old_entries(segment: u32, found: Vec<FoundEntry>) -> Vec<OldEntry> {
-    let entry = |found: FoundEntry| OldEntry {
-        position: LogPosition { segment, offset: found.offset },
-        payload: found.payload,
-    };
-    found.into_iter().map(entry).collect()
-}
-
 fn damaged(path: &Path, offset: u64, expected: &str) -> Error {
     Error::corrupt(KIND, path, offset, expected, "damaged bytes")
 }
 
-/// Up to `len` bytes of whole blocks; a block that the end of the file cuts is filled up with zeros.
-async fn read_blocks(file: &File, path: &Path, offset: u64, len: usize) -> Result<Vec<u8>, Error> {
-    let read = file.read_at(offset, AlignedBuf::zeroed(len)).await;
-    let (buffer, count) = read.map_err(|error| Error::io(path, "read", error))?;
-    let mut bytes = buffer[..count].to_vec();
-    let whole = if offset == 0 {
-        bytes.len().max(1).next_multiple_of(BLOCK)
-    } else {
-        bytes.len().next_multiple_of(BLOCK)
-    };
-    bytes.resize(whole, 0);
+/// As many bytes of whole blocks as the buffer has, or up to the end of the file; a block that it cuts is filled up with zeros.
+async fn read_blocks(file: &File, path: &Path, offset: u64, buffer: AlignedBuf) -> Result<AlignedBuf, Error> {
+    let read = file.read_at(offset, buffer).await;
+    let (mut bytes, count) = read.map_err(|error| Error::io(path, "read", error))?;
+    bytes.truncate(count);
+    let least = if offset == 0 { 1 } else { 0 };
+    bytes.resize(count.max(least).next_multiple_of(BLOCK), 0);
     Ok(bytes)
 }

@@ -191,6 +191,12 @@ impl MemoryPool {
         !self.retired.borrow().is_empty()
     }
 
+    /// Whether something is left to be freed.
+    #[cfg(test)]
+    pub(crate) fn has_retired(&self) -> bool {
+        !self.retired.borrow().is_empty()
+    }
+
     /// Bytes of the buffers.
     #[cfg(test)]
     pub(super) fn scratch_bytes(&self) -> usize {

@@ -145,3 +145,39 @@ fn acknowledged_writes_survive_power_cuts_at_any_moment() {
         run(seed, sync);
     }
 }
+
+#[test]
+fn a_long_log_of_large_entries_is_replayed_in_little_memory_and_leaves_none_of_it_behind() {
+    const LARGE: usize = 3 << 19;
+    let table = table();
+    let roomy = settings(CommitlogSync::Batch);
+    let roomy = crate::Settings {
+        segment_bytes: 16 << 20,
+        commitlog_bytes: 256 << 20,
+        memtable_bytes: 256 << 20,
+        ..roomy
+    };
+    let mut node = Node::new(1, SimConfig::calm(), roomy, &[&table]);
+    node.boot(2).expect("opens");
+    let filler = |key: u8| if key.is_multiple_of(3) { LARGE } else { usize::from(key) * 1000 };
+    let written = table.clone();
+    node.run(async move {
+        for key in 0..24 {
+            let change = mutation(&written, key, 1, filler(key));
+            apply(vec![change], Durability::Mode).await.expect("written");
+        }
+    });
+    node.world.kill(node.id);
+    node.settings.memtable_bytes = 2 << 20;
+    node.boot(2).expect("opens");
+    let rows = node.run(read_ring(command(&table, Scope::Keys(Vec::new().into())))).expect("readable");
+    assert_eq!(rows.len(), 2 * 24);
+    for (key, _, body) in rows {
+        assert_eq!(value(&body).map(|value| value.len()), Some(8 + filler(key.bytes[0])));
+    }
+    let nothing_left = |store: Rc<crate::Store>| async move {
+        assert!(!store.memory.has_retired());
+        Ok(())
+    };
+    node.run(everywhere(nothing_left)).expect("open");
+}
