@@ -44,7 +44,7 @@ fn taken(data: &[u8], blocks: usize) -> Vec<(u32, Vec<u8>)> {
         if reader.block(seq as u32 + 1, &block).is_err() {
             break;
         }
-        if seq % blocks == 0 {
+        if seq % blocks == blocks - 1 {
             keep(reader.take());
         }
     }

@@ -36,7 +36,7 @@ pub const REPLAY_AT_ONCE: usize = 256;
 pub const REPLAY_FLUSH_BYTES: u64 = 256 * 1024 * 1024;
 /// This part of the budget of memtables: otherwise a large one would become many small sstables.
 pub const REPLAY_FLUSH_SHARE: u64 = 16;
-/// This part of the log, which is then as many flushes at most.
+/// This part of the log, which is then about as many flushes at most.
 pub const REPLAY_FLUSHES_MAX: u64 = 8;
 /// Body of one journal record, bytes: a snapshot of the manifest of some ten thousand sstables fits.
 pub const JOURNAL_RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;

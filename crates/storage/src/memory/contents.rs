@@ -173,11 +173,15 @@ pub(crate) struct MemoryPool {
     segments: SegmentPool,
     scratch: Cell<Scratch>,
     retired: RefCell<Vec<Contents>>,
+    #[cfg(test)]
+    retired_most: Cell<usize>,
 }
 
 impl MemoryPool {
     /// Takes over what a memtable held; [`MemoryPool::reclaim`] frees it. O(1).
     pub(crate) fn retire(&self, contents: Contents) {
+        #[cfg(test)]
+        self.retired_most.set(self.retired_most.get().max(self.retired_bytes() + contents.bytes()));
         self.retired.borrow_mut().push(contents);
     }
 
@@ -191,10 +195,16 @@ impl MemoryPool {
         !self.retired.borrow().is_empty()
     }
 
-    /// Whether something is left to be freed.
+    /// Bytes that are left to be freed.
     #[cfg(test)]
-    pub(crate) fn has_retired(&self) -> bool {
-        !self.retired.borrow().is_empty()
+    pub(crate) fn retired_bytes(&self) -> usize {
+        self.retired.borrow().iter().map(Contents::bytes).sum()
+    }
+
+    /// The most of them that ever were.
+    #[cfg(test)]
+    pub(crate) fn retired_most(&self) -> usize {
+        self.retired_most.get()
     }
 
     /// Bytes of the buffers.
