@@ -55,7 +55,7 @@ impl Store {
             }
             self.count_stuck();
             self.flushed.notify_all();
-            self.free_memory().await;
+            self.memory.free().await;
             // A flush that found nothing to do has not waited for anything.
             runtime::yield_now().await;
         }
@@ -66,13 +66,6 @@ impl Store {
         let tables = self.tables.borrow();
         let stuck = tables.values().filter(|table| table.flush_backoff.error().is_some());
         self.pressure.set_stuck(stuck.map(|table| table.memtable_bytes()).sum());
-    }
-
-    /// Frees what dropped memtables held, in steps. Returns when nothing of it is left.
-    pub(crate) async fn free_memory(&self) {
-        while self.memory.reclaim() {
-            runtime::yield_if_needed().await;
-        }
     }
 
     /// The table whose flush helps most, of those that do not rest; `None` when none is due or nothing a flush could free is in memory.

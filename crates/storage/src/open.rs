@@ -2,7 +2,7 @@
 
 use crate::commitlog::block::Entry;
 use crate::commitlog::replay::LogReader;
-use crate::commitlog::{Commitlog, LogConfig, LogPosition, SegmentName};
+use crate::commitlog::{Commitlog, LogConfig, LogPosition};
 use crate::flush::write_memtable;
 use crate::limits::{
     FLUSHES_MAX, LOG_SPARES_MAX, LOG_SPARES_SHARE, OPENS_MAX, REPLAY_AT_ONCE, REPLAY_FLUSH_BYTES,
@@ -46,7 +46,6 @@ impl Store {
             metrics: Metrics::new(),
             left_out: Vec::new(),
             dirty: 0,
-            worth_flushing: 0,
             memory: Rc::default(),
             entries: 0,
         };
@@ -98,8 +97,6 @@ struct Opening {
     memory: Rc<MemoryPool>,
     /// Bytes of replayed memtables.
     dirty: usize,
-    /// Bytes of one of them above which it is flushed.
-    worth_flushing: usize,
     entries: u64,
 }
 
@@ -130,15 +127,15 @@ impl Opening {
         self.open_sstables(&mine.sstables).await?;
         let segments: usize = mine.logs.iter().map(|log| log.log.segments.len()).sum();
         let log_bytes = segments as u64 * self.settings.segment_size();
-        self.worth_flushing = worth_flushing(self.settings.memtable_bytes, log_bytes);
+        let worth_flushing = worth_flushing(self.settings.memtable_bytes, log_bytes);
         for log in &mine.logs {
-            self.replay(log).await?;
+            self.replay(log, worth_flushing).await?;
         }
         let replayed: Vec<_> = self.tables.values().cloned().collect();
         for table in replayed {
             self.flush(&table).await?;
         }
-        self.free_memory().await;
+        self.memory.free().await;
         if self.entries > 0 {
             runtime::info!("replayed {} commitlog entries", self.entries);
         }
@@ -200,7 +197,8 @@ impl Opening {
         Ok(())
     }
 
-    async fn replay(&mut self, planned: &PlannedLog) -> Result<(), Error> {
+    /// Applies an old log; a memtable of more than so many bytes is flushed on the way.
+    async fn replay(&mut self, planned: &PlannedLog, worth_flushing: usize) -> Result<(), Error> {
         let skip = self.settings.ignore_replay_errors;
         let mut reader = LogReader::new(&self.settings.commitlog_dir, planned.log.clone(), skip);
         let mut told = runtime::now();
@@ -232,7 +230,7 @@ impl Opening {
                 }
             }
             let early = runtime::rare("replay_flushes_early");
-            self.flush_largest(if early { 0 } else { self.worth_flushing }).await?;
+            self.flush_largest(if early { 0 } else { worth_flushing }).await?;
         }
         Ok(())
     }
@@ -282,9 +280,7 @@ impl Opening {
     }
 
     fn corrupt(&self, planned: &PlannedLog, position: LogPosition, got: String) -> Error {
-        let log = &planned.log;
-        let name = SegmentName { incarnation: log.incarnation, shard: log.shard, segment: position.segment };
-        let path = self.settings.commitlog_dir.join(name.file_name());
+        let path = self.settings.commitlog_dir.join(planned.log.name(position.segment).file_name());
         Error::corrupt("commitlog segment", &path, u64::from(position.offset), "an entry of mutations", got)
     }
 
@@ -297,17 +293,10 @@ impl Opening {
         }
     }
 
-    /// Frees what flushed memtables held and no later one has taken.
-    async fn free_memory(&self) {
-        while self.memory.reclaim() {
-            runtime::yield_if_needed().await;
-        }
-    }
-
     /// Writes what was replayed of a table to an sstable, which counts from the new manifest on.
     async fn flush(&mut self, table: &Rc<TableStore>) -> Result<(), Error> {
         // What this one frees is for the next memtable, and so was what the one before freed.
-        self.free_memory().await;
+        self.memory.free().await;
         table.freeze(LogPosition::START);
         for frozen in table.version().frozen.clone() {
             let memtable = &frozen.memtable;

@@ -597,7 +597,7 @@ impl Store {
         });
         self.memtable_gone(bytes);
         self.flushed.notify_all();
-        self.free_memory().await;
+        self.memory.free().await;
         // Behind every entry of the table: none is appended until it is made again.
         let edit = Edit {
             forget: vec![table.id],
@@ -906,18 +906,10 @@ fn append_entry(log: &Commitlog, mutations: &[Mutation]) -> Result<Appended, Err
     log.append(&[&payload])
 }
 
-/// Adds the mutations of an entry, read where they lie. Errors: what is wrong with the payload, for the message that names
-/// file and offset; then none is added.
+/// The mutations of an entry, read where they lie, in place of what is in `out`. Errors: what is wrong with the payload, for the
+/// message that names file and offset.
 pub(crate) fn read_entry<'a>(payload: &'a [u8], out: &mut Vec<MutationView<'a>>) -> Result<(), String> {
-    let before = out.len();
-    let read = read_mutations(payload, out);
-    if read.is_err() {
-        out.truncate(before);
-    }
-    read
-}
-
-fn read_mutations<'a>(payload: &'a [u8], out: &mut Vec<MutationView<'a>>) -> Result<(), String> {
+    out.clear();
     let mut input = base::ByteReader::new(payload);
     let truncated = |error: base::Truncated| error.to_string();
     let count = input.u32().map_err(truncated)?;

@@ -28,6 +28,13 @@ pub struct OldLog {
     pub floor: u32,
 }
 
+impl OldLog {
+    /// A segment of it.
+    pub(crate) fn name(&self, segment: u32) -> SegmentName {
+        SegmentName { incarnation: self.incarnation, shard: self.shard, segment }
+    }
+}
+
 /// Reads one old log from its first to its last entry.
 pub struct LogReader {
     dir: PathBuf,
@@ -59,7 +66,7 @@ struct OpenSegment {
     next_block: u32,
     entries: EntryReader,
     ahead: Option<Ahead>,
-    /// A buffer to read into.
+    /// A whole buffer to read into.
     spare: Option<AlignedBuf>,
 }
 
@@ -83,12 +90,6 @@ impl OpenSegment {
             self.ahead = Some(Ahead { offset: next, reading: runtime::spawn_now(Group::MAIN, read) });
         }
         Ok(bytes)
-    }
-
-    /// Takes back a buffer that [`OpenSegment::blocks`] gave.
-    fn looked_at(&mut self, mut bytes: AlignedBuf) {
-        bytes.resize(REPLAY_READ_BYTES, 0);
-        self.spare = Some(bytes);
     }
 }
 
@@ -154,17 +155,13 @@ impl LogReader {
         }
     }
 
-    fn name(&self, segment: u32) -> SegmentName {
-        SegmentName { incarnation: self.log.incarnation, shard: self.log.shard, segment }
-    }
-
     async fn open_next(&mut self) -> Result<(), Error> {
         let Some(&number) = self.log.segments.get(self.next) else {
             self.finished = true;
             return Ok(());
         };
         self.next += 1;
-        let name = self.name(number);
+        let name = self.log.name(number);
         let path = self.dir.join(name.file_name());
         let file =
             File::open(&path, OpenOptions::READ).await.map_err(|error| Error::io(&path, "open", error))?;
@@ -201,7 +198,7 @@ impl LogReader {
     /// Whether a segment after the one that is read has a sound header.
     async fn later_in_use(&self) -> Result<bool, Error> {
         for &later in &self.log.segments[self.next..] {
-            let name = self.name(later);
+            let name = self.log.name(later);
             let later_path = self.dir.join(name.file_name());
             let file = File::open(&later_path, OpenOptions::READ)
                 .await
@@ -252,7 +249,7 @@ impl LogReader {
             return Err(self.missing(previous + 1));
         }
         if blocks < header.previous_blocks || in_entry {
-            let path = self.dir.join(self.name(previous).file_name());
+            let path = self.dir.join(self.log.name(previous).file_name());
             return Err(damaged(
                 &path,
                 u64::from(blocks) * BLOCK as u64,
@@ -263,7 +260,7 @@ impl LogReader {
     }
 
     fn missing(&self, segment: u32) -> Error {
-        let path = self.dir.join(self.name(segment).file_name());
+        let path = self.dir.join(self.log.name(segment).file_name());
         Error::corrupt(KIND, &path, 0, "a file, as later segments are in use", "no such file")
     }
 
@@ -285,7 +282,7 @@ impl LogReader {
                 in_entry: segment.entries.in_entry(),
             });
         } else {
-            segment.looked_at(bytes);
+            segment.spare = Some(bytes);
             self.open = Some(segment);
         }
         Ok(entries)

@@ -195,6 +195,13 @@ impl MemoryPool {
         !self.retired.borrow().is_empty()
     }
 
+    /// Frees all that is retired, in steps between which others run. Returns when nothing of it is left.
+    pub(crate) async fn free(&self) {
+        while self.reclaim() {
+            runtime::yield_if_needed().await;
+        }
+    }
+
     /// Bytes that are left to be freed.
     #[cfg(test)]
     pub(crate) fn retired_bytes(&self) -> usize {

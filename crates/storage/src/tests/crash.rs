@@ -94,8 +94,7 @@ impl Run {
     }
 
     fn check(&mut self) {
-        let command = command(&self.table, Scope::Keys(Vec::new().into()));
-        let rows = self.node.run(read_ring(command)).expect("readable");
+        let rows = rows_of(&mut self.node, &self.table);
         let mut found: [Vec<i64>; KEYS as usize] = Default::default();
         for (key, _, body) in rows {
             let value = value(&body).expect("a value");
