@@ -246,11 +246,19 @@ impl Store {
     /// Begins a new log once nothing of the old one is needed: every table is flushed, and the manifest names the new log as
     /// the first that counts.
     async fn renew_log(&self) {
-        loop {
+        // Who waits for the old log is about to be told. Nobody asks for what was given up: it is lost with the log.
+        while !self.log.is_settled() {
             if self.stopping.get() {
                 return;
             }
             self.adopt();
+            drop(self.given_up.take());
+            runtime::sleep(RENEW_LOOK).await;
+        }
+        loop {
+            if self.stopping.get() {
+                return;
+            }
             let mut done = self.flush(None).await;
             if done.is_ok() {
                 let floor = self.log.open_segment() + 1;
@@ -271,15 +279,15 @@ impl Store {
             if self.stopping.get() {
                 return;
             }
-            // Those who waited for the old log are about to be told.
+            // Its next segment is about to be made.
             runtime::sleep(RENEW_LOOK).await;
-            self.adopt();
         }
+        self.release_log(self.log.open_segment());
         runtime::warn!("a new commitlog has begun (commit_failure_policy ignore); writes are accepted again");
     }
 }
 
-/// Time between two looks at who still waits for the old log.
+/// Time between two looks at what still has to do with the old log.
 const RENEW_LOOK: core::time::Duration = core::time::Duration::from_millis(5);
 /// Pause before a flush that a new log waits for is tried again.
 const RENEW_RETRY: core::time::Duration = core::time::Duration::from_millis(500);

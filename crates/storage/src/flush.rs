@@ -1,7 +1,7 @@
 //! From frozen memtables to sstables.
 //!
 //! One flush at a time on a shard, and a second one of another table while the disk takes less than comes in; a table whose
-//! flush fails rests while others have their turn. Oldest memtable of a table first, so flushed positions only grow. A
+//! flush fails rests while others have their turn. Oldest memtable of a table first; the manifest keeps the furthest position. A
 //! memtable leaves the table in the step in which its sstable enters it, after the manifest knows the sstable and the
 //! position it covers.
 
@@ -143,8 +143,16 @@ impl Store {
         // Those that a failed flush left come first: while flushes fail, one after the other freezes nothing more.
         self.flush_frozen(table).await?;
         self.adopt();
-        table.freeze(self.log.position());
+        self.freeze(table);
         self.flush_frozen(table).await
+    }
+
+    /// Freezes what a table has in memory, complete up to its first entry that still waits for its sync, or before.
+    fn freeze(&self, table: &TableStore) {
+        let end = self.log.end();
+        // Entries of other tables keep their own positions back.
+        let position = if table.unsettled.get() == 0 { end } else { self.log.position() };
+        table.freeze(position, end);
     }
 
     /// Flushes the frozen memtables of a table, oldest first. The caller holds the table's turn.
@@ -223,8 +231,12 @@ impl Store {
             table.publish(add.iter().cloned().collect(), &[], Some(memtable));
             drop(adopting);
             frozen.written.take();
+            table.replayable.flushed(frozen.position);
+            if let Some(add) = add.as_ref().filter(|_| frozen.position < frozen.end) {
+                table.replayable.flushed_ahead(frozen.end, add.entry.meta.min_timestamp);
+            }
         }
-        self.log.release(edit.log_floor.unwrap_or(0));
+        self.release_log(edit.log_floor.unwrap_or(0));
         table.compacting.flushed(flushed_bytes);
         if let Some(sstable) = &add {
             self.back_up(table, sstable).await;
@@ -312,6 +324,12 @@ impl Store {
         older.is_none_or(|older| {
             memtable.with_handle(handle, |partition| is_whole(definition, partition, older))
         })
+    }
+
+    /// Lets go of the log before a segment; the manifest says that none of it is needed.
+    pub(crate) fn release_log(&self, floor: u32) {
+        self.tables.borrow().values().for_each(|table| table.replayable.released(floor));
+        self.log.release(floor);
     }
 
     /// First segment of the log that is needed once a memtable is flushed.

@@ -297,7 +297,7 @@ impl Opening {
     async fn flush(&mut self, table: &Rc<TableStore>) -> Result<(), Error> {
         // What this one frees is for the next memtable, and so was what the one before freed.
         self.memory.free().await;
-        table.freeze(LogPosition::START);
+        table.freeze(LogPosition::START, LogPosition::START);
         for frozen in table.version().frozen.clone() {
             let memtable = &frozen.memtable;
             let add = write_memtable(&self.settings, &self.metrics, table, memtable, None).await?;

@@ -323,7 +323,7 @@ fn levels(version: &TableVersion) -> Vec<(u64, u64)> {
 }
 
 fn add_sstables(stats: &mut TableStats, version: &TableVersion, grace_s: i32) {
-    let now_s = u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX);
+    let now_s = crate::now::now_s();
     let droppable_before = now_s.saturating_sub(u32::try_from(grace_s).unwrap_or(0));
     for sstable in &version.sstables {
         let (meta, footprint) = (&sstable.entry.meta, sstable.reader.footprint());

@@ -225,7 +225,8 @@ impl Store {
 
     /// Makes mutations durable and visible, all or none of them, as one entry of the log.
     /// Shape:  all for tokens of this shard; for one partition they become visible in one step.
-    /// Errors: nothing was applied, except that a write whose sync failed may reappear after a restart.
+    /// Errors: nothing was applied, except that one whose sync failed may appear after a restart, and one that found the disk
+    ///         full once there is room; each whole.
     /// Yields: in periodic mode below the memory budget never.
     pub async fn apply(&self, mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
         let start = runtime::ticks();
@@ -320,9 +321,12 @@ impl Store {
         let tables = self.check(mutations)?;
         let position =
             append_entry(&self.log, mutations).map_err(|error| self.oversized(error, mutations))?.position;
-        self.apply_in_memory(mutations, &tables, Some(position))?;
+        let applied = self.apply_in_memory(mutations, &tables, Some(position));
+        if applied.is_err() {
+            tables.iter().for_each(|table| table.replayable.refused(position));
+        }
         self.look_at_log(position.segment);
-        Ok(())
+        applied
     }
 
     /// One mutation is applied whole or not at all, which saves checking it before.
@@ -369,17 +373,21 @@ impl Store {
         let write = LoggedWrite::new(mutations, tables, position, number, (held, room));
         let mut waiting = Waiting { store: self, write: Some(write) };
         let synced = self.log.synced(number).await;
+        if let Err(Error::NoSpace(_)) = synced {
+            // Its entry stays with the log, and it with the store, until there is room: a restart must not bring half of it.
+            return synced;
+        }
         let write = waiting.write.take().expect("only a drop takes it before");
         self.adopt();
         synced?;
         let applied = self.apply_in_memory(&write.mutations, &write.tables, Some(position));
-        drop(write);
+        write.settle(&applied);
         self.look_at_log(position.segment);
         applied
     }
 
-    /// Applies writes whose callers gave up waiting once their entries are synced: what is in the log becomes visible before a
-    /// restart, too.
+    /// Applies writes whose callers gave up waiting, or were refused as the disk was full, once their entries are synced: what is
+    /// in the log becomes visible before a restart, too.
     pub(crate) fn adopt(&self) {
         if self.given_up.borrow().is_empty() {
             return;
@@ -388,9 +396,11 @@ impl Store {
             self.given_up.borrow_mut().drain(..).partition(|write| self.log.fate(write.number).is_some());
         *self.given_up.borrow_mut() = left;
         for write in known.into_iter().filter(|write| self.log.fate(write.number) == Some(true)) {
-            if let Err(error) = self.apply_in_memory(&write.mutations, &write.tables, Some(write.position)) {
+            let applied = self.apply_in_memory(&write.mutations, &write.tables, Some(write.position));
+            if let Err(error) = &applied {
                 runtime::error!("a write without a caller was not applied whole: {error}");
             }
+            write.settle(&applied);
         }
     }
 
@@ -657,7 +667,7 @@ impl Store {
             }
         }
         let position = self.log.end();
-        table.freeze(position);
+        table.freeze(position, position);
         drop(paused);
         position
     }
@@ -702,6 +712,7 @@ impl Store {
             table.forget_cached();
             (sstables, removed)
         };
+        table.replayable.flushed(position);
         assert!(sstables.len() <= removed.len(), "what is read is in the manifest");
         for frozen in &gone {
             table.publish(Vec::new(), &[], Some(&frozen.memtable));
@@ -846,15 +857,29 @@ impl LoggedWrite {
         for index in (0..self.tables.len()).rev() {
             if std::ptr::eq(&*self.tables[index], table) {
                 self.mutations.remove(index);
-                self.tables.remove(index).settle_one();
+                let table = self.tables.remove(index);
+                self.refuse(&table);
             }
         }
+    }
+
+    /// It is in memory, if this is well.
+    fn settle(mut self, applied: &Result<(), Error>) {
+        if applied.is_ok() {
+            std::mem::take(&mut self.tables).iter().for_each(|table| table.settle_one());
+        }
+    }
+
+    /// What it would write to a table is in the log alone from now on.
+    fn refuse(&self, table: &TableStore) {
+        table.replayable.refused(self.position);
+        table.settle_one();
     }
 }
 
 impl Drop for LoggedWrite {
     fn drop(&mut self) {
-        self.tables.iter().for_each(|table| table.settle_one());
+        std::mem::take(&mut self.tables).iter().for_each(|table| self.refuse(table));
     }
 }
 

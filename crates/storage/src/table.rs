@@ -10,6 +10,7 @@ use crate::limits::{
 };
 use crate::manifest::SstableEntry;
 use crate::memtable::Memtable;
+use crate::replayable::Replayable;
 use crate::table_metrics::{TableMetrics, bump};
 use base::{Instant, Token};
 use mutation::{Key, TokenRange};
@@ -82,6 +83,8 @@ pub(crate) struct Frozen {
     pub(crate) memtable: Rc<Memtable>,
     /// Entries of this table below this place are in it or in older ones.
     pub(crate) position: LogPosition,
+    /// Nothing in it was logged at or behind this place.
+    pub(crate) end: LogPosition,
     /// Its sstable, when that is finished and the manifest may not know it: kept for the next attempt.
     pub(crate) written: Rc<RefCell<Option<Rc<Sstable>>>>,
 }
@@ -145,6 +148,8 @@ pub(crate) struct TableStore {
     dir_made: Cell<bool>,
     /// Mutations that are in the log and wait for their sync before they are applied.
     pub(crate) unsettled: Cell<usize>,
+    /// What the log has and no memtable, and a restart would bring back.
+    pub(crate) replayable: Replayable,
     /// Whether writes that would have to wait for a sync are held up.
     paused: Cell<bool>,
     /// Nothing is unsettled any more, or a pause has ended.
@@ -192,6 +197,7 @@ impl TableStore {
             generation_step,
             dir_made: Cell::new(false),
             unsettled: Cell::new(0),
+            replayable: Replayable::default(),
             paused: Cell::new(false),
             settled: Event::new(),
             turn: Lock::new(()),
@@ -247,8 +253,8 @@ impl TableStore {
         (period_ms > 0).then(|| Duration::from_millis(period_ms))
     }
 
-    /// Starts a new memtable; the one before becomes frozen, complete up to `position`.
-    pub(crate) fn freeze(&self, position: LogPosition) {
+    /// Starts a new memtable; the one before becomes frozen, complete up to `position`, with nothing from `end` on.
+    pub(crate) fn freeze(&self, position: LogPosition, end: LogPosition) {
         self.begun.set(runtime::now());
         self.is_of_age.set(false);
         if self.version.borrow().active.is_empty() {
@@ -257,7 +263,7 @@ impl TableStore {
         bump(&self.metrics.memtable_switches);
         self.change(|now| {
             let mut frozen = now.frozen.clone();
-            frozen.push(Frozen { memtable: now.active.clone(), position, written: Rc::default() });
+            frozen.push(Frozen { memtable: now.active.clone(), position, end, written: Rc::default() });
             TableVersion::new(Rc::new(now.active.successor()), frozen, now.sstables.clone())
         });
     }

@@ -31,6 +31,8 @@ mod obstacles;
 mod operations;
 /// What failing disks mean for the node.
 mod policies;
+/// Tombstones over what only the log has.
+mod replayable;
 /// Reads beside flushes and compactions on a slow disk.
 mod tail_reads;
 /// More writes than the disk takes.

@@ -63,23 +63,57 @@ impl Run {
     /// What must be seen at a second, in the order of an answer; partitions of which nothing is seen are left out.
     pub(super) fn expected(&self, read: &ReadOp, now_s: u32) -> Vec<(u16, Seen)> {
         let known = &self.truth[read.table];
-        let keys: Vec<u16> = match &read.wanted {
+        let seen = self.asked(read).into_iter().filter_map(|key| {
+            let seen = self.seen_of(read, &known.get(&key)?.now, now_s);
+            (!seen.is_empty()).then_some((key, seen))
+        });
+        seen.collect()
+    }
+
+    /// The partitions that a read asks for, in the order of an answer.
+    fn asked(&self, read: &ReadOp) -> Vec<u16> {
+        match &read.wanted {
             Wanted::Keys(keys) => self.same_shard(keys),
             Wanted::Tokens(first, last) => {
-                let mut keys: Vec<(Key, u16)> = known.keys().map(|key| (key_of(*key), *key)).collect();
+                let known = self.truth[read.table].keys();
+                let mut keys: Vec<(Key, u16)> = known.map(|key| (key_of(*key), *key)).collect();
                 keys.retain(|(key, _)| *first <= key.token.0 && key.token.0 <= *last);
                 keys.sort();
                 keys.into_iter().map(|(_, number)| number).collect()
             }
-        };
+        }
+    }
+
+    /// What a read sees of a partition that is this.
+    fn seen_of(&self, read: &ReadOp, partition: &Partition, now_s: u32) -> Seen {
         let columns = &self.shapes[read.table].hidden;
-        let seen = keys.into_iter().filter_map(|key| {
-            let partition = &known.get(&key)?.now;
-            let mut seen = partition.seen(columns, &read.slices, read.reversed, now_s);
-            seen.rows.truncate(read.partition_rows as usize);
-            (!seen.is_empty()).then_some((key, seen))
-        });
-        seen.collect()
+        let mut seen = partition.seen(columns, &read.slices, read.reversed, now_s);
+        seen.rows.truncate(read.partition_rows as usize);
+        seen
+    }
+
+    /// Learns which of the writes a full disk refused have appeared. Of several that would explain what is shown of a partition none is
+    /// learned: those partitions are returned.
+    fn learn(&mut self, read: &ReadOp, shown: &[(u16, Seen)], now_s: u32) -> Vec<u16> {
+        let mut unsure = Vec::new();
+        for key in self.asked(read) {
+            let Some(known) = self.truth[read.table].get(&key).filter(|known| known.may_be_more()) else {
+                continue;
+            };
+            let found = shown.iter().find(|(other, _)| *other == key).map(|(_, seen)| seen.clone());
+            let found = found.unwrap_or_default();
+            if self.seen_of(read, &known.now, now_s) == found {
+                continue;
+            }
+            let mut fitting = known.more();
+            fitting.retain(|(state, _)| self.seen_of(read, state, now_s) == found);
+            match &fitting[..] {
+                [] => {}
+                [(_, among)] => self.known(read.table, key).appeared(among),
+                _ => unsure.push(key),
+            }
+        }
+        unsure
     }
 
     /// What the pages of an answer show. Errors: something that nobody wrote, or rows counted wrong.
@@ -111,8 +145,11 @@ impl Run {
     pub(super) fn read(&mut self, world: &mut World, read: &ReadOp) -> Result<(), String> {
         for _ in 0..AGAIN_MAX {
             let Some(answer) = self.ask(world, read)? else { return Ok(()) };
-            let shown = self.shown(read, &answer)?;
-            let expected = self.expected(read, answer.from);
+            let mut shown = self.shown(read, &answer)?;
+            let unsure = self.learn(read, &shown, answer.from);
+            let mut expected = self.expected(read, answer.from);
+            shown.retain(|(key, _)| !unsure.contains(key));
+            expected.retain(|(key, _)| !unsure.contains(key));
             if shown == expected {
                 return if read.digest { self.digest(world, read) } else { Ok(()) };
             }
@@ -247,6 +284,10 @@ impl Run {
             states.push(self.known(read.table, key).now.clone());
         }
         let refused = self.known(read.table, key).ghosts() > 0;
+        if self.known(read.table, key).may_be_more() {
+            // What a full disk refused may have appeared between any two of them.
+            return self.read(world, read);
+        }
         for (least, most, answer) in shown.take() {
             let answer = match answer {
                 Ok(answer) => answer,

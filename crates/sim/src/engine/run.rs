@@ -222,6 +222,7 @@ impl Run {
             Ok(()) => known.told(write, at, lossy),
             // Larger than half a segment of the log: nothing has happened.
             Err(Error::TooLarge { .. }) => {}
+            Err(Error::NoSpace(_)) if troubled => known.refused_for_room(write),
             Err(_) if troubled => known.refused(write),
             Err(error) => return Err(format!("a write is refused on a good disk: {error}")),
         }
@@ -424,7 +425,11 @@ impl Run {
                         self.known(0, key).told(write, at, lossy);
                     }
                     Err(error) => {
-                        self.known(0, key).refused(write);
+                        let known = self.known(0, key);
+                        match error {
+                            Error::NoSpace(_) => known.refused_for_room(write),
+                            _ => known.refused(write),
+                        }
                         refused = Some(error);
                         break;
                     }

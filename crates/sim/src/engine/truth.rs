@@ -312,7 +312,15 @@ pub(super) struct Known {
     /// Acknowledged writes that a power cut may take, in their order; only where the log is synced later.
     recent: Vec<Told>,
     /// Writes that were refused and may be there after a restart all the same.
-    ghosts: Vec<Rc<Write>>,
+    ghosts: Vec<Ghost>,
+}
+
+/// A write that was refused.
+#[derive(Clone, Debug)]
+struct Ghost {
+    write: Rc<Write>,
+    /// Whether it may be seen before a restart, too, and was not yet.
+    is_early: bool,
 }
 
 impl Known {
@@ -338,7 +346,40 @@ impl Known {
 
     /// A write that was refused, or of which nothing was heard.
     pub(super) fn refused(&mut self, write: Rc<Write>) {
-        self.ghosts.push(write);
+        self.ghosts.push(Ghost { write, is_early: false });
+    }
+
+    /// A write that was refused as the disk was full: it may be there as soon as there is room.
+    pub(super) fn refused_for_room(&mut self, write: Rc<Write>) {
+        self.ghosts.push(Ghost { write, is_early: true });
+    }
+
+    /// Whether more may be seen than what is known.
+    pub(super) fn may_be_more(&self) -> bool {
+        self.ghosts.iter().any(|ghost| ghost.is_early)
+    }
+
+    /// Everything else that may be seen now, and which refused writes are in it, by their numbers.
+    pub(super) fn more(&self) -> Vec<(Partition, Vec<usize>)> {
+        let mut states = vec![((*self.now).clone(), Vec::new())];
+        for (number, ghost) in self.ghosts.iter().enumerate().filter(|(_, ghost)| ghost.is_early) {
+            for at in 0..states.len() {
+                let (mut state, mut among) = states[at].clone();
+                state.apply(&ghost.write);
+                among.push(number);
+                states.push((state, among));
+            }
+        }
+        states.split_off(1)
+    }
+
+    /// Refused writes are seen. A power cut may still take them: nobody was told.
+    pub(super) fn appeared(&mut self, numbers: &[usize]) {
+        for number in numbers {
+            let ghost = &mut self.ghosts[*number];
+            ghost.is_early = false;
+            Rc::make_mut(&mut self.now).apply(&ghost.write);
+        }
     }
 
     pub(super) fn ghosts(&self) -> usize {
@@ -365,7 +406,7 @@ impl Known {
         for ghost in &self.ghosts {
             let with = states.iter().map(|state| {
                 let mut state = state.clone();
-                state.apply(ghost);
+                state.apply(&ghost.write);
                 state
             });
             let with: Vec<_> = with.collect();

@@ -13,6 +13,7 @@ use crate::limits::{
     LOG_DESCRIPTOR_PATIENCE_MS, LOG_DESCRIPTOR_RETRY_MS, LOG_GROUP_BYTES_MAX, LOG_HANDOFF_MS, LOG_LOSSES_MAX,
     LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX, LOG_WRITE_BYTES_MAX,
 };
+use crate::now::now_s;
 use crate::{CommitlogSync, Error};
 use base::Instant;
 use runtime::file::{self, AlignedBuf, File, OpenOptions, SyncMethod};
@@ -96,7 +97,7 @@ struct State {
     wanted: u64,
     pending_since: Option<Instant>,
     unsynced_since: Option<Instant>,
-    /// Entries appended and not yet applied to a memtable, with how many share the place.
+    /// Entries appended and not yet applied to a memtable, with when that was, in seconds since the Unix epoch.
     in_flight: BTreeMap<LogPosition, u32>,
     refused: Option<Error>,
     /// Entries, first and last, that a log lost in whose place a new one began, and why.
@@ -357,8 +358,14 @@ impl Commitlog {
 
     /// Marks an entry as appended and not yet applied: [`Commitlog::position`] stays at or below it.
     pub fn hold(&self, position: LogPosition) -> Held {
-        *self.0.state.borrow_mut().in_flight.entry(position).or_default() += 1;
+        let before = self.0.state.borrow_mut().in_flight.insert(position, now_s());
+        assert!(before.is_none(), "an entry is held once");
         Held { log: self.clone(), position }
+    }
+
+    /// When the oldest entry was appended that is not yet applied, in seconds since the Unix epoch; `None`: all are.
+    pub fn in_flight_since_s(&self) -> Option<u32> {
+        self.0.state.borrow().in_flight.first_key_value().map(|(_, since_s)| *since_s)
     }
 
     /// Every entry below this place is applied to a memtable.
@@ -794,13 +801,7 @@ pub struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut state = self.log.0.state.borrow_mut();
-        if let Some(count) = state.in_flight.get_mut(&self.position) {
-            *count -= 1;
-            if *count == 0 {
-                state.in_flight.remove(&self.position);
-            }
-        }
+        self.log.0.state.borrow_mut().in_flight.remove(&self.position);
     }
 }
 

@@ -1,7 +1,7 @@
 //! What is compacted without anybody asking: one task looks for work, and each compaction is a task of its own.
 
 use super::claim::Claim;
-use super::merge::{Merge, Merged, Work, now_s};
+use super::merge::{Merge, Merged, Work};
 use super::progress::{CompactionKind, Ended};
 use super::proof::{Proof, lonely_share};
 use super::strategy::{Common, Scene, Shape, Strategy};
@@ -185,7 +185,7 @@ impl Store {
         if looked.is_some_and(|looked| now < looked + Duration::from_secs(every)) {
             return None;
         }
-        let proof = Proof::new(table, &definition, now_s());
+        let proof = Proof::new(self, table, &definition);
         let expired = sstables.iter().filter(|sstable| !sstable.busy.get() && proof.has_expired(sstable));
         let expired: Vec<Rc<Sstable>> = expired.cloned().collect();
         state.expired_looked.set(Some(now));
@@ -203,7 +203,7 @@ impl Store {
         let threshold = common.tombstone_threshold?;
         let definition = table.definition();
         // Where nothing may go it would be rewritten in vain, and not looked at again for long.
-        let gc_before = Proof::with(table, &definition, common, now_s()).gc_before()?;
+        let gc_before = Proof::with(self, table, &definition, common).gc_before()?;
         let version = table.version();
         let worth = |index: &usize| {
             let sstable = &sstables[*index];
@@ -242,7 +242,7 @@ impl Store {
     }
 
     async fn expire(&self, table: &Rc<TableStore>, claim: &Claim) -> Result<bool, Error> {
-        let proof = Proof::new(table, &table.definition(), now_s());
+        let proof = Proof::new(self, table, &table.definition());
         let expired = proof.droppable(table, &claim.sstables()).await;
         if expired.is_empty() {
             return Ok(false);

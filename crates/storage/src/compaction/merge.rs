@@ -13,6 +13,7 @@ use super::rows::{is_plain, write_merged};
 use super::strategy::Shape;
 use crate::Error;
 use crate::limits::{COMPACTION_FRAGMENT_BYTES, WRITER_PENDING_BYTES};
+use crate::now::now_s;
 use crate::store::Store;
 use crate::table::{Replacement, Sstable, TableStore};
 use base::Token;
@@ -128,7 +129,6 @@ impl<'a> Merge<'a> {
     ) -> Merge<'a> {
         let definition = table.definition();
         let sstables = claim.sstables();
-        let now_s = now_s();
         Merge {
             store,
             table,
@@ -138,8 +138,8 @@ impl<'a> Merge<'a> {
             inputs: sstables.iter().map(|sstable| Input::new(sstable, store.interval)).collect(),
             heads: BinaryHeap::with_capacity(sstables.len()),
             expired: Vec::new(),
-            proof: Proof::new(table, &definition, now_s),
-            now_s,
+            proof: Proof::new(store, table, &definition),
+            now_s: now_s(),
             output: Output::new(store, table, definition.clone(), work.shape, &sstables),
             adds_up: definition.regulars.iter().any(|column| column.ty == CqlType::Counter),
             definition,
@@ -508,7 +508,8 @@ impl<'a> Merge<'a> {
             return Some(Rewrite { shadow: Deletion::LIVE, expire_at: Some(self.now_s), purge: None });
         }
         let version = self.table.version();
-        let purge = self.proof.of_partition(&version, key, repaired, |sstable| !is_input(sstable));
+        let purge =
+            self.proof.of_partition(self.table, &version, key, repaired, |sstable| !is_input(sstable));
         Some(Rewrite { shadow: Deletion::LIVE, expire_at: Some(self.now_s), purge: Some(purge) })
     }
 
@@ -892,11 +893,6 @@ fn range_is_kept(range: Deletion, partition: Deletion, purge: Option<Purge>) -> 
 /// Bytes asked of an input in one step.
 fn piece_bytes() -> usize {
     if runtime::rare("small_compaction_pieces") { 100 } else { COMPACTION_FRAGMENT_BYTES }
-}
-
-/// Seconds since the Unix epoch.
-pub(super) fn now_s() -> u32 {
-    u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX)
 }
 
 /// What of a partition lies at or behind an edge.

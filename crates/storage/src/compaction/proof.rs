@@ -1,9 +1,12 @@
 //! When a tombstone may go: when its grace is over and nothing that stays can hold data as old as it or older.
 //!
-//! What stays are memtables, and sstables outside of the compaction that cover the token and whose filter may hold the key. The
-//! log holds nothing else: it is replayed before anything is compacted.
+//! What stays are memtables, sstables outside of the compaction that cover the token and whose filter may hold the key, and what
+//! the log alone has and a restart would bring back ([`Replayable`](crate::replayable::Replayable)). The grace must have been over
+//! when the oldest write was logged that still waits for its sync: whatever is logged later comes too late for the tombstone.
 
 use super::strategy::Common;
+use crate::now::now_s;
+use crate::store::Store;
 use crate::table::{Sstable, TableStore, TableVersion};
 use base::Token;
 use mutation::{Key, Purge, TokenRange};
@@ -24,15 +27,17 @@ pub(super) struct Proof {
 }
 
 impl Proof {
-    pub(super) fn new(table: &TableStore, definition: &Table, now_s: u32) -> Proof {
-        Proof::with(table, definition, &Common::of(&definition.options), now_s)
+    pub(super) fn new(store: &Store, table: &TableStore, definition: &Table) -> Proof {
+        Proof::with(store, table, definition, &Common::of(&definition.options))
     }
 
     /// As [`Proof::new`], with what the options say already known.
-    pub(super) fn with(table: &TableStore, definition: &Table, common: &Common, now_s: u32) -> Proof {
+    pub(super) fn with(store: &Store, table: &TableStore, definition: &Table, common: &Common) -> Proof {
         // What an sstable holds that cannot be read is not known.
         let kept = table.compacting.shares_files() || table.is_incomplete.get();
-        let gc_before = if kept { 0 } else { gc_before(definition, now_s) };
+        let waits = table.unsettled.get() > 0;
+        let since_s = waits.then(|| store.log.in_flight_since_s()).flatten();
+        let gc_before = if kept { 0 } else { gc_before(definition, since_s) };
         Proof { gc_before, only_repaired: common.only_repaired }
     }
 
@@ -44,6 +49,7 @@ impl Proof {
     /// What may go of a partition that comes from these inputs. `stays` says which sstables of the version are outside.
     pub(super) fn of_partition(
         &self,
+        table: &TableStore,
         version: &TableVersion,
         key: &Key,
         repaired: bool,
@@ -55,7 +61,7 @@ impl Proof {
         if runtime::planted(Bug::PurgeWithoutProof) {
             return Purge { gc_before: self.gc_before, max_timestamp: i64::MAX };
         }
-        let mut oldest = i64::MAX;
+        let mut oldest = table.replayable.oldest();
         for memtable in version.memtables() {
             let in_memory = memtable.with(key.token, &key.bytes, |partition| partition.min_timestamp());
             oldest = oldest.min(in_memory.unwrap_or(i64::MAX));
@@ -96,7 +102,10 @@ impl Proof {
                     && other.overlaps(TokenRange::new(meta.first_token, meta.last_token))
                     && other.entry.meta.min_timestamp <= meta.max_timestamp
             });
-            if !hidden && !hides_memory(&version, sstable).await {
+            if !hidden
+                && !hides_memory(&version, sstable).await
+                && meta.max_timestamp < table.replayable.oldest()
+            {
                 droppable.push(sstable.clone());
             }
         }
@@ -124,12 +133,15 @@ async fn hides_memory(version: &TableVersion, sstable: &Sstable) -> bool {
     false
 }
 
-/// The second before which tombstones have had their grace; 0 when none ever has.
-fn gc_before(definition: &Table, now_s: u32) -> u32 {
+/// The second before which tombstones have had their grace; 0 when none ever has. `waiting_since_s`: it must have been over then.
+fn gc_before(definition: &Table, waiting_since_s: Option<u32>) -> u32 {
+    let now_s = now_s();
+    let over_s = waiting_since_s.map_or(now_s, |since_s| since_s.min(now_s));
     match definition.options.tombstone_gc() {
         TombstoneGc::Timeout => {
-            now_s.saturating_sub(u32::try_from(definition.options.gc_grace_seconds).unwrap_or(0))
+            over_s.saturating_sub(u32::try_from(definition.options.gc_grace_seconds).unwrap_or(0))
         }
+        TombstoneGc::Immediate if waiting_since_s.is_some() => over_s,
         TombstoneGc::Immediate => now_s.saturating_add(1),
         // There are no repairs yet, so no tombstone was seen by one.
         TombstoneGc::Repair | TombstoneGc::Disabled => 0,
