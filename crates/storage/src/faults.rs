@@ -246,13 +246,15 @@ impl Store {
     /// Begins a new log once nothing of the old one is needed: every table is flushed, and the manifest names the new log as
     /// the first that counts.
     async fn renew_log(&self) {
-        // Who waits for the old log is about to be told. Nobody asks for what was given up: it is lost with the log.
-        while !self.log.is_settled() {
+        // Who waits for the old log is about to be told.
+        loop {
+            self.adopt();
+            if self.log.in_flight() == self.given_up.borrow().len() {
+                break;
+            }
             if self.stopping.get() {
                 return;
             }
-            self.adopt();
-            drop(self.given_up.take());
             runtime::sleep(RENEW_LOOK).await;
         }
         loop {
@@ -275,6 +277,8 @@ impl Store {
             }
             runtime::sleep(RENEW_RETRY).await;
         }
+        // Of the old log nothing counts any more: what was refused is lost with it.
+        drop(self.given_up.take());
         while !self.log.renew() {
             if self.stopping.get() {
                 return;

@@ -143,16 +143,14 @@ impl Store {
         // Those that a failed flush left come first: while flushes fail, one after the other freezes nothing more.
         self.flush_frozen(table).await?;
         self.adopt();
-        self.freeze(table);
+        table.freeze(self.complete_up_to(table), self.log.end());
         self.flush_frozen(table).await
     }
 
-    /// Freezes what a table has in memory, complete up to its first entry that still waits for its sync, or before.
-    fn freeze(&self, table: &TableStore) {
-        let end = self.log.end();
-        // Entries of other tables keep their own positions back.
-        let position = if table.unsettled.get() == 0 { end } else { self.log.position() };
-        table.freeze(position, end);
+    /// A place in the log below which a table's memtables have every entry of it. Entries of other tables keep their own
+    /// positions back.
+    pub(crate) fn complete_up_to(&self, table: &TableStore) -> LogPosition {
+        if table.unsettled.get() == 0 { self.log.end() } else { self.log.position() }
     }
 
     /// Flushes the frozen memtables of a table, oldest first. The caller holds the table's turn.

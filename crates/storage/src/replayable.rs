@@ -1,5 +1,5 @@
-//! What a restart may bring back of a table that none of its memtables has: entries of the log at or behind its flushed position
-//! that were refused after they were logged, or flushed ahead of one that still waited for its sync.
+//! What a restart may bring back of a table that neither its memtables nor its waiting writes have: entries of the log at or behind
+//! its flushed position that were flushed ahead of one that waited for its sync, or given up.
 //!
 //! As long as such an entry can come back, no tombstone may go that hides any of it.
 
@@ -35,8 +35,8 @@ impl Replayable {
         }
     }
 
-    /// The entry at a place was refused and may come back.
-    pub(crate) fn refused(&self, position: LogPosition) {
+    /// The entry at a place was given up and may come back.
+    pub(crate) fn given_up(&self, position: LogPosition) {
         // What it says is not worth remembering: it is rare, and gone with a restart or a new log.
         self.flushed_ahead(LogPosition { offset: position.offset + 1, ..position }, i64::MIN);
     }
@@ -82,9 +82,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_younger_than_what_was_refused() {
+    fn what_was_given_up_may_say_anything() {
         let known = Replayable::default();
-        known.refused(at(1, 100));
+        known.given_up(at(1, 100));
         known.flushed(at(1, 100));
         assert_eq!(known.oldest(), i64::MIN, "it is behind");
         known.flushed(at(1, 101));

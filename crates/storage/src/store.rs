@@ -33,6 +33,7 @@ use runtime::{Group, JoinHandle};
 use schema::{Schema, Table, TableId};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -75,8 +76,9 @@ pub struct Store {
     pub(crate) doomed: RefCell<Vec<(Rc<TableStore>, Rc<Sstable>)>>,
     /// Sstables that snapshots under way will link, by their folders.
     pub(crate) held: RefCell<HashMap<PathBuf, Vec<Rc<Sstable>>>>,
-    /// Writes whose callers went away before they were synced.
-    pub(crate) given_up: RefCell<Vec<LoggedWrite>>,
+    /// Writes without callers, which went away or were refused before it was known whether the log would have them; by the numbers of
+    /// their entries.
+    pub(crate) given_up: RefCell<BTreeMap<u64, LoggedWrite>>,
     pub(crate) stopping: Cell<bool>,
     pub(crate) tasks: RefCell<Vec<JoinHandle<()>>>,
     pub(crate) metrics: Metrics,
@@ -323,7 +325,7 @@ impl Store {
             append_entry(&self.log, mutations).map_err(|error| self.oversized(error, mutations))?.position;
         let applied = self.apply_in_memory(mutations, &tables, Some(position));
         if applied.is_err() {
-            tables.iter().for_each(|table| table.replayable.refused(position));
+            tables.iter().for_each(|table| table.replayable.given_up(position));
         }
         self.look_at_log(position.segment);
         applied
@@ -373,8 +375,11 @@ impl Store {
         let write = LoggedWrite::new(mutations, tables, position, number, (held, room));
         let mut waiting = Waiting { store: self, write: Some(write) };
         let synced = self.log.synced(number).await;
-        if let Err(Error::NoSpace(_)) = synced {
-            // Its entry stays with the log, and it with the store, until there is room: a restart must not bring half of it.
+        if let Err(Error::NoSpace(_) | Error::CommitlogFailed(_)) = synced
+            && self.log.fate(number).is_none()
+        {
+            // Its entry stays with the log, and it with the store: no flush of one of its tables may pass it, or a restart would
+            // bring the others' part alone.
             return synced;
         }
         let write = waiting.write.take().expect("only a drop takes it before");
@@ -389,19 +394,24 @@ impl Store {
     /// Applies writes whose callers gave up waiting, or were refused as the disk was full, once their entries are synced: what is
     /// in the log becomes visible before a restart, too.
     pub(crate) fn adopt(&self) {
-        if self.given_up.borrow().is_empty() {
-            return;
-        }
-        let (known, left): (Vec<_>, Vec<_>) =
-            self.given_up.borrow_mut().drain(..).partition(|write| self.log.fate(write.number).is_some());
-        *self.given_up.borrow_mut() = left;
-        for write in known.into_iter().filter(|write| self.log.fate(write.number) == Some(true)) {
+        while let Some(write) = self.next_to_adopt() {
+            if self.log.fate(write.number) != Some(true) {
+                continue;
+            }
             let applied = self.apply_in_memory(&write.mutations, &write.tables, Some(write.position));
             if let Err(error) = &applied {
                 runtime::error!("a write without a caller was not applied whole: {error}");
             }
             write.settle(&applied);
         }
+    }
+
+    /// The oldest write without a caller, if what became of its entry is known.
+    fn next_to_adopt(&self) -> Option<LoggedWrite> {
+        let mut given_up = self.given_up.borrow_mut();
+        let oldest = given_up.first_entry()?;
+        let is_held = oldest.get().tables.iter().any(|table| table.is_truncating.get());
+        (self.log.fate(*oldest.key()).is_some() && !is_held).then(|| oldest.remove())
     }
 
     fn apply_unlogged(&self, mutations: &[Mutation]) -> Result<(), Error> {
@@ -648,7 +658,8 @@ impl Store {
     }
 
     /// Freezes everything that was written to a table so far and returns the place in the log behind all of it.
-    /// Writes that wait for their sync are waited for, and new ones that would have to wait are held up as long.
+    /// Writes that wait for their sync are waited for, and new ones that would have to wait are held up as long; what is left when
+    /// the log fails or finds no space has no caller any more.
     async fn freeze_settled(&self, table: &TableStore) -> LogPosition {
         let paused = table.pause();
         loop {
@@ -656,27 +667,37 @@ impl Store {
             if table.unsettled.get() == 0 {
                 break;
             }
-            if self.log.synced_so_far().await.is_err() {
-                // Those who still wait are told so; the others nobody asks for, and they came before what freezes here.
-                self.give_up(table);
-            }
+            let synced = self.log.synced_so_far().await;
             self.adopt();
+            // Those who still wait are told so; the others nobody asks for, and they came before what freezes here.
+            if synced.is_err() && table.unsettled.get() == self.given_up_of(table) {
+                break;
+            }
             if table.unsettled.get() > 0 {
                 // Looked at again when all are applied, or soon, should a caller go away meanwhile.
                 let _ = runtime::timeout(SETTLE_LOOK, table.settled.wait()).await;
             }
         }
-        let position = self.log.end();
-        table.freeze(position, position);
+        let end = self.log.end();
+        // Should what it is for fail, a flush must not pass those that nobody asks for.
+        table.freeze(self.complete_up_to(table), end);
         drop(paused);
-        position
+        end
     }
 
-    /// Takes a table out of the writes whose callers went away.
-    fn give_up(&self, table: &TableStore) {
+    /// How many mutations of writes without callers a table has.
+    fn given_up_of(&self, table: &TableStore) -> usize {
+        let given_up = self.given_up.borrow();
+        let tables = given_up.values().flat_map(|write| &write.tables);
+        tables.filter(|of| std::ptr::eq(&***of, table)).count()
+    }
+
+    /// Takes a table out of the writes without callers that were logged before a place.
+    fn give_up(&self, table: &TableStore, before: LogPosition) {
         let mut given_up = self.given_up.borrow_mut();
-        given_up.iter_mut().for_each(|write| write.leave(table));
-        given_up.retain(|write| !write.mutations.is_empty());
+        let earlier = given_up.values_mut().filter(|write| write.position < before);
+        earlier.for_each(|write| write.leave(table));
+        given_up.retain(|_, write| !write.mutations.is_empty());
     }
 
     /// Forgets everything a table holds now; writes that come meanwhile stay.
@@ -694,6 +715,7 @@ impl Store {
             self.flush_frozen(&table).await?;
         }
         let position = self.freeze_settled(&table).await;
+        let truncating = Truncating::begin(&table);
         let gone = table.version().frozen.clone();
         let (mut sstables, removed) = {
             let mut manifest = self.manifest.lock().await;
@@ -712,7 +734,9 @@ impl Store {
             table.forget_cached();
             (sstables, removed)
         };
+        self.give_up(&table, position);
         table.replayable.flushed(position);
+        drop(truncating);
         assert!(sstables.len() <= removed.len(), "what is read is in the manifest");
         for frozen in &gone {
             table.publish(Vec::new(), &[], Some(&frozen.memtable));
@@ -792,7 +816,7 @@ impl Store {
         self.periods_changed.notify();
         let logged = self.log.stop().await;
         self.adopt();
-        while logged.is_ok() && !self.log.is_settled() {
+        while logged.is_ok() && self.log.in_flight() > 0 {
             // Writes that were synced last are about to be applied.
             runtime::yield_now().await;
             self.adopt();
@@ -829,6 +853,22 @@ struct Successor {
     durable: bool,
 }
 
+/// While it is there no write without a caller is applied to a table.
+struct Truncating<'a>(&'a TableStore);
+
+impl Truncating<'_> {
+    fn begin(table: &TableStore) -> Truncating<'_> {
+        table.is_truncating.set(true);
+        Truncating(table)
+    }
+}
+
+impl Drop for Truncating<'_> {
+    fn drop(&mut self) {
+        self.0.is_truncating.set(false);
+    }
+}
+
 /// A write that is in the log and not yet in memory.
 pub(crate) struct LoggedWrite {
     mutations: Vec<Mutation>,
@@ -858,7 +898,7 @@ impl LoggedWrite {
             if std::ptr::eq(&*self.tables[index], table) {
                 self.mutations.remove(index);
                 let table = self.tables.remove(index);
-                self.refuse(&table);
+                self.abandon(&table);
             }
         }
     }
@@ -871,15 +911,15 @@ impl LoggedWrite {
     }
 
     /// What it would write to a table is in the log alone from now on.
-    fn refuse(&self, table: &TableStore) {
-        table.replayable.refused(self.position);
+    fn abandon(&self, table: &TableStore) {
+        table.replayable.given_up(self.position);
         table.settle_one();
     }
 }
 
 impl Drop for LoggedWrite {
     fn drop(&mut self) {
-        std::mem::take(&mut self.tables).iter().for_each(|table| self.refuse(table));
+        std::mem::take(&mut self.tables).iter().for_each(|table| self.abandon(table));
     }
 }
 
@@ -892,7 +932,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(write) = self.write.take() {
-            self.store.given_up.borrow_mut().push(write);
+            self.store.given_up.borrow_mut().insert(write.number, write);
             self.store.adopt();
         }
     }

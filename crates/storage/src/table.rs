@@ -148,6 +148,8 @@ pub(crate) struct TableStore {
     dir_made: Cell<bool>,
     /// Mutations that are in the log and wait for their sync before they are applied.
     pub(crate) unsettled: Cell<usize>,
+    /// Whether it is about to forget what it has: writes that nobody waits for must not come in between.
+    pub(crate) is_truncating: Cell<bool>,
     /// What the log has and no memtable, and a restart would bring back.
     pub(crate) replayable: Replayable,
     /// Whether writes that would have to wait for a sync are held up.
@@ -197,6 +199,7 @@ impl TableStore {
             generation_step,
             dir_made: Cell::new(false),
             unsettled: Cell::new(0),
+            is_truncating: Cell::new(false),
             replayable: Replayable::default(),
             paused: Cell::new(false),
             settled: Event::new(),

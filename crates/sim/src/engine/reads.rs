@@ -14,7 +14,7 @@ use super::limits::{AGAIN_MAX, RACE_READS_MAX};
 use super::machine::{self, everywhere, on_shard};
 use super::run::Run;
 use super::shape::key_of;
-use super::truth::{Partition, Seen};
+use super::truth::{Known, Partition, Seen};
 
 /// What a read of all pages gave.
 pub(super) struct Answer {
@@ -92,10 +92,10 @@ impl Run {
         seen
     }
 
-    /// Learns which of the writes a full disk refused have appeared. Of several that would explain what is shown of a partition none is
-    /// learned: those partitions are returned.
+    /// Learns which of the writes a full disk refused have appeared: the fewest that explain what is shown. Returns the partitions of
+    /// which several explanations have nothing in common.
     fn learn(&mut self, read: &ReadOp, shown: &[(u16, Seen)], now_s: u32) -> Vec<u16> {
-        let mut unsure = Vec::new();
+        let (mut unsure, lossy) = (Vec::new(), self.lossy.is_some());
         for key in self.asked(read) {
             let Some(known) = self.truth[read.table].get(&key).filter(|known| known.may_be_more()) else {
                 continue;
@@ -107,10 +107,12 @@ impl Run {
             }
             let mut fitting = known.more();
             fitting.retain(|(state, _)| self.seen_of(read, state, now_s) == found);
-            match &fitting[..] {
-                [] => {}
-                [(_, among)] => self.known(read.table, key).appeared(among),
-                _ => unsure.push(key),
+            fitting.sort_by_key(|(_, among)| among.len());
+            let Some((_, fewest)) = fitting.first() else { continue };
+            if fitting.iter().all(|(_, among)| fewest.iter().all(|number| among.contains(number))) {
+                self.known(read.table, key).appeared(fewest, lossy);
+            } else {
+                unsure.push(key);
             }
         }
         unsure
@@ -143,18 +145,25 @@ impl Run {
     }
 
     pub(super) fn read(&mut self, world: &mut World, read: &ReadOp) -> Result<(), String> {
-        for _ in 0..AGAIN_MAX {
+        for again in (0..AGAIN_MAX).rev() {
             let Some(answer) = self.ask(world, read)? else { return Ok(()) };
             let mut shown = self.shown(read, &answer)?;
-            let unsure = self.learn(read, &shown, answer.from);
+            let is_now = answer.from == answer.to;
+            let unsure = if is_now { self.learn(read, &shown, answer.from) } else { Vec::new() };
             let mut expected = self.expected(read, answer.from);
             shown.retain(|(key, _)| !unsure.contains(key));
             expected.retain(|(key, _)| !unsure.contains(key));
             if shown == expected {
                 return if read.digest { self.digest(world, read) } else { Ok(()) };
             }
+            // What a full disk refused may have appeared between two pages.
+            let table = &self.truth[read.table];
+            let more = |key: &u16| table.get(key).is_some_and(Known::may_be_more);
+            if again > 0 && self.asked(read).iter().any(more) {
+                continue;
+            }
             // Something expired meanwhile, and may be gone.
-            if answer.from == answer.to || expected == self.expected(read, answer.to) {
+            if is_now || expected == self.expected(read, answer.to) {
                 return Err(format!("{read:?} at {} shows {}", answer.from, difference(&shown, &expected)));
             }
         }

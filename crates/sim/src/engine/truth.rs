@@ -373,13 +373,21 @@ impl Known {
         states.split_off(1)
     }
 
-    /// Refused writes are seen. A power cut may still take them: nobody was told.
-    pub(super) fn appeared(&mut self, numbers: &[usize]) {
+    /// Refused writes are seen. Where the log is synced later (`lossy`), a power cut may take them again.
+    pub(super) fn appeared(&mut self, numbers: &[usize], lossy: bool) {
         for number in numbers {
             let ghost = &mut self.ghosts[*number];
             ghost.is_early = false;
             Rc::make_mut(&mut self.now).apply(&ghost.write);
+            if !lossy {
+                Rc::make_mut(&mut self.durable).apply(&ghost.write);
+            }
         }
+        let mut number = 0;
+        self.ghosts.retain(|_| {
+            number += 1;
+            lossy || !numbers.contains(&(number - 1))
+        });
     }
 
     pub(super) fn ghosts(&self) -> usize {

@@ -365,7 +365,7 @@ impl Commitlog {
 
     /// When the oldest entry was appended that is not yet applied, in seconds since the Unix epoch; `None`: all are.
     pub fn in_flight_since_s(&self) -> Option<u32> {
-        self.0.state.borrow().in_flight.first_key_value().map(|(_, since_s)| *since_s)
+        self.0.state.borrow().in_flight.values().copied().min()
     }
 
     /// Every entry below this place is applied to a memtable.
@@ -380,9 +380,9 @@ impl Commitlog {
         self.0.state.borrow().open.position()
     }
 
-    /// Whether every entry that was held is applied or given up.
-    pub fn is_settled(&self) -> bool {
-        self.0.state.borrow().in_flight.is_empty()
+    /// Entries that are held: appended and not yet applied.
+    pub fn in_flight(&self) -> usize {
+        self.0.state.borrow().in_flight.len()
     }
 
     /// Bytes of the segments that hold entries.

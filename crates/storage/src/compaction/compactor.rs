@@ -204,10 +204,14 @@ impl Store {
         let definition = table.definition();
         // Where nothing may go it would be rewritten in vain, and not looked at again for long.
         let gc_before = Proof::with(self, table, &definition, common).gc_before()?;
-        let version = table.version();
+        let (version, oldest) = (table.version(), table.replayable.oldest());
         let worth = |index: &usize| {
             let sstable = &sstables[*index];
             if scene.sstables[*index].busy || !sstable.entry.meta.has_tombstones() {
+                return false;
+            }
+            // Nothing would go that is not older than what the log alone has.
+            if oldest <= sstable.entry.meta.min_timestamp {
                 return false;
             }
             // Whether one that an earlier start left is old enough is not known: it is tried once.

@@ -35,6 +35,7 @@ impl Proof {
     pub(super) fn with(store: &Store, table: &TableStore, definition: &Table, common: &Common) -> Proof {
         // What an sstable holds that cannot be read is not known.
         let kept = table.compacting.shares_files() || table.is_incomplete.get();
+        store.adopt();
         let waits = table.unsettled.get() > 0;
         let since_s = waits.then(|| store.log.in_flight_since_s()).flatten();
         let gc_before = if kept { 0 } else { gc_before(definition, since_s) };

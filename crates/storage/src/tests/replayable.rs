@@ -4,7 +4,7 @@ use super::harness::*;
 use crate::{CommitFailurePolicy, CommitlogSync, Durability, Error, Store, fixture};
 use base::Token;
 use mutation::{Deletion, Mutation, MutationBuilder, Scope};
-use runtime::sim::SimConfig;
+use runtime::sim::{SimConfig, World};
 use schema::{TOMBSTONE_GC, Table};
 use std::time::Duration;
 
@@ -176,6 +176,72 @@ fn what_a_full_disk_refused_is_whole_when_its_entry_is_in_the_log() {
         assert_eq!(keys(&mut node, &other).contains(&refused), there, "{round}: half of it");
         node.world.kill(node.id);
         node.boot(1).expect("opens");
+    }
+}
+
+/// What only a stop would flush, or a new log, must not tear a batch apart that a failed log may have.
+#[test]
+fn what_a_failed_sync_refused_comes_back_whole_or_not_at_all() {
+    let table = table_with_grace();
+    let other = fixture::table_with_id(2, "other");
+    let mut whole = 0;
+    for seed in 0..12 {
+        let mut node = node_of(CommitlogSync::Batch, &[&table, &other]);
+        node.world = World::new(seed, SimConfig::calm());
+        node.id = node.world.add_node([10, 0, 0, 1].into());
+        node.boot(1).expect("opens");
+        write(&mut node, insert(&table, 1)).expect("accepted");
+        node.world.fail_next_syncs(node.id, 1);
+        let batch = vec![insert(&table, 2), insert(&other, 2)];
+        let refused = node.run(apply(batch, Durability::Mode));
+        assert!(matches!(refused, Err(Error::CommitlogFailed(_))), "{refused:?}");
+        node.world.stop(node.id);
+        let id = node.id;
+        assert!(node.world.run_until(|world| !world.alive(id), LIMIT), "the node stops");
+        node.boot(1).expect("opens");
+        let (here, there) = (keys(&mut node, &table), keys(&mut node, &other));
+        assert_eq!(here.contains(&2), there.contains(&2), "seed {seed}: half of it");
+        assert!(here.contains(&1));
+        whole += usize::from(there.contains(&2));
+    }
+    assert!(0 < whole, "sometimes the disk has it");
+}
+
+/// A truncation forgets its table's part of what was refused, for good; one that fails forgets nothing.
+#[test]
+fn a_truncation_that_fails_keeps_what_was_refused_whole() {
+    for fails in [false, true] {
+        let table = table_with_grace();
+        let other = fixture::table_with_id(2, "other");
+        let mut node = node_of(CommitlogSync::Batch, &[&table, &other]);
+        write(&mut node, insert(&table, 100)).expect("accepted");
+        node.world.set_capacity(node.id, 1);
+        let batch = |key: u8| {
+            vec![
+                fixture::insert(&table, &[key], 1, 5, &[key; 20_000]),
+                fixture::insert(&other, &[key], 1, 5, &[key; 100]),
+            ]
+        };
+        let refused = (0..60).find(|key| node.run(apply(batch(*key), Durability::Mode)).is_err());
+        let refused = refused.expect("the disk is full");
+        let id = table.id;
+        if !fails {
+            // Room for the manifest, and not for a segment.
+            node.world.set_capacity(node.id, 1 << 40);
+            let used = (1 << 40) - node.world.free_space(node.id);
+            node.world.set_capacity(node.id, used + 64 * 1024);
+        }
+        let truncated = node.run(async move { runtime::local::<Store>().truncate(id, 1).await });
+        assert_eq!(truncated.is_err(), fails, "{truncated:?}");
+        node.world.set_capacity(node.id, 1 << 40);
+        node.world.run_for(Duration::from_secs(20));
+        for round in 0..2 {
+            let here = keys(&mut node, &table);
+            assert_eq!((here.contains(&100), here.contains(&refused)), (fails, fails), "{round}");
+            assert!(keys(&mut node, &other).contains(&refused), "{round}");
+            node.world.kill(node.id);
+            node.boot(1).expect("opens");
+        }
     }
 }
 
