@@ -492,6 +492,11 @@ impl Store {
             if self.stopping.get() {
                 return Err(Error::Stopping);
             }
+            // Writes that were refused take memory until there is room for their entries: no flush frees that.
+            if let Some(error) = self.log.refused() {
+                return Err(error);
+            }
+            self.adopt();
             match self.pressure.admit(bytes, runtime::now()) {
                 Verdict::Admitted => return Ok(()),
                 Verdict::Wait(time) => runtime::sleep(time).await,

@@ -179,6 +179,31 @@ fn what_a_full_disk_refused_is_whole_when_its_entry_is_in_the_log() {
     }
 }
 
+/// What was refused and stays with the store takes memory: a write that finds none left is refused, too, and does not wait for room.
+#[test]
+fn a_full_disk_refuses_writes_also_when_what_it_refused_fills_memory() {
+    let table = table_with_grace();
+    let mut node = node_of(CommitlogSync::Batch, &[&table]);
+    node.stop();
+    node.settings.memtable_bytes = 64 * 1024;
+    node.boot(1).expect("opens");
+    node.world.set_capacity(node.id, 1);
+    let large = |key: u8| fixture::insert(&table, &[key], 1, 5, &[key; 100_000]);
+    for _ in 0..2 {
+        let begun = node.world.now();
+        for key in 0..10 {
+            let refused = write(&mut node, large(key));
+            assert!(matches!(refused, Err(ref error) if error.is_shortage()), "{refused:?}");
+        }
+        assert!(node.world.now() < begun + Duration::from_secs(10), "they do not wait");
+    }
+    node.world.set_capacity(node.id, 1 << 40);
+    node.world.run_for(Duration::from_secs(20));
+    for key in 20..30 {
+        write(&mut node, large(key)).expect("there is room");
+    }
+}
+
 /// What only a stop would flush, or a new log, must not tear a batch apart that a failed log may have.
 #[test]
 fn what_a_failed_sync_refused_comes_back_whole_or_not_at_all() {
