@@ -394,8 +394,8 @@ impl Store {
     /// Applies writes whose callers gave up waiting, or were refused as the disk was full, once their entries are synced: what is
     /// in the log becomes visible before a restart, too.
     pub(crate) fn adopt(&self) {
-        while let Some(write) = self.next_to_adopt() {
-            if self.log.fate(write.number) != Some(true) {
+        while let Some((write, is_synced)) = self.next_to_adopt() {
+            if !is_synced {
                 continue;
             }
             let applied = self.apply_in_memory(&write.mutations, &write.tables, Some(write.position));
@@ -406,12 +406,13 @@ impl Store {
         }
     }
 
-    /// The oldest write without a caller, if what became of its entry is known.
-    fn next_to_adopt(&self) -> Option<LoggedWrite> {
+    /// The oldest write without a caller, and whether its entry is synced or lost, if that is known.
+    fn next_to_adopt(&self) -> Option<(LoggedWrite, bool)> {
         let mut given_up = self.given_up.borrow_mut();
         let oldest = given_up.first_entry()?;
+        let is_synced = self.log.fate(*oldest.key())?;
         let is_held = oldest.get().tables.iter().any(|table| table.is_truncating.get());
-        (self.log.fate(*oldest.key()).is_some() && !is_held).then(|| oldest.remove())
+        (!is_held).then(|| (oldest.remove(), is_synced))
     }
 
     fn apply_unlogged(&self, mutations: &[Mutation]) -> Result<(), Error> {
@@ -688,6 +689,12 @@ impl Store {
         table.freeze(self.complete_up_to(table), end);
         drop(paused);
         end
+    }
+
+    /// When the oldest write was logged that is not yet applied, if a table has such writes, in seconds since the Unix epoch.
+    pub(crate) fn waiting_since_s(&self, table: &TableStore) -> Option<u32> {
+        self.adopt();
+        if table.unsettled.get() == 0 { None } else { self.log.in_flight_since_s() }
     }
 
     /// How many mutations of writes without callers a table has.

@@ -108,7 +108,7 @@ impl Run {
                 Some((Err(error), _)) if !stopped && !troubled => {
                     return Err(format!("a write is refused on a good disk: {error}"));
                 }
-                Some((Err(_), _)) | None => self.known(write.table, write.key).refused(write),
+                Some((Err(_), _)) | None => self.known(write.table, write.key).refused(write, None),
             }
         }
         Ok(at)

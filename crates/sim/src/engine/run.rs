@@ -222,8 +222,7 @@ impl Run {
             Ok(()) => known.told(write, at, lossy),
             // Larger than half a segment of the log: nothing has happened.
             Err(Error::TooLarge { .. }) => {}
-            Err(Error::NoSpace(_)) if troubled => known.refused_for_room(write),
-            Err(_) if troubled => known.refused(write),
+            Err(error) if troubled => known.refused(write, Some(error)),
             Err(error) => return Err(format!("a write is refused on a good disk: {error}")),
         }
         Ok(())
@@ -425,11 +424,7 @@ impl Run {
                         self.known(0, key).told(write, at, lossy);
                     }
                     Err(error) => {
-                        let known = self.known(0, key);
-                        match error {
-                            Error::NoSpace(_) => known.refused_for_room(write),
-                            _ => known.refused(write),
-                        }
+                        self.known(0, key).refused(write, Some(&error));
                         refused = Some(error);
                         break;
                     }

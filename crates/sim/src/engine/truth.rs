@@ -6,6 +6,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use storage::Error;
 
 use super::change::{Bound, Change, Part, Place, Value, Write};
 
@@ -344,14 +345,10 @@ impl Known {
         }
     }
 
-    /// A write that was refused, or of which nothing was heard.
-    pub(super) fn refused(&mut self, write: Rc<Write>) {
-        self.ghosts.push(Ghost { write, is_early: false });
-    }
-
-    /// A write that was refused as the disk was full: it may be there as soon as there is room.
-    pub(super) fn refused_for_room(&mut self, write: Rc<Write>) {
-        self.ghosts.push(Ghost { write, is_early: true });
+    /// A write that was refused, or of which nothing was heard (`None`). What a full disk refused may be there as soon as there is
+    /// room.
+    pub(super) fn refused(&mut self, write: Rc<Write>, why: Option<&Error>) {
+        self.ghosts.push(Ghost { write, is_early: matches!(why, Some(Error::NoSpace(_))) });
     }
 
     /// Whether more may be seen than what is known.
@@ -362,7 +359,13 @@ impl Known {
     /// Everything else that may be seen now, and which refused writes are in it, by their numbers.
     pub(super) fn more(&self) -> Vec<(Partition, Vec<usize>)> {
         let mut states = vec![((*self.now).clone(), Vec::new())];
-        for (number, ghost) in self.ghosts.iter().enumerate().filter(|(_, ghost)| ghost.is_early) {
+        self.with_ghosts(&mut states, |ghost| ghost.is_early);
+        states.split_off(1)
+    }
+
+    /// Adds what each state is with some of these refused writes, and their numbers.
+    fn with_ghosts(&self, states: &mut Vec<(Partition, Vec<usize>)>, which: impl Fn(&Ghost) -> bool) {
+        for (number, ghost) in self.ghosts.iter().enumerate().filter(|(_, ghost)| which(ghost)) {
             for at in 0..states.len() {
                 let (mut state, mut among) = states[at].clone();
                 state.apply(&ghost.write);
@@ -370,7 +373,6 @@ impl Known {
                 states.push((state, among));
             }
         }
-        states.split_off(1)
     }
 
     /// Refused writes are seen. Where the log is synced later (`lossy`), a power cut may take them again.
@@ -383,11 +385,9 @@ impl Known {
                 Rc::make_mut(&mut self.durable).apply(&ghost.write);
             }
         }
-        let mut number = 0;
-        self.ghosts.retain(|_| {
-            number += 1;
-            lossy || !numbers.contains(&(number - 1))
-        });
+        if !lossy {
+            numbers.iter().rev().for_each(|number| drop(self.ghosts.remove(*number)));
+        }
     }
 
     pub(super) fn ghosts(&self) -> usize {
@@ -406,22 +406,13 @@ impl Known {
         let mut states = Vec::new();
         let mut state = (*self.durable).clone();
         self.recent[..certain].iter().for_each(|(_, write)| state.apply(write));
-        states.push(state.clone());
+        states.push((state.clone(), Vec::new()));
         for (_, write) in &self.recent[certain..] {
             state.apply(write);
-            states.push(state.clone());
+            states.push((state.clone(), Vec::new()));
         }
-        for ghost in &self.ghosts {
-            let with = states.iter().map(|state| {
-                let mut state = state.clone();
-                state.apply(&ghost.write);
-                state
-            });
-            let with: Vec<_> = with.collect();
-            states.extend(with);
-        }
-        states.reverse();
-        states
+        self.with_ghosts(&mut states, |_| true);
+        states.into_iter().rev().map(|(state, _)| state).collect()
     }
 
     /// It is this, for good.

@@ -507,9 +507,7 @@ impl<'a> Merge<'a> {
             // It may have become so since the proof was begun.
             return Some(Rewrite { shadow: Deletion::LIVE, expire_at: Some(self.now_s), purge: None });
         }
-        let version = self.table.version();
-        let purge =
-            self.proof.of_partition(self.table, &version, key, repaired, |sstable| !is_input(sstable));
+        let purge = self.proof.of_partition(self.table, key, repaired, |sstable| !is_input(sstable));
         Some(Rewrite { shadow: Deletion::LIVE, expire_at: Some(self.now_s), purge: Some(purge) })
     }
 

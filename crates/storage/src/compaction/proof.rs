@@ -35,10 +35,7 @@ impl Proof {
     pub(super) fn with(store: &Store, table: &TableStore, definition: &Table, common: &Common) -> Proof {
         // What an sstable holds that cannot be read is not known.
         let kept = table.compacting.shares_files() || table.is_incomplete.get();
-        store.adopt();
-        let waits = table.unsettled.get() > 0;
-        let since_s = waits.then(|| store.log.in_flight_since_s()).flatten();
-        let gc_before = if kept { 0 } else { gc_before(definition, since_s) };
+        let gc_before = if kept { 0 } else { gc_before(definition, store.waiting_since_s(table)) };
         Proof { gc_before, only_repaired: common.only_repaired }
     }
 
@@ -47,11 +44,10 @@ impl Proof {
         (self.gc_before > 0).then_some(self.gc_before)
     }
 
-    /// What may go of a partition that comes from these inputs. `stays` says which sstables of the version are outside.
+    /// What may go of a partition that comes from these inputs. `stays` says which sstables of the table are outside.
     pub(super) fn of_partition(
         &self,
         table: &TableStore,
-        version: &TableVersion,
         key: &Key,
         repaired: bool,
         stays: impl Fn(&Rc<Sstable>) -> bool,
@@ -62,6 +58,7 @@ impl Proof {
         if runtime::planted(Bug::PurgeWithoutProof) {
             return Purge { gc_before: self.gc_before, max_timestamp: i64::MAX };
         }
+        let version = table.version();
         let mut oldest = table.replayable.oldest();
         for memtable in version.memtables() {
             let in_memory = memtable.with(key.token, &key.bytes, |partition| partition.min_timestamp());

@@ -102,7 +102,7 @@ fn sstables(node: &mut Node, table: &Table) -> usize {
 /// Keys that have rows.
 fn keys(node: &mut Node, table: &Table) -> Vec<u8> {
     let mut asked = command(table, Scope::Keys(Vec::new().into()));
-    asked.now_s = node.run(async { runtime::unix_micros() / 1_000_000 }) as u32;
+    asked.now_s = node.run(async { crate::now::now_s() });
     let rows = node.run(read_ring(asked)).expect("readable");
     let mut keys: Vec<u8> = rows.iter().map(|(key, ..)| key.bytes[0]).collect();
     keys.sort_unstable();
@@ -208,7 +208,7 @@ fn tombstones_go_when_the_option_says_so() {
         options.extensions.insert(TOMBSTONE_GC.into(), format!("mode={mode}").into_bytes());
         let table = builder.build().expect("a valid table");
         let mut node = node(&table);
-        let now_s = node.run(async { runtime::unix_micros() / 1_000_000 }) as u32;
+        let now_s = node.run(async { crate::now::now_s() });
         let mut builder = MutationBuilder::new(table.id, Token::of_key(&[1]), &[1]);
         builder.deletion(Deletion { timestamp: 9, local_time: now_s - 60 });
         put(&mut node, builder.finish());
@@ -236,7 +236,7 @@ fn what_has_expired_is_dropped_whole_unless_it_hides_something() {
         node.stop();
         node.settings.auto_compaction = true;
         node.boot(1).expect("opens");
-        let now_s = node.run(async { runtime::unix_micros() / 1_000_000 }) as u32;
+        let now_s = node.run(async { crate::now::now_s() });
         // Another window, so that no compaction takes both.
         let timestamp = i64::from(now_s) * 1_000_000;
         if older_elsewhere {

@@ -1,10 +1,10 @@
 //! Tombstones over what only the log has: a restart must not bring back what they hid.
 
 use super::harness::*;
-use crate::{CommitFailurePolicy, CommitlogSync, Durability, Error, Store, fixture};
+use crate::{CommitFailurePolicy, CommitlogSync, Durability, Error, Settings, Store, fixture};
 use base::Token;
 use mutation::{Deletion, Mutation, MutationBuilder, Scope};
-use runtime::sim::{SimConfig, World};
+use runtime::sim::SimConfig;
 use schema::{TOMBSTONE_GC, Table};
 use std::time::Duration;
 
@@ -17,13 +17,39 @@ fn table_with_grace() -> Table {
 }
 
 fn node_of(sync: CommitlogSync, tables: &[&Table]) -> Node {
+    node_with(1, sync, tables, |_| {})
+}
+
+/// A node of a seed, with other settings.
+fn node_with(seed: u64, sync: CommitlogSync, tables: &[&Table], change: impl FnOnce(&mut Settings)) -> Node {
     let mut settings = settings(sync);
     settings.auto_compaction = false;
     settings.memtable_bytes = 64 << 20;
     settings.commitlog_bytes = 256 << 20;
-    let mut node = Node::new(1, SimConfig::calm(), settings, tables);
+    change(&mut settings);
+    let mut node = Node::new(seed, SimConfig::calm(), settings, tables);
     node.boot(1).expect("opens");
     node
+}
+
+/// A node that begins a new log when its log fails.
+fn node_that_ignores(table: &Table) -> Node {
+    let ignore = |settings: &mut Settings| settings.commit_failure = CommitFailurePolicy::Ignore;
+    node_with(1, CommitlogSync::Batch, &[table], ignore)
+}
+
+/// Fills the disk and writes batches over two tables until the log is refused room for one; its key.
+fn refused_for_room(node: &mut Node, table: &Table, other: &Table) -> u8 {
+    node.world.set_capacity(node.id, 1);
+    let batch = |key: u8| {
+        vec![
+            fixture::insert(table, &[key], 1, 5, &[key; 20_000]),
+            fixture::insert(other, &[key], 1, 5, &[key; 100]),
+        ]
+    };
+    let refused = (0..60).find_map(|key| Some((key, node.run(apply(batch(key), Durability::Mode)).err()?)));
+    let Some((refused, Error::NoSpace(_))) = refused else { panic!("the log was refused room: {refused:?}") };
+    refused
 }
 
 fn insert(table: &Table, key: u8) -> Mutation {
@@ -107,10 +133,7 @@ fn it_stays_as_well_where_tombstones_may_go_at_once() {
 #[test]
 fn a_new_log_lets_tombstones_go_again() {
     let table = table_with_grace();
-    let mut node = node_of(CommitlogSync::Batch, &[&table]);
-    node.settings.commit_failure = CommitFailurePolicy::Ignore;
-    node.stop();
-    node.boot(1).expect("opens");
+    let mut node = node_that_ignores(&table);
     delete(&mut node, &table, 1..2);
     node.world.fail_next_syncs(node.id, 1);
     assert!(matches!(write(&mut node, insert(&table, 1)), Err(Error::CommitlogFailed(_))));
@@ -125,10 +148,7 @@ fn a_new_log_lets_tombstones_go_again() {
 #[test]
 fn a_new_log_begins_when_a_caller_of_the_old_one_went_away() {
     let table = table_with_grace();
-    let mut node = node_of(CommitlogSync::Batch, &[&table]);
-    node.settings.commit_failure = CommitFailurePolicy::Ignore;
-    node.stop();
-    node.boot(1).expect("opens");
+    let mut node = node_that_ignores(&table);
     write(&mut node, insert(&table, 1)).expect("accepted");
     let second = Duration::from_secs(1);
     node.world.slow_disk(node.id, (second, second));
@@ -153,18 +173,7 @@ fn what_a_full_disk_refused_is_whole_when_its_entry_is_in_the_log() {
     let mut node = node_of(CommitlogSync::Batch, &[&table, &other]);
     delete(&mut node, &table, 200..201);
     write(&mut node, insert(&other, 100)).expect("accepted");
-    node.world.set_capacity(node.id, 1);
-    let batch = |key: u8| {
-        vec![
-            fixture::insert(&table, &[key], 1, 5, &[key; 20_000]),
-            fixture::insert(&other, &[key], 1, 5, &[key; 100]),
-        ]
-    };
-    let refused = (0..60).find_map(|key| {
-        let refused = node.run(apply(batch(key), Durability::Mode)).err()?;
-        Some((key, refused))
-    });
-    let Some((refused, Error::NoSpace(_))) = refused else { panic!("the log was refused room: {refused:?}") };
+    let refused = refused_for_room(&mut node, &table, &other);
     assert!(!keys(&mut node, &table).contains(&refused), "it is not there while there is no room");
     node.world.set_capacity(node.id, 1 << 40);
     node.world.run_for(Duration::from_secs(20));
@@ -183,10 +192,8 @@ fn what_a_full_disk_refused_is_whole_when_its_entry_is_in_the_log() {
 #[test]
 fn a_full_disk_refuses_writes_also_when_what_it_refused_fills_memory() {
     let table = table_with_grace();
-    let mut node = node_of(CommitlogSync::Batch, &[&table]);
-    node.stop();
-    node.settings.memtable_bytes = 64 * 1024;
-    node.boot(1).expect("opens");
+    let small = |settings: &mut Settings| settings.memtable_bytes = 64 * 1024;
+    let mut node = node_with(1, CommitlogSync::Batch, &[&table], small);
     node.world.set_capacity(node.id, 1);
     let large = |key: u8| fixture::insert(&table, &[key], 1, 5, &[key; 100_000]);
     for _ in 0..2 {
@@ -211,10 +218,7 @@ fn what_a_failed_sync_refused_comes_back_whole_or_not_at_all() {
     let other = fixture::table_with_id(2, "other");
     let mut whole = 0;
     for seed in 0..12 {
-        let mut node = node_of(CommitlogSync::Batch, &[&table, &other]);
-        node.world = World::new(seed, SimConfig::calm());
-        node.id = node.world.add_node([10, 0, 0, 1].into());
-        node.boot(1).expect("opens");
+        let mut node = node_with(seed, CommitlogSync::Batch, &[&table, &other], |_| {});
         write(&mut node, insert(&table, 1)).expect("accepted");
         node.world.fail_next_syncs(node.id, 1);
         let batch = vec![insert(&table, 2), insert(&other, 2)];
@@ -240,15 +244,7 @@ fn a_truncation_that_fails_keeps_what_was_refused_whole() {
         let other = fixture::table_with_id(2, "other");
         let mut node = node_of(CommitlogSync::Batch, &[&table, &other]);
         write(&mut node, insert(&table, 100)).expect("accepted");
-        node.world.set_capacity(node.id, 1);
-        let batch = |key: u8| {
-            vec![
-                fixture::insert(&table, &[key], 1, 5, &[key; 20_000]),
-                fixture::insert(&other, &[key], 1, 5, &[key; 100]),
-            ]
-        };
-        let refused = (0..60).find(|key| node.run(apply(batch(*key), Durability::Mode)).is_err());
-        let refused = refused.expect("the disk is full");
+        let refused = refused_for_room(&mut node, &table, &other);
         let id = table.id;
         if !fails {
             // Room for the manifest, and not for a segment.
