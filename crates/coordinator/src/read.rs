@@ -342,7 +342,8 @@ impl Read<'_> {
     async fn round(&self, asked: &mut Asked, command: &ReadCommand) -> Result<ReadAnswer, Error> {
         let whole = for_replicas(command);
         let answers = self.gather(asked, Tally::default(), &whole, true).await?;
-        let digests: Vec<[u8; 16]> = answers.iter().map(|(_, answer)| digest_of(answer)).collect();
+        let digests: Vec<[u8; 16]> =
+            answers.iter().map(|(_, answer)| digest_of(&self.table, &whole, answer)).collect();
         if digests.windows(2).all(|pair| pair[0] == pair[1]) {
             let answer = agreed(command, answers.into_iter().map(|(_, answer)| answer).collect());
             if command.partition_row_limit == u32::MAX {
@@ -520,10 +521,10 @@ fn answer_of(response: Response) -> Result<ReadAnswer, Silence> {
 }
 
 /// The digest of an answer, whichever form it came in.
-fn digest_of(answer: &ReadAnswer) -> [u8; 16] {
+fn digest_of(table: &Table, command: &ReadCommand, answer: &ReadAnswer) -> [u8; 16] {
     let fault = runtime::planted(runtime::Bug::DigestStopsAtNull);
     let fault = fault.then_some(mutation::DigestFault::StopsAtNull);
-    answer.digest.unwrap_or_else(|| mutation::digest(&answer.partitions, fault))
+    answer.digest.unwrap_or_else(|| mutation::digest(table, command, answer, fault))
 }
 
 fn behind(mutation: &Mutation) -> mutation::Resume {

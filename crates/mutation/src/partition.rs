@@ -93,17 +93,23 @@ impl Partition {
             grown += self.apply_static(table, body);
         }
         for item in mutation.items() {
-            grown += match item {
-                Item::Row { clustering, body } => self.apply_row(table, clustering, body)?,
-                Item::Range { start, end, deletion } => {
-                    let bytes = start.prefix.len() + end.prefix.len();
-                    let tombstone = RangeTombstone { start: start.to_bound(), end: end.to_bound(), deletion };
-                    self.ranges.add(table, tombstone)?;
-                    2 * bytes + 2 * ENTRY_BYTES
-                }
-            };
+            grown += self.apply_item(table, item)?;
         }
         Ok(grown)
+    }
+
+    /// Merges one row or range tombstone in. Returns the bytes of memory it grew by (roughly). Errors when it does not fit the
+    /// table; nothing was applied then.
+    pub fn apply_item(&mut self, table: &Table, item: Item<'_>) -> Result<usize, Error> {
+        match item {
+            Item::Row { clustering, body } => self.apply_row(table, clustering, body),
+            Item::Range { start, end, deletion } => {
+                let bytes = start.prefix.len() + end.prefix.len();
+                let tombstone = RangeTombstone { start: start.to_bound(), end: end.to_bound(), deletion };
+                self.ranges.add(table, tombstone)?;
+                Ok(2 * bytes + 2 * ENTRY_BYTES)
+            }
+        }
     }
 
     /// Leaves out the cells of dropped columns, and rows that hold nothing else. O(rows) for a table that ever dropped a

@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::message::{Request, Response};
 use crate::operations::snapshots_before;
-use crate::shard::{Shard, digest_of};
+use crate::shard::Shard;
 use base::histogram::Placed;
 use base::{Token, shard_interval, shard_of};
 use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange};
@@ -95,7 +95,6 @@ impl Local {
 
     /// Reads from the shards that own the scope, one after the other in the order asked, within one set of limits.
     pub async fn read(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
-        let digest_only = command.digest_only;
         let answer = match &command.scope {
             Scope::Keys(keys) if same_shard(keys) => {
                 let owner = owner(keys.first().map_or(Token(0), |k| k.token));
@@ -103,7 +102,8 @@ impl Local {
             }
             Scope::Keys(_) | Scope::Range(_) => Box::pin(self.read_parts(command)).await?,
         };
-        Ok(if digest_only { digest_of(answer) } else { answer })
+        let done = !command.digest_only || answer.digest.is_some();
+        if done { Ok(answer) } else { Ok(self.here.store().digested(command, answer)?) }
     }
 
     async fn read_parts(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {

@@ -3,8 +3,7 @@
 use crate::Error;
 use base::histogram::Placed;
 use core::time::Duration;
-use mutation::{DigestFault, Mutation, ReadAnswer, ReadCommand, digest};
-use runtime::Bug;
+use mutation::{Mutation, ReadAnswer, ReadCommand};
 use runtime::log::Sparse;
 use schema::TableId;
 use std::rc::Rc;
@@ -86,15 +85,4 @@ impl Shard {
     pub async fn truncated_at(&self, table: TableId) -> Option<i64> {
         self.store.truncated_at(table).await
     }
-}
-
-/// Replaces an answer's rows by their digest, if the store has not done so already.
-pub(crate) fn digest_of(mut answer: ReadAnswer) -> ReadAnswer {
-    if answer.digest.is_some() {
-        return answer;
-    }
-    let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
-    answer.digest = Some(digest(&answer.partitions, fault));
-    answer.partitions.clear();
-    answer
 }

@@ -1,4 +1,4 @@
-//! Putting the parts of one partition together: what memtables hold, what is cached, what sstables said. No I/O, one step.
+//! Putting the parts of one partition together: what memtables hold, what is cached, what sstables said. No I/O.
 
 use crate::Error;
 use crate::cache::CachedView;
@@ -105,7 +105,7 @@ impl Merged {
         Merged { partition: Partition::new(), complete_to: None, is_empty: true }
     }
 
-    /// Merges what an sstable said.
+    /// Merges what an sstable said. One step.
     pub(crate) fn add_slice(
         &mut self,
         table: &Table,
@@ -114,6 +114,27 @@ impl Merged {
     ) -> Result<(), Error> {
         self.is_empty = false;
         self.partition.apply(table, &slice.mutation.view())?;
+        self.limit(slice.complete_to.clone(), wanted.reversed);
+        Ok(())
+    }
+
+    /// As [`Merged::add_slice`], in steps: a slice may have some hundred thousand rows. Errors: a part of it may be merged.
+    pub(crate) async fn add_slice_in_steps(
+        &mut self,
+        table: &Table,
+        slice: &SourceSlice,
+        wanted: Wanted<'_>,
+    ) -> Result<(), Error> {
+        self.is_empty = false;
+        let view = slice.mutation.view();
+        self.partition.deletion = self.partition.deletion.max(view.deletion);
+        if let Some(body) = view.static_row {
+            self.partition.merge_static(table, body);
+        }
+        for item in view.items() {
+            self.partition.apply_item(table, item)?;
+            runtime::yield_if_needed().await;
+        }
         self.limit(slice.complete_to.clone(), wanted.reversed);
         Ok(())
     }

@@ -71,6 +71,13 @@ impl Store {
         self.read_with(command, true).await
     }
 
+    /// An answer to a command with a digest in place of its rows.
+    /// Errors: the table is gone.
+    pub fn digested(&self, command: &ReadCommand, answer: ReadAnswer) -> Result<ReadAnswer, Error> {
+        let table = self.table(command.table)?;
+        Ok(digested(&table.definition(), command, answer))
+    }
+
     async fn read_with(&self, command: &ReadCommand, cached: bool) -> Result<ReadAnswer, Error> {
         let start = runtime::ticks();
         self.metrics.reads.inc();
@@ -93,6 +100,16 @@ impl Store {
         }
         Ok(page.into_answer(stopped?))
     }
+}
+
+/// Replaces an answer's rows by their digest, unless that was done.
+fn digested(table: &Table, command: &ReadCommand, mut answer: ReadAnswer) -> ReadAnswer {
+    let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
+    if answer.digest.is_none() {
+        answer.digest = Some(mutation::digest(table, command, &answer, fault));
+    }
+    answer.partitions = Partitions::new();
+    answer
 }
 
 /// One read under way.
@@ -156,19 +173,14 @@ impl<'a> Page<'a> {
     }
 
     fn into_answer(self, stopped: Option<Resume>) -> ReadAnswer {
-        let mut answer = ReadAnswer {
+        let answer = ReadAnswer {
             partitions: self.partitions,
             live_rows: self.live_rows,
             stopped,
             digest: None,
             tombstones: self.tombstones,
         };
-        if self.command.digest_only {
-            let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
-            answer.digest = Some(mutation::digest(&answer.partitions, fault));
-            answer.partitions = Partitions::new();
-        }
-        answer
+        if self.command.digest_only { digested(&self.definition, self.command, answer) } else { answer }
     }
 
     async fn read_keys(&mut self, keys: &[Key]) -> Result<Option<Resume>, Error> {
@@ -458,9 +470,8 @@ impl<'a> Page<'a> {
                 .read_partition(&key.bytes, key.token, wanted.slices, wanted.reversed, wanted.bytes)
                 .await?;
             if let Some(slice) = slice {
-                merged.add_slice(&self.definition, &slice, wanted)?;
+                merged.add_slice_in_steps(&self.definition, &slice, wanted).await?;
                 found += 1;
-                runtime::yield_if_needed().await;
             }
         }
         Ok((found, outside))

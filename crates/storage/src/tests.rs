@@ -9,6 +9,8 @@ mod cached;
 mod columns;
 /// Power cuts at any moment.
 mod crash;
+/// Digests of equal content.
+mod digests;
 /// Compactions: what they keep, what they let go, and how much room they take.
 mod compaction;
 /// Damage, full disks, failed syncs, locks.

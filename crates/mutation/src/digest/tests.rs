@@ -1,11 +1,13 @@
-//! What is hashed reads back to what was put in, so no two contents share it.
+//! What is hashed reads back to what was put in, so no two contents share it; what is not asked for is not hashed.
 
 use super::*;
+use crate::command::{Key, Resume, Scope, Slice};
+use crate::ranges::{Bound, RangeTombstone};
 use crate::tests::sample;
-use crate::{Liveness, MutationBuilder, RowWriter};
+use crate::{Liveness, MutationBuilder, Partitions, RowWriter};
 use base::{Prng, Token};
 use proptest::prelude::*;
-use schema::TableId;
+use schema::{BoundSide, TableId};
 
 /// What a digest covers, as a list of words that cannot be confused.
 fn told(partitions: &[Mutation]) -> Vec<String> {
@@ -14,14 +16,27 @@ fn told(partitions: &[Mutation]) -> Vec<String> {
         words.push(format!("partition {:?} {}", view.key, view.deletion.timestamp));
         view.static_row.into_iter().for_each(|row| tell_row("static", row, &mut words));
         for item in view.items() {
-            match item {
-                Item::Row { clustering, body } => tell_row(&format!("row {clustering:?}"), body, &mut words),
-                Item::Range { start, end, deletion } => {
-                    let sides = [start.side as u8, end.side as u8];
-                    let bounds = (start.prefix, end.prefix);
-                    words.push(format!("range {sides:?} {bounds:?} {}", deletion.timestamp));
-                }
+            if let Item::Row { clustering, body } = item {
+                tell_row(&format!("row {clustering:?}"), body, &mut words);
             }
+        }
+        let table = sample::table();
+        let mut ranges: Vec<(Position, Position, i64)> = Vec::new();
+        for item in view.items() {
+            if let Item::Range { start, end, deletion } = item {
+                let at =
+                    |bound: BoundRef<'_>| bound.to_bound().position(&table).expect("a bound of the table");
+                ranges.push((at(start), at(end), deletion.timestamp));
+            }
+        }
+        ranges.retain(|(start, end, _)| start < end);
+        ranges.sort();
+        let mut ranges = ranges.into_iter().peekable();
+        while let Some((start, mut end, timestamp)) = ranges.next() {
+            while let Some(next) = ranges.next_if(|next| next.0 == end && next.2 == timestamp) {
+                end = next.1;
+            }
+            words.push(format!("range {:?} {:?} {timestamp}", start.as_bytes(), end.as_bytes()));
         }
     }
     words
@@ -112,9 +127,7 @@ impl<'a> Reader<'a> {
                         self.row(&format!("row {clustering:?}"), &mut words);
                     }
                     RANGE => {
-                        let sides = [self.u8(), self.u8()];
-                        let bounds = (self.sized(), self.sized());
-                        words.push(format!("range {sides:?} {bounds:?} {}", self.i64()));
+                        words.push(format!("range {:?} {:?} {}", self.sized(), self.sized(), self.i64()));
                     }
                     other => panic!("item {other}"),
                 }
@@ -128,16 +141,129 @@ proptest! {
     #[test]
     fn what_is_hashed_reads_back(seed: u64, count in 0usize..4) {
         let mut prng = Prng::new(seed);
-        let partitions: Vec<Mutation> = (0..count).map(|_| sample::mutation(&mut prng)).collect();
-        let bytes = content(&partitions, None);
+        let partitions: Partitions = (0..count).map(|_| sample::mutation(&mut prng)).collect();
+        let answer = ReadAnswer { partitions: partitions.clone(), ..ReadAnswer::default() };
+        let bytes = content(&sample::table(), &everything(), &answer, None);
         let mut reader = Reader(&bytes);
         prop_assert_eq!(reader.partitions(), told(&partitions));
         prop_assert!(reader.0.is_empty(), "{} bytes are left", reader.0.len());
     }
 }
 
+fn everything() -> ReadCommand {
+    ReadCommand::everything(TableId(7), Scope::Keys(std::iter::once(Key::new(sample::KEY)).collect()), 0)
+}
+
+/// Tombstones begin and end before one of these.
+const PLACES: i32 = 12;
+
+fn before(a: i32) -> Bound {
+    Bound::new(&prefix(a), BoundSide::Before)
+}
+
+fn prefix(a: i32) -> Vec<u8> {
+    let mut wire = Vec::new();
+    schema::push_component(&mut wire, Some(&a.to_be_bytes()));
+    wire
+}
+
+fn at(bound: &Bound) -> Position {
+    bound.position(&sample::table()).expect("a bound of the table")
+}
+
+/// An answer of tombstones, each from a place to a place, with rows between them where they were read.
+fn answer(tombstones: &[(i32, i32, i64)]) -> ReadAnswer {
+    let mut builder = MutationBuilder::new(TableId(7), Token::of_key(sample::KEY), sample::KEY);
+    for (start, end, timestamp) in tombstones {
+        let deletion = Deletion { timestamp: *timestamp, local_time: 1 };
+        builder.range(&RangeTombstone { start: before(*start), end: before(*end), deletion });
+    }
+    ReadAnswer { partitions: std::iter::once(builder.finish()).collect(), ..ReadAnswer::default() }
+}
+
+/// What of tombstones lies at each place that is asked for.
+fn shown(tombstones: &[(i32, i32, i64)], asked: impl Fn(i32) -> bool) -> Vec<Option<i64>> {
+    let of = |place: i32| tombstones.iter().find(|(start, end, _)| (*start..*end).contains(&place));
+    (0..PLACES).map(|place| of(place).filter(|_| asked(place)).map(|found| found.2)).collect()
+}
+
+/// Disjoint tombstones, ascending.
+fn some_tombstones(prng: &mut Prng) -> Vec<(i32, i32, i64)> {
+    let (mut tombstones, mut from) = (Vec::new(), 0);
+    while from < PLACES {
+        let start = from + prng.below(3) as i32;
+        let end = start + 1 + prng.below(4) as i32;
+        if end <= PLACES {
+            tombstones.push((start, end, 1 + prng.below(2) as i64));
+        }
+        from = end;
+    }
+    tombstones
+}
+
+proptest! {
+    #[test]
+    fn equal_parts_of_tombstones_have_equal_digests_and_others_have_not(seed: u64) {
+        let prng = &mut Prng::new(seed);
+        let (one, mut other) = (some_tombstones(prng), some_tombstones(prng));
+        let first = prng.below(PLACES as u64) as i32;
+        let last = first + prng.below((PLACES - first) as u64) as i32;
+        // Two slices, and a page that begins or ends somewhere.
+        let ends = [first, last, last + prng.below(2) as i32, PLACES];
+        let (after, until) = (prng.below(8) as i32 - 3, PLACES + 3 - prng.below(8) as i32);
+        let reversed = prng.below(2) == 1;
+        let slice = |from, to| Slice { start: at(&before(from)), end: at(&before(to)) };
+        let mut command = everything();
+        command.reversed = reversed;
+        command.slices = [slice(ends[0], ends[1]), slice(ends[2], ends[3])].into_iter().collect();
+        command.slices.retain(|slice| slice.start < slice.end);
+        // The place where a page stops is in it: forward that is the last one of those before `until`.
+        let last_one = Bound::new(&prefix(until - 1), BoundSide::After);
+        let (begin, stop) =
+            if reversed { (before(until), before(after)) } else { (before(after), last_one) };
+        let resume = |bound: &Bound| {
+            Some(Resume { key: Key::new(sample::KEY), after: Some(at(bound)), rows_taken: 0 })
+        };
+        command.resume = resume(&begin);
+        let asked = |place: i32| {
+            let in_slices = (ends[0]..ends[1]).contains(&place) || (ends[2]..ends[3]).contains(&place);
+            in_slices && (after..until).contains(&place)
+        };
+        if prng.below(2) == 1 {
+            // The same where it was asked for, cut anywhere else.
+            other = one.iter().flat_map(|(start, end, timestamp)| {
+                (*start..*end).filter(|place| asked(*place)).map(|place| (place, place + 1, *timestamp))
+            }).collect();
+        }
+        let digest_of = |tombstones: &[(i32, i32, i64)]| {
+            let answer = ReadAnswer { stopped: resume(&stop), ..answer(tombstones) };
+            digest(&sample::table(), &command, &answer, None)
+        };
+        let same = shown(&one, asked) == shown(&other, asked);
+        prop_assert_eq!(digest_of(&one) == digest_of(&other), same, "{:?} {:?} {:?}", one, other, command);
+    }
+}
+
+#[test]
+fn a_page_full_of_rows_ends_with_its_last_row() {
+    let clustering = sample::clustering(3, Some("x"));
+    let with_row = |end: i32| {
+        let mut builder = MutationBuilder::new(TableId(7), Token::of_key(sample::KEY), sample::KEY);
+        let deletion = Deletion { timestamp: 1, local_time: 1 };
+        builder.range(&RangeTombstone { start: before(1), end: before(end), deletion });
+        builder.write_row(&clustering, Liveness::at(5), Deletion::LIVE, |_| {});
+        let partitions = std::iter::once(builder.finish()).collect();
+        ReadAnswer { partitions, live_rows: 1, ..ReadAnswer::default() }
+    };
+    let full = ReadCommand { row_limit: 1, ..everything() };
+    let digest = |command: &ReadCommand, end: i32| digest(&sample::table(), command, &with_row(end), None);
+    assert_eq!(digest(&full, 5), digest(&full, 7));
+    assert_ne!(digest(&everything(), 5), digest(&everything(), 7));
+    assert_ne!(digest(&full, 3), digest(&full, 7), "one ends before the row");
+}
+
 /// One static row: a collection with or without an element, and a value behind it or none.
-fn one(element: Option<(&[u8], Cell<'_>)>, value: Option<Cell<'_>>) -> Vec<Mutation> {
+fn one(element: Option<(&[u8], Cell<'_>)>, value: Option<Cell<'_>>) -> ReadAnswer {
     let mut builder = MutationBuilder::new(TableId(7), Token(1), b"k");
     builder.static_row_with(|out| {
         let mut writer = RowWriter::new(out, Liveness::NONE, Deletion::LIVE);
@@ -146,7 +272,7 @@ fn one(element: Option<(&[u8], Cell<'_>)>, value: Option<Cell<'_>>) -> Vec<Mutat
         writer.complex_end();
         value.into_iter().for_each(|cell| writer.simple(1, cell));
     });
-    vec![builder.finish()]
+    ReadAnswer { partitions: std::iter::once(builder.finish()).collect(), ..ReadAnswer::default() }
 }
 
 #[test]
@@ -162,5 +288,6 @@ fn an_element_is_not_a_value_of_the_next_column() {
     path.extend_from_slice(&value[..PATH - 14]);
     let column = one(None, Some(Cell::live(0, &value)));
     let element = one(Some((&path, Cell::live(1, b""))), None);
-    assert_ne!(digest(&column, None), digest(&element, None));
+    let digest = |answer: &ReadAnswer| digest(&sample::table(), &everything(), answer, None);
+    assert_ne!(digest(&column), digest(&element));
 }

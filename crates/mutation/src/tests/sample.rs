@@ -5,10 +5,10 @@ use base::{Prng, Token};
 use schema::{BoundSide, Order, Table, TableBuilder, TableId, push_component};
 use types::CqlType;
 
-pub(super) const KEY: &[u8] = b"key";
+pub(crate) const KEY: &[u8] = b"key";
 
 /// Ordinals: s0 static; v0 and w1 simple, m2 a map, c3 simple.
-pub(super) fn table() -> Table {
+pub(crate) fn table() -> Table {
     TableBuilder::new("ks", "t", TableId(7))
         .partition_key("k", CqlType::Text)
         .clustering("a", CqlType::Int, Order::Ascending)
@@ -25,7 +25,7 @@ pub(super) fn table() -> Table {
 /// Values of the second clustering column, the last too long for a bound to keep in itself.
 const B: [&str; 3] = ["x", "y", "z, and as much again as a bound holds"];
 
-pub(super) fn clustering(a: i32, b: Option<&str>) -> Vec<u8> {
+pub(crate) fn clustering(a: i32, b: Option<&str>) -> Vec<u8> {
     let mut wire = Vec::new();
     push_component(&mut wire, Some(&a.to_be_bytes()));
     if let Some(b) = b {
