@@ -441,6 +441,7 @@ fn storage_settings(config: &Config) -> storage::Settings {
     let mut settings = storage::Settings {
         data_dir: config.data_directory.clone(),
         commitlog_dir: commitlog_directory(config),
+        sync_lag_ms: config.commitlog_sync_lag.map(millis),
         sync: match config.commitlog_sync {
             CommitlogSync::Periodic(period) => storage::CommitlogSync::Periodic { period_ms: millis(period) },
             CommitlogSync::Batch => storage::CommitlogSync::Batch,
@@ -457,7 +458,7 @@ fn storage_settings(config: &Config) -> storage::Settings {
         block_cache_bytes: config.file_cache_bytes.map_or(budget / 4, |bytes| bytes / shards)
             + config.key_cache_bytes / shards,
         buffered_reads: config.buffered_reads,
-        ignore_replay_errors: false,
+        ignore_replay_errors: config.ignore_replay_errors,
         auto_compaction: config.auto_compaction,
         compaction_throughput: config.compaction_throughput,
         concurrent_compactors: config.concurrent_compactors,

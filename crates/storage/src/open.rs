@@ -311,6 +311,7 @@ impl Opening {
         let log = Commitlog::start(LogConfig {
             dir: self.settings.commitlog_dir.clone(),
             sync: self.settings.sync,
+            sync_lag_max: self.settings.sync_lag_max(),
             segment_bytes: self.settings.segment_size(),
             incarnation: self.plan.incarnation,
             shard,

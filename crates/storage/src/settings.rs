@@ -4,6 +4,7 @@ use crate::{CommitFailurePolicy, DiskFailurePolicy};
 use schema::Table;
 use sstable::{CompressionChoice, Format, Version};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// When a write is told to have happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,12 +23,22 @@ pub enum CommitlogSync {
     },
 }
 
+impl CommitlogSync {
+    /// How old an entry that is not synced gets before writes wait for it, when nothing else is said.
+    pub fn lag_max(self) -> Duration {
+        match self {
+            CommitlogSync::Periodic { period_ms } => Duration::from_millis(period_ms).mul_f64(1.5),
+            CommitlogSync::Batch | CommitlogSync::Group { .. } => Duration::ZERO,
+        }
+    }
+}
+
 /// How durable one write must be when it is told to have happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// As the node's [`CommitlogSync`] says.
     Mode,
-    /// Synced, whatever the mode: schema, roles, Paxos state.
+    /// Synced, whatever the mode: what a promise to other nodes rests on.
     Synced,
 }
 
@@ -72,12 +83,14 @@ pub struct Settings {
     pub commitlog_dir: PathBuf,
     /// When writes are acknowledged.
     pub sync: CommitlogSync,
+    /// In periodic mode, milliseconds after which writes wait for a sync that is late; `None`: one and a half periods.
+    pub sync_lag_ms: Option<u64>,
     /// Bytes of one commitlog segment; rounded to blocks and into the limits of this crate.
     pub segment_bytes: u64,
     /// Bytes of log of one shard above which the oldest memtables are flushed. With twice as many, kept by a table
     /// that cannot be flushed, writes are refused.
     pub commitlog_bytes: u64,
-    /// Bytes of memtables of one shard; half of it starts a flush, all of it makes writers wait.
+    /// Bytes of memtables of one shard; 30 % of it starts a flush, from 35 % on writes are paced.
     pub memtable_bytes: u64,
     /// Bytes of one shard's cache of sstables' index pages and decoded chunks.
     pub block_cache_bytes: u64,
@@ -126,6 +139,10 @@ impl Settings {
     /// which formats from `oa` on have no place.
     pub(crate) fn version_of_new(&self, early: bool) -> Version {
         if early { Format::Big.version() } else { self.sstable_format.version() }
+    }
+
+    pub(crate) fn sync_lag_max(&self) -> Duration {
+        self.sync_lag_ms.map_or(self.sync.lag_max(), Duration::from_millis)
     }
 
     /// Bytes of a segment: whole blocks, within the limits.

@@ -58,6 +58,7 @@ fn log_of((shard, shards): (u16, u16), dir: &Path, sync: CommitlogSync, segment_
     Commitlog::start(LogConfig {
         dir: dir.join("commitlog"),
         sync,
+        sync_lag_max: sync.lag_max(),
         segment_bytes,
         incarnation: 1,
         shard,

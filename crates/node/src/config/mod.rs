@@ -101,6 +101,10 @@ pub struct Config {
     pub commitlog_directory: Option<PathBuf>,
     /// When a write counts as logged.
     pub commitlog_sync: CommitlogSync,
+    /// How long a write that is not on the disk yet may be so before others wait; one and a half periods unless given.
+    pub commitlog_sync_lag: Option<Duration>,
+    /// Entries of the log that cannot be read are left out at a start, which otherwise ends.
+    pub ignore_replay_errors: bool,
     /// The size of a commitlog segment, in bytes.
     pub commitlog_segment_bytes: u64,
     /// The size of the log over all shards at which flushes start, in bytes; derived from memory unless given.
@@ -241,6 +245,8 @@ impl Config {
             data_directory,
             commitlog_directory: None,
             commitlog_sync: CommitlogSync::Periodic(Duration::from_secs(10)),
+            commitlog_sync_lag: None,
+            ignore_replay_errors: false,
             commitlog_segment_bytes: 32 << 20,
             commitlog_bytes: None,
             memtable_bytes: None,

@@ -35,6 +35,8 @@ pub struct LogConfig {
     pub dir: PathBuf,
     /// When writers are answered.
     pub sync: CommitlogSync,
+    /// In periodic mode: appends wait while the oldest entry that is not synced is older.
+    pub sync_lag_max: Duration,
     /// Bytes of a segment; whole blocks.
     pub segment_bytes: u64,
     /// This start of the node.
@@ -95,8 +97,11 @@ struct State {
     synced: Mark,
     /// Somebody waits for this entry to be synced.
     wanted: u64,
+    /// When the oldest entry was appended that is not handed to the disk, and the oldest that is not synced.
     pending_since: Option<Instant>,
     unsynced_since: Option<Instant>,
+    /// The writer has something under way.
+    busy: bool,
     /// Entries appended and not yet applied to a memtable, with when that was, in seconds since the Unix epoch.
     in_flight: BTreeMap<LogPosition, u32>,
     refused: Option<Error>,
@@ -139,6 +144,7 @@ impl Commitlog {
             wanted: 0,
             pending_since: None,
             unsynced_since: None,
+            busy: false,
             in_flight: BTreeMap::new(),
             refused: None,
             lost: VecDeque::new(),
@@ -203,9 +209,20 @@ impl Commitlog {
     /// Whether [`Commitlog::room`] would return at once and well.
     pub fn has_room(&self) -> bool {
         let state = self.0.state.borrow();
-        state.refused.is_none()
-            && !state.stopping
-            && state.appended.bytes - state.synced.bytes < self.unsynced_max()
+        state.refused.is_none() && !state.stopping && self.keeps_up(&state)
+    }
+
+    /// Whether as little is not synced as may be lost.
+    fn keeps_up(&self, state: &State) -> bool {
+        state.appended.bytes - state.synced.bytes < self.unsynced_max() && !self.is_late(state)
+    }
+
+    /// Whether the entries of too long a time are not synced. Only a slow disk makes it so: a writer that has nothing under way
+    /// begins in time, and no clock need be read.
+    fn is_late(&self, state: &State) -> bool {
+        let waits = state.busy && matches!(self.0.config.sync, CommitlogSync::Periodic { .. });
+        let Some(since) = state.unsynced_since.filter(|_| waits) else { return false };
+        runtime::now() >= since + self.0.config.sync_lag_max
     }
 
     /// Bytes that may be appended and not yet synced.
@@ -216,7 +233,8 @@ impl Commitlog {
         }
     }
 
-    /// Waits until the bytes that are not yet synced are below their bound; first come first served.
+    /// Waits until the bytes that are not yet synced are below their bound, and in periodic mode until the oldest of them is
+    /// not too old; first come first served.
     pub async fn room(&self) -> Result<(), Error> {
         if self.has_room() && self.0.room.try_lock().is_some() {
             return Ok(());
@@ -231,7 +249,7 @@ impl Commitlog {
                 if state.stopping {
                     return Err(Error::Stopping);
                 }
-                if state.appended.bytes - state.synced.bytes < self.unsynced_max() {
+                if self.keeps_up(&state) {
                     return Ok(());
                 }
                 state.wanted = state.appended.entries;
@@ -260,7 +278,9 @@ impl Commitlog {
         inner.appended_bytes.add(bytes as u64);
         let first = state.pending_since.is_none();
         if first {
-            state.pending_since = Some(runtime::now());
+            let now = runtime::now();
+            state.pending_since = Some(now);
+            state.unsynced_since.get_or_insert(now);
         }
         if first || state.open.pending() >= LOG_WRITE_BYTES_MAX {
             inner.work.notify();
@@ -503,17 +523,12 @@ impl Commitlog {
         let pending = state.open.pending() > 0 && state.pending_since.is_some() || !state.closed.is_empty();
         let handoff = state.pending_since.map(|since| since + Duration::from_millis(LOG_HANDOFF_MS));
         let wanted = state.wanted > state.synced.entries;
+        let since = state.unsynced_since.unwrap_or(Instant(0));
         let (sync_at, write_at) = match self.0.config.sync {
             CommitlogSync::Batch => return Round::Now { sync: true },
-            CommitlogSync::Group { window_ms } => {
-                let due = state.unsynced_since.or(state.pending_since).unwrap_or(Instant(0));
-                (due + Duration::from_millis(window_ms), None)
-            }
+            CommitlogSync::Group { window_ms } => (since + Duration::from_millis(window_ms), None),
             CommitlogSync::Periodic { .. } if wanted => return Round::Now { sync: true },
-            CommitlogSync::Periodic { period_ms } => {
-                let due = state.unsynced_since.or(state.pending_since).unwrap_or(Instant(0));
-                (due + Duration::from_millis(period_ms), handoff)
-            }
+            CommitlogSync::Periodic { period_ms } => (since + Duration::from_millis(period_ms), handoff),
         };
         let now = runtime::now();
         // Half of what may be unsynced: nobody has to wait for it then.
@@ -530,6 +545,7 @@ impl Commitlog {
     }
 
     async fn round_or_refuse(&self, sync: bool) {
+        self.0.state.borrow_mut().busy = true;
         let mut result = self.round(sync).await;
         // Connections that are refused soon after they were accepted hold descriptors for a moment.
         let patience = runtime::now() + Duration::from_millis(LOG_DESCRIPTOR_PATIENCE_MS);
@@ -539,6 +555,7 @@ impl Commitlog {
         }
         let full = {
             let mut state = self.0.state.borrow_mut();
+            state.busy = false;
             match result {
                 Ok(()) => {
                     state.refused = None;
@@ -586,7 +603,8 @@ impl Commitlog {
             let mut state = self.0.state.borrow_mut();
             assert!(target.entries >= state.synced.entries, "syncs are one after the other");
             state.synced = target;
-            state.unsynced_since = None;
+            // What came meanwhile was not handed over yet.
+            state.unsynced_since = state.pending_since;
         }
         self.prepare_spare();
         Ok(())
@@ -655,7 +673,6 @@ impl Commitlog {
         match result {
             Ok(()) => {
                 state.written.blocks = sealed.first_block + (sealed.bytes.len() / BLOCK) as u32;
-                state.unsynced_since.get_or_insert_with(runtime::now);
                 self.0.written_bytes.add(sealed.bytes.len() as u64);
             }
             Err(_) => {

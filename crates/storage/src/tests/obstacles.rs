@@ -6,6 +6,8 @@ use mutation::Mutation;
 use runtime::Group;
 use runtime::sim::SimConfig;
 use schema::Table;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 
 const MIB: u64 = 1024 * 1024;
@@ -90,6 +92,48 @@ fn fill_the_log_and_free_it(truncated: bool) {
         node.world.run_for(Duration::from_millis(20));
     }
     assert!(log_bytes(&node) <= node.settings.commitlog_bytes + 2 * node.settings.segment_bytes);
+}
+
+/// A client that writes one entry after the other, and the milliseconds at which it was answered.
+fn writer(node: &mut Node, table: &Table) -> Rc<RefCell<Vec<u64>>> {
+    let answered: Rc<RefCell<Vec<u64>>> = Rc::default();
+    let (table, told) = (table.clone(), answered.clone());
+    let writing = async move {
+        let start = runtime::now();
+        for key in 0..=u8::MAX {
+            apply(vec![insert(&table, key, 100)], Durability::Mode).await.expect("accepted");
+            let after = runtime::now().saturating_duration_since(start);
+            told.borrow_mut().push(after.as_millis() as u64);
+            runtime::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    drop(node.world.spawn(node.id, writing));
+    answered
+}
+
+#[test]
+fn writes_wait_for_a_sync_that_is_late_and_no_more_is_lost_than_was_answered_before() {
+    let sync = CommitlogSync::Periodic { period_ms: 100 };
+    for (lag_ms, most) in [(None, 150), (Some(700), 700)] {
+        let table = fixture::table();
+        let slow = Duration::from_secs(1);
+        let config = SimConfig { disk_sync: (slow, slow), ..SimConfig::calm() };
+        let settings = crate::Settings { sync_lag_ms: lag_ms, ..settings(sync) };
+        let mut node = Node::new(1, config, settings, &[&table]);
+        node.boot(1).expect("opens");
+        let answered = writer(&mut node, &table);
+        node.world.run_for(Duration::from_millis(900));
+        let last = *answered.borrow().last().expect("some");
+        assert!((most - 20..=most).contains(&last), "{lag_ms:?}: answered until {last} ms");
+        let durable = answered.borrow().len();
+        let goes_on = node.world.run_until(|_| answered.borrow().len() > durable, LIMIT);
+        assert!(goes_on, "{lag_ms:?}: writes go on when the sync is done");
+        node.world.power_cut(node.id);
+        node.boot(1).expect("opens");
+        let held = (0..=u8::MAX)
+            .filter(|key| node.run(read_key(of_key(&table, &[*key]))).expect("readable").len() == 1);
+        assert!(held.count() >= durable, "{lag_ms:?}: what others waited for is there");
+    }
 }
 
 #[test]

@@ -39,7 +39,12 @@ pub(super) const KEYS: &[Key] = &[
         Idle("rows of a partition are unique by construction"),
     ),
     key("column_index_cache_size", Size(KIB), "2KiB", Later(CACHES)),
-    key("column_index_size", Size(KIB), "null", Later("the row index has an entry every 64 KiB")),
+    key(
+        "column_index_size",
+        Size(KIB),
+        "null",
+        Later("the row index has an entry every 64 KiB (nb) or 16 KiB (da)"),
+    ),
     key(
         "commit_failure_policy",
         OneOf(&["stop", "stop_commit", "ignore", "die"]),
@@ -221,7 +226,7 @@ pub(super) const KEYS: &[Key] = &[
         "periodic_commitlog_sync_lag_block",
         Time(MS),
         "null",
-        Later("writes wait when the log is two periods behind"),
+        Sets(|c, v| c.commitlog_sync_lag = Some(v.time())),
     ),
     key("range_tombstone_list_growth_factor", Real, "1.5", Idle(JVM)),
     key(
