@@ -64,6 +64,8 @@ const STRESS_ROWS: u64 = 5;
 /// How much less processor time per operation than the better Cassandra is asked for, in and out of cache.
 const RATIO_BAR: f64 = 8.0;
 const LARGE_RATIO_BAR: f64 = 5.0;
+/// Of its processor, in percent, that every server uses where nothing waits for a disk.
+const BUSY_BAR: f64 = 95.0;
 /// Memory of each server of the large data, and what of it is told to Messina and to Java.
 const LARGE_MEMORY: u64 = 2 << 30;
 const LARGE_MEMORY_NODE: &str = "1700M";
@@ -273,14 +275,25 @@ pub fn peer(rest: &[String]) -> Outcome {
         }
         let better = medians[1].cpu_us.min(medians[2].cpu_us) / medians[0].cpu_us.max(0.001);
         if better < bar {
-            short.push(format!("{}: {better:.1}", kind.name));
+            short.push(format!("{}: {better:.1} times", kind.name));
+        }
+        for (peer, measured) in peers.iter().zip(&medians) {
+            if !options.large && measured.busy < BUSY_BAR {
+                short.push(format!("{}: {} is busy for {:.0} %", kind.name, peer.name, measured.busy));
+            }
         }
         // What one kind left to be compacted is not charged to the next.
         peers.iter().try_for_each(Peer::settle)?;
     }
-    text.push_str(&sizes);
+    text.push_str(&sizes.text);
+    if let [ours, others @ ..] = &sizes.per_row[..]
+        && others.iter().all(|others| ours > others)
+    {
+        short.push(format!("{ours:.1} bytes a row"));
+    }
     if !short.is_empty() {
-        writeln!(text, "\n{}: {bar} times: {}", machine::NOT_MET, short.join(", ")).ok();
+        let bars = format!("{bar} times, {BUSY_BAR} % busy, no more bytes a row than Cassandra");
+        writeln!(text, "\n{}: {bars}: {}", machine::NOT_MET, short.join(", ")).ok();
     }
     println!("{text}");
     let folders: Vec<PathBuf> =
@@ -289,6 +302,13 @@ pub fn peer(rest: &[String]) -> Outcome {
     folders.iter().try_for_each(|folder| bench_node::remove_folder(folder))?;
     let name = if options.large { "peer-large" } else { "peer" };
     if smoke { Ok("bench result: ok. peer works".into()) } else { machine::record(name, &text) }
+}
+
+/// What data takes on disk.
+struct Sizes {
+    text: String,
+    /// Bytes of a row of the table of cassandra-stress, by server, where each wrote its own.
+    per_row: Vec<f64>,
 }
 
 /// The loader's program and what the words asked for.
@@ -336,26 +356,27 @@ impl Bench {
     }
 
     /// Three servers, each filled by requests; bytes on disk of a row of the table of cassandra-stress.
-    fn filled_by_requests(&self) -> Result<([Peer; 3], String), String> {
+    fn filled_by_requests(&self) -> Result<([Peer; 3], Sizes), String> {
         let options = &self.options;
         let node = BenchNode::start(&self.binary, "peer-messina", "4G", "").map(peer_of)?;
         let mut peers = [node, cassandra("stock", options, None)?, cassandra("latest", options, None)?];
-        let mut sizes = String::from(
-            "\nEvery key written once, then flushed:\n\n| server | bytes on disk per row |\n|---|---:|\n",
-        );
+        let head =
+            "\nEvery key written once, then flushed:\n\n| server | bytes on disk per row |\n|---|---:|\n";
+        let mut sizes = Sizes { text: head.to_owned(), per_row: Vec::new() };
         for peer in &mut peers {
             let _turn = peer.turn();
             self.fill(&peer.address, STRESS, options.keys(STRESS))?;
             peer.flush()?;
             let bytes = folder_bytes(&peer.data.join("load"))? as f64 / options.keys(STRESS) as f64;
-            writeln!(sizes, "| {} | {bytes:.1} |", peer.name).ok();
+            writeln!(sizes.text, "| {} | {bytes:.1} |", peer.name).ok();
+            sizes.per_row.push(bytes);
             self.fill(&peer.address, USERTABLE, options.keys(USERTABLE))?;
         }
         Ok((peers, sizes))
     }
 
     /// Three servers on files that Messina wrote, each in a group of processes that may use so much memory.
-    fn filled_by_files(&self) -> Result<([Peer; 3], String), String> {
+    fn filled_by_files(&self) -> Result<([Peer; 3], Sizes), String> {
         let group = |name: &str| MemoryGroup::new(name, LARGE_MEMORY);
         let other = self.written("peer-big", "big")?;
         let mut stock = self.warmed(cassandra("stock", &self.options, Some(group("stock")?))?)?;
@@ -368,7 +389,7 @@ impl Bench {
         node.hold(group("messina")?, LARGE_MEMORY_NODE);
         node.restart()?;
         let text = format!("\n{:.1} GiB of data in sstables of `da`.\n", bytes as f64 / f64::from(1 << 30));
-        Ok(([peer_of(node), stock, latest], text))
+        Ok(([peer_of(node), stock, latest], Sizes { text, per_row: Vec::new() }))
     }
 
     /// A node that wrote all data in a format, and was stopped.

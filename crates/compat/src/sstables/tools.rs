@@ -120,24 +120,27 @@ fn dump(exchange: &Exchange<'_>, file: &Path, theirs: &str) -> Result<usize, Str
     }
 }
 
-/// Both screens count the same rows and columns and know the same times.
+/// What sstablemetadata tells of the time since the file was written.
+const OF_NOW: &str = "Estimated droppable tombstones:";
+
+/// Both screens are the same, line by line, but for what follows from the time of looking.
 fn metadata(exchange: &Exchange<'_>, file: &Path, theirs: &str) -> Result<(), String> {
     let ours = tool_of_ours(exchange, "metadata", file)?;
-    for label in ["totalRows", "totalColumnsSet", "Minimum timestamp", "Maximum timestamp", "Compressor"] {
-        let of = |text: &str| {
-            let lines = text.lines().map(str::trim);
-            lines
-                .filter_map(|line| {
-                    line.strip_prefix(label)?.strip_prefix(':').map(str::trim).map(str::to_owned)
-                })
-                .next()
-        };
-        let (mine, other) = (of(&ours), of(theirs));
-        if mine.is_none() || mine != other {
-            return Err(format!("{}: {label} is {mine:?} here, {other:?} there", file.display()));
-        }
+    let lasting = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.starts_with(OF_NOW)).map(str::to_owned).collect()
+    };
+    let (ours, theirs) = (lasting(&ours), lasting(theirs));
+    let differs = ours.iter().zip(&theirs).find(|(ours, theirs)| ours != theirs);
+    if let Some((ours, theirs)) = differs {
+        return Err(format!("{}: {ours:?} here, {theirs:?} there", file.display()));
     }
-    Ok(())
+    match (ours.len(), theirs.len()) {
+        (0, _) => Err(format!("{}: an empty screen", file.display())),
+        (ours, theirs) if ours != theirs => {
+            Err(format!("{}: {ours} lines here, {theirs} there", file.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The verifier has looked at all files and was content with each.

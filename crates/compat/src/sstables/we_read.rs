@@ -1,4 +1,5 @@
-//! A node imports what Cassandra wrote, in every version, and answers as Cassandra did; our verifier accepts the files.
+//! A node imports what Cassandra wrote, in every version, and answers as Cassandra did, before and after a compaction; our
+//! verifier accepts the files.
 
 use super::cassandra_reads::OFFLINE;
 use super::fill;
@@ -34,11 +35,16 @@ pub fn run(exchange: &Exchange<'_>, received: &AllHanded, report: &mut Report) {
             node.nodetool(&["import", "-p", keyspace, name, &folder])?;
             let schema = of_name(&exchange.schemas, name)?;
             let table = Table::open(&mut session, keyspace, schema, exchange.seed)?;
-            let ours = selects::ask(&mut session, &table, exchange.seed)?;
             let theirs = received.answers.as_ref().map_err(Clone::clone)?;
             let tolerance =
                 if keyspace.starts_with(OFFLINE) { OFFLINE_TOLERANCE } else { selects::TOLERANCE };
-            Ok(format!("{} rows", selects::compare(&ours, theirs, tolerance)?))
+            let ours = selects::ask(&mut session, &table, exchange.seed)?;
+            let rows = selects::compare(&ours, theirs, tolerance)?;
+            node.nodetool(&["compact", keyspace, name])?;
+            let ours = selects::ask(&mut session, &table, exchange.seed)?;
+            let compacted = selects::compare(&ours, theirs, tolerance);
+            compacted.map_err(|error| format!("after a compaction: {error}"))?;
+            Ok(format!("{rows} rows"))
         });
     }
     report.test("sstables::messina_reader_stops", || node.stop().map(|()| String::new()));
