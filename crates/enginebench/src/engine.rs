@@ -18,7 +18,7 @@ pub fn settings(folder: &Path, format: sstable::Format) -> Settings {
         data_dir: folder.join("data"),
         commitlog_dir: folder.join("commitlog"),
         sync: CommitlogSync::Periodic { period_ms: 10_000 },
-        sync_lag_ms: None,
+        sync_lag: None,
         segment_bytes: 32 << 20,
         commitlog_bytes: 8 << 30,
         memtable_bytes: 2 << 30,

@@ -9,7 +9,7 @@ use crate::cell::Cell;
 use crate::command::ReadCommand;
 use crate::deletion::Deletion;
 use crate::encoded::{BoundRef, Item, Mutation};
-use crate::row::{ColumnView, RowView};
+use crate::row::{ColumnView, RowView, row_is_live};
 use base::murmur3;
 use schema::{Position, Table};
 use smallvec::SmallVec;
@@ -23,6 +23,8 @@ pub enum DigestFault {
 
 /// The digest of an answer to a command: its partitions in their order, of range tombstones what lies in the slices and in the
 /// page. O(bytes), and for each range tombstone O(log slices).
+/// The command has no limit for each partition, as replicas are asked. Where bytes end a page, equal content may end it at another
+/// row, and have another digest.
 pub fn digest(
     table: &Table,
     command: &ReadCommand,
@@ -105,12 +107,16 @@ impl Page {
             page.stop(last, command.reversed);
         }
         if is_last && answer.live_rows >= command.row_limit {
-            // With its last row the page was full, whether or not it is known that more follows.
+            // With its last live row the page was full, whether or not it is known that more follows. A static row that counts has
+            // none behind it.
             let rows = view.items().filter_map(|item| match item {
-                Item::Row { clustering, .. } => Some(clustering),
+                Item::Row { clustering, body } => Some((clustering, body)),
                 Item::Range { .. } => None,
             });
-            if let Some(last) = rows.last().and_then(|clustering| table.position(clustering).ok()) {
+            if let Some((clustering, body)) = rows.last()
+                && row_is_live(body, view.deletion, command.now_s)
+                && let Ok(last) = table.position(clustering)
+            {
                 page.stop(&last, command.reversed);
             }
         }
@@ -151,10 +157,10 @@ fn put_ranges(bytes: &mut Vec<u8>, table: &Table, command: &ReadCommand, page: &
             put_deletion(bytes, deletion);
             continue;
         };
-        let (from, to) = (from.max(page.start.clone()), to.min(page.end.clone()));
-        let first = command.slices.partition_point(|slice| slice.end <= from);
-        for slice in command.slices[first..].iter().take_while(|slice| slice.start < to) {
-            let (from, to) = ((&from).max(&slice.start), (&to).min(&slice.end));
+        let (from, to) = ((&from).max(&page.start), (&to).min(&page.end));
+        let first = command.slices.partition_point(|slice| slice.end <= *from);
+        for slice in command.slices[first..].iter().take_while(|slice| slice.start < *to) {
+            let (from, to) = (from.max(&slice.start), to.min(&slice.end));
             if from < to {
                 pieces.push((from.clone(), to.clone(), deletion));
             }

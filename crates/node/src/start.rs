@@ -441,7 +441,7 @@ fn storage_settings(config: &Config) -> storage::Settings {
     let mut settings = storage::Settings {
         data_dir: config.data_directory.clone(),
         commitlog_dir: commitlog_directory(config),
-        sync_lag_ms: config.commitlog_sync_lag.map(millis),
+        sync_lag: config.commitlog_sync_lag,
         sync: match config.commitlog_sync {
             CommitlogSync::Periodic(period) => storage::CommitlogSync::Periodic { period_ms: millis(period) },
             CommitlogSync::Batch => storage::CommitlogSync::Batch,

@@ -83,8 +83,8 @@ pub struct Settings {
     pub commitlog_dir: PathBuf,
     /// When writes are acknowledged.
     pub sync: CommitlogSync,
-    /// In periodic mode, milliseconds after which writes wait for a sync that is late; `None`: one and a half periods.
-    pub sync_lag_ms: Option<u64>,
+    /// In periodic mode, how old an entry that is not synced gets before writes wait for it; `None`: one and a half periods.
+    pub sync_lag: Option<Duration>,
     /// Bytes of one commitlog segment; rounded to blocks and into the limits of this crate.
     pub segment_bytes: u64,
     /// Bytes of log of one shard above which the oldest memtables are flushed. With twice as many, kept by a table
@@ -142,7 +142,7 @@ impl Settings {
     }
 
     pub(crate) fn sync_lag_max(&self) -> Duration {
-        self.sync_lag_ms.map_or(self.sync.lag_max(), Duration::from_millis)
+        self.sync_lag.unwrap_or(self.sync.lag_max())
     }
 
     /// Bytes of a segment: whole blocks, within the limits.

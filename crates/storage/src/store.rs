@@ -229,7 +229,7 @@ impl Store {
     /// Shape:  all for tokens of this shard; for one partition they become visible in one step.
     /// Errors: nothing was applied, except that one whose sync failed may appear after a restart, and one that found the disk
     ///         full once there is room; each whole.
-    /// Yields: in periodic mode below the memory budget never.
+    /// Yields: in periodic mode below the memory budget only for a sync that is late.
     pub async fn apply(&self, mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
         let start = runtime::ticks();
         let tables: SmallVec<[TableId; 4]> = mutations.iter().map(Mutation::table).collect();

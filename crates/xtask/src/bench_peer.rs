@@ -287,12 +287,13 @@ pub fn peer(rest: &[String]) -> Outcome {
     }
     text.push_str(&sizes.text);
     if let [ours, others @ ..] = &sizes.per_row[..]
-        && others.iter().all(|others| ours > others)
+        && others.iter().any(|others| ours > others)
     {
         short.push(format!("{ours:.1} bytes a row"));
     }
     if !short.is_empty() {
-        let bars = format!("{bar} times, {BUSY_BAR} % busy, no more bytes a row than Cassandra");
+        let in_cache = format!(", {BUSY_BAR} % busy, no more bytes a row than Cassandra");
+        let bars = format!("{bar} times{}", if options.large { "" } else { &in_cache });
         writeln!(text, "\n{}: {bars}: {}", machine::NOT_MET, short.join(", ")).ok();
     }
     println!("{text}");

@@ -1,5 +1,5 @@
-//! Cassandra's offline tools over the node's files: `sstabledump` prints what `messina sstable dump` prints, and
-//! `sstablemetadata` and `sstableverify` accept them. One Java machine runs all of them (`cassandra/RunTools.java`).
+//! Cassandra's offline tools over the node's files: `sstabledump` and `sstablemetadata` print what `messina sstable dump` and
+//! `metadata` print, and `sstableverify` accepts them. One Java machine runs all of them (`cassandra/RunTools.java`).
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -6,7 +6,7 @@ use super::fill;
 use super::ours::{Node, of_name};
 use super::schemas::Schema;
 use super::table::Table;
-use super::{AllHanded, Exchange, selects, tools};
+use super::{AllHanded, Exchange, data_files, selects, tools};
 use crate::suite::Report;
 
 /// Seconds between the runs of the offline writer, of which one was read by Cassandra.
@@ -40,7 +40,12 @@ pub fn run(exchange: &Exchange<'_>, received: &AllHanded, report: &mut Report) {
                 if keyspace.starts_with(OFFLINE) { OFFLINE_TOLERANCE } else { selects::TOLERANCE };
             let ours = selects::ask(&mut session, &table, exchange.seed)?;
             let rows = selects::compare(&ours, theirs, tolerance)?;
+            let folder = node.table_folder(keyspace, name)?;
+            let imported = data_files(&folder);
             node.nodetool(&["compact", keyspace, name])?;
+            if !imported.is_empty() && data_files(&folder) == imported {
+                return Err("a compaction left the files as they were".into());
+            }
             let ours = selects::ask(&mut session, &table, exchange.seed)?;
             let compacted = selects::compare(&ours, theirs, tolerance);
             compacted.map_err(|error| format!("after a compaction: {error}"))?;

@@ -171,7 +171,7 @@ fn at(bound: &Bound) -> Position {
     bound.position(&sample::table()).expect("a bound of the table")
 }
 
-/// An answer of tombstones, each from a place to a place, with rows between them where they were read.
+/// An answer of tombstones, each from a place to a place.
 fn answer(tombstones: &[(i32, i32, i64)]) -> ReadAnswer {
     let mut builder = MutationBuilder::new(TableId(7), Token::of_key(sample::KEY), sample::KEY);
     for (start, end, timestamp) in tombstones {
@@ -245,21 +245,32 @@ proptest! {
 }
 
 #[test]
-fn a_page_full_of_rows_ends_with_its_last_row() {
+fn a_page_full_of_rows_ends_with_its_last_live_row() {
     let clustering = sample::clustering(3, Some("x"));
-    let with_row = |end: i32| {
+    let with_row = |(start, end): (i32, i32), live: bool| {
         let mut builder = MutationBuilder::new(TableId(7), Token::of_key(sample::KEY), sample::KEY);
         let deletion = Deletion { timestamp: 1, local_time: 1 };
-        builder.range(&RangeTombstone { start: before(1), end: before(end), deletion });
-        builder.write_row(&clustering, Liveness::at(5), Deletion::LIVE, |_| {});
+        builder.range(&RangeTombstone { start: before(start), end: before(end), deletion });
+        let dead = Deletion { timestamp: 5, local_time: 1 };
+        let (liveness, deletion) =
+            if live { (Liveness::at(5), Deletion::LIVE) } else { (Liveness::NONE, dead) };
+        builder.write_row(&clustering, liveness, deletion, |_| {});
         let partitions = std::iter::once(builder.finish()).collect();
         ReadAnswer { partitions, live_rows: 1, ..ReadAnswer::default() }
     };
     let full = ReadCommand { row_limit: 1, ..everything() };
-    let digest = |command: &ReadCommand, end: i32| digest(&sample::table(), command, &with_row(end), None);
-    assert_eq!(digest(&full, 5), digest(&full, 7));
-    assert_ne!(digest(&everything(), 5), digest(&everything(), 7));
-    assert_ne!(digest(&full, 3), digest(&full, 7), "one ends before the row");
+    let back = ReadCommand { reversed: true, ..full.clone() };
+    let digest = |command: &ReadCommand, range: (i32, i32), live: bool| {
+        digest(&sample::table(), command, &with_row(range, live), None)
+    };
+    assert_eq!(digest(&full, (1, 5), true), digest(&full, (1, 7), true));
+    assert_ne!(digest(&full, (1, 5), true), digest(&full, (2, 5), true));
+    assert_ne!(digest(&full, (1, 3), true), digest(&full, (1, 7), true), "one ends before the row");
+    assert_eq!(digest(&back, (2, 5), true), digest(&back, (1, 5), true));
+    assert_ne!(digest(&back, (1, 5), true), digest(&back, (1, 7), true));
+    assert_ne!(digest(&everything(), (1, 5), true), digest(&everything(), (1, 7), true));
+    // What counts is the static row: all of the partition was seen.
+    assert_ne!(digest(&full, (1, 5), false), digest(&full, (1, 7), false));
 }
 
 /// One static row: a collection with or without an element, and a value behind it or none.

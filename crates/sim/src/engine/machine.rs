@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use base::Prng;
 use mutation::{ReadAnswer, ReadCommand};
-use runtime::sim::{NodeId, World, main_of};
+use runtime::sim::{NodeId, SimConfig, World, main_of};
 use runtime::{Bug, Group, ShardId};
 use schema::{Keyspace, Replication, Schema};
 use sstable::{CompressionChoice, Format};
@@ -51,7 +51,7 @@ pub(super) fn settings(sync: CommitlogSync, rng: &mut Prng) -> Settings {
         data_dir: "/node/data".into(),
         commitlog_dir: "/node/commitlog".into(),
         sync,
-        sync_lag_ms: None,
+        sync_lag: rng.chance(0.3).then(|| Duration::from_millis(rng.below(400))),
         segment_bytes,
         commitlog_bytes: (2 + rng.below(4)) * segment_bytes,
         memtable_bytes: 1 << (14 + rng.below(6)),
@@ -66,7 +66,10 @@ pub(super) fn settings(sync: CommitlogSync, rng: &mut Prng) -> Settings {
         host_id: 7,
         tombstones: TombstoneLimits::NONE,
         compaction_room: match rng.below(3) {
-            0 => CompactionRoom { usable_permille: 1 + rng.below(1000) as u32, least_free_bytes: 0 },
+            0 => CompactionRoom {
+                usable_permille: 1000,
+                least_free_bytes: SimConfig::calm().disk_bytes - (1 << (17 + rng.below(7))),
+            },
             _ => CompactionRoom::ANY,
         },
         auto_snapshot: rng.chance(0.1),

@@ -35,7 +35,7 @@ pub struct LogConfig {
     pub dir: PathBuf,
     /// When writers are answered.
     pub sync: CommitlogSync,
-    /// In periodic mode: appends wait while the oldest entry that is not synced is older.
+    /// In periodic mode: who asks for room waits while the oldest entry that is not synced is older. Less than a period is one.
     pub sync_lag_max: Duration,
     /// Bytes of a segment; whole blocks.
     pub segment_bytes: u64,
@@ -528,7 +528,10 @@ impl Commitlog {
             CommitlogSync::Batch => return Round::Now { sync: true },
             CommitlogSync::Group { window_ms } => (since + Duration::from_millis(window_ms), None),
             CommitlogSync::Periodic { .. } if wanted => return Round::Now { sync: true },
-            CommitlogSync::Periodic { period_ms } => (since + Duration::from_millis(period_ms), handoff),
+            CommitlogSync::Periodic { period_ms } => {
+                let period = Duration::from_millis(period_ms).min(self.0.config.sync_lag_max);
+                (since + period, handoff)
+            }
         };
         let now = runtime::now();
         // Half of what may be unsynced: nobody has to wait for it then.

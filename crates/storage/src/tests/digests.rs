@@ -7,6 +7,7 @@ use base::Prng;
 use mutation::{Bound, Deletion, Mutation, MutationBuilder, RangeTombstone, ReadCommand, Slice};
 use runtime::sim::SimConfig;
 use schema::{BoundSide, Table};
+use sstable::Format;
 
 const PLACES: u64 = 60;
 
@@ -79,6 +80,7 @@ fn equal_content_has_one_digest_wherever_it_lies() {
         let prng = &mut Prng::new(seed);
         let mut settings = settings(CommitlogSync::Batch);
         settings.auto_compaction = false;
+        settings.sstable_format = if seed % 2 == 0 { Format::Big } else { Format::Bti };
         let mut node = Node::new(seed, SimConfig::calm(), settings, &[&table]);
         node.boot(1).expect("opens");
         for timestamp in 1..40 {

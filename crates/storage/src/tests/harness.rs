@@ -21,7 +21,7 @@ pub(super) fn settings(sync: CommitlogSync) -> Settings {
         data_dir: "/node/data".into(),
         commitlog_dir: "/node/commitlog".into(),
         sync,
-        sync_lag_ms: None,
+        sync_lag: None,
         segment_bytes: 256 * 1024,
         commitlog_bytes: 4 * 256 * 1024,
         memtable_bytes: 200 * 1024,

@@ -42,7 +42,7 @@ fn settings(folder: &Path, sync: CommitlogSync) -> Settings {
         data_dir: folder.join("data"),
         commitlog_dir: folder.join("commitlog"),
         sync,
-        sync_lag_ms: None,
+        sync_lag: None,
         segment_bytes: 1 << 20,
         commitlog_bytes: 4 << 20,
         memtable_bytes: 1 << 20,

@@ -11,7 +11,7 @@ const LEVELS: &[&str] = &["trace", "debug", "info", "warn", "error"];
 pub(super) const KEYS: &[Key] = &[
     key("api_address", Address, "127.0.0.1", Sets(|c, v| c.api_address = v.address())),
     key("api_port", PORT, "10000", Sets(|c, v| c.api_port = some_port(v))),
-    // Of Cassandra a system property, commitlog.ignorereplayerrors.
+    // In Cassandra a system property, cassandra.commitlog.ignorereplayerrors.
     key("commitlog_ignore_replay_errors", Flag, "false", Sets(|c, v| c.ignore_replay_errors = v.flag())),
     key("data_center", Text, "datacenter1", Sets(|c, v| c.data_center = v.text())),
     key("default_log_level", OneOf(LEVELS), "info", Sets(|c, v| c.pieces.log_level = Some(v.text()))),
