@@ -97,7 +97,7 @@ impl Options {
             large,
             rounds: (number("--rounds", 5, 1)? as usize).max(1),
             seconds: number("--seconds", 10, 1)?,
-            keys: number("--keys", if large { 18_000_000 } else { 1_000_000 }, 10_000)?,
+            keys: number("--keys", if large { 20_000_000 } else { 1_000_000 }, 10_000)?,
             warm: number("--warm", 3_000_000, 10_000)?,
             heap: house::option(rest, "--heap").unwrap_or(if smoke { "1G" } else { heap }).to_owned(),
         })

@@ -247,7 +247,33 @@ async fn d2(bench: Bench) -> Result<(), String> {
         measure(&bench, (&store, &table), 64, 1, any, &what).await?;
         store.drain().await.map_err(|error| error.to_string())?;
     }
+    // The newest of those has all of a row. Here each has a row of every partition, and all are asked.
+    for sstables in [4, 16] {
+        let partitions = bench.options.scaled(PARTITIONS) / 8;
+        let (store, table) = spread(&bench, partitions, sstables).await?;
+        budget(partitions * VALUE_BYTES as u64 * sstables / INDEX_SHARE);
+        let any = move |random: &mut Prng| random.below(partitions);
+        let what =
+            format!("cold read of a partition of {sstables} rows, each in an sstable of its own, depth 64");
+        measure(&bench, (&store, &table), 64, sstables as u32, any, &what).await?;
+        store.drain().await.map_err(|error| error.to_string())?;
+    }
     Ok(())
+}
+
+/// As [`flushed`], with partitions that have a row in each of so many sstables.
+async fn spread(bench: &Bench, partitions: u64, sstables: u64) -> Result<(Rc<Store>, Arc<Table>), String> {
+    crate::cases::empty(&bench.folder)?;
+    let table = with_compression(wide(), USUAL);
+    let store = open(cold(bench), std::slice::from_ref(&table)).await?;
+    let mut random = Prng::new(1);
+    for row in 0..sstables {
+        for number in 0..partitions {
+            apply(&store, insert_row(&table, &key(number), row as i64, 1, &value(&mut random))).await?;
+        }
+        store.flush(Some(table.id)).await.map_err(|error| error.to_string())?;
+    }
+    Ok((store, table))
 }
 
 async fn d3(bench: Bench) -> Result<(), String> {
@@ -278,13 +304,16 @@ async fn d4(bench: Bench) -> Result<(), String> {
         for _ in 0..bench.options.rounds {
             let meter = Meter::start();
             for _ in 0..count {
-                let first = random.below(rows.saturating_sub(10).max(1)) as i64;
+                let place = random.below(rows.saturating_sub(10).max(1)) as i64;
+                let edge = if reversed { place + 10 } else { place };
                 let mut wire = Vec::with_capacity(12);
-                schema::push_component(&mut wire, Some(&first.to_be_bytes()));
+                schema::push_component(&mut wire, Some(&edge.to_be_bytes()));
                 let mut command = select(&table, &key(1));
-                let from = Bound::new(&wire, BoundSide::Before).position(&table);
-                let from = from.map_err(|error| error.to_string())?;
-                command.slices = vec![Slice { start: from, end: Slice::all().end }].into();
+                let edge = Bound::new(&wire, BoundSide::Before).position(&table);
+                let edge = edge.map_err(|error| error.to_string())?;
+                let Slice { start, end } = Slice::all();
+                let slice = if reversed { Slice { start, end: edge } } else { Slice { start: edge, end } };
+                command.slices = vec![slice].into();
                 (command.reversed, command.row_limit) = (reversed, 10);
                 let (_, answer) = read(&store, &command).await?;
                 if answer.live_rows != 10.min(rows as u32) {
@@ -293,8 +322,8 @@ async fn d4(bench: Bench) -> Result<(), String> {
             }
             costs.push(meter.stop(count));
         }
-        let order = if reversed { "backward from the end" } else { "forward" };
-        bench.cost(&format!("10 rows of a partition of {rows}, {order}, depth 1"), median(costs));
+        let order = if reversed { "backward" } else { "forward" };
+        bench.cost(&format!("10 rows anywhere in a partition of {rows}, {order}, depth 1"), median(costs));
     }
     store.drain().await.map_err(|error| error.to_string())
 }
