@@ -71,7 +71,7 @@ impl Store {
         self.read_with(command, true).await
     }
 
-    /// An answer to a command with a digest in place of its rows.
+    /// An answer to a command with a digest in place of its rows, which it has.
     /// Errors: the table is gone.
     pub fn digested(&self, command: &ReadCommand, answer: ReadAnswer) -> Result<ReadAnswer, Error> {
         let table = self.table(command.table)?;
@@ -102,12 +102,10 @@ impl Store {
     }
 }
 
-/// Replaces an answer's rows by their digest, unless that was done.
+/// Replaces an answer's rows by their digest.
 fn digested(table: &Table, command: &ReadCommand, mut answer: ReadAnswer) -> ReadAnswer {
     let fault = runtime::planted(Bug::DigestStopsAtNull).then_some(DigestFault::StopsAtNull);
-    if answer.digest.is_none() {
-        answer.digest = Some(mutation::digest(table, command, &answer, fault));
-    }
+    answer.digest = Some(mutation::digest(table, command, &answer, fault));
     answer.partitions = Partitions::new();
     answer
 }

@@ -5,7 +5,7 @@ use super::{Bar, Bench, Case, boxed};
 use crate::engine::{apply, insert, insert_row, key, kv, open, read, scan, select, wide};
 use crate::meter::{Cost, Meter, median};
 use base::Prng;
-use mutation::{Bound, Scope, Slice, TokenRange};
+use mutation::{Bound, Mutation, Scope, Slice, TokenRange};
 use runtime::Group;
 use runtime::file::{File, OpenOptions};
 use schema::{BoundSide, Table};
@@ -73,13 +73,32 @@ fn cold(bench: &Bench) -> Settings {
 
 /// A store with a flushed table of so many partitions, opened anew: nothing of it is in memory.
 async fn flushed(bench: &Bench, stored: Stored, partitions: u64) -> Result<(Rc<Store>, Arc<Table>), String> {
-    crate::cases::empty(&bench.folder)?;
     let table = with_compression(kv(), stored);
+    let one = |table: &Table, key: &[u8], version: i64, value: &[u8]| insert(table, key, version + 1, value);
+    filled(bench, table, stored.sstables, partitions, one).await
+}
+
+/// As [`flushed`], with partitions that have a row in each of so many sstables.
+async fn spread(bench: &Bench, partitions: u64, sstables: u64) -> Result<(Rc<Store>, Arc<Table>), String> {
+    let table = with_compression(wide(), USUAL);
+    let one = |table: &Table, key: &[u8], row: i64, value: &[u8]| insert_row(table, key, row, 1, value);
+    filled(bench, table, sstables, partitions, one).await
+}
+
+/// A store with so many sstables, each with a write of `one` to every partition.
+async fn filled(
+    bench: &Bench,
+    table: Arc<Table>,
+    sstables: u64,
+    partitions: u64,
+    one: impl Fn(&Table, &[u8], i64, &[u8]) -> Mutation,
+) -> Result<(Rc<Store>, Arc<Table>), String> {
+    crate::cases::empty(&bench.folder)?;
     let store = open(cold(bench), std::slice::from_ref(&table)).await?;
     let mut random = Prng::new(1);
-    for version in 0..stored.sstables {
+    for sstable in 0..sstables {
         for number in 0..partitions {
-            apply(&store, insert(&table, &key(number), version as i64 + 1, &value(&mut random))).await?;
+            apply(&store, one(&table, &key(number), sstable as i64, &value(&mut random))).await?;
         }
         store.flush(Some(table.id)).await.map_err(|error| error.to_string())?;
     }
@@ -259,21 +278,6 @@ async fn d2(bench: Bench) -> Result<(), String> {
         store.drain().await.map_err(|error| error.to_string())?;
     }
     Ok(())
-}
-
-/// As [`flushed`], with partitions that have a row in each of so many sstables.
-async fn spread(bench: &Bench, partitions: u64, sstables: u64) -> Result<(Rc<Store>, Arc<Table>), String> {
-    crate::cases::empty(&bench.folder)?;
-    let table = with_compression(wide(), USUAL);
-    let store = open(cold(bench), std::slice::from_ref(&table)).await?;
-    let mut random = Prng::new(1);
-    for row in 0..sstables {
-        for number in 0..partitions {
-            apply(&store, insert_row(&table, &key(number), row as i64, 1, &value(&mut random))).await?;
-        }
-        store.flush(Some(table.id)).await.map_err(|error| error.to_string())?;
-    }
-    Ok((store, table))
 }
 
 async fn d3(bench: Bench) -> Result<(), String> {
