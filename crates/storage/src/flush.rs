@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// Memory that cannot be freed for now is no reason to hold back writes of other tables.
-    fn count_stuck(&self) {
+    pub(crate) fn count_stuck(&self) {
         let tables = self.tables.borrow();
         let stuck = tables.values().filter(|table| table.flush_backoff.error().is_some());
         self.pressure.set_stuck(stuck.map(|table| table.memtable_bytes()).sum());
@@ -175,9 +175,9 @@ impl Store {
         progress.through(self.write_and_publish(table, frozen, &progress)).await?;
         progress.finished();
         drop(progress);
+        table.flush_backoff.succeeded();
         self.memtable_gone(memtable.bytes());
         self.metrics.flushes.inc();
-        table.flush_backoff.succeeded();
         self.flushed.notify_all();
         self.compaction_wanted.notify();
         Ok(())

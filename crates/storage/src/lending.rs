@@ -51,6 +51,8 @@ impl Store {
     /// Memtables of so many bytes are gone.
     pub(crate) fn memtable_gone(&self, bytes: usize) {
         self.pressure.freed(bytes);
+        // Whoever frees it, the flusher or somebody who asked for a flush: what is gone is no longer stuck.
+        self.count_stuck();
         self.memtables_moved.notify();
     }
 

@@ -152,6 +152,29 @@ fn a_log_whose_entries_may_be_younger_than_a_period_is_synced_in_time() {
 }
 
 #[test]
+fn memory_is_flushed_again_after_an_operator_flushed_what_the_flusher_could_not() {
+    let (mut node, a, b) = two_tables(CommitlogSync::Periodic { period_ms: 20 }, MIB);
+    node.stop();
+    // So that a long log is no reason for a flush.
+    (node.settings.segment_bytes, node.settings.commitlog_bytes) = (MIB, 64 * MIB);
+    node.boot(1).expect("opens");
+    obstruct(&mut node, &a);
+    let refused = (0..40).find_map(|key| write(&mut node, &a, key, 100_000).err());
+    assert!(refused.is_some(), "memory is full of what cannot be flushed");
+    // Once more with all of it, and a long rest.
+    node.world.run_for(Duration::from_secs(20));
+    let dir = crate::table::table_dir("/node/data".as_ref(), &a);
+    let id = a.id;
+    node.run(async move {
+        runtime::file::remove(&dir).await.expect("removed");
+        runtime::local::<Store>().flush(Some(id)).await.expect("flushed");
+    });
+    for key in 0..40 {
+        write(&mut node, &b, key, 118_000).expect("accepted, and it ends");
+    }
+}
+
+#[test]
 fn a_sync_that_finds_no_space_ends_writes() {
     let (mut node, a, _) = two_tables(CommitlogSync::Batch, MIB);
     write(&mut node, &a, 1, 700).expect("accepted");
