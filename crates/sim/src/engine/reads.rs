@@ -92,9 +92,9 @@ impl Run {
         seen
     }
 
-    /// Learns which of the writes a full disk refused have appeared: the fewest that explain what is shown. Returns the partitions of
-    /// which several explanations have nothing in common.
-    fn learn(&mut self, read: &ReadOp, shown: &[(u16, Seen)], now_s: u32) -> Vec<u16> {
+    /// Learns which of the writes a full disk refused have appeared: the fewest that explain what is shown, and would have from the
+    /// first of these seconds to the last. Returns the partitions of which several explanations have nothing in common.
+    fn learn(&mut self, read: &ReadOp, shown: &[(u16, Seen)], (from, to): (u32, u32)) -> Vec<u16> {
         let (mut unsure, lossy) = (Vec::new(), self.lossy.is_some());
         for key in self.asked(read) {
             let Some(known) = self.truth[read.table].get(&key).filter(|known| known.may_be_more()) else {
@@ -102,11 +102,15 @@ impl Run {
             };
             let found = shown.iter().find(|(other, _)| *other == key).map(|(_, seen)| seen.clone());
             let found = found.unwrap_or_default();
-            if self.seen_of(read, &known.now, now_s) == found {
+            let shows = |state: &Partition| {
+                let at = |second: u32| self.seen_of(read, state, second) == found;
+                at(from) && (from == to || at(to))
+            };
+            if shows(&known.now) {
                 continue;
             }
             let mut fitting = known.more();
-            fitting.retain(|(state, _)| self.seen_of(read, state, now_s) == found);
+            fitting.retain(|(state, _)| shows(state));
             fitting.sort_by_key(|(_, among)| among.len());
             let Some((_, fewest)) = fitting.first() else { continue };
             if fitting.iter().all(|(_, among)| fewest.iter().all(|number| among.contains(number))) {
@@ -148,8 +152,7 @@ impl Run {
         for again in (0..AGAIN_MAX).rev() {
             let Some(answer) = self.ask(world, read)? else { return Ok(()) };
             let mut shown = self.shown(read, &answer)?;
-            let is_now = answer.from == answer.to;
-            let unsure = if is_now { self.learn(read, &shown, answer.from) } else { Vec::new() };
+            let unsure = self.learn(read, &shown, (answer.from, answer.to));
             let mut expected = self.expected(read, answer.from);
             shown.retain(|(key, _)| !unsure.contains(key));
             expected.retain(|(key, _)| !unsure.contains(key));
@@ -163,7 +166,7 @@ impl Run {
                 continue;
             }
             // Something expired meanwhile, and may be gone.
-            if is_now || expected == self.expected(read, answer.to) {
+            if answer.from == answer.to || expected == self.expected(read, answer.to) {
                 return Err(format!("{read:?} at {} shows {}", answer.from, difference(&shown, &expected)));
             }
         }
