@@ -2,7 +2,8 @@
 //!
 //! A branch is kept in memory until it and its siblings no longer fit into one page; then the branches below are placed, the
 //! largest that fits into the rest of the page first, and the page is padded when none fits. What is open is the path to the
-//! last key and, beside each of its nodes, branches of less than a page.
+//! last key and, beside each of its nodes, branches of less than a page. Of those a few pages' worth are kept, no more: a node may have
+//! 256 of them, and a mebibyte at once would keep the core from requests for milliseconds.
 
 use crate::trie::{Kind, PAGE};
 
@@ -11,6 +12,11 @@ const PAYLOAD_BYTES_MAX: usize = 20;
 
 /// Nodes of a branch in memory, one below the other: functions that walk it call themselves.
 const HEIGHT_MAX: usize = 200;
+
+/// Bytes of branches that are kept beside a node of the path before some are placed, and how many are kept then: enough to
+/// find one for the rest of most pages.
+const KEPT_MAX: usize = 4 * PAGE as usize;
+const KEPT_REST: usize = 2 * PAGE as usize;
 
 /// Where a trie goes.
 pub(crate) trait TrieSink {
@@ -222,11 +228,19 @@ fn complete(node: Node, start: u64) -> Branch {
     Branch { size, whole, height, node }
 }
 
+/// A node of the path to the last key.
+#[derive(Debug, Default)]
+struct Open {
+    node: Node,
+    /// Bytes of what hangs on it and is not in the file, as far as known.
+    kept: usize,
+}
+
 /// Builds one trie.
 #[derive(Debug, Default)]
 pub(crate) struct TrieWriter {
-    /// The path to the last key: nodes, the root first.
-    open: Vec<Node>,
+    /// The path to the last key, the root first.
+    open: Vec<Open>,
     /// The bytes between them.
     path: Vec<u8>,
     entries: u64,
@@ -240,18 +254,18 @@ impl TrieWriter {
         self.entries
     }
 
-    /// Adds an entry. Keys ascend; none comes twice.
+    /// Adds an entry. Keys ascend; none comes twice. Writes [`KEPT_MAX`] bytes and a page for each node that the key leaves, at most.
     pub(crate) fn add(&mut self, key: &[u8], payload: NewPayload, out: &mut impl TrieSink) {
         let common = self.path.iter().zip(key).take_while(|(a, b)| a == b).count();
         debug_assert!(self.entries == 0 || self.path[..] < *key, "keys ascend");
         if self.open.is_empty() {
-            self.open.push(Node::default());
+            self.open.push(Open::default());
         }
         self.close_to(common, out);
         self.path.extend_from_slice(&key[common..]);
-        self.open.resize_with(self.path.len() + 1, Node::default);
+        self.open.resize_with(self.path.len() + 1, Open::default);
         let last = self.open.last_mut().expect("the root is there");
-        last.payload = payload;
+        last.node.payload = payload;
         self.entries += 1;
     }
 
@@ -259,7 +273,7 @@ impl TrieWriter {
     fn close_to(&mut self, depth: usize, out: &mut impl TrieSink) {
         while self.path.len() > depth {
             let byte = self.path.pop().expect("the path is longer");
-            let node = self.open.pop().expect("a node for each byte");
+            let Open { node, .. } = self.open.pop().expect("a node for each byte");
             let state = if node.children.is_empty() {
                 State::Leaf(node.payload)
             } else {
@@ -270,17 +284,22 @@ impl TrieWriter {
                 State::Kept(Box::new(branch))
             };
             let parent = self.open.last_mut().expect("the root stays");
-            if parent.children.capacity() == 0 {
-                parent.children = self.spare.pop().unwrap_or_default();
+            parent.kept += state.size().map_or(0, |size| size.all);
+            let children = &mut parent.node.children;
+            if children.capacity() == 0 {
+                *children = self.spare.pop().unwrap_or_default();
             }
-            parent.children.push(Child { byte, state });
+            children.push(Child { byte, state });
+            if parent.kept > KEPT_MAX {
+                parent.kept = place(children, KEPT_REST, &mut self.spare, out);
+            }
         }
     }
 
     /// Writes what is left and returns the root's position. The writer is then new again.
     pub(crate) fn finish(&mut self, out: &mut impl TrieSink) -> u64 {
         self.close_to(0, out);
-        let root = self.open.pop().unwrap_or_default();
+        let Open { node: root, .. } = self.open.pop().unwrap_or_default();
         self.entries = 0;
         let mut branch = complete(root, out.position());
         loop {
@@ -311,47 +330,89 @@ fn pad(out: &mut impl TrieSink) {
 
 /// Writes all that hangs on a branch's node, so that only the node is left.
 fn place_children(branch: &mut Branch, spare: &mut Vec<Vec<Child>>, out: &mut impl TrieSink) {
-    // The children that are to be written: their sizes as far as known and which they are, in this order. Of two of a size
-    // the one of the larger byte goes first, as Cassandra does.
-    let sizes = branch.node.children.iter().map(|child| child.state.size()).enumerate();
-    let mut waiting: Vec<(usize, usize)> =
-        sizes.filter_map(|(index, size)| Some((size?.all, index))).collect();
-    waiting.sort_unstable();
-    let resize = |waiting: &mut Vec<(usize, usize)>, place: usize, bytes: usize| {
-        let (_, index) = waiting.remove(place);
-        let place = waiting.partition_point(|other| *other < (bytes, index));
-        waiting.insert(place, (bytes, index));
-    };
-    while !waiting.is_empty() {
+    place(&mut branch.node.children, 0, spare, out);
+    let size = branch.node.size_now(out.position());
+    (branch.size, branch.whole, branch.height) = (size, false, 1);
+}
+
+/// The children of a node that are to be written: their sizes as far as known and which they are, in this order. Of two of a
+/// size the one of the larger byte goes first, as Cassandra does.
+struct Waiting {
+    children: Vec<(usize, usize)>,
+    /// Bytes of all.
+    bytes: usize,
+}
+
+impl Waiting {
+    fn new(children: &[Child]) -> Waiting {
+        let sizes = children.iter().map(|child| child.state.size()).enumerate();
+        let mut children: Vec<_> = sizes.filter_map(|(index, size)| Some((size?.all, index))).collect();
+        children.sort_unstable();
+        let bytes = children.iter().map(|(bytes, _)| bytes).sum();
+        Waiting { children, bytes }
+    }
+
+    /// Where in the order the largest that fits is.
+    fn largest_within(&self, left: u64) -> Option<usize> {
+        self.children.partition_point(|(bytes, _)| *bytes as u64 <= left).checked_sub(1)
+    }
+
+    /// Which child it is.
+    fn at(&self, place: usize) -> usize {
+        self.children[place].1
+    }
+
+    fn remove(&mut self, place: usize) -> usize {
+        let (bytes, index) = self.children.remove(place);
+        self.bytes -= bytes;
+        index
+    }
+
+    fn resize(&mut self, place: usize, bytes: usize) {
+        let index = self.remove(place);
+        let place = self.children.partition_point(|other| *other < (bytes, index));
+        self.children.insert(place, (bytes, index));
+        self.bytes += bytes;
+    }
+}
+
+/// Writes children of a node until so many bytes of them, or less, are left; returns how many are.
+fn place(
+    children: &mut [Child],
+    rest: usize,
+    spare: &mut Vec<Vec<Child>>,
+    out: &mut impl TrieSink,
+) -> usize {
+    let mut waiting = Waiting::new(children);
+    while waiting.bytes > rest {
         let left = left_in_page(out);
-        let Some(best) = waiting.partition_point(|(bytes, _)| *bytes as u64 <= left).checked_sub(1) else {
+        let Some(best) = waiting.largest_within(left) else {
             if left < PAGE {
                 pad(out);
                 continue;
             }
             // Pointers have grown so that it no longer fits into a page: what hangs on it goes first.
-            let largest = waiting.len() - 1;
-            let State::Kept(child) = &mut branch.node.children[waiting[largest].1].state else {
+            let largest = waiting.children.len() - 1;
+            let State::Kept(child) = &mut children[waiting.at(largest)].state else {
                 unreachable!("a leaf fits into a page")
             };
             place_children(child, spare, out);
-            resize(&mut waiting, largest, child.size.all);
+            waiting.resize(largest, child.size.all);
             continue;
         };
-        let state = &mut branch.node.children[waiting[best].1].state;
+        let state = &mut children[waiting.at(best)].state;
         if let State::Kept(child) = state {
             let size = measure(child, out.position());
             if size.all as u64 > left {
                 child.size = size;
-                resize(&mut waiting, best, size.all);
+                waiting.resize(best, size.all);
                 continue;
             }
         }
         waiting.remove(best);
         write_state(state, spare, out);
     }
-    let size = branch.node.size_now(out.position());
-    (branch.size, branch.whole, branch.height) = (size, false, 1);
+    waiting.bytes
 }
 
 /// Writes what hangs on a node.
@@ -528,6 +589,31 @@ mod tests {
             let (bytes, _) = build(&entries, 0);
             let average = bytes.len() as f64 / entries.len() as f64;
             assert!(length > 10 || count < 100 || average < 16.0, "{average} bytes per key");
+        }
+    }
+
+    /// Keys like shortened tokens, of three bytes: every node of the path has many branches.
+    fn tokens(count: usize) -> BTreeMap<Vec<u8>, u16> {
+        let mut rng = base::Prng::new(7);
+        let key = |rng: &mut base::Prng| rng.below(1 << 24).to_be_bytes()[5..].to_vec();
+        (0..count).map(|index| (key(&mut rng), index as u16)).collect()
+    }
+
+    #[test]
+    fn no_step_writes_much() {
+        // Branches of the first byte, and then of the second, are a little less than a page.
+        for count in [150_000, 1_000_000] {
+            let entries = tokens(count);
+            let (mut out, mut writer, mut most) = (Vec::new(), TrieWriter::default(), 0);
+            for (key, number) in &entries {
+                let before = out.len();
+                writer.add(key, NewPayload::new(2, &number.to_be_bytes()), &mut out);
+                most = most.max(out.len() - before);
+            }
+            let before = out.len();
+            writer.finish(&mut out);
+            most = most.max(out.len() - before);
+            assert!(most <= 2 * (KEPT_MAX + PAGE as usize), "{most} bytes in one step of {count} keys");
         }
     }
 
