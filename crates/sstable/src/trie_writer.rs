@@ -377,12 +377,7 @@ impl Waiting {
 }
 
 /// Writes children of a node until so many bytes of them, or less, are left; returns how many are.
-fn place(
-    children: &mut [Child],
-    rest: usize,
-    spare: &mut Vec<Vec<Child>>,
-    out: &mut impl TrieSink,
-) -> usize {
+fn place(children: &mut [Child], rest: usize, spare: &mut Vec<Vec<Child>>, out: &mut impl TrieSink) -> usize {
     let mut waiting = Waiting::new(children);
     while waiting.bytes > rest {
         let left = left_in_page(out);

@@ -1,11 +1,11 @@
 //! `cargo x bench tails`: what clients wait when the disk is the limit.
 //!
 //! A node of one shard on processor 0, whose disk is held to 50 MB/s by its own scheduler; loaders on processor 1, in
-//! open loops. A round has five windows of `--seconds N` (default 20): inserts as fast as they are taken, which says what
+//! open loops. A round has six windows of `--seconds N` (default 20): inserts as fast as they are taken, which says what
 //! the disk takes; inserts at one and a half times that rate; reads of cached rows alone; the same reads beside inserts
-//! at 70 % of what the disk takes, by one loader, for two would wait for each other's turns on their processor; an echo
-//! server at the reads' rate, which shows what the machine did to tails in that round. Medians of `--rounds N`
-//! (default 9). `--smoke`.
+//! at 70 % of what the disk takes, by one loader, for two would wait for each other's turns on their processor; the same once more on a
+//! node with so much room for memtables that it neither flushes nor compacts; an echo server at the rate of these two, which shows what
+//! the machine did to tails in that round. Medians of `--rounds N` (default 9). `--smoke`; `--binary FILE` measures another program.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::bench_node::{self, BenchNode, LoadReport, SERVER, load, of_process};
 use crate::machine::{self, Running};
-use crate::{Outcome, house};
+use crate::{Outcome, dist, house};
 
 /// Bytes the disk moves in a second, and the same as configuration files write it.
 const DISK: f64 = 50e6;
@@ -22,7 +22,7 @@ const DISK_YAML: &str = "48828KiB/s";
 const WRITTEN_KEYS: &str = "2000000";
 /// The first of them, which are read: all of them are in the row cache.
 const READ_KEYS: &str = "100000";
-/// Reads, and frames of the echo server, in a second: a fifth of what a processor answers.
+/// Reads in a second: a fifth of what a processor answers.
 const READ_RATE: f64 = 20_000.0;
 /// Offered of what the disk takes, alone and beside the reads.
 const OVERLOAD: f64 = 1.5;
@@ -40,7 +40,7 @@ const SECOND_PERCENT_MIN: f64 = 80.0;
 const P99_TO_MEAN_MAX: f64 = 4.6;
 /// Never is there no answer for so many milliseconds.
 const PAUSE_MS_MAX: f64 = 500.0;
-/// Reads' p99 beside writes is so many times that without them at most.
+/// Reads' p99 beside flushes and compactions is so many times that of the same load without them at most.
 const READS_RATIO_MAX: f64 = 2.0;
 
 /// What a round saw.
@@ -52,7 +52,10 @@ struct Round {
     /// Bytes moved of what the disk was allowed, in percent.
     disk: f64,
     alone: LoadReport,
+    /// Reads and inserts, where flushes and compactions follow.
     beside: LoadReport,
+    /// The same, where inserts stay in memory.
+    in_memory: LoadReport,
     echo: LoadReport,
 }
 
@@ -67,12 +70,16 @@ impl Round {
     }
 
     fn reads_ratio(&self) -> f64 {
+        self.beside.reads_p99_us / self.in_memory.reads_p99_us.max(1.0)
+    }
+
+    fn ratio_to_alone(&self) -> f64 {
         self.beside.reads_p99_us / self.alone.p99_us.max(1.0)
     }
 
     fn line(&self, name: &str) -> String {
         format!(
-            "| {name} | {:.0} | {:.0} | {:.0} | {:.0} | {:.2} | {:.1} | {:.0} | {:.0} | {:.2} | {:.0} |\n",
+            "| {name} | {:.0} | {:.0} | {:.0} | {:.0} | {:.2} | {:.1} | {:.0} | {:.0} | {:.0} | {:.2} | {:.0} |\n",
             self.taken * OVERLOAD,
             self.overload.rate,
             self.disk,
@@ -80,6 +87,7 @@ impl Round {
             self.p99_to_mean(),
             self.overload.pause_ms,
             self.alone.p99_us,
+            self.in_memory.reads_p99_us,
             self.beside.reads_p99_us,
             self.reads_ratio(),
             self.echo.p99_us,
@@ -88,8 +96,8 @@ impl Round {
 }
 
 const TITLES: &str =
-    "| round | offered/s | inserts/s | disk % | slowest second % | p99 ÷ mean | longest pause ms | reads p99 µs | beside writes | ÷ | echo p99 µs |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+    "| round | offered/s | inserts/s | disk % | slowest second % | p99 ÷ mean | longest pause ms | reads p99 µs | beside writes | and flushes | ÷ | echo p99 µs |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 ";
 
 /// Runs the bench and writes its result.
@@ -98,15 +106,19 @@ pub fn tails(rest: &[String]) -> Outcome {
     let number = |name, full, small| house::number(rest, name, if smoke { small } else { full });
     let rounds = number("--rounds", 9, 1)?.max(1);
     let window = Duration::from_secs(number("--seconds", 20, 2)?.max(1));
-    let binary = house::binary(rest, "release")?;
+    let binary = dist::binary(rest, smoke)?;
     house::run(house::cargo().args(["build", "--release", "--package", "runtime", "--example", "echo"]))?;
-    let yaml = format!(
-        "io_throughput_limit: {DISK_YAML}\nmemtable_heap_space: 32MiB\nmemtable_offheap_space: 32MiB\n"
-    );
-    let node = BenchNode::start(&binary, "tails", "2G", &yaml)?;
+    let yaml = |half: &str| {
+        format!(
+            "io_throughput_limit: {DISK_YAML}\nmemtable_heap_space: {half}\nmemtable_offheap_space: {half}\n"
+        )
+    };
+    let node = BenchNode::start(&binary, "tails", "2G", &yaml("32MiB"))?;
+    let roomy = BenchNode::start(&binary, "tails-roomy", "8G", &yaml("2GiB"))?;
     let echo = echo_server()?;
-    let bench = Bench { binary: &binary, node: &node, echo: &echo, window };
-    bench.write_every_key()?;
+    let bench = Bench { binary: &binary, node: &node, roomy: &roomy, echo: &echo, window };
+    write_every_key(&binary, &node)?;
+    write_every_key(&binary, &roomy)?;
     let mut text = format!(
         "# bench tails\n\n{}\ncommit {}; one shard on processor {SERVER}, its disk held to {:.0} MB/s, 64 MiB for memtables; rows of the \
          cassandra-stress table, {WRITTEN_KEYS} keys, written again and again; latencies from the intended start.\n{rounds} rounds of windows of {} s.\n\n{TITLES}",
@@ -125,25 +137,25 @@ pub fn tails(rest: &[String]) -> Outcome {
     }
     text.push_str(&bars(&all));
     println!("{text}");
-    let folder = node.folder.clone();
-    drop(node);
-    bench_node::remove_folder(&folder)?;
+    for node in [node, roomy] {
+        let folder = node.folder.clone();
+        drop(node);
+        bench_node::remove_folder(&folder)?;
+    }
     if smoke { Ok("bench result: ok. tails works".into()) } else { machine::record("tails", &text) }
 }
 
-/// The server under test, its yardstick, and how long a window is.
+/// The server under test, its yardsticks, and how long a window is.
 struct Bench<'a> {
     binary: &'a Path,
     node: &'a BenchNode,
+    /// Keeps in memory what one window writes, and more.
+    roomy: &'a BenchNode,
     echo: &'a Running,
     window: Duration,
 }
 
 impl Bench<'_> {
-    fn write_every_key(&self) -> Result<LoadReport, String> {
-        self.once(&["--workload", "insert", "--keys", WRITTEN_KEYS, "--no-fill", "--depth", "16"])
-    }
-
     fn round(&self) -> Result<Round, String> {
         // What the disk takes is seen in the moment before: compactions, and with them that rate, change with the data.
         let taken = self.inserts(None)?.rate;
@@ -151,23 +163,44 @@ impl Bench<'_> {
         let overload = self.inserts(Some(taken * OVERLOAD))?;
         let disk = (self.moved()? - before) as f64 / since.elapsed().as_secs_f64() / DISK * 100.0;
         self.node.settle()?;
-        // All of them are in the row cache before any counts.
-        self.once(&["--workload", "read", "--keys", READ_KEYS, "--keep-data", "--depth", "4"])?;
+        self.read_every_key(self.node)?;
         let reads = ["--workload", "read", "--keys", READ_KEYS];
         let reads = [&reads[..], IN_FLIGHT].concat();
-        let alone = self.run(&reads, Some(READ_RATE))?;
+        let alone = self.run(self.node, &reads, Some(READ_RATE))?;
         let rate = READ_RATE + overload.rate * BUSY;
         let share = format!("{:.4}", READ_RATE / rate);
         let mixed =
             ["--workload", "mixed", "--reads", &share, "--keys", WRITTEN_KEYS, "--read-keys", READ_KEYS];
         let mixed = [&mixed[..], IN_FLIGHT].concat();
-        let beside = self.run(&mixed, Some(rate))?;
+        let beside = self.run(self.node, &mixed, Some(rate))?;
         self.node.settle()?;
+        let in_memory = self.in_memory(&mixed, rate)?;
         let (address, seconds) = (self.echo.address.to_string(), self.window.as_secs().to_string());
-        let rate = READ_RATE.to_string();
+        let rate = format!("{rate:.0}");
         let echo = ["--workload", "echo", "--rate", &rate, "--seconds", &seconds, "--warm-up", "1"];
         let echo = load(self.binary, &address, &echo)?;
-        Ok(Round { taken, overload, disk, alone, beside, echo })
+        Ok(Round { taken, overload, disk, alone, beside, in_memory, echo })
+    }
+
+    /// A load on the roomy node. Errors: it flushed.
+    fn in_memory(&self, words: &[&str], rate: f64) -> Result<LoadReport, String> {
+        // What the rounds before left in memory goes first.
+        self.roomy.nodetool(&["flush"])?;
+        self.roomy.settle()?;
+        self.read_every_key(self.roomy)?;
+        let before = sstables(self.roomy)?;
+        let report = self.run(self.roomy, words, Some(rate))?;
+        let after = sstables(self.roomy)?;
+        if before == after {
+            Ok(report)
+        } else {
+            Err("what inserts of one window write does not fit into memory".into())
+        }
+    }
+
+    /// All that is read is in the row cache before any counts.
+    fn read_every_key(&self, node: &BenchNode) -> Result<LoadReport, String> {
+        once(self.binary, node, &["--workload", "read", "--keys", READ_KEYS, "--keep-data", "--depth", "4"])
     }
 
     /// Bytes the node has moved from and to its disk.
@@ -179,24 +212,39 @@ impl Bench<'_> {
     /// Inserts at a rate, or as fast as they are taken.
     fn inserts(&self, rate: Option<f64>) -> Result<LoadReport, String> {
         let words = ["--workload", "insert", "--keys", WRITTEN_KEYS];
-        self.run(&[&words[..], IN_FLIGHT].concat(), rate)
-    }
-
-    /// Each key once, however long it takes.
-    fn once(&self, words: &[&str]) -> Result<LoadReport, String> {
-        let all = ["--table", "stress", "--draw", "sequence", "--warm-up", "0", "--seconds", "86400"];
-        load(self.binary, &self.node.address(), &[&all[..], words].concat())
+        self.run(self.node, &[&words[..], IN_FLIGHT].concat(), rate)
     }
 
     /// A load of one window on the table of cassandra-stress.
-    fn run(&self, words: &[&str], rate: Option<f64>) -> Result<LoadReport, String> {
+    fn run(&self, node: &BenchNode, words: &[&str], rate: Option<f64>) -> Result<LoadReport, String> {
         let (seconds, warm_up) = (self.window.as_secs().to_string(), WARM_UP.as_secs().to_string());
         let rate = rate.map(|rate| format!("{rate:.0}"));
         let mut all = vec!["--table", "stress", "--keep-data", "--seconds", &seconds, "--warm-up", &warm_up];
         all.extend(words);
         all.extend(rate.iter().flat_map(|rate| ["--rate", rate]));
-        load(self.binary, &self.node.address(), &all)
+        load(self.binary, &node.address(), &all)
     }
+}
+
+/// How many sstables the table has, as `nodetool` tells.
+fn sstables(node: &BenchNode) -> Result<String, String> {
+    let text = node.nodetool(&["tablestats", "load.standard1"])?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("SSTable count:"));
+    line.map(|count| count.trim().to_owned()).ok_or(format!("no count of sstables in {text:?}"))
+}
+
+fn write_every_key(binary: &Path, node: &BenchNode) -> Result<LoadReport, String> {
+    once(
+        binary,
+        node,
+        &["--workload", "insert", "--keys", WRITTEN_KEYS, "--no-fill", "--depth", "16", "--rate", "60000"],
+    )
+}
+
+/// Each key once, however long it takes.
+fn once(binary: &Path, node: &BenchNode, words: &[&str]) -> Result<LoadReport, String> {
+    let all = ["--table", "stress", "--draw", "sequence", "--warm-up", "0", "--seconds", "86400"];
+    load(binary, &node.address(), &[&all[..], words].concat())
 }
 
 fn echo_server() -> Result<Running, String> {
@@ -229,7 +277,15 @@ fn bars(all: &[Round]) -> String {
     );
     bar("p99 ÷ mean of writes", median(&Round::p99_to_mean), None, Some(P99_TO_MEAN_MAX));
     bar("longest pause, ms", median(&|round| round.overload.pause_ms), None, Some(PAUSE_MS_MAX));
-    bar("reads' p99 beside writes ÷ alone", median(&Round::reads_ratio), None, Some(READS_RATIO_MAX));
+    bar(
+        "reads' p99 with flushes and compactions ÷ without",
+        median(&Round::reads_ratio),
+        None,
+        Some(READS_RATIO_MAX),
+    );
+    // No bar: inserts alone, and the rate of both, make requests wait for each other.
+    let to_alone = median(&Round::ratio_to_alone);
+    writeln!(text, "- the same ÷ that of reads alone: {to_alone:.2}").ok();
     // No bar: compactions have more to do in the second of the two windows, and it is the disk's bytes that are divided.
     let accepted = median(&Round::accepted);
     writeln!(text, "- inserts taken under overload: {accepted:.0} % of those in the window before").ok();
