@@ -5,12 +5,13 @@
 //! group: main  query  commitlog …    each: queue of slots, shares, virtual time
 //! ```
 //! The group with the smallest virtual time runs next; running for `t` adds `t * 1000 / shares` to it. A group that
-//! wakes after a rest starts at the virtual time of the busiest moment it missed, so it cannot claim the past.
+//! wakes after a rest starts at the virtual time of the busiest moment it missed, so it cannot claim the past; one that
+//! requests wait for may claim the last [`REQUEST_CREDIT`] of it, so that nothing comes between the requests of a burst.
 //! While a task is polled its future is outside the slab, so no borrow is held and it may spawn and wake at will.
 
-use crate::group::{DESCRIPTIONS, Group};
+use crate::group::{DESCRIPTIONS, Group, REQUEST_SHARES};
 use crate::inbox::TaskId;
-use crate::limits::GROUPS_MAX;
+use crate::limits::{GROUPS_MAX, PATIENCE, REQUEST_CREDIT};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
@@ -50,8 +51,8 @@ pub(crate) struct Executor {
     context: Cell<Context>,
     /// Virtual time of the last group chosen.
     virtual_now: Cell<u64>,
-    /// Tick at which the running slice ends.
-    slice_end: Cell<u64>,
+    /// Ticks at which the running slice began and ends.
+    slice: Cell<(u64, u64)>,
 }
 
 struct Tasks {
@@ -82,7 +83,7 @@ impl Executor {
             groups,
             context: Cell::new(Context { group: Group::MAIN, depth: 0 }),
             virtual_now: Cell::new(0),
-            slice_end: Cell::new(0),
+            slice: Cell::new((0, 0)),
         }
     }
 
@@ -94,12 +95,12 @@ impl Executor {
         self.context.replace(context)
     }
 
-    pub(crate) fn slice_end(&self) -> u64 {
-        self.slice_end.get()
+    pub(crate) fn slice(&self) -> (u64, u64) {
+        self.slice.get()
     }
 
-    pub(crate) fn set_slice_end(&self, tick: u64) {
-        self.slice_end.set(tick);
+    pub(crate) fn set_slice(&self, start: u64, end: u64) {
+        self.slice.set((start, end));
     }
 
     pub(crate) fn set_shares(&self, group: Group, shares: u32) {
@@ -108,6 +109,16 @@ impl Executor {
 
     pub(crate) fn shares(&self, group: Group) -> u32 {
         self.groups[group.index()].shares.get()
+    }
+
+    /// For so many nanoseconds of its slice a group does not care for completions that wait. By kind first: what is in the background
+    /// may have the shares of requests when it must catch up, and is still nothing that a request should wait for.
+    pub(crate) fn patience(&self, group: Group) -> u64 {
+        match (self.shares(group) < REQUEST_SHARES, group.is_background()) {
+            (true, _) => 0,
+            (false, true) => PATIENCE.as_nanos() as u64,
+            (false, false) => u64::MAX,
+        }
     }
 
     /// Nanoseconds and polls this group has had.
@@ -156,7 +167,9 @@ impl Executor {
         let state = &self.groups[group.index()];
         let mut queue = state.queue.borrow_mut();
         if queue.is_empty() {
-            state.virtual_time.set(state.virtual_time.get().max(self.virtual_now.get()));
+            let credit = if group.is_awaited() { REQUEST_CREDIT.as_nanos() as u64 } else { 0 };
+            let least = self.virtual_now.get().saturating_sub(credit);
+            state.virtual_time.set(state.virtual_time.get().max(least));
         }
         queue.push_back(id);
     }
@@ -328,9 +341,46 @@ mod tests {
         }
         assert!(ran[0].abs_diff(200) <= 2, "{ran:?}");
         // A group that had nothing to do all the while gets no more than its share from now on.
-        executor.spawn(context(Group::RPC), forever());
-        assert_eq!(executor.usage(Group::RPC), (0, 0));
-        let late = executor.groups[Group::RPC.index()].virtual_time.get();
+        executor.spawn(context(Group::COMPACTION), forever());
+        assert_eq!(executor.usage(Group::COMPACTION), (0, 0));
+        let late = executor.groups[Group::COMPACTION.index()].virtual_time.get();
         assert!(150_000 < late, "{late}");
+    }
+
+    #[test]
+    fn the_background_gives_way_whatever_its_shares() {
+        let executor = Executor::new();
+        assert_eq!((executor.patience(Group::FLUSH), executor.patience(Group::ADMIN)), (0, 0));
+        executor.set_shares(Group::FLUSH, 4 * REQUEST_SHARES);
+        assert_eq!(executor.patience(Group::FLUSH), PATIENCE.as_nanos() as u64);
+        for group in [Group::MAIN, Group::QUERY, Group::COMMITLOG, Group::RPC] {
+            assert_eq!(executor.patience(group), u64::MAX, "{}", group.name());
+        }
+    }
+
+    #[test]
+    fn a_burst_of_requests_goes_first_until_its_credit_is_used() {
+        const POLL: u64 = 50_000;
+        let executor = Executor::new();
+        let poll = || {
+            let group = executor.pick().expect("there is work");
+            let id = executor.pop(group).expect("the group was picked for its work");
+            let (_, future) = executor.start(id).expect("is queued");
+            executor.wake(id);
+            executor.polled(id, Some(future));
+            executor.charge(group, POLL, 1);
+            group
+        };
+        executor.set_shares(Group::COMPACTION, 4000);
+        executor.spawn(context(Group::COMPACTION), forever());
+        // Far more than the credit is missed.
+        (0..10_000).for_each(|_| assert_eq!(poll(), Group::COMPACTION));
+        executor.spawn(context(Group::QUERY), forever());
+        let credit = REQUEST_CREDIT.as_nanos() as u64 / POLL;
+        let first = (0..1000).take_while(|_| poll() == Group::QUERY).count() as u64;
+        assert!(first.abs_diff(credit) <= 1, "{first} polls of {credit}");
+        // From then on it is shares that count.
+        let queries = (0..1000).filter(|_| poll() == Group::QUERY).count();
+        assert!(queries.abs_diff(200) <= 2, "{queries}");
     }
 }

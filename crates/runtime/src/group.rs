@@ -10,14 +10,17 @@ pub(crate) struct Description {
     pub(crate) shares: u32,
 }
 
+/// Shares of requests. Whoever has fewer gives way to them at once.
+pub(crate) const REQUEST_SHARES: u32 = 1000;
+
 pub(crate) const DESCRIPTIONS: [Description; 8] = [
-    Description { name: "main", shares: 1000 },
-    Description { name: "query", shares: 1000 },
+    Description { name: "main", shares: REQUEST_SHARES },
+    Description { name: "query", shares: REQUEST_SHARES },
     Description { name: "commitlog", shares: 4000 },
     Description { name: "flush", shares: 400 },
     Description { name: "compaction", shares: 200 },
     Description { name: "admin", shares: 100 },
-    Description { name: "rpc", shares: 1000 },
+    Description { name: "rpc", shares: REQUEST_SHARES },
     Description { name: "streaming", shares: 200 },
 ];
 
@@ -64,6 +67,11 @@ impl Group {
     /// Work for a client, here or of another node. The commitlog is not: what it writes flushes must keep up with.
     pub(crate) fn is_request(self) -> bool {
         [Group::QUERY, Group::RPC].contains(&self)
+    }
+
+    /// Work that clients wait for now, or may: bursts of it go before anything else, see [`crate::limits::REQUEST_CREDIT`].
+    pub(crate) fn is_awaited(self) -> bool {
+        self.is_request() || self == Group::COMMITLOG
     }
 
     /// Dense number from 0.

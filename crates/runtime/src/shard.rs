@@ -292,8 +292,8 @@ impl Shard {
     /// Polls tasks of one group until it has none, its quota ends, or completions wait that others want.
     fn run_slice(&self, group: Group, start: u64, turn_end: u64) -> (u64, bool) {
         let end = turn_end.min(start + QUOTA.as_nanos() as u64);
-        let background = self.executor.shares(group) < 1000;
-        self.executor.set_slice_end(end);
+        let gives_way_at = start.saturating_add(self.executor.patience(group));
+        self.executor.set_slice(start, end);
         let mut tick = start;
         let mut polls = 0;
         let mut interrupted = false;
@@ -305,7 +305,7 @@ impl Shard {
                 self.stalled(group, after - tick, after);
             }
             tick = after;
-            interrupted = background && self.backend.has_completions();
+            interrupted = gives_way_at <= tick && self.backend.has_completions();
             if end <= tick || interrupted {
                 break;
             }
@@ -334,9 +334,11 @@ impl Shard {
 
     /// Should the running task let others go on?
     pub(crate) fn need_preempt(&self) -> bool {
-        let group = self.executor.context().group;
-        self.executor.slice_end() <= self.backend.ticks()
-            || self.executor.shares(group) < 1000 && self.backend.has_completions()
+        let tick = self.backend.ticks();
+        let (start, end) = self.executor.slice();
+        end <= tick
+            || start.saturating_add(self.executor.patience(self.executor.context().group)) <= tick
+                && self.backend.has_completions()
     }
 
     fn receive(&self) {
