@@ -129,7 +129,7 @@ impl Run {
             if page.live_rows > read.rows {
                 return Err(format!("a page of {} rows has {}", read.rows, page.live_rows));
             }
-            self.shapes[read.table].add_page(page, answer.from, &mut seen)?;
+            self.shapes[read.table].add_page(page, (answer.from, answer.to), &mut seen)?;
         }
         seen.retain(|(_, partition)| !partition.is_empty());
         let alone = |seen: &Seen| seen.rows.is_empty() && read.static_counts;

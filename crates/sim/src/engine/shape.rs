@@ -236,12 +236,13 @@ impl Shape {
         if self.wire(&place) == wire { Ok(place) } else { Err(format!("clustering {wire:02x?}")) }
     }
 
-    /// Adds what a page shows to what earlier ones showed, by key in the order of the answer.
+    /// Adds what a page shows to what earlier ones showed, by key in the order of the answer. The read judges by its first second;
+    /// what has expired by its last one may be gone from later pages.
     /// Errors: something that nobody wrote in that form.
     pub(super) fn add_page(
         &self,
         answer: &ReadAnswer,
-        now_s: u32,
+        (first_s, last_s): (u32, u32),
         seen: &mut Vec<(u16, Seen)>,
     ) -> Result<(), String> {
         for mutation in &answer.partitions {
@@ -253,15 +254,16 @@ impl Shape {
             }
             let (_, partition) = seen.last_mut().expect("pushed just now");
             if let Some(body) = view.static_row {
-                let fixed = seen_row(body, now_s)?;
-                if partition.fixed.is_some() && partition.fixed != fixed {
+                let fixed = seen_row(body, first_s)?;
+                let lasts = |row: &Option<SeenRow>| row.as_ref().and_then(|row| row.at(last_s));
+                if partition.fixed.is_some() && lasts(&partition.fixed) != lasts(&fixed) {
                     return Err(format!("two pages of partition {key} show other static rows"));
                 }
                 partition.fixed = fixed;
             }
             for item in view.items() {
                 if let Item::Row { clustering, body } = item
-                    && let Some(row) = seen_row(body, now_s)?
+                    && let Some(row) = seen_row(body, first_s)?
                 {
                     partition.rows.push((self.place_of(clustering)?, row));
                 }

@@ -174,6 +174,15 @@ pub(super) struct SeenRow {
     pub(super) cells: Vec<SeenCell>,
 }
 
+impl SeenRow {
+    /// What is left of it at a later second.
+    pub(super) fn at(&self, second: u32) -> Option<SeenRow> {
+        let mark = self.mark.filter(|(_, _, expires)| second < *expires);
+        let cells: Vec<SeenCell> = self.cells.iter().filter(|cell| second < cell.expires).copied().collect();
+        (mark.is_some() || !cells.is_empty()).then_some(SeenRow { mark, cells })
+    }
+}
+
 /// One partition as a reader sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
