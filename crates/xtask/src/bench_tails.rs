@@ -79,7 +79,7 @@ impl Round {
 
     fn line(&self, name: &str) -> String {
         format!(
-            "| {name} | {:.0} | {:.0} | {:.0} | {:.0} | {:.2} | {:.1} | {:.0} | {:.0} | {:.0} | {:.2} | {:.0} |\n",
+            "| {name} | {:.0} | {:.0} | {:.0} | {:.0} | {:.2} | {:.1} | {:.0} | {:.0} | {:.0} | {:.2} | {:.2} | {:.0} |\n",
             self.taken * OVERLOAD,
             self.overload.rate,
             self.disk,
@@ -90,14 +90,15 @@ impl Round {
             self.in_memory.reads_p99_us,
             self.beside.reads_p99_us,
             self.reads_ratio(),
+            self.ratio_to_memory(),
             self.echo.p99_us,
         )
     }
 }
 
 const TITLES: &str =
-    "| round | offered/s | inserts/s | disk % | slowest second % | p99 ÷ mean | longest pause ms | reads p99 µs | in memory | beside writes | ÷ alone | echo p99 µs |
-|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
+    "| round | offered/s | inserts/s | disk % | slowest second % | p99 ÷ mean | longest pause ms | reads p99 µs | in memory | beside writes | ÷ alone | ÷ in memory | echo p99 µs |
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
 ";
 
 /// Runs the bench and writes its result.
@@ -120,8 +121,8 @@ pub fn tails(rest: &[String]) -> Outcome {
     bench.write_every_key(&node)?;
     bench.write_every_key(&roomy)?;
     let mut text = format!(
-        "# bench tails\n\n{}\ncommit {}; one shard on processor {SERVER}, its disk held to {:.0} MB/s, 64 MiB for memtables; rows of the \
-         cassandra-stress table, {WRITTEN_KEYS} keys, written again and again; latencies from the intended start.\n{rounds} rounds of windows of {} s.\n\n{TITLES}",
+        "# bench tails\n\n{}\ncommit {}; one shard on processor {SERVER}, its disk held to {:.0} MB/s, 64 MiB for memtables \
+         (4 GiB where inserts stay in memory, on a second node there); rows of the cassandra-stress table, {WRITTEN_KEYS} keys, written again and again; latencies from the intended start.\n{rounds} rounds of windows of {} s.\n\n{TITLES}",
         machine::shape(),
         machine::commit(),
         DISK / 1e6,
@@ -195,9 +196,9 @@ impl Bench<'_> {
         self.roomy.nodetool(&["flush"])?;
         self.roomy.settle()?;
         self.read_every_key(self.roomy)?;
-        let before = sstables(self.roomy)?;
+        let before = flushes(self.roomy)?;
         let report = self.run(self.roomy, words, Some(rate))?;
-        let after = sstables(self.roomy)?;
+        let after = flushes(self.roomy)?;
         if before == after {
             Ok(report)
         } else {
@@ -239,11 +240,11 @@ impl Bench<'_> {
     }
 }
 
-/// How many sstables the table has, as `nodetool` tells.
-fn sstables(node: &BenchNode) -> Result<String, String> {
+/// How many memtables of the table were closed so that they would be flushed, as `nodetool` tells.
+fn flushes(node: &BenchNode) -> Result<String, String> {
     let text = node.nodetool(&["tablestats", "load.standard1"])?;
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("SSTable count:"));
-    line.map(|count| count.trim().to_owned()).ok_or(format!("no count of sstables in {text:?}"))
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("Memtable switch count:"));
+    line.map(|count| count.trim().to_owned()).ok_or(format!("no count of memtables in {text:?}"))
 }
 
 fn echo_server() -> Result<Running, String> {
