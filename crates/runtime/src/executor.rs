@@ -49,7 +49,7 @@ pub(crate) struct Executor {
     tasks: RefCell<Tasks>,
     groups: [GroupState; GROUPS_MAX],
     context: Cell<Context>,
-    /// Virtual time of the last group chosen.
+    /// The greatest virtual time at which a group was chosen.
     virtual_now: Cell<u64>,
     /// Ticks at which the running slice began and ends.
     slice: Cell<(u64, u64)>,
@@ -382,5 +382,56 @@ mod tests {
         // From then on it is shares that count.
         let queries = (0..1000).filter(|_| poll() == Group::QUERY).count();
         assert!(queries.abs_diff(200) <= 2, "{queries}");
+    }
+
+    /// Requests of 10 us come in bursts of up to 20, 70 % of a core in all, beside a compaction of so many shares that never ends and takes
+    /// steps of 50 us. The wait of the last in a hundred, in us.
+    fn wait_beside_compaction(requests: Group, shares: u32) -> u64 {
+        const REQUEST: u64 = 10_000;
+        const STEP: u64 = 50_000;
+        const END: u64 = 2_000_000_000;
+        const BURST: u64 = 20;
+        let executor = Executor::new();
+        executor.set_shares(Group::COMPACTION, shares);
+        executor.spawn(context(Group::COMPACTION), forever());
+        let mut rng = base::Prng::new(1);
+        let (mut now, mut next_burst) = (0, 0f64);
+        let (mut waiting, mut waits) = (VecDeque::new(), Vec::new());
+        while now < END {
+            while next_burst <= now as f64 {
+                for _ in 0..=rng.below(BURST) {
+                    executor.spawn(context(requests), forever());
+                    waiting.push_back(next_burst as u64);
+                }
+                let mean = (BURST + 1) as f64 / 2.0 * REQUEST as f64 / 0.7;
+                next_burst -= (1.0 - rng.unit()).ln() * mean;
+            }
+            let group = executor.pick().expect("the compaction never ends");
+            let id = executor.pop(group).expect("the group was picked for its work");
+            let (_, future) = executor.start(id).expect("is queued");
+            let ns = if group == requests { REQUEST } else { STEP };
+            now += ns;
+            if group == requests {
+                waits.push(now - waiting.pop_front().expect("one for each task"));
+                executor.polled(id, None);
+            } else {
+                executor.wake(id);
+                executor.polled(id, Some(future));
+            }
+            executor.charge(group, ns, 1);
+        }
+        waits.sort_unstable();
+        waits[waits.len() / 100 * 99] / 1000
+    }
+
+    #[test]
+    fn bursts_of_requests_wait_less_than_those_of_other_groups_with_their_shares() {
+        let wait = wait_beside_compaction;
+        // Beside one that gets next to nothing they wait for each other.
+        let alone = wait(Group::MAIN, 1);
+        for shares in [50, 100, 200] {
+            let added = [Group::MAIN, Group::QUERY].map(|group| wait(group, shares) - alone);
+            assert!(added[1] * 3 < added[0] * 2, "at {shares} shares {added:?} us more than {alone}");
+        }
     }
 }

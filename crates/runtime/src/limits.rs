@@ -7,8 +7,8 @@ pub const QUOTA: Duration = Duration::from_micros(500);
 /// How long background work with the shares of requests or more keeps the core while completions wait: else a node that must
 /// catch up would look for news after every row. With less it gives way at once.
 pub const PATIENCE: Duration = Duration::from_micros(100);
-/// Virtual time that requests may claim of what others had while there were none: a burst that takes less waits for nothing
-/// in the background. Longer than bursts are, short against the time in which flushes and compactions must get their share.
+/// Virtual time that requests may claim of what others had beyond their shares while there were none: a burst that takes less
+/// then waits for nothing in the background. Longer than bursts are, short against the time in which flushes and compactions must get their share.
 pub const REQUEST_CREDIT: Duration = Duration::from_millis(3);
 /// Shards of one node; a shard identifier shares a word with other things.
 pub const SHARDS_MAX: u16 = 1024;

@@ -238,7 +238,7 @@ async fn copied_whole(dir: &Path, reader: &Rc<Reader>, expire_at: Option<u32>) -
 /// Whether nothing of a partition's rows is deleted, or has expired at a time.
 fn is_whole(partition: &SamplePartition, now: Option<u32>) -> bool {
     let stays = |cell: &Cell<'_>| {
-        !cell.is_tombstone() && !(cell.is_expiring() && now.is_some_and(|now| cell.local_time <= now))
+        !(cell.is_tombstone() || cell.is_expiring() && now.is_some_and(|now| cell.local_time <= now))
     };
     partition.items.iter().all(|item| {
         let SampleItem::Row { body, .. } = item else { return false };
