@@ -299,6 +299,17 @@ mod tests {
         Box::pin(std::future::pending())
     }
 
+    /// Polls the task whose turn it is for so many nanoseconds; it is ready again at once.
+    fn poll_next(executor: &Executor, ns: u64) -> Group {
+        let group = executor.pick().expect("there is work");
+        let id = executor.pop(group).expect("the group was picked for its work");
+        let (_, future) = executor.start(id).expect("is queued");
+        executor.wake(id);
+        executor.polled(id, Some(future));
+        executor.charge(group, ns, 1);
+        group
+    }
+
     #[test]
     fn a_slot_is_reused_under_another_generation() {
         let executor = Executor::new();
@@ -327,17 +338,12 @@ mod tests {
     fn groups_run_by_virtual_time_and_cannot_claim_the_past() {
         let executor = Executor::new();
         executor.set_shares(Group::FLUSH, 500);
-        let tasks: Vec<TaskId> =
-            [Group::QUERY, Group::FLUSH].into_iter().map(|g| executor.spawn(context(g), forever())).collect();
+        for group in [Group::QUERY, Group::FLUSH] {
+            executor.spawn(context(group), forever());
+        }
         let mut ran = [0u64; 2];
         for _ in 0..300 {
-            let group = executor.pick().expect("both have work");
-            let id = executor.pop(group).expect("the group was picked for its work");
-            let (_, future) = executor.start(id).expect("is queued");
-            executor.wake(id);
-            executor.polled(id, Some(future));
-            executor.charge(group, 1000, 1);
-            ran[usize::from(id == tasks[1])] += 1;
+            ran[usize::from(poll_next(&executor, 1000) == Group::FLUSH)] += 1;
         }
         assert!(ran[0].abs_diff(200) <= 2, "{ran:?}");
         // A group that had nothing to do all the while gets no more than its share from now on.
@@ -362,15 +368,7 @@ mod tests {
     fn a_burst_of_requests_goes_first_until_its_credit_is_used() {
         const POLL: u64 = 50_000;
         let executor = Executor::new();
-        let poll = || {
-            let group = executor.pick().expect("there is work");
-            let id = executor.pop(group).expect("the group was picked for its work");
-            let (_, future) = executor.start(id).expect("is queued");
-            executor.wake(id);
-            executor.polled(id, Some(future));
-            executor.charge(group, POLL, 1);
-            group
-        };
+        let poll = || poll_next(&executor, POLL);
         executor.set_shares(Group::COMPACTION, 4000);
         executor.spawn(context(Group::COMPACTION), forever());
         // Far more than the credit is missed.
