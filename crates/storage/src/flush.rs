@@ -395,10 +395,10 @@ pub(crate) async fn write_memtable(
 }
 
 /// Where a flush goes on after it let others run.
-enum Cursor {
+pub(crate) enum Cursor {
     Start,
-    /// Behind this position of the partition.
-    Row(Position),
+    /// Behind this position of the partition: that of a row, or where a range tombstone begins.
+    Behind(Position),
     End,
 }
 
@@ -441,11 +441,11 @@ async fn write_partitions(
     Ok(())
 }
 
-/// Writes rows and range tombstones of a partition until enough is pending or it ends.
+/// Writes rows and range tombstones of a partition until enough is pending, others want to run, or it ends.
 ///
 /// What a deletion of the same memtable covers is left out: readers of Cassandra expect that of an sstable, and show what
 /// is covered in it. `collections`: whether the table has columns of many cells.
-fn write_some(
+pub(crate) fn write_some(
     writer: &mut Writer,
     collections: bool,
     token: Token,
@@ -462,21 +462,30 @@ fn write_some(
             writer.start_partition(partition.key(), token, deletion, static_row)?;
             Position::bottom()
         }
-        Cursor::Row(after) => after.successor(),
+        Cursor::Behind(after) => after.successor(),
         Cursor::End => return Ok(Cursor::End),
     };
-    let continued = matches!(cursor, Cursor::Row(_));
+    let continued = matches!(cursor, Cursor::Behind(_));
     let top = Position::top();
     let ranges = partition.ranges().into_iter().flat_map(|ranges| ranges.overlapping(&start, &top));
     let mut ranges = ranges.filter(|(.., range)| range.deletion.supersedes(deletion)).peekable();
     // The last range that began, and where it ends; one that began before the cursor was written then.
     let mut last: Option<(Position, Deletion)> = None;
     // The caller lets others run between partitions: a look at the clock for each row would be a twentieth of a flush.
-    let mut rows = 0;
+    let mut written = 0;
+    let mut is_enough = |writer: &Writer| {
+        let rare = runtime::rare("flush_pauses_in_a_partition");
+        written += 1;
+        let is_time = written % FLUSH_ROWS_AT_ONCE == 0 && runtime::need_preempt();
+        writer.pending_bytes() >= WRITER_PENDING_BYTES || is_time || rare
+    };
     for row in partition.rows_between(&start, None, false) {
         while let Some((at, end, range)) = ranges.next_if(|(at, ..)| at.as_bytes() < row.position) {
             if !continued || at >= start {
                 writer.range_tombstone(&range)?;
+                if is_enough(writer) {
+                    return Ok(Cursor::Behind(at));
+                }
             }
             last = Some((end, range.deletion));
         }
@@ -488,16 +497,16 @@ fn write_some(
         if let Some(body) = uncovered(body, collections, covering, &mut cleaned) {
             writer.row(row.clustering, body)?;
         }
-        let rare = runtime::rare("flush_pauses_in_a_partition");
-        rows += 1;
-        let is_time = rows % FLUSH_ROWS_AT_ONCE == 0 && runtime::need_preempt();
-        if writer.pending_bytes() >= WRITER_PENDING_BYTES || is_time || rare {
-            return Ok(Cursor::Row(Position::from_bytes(row.position)));
+        if is_enough(writer) {
+            return Ok(Cursor::Behind(Position::from_bytes(row.position)));
         }
     }
     for (at, _, range) in ranges {
         if !continued || at >= start {
             writer.range_tombstone(&range)?;
+            if is_enough(writer) {
+                return Ok(Cursor::Behind(at));
+            }
         }
     }
     writer.end_partition()?;

@@ -85,7 +85,7 @@ pub const CACHE_EVICTIONS_MAX: usize = 64;
 pub const CACHE_ROWS_AT_ONCE: usize = 256;
 /// Bytes fetched from one input in one step of a compaction: some hundred microseconds of work.
 pub const COMPACTION_FRAGMENT_BYTES: usize = 64 * 1024;
-/// Rows of a partition that a flush writes before it looks at the clock: some microseconds, more when they are large.
+/// Rows and range tombstones of a partition that a flush writes before it looks at the clock: some microseconds, more when they are large.
 pub const FLUSH_ROWS_AT_ONCE: u32 = 16;
 /// Bytes a flush or a compaction lets the writer hold before it drains to disk.
 pub const WRITER_PENDING_BYTES: usize = 256 * 1024;

@@ -7,6 +7,7 @@ use super::part::{Epoch, Found, NOBODY, TableCache};
 use super::queue::{Kind, Units};
 use super::single::{Single, single};
 use super::slots::Slots;
+use super::tree::Tree;
 use crate::limits::{
     CACHE_BYTES_MAX, CACHE_BYTES_MIN, CACHE_EVICTIONS_MAX, CACHE_FILL_BYTES_MAX, CACHE_GROWTH_BYTES_MAX,
     CACHE_ROWS_AT_ONCE, PREFETCHED_BYTES,
@@ -353,8 +354,10 @@ impl Contents {
             Rows::None => self.partitions.get_mut(at).rows = Rows::One { unit, block },
             Rows::One { unit: other, .. } => {
                 let first = Position::from_bytes(self.position_of(other));
-                let pair = [(first, other), (Position::from_bytes(row.position), unit)];
-                self.partitions.get_mut(at).rows = Rows::Many(Box::new(pair.into()));
+                let mut rows = Box::new(Tree::default());
+                rows.insert(first, other);
+                rows.insert(Position::from_bytes(row.position), unit);
+                self.partitions.get_mut(at).rows = Rows::Many(rows);
             }
             Rows::Many(mut rows) => {
                 rows.insert(Position::from_bytes(row.position), unit);
@@ -392,7 +395,7 @@ impl Contents {
         let before = self.partitions.get(at).outside_bytes();
         match &mut self.partitions.get_mut(at).rows {
             Rows::Many(rows) => {
-                let removed = rows.remove::<Position>(&position);
+                let removed = rows.remove(&position);
                 assert!(removed == Some(unit), "a row is found where it stands");
                 if rows.is_empty() {
                     self.partitions.get_mut(at).rows = Rows::None;

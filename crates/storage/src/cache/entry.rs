@@ -1,10 +1,9 @@
 //! One cached partition, and how readers see it.
 
 use super::known::Known;
+use super::tree::Tree;
 use base::Token;
 use mutation::{Body, ColumnView, Deletion, Liveness, RangeTombstones, RowRef, RowView};
-use schema::Position;
-use std::collections::BTreeMap;
 
 /// Memory of one row of a tree beside its block, roughly: its share of a node.
 const ROW_BYTES: usize = 48;
@@ -13,16 +12,13 @@ const HEAD_BYTES: usize = 96;
 
 /// Rows by position: the units that hold them.
 #[derive(Default)]
-#[expect(clippy::box_collection, reason = "most partitions have one row and should be small")]
 pub(crate) enum Rows {
     #[default]
     None,
     /// With the place of its block, which is the unit's, too: a point read follows one reference less.
-    One {
-        unit: u32,
-        block: u32,
-    },
-    Many(Box<BTreeMap<Position, u32>>),
+    One { unit: u32, block: u32 },
+    /// Boxed: most partitions have one row and should be small.
+    Many(Box<Tree<u32>>),
 }
 
 /// What most partitions do not have.
@@ -76,7 +72,7 @@ impl Cached {
     pub(crate) fn outside_bytes(&self) -> usize {
         let rows = match &self.rows {
             Rows::None | Rows::One { .. } => 0,
-            Rows::Many(rows) => ROW_BYTES * rows.len(),
+            Rows::Many(rows) => ROW_BYTES * rows.len() + rows.outside_bytes(),
         };
         let head = self.head.as_ref().map_or(0, |head| {
             HEAD_BYTES + head.static_row.as_ref().map_or(0, |row| row.len()) + head.ranges.memory_bytes()

@@ -1,17 +1,17 @@
 //! Which part of a partition is known: every row in it is there, and rows that are not there do not exist.
 
+use super::tree::Tree;
 use mutation::Slice;
 use schema::Position;
-use std::collections::BTreeMap;
 use std::ops::Bound::{Included, Unbounded};
 
 /// Disjoint, not touching intervals `start <= p < end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::box_collection, reason = "most partitions are known completely and should be small")]
 pub(crate) enum Known {
     /// All of the partition: the most frequent case, which costs no tree.
     All,
-    Some(Box<BTreeMap<Position, Position>>),
+    /// Boxed: most partitions are known completely and should be small.
+    Some(Box<Tree<Position>>),
 }
 
 /// Memory of one interval beside what its ends keep elsewhere, roughly.
@@ -30,7 +30,7 @@ impl Known {
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Known::All => 0,
-            Known::Some(intervals) => intervals.len() * INTERVAL_BYTES,
+            Known::Some(intervals) => intervals.len() * INTERVAL_BYTES + intervals.outside_bytes(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Known {
         while let Some((first, last)) = intervals.range::<Position, _>(&start..=&end).next() {
             let first = first.clone();
             end = end.max(last.clone());
-            intervals.remove::<Position>(&first);
+            intervals.remove(&first);
         }
         intervals.insert(start, end);
     }
@@ -94,7 +94,8 @@ impl Known {
     /// hold them do not pile up. `before` is the row before it, `next` the one behind it.
     pub(crate) fn cut(&mut self, position: &[u8], before: Option<&[u8]>, next: Option<&[u8]>) {
         if matches!(self, Known::All) {
-            let whole = BTreeMap::from([(Position::bottom(), Position::top())]);
+            let mut whole = Tree::default();
+            whole.insert(Position::bottom(), Position::top());
             *self = Known::Some(Box::new(whole));
         }
         let Some((start, end)) = self.around(position).map(|(start, end)| (start.clone(), end.clone()))
@@ -102,7 +103,7 @@ impl Known {
             return;
         };
         let Known::Some(intervals) = self else { return };
-        intervals.remove::<Position>(&start);
+        intervals.remove(&start);
         if let Some(before) = before.filter(|before| *before >= start.as_bytes()) {
             intervals.insert(start, Position::from_bytes(before).successor());
         }

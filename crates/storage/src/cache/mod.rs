@@ -20,6 +20,8 @@ mod part;
 mod contents;
 /// Partitions of one row.
 mod single;
+/// Rows and what is known, by position.
+mod tree;
 mod view;
 
 use crate::memory::directory::TokenDirectory;

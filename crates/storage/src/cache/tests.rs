@@ -274,7 +274,8 @@ impl Run {
         let emitted = |first: Place<'_>| {
             let mut places = vec![first];
             places.extend(memory.get(key_bytes.token, &key_bytes.bytes).map(Place::Memory));
-            let all = Budget { rows: u32::MAX, partition_rows: u32::MAX, bytes: usize::MAX };
+            let all =
+                Budget { rows: u32::MAX, partition_rows: u32::MAX, bytes: usize::MAX, tombstones: u32::MAX };
             let emitted = emit_merged(&self.table, &places, &what, all);
             let rows: Vec<(Vec<u8>, Vec<u8>)> = emitted
                 .mutation
@@ -348,7 +349,10 @@ impl Contents {
             let units: Vec<u32> = match &at.rows {
                 Rows::None => Vec::new(),
                 Rows::One { unit, .. } => vec![*unit],
-                Rows::Many(rows) => rows.values().copied().collect(),
+                Rows::Many(rows) => {
+                    assert_eq!(rows.outside_bytes(), rows.counted_bytes());
+                    rows.values().copied().collect()
+                }
             };
             for unit in units.into_iter().filter(|_| !at.is_dead) {
                 assert!(at.known.contains(self.position_of(unit)), "rows lie at known places");

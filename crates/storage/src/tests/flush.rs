@@ -2,6 +2,9 @@
 //! readers show what a deletion covers in one sstable.
 
 use super::harness::*;
+use crate::flush::{Cursor, write_some};
+use crate::limits::WRITER_PENDING_BYTES;
+use crate::memtable::Keys;
 use crate::{CommitlogSync, Durability, Store, fixture};
 use base::Token;
 use mutation::{
@@ -9,6 +12,8 @@ use mutation::{
 };
 use runtime::sim::SimConfig;
 use schema::{BoundSide, ColumnKind, Table};
+use sstable::{EncodingStats, Version, Writer, WriterOptions};
+use std::sync::Arc;
 use types::CqlType;
 
 /// As the fixture's, with a map.
@@ -112,6 +117,51 @@ fn what_a_deletion_of_the_same_memtable_covers_is_not_written() {
         let expected = [&[(b'p', 9, 2)][..], &r, &[(b's', 1, 0), (b't', 1, 1)]].concat();
         assert_eq!(found, expected);
     }
+}
+
+/// However many range tombstones a partition has, one step writes no more than the writer may hold.
+#[test]
+fn range_tombstones_are_written_in_bounded_steps() {
+    let table = table();
+    let mut node = Node::new(1, SimConfig::calm(), settings(CommitlogSync::Batch), &[&table]);
+    node.settings.auto_compaction = false;
+    node.boot(1).expect("opens");
+    let dir = node.settings.data_dir.join("steps");
+    let compression = node.settings.flush_compression;
+    let of = table.clone();
+    node.run(async move {
+        let store = runtime::local::<Store>();
+        for c in 0..20_000 {
+            let change = range(&of, b"r", c * 10, c * 10 + 5, 10 + i64::from(c % 7));
+            store.apply(vec![change], Durability::Mode).await.expect("accepted");
+        }
+        let memtable = store.table(of.id).expect("known").version().active.clone();
+        runtime::file::create_dir_all(&dir).await.expect("a folder");
+        let options = WriterOptions {
+            dir,
+            version: Version::Da,
+            generation: 1,
+            table: Arc::new(of),
+            estimated_keys: 1,
+            compression,
+            base: EncodingStats::EPOCH,
+            host_id: 0,
+            level: 0,
+            repaired_at: 0,
+        };
+        let mut writer = Writer::create(options).await.expect("a writer");
+        let (token, handle) = Keys::all().next(&memtable).expect("a partition");
+        let (mut cursor, mut steps, mut most) = (Cursor::Start, 0, 0);
+        while !matches!(cursor, Cursor::End) {
+            let written =
+                memtable.with_handle(handle, |of| write_some(&mut writer, true, token, of, &cursor));
+            cursor = written.expect("written");
+            most = most.max(writer.pending_bytes());
+            writer.drain().await.expect("drained");
+            steps += 1;
+        }
+        assert!(steps > 2 && most < 2 * WRITER_PENDING_BYTES, "{steps} steps, {most} bytes in one");
+    });
 }
 
 #[test]
