@@ -37,6 +37,8 @@ pub(crate) fn merge_answers(
         rows: command.row_limit,
         partition_rows: command.partition_row_limit,
         bytes: command.byte_limit as usize,
+        // Replicas have ended their answers where they met too many.
+        tombstones: u32::MAX,
     };
     let indexes: Vec<Index<'_>> = answers.iter().map(index).collect();
     for key in keys_in_order(command, answers) {

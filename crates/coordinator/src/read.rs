@@ -181,7 +181,8 @@ impl Read<'_> {
             bytes += answer.partitions.iter().map(|p| p.as_bytes().len()).sum::<usize>();
             whole.partitions.extend(answer.partitions);
             whole.stopped = answer.stopped;
-            let full = whole.live_rows >= row_limit || bytes >= byte_limit;
+            let tired = command.is_tired_by(whole.tombstones);
+            let full = whole.live_rows >= row_limit || bytes >= byte_limit || tired;
             if whole.stopped.is_none() && full && index + 1 < count {
                 whole.stopped = whole.partitions.last().map(behind);
             }
@@ -325,7 +326,8 @@ impl Read<'_> {
             let bytes: usize = answer.partitions.iter().map(|p| p.as_bytes().len()).sum();
             append(&mut whole.partitions, answer.partitions);
             whole.stopped = answer.stopped;
-            let full = answer.live_rows >= command.row_limit || bytes >= command.byte_limit as usize;
+            let tired = command.is_tired_by(answer.tombstones);
+            let full = answer.live_rows >= command.row_limit || bytes >= command.byte_limit as usize || tired;
             if whole.stopped.is_none() || full {
                 return Ok(whole);
             }

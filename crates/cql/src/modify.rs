@@ -170,6 +170,7 @@ impl ModifyPlan {
             resume: None,
             digest_only: false,
             tombstones: 0,
+            tombstone_limit: u32::MAX,
         }))
     }
 

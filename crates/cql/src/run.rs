@@ -113,7 +113,6 @@ pub struct SelectRun {
     step_rows: u32,
     page_rows: Option<u32>,
     page_left: u32,
-    page_tombstones: u32,
     limit_left: u32,
     partition_limit: u32,
     /// The partition the last row came from, and rows given out of it.
@@ -182,6 +181,8 @@ impl SelectPlan {
                 resume: None,
                 digest_only: false,
                 tombstones: 0,
+                // Who does not page gets all or an error; each read of a group may meet as many as one page.
+                tombstone_limit: if paged.is_some() || aggregate { page.tombstones } else { u32::MAX },
             },
             filters,
             // Most statements have none; then there is nothing to make a pattern of.
@@ -194,7 +195,6 @@ impl SelectPlan {
             },
             page_rows: paged,
             page_left: paged.unwrap_or(u32::MAX),
-            page_tombstones: page.tombstones,
             limit_left: if one_row || sorts { u32::MAX } else { limit },
             partition_limit: if counted_here && !one_row { of_partition } else { u32::MAX },
             partition: None,
@@ -327,7 +327,7 @@ impl SelectRun {
         }
         let paged = self.page_rows.is_some();
         let gave = self.page_left < before;
-        let tired = self.steps >= STEPS_PER_PAGE || answer.tombstones >= self.page_tombstones;
+        let tired = self.steps >= STEPS_PER_PAGE || self.command.is_tired_by(answer.tombstones);
         self.step_rows = self.step_rows.saturating_mul(4).min(limits::ROWS_PER_STEP);
         // A group is not cut: its page ends where the next group begins. Each of its reads may meet as many tombstones as
         // one page, for nobody can ask for it in smaller ones.

@@ -90,6 +90,7 @@ impl Node {
                 rows: left,
                 partition_rows: command.partition_row_limit.saturating_sub(taken),
                 bytes: 1 << 20,
+                tombstones: u32::MAX,
             };
             if budget.partition_rows == 0 {
                 continue;

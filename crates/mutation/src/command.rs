@@ -132,6 +132,8 @@ pub struct ReadCommand {
     pub digest_only: bool,
     /// Tombstones that earlier reads for the same page have met.
     pub tombstones: u32,
+    /// The answer stops soon after the page has met as many tombstones, those before it included.
+    pub tombstone_limit: u32,
 }
 
 impl ReadCommand {
@@ -150,7 +152,13 @@ impl ReadCommand {
             resume: None,
             digest_only: false,
             tombstones: 0,
+            tombstone_limit: u32::MAX,
         }
+    }
+
+    /// Whether a page that has met so many tombstones is to end.
+    pub fn is_tired_by(&self, tombstones: u32) -> bool {
+        tombstones >= self.tombstone_limit
     }
 
     /// The command as bytes.
@@ -179,7 +187,9 @@ impl ReadCommand {
             out.extend_from_slice(&number.to_be_bytes());
         }
         put_resume(out, self.resume.as_ref());
-        out.extend_from_slice(&self.tombstones.to_be_bytes());
+        for number in [self.tombstones, self.tombstone_limit] {
+            out.extend_from_slice(&number.to_be_bytes());
+        }
     }
 
     /// Reads what [`ReadCommand::encode`] wrote.
@@ -217,6 +227,7 @@ impl ReadCommand {
             now_s: input.u32("now")?,
             resume: resume(&mut input)?,
             tombstones: input.u32("tombstones")?,
+            tombstone_limit: input.u32("tombstone limit")?,
         })
     }
 }

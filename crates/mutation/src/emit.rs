@@ -27,6 +27,8 @@ pub struct Budget {
     pub partition_rows: u32,
     /// Bytes in all.
     pub bytes: usize,
+    /// Tombstones met in all.
+    pub tombstones: u32,
 }
 
 /// What came of emitting one partition.
@@ -402,13 +404,15 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
 
     /// `behind_row`: this slice has given a row.
     fn exhausted_behind(&self, behind_row: bool, builder: &MutationBuilder) -> bool {
-        // Bytes alone never stop the first row, so that every page makes progress.
+        // Bytes and tombstones alone never stop the first row, so that every page makes progress.
         self.live_rows >= self.budget.rows.min(self.budget.partition_rows)
             || ((behind_row || self.last.is_some()) && self.is_large(builder))
     }
 
     fn is_large(&self, builder: &MutationBuilder) -> bool {
-        builder.len() - self.head >= self.budget.bytes || self.walked >= WALKED_BYTES_MAX
+        builder.len() - self.head >= self.budget.bytes
+            || self.walked >= WALKED_BYTES_MAX
+            || self.tombstones >= self.budget.tombstones
     }
 
     fn put_row(&mut self, row: RowRef<'_>, covering: Deletion, builder: &mut MutationBuilder) {

@@ -128,10 +128,13 @@ impl Local {
                 whole.stopped = answer.stopped;
                 break;
             }
-            let full = whole.live_rows >= command.row_limit || bytes >= command.byte_limit as usize;
+            let tired = command.is_tired_by(whole.tombstones);
+            let full = whole.live_rows >= command.row_limit || bytes >= command.byte_limit as usize || tired;
             if full && index + 1 < count {
                 whole.stopped = behind_last(&whole);
-                break;
+                if whole.stopped.is_some() {
+                    break;
+                }
             }
         }
         Ok(whole)

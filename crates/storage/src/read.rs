@@ -214,7 +214,9 @@ impl<'a> Page<'a> {
     }
 
     fn is_full(&self) -> bool {
-        self.live_rows >= self.command.row_limit || self.bytes >= self.byte_limit()
+        self.live_rows >= self.command.row_limit
+            || self.bytes >= self.byte_limit()
+            || self.command.is_tired_by(self.tombstones)
     }
 
     fn budget(&self, rows_taken: u32) -> Budget {
@@ -222,6 +224,7 @@ impl<'a> Page<'a> {
             rows: self.command.row_limit.saturating_sub(self.live_rows),
             partition_rows: self.command.partition_row_limit.saturating_sub(rows_taken),
             bytes: self.byte_limit().saturating_sub(self.bytes).max(1),
+            tombstones: self.command.tombstone_limit.saturating_sub(self.tombstones).max(1),
         }
     }
 
@@ -555,7 +558,9 @@ impl<'a> Page<'a> {
             return true;
         }
         let budget = self.budget(left.rows_taken);
-        emitted.live_rows >= budget.rows.min(budget.partition_rows) || emitted.bytes >= budget.bytes
+        emitted.live_rows >= budget.rows.min(budget.partition_rows)
+            || emitted.bytes >= budget.bytes
+            || emitted.tombstones >= budget.tombstones
     }
 
     /// Adds a partition to the answer; `Some` when the read stops in it.

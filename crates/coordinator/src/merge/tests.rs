@@ -83,7 +83,11 @@ fn read(replica: &Replica, command: &ReadCommand) -> ReadAnswer {
         let rows = command.row_limit - answer.live_rows;
         let partition_rows = command.partition_row_limit.saturating_sub(taken);
         let request = Emit { table: TableId(3), key, command, after, complete_to: None };
-        let emitted = emit(partition, &request, Budget { rows, partition_rows, bytes: usize::MAX });
+        let emitted = emit(
+            partition,
+            &request,
+            Budget { rows, partition_rows, bytes: usize::MAX, tombstones: u32::MAX },
+        );
         answer.live_rows += emitted.live_rows;
         answer.partitions.extend(emitted.mutation);
         if let Some(after) = emitted.cut_after

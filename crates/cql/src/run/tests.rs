@@ -60,7 +60,6 @@ fn run_of(plan: &Arc<SelectPlan>, state: Option<Vec<u8>>) -> SelectRun {
         step_rows: limits::ROWS_PER_STEP,
         page_rows: Some(10),
         page_left: 10,
-        page_tombstones: u32::MAX,
         limit_left: u32::MAX,
         partition_limit: u32::MAX,
         partition: None,

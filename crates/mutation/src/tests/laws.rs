@@ -33,7 +33,8 @@ fn read(partition: &Partition, command: &ReadCommand, budget: Budget) -> crate::
     emit(partition, &Emit { table: TableId(7), key: &key, command, after, complete_to: None }, budget)
 }
 
-const ALL: Budget = Budget { rows: u32::MAX, partition_rows: u32::MAX, bytes: usize::MAX };
+const ALL: Budget =
+    Budget { rows: u32::MAX, partition_rows: u32::MAX, bytes: usize::MAX, tombstones: u32::MAX };
 
 /// What a reader can tell about a partition: everything emitted.
 fn seen(partition: &Partition) -> Option<Mutation> {
@@ -123,9 +124,10 @@ fn pages_equal_the_whole() {
         let mut live = 0;
         let mut before: Option<Position> = None;
         loop {
-            // Few bytes end pages among dead rows and range tombstones, too.
+            // Few bytes or tombstones end pages among dead rows and range tombstones, too.
             let bytes = if prng.below(2) == 0 { 1 } else { usize::MAX };
-            let emitted = read(&partition, &page, Budget { rows: limit, bytes, ..ALL });
+            let tombstones = if prng.below(2) == 0 { 1 + prng.below(5) as u32 } else { u32::MAX };
+            let emitted = read(&partition, &page, Budget { rows: limit, bytes, tombstones, ..ALL });
             assert!(emitted.live_rows <= limit, "seed {seed}");
             live += emitted.live_rows;
             pages.extend(rows(&emitted.mutation));

@@ -505,8 +505,7 @@ fn backups_are_switched_on_every_shard() {
 #[test]
 fn pages_end_early_over_tombstones_instead_of_failing() {
     let mut stage = Stage::new(69);
-    // So small that one read of a page meets fewer tombstones than make it fail.
-    (stage.config.page_bytes, stage.config.tombstone_fail) = (1_024, 300);
+    stage.config.tombstone_fail = 300;
     stage.boot(1);
     stage.play(async {
         let connection = connect().await;

@@ -70,7 +70,8 @@ impl Reading<'_> {
             });
             return self.answer.stopped.is_none();
         }
-        let budget = Budget { rows: self.rows_left, partition_rows, bytes: self.bytes_left };
+        let budget =
+            Budget { rows: self.rows_left, partition_rows, bytes: self.bytes_left, tombstones: u32::MAX };
         let after = here.and_then(|r| r.after.as_ref());
         let part = Emit { table: self.table.id, key, command: self.command, after, complete_to: None };
         let emitted = emit(partition, &part, budget);

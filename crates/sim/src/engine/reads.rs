@@ -50,6 +50,7 @@ impl Run {
             row_limit: read.rows,
             partition_row_limit: read.partition_rows,
             byte_limit: read.bytes,
+            tombstone_limit: if read.rows % 4 == 1 { 1 + read.rows % 5 } else { u32::MAX },
             ..ReadCommand::everything(shape.table.id, scope, 0)
         }
     }

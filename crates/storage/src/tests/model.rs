@@ -202,6 +202,7 @@ impl Run {
         let mut command = command(&self.table, scope);
         command.row_limit = *[1, 3, 10, u32::MAX].get(self.prng.below(4) as usize).expect("in range");
         command.byte_limit = *[0, 100, 5000].get(self.prng.below(3) as usize).expect("in range");
+        command.tombstone_limit = *[1, 5, u32::MAX].get(self.prng.below(3) as usize).expect("in range");
         command
     }
 
