@@ -95,6 +95,19 @@ impl BigIndex {
         Ok(None)
     }
 
+    /// Where in the data the first partition behind a key starts.
+    pub(crate) async fn behind(&self, key: &[u8], token: Token) -> Result<Option<u64>, Error> {
+        let mut window = Window::point(self.index.clone(), self.summary.floor(token, key));
+        while !window.is_at_end() {
+            let is_behind = |found: &[u8]| (Token::of_key(found), found) > (token, key);
+            let (is_behind, entry, _) = self.entry(&mut window, is_behind).await?;
+            if is_behind {
+                return Ok(Some(entry.data_position));
+            }
+        }
+        Ok(None)
+    }
+
     /// Reads an index entry and steps over it; also returns what a closure says of its key, and where it was.
     async fn entry<T>(
         &self,

@@ -137,6 +137,27 @@ impl BtiIndex {
         }
     }
 
+    /// Where in the data the first partition behind a key starts.
+    pub(crate) async fn behind(&self, key: &[u8], token: Token) -> Result<Option<u64>, Error> {
+        let (root, path) = (self.footer.root, partitions::comparable(token, key));
+        let near = self.partitions.look(|pages| partitions::near(pages, root, &path)).await?;
+        let Some(near) = near else { return Ok(None) };
+        let (found, position) = self.key_at(near.payload).await?;
+        // The trie has the beginnings of keys: that of one before may be one of this one as well.
+        if (Token::of_key(&found), &found[..]) > (token, key) {
+            return Ok(Some(position));
+        }
+        let next = self.partitions.look(|pages| partitions::next(pages, root, &near.path)).await?;
+        match next.map(|next| next.payload.place) {
+            None => Ok(None),
+            Some(Place::Rows(position)) => Ok(Some(self.rows_entry(position).await?.data_position)),
+            Some(Place::Data(position)) => {
+                self.check(position, self.data.length())?;
+                Ok(Some(position))
+            }
+        }
+    }
+
     /// The first partition at or behind a token whose key can be read. Keys stand in the data alone.
     pub(crate) async fn first_readable(&self, token: Token) -> Result<Readable, Error> {
         let root = self.footer.root;
@@ -149,7 +170,7 @@ impl BtiIndex {
                 Place::Rows(position) => Ok(Token::of_key(&self.rows_entry(position).await?.key)),
                 Place::Data(position) => {
                     self.check(position, self.data.length())?;
-                    self.token_at(position).await
+                    self.resolve(entry.payload).await.map(|(token, _)| token)
                 }
             };
             match at {
@@ -196,25 +217,25 @@ impl BtiIndex {
 
     /// The token and place in the data of a partition, from its key.
     async fn resolve(&self, entry: PartitionEntry) -> Result<(Token, u64), Error> {
+        let (key, position) = self.key_at(entry).await?;
+        Ok((Token::of_key(&key), position))
+    }
+
+    /// The key of a partition and its place in the data.
+    async fn key_at(&self, entry: PartitionEntry) -> Result<(Vec<u8>, u64), Error> {
         match entry.place {
             Place::Rows(position) => {
                 let entry = self.rows_entry(position).await?;
-                Ok((Token::of_key(&entry.key), entry.data_position))
+                Ok((entry.key, entry.data_position))
             }
             Place::Data(position) => {
                 self.check(position, self.data.length())?;
-                Ok((self.token_at(position).await?, position))
+                let mut key = Vec::new();
+                let mut window = Window::point(self.data.clone(), position);
+                window.decode(|bytes| take_partition(self.times, bytes, &mut key)).await?;
+                Ok((key, position))
             }
         }
-    }
-
-    /// The token of the partition at a place in the data, from its key there.
-    async fn token_at(&self, position: u64) -> Result<Token, Error> {
-        let times = self.times;
-        let mut window = Window::point(self.data.clone(), position);
-        let mut key = Vec::new();
-        window.decode(|bytes| take_partition(times, bytes, &mut key)).await?;
-        Ok(Token::of_key(&key))
     }
 }
 

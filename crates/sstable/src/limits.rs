@@ -38,6 +38,10 @@ pub const READS_AHEAD: usize = 2;
 /// Bytes of the first read of a scan on behalf of a request: many end after a page of rows.
 pub const SCAN_FIRST_BYTES: u64 = 32 * 1024;
 
+/// Bytes of a partition that a scan on behalf of a request reads to get past what it was not asked for, before it looks the way
+/// up in the index: about what two reads of an index cost.
+pub const FAR_BYTES: u64 = 64 * 1024;
+
 /// What a stored chunk may have besides twice its plain size: checksum, frame and headers of tiny chunks.
 pub const STORED_SLACK_BYTES: u64 = 4096;
 

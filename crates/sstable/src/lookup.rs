@@ -89,6 +89,14 @@ impl Index {
         }
     }
 
+    /// Where in the data the first partition behind a key starts.
+    pub(crate) async fn behind(&self, key: &[u8], token: Token) -> Result<Option<u64>, Error> {
+        match self {
+            Index::Big(index) => index.behind(key, token).await,
+            Index::Bti(index) => index.behind(key, token).await,
+        }
+    }
+
     /// As [`Index::first_from`], past partitions whose keys cannot be read.
     pub(crate) async fn first_readable(&self, token: Token) -> Result<Readable, Error> {
         match self {

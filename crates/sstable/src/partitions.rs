@@ -137,6 +137,12 @@ pub(crate) fn first_near(
     Trie::new(pages, root).ceiling(&comparable_token(token), false)
 }
 
+/// The first entry that may be behind a key, whose comparable form this is: itself may be before, or the key's; the next one never
+/// is.
+pub(crate) fn near(pages: &mut impl Pages, root: u64, key: &[u8]) -> Decoded<Option<Found<PartitionEntry>>> {
+    Trie::new(pages, root).ceiling(key, false)
+}
+
 /// The first entry.
 pub(crate) fn first(pages: &mut impl Pages, root: u64) -> Decoded<Option<Found<PartitionEntry>>> {
     Trie::new(pages, root).ceiling(&[], false)

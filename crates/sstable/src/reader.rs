@@ -259,7 +259,7 @@ impl Reader {
         } else {
             // A partition without row index is small: it is read in one piece where the order is reversed.
             let byte_budget = if reversed { usize::MAX } else { byte_budget };
-            match walk.run(Wanted { slices, byte_budget }, &mut fragment).await? {
+            match walk.run(Wanted { slices, byte_budget, far: None }, &mut fragment).await? {
                 Pause::Complete | Pause::End => None,
                 Pause::Budget(position) => Some(position),
             }
@@ -316,6 +316,25 @@ impl Reader {
             return Ok(self.data.length());
         }
         Ok(self.index.first_from(token).await?.map_or(self.data.length(), |(_, position)| position))
+    }
+
+    /// Where in the data the first partition behind a key starts; the end of the data when there is none.
+    pub(crate) async fn position_behind(&self, key: &[u8], token: Token) -> Result<u64, Error> {
+        if (token, key) < (self.meta.first_token, &self.meta.first_key[..]) {
+            return Ok(0);
+        }
+        if (token, key) >= (self.meta.last_token, &self.meta.last_key[..]) {
+            return Ok(self.data.length());
+        }
+        Ok(self.index.behind(key, token).await?.unwrap_or(self.data.length()))
+    }
+
+    /// The row index of a partition that is there, if it has one.
+    pub(crate) async fn row_index(&self, key: &[u8], token: Token) -> Result<Option<RowIndex>, Error> {
+        match self.index.find(key, token).await? {
+            Some(found) => self.index.rows(&found).await,
+            None => Ok(None),
+        }
     }
 
     /// The first partition at or behind a token, by the index alone or nearly so. Goes past those whose keys cannot be read.

@@ -1,16 +1,17 @@
 //! Partitions of one sstable in ring order, in pieces of bounded size.
 
 use base::Token;
-use mutation::{Deletion, Slice, TokenRange};
+use mutation::{Deletion, Key, Slice, TokenRange};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
 use crate::error::Error;
 use crate::fragment::{Fragment, PartitionHead};
+use crate::limits::FAR_BYTES;
 use crate::reader::{Reader, SourceSlice};
 use crate::row::Written;
 use crate::source::Window;
-use crate::walk::{Copied, Pause, Walk, Wanted};
+use crate::walk::{Copied, Far, Pause, Walk, Wanted};
 use crate::writer::Writer;
 
 /// Where a scan is.
@@ -26,12 +27,24 @@ enum State {
     Done,
 }
 
+/// How a scan reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// All of it, ahead of what is asked for.
+    Whole,
+    /// No more than what is asked for needs.
+    Closely,
+    /// As [`Manner::Whole`], but it passes over what is not asked for by the index, where that is far.
+    Sparsely,
+}
+
 /// A scan of one sstable's partitions in a token range. Reads ahead; holds no more than one piece.
 pub struct Scanner {
     reader: Rc<Reader>,
     range: TokenRange,
-    /// Whether no more is read than what is asked for needs.
-    closely: bool,
+    manner: Manner,
+    /// Only partitions behind this key.
+    behind: Option<Key>,
     state: State,
     /// Between the first partition and the end; what it has read or wants read goes with it.
     walk: Option<Box<Walk>>,
@@ -81,21 +94,33 @@ pub struct OnlyRow {
 impl Reader {
     /// Starts a scan of a token range. No I/O yet.
     pub fn scan(self: &Rc<Self>, range: TokenRange) -> Scanner {
-        Scanner::new(self.clone(), range, false)
+        Scanner::new(self.clone(), range, Manner::Whole)
+    }
+
+    /// As [`Reader::scan`], behind a key if there is one. What is not asked for, such as rows outside of the slices or the rest of a
+    /// partition, costs no more than some 64 KiB, however large it is.
+    pub fn scan_sparsely(self: &Rc<Self>, range: TokenRange, behind: Option<Key>) -> Scanner {
+        Scanner { behind, ..Scanner::new(self.clone(), range, Manner::Sparsely) }
     }
 
     /// As [`Reader::scan`], without reading ahead: damage of what follows does not matter.
     pub fn scan_closely(self: &Rc<Self>, range: TokenRange) -> Scanner {
-        Scanner::new(self.clone(), range, true)
+        Scanner::new(self.clone(), range, Manner::Closely)
     }
 }
 
+/// Bytes that are worth a look into the index.
+fn far_bytes() -> u64 {
+    if runtime::rare("far_is_near") { 64 } else { FAR_BYTES }
+}
+
 impl Scanner {
-    fn new(reader: Rc<Reader>, range: TokenRange, closely: bool) -> Scanner {
+    fn new(reader: Rc<Reader>, range: TokenRange, manner: Manner) -> Scanner {
         Scanner {
             reader,
             range,
-            closely,
+            manner,
+            behind: None,
             state: State::New,
             walk: None,
             head: PartitionHead::default(),
@@ -129,7 +154,7 @@ impl Scanner {
             (_, State::Done) => return Ok(None),
             (Some(mut walk), state) => {
                 if let State::Inside { .. } = state {
-                    walk.skip().await?;
+                    self.pass(&mut walk).await?;
                 }
                 walk
             }
@@ -137,8 +162,13 @@ impl Scanner {
                 if self.range.is_empty() {
                     return Ok(None);
                 }
-                let start = self.reader.data_position(self.range.first).await?;
-                let begin = if self.closely { Window::point } else { Window::scan };
+                let start = match &self.behind {
+                    Some(key) if key.token >= self.range.first => {
+                        self.reader.position_behind(&key.bytes, key.token).await?
+                    }
+                    _ => self.reader.data_position(self.range.first).await?,
+                };
+                let begin = if self.manner == Manner::Closely { Window::point } else { Window::scan };
                 let window = begin(self.reader.data.clone(), start);
                 Box::new(Walk::new(self.reader.table.clone(), self.reader.shape.clone(), window))
             }
@@ -152,6 +182,16 @@ impl Scanner {
         }
         (self.walk, self.state) = (Some(walk), State::Inside { begun: false });
         Ok(self.entered())
+    }
+
+    /// Passes over what is left of the partition.
+    async fn pass(&self, walk: &mut Walk) -> Result<(), Error> {
+        let most = if self.manner == Manner::Sparsely { far_bytes() } else { u64::MAX };
+        if !walk.skip(most).await? {
+            let next = self.reader.position_behind(&self.head.key, self.head.token).await?;
+            walk.leave_for(next)?;
+        }
+        Ok(())
     }
 
     /// The partition that was entered, if no piece of it was read.
@@ -168,12 +208,15 @@ impl Scanner {
         self.state = State::Done;
         let mut walk = self.walk.take().expect("it is inside");
         self.fragment.clear();
-        let pause = walk.run(Wanted { slices, byte_budget }, &mut self.fragment).await?;
+        let (key, token, bytes) = (&self.head.key[..], self.head.token, far_bytes());
+        let far = Far { reader: &self.reader, key, token, bytes };
+        let far = (self.manner == Manner::Sparsely).then_some(far);
+        let pause = walk.run(Wanted { slices, byte_budget, far }, &mut self.fragment).await?;
         let mutation = self.fragment.build(self.reader.table.id, &self.head);
         let complete_to = match pause {
             Pause::End => None,
             Pause::Complete => {
-                walk.skip().await?;
+                self.pass(&mut walk).await?;
                 None
             }
             Pause::Budget(position) => Some(position),
@@ -233,7 +276,7 @@ impl Scanner {
         if let State::Inside { .. } = self.state {
             self.state = State::Done;
             let mut walk = self.walk.take().expect("it is inside");
-            walk.skip().await?;
+            self.pass(&mut walk).await?;
             (self.walk, self.state) = (Some(walk), State::Between);
         }
         Ok(())

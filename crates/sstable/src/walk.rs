@@ -3,6 +3,7 @@
 //! Between steps the walk knows which range tombstone is open and where it began, or from where on it is known to be
 //! open: a walk that starts in the middle of a partition learns it from the row index.
 
+use base::Token;
 use mutation::{Bound, Deletion, Slice};
 use schema::{BoundSide, Position, Table};
 use std::rc::Rc;
@@ -13,6 +14,7 @@ use crate::cursor::Fault;
 use crate::error::Error;
 use crate::fragment::{Fragment, OpenTombstone, PartitionHead};
 use crate::limits::READ_AHEAD_BYTES;
+use crate::reader::Reader;
 use crate::row::{RowDecoder, Written, flags, when_written};
 use crate::row_index::{Entry, RowIndex};
 use crate::shape::Shape;
@@ -49,6 +51,18 @@ pub(crate) struct Wanted<'a> {
     pub(crate) slices: &'a [Slice],
     /// Pause when the fragment is as large.
     pub(crate) byte_budget: usize,
+    /// How a walk without the row index finds it when the way to a slice is long.
+    pub(crate) far: Option<Far<'a>>,
+}
+
+/// Where the row index of a partition is found.
+#[derive(Clone, Copy)]
+pub(crate) struct Far<'a> {
+    pub(crate) reader: &'a Reader,
+    pub(crate) key: &'a [u8],
+    pub(crate) token: Token,
+    /// So many bytes into the partition it is worth it.
+    pub(crate) bytes: u64,
 }
 
 /// A place in one partition.
@@ -60,6 +74,8 @@ pub(crate) struct Walk {
     start: u64,
     /// The row index of the partition, if it has one and it is wanted.
     pub(crate) rows: Option<RowIndex>,
+    /// Whether it was looked for on the way.
+    looked: bool,
     open: Option<OpenTombstone>,
     /// The last row or marker read or skipped.
     last: Option<Prefix>,
@@ -80,6 +96,7 @@ impl Walk {
             window,
             start: 0,
             rows: None,
+            looked: false,
             open: None,
             last: None,
             ahead: None,
@@ -92,6 +109,7 @@ impl Walk {
     pub(crate) async fn begin(&mut self, head: &mut PartitionHead) -> Result<(), Error> {
         self.start = self.window.position();
         (self.rows, self.open, self.last, self.ahead) = (None, None, None, None);
+        self.looked = false;
         head.read(&self.shape, &mut self.window).await
     }
 
@@ -259,6 +277,23 @@ impl Walk {
         Ok(true)
     }
 
+    /// Whether so many bytes are `far`; a part of that is when to go on means to read.
+    fn is_far(&self, passed: u64, far: u64) -> bool {
+        passed >= far || passed >= far / 4 && self.window.is_used_up()
+    }
+
+    /// Looks for the row index when the way has become long. True: it is there, and was not before.
+    async fn finds_rows(&mut self, far: Option<Far<'_>>) -> Result<bool, Error> {
+        let Some(far) = far else { return Ok(false) };
+        let passed = self.window.position() - self.start;
+        if self.looked || self.rows.is_some() || !self.is_far(passed, far.bytes) {
+            return Ok(false);
+        }
+        self.looked = true;
+        self.rows = far.reader.row_index(far.key, far.token).await?;
+        Ok(self.rows.is_some())
+    }
+
     /// Walks on and gathers what lies in the slices.
     pub(crate) async fn run(&mut self, wanted: Wanted<'_>, fragment: &mut Fragment) -> Result<Pause, Error> {
         if let Some(open) = &mut self.open {
@@ -286,6 +321,15 @@ impl Walk {
                 if slice == slices.len() {
                     return Ok(Pause::Complete);
                 }
+                let place = self.window.position();
+                if !self.seek_slice(slice, wanted, fragment).await? {
+                    return Ok(Pause::Complete);
+                }
+                if self.window.position() != place {
+                    continue;
+                }
+            }
+            if !inside && self.finds_rows(wanted.far).await? {
                 let place = self.window.position();
                 if !self.seek_slice(slice, wanted, fragment).await? {
                     return Ok(Pause::Complete);
@@ -411,9 +455,22 @@ impl Walk {
         }
     }
 
-    /// Skips what is left of the partition.
-    pub(crate) async fn skip(&mut self) -> Result<(), Error> {
-        loop {
+    /// Goes to the start of a partition behind this one.
+    pub(crate) fn leave_for(&mut self, position: u64) -> Result<(), Error> {
+        let at = self.window.position();
+        if position <= at {
+            let expected = "a partition behind it in the index";
+            return Err(Error::corrupt(self.window.path(), at, expected, position.to_string()));
+        }
+        self.ahead = None;
+        self.window.seek(position);
+        Ok(())
+    }
+
+    /// Skips what is left of the partition. False: its end is `far`, and the walk is still in it.
+    pub(crate) async fn skip(&mut self, far: u64) -> Result<bool, Error> {
+        let place = self.window.position();
+        while !self.is_far(self.window.position() - place, far) {
             let (head, size) = match self.ahead.take() {
                 Some(ahead) => ahead,
                 None => {
@@ -423,7 +480,7 @@ impl Walk {
             };
             self.window.consume(size);
             match head {
-                Head::End => return Ok(()),
+                Head::End => return Ok(true),
                 Head::Row { body, at, .. } => {
                     self.spare = at.wire;
                     self.window.consume(body);
@@ -431,5 +488,6 @@ impl Walk {
                 Head::Marker { .. } => {}
             }
         }
+        Ok(false)
     }
 }

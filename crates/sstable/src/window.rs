@@ -30,6 +30,14 @@ enum Reach {
     Scan { bytes: u64 },
 }
 
+/// Bytes of the first read of a scan.
+fn first_bytes(purpose: Purpose) -> u64 {
+    match purpose {
+        Purpose::Request => SCAN_FIRST_BYTES,
+        Purpose::Passing => READ_AHEAD_BYTES,
+    }
+}
+
 /// A place in a file.
 pub(crate) struct Window {
     source: Rc<Source>,
@@ -60,11 +68,7 @@ impl Window {
 
     /// A window for a scan: reads ahead.
     pub(crate) fn scan(source: Rc<Source>, position: u64) -> Window {
-        let bytes = match Purpose::of_task() {
-            Purpose::Request => SCAN_FIRST_BYTES,
-            Purpose::Passing => READ_AHEAD_BYTES,
-        };
-        Window::new(source, position, Reach::Scan { bytes })
+        Window::new(source, position, Reach::Scan { bytes: first_bytes(Purpose::of_task()) })
     }
 
     fn new(source: Rc<Source>, position: u64, reach: Reach) -> Window {
@@ -127,9 +131,17 @@ impl Window {
         Err(Error::corrupt(self.path(), at, expected, "the end of the file"))
     }
 
-    /// Goes anywhere.
+    /// Goes anywhere. A scan begins again with a little.
     pub(crate) fn seek(&mut self, position: u64) {
         (self.position, self.expected, self.departures) = (position, 0, 0);
+        if let Reach::Scan { bytes } = &mut self.reach {
+            *bytes = first_bytes(self.purpose);
+        }
+    }
+
+    /// Whether what comes next has to be read, and nobody reads it yet.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.rest().is_empty() && self.ahead.is_empty()
     }
 
     /// Whether the place is at or behind the end of the file.

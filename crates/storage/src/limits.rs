@@ -70,6 +70,8 @@ pub const PREFETCHED_BYTES: usize = 256;
 pub const PREFETCH_MEMORY_MIN: usize = 8 * 1024 * 1024;
 /// Partitions one page of a range scan visits before it is cut short.
 pub const SCAN_PARTITIONS_MAX: u64 = 20_000;
+/// Of these, partitions in which one sstable has nothing of what is asked for and that it passes over before the page may end.
+pub const SCAN_PARTITIONS_PASSED_MAX: u64 = 1_000;
 /// Smallest row cache of a shard, bytes: below it pages of its own tables would leave no room for rows.
 pub const CACHE_BYTES_MIN: usize = 256 * 1024;
 /// Largest row cache of a shard, bytes: its segments of 128 KiB are numbered by eighteen bits.

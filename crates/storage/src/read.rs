@@ -10,7 +10,7 @@ use crate::Error;
 use crate::cache::{Coverage, Epoch, Found};
 use crate::limits::{
     READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, READ_GROWTH_MAX, READ_ROW_BYTES,
-    READ_ROWS_BYTES_MIN, SCAN_PARTITIONS_MAX,
+    READ_ROWS_BYTES_MIN, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_PASSED_MAX,
 };
 use crate::memtable::MemtableReading;
 use crate::merge::{Merged, Place, Wanted, slices_behind};
@@ -20,8 +20,8 @@ use crate::table::{Sstable, TableStore, TableVersion};
 use crate::table_metrics::{Met, add, bump, micros_since};
 use base::histogram::Placed;
 use mutation::{
-    Budget, Deletion, DigestFault, Emit, Emitted, Key, PartitionView, Partitions, ReadAnswer, ReadCommand,
-    Resume, Scope, TokenRange, emit, emit_merged,
+    Budget, Deletion, DigestFault, Emit, Emitted, Key, MutationBuilder, PartitionView, Partitions,
+    ReadAnswer, ReadCommand, Resume, Scope, TokenRange, emit, emit_merged,
 };
 use runtime::Bug;
 use schema::{Position, Table};
@@ -609,7 +609,8 @@ impl<'a> Page<'a> {
         let range = TokenRange::new(first, range.last);
         let version = self.version.clone();
         let overlapping = version.sstables.iter().filter(|sstable| sstable.overlaps(range));
-        let mut sources: Vec<Source> = overlapping.map(|sstable| Source::new(sstable, range)).collect();
+        let mut sources: Vec<Source> =
+            overlapping.map(|sstable| Source::new(sstable, range, after.as_ref())).collect();
         let mut visited = 0;
         loop {
             if let Some(last) = &after
@@ -618,7 +619,7 @@ impl<'a> Page<'a> {
                 return Ok(Some(Resume { key: last.clone(), after: None, rows_taken: 0 }));
             }
             for source in &mut sources {
-                source.fill(self.command, after.as_ref()).await?;
+                visited += source.fill(self.command).await?;
             }
             // From here to the emission nothing awaits, unless the partition is too large for one piece.
             let mut heads: SmallVec<[SourceSlice; 2]> = SmallVec::new();
@@ -663,6 +664,11 @@ fn fragment_bytes() -> usize {
     if runtime::rare("small_read_fragments") { 100 } else { READ_FRAGMENT_BYTES }
 }
 
+/// Partitions without anything in the slices that a source passes over at a time.
+fn passed_max() -> u64 {
+    if runtime::rare("few_partitions_passed_over") { 1 } else { SCAN_PARTITIONS_PASSED_MAX }
+}
+
 /// A scan of one sstable, one partition ahead.
 struct Source {
     sstable: Rc<Sstable>,
@@ -672,27 +678,36 @@ struct Source {
 }
 
 impl Source {
-    fn new(sstable: &Rc<Sstable>, range: TokenRange) -> Source {
-        Source { sstable: sstable.clone(), scanner: sstable.reader.scan(range), head: None, done: false }
+    fn new(sstable: &Rc<Sstable>, range: TokenRange, after: Option<&Key>) -> Source {
+        let scanner = sstable.reader.scan_sparsely(range, after.cloned());
+        Source { sstable: sstable.clone(), scanner, head: None, done: false }
     }
 
-    /// Makes sure that the next partition behind `after` is there, or that there is none.
-    async fn fill(&mut self, command: &ReadCommand, after: Option<&Key>) -> Result<(), Error> {
+    /// Makes sure that the next partition is there, or that there is none. After many that say nothing in the slices, the next is
+    /// there whatever it says, so that the page can end. Returns how many it has passed over.
+    async fn fill(&mut self, command: &ReadCommand) -> Result<u64, Error> {
+        let mut passed = 0;
         while self.head.is_none() && !self.done {
-            if self.scanner.inside().is_some() {
-                self.scanner.skip_partition().await?;
-            }
-            let Some(scanned) = self.scanner.next(&command.slices, fragment_bytes()).await? else {
+            let Some(entered) = self.scanner.enter().await? else {
                 self.done = true;
                 break;
             };
-            let view = scanned.slice.mutation.view();
-            let key = Key::with_token(view.token, view.key);
-            if self.sstable.covers(key.token) && after.is_none_or(|after| key > *after) {
-                self.head = Some((key, scanned.slice));
+            let key = Key::with_token(entered.token, entered.key);
+            if !self.sstable.covers(key.token) {
+                continue;
             }
+            self.head = match self.scanner.piece(&command.slices, fragment_bytes()).await? {
+                Some(scanned) => Some((key, scanned.slice)),
+                None if passed >= passed_max() => {
+                    let nothing = MutationBuilder::new(command.table, key.token, &key.bytes).finish();
+                    Some((key, SourceSlice { mutation: nothing, complete_to: None }))
+                }
+                None => None,
+            };
+            passed += u64::from(self.head.is_none());
+            runtime::yield_if_needed().await;
         }
-        Ok(())
+        Ok(passed)
     }
 
     /// The key of the partition ahead.

@@ -2,11 +2,12 @@
 
 use base::{Prng, Token};
 use mutation::{
-    Bound, ColumnView, Deletion, Item, Mutation, RangeTombstone, RangeTombstones, RowView, Slice, TokenRange,
+    Bound, ColumnView, Deletion, Item, Key, Mutation, RangeTombstone, RangeTombstones, RowView, Slice,
+    TokenRange,
 };
 use proptest::prelude::*;
 use schema::{BoundSide, Position, Table};
-use sstable::{Reader, SourceSlice, Version};
+use sstable::{Cache, Reader, SourceSlice, Version};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -226,6 +227,59 @@ async fn check_scan(reader: &Rc<Reader>, partitions: &[SamplePartition], range: 
     assert!(next.next().is_none() && open.is_none(), "all partitions were seen");
 }
 
+/// A scan that wants little: slices of partitions behind a key, and of some only the first piece.
+async fn check_sparse_scan(reader: &Rc<Reader>, partitions: &[SamplePartition], rng: &mut Prng) {
+    let some = |rng: &mut Prng| &partitions[rng.below(partitions.len() as u64) as usize];
+    let slices = if rng.chance(0.3) { vec![Slice::all()] } else { random_slices(some(rng), rng) };
+    let behind = match rng.below(3) {
+        0 => None,
+        1 => Some(Key::new(&some(rng).key)),
+        _ => Some(Key::new(format!("absent {}", rng.below(20)).as_bytes())),
+    };
+    let budget = if rng.chance(0.5) { 2_000 } else { usize::MAX };
+    let is_behind = |partition: &&SamplePartition| {
+        behind.as_ref().is_none_or(|key| (key.token, &key.bytes[..]) < (partition.token, &partition.key[..]))
+    };
+    let mut next = partitions.iter().filter(is_behind);
+    let mut scanner = reader.scan_sparsely(TokenRange::ALL, behind.clone());
+    let says = |partition: &SamplePartition| {
+        let expected = expected(reader.table(), partition);
+        let rows = expected.rows.iter().any(|row| inside(&slices, &row.0));
+        rows || !partition.deletion.is_live() || partition.static_row.is_some()
+    };
+    let mut open: Option<(&SamplePartition, Got)> = None;
+    while let Some(scanned) = scanner.next(&slices, budget).await.unwrap() {
+        if !scanned.continuation {
+            assert!(open.is_none(), "the partition before was complete, or left");
+            let key = scanned.slice.mutation.view().key;
+            let partition = loop {
+                let partition = next.next().expect("no partition more than there are");
+                if partition.key == key {
+                    break partition;
+                }
+                let missing =
+                    (partition.token, partition.deletion, &partition.static_row, partition.items.len());
+                assert!(
+                    !says(partition),
+                    "{missing:?} is missing between {behind:?} and {key:?}: {slices:?}, {budget}"
+                );
+            };
+            open = Some((partition, Got::default()));
+        }
+        let (partition, got) = open.as_mut().expect("a continuation continues");
+        got.add(reader.table(), &scanned.slice.mutation);
+        if scanned.slice.complete_to.is_none() {
+            let expected = expected(reader.table(), partition);
+            let (partition, got) = open.take().expect("it is open");
+            got.check(partition, &expected, &slices);
+        } else if rng.chance(0.5) {
+            scanner.skip_partition().await.unwrap();
+            open = None;
+        }
+    }
+    assert!(open.is_none() && !next.any(says), "all partitions were seen");
+}
+
 /// What the statistics say is true, and no wider than it must be.
 async fn check_ranges(reader: &Reader, partitions: &[SamplePartition]) {
     let version = reader.descriptor().version;
@@ -315,6 +369,9 @@ async fn check_partitions(
         let (a, b) = (Token(rng.u64() as i64), Token(rng.u64() as i64));
         check_scan(&reader, partitions, TokenRange::new(a.min(b), a.max(b)), 10_000).await;
     }
+    for _ in 0..8 {
+        check_sparse_scan(&reader, partitions, &mut rng).await;
+    }
     let middle = partitions[partitions.len() / 2].token;
     check_scan(&reader, partitions, TokenRange::new(middle, middle), usize::MAX).await;
     reader.remove_files().await.unwrap();
@@ -376,6 +433,52 @@ fn wide_partitions_with_row_index() {
         let rows = if matches!(name, "reversed" | "composite") { 2500 } else { amount.rows };
         check_named(name, seed as u64, Amount { rows, ..amount });
     }
+}
+
+/// Of partitions of a megabyte a request wants the first row, or one from the middle: it does not read them whole.
+#[test]
+fn a_scan_passes_over_what_is_not_asked_for() {
+    on_shard(move |dir| {
+        Box::pin(async move {
+            let table = table("plain");
+            let amount = Amount { partitions: 8, rows: 30_000, value_bytes: 1000 };
+            let partitions = samples::partitions(&table, 11, amount);
+            for version in WRITTEN {
+                samples::write(&dir, version, 1, &table, &partitions).await.unwrap();
+                let reader = Reader::open(&dir, first(version), table.clone()).await.unwrap();
+                let cache = Cache::of_shard();
+                cache.set_budget(0);
+                let size = reader.meta().data_bytes;
+                let before = cache.stats().read_bytes;
+                let mut scanner = reader.scan_sparsely(TokenRange::ALL, None);
+                let mut seen = 0;
+                while scanner.next(&[Slice::all()], 1).await.unwrap().is_some() {
+                    scanner.skip_partition().await.unwrap();
+                    seen += 1;
+                }
+                let heads = cache.stats().read_bytes - before;
+                assert_eq!(seen, partitions.len());
+                assert!(heads < size / 3, "{version:?}: {heads} of {size} bytes");
+                // One row in the middle of each.
+                let before = cache.stats().read_bytes;
+                let mut rows = 0;
+                for partition in &partitions {
+                    let places = places(partition);
+                    let start = places[places.len() / 2].clone();
+                    let slices = [Slice { end: start.successor(), start }];
+                    let range = TokenRange::new(partition.token, partition.token);
+                    let mut scanner = reader.scan_sparsely(range, None);
+                    while let Some(scanned) = scanner.next(&slices, usize::MAX).await.unwrap() {
+                        rows += scanned.slice.mutation.view().rows().count();
+                    }
+                }
+                let middles = cache.stats().read_bytes - before;
+                assert!(rows > partitions.len() / 4, "{rows} rows");
+                assert!(middles < size / 2, "{version:?}: {middles} of {size} bytes");
+                reader.remove_files().await.unwrap();
+            }
+        })
+    });
 }
 
 #[test]
