@@ -120,7 +120,7 @@ async fn x4(bench: Bench) -> Result<(), String> {
     told_of("read from disk");
     read(&store, &asked).await?;
     runtime::yield_now().await;
-    told_of("read from the row cache");
-    measure_reads(&bench, &store, &asked, "read from the row cache").await?;
+    told_of("read once more, too large for the row cache");
+    measure_reads(&bench, &store, &asked, "read once more, too large for the row cache").await?;
     store.drain().await.map_err(told)
 }
