@@ -41,6 +41,7 @@ pub(crate) struct Unified {
     base_parts: u32,
     growth: f64,
     flush_bytes: u64,
+    /// Overlapping sstables that are merged at once; never fewer than the fan-out of their level.
     most: usize,
     inclusion: Inclusion,
 }
@@ -61,7 +62,10 @@ impl Unified {
             base_parts: number(map, "base_shard_count", 4).clamp(1, PARTS_MAX),
             growth: if (0.0..=1.0).contains(&growth) { growth } else { 0.333 },
             flush_bytes: bytes(map, "flush_size_override", 0),
-            most: number(map, "max_sstables_to_compact", 32usize).max(2),
+            most: match number(map, "max_sstables_to_compact", 0i64) {
+                ..=0 => usize::MAX,
+                most => most as usize,
+            },
             inclusion: match map.get("overlap_inclusion_method").map(|m| m.to_ascii_uppercase()).as_deref() {
                 Some("NONE") => Inclusion::None,
                 Some("SINGLE") => Inclusion::Single,
@@ -99,7 +103,7 @@ impl Unified {
             while let Some((_, index)) = order.next_if(|(density, _)| last || *density < limit) {
                 members.push(index);
             }
-            if let Some((overlap, inputs)) = self.bucket(scene, members, self.threshold(level))
+            if let Some((overlap, inputs)) = self.bucket(scene, members, level)
                 && best.as_ref().is_none_or(|(most, _)| *most < overlap)
             {
                 best = Some((overlap, inputs));
@@ -131,6 +135,27 @@ impl Unified {
         self.scaling(level).max(0) as usize + 2
     }
 
+    /// How many overlapping sstables of a level are merged at once where `overlap` of them lie over a token. With more than two
+    /// levels' worth of them the result should be what merges in time would have made of as many, or it ends up among results that
+    /// are smaller: so as many as fill whole levels, the largest such number.
+    fn inputs_max(&self, level: usize, overlap: usize) -> usize {
+        let fanout = |level| self.fanout(level) as usize;
+        let most = self.most.max(fanout(level));
+        if most == fanout(level) || overlap <= fanout(level).saturating_mul(fanout(level + 1)) {
+            return most;
+        }
+        let most = most.min(overlap);
+        let mut full = fanout(level);
+        for above in level + 1.. {
+            match full.saturating_mul(fanout(above)) {
+                next if next <= most => full = next,
+                _ => break,
+            }
+        }
+        // Levels take results of any size from below.
+        if self.scaling(level) < 0 { full * (most / full) } else { full }
+    }
+
     /// Bytes of the smallest sstable that counts: a bit below those of a flush, so that a level is reached by as many flushes as
     /// its fan-out says even when some are smaller.
     fn base_bytes(&self, scene: Scene<'_>) -> f64 {
@@ -154,7 +179,8 @@ impl Unified {
 
     /// Of the members of a level those to be merged together, and how many of them overlap at most; `None` when nowhere enough
     /// do.
-    fn bucket(&self, scene: Scene<'_>, members: Vec<usize>, threshold: usize) -> Option<(usize, Vec<usize>)> {
+    fn bucket(&self, scene: Scene<'_>, members: Vec<usize>, level: usize) -> Option<(usize, Vec<usize>)> {
+        let threshold = self.threshold(level);
         if members.len() < threshold {
             return None;
         }
@@ -170,7 +196,7 @@ impl Unified {
             let (from, to) = self.grow(&sets, taken_to, at);
             let overlap = sets[from..to].iter().map(Vec::len).max().unwrap_or(0);
             if best.as_ref().is_none_or(|(most, _)| *most < overlap) {
-                best = Some((overlap, self.limited(scene, &sets[from..to])));
+                best = Some((overlap, limited(scene, &sets[from..to], self.inputs_max(level, overlap))));
             }
             taken_to = to;
             at = to;
@@ -195,26 +221,26 @@ impl Unified {
         }
         (from, to)
     }
+}
 
-    /// The sstables of some sets, the oldest first, not more than `most` of them overlapping anywhere.
-    fn limited(&self, scene: Scene<'_>, sets: &[Vec<usize>]) -> Vec<usize> {
-        let mut all: Vec<usize> = sets.iter().flatten().copied().collect();
-        all.sort_by_key(|index| (scene.sstables[*index].generation, *index));
-        all.dedup();
-        if sets.iter().all(|set| set.len() <= self.most) {
-            return all;
-        }
-        let mut counts = vec![0usize; sets.len()];
-        all.retain(|index| {
-            let places: Vec<usize> = (0..sets.len()).filter(|set| sets[*set].contains(index)).collect();
-            let fits = places.iter().all(|set| counts[*set] < self.most);
-            if fits {
-                places.iter().for_each(|set| counts[*set] += 1);
-            }
-            fits
-        });
-        all
+/// The sstables of some sets, the oldest first, not more than `most` of them overlapping anywhere.
+fn limited(scene: Scene<'_>, sets: &[Vec<usize>], most: usize) -> Vec<usize> {
+    let mut all: Vec<usize> = sets.iter().flatten().copied().collect();
+    all.sort_by_key(|index| (scene.sstables[*index].generation, *index));
+    all.dedup();
+    if sets.iter().all(|set| set.len() <= most) {
+        return all;
     }
+    let mut counts = vec![0usize; sets.len()];
+    all.retain(|index| {
+        let places: Vec<usize> = (0..sets.len()).filter(|set| sets[*set].contains(index)).collect();
+        let fits = places.iter().all(|set| counts[*set] < most);
+        if fits {
+            places.iter().for_each(|set| counts[*set] += 1);
+        }
+        fits
+    });
+    all
 }
 
 /// `T4` is 2, `L4` is -2, `N` is 0, and a number is itself.
@@ -268,7 +294,7 @@ fn overlap_sets(scene: Scene<'_>, mut members: Vec<usize>) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{of_ranges, scene};
+    use super::super::tests::{of_ranges, of_sizes, scene};
     use super::*;
 
     fn of(pairs: &[(&str, &str)]) -> Unified {
@@ -311,6 +337,40 @@ mod tests {
     }
 
     #[test]
+    fn so_many_are_merged_at_once() {
+        // Scaling parameters, limit, how many overlap, how many are merged.
+        for (scaling, limit, overlap, want) in [
+            ("T4", None, 4, 4),
+            ("T4", None, 16, 16),
+            ("T4", None, 17, 16),
+            ("T4", None, 40, 16),
+            ("T4", None, 70, 64),
+            ("T40", None, 100, 100),
+            ("T4,T10", None, 41, 40),
+            ("L4", None, 40, 32),
+            ("L10", None, 35, 35),
+            // As in Cassandra: 0 and less is no limit, and the fan-out stands above a smaller one.
+            ("T4", Some("0"), 16, 16),
+            ("T4", Some("-1"), 70, 64),
+            ("T4", Some("3"), 16, 4),
+            ("T40", Some("32"), 100, 40),
+            ("T4", Some("10"), 16, 10),
+            ("T4", Some("10"), 17, 4),
+            ("T4", Some("32"), 70, 16),
+            ("L4", Some("30"), 70, 16),
+            ("L4", Some("48"), 70, 48),
+        ] {
+            let mut options = vec![("scaling_parameters", scaling)];
+            options.extend(limit.map(|limit| ("max_sstables_to_compact", limit)));
+            let sstables = of_sizes(&vec![1 << 20; overlap]);
+            let members = (0..overlap).collect();
+            let (found, inputs) = of(&options).bucket(scene(&sstables), members, 0).expect("enough overlap");
+            assert_eq!((found, inputs.len()), (overlap, want), "{scaling}, {limit:?}");
+            assert_eq!(inputs, (0..want).collect::<Vec<_>>(), "the oldest");
+        }
+    }
+
+    #[test]
     fn neighbours_come_along_as_the_option_says() {
         let sstables = of_ranges(&[(0, 10), (0, 11), (0, 12), (0, 20), (15, 30), (25, 40), (50, 60)]);
         for (method, want) in [
@@ -320,7 +380,7 @@ mod tests {
         ] {
             let unified = of(&[("overlap_inclusion_method", method)]);
             let (overlap, inputs) =
-                unified.bucket(scene(&sstables), (0..7).collect(), 4).expect("four overlap");
+                unified.bucket(scene(&sstables), (0..7).collect(), 0).expect("four overlap");
             assert_eq!((overlap, inputs), (4, want), "{method}");
         }
     }
