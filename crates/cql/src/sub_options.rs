@@ -6,6 +6,7 @@
 use crate::error::{Result, configuration};
 use schema::TableOptions;
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
 type Map = BTreeMap<String, String>;
 
@@ -122,8 +123,8 @@ pub(crate) fn compaction(mut given: Map) -> Result<Map> {
     Ok(given)
 }
 
-fn integer(map: &Map, key: &str) -> Result<Option<i64>> {
-    match map.get(key).map(|value| (value, value.parse::<i64>())) {
+fn integer<T: FromStr>(map: &Map, key: &str) -> Result<Option<T>> {
+    match map.get(key).map(|value| (value, value.parse::<T>())) {
         None => Ok(None),
         Some((_, Ok(number))) => Ok(Some(number)),
         Some((value, Err(_))) => configuration(format!("{value} is not a parsable int (base10) for {key}")),
@@ -151,7 +152,7 @@ fn check_common(map: &Map) -> Result<()> {
     {
         return configuration(format!("tombstone_threshold must be greater than 0, but was {threshold:.6}"));
     }
-    if let Some(interval) = integer(map, "tombstone_compaction_interval")?
+    if let Some(interval) = integer::<i64>(map, "tombstone_compaction_interval")?
         && interval < 0
     {
         return configuration(format!(
@@ -195,7 +196,7 @@ fn check_size_tiered(map: &Map) -> Result<()> {
             "Min compaction threshold (got {least}) cannot be greater than max compaction threshold (got {most})"
         ));
     }
-    if let Some(size) = integer(map, "min_sstable_size")?
+    if let Some(size) = integer::<i64>(map, "min_sstable_size")?
         && size < 0
     {
         return configuration(format!("min_sstable_size must be non negative: {size}"));
@@ -212,7 +213,7 @@ fn check_size_tiered(map: &Map) -> Result<()> {
 
 fn check_leveled(map: &Map) -> Result<()> {
     for key in ["sstable_size_in_mb", "fanout_size"] {
-        if let Some(number) = integer(map, key)?
+        if let Some(number) = integer::<i32>(map, key)?
             && number < 1
         {
             return configuration(format!("{key} must be larger than 0, but was {number}"));
@@ -241,16 +242,12 @@ fn check_time_window(map: &Map) -> Result<()> {
             return configuration(format!("{value} is not valid for {key}"));
         }
     }
-    if let Some(size) = integer(map, "compaction_window_size")?
+    if let Some(size) = integer::<i32>(map, "compaction_window_size")?
         && size < 1
     {
         return configuration(format!("{size} must be greater than 1 for compaction_window_size"));
     }
-    check_expiry(map)
-}
-
-fn check_expiry(map: &Map) -> Result<()> {
-    if let Some(seconds) = integer(map, "expired_sstable_check_frequency_seconds")?
+    if let Some(seconds) = integer::<i64>(map, "expired_sstable_check_frequency_seconds")?
         && seconds < 0
     {
         return configuration(format!(
@@ -267,7 +264,30 @@ fn check_expiry(map: &Map) -> Result<()> {
     Ok(())
 }
 
+/// In the order in which Cassandra looks at them, so that of several mistakes the same one is told.
 fn check_unified(map: &Map) -> Result<()> {
+    check_scaling(map)?;
+    if let Some(count) = integer::<i32>(map, "base_shard_count")?
+        && count < 1
+    {
+        return configuration(format!("Invalid configuration, base_shard_count should be positive: {count}"));
+    }
+    let target = check_size(map, "target_sstable_size")?.unwrap_or(f64::from(1u32 << 30));
+    check_size(map, "flush_size_override")?;
+    integer::<i32>(map, "max_sstables_to_compact")?;
+    check_unified_expiry(map)?;
+    if let Some(method) = map.get("overlap_inclusion_method")
+        && !matches!(method.to_uppercase().as_str(), "NONE" | "SINGLE" | "TRANSITIVE")
+    {
+        return configuration(format!(
+            "Invalid overlap inclusion method {method}. The valid options are [NONE, SINGLE, TRANSITIVE]."
+        ));
+    }
+    check_size_min(map, target)?;
+    check_growth(map)
+}
+
+fn check_scaling(map: &Map) -> Result<()> {
     for parameter in map.get("scaling_parameters").iter().flat_map(|list| list.split(',')) {
         let parameter = parameter.trim();
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
@@ -284,61 +304,122 @@ fn check_unified(map: &Map) -> Result<()> {
             return configuration(format!("Fan factor cannot be lower than 2 in {parameter}"));
         }
     }
-    for key in ["target_sstable_size", "flush_size_override"] {
-        let Some(value) = map.get(key) else { continue };
-        match bytes_of(value) {
-            None => {
-                return configuration(format!(
-                    "{key} {value} is not a valid size in bytes: {value} does not end in unit B"
-                ));
-            }
-            Some(bytes) if bytes < f64::from(1u32 << 20) => {
-                return configuration(format!(
-                    "{key} {value} is not acceptable, size must be at least 1.000MiB"
-                ));
-            }
-            Some(_) => {}
-        }
+    Ok(())
+}
+
+/// A size of a mebibyte or more, as it was given.
+fn check_size(map: &Map, key: &str) -> Result<Option<f64>> {
+    let Some(value) = map.get(key) else { return Ok(None) };
+    let Some(bytes) = bytes_of(value) else {
+        let why =
+            if value.ends_with('B') { "it is no number with a prefix" } else { "does not end in unit B" };
+        return configuration(format!("{key} {value} is not a valid size in bytes: {value} {why}"));
+    };
+    if bytes >= BYTES_END && key == "target_sstable_size" {
+        return configuration(format!("{key} {value} is out of range of Long."));
     }
-    if let Some(value) = map.get("min_sstable_size")
-        && bytes_of(value).is_none()
-    {
-        return configuration(format!("{value} is not a valid size in bytes for min_sstable_size"));
+    if bytes < f64::from(1u32 << 20) {
+        return configuration(format!("{key} {value} is not acceptable, size must be at least 1.000MiB"));
     }
-    if let Some(count) = integer(map, "base_shard_count")?
-        && count < 1
-    {
-        return configuration(format!("Invalid configuration, base_shard_count should be positive: {count}"));
-    }
-    integer(map, "max_sstables_to_compact")?;
-    if let Some(growth) = map.get("sstable_growth")
-        && !growth.parse::<f64>().is_ok_and(|g| (0.0..=1.0).contains(&g))
-    {
-        return configuration(format!("sstable_growth {growth} must be between 0 and 1"));
-    }
-    if let Some(method) = map.get("overlap_inclusion_method")
-        && !matches!(method.to_uppercase().as_str(), "NONE" | "SINGLE" | "TRANSITIVE")
-    {
+    Ok(Some(bytes))
+}
+
+/// Results smaller than the least size are not cut, so it must be below the least that the target allows.
+fn check_size_min(map: &Map, target: f64) -> Result<()> {
+    let key = "min_sstable_size";
+    let Some(value) = map.get(key) else { return Ok(()) };
+    let Some(bytes) = bytes_of(value).map(|bytes| bytes as i64) else {
+        return configuration(format!("{value} is not a valid size in bytes for {key}"));
+    };
+    if bytes < 0 {
         return configuration(format!(
-            "Invalid overlap inclusion method {method}. The valid options are [NONE, SINGLE, TRANSITIVE]."
+            "Invalid configuration, {key} should be greater than or equal to 0 (zero)"
         ));
     }
-    check_expiry(map)
+    let target = target.ceil() as i64;
+    if bytes >= (target as f64 * std::f64::consts::FRAC_1_SQRT_2).ceil() as i64 {
+        return configuration(format!(
+            "Invalid configuration, {key} ({}) should be less than 70% of the targetSSTableSize ({})",
+            size_text(bytes),
+            size_text(target)
+        ));
+    }
+    Ok(())
 }
+
+fn check_growth(map: &Map) -> Result<()> {
+    let Some(value) = map.get("sstable_growth") else { return Ok(()) };
+    let number = value.trim();
+    let (number, whole) = match number.strip_suffix('%') {
+        Some(percent) => (percent.trim(), 100.0),
+        None => (number, 1.0),
+    };
+    match number.parse::<f64>().map(|number| number / whole) {
+        Ok(growth) if (0.0..=1.0).contains(&growth) => Ok(()),
+        Ok(_) => configuration(format!("sstable_growth {value} must be between 0 and 1")),
+        Err(_) => {
+            let why = if number.is_empty() {
+                "empty String".into()
+            } else {
+                format!("For input string: \"{number}\"")
+            };
+            configuration(format!("sstable_growth is not a valid number between 0 and 1: {why}"))
+        }
+    }
+}
+
+/// Unlike windows of time, levels may not be looked at all the time; and they may be asked for the unsafe way, which Cassandra takes
+/// only when it was started for that.
+fn check_unified_expiry(map: &Map) -> Result<()> {
+    let key = "expired_sstable_check_frequency_seconds";
+    match map.get(key).map(|value| (value, value.parse::<i64>())) {
+        Some((value, Err(_))) => {
+            return configuration(format!("{value} is not a parsable long (base10) for {key}"));
+        }
+        Some((_, Ok(seconds))) if seconds <= 0 => {
+            return configuration(format!("Invalid configuration, {key} should be positive: {seconds}"));
+        }
+        Some((_, Ok(_))) | None => {}
+    }
+    let key = "unsafe_aggressive_sstable_expiration";
+    match is_boolean(map, key) {
+        Err(value) => configuration(format!("{key} should either be 'true' or 'false', not {value}")),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Bytes that cannot be counted any more.
+const BYTES_END: f64 = 9_223_372_036_854_775_808.0;
 
 /// A size such as `1GiB`, `100 MB` or `8B`; `None` when it is none.
 fn bytes_of(text: &str) -> Option<f64> {
-    let number = text.trim().strip_suffix('B')?.trim_end();
+    let number = text.strip_suffix('B')?;
     let (number, base) = match number.strip_suffix('i') {
         Some(number) => (number, 1024f64),
         None => (number, 1000f64),
     };
-    let power = "kMGTPE".find(number.chars().last().filter(|c| c.is_ascii_alphabetic()).unwrap_or(' '));
+    let power = number.chars().next_back().and_then(|prefix| "KMGTPEZYRQ".find(prefix));
     let (digits, factor) = match power {
         Some(power) => (&number[..number.len() - 1], base.powi(power as i32 + 1)),
+        // Of nothing there is no binary kind.
+        None if base == 1024.0 => return None,
         None => (number, 1.0),
     };
-    Some(digits.trim().parse::<f64>().ok()? * factor)
+    let digits = digits.trim_end();
+    let plain = digits.strip_prefix(['+', '-']).unwrap_or(digits);
+    let fits =
+        plain.starts_with(|c: char| c.is_ascii_digit()) && plain.ends_with(|c: char| c.is_ascii_digit());
+    if fits { Some(digits.parse::<f64>().ok()? * factor) } else { None }
+}
+
+/// As Cassandra prints sizes: `724.077MiB`.
+fn size_text(bytes: i64) -> String {
+    let units = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let power = (bytes.max(1).ilog2() / 10) as usize;
+    match units.get(power) {
+        Some(unit) if power > 0 => format!("{:.3}{unit}B", bytes as f64 / 1024f64.powi(power as i32)),
+        _ => format!("{bytes}B"),
+    }
 }
 
 /// Checks `tombstone_gc`, which is ScyllaDB's, and gives the text that keeps it: `mode=…,propagation_delay_in_seconds=…`.
@@ -585,6 +666,110 @@ mod tests {
         for scaling in ["T4,L10,N", "-8", "2, 4"] {
             let given = map(&[("class", "UnifiedCompactionStrategy"), ("scaling_parameters", scaling)]);
             assert!(compaction(given).is_ok(), "{scaling}");
+        }
+    }
+
+    /// As `UnifiedCompactionStrategy.validateOptions` of Cassandra 5.0.6 answers, word for word.
+    #[test]
+    fn options_of_levels_are_checked_as_cassandra_checks_them() {
+        let least = "Invalid configuration, min_sstable_size";
+        let number = "sstable_growth is not a valid number between 0 and 1:";
+        let fine = "";
+        for (key, value, want) in [
+            ("min_sstable_size", "-5B", format!("{least} should be greater than or equal to 0 (zero)")),
+            ("min_sstable_size", "0B", fine.into()),
+            ("min_sstable_size", "759250124B", fine.into()),
+            (
+                "min_sstable_size",
+                "759250125B",
+                format!("{least} (724.077MiB) should be less than 70% of the targetSSTableSize (1.000GiB)"),
+            ),
+            (
+                "min_sstable_size",
+                "1GiB",
+                format!("{least} (1.000GiB) should be less than 70% of the targetSSTableSize (1.000GiB)"),
+            ),
+            ("min_sstable_size", "5", "5 is not a valid size in bytes for min_sstable_size".into()),
+            ("sstable_growth", "33%", fine.into()),
+            ("sstable_growth", " 33 % ", fine.into()),
+            ("sstable_growth", "1e-1", fine.into()),
+            ("sstable_growth", "110%", "sstable_growth 110% must be between 0 and 1".into()),
+            ("sstable_growth", "-1", "sstable_growth -1 must be between 0 and 1".into()),
+            ("sstable_growth", "x%", format!("{number} For input string: \"x\"")),
+            ("sstable_growth", "%", format!("{number} empty String")),
+            ("max_sstables_to_compact", "-1", fine.into()),
+            (
+                "max_sstables_to_compact",
+                "99999999999",
+                "99999999999 is not a parsable int (base10) for max_sstables_to_compact".into(),
+            ),
+            (
+                "base_shard_count",
+                "99999999999",
+                "99999999999 is not a parsable int (base10) for base_shard_count".into(),
+            ),
+            ("expired_sstable_check_frequency_seconds", "1", fine.into()),
+            (
+                "expired_sstable_check_frequency_seconds",
+                "0",
+                "Invalid configuration, expired_sstable_check_frequency_seconds should be positive: 0".into(),
+            ),
+            (
+                "expired_sstable_check_frequency_seconds",
+                "x",
+                "x is not a parsable long (base10) for expired_sstable_check_frequency_seconds".into(),
+            ),
+            ("unsafe_aggressive_sstable_expiration", "true", fine.into()),
+            (
+                "unsafe_aggressive_sstable_expiration",
+                "x",
+                "unsafe_aggressive_sstable_expiration should either be 'true' or 'false', not x".into(),
+            ),
+            ("target_sstable_size", "1024KiB", fine.into()),
+            ("target_sstable_size", "1e7B", fine.into()),
+            ("target_sstable_size", "9EiB", "target_sstable_size 9EiB is out of range of Long.".into()),
+            (
+                "target_sstable_size",
+                "-5B",
+                "target_sstable_size -5B is not acceptable, size must be at least 1.000MiB".into(),
+            ),
+            (
+                "target_sstable_size",
+                "5",
+                "target_sstable_size 5 is not a valid size in bytes: 5 does not end in unit B".into(),
+            ),
+        ] {
+            let found = match compaction(map(&[("class", "UnifiedCompactionStrategy"), (key, value)])) {
+                Ok(_) => String::new(),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(found, want, "{key} = {value}");
+        }
+        for size in
+            ["1kB", "1024kiB", "100MiB ", " 100MiB", "100MiB B", "100iB", "100G iB", "1.B", ".5GiB", "infB"]
+        {
+            for key in ["target_sstable_size", "flush_size_override", "min_sstable_size"] {
+                let given = map(&[("class", "UnifiedCompactionStrategy"), (key, size)]);
+                assert!(told(compaction(given)).contains("is not a valid size in bytes"), "{key} = {size}");
+            }
+        }
+        let small = [
+            ("class", "UnifiedCompactionStrategy"),
+            ("target_sstable_size", "100MiB"),
+            ("min_sstable_size", "71MiB"),
+        ];
+        assert_eq!(
+            told(compaction(map(&small))),
+            format!("{least} (71.000MiB) should be less than 70% of the targetSSTableSize (100.000MiB)")
+        );
+        for (bytes, want) in [(0, "0B"), (1023, "1023B"), (1536, "1.500KiB"), (i64::MAX, "8.000EiB")] {
+            assert_eq!(size_text(bytes), want);
+        }
+        // Windows of time may look all the time.
+        for (seconds, want) in [("0", true), ("-1", false)] {
+            let key = "expired_sstable_check_frequency_seconds";
+            let given = compaction(map(&[("class", "TimeWindowCompactionStrategy"), (key, seconds)]));
+            assert_eq!(given.is_ok(), want, "{seconds}");
         }
     }
 

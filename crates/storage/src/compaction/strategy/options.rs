@@ -52,7 +52,17 @@ pub(super) fn number<T: std::str::FromStr>(map: &Map, key: &str, default: T) -> 
     map.get(key).and_then(|value| value.trim().parse().ok()).unwrap_or(default)
 }
 
-/// A share above 0.
+/// A share from 0 to 1 such as `0.333` or `33.3%`.
+pub(super) fn share(map: &Map, key: &str, default: f64) -> f64 {
+    let text = map.get(key).map_or("", |text| text.trim());
+    let given = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse().map(|percent: f64| percent / 100.0),
+        None => text.parse(),
+    };
+    given.ok().filter(|share| (0.0..=1.0).contains(share)).unwrap_or(default)
+}
+
+/// A ratio above 0.
 pub(super) fn ratio(map: &Map, key: &str, default: f64) -> f64 {
     let given: f64 = number(map, key, default);
     if given.is_finite() && given > 0.0 { given } else { default }
@@ -101,6 +111,22 @@ mod tests {
         ];
         for (text, want) in cases {
             assert_eq!(parse_bytes(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn shares_are_read() {
+        for (text, want) in [
+            ("0.25", 0.25),
+            ("25%", 0.25),
+            (" 25 % ", 0.25),
+            ("0", 0.0),
+            ("101%", 0.5),
+            ("nan", 0.5),
+            ("", 0.5),
+        ] {
+            let map = Map::from([("k".to_string(), text.to_string())]);
+            assert_eq!(share(&map, "k", 0.5), want, "{text}");
         }
     }
 

@@ -11,7 +11,7 @@
 //! level is cut, every denser one is cut as well. So inputs of a compaction end at common tokens and can be released there.
 //! Source: Cassandra's CEP-26 and the description of its options.
 
-use super::options::{Map, bytes, number};
+use super::options::{Map, bytes, number, share};
 use super::{Scene, Shape, Split, Task, width};
 use base::Token;
 use mutation::TokenRange;
@@ -54,13 +54,12 @@ impl Unified {
             scaling.push(2);
         }
         let target_bytes = bytes(map, "target_sstable_size", 1 << 30).max(MIB);
-        let growth: f64 = number(map, "sstable_growth", 0.333);
         Unified {
             scaling,
             target_bytes,
             min_bytes: bytes(map, "min_sstable_size", 100 * MIB).min(target_bytes),
             base_parts: number(map, "base_shard_count", 4).clamp(1, PARTS_MAX),
-            growth: if (0.0..=1.0).contains(&growth) { growth } else { 0.333 },
+            growth: share(map, "sstable_growth", 0.333),
             flush_bytes: bytes(map, "flush_size_override", 0),
             most: match number(map, "max_sstables_to_compact", 0i64) {
                 ..=0 => usize::MAX,
@@ -324,7 +323,9 @@ mod tests {
         assert_eq!(unified.parts(gib), 4);
         let fixed = of(&[("sstable_growth", "0"), ("target_sstable_size", "1GiB")]);
         assert_eq!(fixed.parts(64.0 * gib), 64);
-        let none = of(&[("sstable_growth", "1")]);
+        let quarter = of(&[("sstable_growth", "25%"), ("target_sstable_size", "1024 MiB")]);
+        assert_eq!(quarter, of(&[("sstable_growth", "0.25")]));
+        let none = of(&[("sstable_growth", "100%")]);
         assert_eq!(none.parts(64.0 * gib), 4);
     }
 
