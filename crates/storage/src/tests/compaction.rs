@@ -2,16 +2,18 @@
 
 use super::harness::*;
 use crate::{
-    CommitlogSync, CompactionKind, CompactionRoom, Durability, Error, Granularity, MajorCompaction, Store,
-    fixture,
+    CommitlogSync, CompactionKind, CompactionRoom, Durability, Error, Granularity, ImportOptions,
+    MajorCompaction, Store, Verify, fixture,
 };
 use base::{Prng, Token};
 use mutation::{Cell, ColumnView, Deletion, Key, Liveness, Mutation, MutationBuilder, RowView, Scope, Slice};
 use runtime::Bug;
 use runtime::sim::SimConfig;
 use schema::{TOMBSTONE_GC, Table};
+use sstable::{CompressionChoice, EncodingStats, Format, Writer, WriterOptions};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Long enough ago for every grace.
@@ -282,6 +284,105 @@ fn an_sstable_full_of_tombstones_is_compacted_alone() {
     assert_eq!((tombstones(&mut node, &table), keys(&mut node, &table).len()), (0, 10));
     let history = node.run(async { runtime::local::<Store>().compaction_history() });
     assert_eq!(history.iter().map(|record| record.kind).collect::<Vec<_>>(), [CompactionKind::Tombstones]);
+}
+
+/// The table of the first strategy, whose tombstones go when repaired or at once.
+fn table_purging(only_repaired: bool) -> Table {
+    let mut builder = table_of(0).to_builder();
+    let option = ("only_purge_repaired_tombstones".to_string(), only_repaired.to_string());
+    builder.options_mut().compaction.extend([option]);
+    builder.build().expect("a valid table")
+}
+
+/// Takes in an sstable of another node, where it was repaired: it says that these partitions are deleted.
+fn import_repaired(node: &mut Node, table: &Table, keys: &[u8]) {
+    const DIR: &str = "/node/upload";
+    let (id, table, mut keys) = (table.id, Arc::new(table.clone()), keys.to_vec());
+    keys.sort_by_key(|key| Token::of_key(&[*key]));
+    node.run(async move {
+        runtime::file::create_dir_all(DIR).await.expect("made");
+        let options = WriterOptions {
+            dir: DIR.into(),
+            version: Format::Bti.version(),
+            generation: 1,
+            table,
+            estimated_keys: keys.len() as u64,
+            compression: CompressionChoice::Table,
+            base: EncodingStats::EPOCH,
+            host_id: 8,
+            level: 0,
+            repaired_at: i64::from(LONG_AGO) * 1_000,
+        };
+        let mut writer = Writer::create(options).await.expect("made");
+        for key in keys {
+            let deletion = Deletion { timestamp: 9, local_time: LONG_AGO };
+            writer.start_partition(&[key], Token::of_key(&[key]), deletion, None).expect("in order");
+            writer.end_partition().expect("written");
+        }
+        writer.finish().await.expect("written");
+        let options =
+            ImportOptions { copy: false, verify: Verify::Full, keep_level: false, keep_repaired: true };
+        let report = runtime::local::<Store>().import(id, DIR.as_ref(), options).await.expect("imports");
+        assert_eq!(report.sstables, 1);
+    });
+}
+
+#[test]
+fn tombstones_that_no_repair_has_seen_stay_if_the_option_says_so() {
+    for (only_repaired, left) in [(true, 3), (false, 0)] {
+        let table = table_purging(only_repaired);
+        let mut node = node(&table);
+        import_repaired(&mut node, &table, &[1, 2, 3]);
+        for key in [3, 4, 5] {
+            put(&mut node, delete(&table, key, 9));
+        }
+        flush(&mut node);
+        // Of partition 3 a repair has seen one of two.
+        compact(&mut node, &table).expect("compacts");
+        assert_eq!(tombstones(&mut node, &table), left, "only repaired ones: {only_repaired}");
+    }
+}
+
+#[test]
+fn an_sstable_that_no_repair_has_seen_is_not_dropped_or_rewritten_for_its_tombstones() {
+    for (only_repaired, is_repaired, left) in [(true, false, 1), (true, true, 0), (false, false, 0)] {
+        let table = table_purging(only_repaired);
+        let mut node = node(&table);
+        if is_repaired {
+            import_repaired(&mut node, &table, &[1, 2]);
+        } else {
+            put(&mut node, delete(&table, 1, 9));
+            put(&mut node, delete(&table, 2, 9));
+            flush(&mut node);
+        }
+        node.stop();
+        node.settings.auto_compaction = true;
+        node.boot(1).expect("opens");
+        let before = data_files(&node);
+        node.world.run_for(Duration::from_secs(1500));
+        assert_eq!(sstables(&mut node, &table), left, "{only_repaired}, {is_repaired}");
+        assert!(left == 0 || data_files(&node) == before, "it was not looked at");
+    }
+}
+
+#[test]
+fn an_sstable_with_rows_that_no_repair_has_seen_is_not_compacted_alone() {
+    for (only_repaired, left) in [(true, 10), (false, 0)] {
+        let table = table_purging(only_repaired);
+        let mut node = node(&table);
+        for key in 0..20 {
+            let mutation = if key % 2 == 0 { insert(&table, key, 5) } else { delete(&table, key, 5) };
+            put(&mut node, mutation);
+        }
+        flush(&mut node);
+        node.stop();
+        node.settings.auto_compaction = true;
+        node.boot(1).expect("opens");
+        let before = data_files(&node);
+        node.world.run_for(Duration::from_secs(1500));
+        assert_eq!((tombstones(&mut node, &table), keys(&mut node, &table).len()), (left, 10));
+        assert_eq!(data_files(&node) == before, only_repaired);
+    }
 }
 
 /// Writes rows of a kibibyte for so many keys and flushes them.

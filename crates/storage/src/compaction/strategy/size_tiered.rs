@@ -92,6 +92,25 @@ mod tests {
     }
 
     #[test]
+    fn a_tier_is_as_wide_as_its_options_say() {
+        const MIB: u64 = 1024 * 1024;
+        let picked = |options: &[(&str, &str)], sizes: &[u64]| {
+            let sstables = of_sizes(sizes);
+            let map = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+            SizeTiers::of(&map).next(scene(&sstables)).map_or(0, |task| task.inputs.len())
+        };
+        let wide = [100 * MIB, 180 * MIB, 180 * MIB, 180 * MIB];
+        assert_eq!((picked(&[], &wide), picked(&[("bucket_high", "2.0")], &wide)), (0, 4));
+        let close = [100 * MIB, 104 * MIB, 108 * MIB, 112 * MIB];
+        assert_eq!((picked(&[], &close), picked(&[("bucket_high", "1.01")], &close)), (4, 0));
+        // From the smallest up nothing is below the mean of those before: only a ratio above 1 keeps any out.
+        let low = [("bucket_low", "1.1"), ("bucket_high", "2.0")];
+        assert_eq!((picked(&low[1..], &close), picked(&low, &close)), (4, 0));
+        let small = [MIB, 20 * MIB, 30 * MIB, 40 * MIB];
+        assert_eq!((picked(&[], &small), picked(&[("min_sstable_size", "1000")], &small)), (4, 0));
+    }
+
+    #[test]
     fn options_are_obeyed_and_nonsense_is_not() {
         let mut map = TableOptions::cassandra().compaction;
         map.insert("min_threshold".into(), "2".into());

@@ -72,3 +72,38 @@ impl TimeWindow {
         windows.into_values().map(|members| Task::merge(members, Shape::ONE)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{of_sizes, scene};
+    use super::*;
+
+    #[test]
+    fn timestamps_are_in_the_unit_that_the_table_says() {
+        let day_nanos = 86_400_000_000_000i64;
+        for (resolution, unit_nanos) in [
+            ("NANOSECONDS", 1),
+            ("MICROSECONDS", 1_000),
+            ("MILLISECONDS", 1_000_000),
+            ("SECONDS", 1_000_000_000),
+            ("MINUTES", 60_000_000_000),
+            ("HOURS", 3_600_000_000_000),
+            ("DAYS", day_nanos),
+        ] {
+            let options = [
+                ("compaction_window_unit", "DAYS"),
+                ("compaction_window_size", "2"),
+                ("timestamp_resolution", resolution),
+            ];
+            let map: Map = options.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+            let window = 2 * day_nanos / unit_nanos;
+            // Two in an old window, at its begin and its end, and two in the newest, which are too few to be merged.
+            let mut sstables = of_sizes(&[100; 4]);
+            let times = [10 * window, 11 * window - 1, 11 * window, 12 * window - 1];
+            sstables.iter_mut().zip(times).for_each(|(sstable, time)| sstable.max_timestamp = time);
+            let task =
+                TimeWindow::of(&map).next(scene(&sstables)).expect("the old window is to be one sstable");
+            assert_eq!(task.inputs, [0, 1], "{resolution}");
+        }
+    }
+}

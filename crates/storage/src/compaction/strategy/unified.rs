@@ -330,6 +330,22 @@ mod tests {
     }
 
     #[test]
+    fn the_lowest_level_is_as_high_as_flushes_are_large() {
+        const MIB: u64 = 1 << 20;
+        // One of them is no larger than four large flushes would be, and much larger than four small ones.
+        let sstables = of_sizes(&[MIB, MIB, MIB, 20 * MIB]);
+        for (flush_bytes, options, want) in [
+            (0, &[][..], false),
+            (16 * MIB, &[], true),
+            (0, &[("flush_size_override", "16MiB")], true),
+            (16 * MIB, &[("flush_size_override", "1MiB")], false),
+        ] {
+            let task = of(options).next(Scene { flush_bytes, ..scene(&sstables) });
+            assert_eq!(task.is_some(), want, "{flush_bytes} {options:?}");
+        }
+    }
+
+    #[test]
     fn sets_are_those_that_share_a_token() {
         let sstables = of_ranges(&[(0, 10), (5, 20), (8, 9), (15, 30), (40, 50)]);
         let mut sets = overlap_sets(scene(&sstables), vec![0, 1, 2, 3, 4]);
