@@ -58,5 +58,5 @@ pub use prior::Prior;
 pub use role::RolePlan;
 pub use run::{Page, RowSink, SelectRun};
 pub use select::{ResultColumn, SelectPlan};
-pub use sub_options::compaction_options;
+pub use sub_options::{compaction_options, unused_compaction_options};
 pub use value::{BindContext, BindSpec, BoundValue, by_name, check_values};

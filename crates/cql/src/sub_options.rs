@@ -123,6 +123,22 @@ pub(crate) fn compaction(mut given: Map) -> Result<Map> {
     Ok(given)
 }
 
+/// What to tell who asks for options of `compaction` that are kept and not acted on; `None`: all are.
+pub fn unused_compaction_options(compaction: &Map) -> Option<String> {
+    // Those of ScyllaDB's scripts: runs have levels by density, as of the unified strategy.
+    const UNUSED: [&str; 4] = ["bucket_high", "bucket_low", "min_sstable_size", "space_amplification_goal"];
+    let class = compaction.get("class").map(|class| simple(class))?;
+    let unused: Vec<&str> = UNUSED.into_iter().filter(|key| compaction.contains_key(*key)).collect();
+    (class == "IncrementalCompactionStrategy" && !unused.is_empty()).then(|| {
+        let threshold = compaction.get("min_threshold").map_or("4", String::as_str);
+        format!(
+            "Compaction options [{}] have no effect with {class}, which compacts as UnifiedCompactionStrategy with \
+             scaling_parameters T{threshold}",
+            unused.join(", ")
+        )
+    })
+}
+
 fn integer<T: FromStr>(map: &Map, key: &str) -> Result<Option<T>> {
     match map.get(key).map(|value| (value, value.parse::<T>())) {
         None => Ok(None),
@@ -771,6 +787,32 @@ mod tests {
             let given = compaction(map(&[("class", "TimeWindowCompactionStrategy"), (key, seconds)]));
             assert_eq!(given.is_ok(), want, "{seconds}");
         }
+    }
+
+    #[test]
+    fn options_that_are_not_acted_on_are_told() {
+        let given = [
+            ("class", "IncrementalCompactionStrategy"),
+            ("min_threshold", "8"),
+            ("sstable_size_in_mb", "160"),
+            ("space_amplification_goal", "1.5"),
+            ("bucket_low", "0.4"),
+            ("bucket_high", "1.6"),
+            ("min_sstable_size", "1000"),
+        ];
+        let told = |given: &[(&str, &str)]| {
+            unused_compaction_options(&compaction(map(given)).expect("understood")).unwrap_or_default()
+        };
+        assert_eq!(told(&given[..3]), "");
+        assert_eq!(
+            told(&given[..4]),
+            "Compaction options [space_amplification_goal] have no effect with IncrementalCompactionStrategy, which \
+             compacts as UnifiedCompactionStrategy with scaling_parameters T8"
+        );
+        assert!(
+            told(&given).contains("[bucket_high, bucket_low, min_sstable_size, space_amplification_goal]")
+        );
+        assert_eq!(told(&[("class", "SizeTieredCompactionStrategy"), ("bucket_low", "0.4")]), "");
     }
 
     #[test]

@@ -173,7 +173,8 @@ impl Engine {
             // Of a dropped keyspace others are told of everything in it; it is the answer itself.
             Ok(Ok(Changed::Done(mut events))) => Ok(match answered(&mut events) {
                 Some(event) => {
-                    let warnings = self.too_few_nodes(&event);
+                    let mut warnings = self.too_few_nodes(&event);
+                    warnings.extend(self.unused_options(&event));
                     Answer { outcome: Outcome::SchemaChange(event), warnings }
                 }
                 None => Answer::plain(Outcome::Void),
@@ -209,6 +210,14 @@ impl Engine {
                 factors.iter().filter_map(of_dc).collect()
             }
         }
+    }
+
+    /// Warns of a table that was just made or changed and has options that are not acted on.
+    fn unused_options(&self, event: &SchemaEvent) -> Option<String> {
+        let schema = self.schema();
+        let keyspace = schema.keyspace(&event.keyspace).filter(|_| event.target == Target::Table)?;
+        let table = keyspace.tables.get(event.name.as_str())?;
+        cql::unused_compaction_options(&table.options.compaction)
     }
 
     fn cluster_facts(&self) -> ClusterFacts {

@@ -340,6 +340,27 @@ fn a_keyspace_with_more_replicas_than_nodes_warns() {
 }
 
 #[test]
+fn options_of_compaction_that_are_not_acted_on_warn() {
+    let mut stage = stage(34, 1);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        let of = |options: &str| {
+            format!("ALTER TABLE ks.kv WITH compaction = {{'class': 'IncrementalCompactionStrategy'{options}}}")
+        };
+        assert_eq!(warnings(&connection, &of(", 'min_threshold': 8")).await, Vec::<String>::new());
+        let warned = warnings(&connection, &of(", 'space_amplification_goal': 1.5, 'bucket_low': 0.4")).await;
+        assert_eq!(
+            warned,
+            [
+                "Compaction options [bucket_low, space_amplification_goal] have no effect with \
+              IncrementalCompactionStrategy, which compacts as UnifiedCompactionStrategy with scaling_parameters T4"
+            ]
+        );
+    });
+}
+
+#[test]
 fn a_wrong_number_of_values_is_told_in_the_words_of_the_request() {
     let mut stage = stage(32, 1);
     stage.play(async {
