@@ -3,6 +3,7 @@
 use crate::{
     DumpOptions, Error, MetadataOptions, Output, Place, dump, list, metadata, places, scrub, verify,
 };
+use serde_json::{Value, json};
 use sstable::Component;
 use std::fs;
 use std::future::Future;
@@ -310,6 +311,62 @@ fn a_scrub_refuses_where_a_node_runs_and_goes_on_where_one_was_cut_off() {
             let shown = String::from_utf8(shown).unwrap();
             assert!(shown.lines().nth(1).unwrap().starts_with("ks        keys   nb-1-big"), "{shown}");
             assert!(shown.ends_with("KiB\n") && shown.contains("\n1 sstables, "), "{shown}");
+        })
+    });
+}
+
+/// What the metadata of the same files say in the words of Cassandra's sstablemetadata.
+#[test]
+fn a_list_as_json_says_of_every_sstable_what_it_is() {
+    on_shard(|dir| {
+        Box::pin(async move {
+            let (keys, plain, broken) =
+                (copy(&dir, "keys/nb-1-big"), copy(&dir, "plain/da-3-bti"), copy(&dir, "types/oa-2-big"));
+            fs::write(broken.file(Component::Statistics), b"nothing of the kind").unwrap();
+            let mut shown = Vec::new();
+            let sound = list(&dir, true, &mut Output::new(&mut shown)).await.unwrap();
+            assert!(!sound, "one cannot be read");
+            let listed: Vec<Value> = serde_json::from_slice(&shown).unwrap();
+            let [first, second, third] = &listed[..] else { panic!("{listed:?}") };
+            let bytes = |place: &Place| -> u64 {
+                let files = fs::read_dir(&place.dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+                files.map(|file| file.len()).sum()
+            };
+            let path = |place: &Place| place.file(Component::Data).display().to_string();
+            assert_eq!(
+                *first,
+                json!({
+                    "keyspace": "ks", "table": "keys", "sstable": "nb-1-big", "version": "nb", "format": "big",
+                    "path": path(&keys), "bytes": bytes(&keys),
+                    "partitions": 1200, "rows": 1200, "level": 0,
+                    "first_token": -9195829797993836303i64, "first_key": "76:k104",
+                    "last_token": 9219560883842847432i64, "last_key": "458:k482",
+                    "min_timestamp": 1700000000000000i64, "max_timestamp": 1700000000001199i64,
+                    "tombstones": 0, "expires_at": null, "repaired_at": 0,
+                    "compressor": "LZ4Compressor", "compression_ratio": 0.4689500019394127,
+                })
+            );
+            let names =
+                |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
+            assert_eq!(names(second), names(first), "the same of each");
+            for (name, want) in [
+                ("sstable", json!("da-3-bti")),
+                ("format", json!("bti")),
+                ("bytes", json!(bytes(&plain))),
+                ("compressor", Value::Null),
+                ("compression_ratio", Value::Null),
+            ] {
+                assert_eq!(second[name], want, "{name}");
+            }
+            assert_eq!((&third["table"], &third["path"]), (&json!("types"), &json!(path(&broken))));
+            assert!(third["error"].as_str().unwrap().contains("Statistics.db"), "{third}");
+            assert_eq!(third.get("rows"), None);
+            // A folder without any is a list without any.
+            let mut shown = Vec::new();
+            let empty = dir.join("empty");
+            fs::create_dir_all(&empty).unwrap();
+            assert!(list(&empty, true, &mut Output::new(&mut shown)).await.unwrap());
+            assert_eq!(shown, b"[]\n");
         })
     });
 }
