@@ -222,7 +222,8 @@ impl Unified {
     }
 }
 
-/// The sstables of some sets, the oldest first, not more than `most` of them overlapping anywhere.
+/// The oldest sstables of some sets, not more than `most` of them overlapping anywhere: the first that would be one too many ends them,
+/// so that none stays behind that is older than one that is merged.
 fn limited(scene: Scene<'_>, sets: &[Vec<usize>], most: usize) -> Vec<usize> {
     let mut all: Vec<usize> = sets.iter().flatten().copied().collect();
     all.sort_by_key(|index| (scene.sstables[*index].generation, *index));
@@ -231,14 +232,14 @@ fn limited(scene: Scene<'_>, sets: &[Vec<usize>], most: usize) -> Vec<usize> {
         return all;
     }
     let mut counts = vec![0usize; sets.len()];
-    all.retain(|index| {
-        let places: Vec<usize> = (0..sets.len()).filter(|set| sets[*set].contains(index)).collect();
-        let fits = places.iter().all(|set| counts[*set] < most);
-        if fits {
-            places.iter().for_each(|set| counts[*set] += 1);
+    let mut is_too_many = |index: usize| {
+        for (count, _) in counts.iter_mut().zip(sets).filter(|(_, set)| set.contains(&index)) {
+            *count += 1;
         }
-        fits
-    });
+        counts.iter().any(|count| most < *count)
+    };
+    let end = all.iter().position(|index| is_too_many(*index));
+    all.truncate(end.unwrap_or(all.len()));
     all
 }
 
@@ -384,6 +385,16 @@ mod tests {
             let (found, inputs) = of(&options).bucket(scene(&sstables), members, 0).expect("enough overlap");
             assert_eq!((found, inputs.len()), (overlap, want), "{scaling}, {limit:?}");
             assert_eq!(inputs, (0..want).collect::<Vec<_>>(), "the oldest");
+        }
+    }
+
+    #[test]
+    fn what_is_merged_late_is_the_oldest_without_a_gap() {
+        let sstables = of_ranges(&[(0, 10), (0, 10), (0, 10), (5, 20), (15, 30), (15, 30)]);
+        let sets = overlap_sets(scene(&sstables), (0..6).collect());
+        assert_eq!(sets.iter().map(Vec::len).collect::<Vec<_>>(), [4, 3]);
+        for (most, want) in [(2, 2), (3, 3), (4, 6)] {
+            assert_eq!(limited(scene(&sstables), &sets, most), (0..want).collect::<Vec<_>>(), "{most}");
         }
     }
 
