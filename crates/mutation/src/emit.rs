@@ -27,7 +27,7 @@ pub struct Budget {
     pub partition_rows: u32,
     /// Bytes in all.
     pub bytes: usize,
-    /// Tombstones met in all.
+    /// Tombstones met in all, but for those of the static row.
     pub tombstones: u32,
 }
 
@@ -98,6 +98,8 @@ struct Walk<'e, 'a, V> {
     cut: bool,
     /// Bytes of what stands in every page: key, deletion, static row.
     head: usize,
+    /// The tombstones among that.
+    head_tombstones: u32,
     /// Bytes of rows and range tombstones walked.
     walked: usize,
     tombstones: u32,
@@ -132,6 +134,7 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
             told: None,
             cut: false,
             head: 0,
+            head_tombstones: 0,
             walked: 0,
             tombstones: 0,
             scratch: Buffer::default(),
@@ -145,7 +148,7 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
         let mut builder = MutationBuilder::new(emit.table, emit.key.token, &emit.key.bytes);
         builder.deletion(self.deletion);
         let static_live = self.put_static(&mut builder);
-        self.head = builder.len();
+        (self.head, self.head_tombstones) = (builder.len(), self.tombstones);
         let count = command.slices.len();
         for index in 0..count {
             let slice = &command.slices[if command.reversed { count - 1 - index } else { index }];
@@ -412,7 +415,7 @@ impl<'e, 'a, V: PartitionView> Walk<'e, 'a, V> {
     fn is_large(&self, builder: &MutationBuilder) -> bool {
         builder.len() - self.head >= self.budget.bytes
             || self.walked >= WALKED_BYTES_MAX
-            || self.tombstones >= self.budget.tombstones
+            || self.tombstones - self.head_tombstones >= self.budget.tombstones
     }
 
     fn put_row(&mut self, row: RowRef<'_>, covering: Deletion, builder: &mut MutationBuilder) {

@@ -541,8 +541,8 @@ fn engine_settings(shared: &Shared) -> query::Settings {
         write_timeout: config.write_timeout,
         truncate_timeout: config.truncate_timeout,
         page_bytes: u32::try_from(config.page_bytes).unwrap_or(u32::MAX),
-        // A read of a page may meet some more before it is looked at, and must not fail for it.
-        page_tombstones: config.page_tombstones.min(config.tombstone_fail / 2),
+        // The row that reaches the limit may bring some more, and must not make the page fail.
+        page_tombstones: config.page_tombstones.min(config.tombstone_fail / 2).max(1),
         batch_warn_bytes: config.batch_warn_bytes as usize,
         batch_warn_partitions: config.batch_warn_partitions as usize,
         batch_fail_bytes: config.batch_fail_bytes as usize,

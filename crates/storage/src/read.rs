@@ -558,9 +558,7 @@ impl<'a> Page<'a> {
             return true;
         }
         let budget = self.budget(left.rows_taken);
-        emitted.live_rows >= budget.rows.min(budget.partition_rows)
-            || emitted.bytes >= budget.bytes
-            || emitted.tombstones >= budget.tombstones
+        emitted.live_rows >= budget.rows.min(budget.partition_rows) || emitted.bytes >= budget.bytes
     }
 
     /// Adds a partition to the answer; `Some` when the read stops in it.
@@ -619,13 +617,15 @@ impl<'a> Page<'a> {
                 return Ok(Some(Resume { key: last.clone(), after: None, rows_taken: 0 }));
             }
             for source in &mut sources {
-                visited += source.fill(self.command).await?;
+                source.fill(self.command).await?;
             }
             // From here to the emission nothing awaits, unless the partition is too large for one piece.
             let mut heads: SmallVec<[SourceSlice; 2]> = SmallVec::new();
             let Some(key) = next_key(&version, &mut sources, range, after.as_ref(), &mut heads) else {
                 return Ok(None);
             };
+            // What a source has looked at ahead counts when the scan gets there.
+            visited += 1 + sources.iter_mut().map(Source::passed).sum::<u64>();
             let whole = !self.command.reversed && heads.iter().all(|head| head.complete_to.is_none());
             let stopped = match whole.then(|| self.merge_heads(&version, &heads, &key)).transpose()?.flatten()
             {
@@ -636,7 +636,6 @@ impl<'a> Page<'a> {
                 return Ok(stopped);
             }
             after = Some(key);
-            visited += 1;
             runtime::yield_if_needed().await;
         }
     }
@@ -674,40 +673,48 @@ struct Source {
     sstable: Rc<Sstable>,
     scanner: Scanner,
     head: Option<(Key, SourceSlice)>,
+    /// Partitions before that which it has passed over.
+    passed: u64,
     done: bool,
 }
 
 impl Source {
     fn new(sstable: &Rc<Sstable>, range: TokenRange, after: Option<&Key>) -> Source {
         let scanner = sstable.reader.scan_sparsely(range, after.cloned());
-        Source { sstable: sstable.clone(), scanner, head: None, done: false }
+        Source { sstable: sstable.clone(), scanner, head: None, passed: 0, done: false }
     }
 
     /// Makes sure that the next partition is there, or that there is none. After many that say nothing in the slices, the next is
-    /// there whatever it says, so that the page can end. Returns how many it has passed over.
-    async fn fill(&mut self, command: &ReadCommand) -> Result<u64, Error> {
-        let mut passed = 0;
+    /// there whatever it says, so that the page can end.
+    async fn fill(&mut self, command: &ReadCommand) -> Result<(), Error> {
         while self.head.is_none() && !self.done {
             let Some(entered) = self.scanner.enter().await? else {
-                self.done = true;
+                (self.done, self.passed) = (true, 0);
                 break;
             };
             let key = Key::with_token(entered.token, entered.key);
-            if !self.sstable.covers(key.token) {
-                continue;
-            }
-            self.head = match self.scanner.piece(&command.slices, fragment_bytes()).await? {
+            let scanned = if self.sstable.covers(key.token) {
+                self.scanner.piece(&command.slices, fragment_bytes()).await?
+            } else {
+                None
+            };
+            self.head = match scanned {
                 Some(scanned) => Some((key, scanned.slice)),
-                None if passed >= passed_max() => {
+                None if self.passed >= passed_max() => {
                     let nothing = MutationBuilder::new(command.table, key.token, &key.bytes).finish();
                     Some((key, SourceSlice { mutation: nothing, complete_to: None }))
                 }
                 None => None,
             };
-            passed += u64::from(self.head.is_none());
+            self.passed += u64::from(self.head.is_none());
             runtime::yield_if_needed().await;
         }
-        Ok(passed)
+        Ok(())
+    }
+
+    /// How many it has passed over before the partition that was taken last; says so once.
+    fn passed(&mut self) -> u64 {
+        if self.head.is_none() { std::mem::take(&mut self.passed) } else { 0 }
     }
 
     /// The key of the partition ahead.

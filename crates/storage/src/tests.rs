@@ -35,6 +35,8 @@ mod operations;
 mod policies;
 /// Tombstones over what only the log has.
 mod replayable;
+/// Scans that pass over much.
+mod scans;
 /// Reads beside flushes and compactions on a slow disk.
 mod tail_reads;
 /// More writes than the disk takes.

@@ -222,11 +222,14 @@ impl Unified {
     }
 }
 
-/// The oldest sstables of some sets, not more than `most` of them overlapping anywhere: the first that would be one too many ends them,
+/// The sstables of some sets with the oldest data, not more than `most` of them overlapping anywhere: the first that would be one too many ends them,
 /// so that none stays behind that is older than one that is merged.
 fn limited(scene: Scene<'_>, sets: &[Vec<usize>], most: usize) -> Vec<usize> {
     let mut all: Vec<usize> = sets.iter().flatten().copied().collect();
-    all.sort_by_key(|index| (scene.sstables[*index].generation, *index));
+    // By what they hold: what was written last, by a merge or an import, can be the oldest.
+    let age =
+        |index: &usize| (scene.sstables[*index].max_timestamp, scene.sstables[*index].generation, *index);
+    all.sort_by_key(age);
     all.dedup();
     if sets.iter().all(|set| set.len() <= most) {
         return all;
@@ -396,6 +399,13 @@ mod tests {
         for (most, want) in [(2, 2), (3, 3), (4, 6)] {
             assert_eq!(limited(scene(&sstables), &sets, most), (0..want).collect::<Vec<_>>(), "{most}");
         }
+        // What a merge has written last is as old as what it holds.
+        let mut sstables = of_ranges(&[(0, 10); 5]);
+        for (sstable, max) in sstables.iter_mut().zip([40, 30, 50, 20, 10]) {
+            sstable.max_timestamp = max;
+        }
+        let sets = overlap_sets(scene(&sstables), (0..5).collect());
+        assert_eq!(limited(scene(&sstables), &sets, 3), [4, 3, 1]);
     }
 
     #[test]
