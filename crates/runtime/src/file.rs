@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-pub use crate::backend::{DirEntry, OpenOptions};
+pub use crate::backend::{DirEntry, Identity, OpenOptions};
 pub use crate::buffer::{AlignedBuf, Piece, align_up};
 
 /// How a write becomes durable.
@@ -332,7 +332,7 @@ pub async fn rename(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<
     backend!(rename(from, to)).map_err(|e| with_path(e, from))
 }
 
-/// Gives a file a second name. Durable after [`sync_dir`] of the folder.
+/// Gives a file a second name; of a symbolic link, the file that it leads to. Durable after [`sync_dir`] of the folder.
 pub async fn link(from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
     let (from, to) = (from.as_ref(), to.as_ref());
     backend!(link(from, to)).map_err(|e| with_path(e, from))
@@ -375,6 +375,12 @@ pub async fn read_dir(path: impl AsRef<Path>) -> io::Result<Vec<DirEntry>> {
 pub async fn exists(path: impl AsRef<Path>) -> io::Result<bool> {
     let path = path.as_ref();
     backend!(exists(path)).map_err(|e| with_path(e, path))
+}
+
+/// The identity of what a path leads to, for as long as that is not removed.
+pub async fn identity(path: impl AsRef<Path>) -> io::Result<Identity> {
+    let path = path.as_ref();
+    backend!(identity(path)).map_err(|e| with_path(e, path))
 }
 
 /// Bytes free for this process on the file system that holds the path.

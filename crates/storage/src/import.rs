@@ -139,6 +139,10 @@ fn refused(text: impl Into<String>) -> Error {
     Error::Import(text.into())
 }
 
+fn no_folder(dir: &Path) -> Error {
+    refused(format!("there is no folder \"{}\"", dir.display()))
+}
+
 /// Name of the file that makes import `number` of a start whole.
 fn intent_name(incarnation: u32, number: u64) -> String {
     format!("{PREFIX}{incarnation}-{number}")
@@ -176,7 +180,8 @@ impl Intent {
 
 impl Store {
     /// Takes the sstables of a folder into a table of the whole node, or none of them.
-    /// Shape:  every `<version>-<id>-<format>-<component>` in `dir` itself; the table's own folder is refused.
+    /// Shape:  every `<version>-<id>-<format>-<component>` in `dir` itself. The table's own folder is refused, by whatever path, and
+    /// that of another table of this node unless `options` lets it keep its files.
     /// Errors: `Import` says what is wrong with which file; nothing was changed. Others: nothing is visible, and what it says
     /// may be imported by the next start. Cost: one read of everything, unless `options` asks for less.
     pub async fn import(
@@ -203,12 +208,7 @@ impl Store {
         let number = *turn;
         self.opened(id).await?;
         let table = self.table(id)?;
-        if dir == table.dir {
-            let own = dir.display();
-            return Err(refused(format!(
-                "\"{own}\" is the folder of the table itself: put them into a folder of their own"
-            )));
-        }
+        self.check_source(&table, dir, options).await?;
         let found = find(dir).await?;
         if found.is_empty() {
             return Ok(ImportReport::default());
@@ -223,6 +223,46 @@ impl Store {
             Err(_) => remove_files(&linked).await,
         }
         imported.map_err(|failure| failure.error)
+    }
+
+    /// Refuses folders whose files tables of this node have open. A table's own would become twice as much; from another's they
+    /// may be linked, for nothing changes an sstable, but not taken.
+    async fn check_source(
+        &self,
+        into: &TableStore,
+        dir: &Path,
+        options: &ImportOptions,
+    ) -> Result<(), Error> {
+        let source = match file::identity(dir).await {
+            Ok(source) => source,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Err(no_folder(dir)),
+            Err(error) => return Err(Error::io(dir, "look for", error)),
+        };
+        for table in self.all_tables() {
+            if options.copy && table.id != into.id {
+                continue;
+            }
+            // Not by path: the data folder may be relative, and either may lead through symbolic links.
+            match file::identity(&table.dir).await {
+                Ok(live) if live == source => {}
+                Ok(_) => continue,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(Error::io(&table.dir, "look for", error)),
+            }
+            let dir = dir.display();
+            return Err(refused(match table.id == into.id {
+                true => {
+                    format!(
+                        "\"{dir}\" is the folder of the table itself: put them into a folder of their own"
+                    )
+                }
+                false => format!(
+                    "\"{dir}\" is the folder of table {}, which needs its files: import them without moving them",
+                    table.definition().qualified_name()
+                ),
+            }));
+        }
+        Ok(())
     }
 
     async fn import_found(
@@ -464,7 +504,7 @@ async fn find(dir: &Path) -> Result<Vec<Found>, Error> {
     let entries = match file::read_dir(dir).await {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            return Err(refused(format!("there is no folder \"{}\"", dir.display())));
+            return Err(no_folder(dir));
         }
         Err(error) => return Err(Error::io(dir, "list folder", error)),
     };

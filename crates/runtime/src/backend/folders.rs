@@ -1,11 +1,12 @@
 //! What both real backends do by helper thread: names, folders, closing files, and the size of an open one.
 
-use crate::backend::{DirEntry, OpenOptions};
+use crate::backend::{DirEntry, Identity, OpenOptions};
 use crate::offload::OffloadPool;
 use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -124,7 +125,7 @@ impl Folders {
 
     pub(crate) async fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
         let to = to.to_path_buf();
-        self.run(from, move |from| std::fs::hard_link(from, to)).await
+        self.run(from, move |from| link(&from, &to)).await
     }
 
     pub(crate) async fn remove(&self, path: &Path) -> io::Result<()> {
@@ -155,6 +156,13 @@ impl Folders {
         self.run(path, |path| path.try_exists()).await
     }
 
+    pub(crate) async fn identity(&self, path: &Path) -> io::Result<Identity> {
+        let of = |path: PathBuf| {
+            std::fs::metadata(path).map(|found| Identity { device: found.dev(), inode: found.ino() })
+        };
+        self.run(path, of).await
+    }
+
     pub(crate) async fn free_space(&self, path: &Path) -> io::Result<u64> {
         self.run(path, |path| free_space(&path)).await
     }
@@ -167,6 +175,15 @@ impl Folders {
         })
         .await
     }
+}
+
+/// The standard library's gives a symbolic link the second name: its target may go, or be meant from another folder.
+fn link(from: &Path, to: &Path) -> io::Result<()> {
+    let (from, to) = (c_path(from)?, c_path(to)?);
+    let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+    // SAFETY: both paths are live C strings.
+    let result = unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn list(path: PathBuf) -> io::Result<Vec<DirEntry>> {

@@ -80,6 +80,13 @@ impl OpenOptions {
     }
 }
 
+/// Which file or folder a path leads to, whatever the path: relative or not, through symbolic links or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
@@ -370,6 +377,14 @@ impl Backend {
             Backend::Uring(uring) => uring.folders.exists(path).await,
             Backend::Epoll(epoll) => epoll.folders.exists(path).await,
             Backend::Sim(sim) => sim.exists(path).await,
+        }
+    }
+
+    pub(crate) async fn identity(&self, path: &Path) -> io::Result<Identity> {
+        match self {
+            Backend::Uring(uring) => uring.folders.identity(path).await,
+            Backend::Epoll(epoll) => epoll.folders.identity(path).await,
+            Backend::Sim(sim) => sim.identity(path).await,
         }
     }
 

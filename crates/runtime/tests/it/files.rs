@@ -1,6 +1,6 @@
 //! Files on the real file system.
 
-use crate::in_folder;
+use crate::{Folder, in_folder, on_shards};
 use runtime::file::{self, AlignedBuf, File, OpenOptions, SyncMethod};
 use runtime::{Group, spawn};
 use std::io::ErrorKind;
@@ -137,6 +137,49 @@ fn folders_names_and_atomic_replacement() {
         assert_eq!(missing.kind(), ErrorKind::NotFound);
         file::remove_dir_all(root.join("a")).await.expect("removes");
         file::remove_dir_all(root.join("a")).await.expect("may be missing");
+    });
+}
+
+#[test]
+fn a_folder_is_the_same_by_every_path() {
+    in_folder("identity", |root| async move {
+        let (folder, other) = (root.join("folder"), root.join("other"));
+        for path in [&folder, &other] {
+            file::create_dir_all(path).await.expect("there is room");
+        }
+        let known = file::identity(&folder).await.expect("it is there");
+        let paths = [root.join("other/../folder"), root.join("./folder/")];
+        for path in &paths {
+            assert_eq!(file::identity(path).await.expect("it is there"), known, "{}", path.display());
+        }
+        assert_ne!(file::identity(&other).await.expect("it is there"), known);
+        let missing = file::identity(root.join("missing")).await.expect_err("nothing is there");
+        assert_eq!(missing.kind(), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn symbolic_links_lead_to_what_they_name() {
+    let folder = Folder::new("symbolic");
+    let root = folder.0.clone();
+    on_shards(1, move || {
+        let root = root.clone();
+        async move {
+            file::create_dir_all(root.join("folder")).await.expect("there is room");
+            file::write_new_synced(root.join("folder/a"), b"bytes").await.expect("there is room");
+            for (target, link) in [("folder", "by_link"), ("folder/a", "a")] {
+                let _ = std::fs::remove_file(root.join(link));
+                std::os::unix::fs::symlink(target, root.join(link)).expect("there is room");
+            }
+            let of = async |name: &str| file::identity(root.join(name)).await.expect("it is there");
+            assert_eq!(of("by_link").await, of("folder").await);
+            file::link(root.join("a"), root.join("folder/b")).await.expect("links");
+            assert_eq!(of("folder/b").await, of("folder/a").await);
+            file::remove(root.join("a")).await.expect("removes");
+            file::remove(root.join("folder/a")).await.expect("removes");
+            assert_eq!(file::read(root.join("folder/b")).await.expect("reads"), b"bytes");
+            file::remove(root.join("folder/b")).await.expect("removes");
+        }
     });
 }
 

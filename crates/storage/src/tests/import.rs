@@ -90,6 +90,43 @@ fn what_is_moved_is_gone_from_where_it_was() {
 }
 
 #[test]
+fn a_folder_that_a_table_lives_in_keeps_its_files() {
+    let (mut node, from, into) = filled(5, SimConfig::calm());
+    node.boot(2).expect("opens");
+    let live = dir_of(&from);
+    let paths = [live.clone(), live.replace("/data/", "/data/../data/"), format!("{live}/snapshots/..")];
+    let before = files_of(&node, &live);
+    for dir in paths {
+        for (table, copy) in [(&from, false), (&from, true), (&into, false)] {
+            let options = ImportOptions { copy, ..OPTIONS };
+            match node.run(import(table.clone(), dir.clone(), options)) {
+                Err(Error::Import(text)) => assert!(text.contains(&dir), "{text}"),
+                other => panic!("{dir} into {}: {other:?}", table.name),
+            }
+            assert_eq!(files_of(&node, &live), before);
+        }
+    }
+    let options = ImportOptions { copy: true, ..OPTIONS };
+    node.run(import(into.clone(), live.clone(), options)).expect("links only");
+    assert_eq!(files_of(&node, &live), before);
+    // What lies below a table's folder is nobody's.
+    let upload = format!("{}/upload", dir_of(&into));
+    let made = upload.clone();
+    node.run(async move { runtime::file::create_dir_all(&made).await }).expect("made");
+    for path in &before {
+        let (path, to) = (path.clone(), path.replace(&live, &upload));
+        node.run(async move { runtime::file::link(&path, &to).await }).expect("linked");
+    }
+    let options = ImportOptions { copy: false, ..OPTIONS };
+    assert_eq!(node.run(import(into.clone(), upload.clone(), options)).expect("imports").sstables, 4);
+    assert!(files_of(&node, &upload).is_empty());
+    assert_eq!(rows(&mut node, &into), usize::from(KEYS));
+    node.world.power_cut(node.id);
+    node.boot(2).expect("opens");
+    assert_eq!(rows(&mut node, &from), usize::from(KEYS));
+}
+
+#[test]
 fn what_is_damaged_or_not_whole_is_refused_by_name_and_leaves_nothing() {
     let (mut node, from, into) = filled(3, SimConfig::calm());
     node.boot(2).expect("opens");

@@ -69,6 +69,7 @@ pub(crate) enum DiskOut {
     Handle(u64),
     Bytes(Vec<u8>),
     Size(u64),
+    Inode(Ino),
     Entries(Vec<Entry>),
 }
 
@@ -719,8 +720,8 @@ impl Disk {
             DiskOp::SyncDir { path } => self.sync_dir(&path),
             DiskOp::ReadDir { path } => self.read_dir(&path).map(DiskOut::Entries),
             DiskOp::Stat { path } => {
-                self.lookup(&path)?;
-                Ok(DiskOut::Done)
+                let inode = self.lookup(&path)?;
+                Ok(DiskOut::Inode(inode))
             }
             DiskOp::FreeSpace => Ok(DiskOut::Size(self.free_space())),
         }

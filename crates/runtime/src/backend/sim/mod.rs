@@ -23,7 +23,7 @@ use std::task::{Poll, Waker};
 
 use base::{Instant, Prng, TraceHash};
 
-use super::{Bug, DirEntry, OpenOptions};
+use super::{Bug, DirEntry, Identity, OpenOptions};
 use crate::buffer::AlignedBuf;
 use crate::log::Level;
 use disk::{Disk, DiskOp, DiskOut, OpenFlags};
@@ -429,6 +429,13 @@ impl SimShard {
             Ok(_) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) async fn identity(self: &Rc<Self>, path: &Path) -> io::Result<Identity> {
+        match self.disk(DiskOp::Stat { path: text(path)? }).await? {
+            DiskOut::Inode(inode) => Ok(Identity { device: 0, inode }),
+            other => Err(unexpected(&other)),
         }
     }
 
