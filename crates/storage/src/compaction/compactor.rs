@@ -21,6 +21,9 @@ const LOOK: Duration = Duration::from_secs(60);
 const AT_ONCE: usize = 2;
 /// Seconds between two looks for sstables that have expired, unless the table says otherwise; as in Cassandra.
 const EXPIRED_LOOK_S: u64 = 600;
+/// The fewest, whatever the table says. A look that finds nothing to drop ends as all work does, with a wish for another: one that was
+/// followed at once by the next would never let the compactor sleep, nor ask the strategy.
+const EXPIRED_LOOK_S_MIN: u64 = 1;
 
 /// Something to do for a table.
 enum Job {
@@ -179,7 +182,8 @@ impl Store {
         let definition = table.definition();
         let now = runtime::now();
         let every = definition.options.compaction.get("expired_sstable_check_frequency_seconds");
-        let every = every.and_then(|text| text.parse().ok()).unwrap_or(EXPIRED_LOOK_S);
+        let every =
+            every.and_then(|text| text.parse().ok()).unwrap_or(EXPIRED_LOOK_S).max(EXPIRED_LOOK_S_MIN);
         let state = &table.compacting;
         let looked = state.expired_looked.get();
         if looked.is_some_and(|looked| now < looked + Duration::from_secs(every)) {

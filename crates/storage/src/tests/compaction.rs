@@ -262,6 +262,39 @@ fn what_has_expired_is_dropped_whole_unless_it_hides_something() {
 }
 
 #[test]
+fn a_table_that_looks_for_the_expired_without_a_pause_leaves_the_shard_in_peace() {
+    let mut builder = table_of(2).to_builder();
+    let options = &mut builder.options_mut().compaction;
+    options.insert("expired_sstable_check_frequency_seconds".into(), "0".into());
+    let table = builder.build().expect("a valid table");
+    let mut node = node(&table);
+    node.stop();
+    node.settings.auto_compaction = true;
+    node.boot(1).expect("opens");
+    let now_s = node.run(async { crate::now::now_s() });
+    let timestamp = i64::from(now_s) * 1_000_000;
+    // Older and alive, in another window: what expires in between stays.
+    for key in [0, 200] {
+        put(&mut node, insert(&table, key, timestamp - 600_000_000));
+    }
+    flush(&mut node);
+    for key in 0..20 {
+        put(&mut node, fleeting(&table, key, timestamp, now_s));
+    }
+    flush(&mut node);
+    node.world.run_for(Duration::from_secs(120));
+    let polls = |node: &mut Node| {
+        let groups = node.run(async { runtime::metrics::groups() });
+        groups.iter().map(|group| group.polls).sum::<u64>()
+    };
+    let before = polls(&mut node);
+    node.world.run_for(Duration::from_secs(60));
+    let after = polls(&mut node);
+    assert!(after - before < 2000, "{} polls in a minute in which nothing is to be done", after - before);
+    assert_eq!(keys(&mut node, &table), [200]);
+}
+
+#[test]
 fn an_sstable_full_of_tombstones_is_compacted_alone() {
     let mut builder = table().to_builder();
     let options = builder.options_mut();
