@@ -363,9 +363,6 @@ async fn snapshot_all(store: &Store, options: &SnapshotOptions, tables: &[TableI
             }
         }
     }
-    if options.ttl_ms.is_some() {
-        store.snapshot_expires();
-    }
     Ok(())
 }
 

@@ -103,11 +103,6 @@ impl Store {
         &self.snapshots
     }
 
-    /// A snapshot with a time to live was made: from now on somebody looks whether it has come. Tell shard 0.
-    pub fn snapshot_expires(&self) {
-        self.snapshots_expire.set(true);
-    }
-
     /// The folder of all tables.
     pub fn data_dir(&self) -> &Path {
         &self.settings.data_dir

@@ -90,7 +90,7 @@ impl Store {
         Ok(self.table(id)?.dir.clone())
     }
 
-    /// Makes a snapshot of a table, of all shards of the node.
+    /// Makes a snapshot of a table, of all shards of the node. On shard 0, which from now on looks whether its time has come.
     /// Errors: there is one of that name; others: what there is of it was removed, or is by the next start.
     pub async fn snapshot(&self, id: TableId, schema: &str, options: &SnapshotOptions) -> Result<(), Error> {
         let partial = PartialSnapshot::begin(&self.table_dir(id)?, &options.tag).await?;
@@ -98,8 +98,10 @@ impl Store {
             Ok(()) => partial.finish(schema, options.ttl_ms).await,
             Err(error) => Err(error),
         };
-        if made.is_err() {
-            partial.abandon().await;
+        match &made {
+            Ok(()) if options.ttl_ms.is_some() => self.snapshots_expire.set(true),
+            Ok(()) => {}
+            Err(_) => partial.abandon().await,
         }
         made
     }

@@ -362,6 +362,33 @@ fn what_is_dropped_or_truncated_is_kept_where_that_is_asked_for() {
 }
 
 #[test]
+fn what_was_kept_goes_when_its_time_comes() {
+    let mut stage = Stage::new(64);
+    stage.config.api_address = "10.0.0.1".parse().unwrap();
+    stage.config.auto_snapshot_ttl_ms = Some(180_000);
+    stage.boot(2);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "INSERT INTO ks.kv (k, v) VALUES (1, 'v')").await;
+    });
+    // The node has looked, and found no snapshot that goes.
+    stage.world.run_for(Duration::from_secs(150));
+    let kept = stage.play(async {
+        let connection = connect().await;
+        run(&connection, "TRUNCATE ks.kv").await;
+        run(&connection, "INSERT INTO ks.kv (k, v) VALUES (2, 'v')").await;
+        run(&connection, "DROP TABLE ks.kv").await;
+        tags().await
+    });
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    stage.world.run_for(Duration::from_secs(100));
+    assert_eq!(stage.play(tags()).len(), 2, "their time has not come");
+    stage.world.run_for(Duration::from_secs(200));
+    assert!(stage.play(tags()).is_empty());
+}
+
+#[test]
 fn a_full_disk_refuses_snapshots_and_nothing_else() {
     let mut stage = open_stage(65, 1);
     stage.play(async {
