@@ -23,10 +23,15 @@ pub fn run(arguments: &Import) -> ExitCode {
             Ok((keyspace, table, loaded))
         });
         match loaded {
-            Ok((keyspace, table, loaded)) => println!(
-                "{shown}: {} sstables, {} partitions, {} bytes are in {keyspace}.{table}",
-                loaded.sstables, loaded.partitions, loaded.bytes
-            ),
+            Ok((keyspace, table, loaded)) => {
+                println!(
+                    "{shown}: {} sstables, {} partitions, {} bytes are in {keyspace}.{table}",
+                    loaded.sstables, loaded.partitions, loaded.bytes
+                );
+                if loaded.left_out > 0 {
+                    println!("{shown}: {} files of indexes and the like were left out", loaded.left_out);
+                }
+            }
             Err(text) => {
                 well = false;
                 eprintln!("messina: {shown}: {text}");

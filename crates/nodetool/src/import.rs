@@ -18,6 +18,8 @@ pub struct Loaded {
     pub bytes: u64,
     /// Partitions, counted once per sstable.
     pub partitions: u64,
+    /// Files beside them that are no part of an sstable there, such as those of Cassandra's indexes.
+    pub left_out: u64,
 }
 
 /// How sstables are loaded.

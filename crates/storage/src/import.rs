@@ -68,6 +68,8 @@ pub struct ImportReport {
     pub bytes: u64,
     /// Partitions, counted once per sstable.
     pub partitions: u64,
+    /// Files beside the sstables that are no part of them here, such as those of Cassandra's indexes: they were not taken.
+    pub left_out: usize,
 }
 
 /// Imports of a node, on shard 0.
@@ -125,13 +127,18 @@ struct Found {
     /// `<version>`, `<format>`.
     version: String,
     format: String,
+    /// What we know to be part of an sstable, and what we do not.
     components: Vec<String>,
+    left_out: Vec<String>,
+    /// The list of components without what is left out, where it names any of that.
+    toc: Option<Vec<u8>>,
 }
 
 /// An sstable under its new name.
 struct Linked {
     generation: u64,
     source: Vec<PathBuf>,
+    left_out: Vec<PathBuf>,
     files: Vec<PathBuf>,
 }
 
@@ -277,7 +284,9 @@ impl Store {
         for found in found {
             self.check_running()?;
             let generation = table.take_generation()?;
-            linked.push(Linked { generation, source: Vec::new(), files: Vec::new() });
+            let left_out = found.left_out.iter().map(|name| dir.join(format!("{}{name}", found.prefix)));
+            let left_out = left_out.collect();
+            linked.push(Linked { generation, source: Vec::new(), left_out, files: Vec::new() });
             let linked = linked.last_mut().expect("just pushed");
             link(dir, &table.dir, &found, linked).await?;
         }
@@ -292,6 +301,7 @@ impl Store {
             report.sstables += 1;
             report.bytes += entry.meta.disk_bytes;
             report.partitions += entry.meta.partitions;
+            report.left_out += linked.left_out.len();
             entries.push(entry);
         }
         self.import_checked(number, table.id, entries).await?;
@@ -302,6 +312,13 @@ impl Store {
             table.id,
             dir.display()
         );
+        if report.left_out > 0 {
+            runtime::info!(
+                "{} files in \"{}\" are no part of the sstables that were imported, as those of indexes: they were left out",
+                report.left_out,
+                dir.display()
+            );
+        }
         Ok(report)
     }
 
@@ -520,36 +537,48 @@ async fn find(dir: &Path) -> Result<Vec<Found>, Error> {
             version: version.to_string(),
             format: format.to_string(),
             components: Vec::new(),
+            left_out: Vec::new(),
+            toc: None,
         });
-        one.components.push(component.to_string());
+        let names = if is_known(component) { &mut one.components } else { &mut one.left_out };
+        names.push(component.to_string());
     }
+    // Files of an index whose sstable is not there any more are nothing to import.
+    found.retain(|_, one| !one.components.is_empty());
     if found.len() > IMPORT_SSTABLES_MAX {
         return Err(refused(format!(
             "{} sstables are more than {IMPORT_SSTABLES_MAX} at a time",
             found.len()
         )));
     }
-    for one in found.values() {
-        check_complete(dir, one).await?;
+    for one in found.values_mut() {
+        one.toc = check_complete(dir, one).await?;
     }
     Ok(found.into_values().collect())
 }
 
-/// Whether all files are there that the list of components names.
-async fn check_complete(dir: &Path, found: &Found) -> Result<(), Error> {
+/// Whether a file is part of an sstable here: others nobody would ever remove.
+fn is_known(component: &str) -> bool {
+    Component::ALL.iter().any(|known| known.suffix() == component)
+}
+
+/// Whether all files are there that the list of components names; returns the list that stays when it names some that are left out.
+async fn check_complete(dir: &Path, found: &Found) -> Result<Option<Vec<u8>>, Error> {
     let path = dir.join(format!("{}{TOC}", found.prefix));
     if !found.components.iter().any(|component| component == TOC) {
         return Err(refused(format!("\"{}\" is missing: the sstable is not complete", path.display())));
     }
     let bytes = file::read(&path).await.map_err(|error| Error::io(&path, "read", error))?;
     let listed = String::from_utf8_lossy(&bytes);
-    for component in listed.lines().map(str::trim).filter(|line| !line.is_empty()) {
+    let listed: Vec<&str> = listed.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let kept: Vec<&str> = listed.iter().copied().filter(|component| is_known(component)).collect();
+    for component in &kept {
         if !found.components.iter().any(|known| known == component) {
             let path = dir.join(format!("{}{component}", found.prefix));
             return Err(refused(format!("\"{}\" is listed and missing", path.display())));
         }
     }
-    Ok(())
+    Ok((kept.len() < listed.len()).then(|| (kept.join("\n") + "\n").into_bytes()))
 }
 
 /// Gives the files of an sstable second names in the table's folder; copies them from another file system.
@@ -559,10 +588,15 @@ async fn link(dir: &Path, table_dir: &Path, found: &Found, linked: &mut Linked) 
         let name = format!("{}-{}-{}-{component}", found.version, linked.generation, found.format);
         let to = table_dir.join(name);
         linked.files.push(to.clone());
-        match file::link(&from, &to).await {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::CrossesDevices => copy(&from, &to).await?,
-            Err(error) => return Err(Error::io(&from, "link", error)),
+        match &found.toc {
+            Some(toc) if component == TOC => {
+                file::write_new_synced(&to, toc).await.map_err(|error| Error::io(&to, "write", error))?;
+            }
+            _ => match file::link(&from, &to).await {
+                Ok(()) => {}
+                Err(error) if error.kind() == ErrorKind::CrossesDevices => copy(&from, &to).await?,
+                Err(error) => return Err(Error::io(&from, "link", error)),
+            },
         }
         linked.source.push(from);
         runtime::yield_if_needed().await;
@@ -711,7 +745,8 @@ async fn scan(reader: &Rc<Reader>) -> Result<Result<(), String>, sstable::Error>
 }
 
 async fn remove_sources(linked: &[Linked]) {
-    for path in linked.iter().flat_map(|linked| &linked.source) {
+    // What is left out is of no use without its sstable.
+    for path in linked.iter().flat_map(|linked| linked.source.iter().chain(&linked.left_out)) {
         if let Err(error) = file::remove(path).await {
             runtime::warn!("cannot remove \"{}\", which is imported: {error}", path.display());
         }

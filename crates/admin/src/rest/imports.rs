@@ -60,7 +60,12 @@ impl Rest {
 
     async fn load(&self, table: TableId, dir: PathBuf, options: ImportOptions) -> Answer {
         let report = self.coordinator().local().import(table, &dir, options).await?;
-        Ok(json!({ "sstables": report.sstables, "bytes": report.bytes, "partitions": report.partitions }))
+        Ok(json!({
+            "sstables": report.sstables,
+            "bytes": report.bytes,
+            "partitions": report.partitions,
+            "left_out": report.left_out,
+        }))
     }
 
     /// The one table that is named; the system's are not for operators to fill.

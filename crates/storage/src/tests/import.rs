@@ -127,6 +127,61 @@ fn a_folder_that_a_table_lives_in_keeps_its_files() {
 }
 
 #[test]
+fn files_of_indexes_are_left_out() {
+    let (mut node, from, into) = filled(6, SimConfig::calm());
+    node.boot(1).expect("opens");
+    node.run(async { runtime::file::create_dir_all("/node/upload").await }).expect("made");
+    let (live, own) = (dir_of(&from), dir_of(&into));
+    let mut indexes = 0;
+    for path in files_of(&node, &live) {
+        let to = path.replace(&live, "/node/upload");
+        let Some(prefix) = to.strip_suffix("TOC.txt").map(str::to_string) else {
+            node.run(async move { runtime::file::link(&path, &to).await }).expect("linked");
+            continue;
+        };
+        let parts = ["SAI+aa+GroupComplete.db", "SAI+aa+v_idx+TermsData.db", "SI_by_v.db"];
+        indexes += parts.len();
+        node.run(async move {
+            let listed = runtime::file::read(&path).await?;
+            let listed = format!("{}{}\n", String::from_utf8_lossy(&listed), parts.join("\n"));
+            runtime::file::write_new_synced(&to, listed.as_bytes()).await?;
+            for part in parts {
+                runtime::file::write_new_synced(format!("{prefix}{part}"), b"an index").await?;
+            }
+            Ok::<(), std::io::Error>(())
+        })
+        .expect("written");
+    }
+    let is_of_index = |path: &String| path.contains("SAI") || path.contains("SI_");
+    let options = ImportOptions { copy: true, ..OPTIONS };
+    let report = node.run(import(into.clone(), "/node/upload".into(), options)).expect("imports");
+    assert_eq!((report.sstables, report.left_out), (4, indexes));
+    assert!(!files_of(&node, &own).iter().any(is_of_index));
+    assert_eq!(files_of(&node, "/node/upload").iter().filter(|path| is_of_index(path)).count(), indexes);
+
+    // What was imported is whole without them.
+    let id = into.id;
+    let monday = crate::snapshot::SnapshotOptions { tag: "monday".into(), skip_flush: false, ttl_ms: None };
+    node.run(async move { runtime::local::<Store>().snapshot(id, "", &monday).await }).expect("made");
+    let kept = format!("{own}/snapshots/monday");
+    let again = node.run(import(from.clone(), kept, OPTIONS)).expect("imports");
+    assert_eq!((again.sstables, again.left_out), (4, 0));
+
+    let options = ImportOptions { copy: false, ..OPTIONS };
+    let moved = node.run(import(into.clone(), "/node/upload".into(), options)).expect("imports");
+    assert_eq!((moved.sstables, moved.left_out), (4, indexes));
+    assert_eq!(files_of(&node, "/node/upload"), Vec::<String>::new());
+
+    // Left by themselves they are no sstable.
+    let alone = "/node/upload/nb-1-big-SI_by_v.db";
+    node.run(async move { runtime::file::write_new_synced(alone, b"an index").await }).expect("written");
+    let nothing = node.run(import(into.clone(), "/node/upload".into(), OPTIONS)).expect("nothing to do");
+    assert_eq!(nothing, ImportReport::default());
+    assert_eq!(files_of(&node, "/node/upload"), [alone]);
+    assert_eq!(rows(&mut node, &into), usize::from(KEYS));
+}
+
+#[test]
 fn what_is_damaged_or_not_whole_is_refused_by_name_and_leaves_nothing() {
     let (mut node, from, into) = filled(3, SimConfig::calm());
     node.boot(2).expect("opens");
