@@ -38,13 +38,22 @@ enum Manner {
     Sparsely,
 }
 
+/// Where a scan begins.
+enum Begin {
+    /// With the first partition of its range.
+    InRange,
+    /// With the first one behind a key.
+    Behind(Key),
+    /// With the one that starts at a place in the data.
+    At(u64),
+}
+
 /// A scan of one sstable's partitions in a token range. Reads ahead; holds no more than one piece.
 pub struct Scanner {
     reader: Rc<Reader>,
     range: TokenRange,
+    begin: Begin,
     manner: Manner,
-    /// Only partitions behind this key.
-    behind: Option<Key>,
     state: State,
     /// Between the first partition and the end; what it has read or wants read goes with it.
     walk: Option<Box<Walk>>,
@@ -94,18 +103,24 @@ pub struct OnlyRow {
 impl Reader {
     /// Starts a scan of a token range. No I/O yet.
     pub fn scan(self: &Rc<Self>, range: TokenRange) -> Scanner {
-        Scanner::new(self.clone(), range, Manner::Whole)
+        Scanner::new(self.clone(), range, Begin::InRange, Manner::Whole)
     }
 
     /// As [`Reader::scan`], behind a key if there is one. What is not asked for, such as rows outside of the slices or the rest of a
     /// partition, costs no more than some 64 KiB, however large it is.
     pub fn scan_sparsely(self: &Rc<Self>, range: TokenRange, behind: Option<Key>) -> Scanner {
-        Scanner { behind, ..Scanner::new(self.clone(), range, Manner::Sparsely) }
+        let begin = behind.map_or(Begin::InRange, Begin::Behind);
+        Scanner::new(self.clone(), range, begin, Manner::Sparsely)
     }
 
-    /// As [`Reader::scan`], without reading ahead: damage of what follows does not matter.
-    pub fn scan_closely(self: &Rc<Self>, range: TokenRange) -> Scanner {
-        Scanner::new(self.clone(), range, Manner::Closely)
+    /// Starts a scan of all partitions from the one on that starts at a place, in uncompressed bytes of the data file.
+    pub fn scan_from(self: &Rc<Self>, position: u64) -> Scanner {
+        Scanner::new(self.clone(), TokenRange::ALL, Begin::At(position), Manner::Whole)
+    }
+
+    /// As [`Reader::scan_from`], without reading ahead: damage of what follows does not matter.
+    pub fn scan_closely_from(self: &Rc<Self>, position: u64) -> Scanner {
+        Scanner::new(self.clone(), TokenRange::ALL, Begin::At(position), Manner::Closely)
     }
 }
 
@@ -115,12 +130,12 @@ fn far_bytes() -> u64 {
 }
 
 impl Scanner {
-    fn new(reader: Rc<Reader>, range: TokenRange, manner: Manner) -> Scanner {
+    fn new(reader: Rc<Reader>, range: TokenRange, begin: Begin, manner: Manner) -> Scanner {
         Scanner {
             reader,
             range,
+            begin,
             manner,
-            behind: None,
             state: State::New,
             walk: None,
             head: PartitionHead::default(),
@@ -162,11 +177,12 @@ impl Scanner {
                 if self.range.is_empty() {
                     return Ok(None);
                 }
-                let start = match &self.behind {
-                    Some(key) if key.token >= self.range.first => {
+                let start = match &self.begin {
+                    Begin::At(position) => *position,
+                    Begin::Behind(key) if key.token >= self.range.first => {
                         self.reader.position_behind(&key.bytes, key.token).await?
                     }
-                    _ => self.reader.data_position(self.range.first).await?,
+                    Begin::Behind(_) | Begin::InRange => self.reader.data_position(self.range.first).await?,
                 };
                 let begin = if self.manner == Manner::Closely { Window::point } else { Window::scan };
                 let window = begin(self.reader.data.clone(), start);
@@ -287,7 +303,10 @@ impl Scanner {
         match (self.state, &self.walk) {
             (State::Between | State::Inside { .. }, Some(walk)) => walk.window.position(),
             (State::Done, _) => self.reader.data.length(),
-            _ => 0,
+            _ => match self.begin {
+                Begin::At(position) => position,
+                Begin::InRange | Begin::Behind(_) => 0,
+            },
         }
     }
 

@@ -3,7 +3,7 @@
 use super::harness::*;
 use crate::{
     CommitlogSync, CompactionKind, CompactionRoom, Durability, Error, Granularity, ImportOptions,
-    MajorCompaction, Store, Verify, fixture,
+    MajorCompaction, Scrubbed, Store, Verify, fixture,
 };
 use base::{Prng, Token};
 use mutation::{Cell, ColumnView, Deletion, Key, Liveness, Mutation, MutationBuilder, RowView, Scope, Slice};
@@ -635,6 +635,163 @@ fn scrub_keeps_what_can_be_read_and_names_the_rest() {
         compact(&mut node, &table).expect("what is left is sound");
     }
     assert!(lost_any > 6);
+}
+
+/// Takes the sstables of `from` into `into`, their data as `change` leaves it, with nothing beside it that would tell.
+fn import_changed(node: &mut Node, from: &Table, into: &Table, change: impl Fn(&mut Vec<u8>) + 'static) {
+    let live = format!("/node/data/ks/{}-{:032x}/", from.name, from.id.0);
+    let files: Vec<String> = node.world.files(node.id).into_iter().map(|(path, _)| path).collect();
+    let files: Vec<String> = files.into_iter().filter(|path| path.starts_with(&live)).collect();
+    let into = into.id;
+    let imported = node.run(async move {
+        runtime::file::create_dir_all("/node/changed").await.expect("made");
+        for path in files {
+            let to = path.replace(&live, "/node/changed/");
+            let mut bytes = runtime::file::read(&path).await.expect("there");
+            match path.rsplit('-').next().expect("a component") {
+                "CRC.db" | "Digest.crc32" | "Checksums.db" => continue,
+                "TOC.txt" => {
+                    let listed = String::from_utf8(bytes).expect("text");
+                    bytes = listed.replace("CRC.db\n", "").replace("Digest.crc32\n", "").into_bytes();
+                }
+                "Data.db" => change(&mut bytes),
+                _ => {}
+            }
+            runtime::file::write_new_synced(&to, &bytes).await.expect("written");
+        }
+        let options =
+            ImportOptions { copy: false, verify: Verify::Open, keep_level: true, keep_repaired: false };
+        runtime::local::<Store>().import(into, "/node/changed".as_ref(), options).await
+    });
+    assert_eq!(imported.expect("it opens").sstables, 1);
+}
+
+/// Scrubs on every shard.
+fn scrub(node: &mut Node, table: &Table) -> Scrubbed {
+    let mut all = Scrubbed::default();
+    for shard in 0..node.shards {
+        let id = table.id;
+        let one = node.run(on_shard(shard, move |store| async move { store.scrub(id).await }));
+        let one = one.unwrap_or_else(|error| panic!("shard {shard} scrubs: {error}"));
+        all.sstables += one.sstables;
+        all.lost_partitions += one.lost_partitions;
+        all.out_of_order += one.out_of_order;
+        all.lost.extend(one.lost);
+    }
+    all
+}
+
+/// Two tables of plain data files.
+fn plain_tables(seed: u64) -> (Table, Table) {
+    let plain = |table: Table| {
+        let mut builder = table.to_builder();
+        let options = builder.options_mut();
+        options.compression = BTreeMap::from([("enabled".to_string(), "false".to_string())]);
+        options.compaction = strategy(seed);
+        builder.build().expect("a valid table")
+    };
+    (plain(fixture::table_with_id(8, "source")), plain(table()))
+}
+
+/// A node of so many shards that flushes to one sstable, and its tables.
+fn node_of_plain(seed: u64, shards: u16) -> (Node, Table, Table) {
+    let (from, into) = plain_tables(seed);
+    let mut node = node_of_seed(&from, seed);
+    node.stop();
+    node.schema = Arc::new(schema_of(&[&from, &into]));
+    node.boot(1).expect("opens");
+    for key in 0..40u8 {
+        let value = [key; 100];
+        put(&mut node, fixture::insert(&from, &[key], 0x0102_0304, 5, &value));
+        put(&mut node, fixture::insert(&from, &[key], 0x0506_0708, 5, &value));
+    }
+    flush(&mut node);
+    node.stop();
+    node.boot(shards).expect("opens");
+    (node, from, into)
+}
+
+#[test]
+fn scrub_puts_partitions_out_of_order_into_order() {
+    for (seed, shards) in [(0, 1), (1, 1), (2, 3), (3, 3), (4, 1), (5, 4)] {
+        let (mut node, from, into) = node_of_plain(seed, shards);
+        import_changed(&mut node, &from, &into, move |bytes| {
+            assert!(bytes.len().is_multiple_of(40), "partitions of one size");
+            let size = bytes.len() / 40;
+            // The end before the beginning, and one that is far behind where it belongs.
+            bytes[..35 * size].rotate_left(20 * size);
+            bytes[3 * size..37 * size].rotate_left(size);
+        });
+        let scrubbed = scrub(&mut node, &into);
+        assert_eq!((scrubbed.lost_partitions, scrubbed.lost.len()), (0, 0), "seed {seed}: {scrubbed:?}");
+        assert!(scrubbed.out_of_order > 0, "seed {seed}: {scrubbed:?}");
+        let mut found = keys(&mut node, &into);
+        assert_eq!(found.len(), 80, "seed {seed}: no row is lost");
+        found.dedup();
+        assert_eq!(found.len(), 40, "seed {seed}: the rows of a partition are together");
+        for key in 0..40 {
+            let one = node.run(read_key(of_key(&into, &[key]))).expect("readable");
+            assert_eq!(one.len(), 2, "seed {seed}: it is found by its key");
+        }
+        let again = scrub(&mut node, &into);
+        assert_eq!((again.out_of_order, again.lost_partitions), (0, 0), "seed {seed}");
+        let id = into.id;
+        node.run(everywhere(move |store| async move { store.compact(id).await })).expect("all is in order");
+        assert_eq!(keys(&mut node, &into).len(), 80);
+    }
+}
+
+#[test]
+fn scrub_comes_to_an_end_where_partitions_are_out_of_order_and_damaged() {
+    for seed in seeds(0, 12) {
+        let (mut node, from, into) = node_of_plain(seed, 1 + (seed % 3) as u16);
+        import_changed(&mut node, &from, &into, move |bytes| {
+            let mut prng = Prng::new(seed);
+            let size = bytes.len() / 40;
+            for _ in 0..3 {
+                let (one, other) = (prng.below(40) as usize, prng.below(40) as usize);
+                for at in 0..size {
+                    bytes.swap(one * size + at, other * size + at);
+                }
+            }
+            // No static row that there is, behind a partition's key.
+            for _ in 0..1 + prng.below(3) {
+                let at = prng.below(40) as usize * size;
+                bytes[at + 4..][..8].fill(0xff);
+            }
+        });
+        let scrubbed = scrub(&mut node, &into);
+        let left = keys(&mut node, &into).len() as u64;
+        assert_eq!(left + 2 * scrubbed.lost_partitions, 80, "seed {seed}: {scrubbed:?}");
+        let id = into.id;
+        node.run(everywhere(move |store| async move { store.compact(id).await })).expect("all is in order");
+    }
+}
+
+#[test]
+fn scrub_puts_rows_out_of_order_into_order() {
+    let (mut node, from, into) = node_of_plain(3, 1);
+    import_changed(&mut node, &from, &into, |bytes| {
+        let (first, second) = (0x0102_0304_u32.to_be_bytes(), 0x0506_0708_u32.to_be_bytes());
+        let places = |wanted: [u8; 4]| {
+            let at = bytes.windows(4).enumerate().filter(move |(_, window)| *window == wanted);
+            at.map(|(at, _)| at).collect::<Vec<_>>()
+        };
+        let (firsts, seconds) = (places(first), places(second));
+        assert_eq!((firsts.len(), seconds.len()), (40, 40));
+        for at in [7, 30] {
+            bytes[firsts[at]..][..4].copy_from_slice(&second);
+            bytes[seconds[at]..][..4].copy_from_slice(&first);
+        }
+    });
+    let scrubbed = scrub(&mut node, &into);
+    assert_eq!((scrubbed.out_of_order, scrubbed.lost_partitions), (2, 0), "{scrubbed:?}");
+    compact(&mut node, &into).expect("all is in order");
+    for key in 0..40 {
+        let one = node.run(read_key(of_key(&into, &[key]))).expect("readable");
+        assert_eq!(one.len(), 2, "{key}");
+    }
+    assert_eq!(scrub(&mut node, &into).out_of_order, 0);
 }
 
 #[test]
