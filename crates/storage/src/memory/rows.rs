@@ -220,7 +220,7 @@ mod tests {
             let mut bytes = crate::memory::paged(0);
             new.write(&mut bytes);
             assert_eq!(bytes.len(), new.size());
-            bytes.extend_from_slice(b"behind");
+            bytes.push_slice(b"behind");
             let record = Record::read(&bytes);
             assert_eq!((record.position, record.clustering), (&position[..], &clustering[..]));
             assert_eq!(record.size(), new.size());
