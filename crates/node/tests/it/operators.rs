@@ -182,6 +182,55 @@ fn sstables_are_loaded_from_folders() {
     });
 }
 
+#[test]
+fn refresh_loads_what_lies_in_the_upload_folder() {
+    let mut stage = open_stage(67, 3);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "CREATE TABLE ks.other (k int PRIMARY KEY, v text)").await;
+        for k in 0..40 {
+            run(&connection, &format!("INSERT INTO ks.kv (k, v) VALUES ({k}, 'v{k}')")).await;
+        }
+        run(&connection, "INSERT INTO ks.other (k, v) VALUES (100, 'own')").await;
+        post("/storage_service/keyspace_flush/ks").await;
+    });
+    let files = |stage: &Stage, part: &str| -> Vec<String> {
+        let paths = stage.world.files(stage.node).into_iter().map(|(path, _)| path);
+        paths.filter(|path| path.contains(part)).collect()
+    };
+    let from = files(&stage, "/ks/kv-");
+    let own = files(&stage, "/ks/other-");
+    let folder = own[0].rsplit_once('/').unwrap().0.to_owned();
+    let upload = format!("{folder}/upload");
+    let (sources, to) = (from.clone(), upload.clone());
+    let copied = stage.world.spawn(stage.node, async move {
+        runtime::file::create_dir_all(&to).await.unwrap();
+        for path in sources {
+            let name = path.rsplit_once('/').unwrap().1;
+            let bytes = runtime::file::read(&path).await.unwrap();
+            runtime::file::write_new_synced(format!("{to}/{name}"), &bytes).await.unwrap();
+        }
+    });
+    assert!(stage.world.run_until(|_| copied.done(), Duration::from_secs(60)));
+    let refreshed = stage.play(async { post("/storage_service/sstables/ks?cf=other").await });
+    assert_eq!((&refreshed["sstables"], &refreshed["partitions"]), (&3.into(), &40.into()));
+    assert_eq!(files(&stage, &upload), Vec::<String>::new(), "they are moved");
+    assert_eq!(files(&stage, "/ks/kv-"), from);
+    assert!(own.iter().all(|path| files(&stage, &folder).contains(path)));
+    let again = stage.play(async { post("/storage_service/sstables/ks?cf=other").await });
+    assert_eq!(again["sstables"], 0, "the folder is empty");
+    stage.stop();
+    stage.boot(2);
+    stage.play(async {
+        let connection = connect().await;
+        let found = rows(&connection, "SELECT * FROM ks.other").await;
+        assert_eq!(found.rows.len(), 41);
+        let one = rows(&connection, "SELECT v FROM ks.other WHERE k = 7").await;
+        assert_eq!(one.value(0, 0).unwrap(), Cql::Text("v7".into()));
+    });
+}
+
 /// Runs an offline tool on the machine of a node that is stopped; what it printed.
 fn offline_scrub(stage: &mut Stage, file: &str) -> String {
     let printed: Arc<Mutex<Option<Vec<u8>>>> = Arc::default();
