@@ -190,6 +190,22 @@ fn a_page_ends_among_range_tombstones() {
     }
 }
 
+/// What every page has to repeat does not end it.
+#[test]
+fn tombstones_of_a_static_row_end_no_pages() {
+    let table = table();
+    let mut builder = MutationBuilder::new(table.id, Token::of_key(KEY), KEY);
+    builder.static_row_with(|out| {
+        RowWriter::new(out, Liveness::NONE, Deletion::LIVE).simple(0, Cell::tombstone(5, 10));
+    });
+    for a in 0..20 {
+        builder.write_row(&super::sample::clustering(a, Some("x")), Liveness::at(1), Deletion::LIVE, |_| {});
+    }
+    let whole = partition(&table, &[&builder.finish()]);
+    let emitted = read(&whole, &command(u32::MAX, false), Budget { tombstones: 1, ..ALL });
+    assert_eq!((emitted.live_rows, emitted.tombstones, emitted.cut_after), (20, 1, None));
+}
+
 #[test]
 fn encoded_forms_read_back_and_damage_is_an_error() {
     for seed in 0..500 {
