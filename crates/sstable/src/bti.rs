@@ -10,7 +10,7 @@ use crate::cursor::Fault;
 use crate::deletion::Times;
 use crate::error::Error;
 use crate::index::NewBlock;
-use crate::lookup::{EndedPartition, Found, IndexSink, RowsAt};
+use crate::lookup::{EndedPartition, Found, IndexSink, Readable, RowsAt};
 use crate::pages::Content;
 use crate::partitions::{self, FOOTER_BYTES, Footer, PartitionEntry, PartitionsWriter, Place, take_keys};
 use crate::rows::{self, BlockStart, RowsEntry, RowsWriter};
@@ -156,6 +156,37 @@ impl BtiIndex {
                 Ok(Some(position))
             }
         }
+    }
+
+    /// The first partition at or behind a token whose key can be read. Keys stand in the data alone.
+    pub(crate) async fn first_readable(&self, token: Token) -> Result<Readable, Error> {
+        let root = self.footer.root;
+        let mut found = Readable::default();
+        let mut near = self.partitions.look(|pages| partitions::first_near(pages, root, token)).await?;
+        // A broken trie may have ways without end.
+        for _ in 0..self.footer.count {
+            let Some(entry) = near else { break };
+            let at = match entry.payload.place {
+                Place::Rows(position) => Ok(Token::of_key(&self.rows_entry(position).await?.key)),
+                Place::Data(position) => {
+                    self.check(position, self.data.length())?;
+                    self.resolve(entry.payload).await.map(|(token, _)| token)
+                }
+            };
+            match at {
+                Ok(at) if at >= token => {
+                    found.token = Some(at);
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    found.unreadable += 1;
+                    found.error.get_or_insert(error);
+                }
+            }
+            near = self.partitions.look(|pages| partitions::next(pages, root, &entry.path)).await?;
+        }
+        Ok(found)
     }
 
     /// How many partitions there are.

@@ -55,6 +55,7 @@ pub use component::{Component, Descriptor, SstableId};
 pub use compression::{CompressionChoice, CompressionInfo, Compressor};
 pub use error::Error;
 pub use histogram::{SizeHistogram, TombstoneHistogram};
+pub use lookup::Readable;
 pub use meta::Meta;
 pub use pages::{Cache, CacheStats};
 pub use raw::{Raw, RawEntries, RawEntry, RawFilter, RawItem, RawPartition, RawScanner};

@@ -16,6 +16,17 @@ use crate::sink::Sink;
 use crate::source::read_whole;
 use crate::trie_writer::TrieSink;
 
+/// A partition that can be read, and those before it that cannot.
+#[derive(Debug, Default)]
+pub struct Readable {
+    /// Its token; `None`: there is none.
+    pub token: Option<Token>,
+    /// How many partitions before it cannot even be named.
+    pub unreadable: u64,
+    /// What is wrong with the first of them.
+    pub error: Option<Error>,
+}
+
 /// Where a partition is.
 pub(crate) struct Found {
     /// In uncompressed bytes of the data file.
@@ -83,6 +94,17 @@ impl Index {
         match self {
             Index::Big(index) => index.behind(key, token).await,
             Index::Bti(index) => index.behind(key, token).await,
+        }
+    }
+
+    /// As [`Index::first_from`], past partitions whose keys cannot be read.
+    pub(crate) async fn first_readable(&self, token: Token) -> Result<Readable, Error> {
+        match self {
+            Index::Big(index) => {
+                let token = index.first_from(token).await?.map(|(token, _)| token);
+                Ok(Readable { token, ..Readable::default() })
+            }
+            Index::Bti(index) => index.first_readable(token).await,
         }
     }
 

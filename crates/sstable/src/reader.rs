@@ -25,7 +25,7 @@ use crate::filter::Filter;
 use crate::fragment::{Fragment, PartitionHead};
 use crate::histogram::TombstoneHistogram;
 use crate::limits::CHUNK_BYTES_MAX;
-use crate::lookup::{Index, read_sound};
+use crate::lookup::{Index, Readable, read_sound};
 use crate::meta::Meta;
 use crate::pages::Content;
 use crate::row_index::RowIndex;
@@ -335,6 +335,15 @@ impl Reader {
             Some(found) => self.index.rows(&found).await,
             None => Ok(None),
         }
+    }
+
+    /// The first partition at or behind a token, by the index alone or nearly so. Goes past those whose keys cannot be read.
+    /// Errors: the index itself is damaged.
+    pub async fn next_readable(&self, from: Token) -> Result<Readable, Error> {
+        if from > self.meta.last_token {
+            return Ok(Readable::default());
+        }
+        self.index.first_readable(from).await
     }
 
     /// Removes all its files, as [`remove_sstable`] does.

@@ -38,22 +38,13 @@ enum Manner {
     Sparsely,
 }
 
-/// Where a scan begins.
-enum Begin {
-    /// With the first partition of its range.
-    InRange,
-    /// With the first one behind a key.
-    Behind(Key),
-    /// With the one that starts at a place in the data.
-    At(u64),
-}
-
 /// A scan of one sstable's partitions in a token range. Reads ahead; holds no more than one piece.
 pub struct Scanner {
     reader: Rc<Reader>,
     range: TokenRange,
-    begin: Begin,
     manner: Manner,
+    /// Only partitions behind this key.
+    behind: Option<Key>,
     state: State,
     /// Between the first partition and the end; what it has read or wants read goes with it.
     walk: Option<Box<Walk>>,
@@ -103,24 +94,18 @@ pub struct OnlyRow {
 impl Reader {
     /// Starts a scan of a token range. No I/O yet.
     pub fn scan(self: &Rc<Self>, range: TokenRange) -> Scanner {
-        Scanner::new(self.clone(), range, Begin::InRange, Manner::Whole)
+        Scanner::new(self.clone(), range, Manner::Whole)
     }
 
     /// As [`Reader::scan`], behind a key if there is one. What is not asked for, such as rows outside of the slices or the rest of a
     /// partition, costs no more than some 64 KiB, however large it is.
     pub fn scan_sparsely(self: &Rc<Self>, range: TokenRange, behind: Option<Key>) -> Scanner {
-        let begin = behind.map_or(Begin::InRange, Begin::Behind);
-        Scanner::new(self.clone(), range, begin, Manner::Sparsely)
+        Scanner { behind, ..Scanner::new(self.clone(), range, Manner::Sparsely) }
     }
 
-    /// Starts a scan of all partitions from the one on that starts at a place, in uncompressed bytes of the data file.
-    pub fn scan_from(self: &Rc<Self>, position: u64) -> Scanner {
-        Scanner::new(self.clone(), TokenRange::ALL, Begin::At(position), Manner::Whole)
-    }
-
-    /// As [`Reader::scan_from`], without reading ahead: damage of what follows does not matter.
-    pub fn scan_closely_from(self: &Rc<Self>, position: u64) -> Scanner {
-        Scanner::new(self.clone(), TokenRange::ALL, Begin::At(position), Manner::Closely)
+    /// As [`Reader::scan`], without reading ahead: damage of what follows does not matter.
+    pub fn scan_closely(self: &Rc<Self>, range: TokenRange) -> Scanner {
+        Scanner::new(self.clone(), range, Manner::Closely)
     }
 }
 
@@ -130,12 +115,12 @@ fn far_bytes() -> u64 {
 }
 
 impl Scanner {
-    fn new(reader: Rc<Reader>, range: TokenRange, begin: Begin, manner: Manner) -> Scanner {
+    fn new(reader: Rc<Reader>, range: TokenRange, manner: Manner) -> Scanner {
         Scanner {
             reader,
             range,
-            begin,
             manner,
+            behind: None,
             state: State::New,
             walk: None,
             head: PartitionHead::default(),
@@ -177,12 +162,11 @@ impl Scanner {
                 if self.range.is_empty() {
                     return Ok(None);
                 }
-                let start = match &self.begin {
-                    Begin::At(position) => *position,
-                    Begin::Behind(key) if key.token >= self.range.first => {
+                let start = match &self.behind {
+                    Some(key) if key.token >= self.range.first => {
                         self.reader.position_behind(&key.bytes, key.token).await?
                     }
-                    Begin::Behind(_) | Begin::InRange => self.reader.data_position(self.range.first).await?,
+                    _ => self.reader.data_position(self.range.first).await?,
                 };
                 let begin = if self.manner == Manner::Closely { Window::point } else { Window::scan };
                 let window = begin(self.reader.data.clone(), start);
@@ -303,10 +287,7 @@ impl Scanner {
         match (self.state, &self.walk) {
             (State::Between | State::Inside { .. }, Some(walk)) => walk.window.position(),
             (State::Done, _) => self.reader.data.length(),
-            _ => match self.begin {
-                Begin::At(position) => position,
-                Begin::InRange | Begin::Behind(_) => 0,
-            },
+            _ => 0,
         }
     }
 

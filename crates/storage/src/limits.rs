@@ -89,10 +89,6 @@ pub const CACHE_ROWS_AT_ONCE: usize = 256;
 pub const COMPACTION_FRAGMENT_BYTES: usize = 64 * 1024;
 /// Rows and range tombstones of a partition that a flush writes before it looks at the clock: some microseconds, more when they are large.
 pub const FLUSH_ROWS_AT_ONCE: u32 = 16;
-/// Bytes of partitions out of order that a scrub keeps in memory before it writes them: few sstables come of one.
-pub const SCRUB_APART_BYTES: usize = 16 * 1024 * 1024;
-/// Places in a data file that a scrub keeps of an index once it has met damage: half a mebibyte.
-pub const SCRUB_STARTS_MAX: usize = 64 * 1024;
 /// Bytes a flush or a compaction lets the writer hold before it drains to disk.
 pub const WRITER_PENDING_BYTES: usize = 256 * 1024;
 /// How much of the rate of admission may be let in at once, and the shortest wait of a write: below it timers cost more than

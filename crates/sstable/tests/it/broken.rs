@@ -135,6 +135,56 @@ fn without_our_checksums_nothing_panics() {
     }
 }
 
+/// From everywhere the next readable partition is found, and none is passed that could be read.
+async fn check_next_readable(reader: &Reader, partitions: &[SamplePartition]) -> u64 {
+    let mut passed_in_all = 0;
+    let froms = partitions.iter().map(|partition| partition.token).chain([Token::MIN]);
+    for from in froms {
+        let next = reader.next_readable(from).await.unwrap();
+        let first = partitions.partition_point(|partition| partition.token < from);
+        let found = next.token.map_or(partitions.len(), |token| {
+            partitions.iter().position(|partition| partition.token == token).unwrap()
+        });
+        let passed = &partitions[first..found];
+        let all = [Slice::all()];
+        for partition in passed {
+            let read = reader.read_partition(&partition.key, partition.token, &all, false, 10_000).await;
+            assert!(matches!(read, Err(Error::Corrupt { .. })), "{} can be read", partition.token);
+        }
+        // Whether what lies before the token comes before it is known only from its key.
+        let count = passed.len() as u64;
+        assert!((count..=count + 1).contains(&next.unreadable), "{} of {count}", next.unreadable);
+        assert_eq!(next.unreadable > 0, next.error.is_some());
+        passed_in_all += count;
+    }
+    passed_in_all
+}
+
+#[test]
+fn unreadable_keys_are_passed_wherever_they_are() {
+    for name in ["plain", "reversed"] {
+        on_shard(move |dir| {
+            Box::pin(async move {
+                let (table, version) = (table(name), Version::Da);
+                let amount = Amount { partitions: 60, rows: 40, value_bytes: 600 };
+                let partitions = samples::partitions(&table, 9, amount);
+                samples::write(&dir, version, 1, &table, &partitions).await.unwrap();
+                let file = Component::Data.path(&dir, first(version));
+                let sound = std::fs::read(&file).unwrap();
+                let (length, middle) = (sound.len(), sound.len() / 2);
+                for damaged in [0..1, length - 1..length, middle..middle + 20_000.min(middle), 0..length] {
+                    let mut broken = sound.clone();
+                    broken[damaged.clone()].iter_mut().for_each(|byte| *byte ^= 0x55);
+                    std::fs::write(&file, &broken).unwrap();
+                    let reader = Reader::open(&dir, first(version), table.clone()).await.unwrap();
+                    let passed = check_next_readable(&reader, &partitions).await;
+                    assert!(passed > 0 || damaged.len() == 1, "{damaged:?} made no key unreadable");
+                }
+            })
+        });
+    }
+}
+
 #[test]
 fn optional_files_can_be_missing() {
     on_shard(|dir| {

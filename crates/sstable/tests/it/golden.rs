@@ -134,6 +134,7 @@ async fn check_table(name: &str, versions: &[Version], partitions: u64, rows: u6
             for position in view.rows().map(|(clustering, _)| reader.table().position(clustering).unwrap()) {
                 assert_eq!(pieces.1.covering(&position), back.1.covering(&position));
             }
+            assert_eq!(reader.next_readable(view.token).await.unwrap().token, Some(view.token));
         }
         let first = first.get_or_insert_with(|| all.clone());
         for (mutation, same) in all.iter().zip(first.iter()) {

@@ -4,17 +4,12 @@
 //! where that is enough, else a window at a time: up to the position to which all inputs are known. A tombstone is purged only
 //! with proof that nothing outside the inputs can hold older data for its partition.
 
-/// Behind damage, and out of order.
-mod damage;
-
-use super::apart::{Apart, Reached};
 use super::claim::Claim;
 use super::output::Output;
 use super::progress::{CompactionKind, Running};
 use super::proof::Proof;
 use super::requests::Granularity;
 use super::rows::{is_plain, write_merged};
-use super::starts::Starts;
 use super::strategy::Shape;
 use crate::Error;
 use crate::limits::{COMPACTION_FRAGMENT_BYTES, WRITER_PENDING_BYTES};
@@ -62,8 +57,6 @@ pub(super) struct Merged {
     pub(super) lost: Vec<String>,
     /// Partitions of which something could not be read.
     pub(super) lost_partitions: u64,
-    /// Partitions that stood out of order, or of which rows did, and are in sstables of their own.
-    pub(super) out_of_order: u64,
 }
 
 /// One merge under way.
@@ -92,9 +85,6 @@ pub(super) struct Merge<'a> {
     /// How often one input alone was looked for, and how often in a row there was none.
     tries: u32,
     in_vain: u32,
-    /// Where damage is left out: the last partition that was written in its place, and what is out of order.
-    last: Option<Key>,
-    apart: Apart,
 }
 
 struct Input {
@@ -114,14 +104,10 @@ struct Input {
     paid_to: u64,
     tombstones: bool,
     repaired: bool,
-    /// Where the scan was before it came to the partition that it is in, or could not read it.
-    reached: u64,
-    /// The last token that it came to.
-    latest: Option<Token>,
-    /// Where partitions start, behind damage.
-    starts: Starts,
-    /// Partitions that the scan came to, or knows that it passed over.
-    met: u64,
+    /// Everything up to this token was passed.
+    passed: Option<Token>,
+    /// Token of the partition that stands among the heads.
+    at: Option<Token>,
     /// Reads the partition that stands among the heads when it lies beside damage: a scan of it alone.
     apart: Option<Scanner>,
 }
@@ -149,7 +135,7 @@ impl<'a> Merge<'a> {
             work,
             claim,
             running,
-            inputs: sstables.iter().map(|sstable| Input::new(sstable, scanned(store, work))).collect(),
+            inputs: sstables.iter().map(|sstable| Input::new(sstable, store.interval)).collect(),
             heads: BinaryHeap::with_capacity(sstables.len()),
             expired: Vec::new(),
             proof: Proof::new(store, table, &definition),
@@ -162,8 +148,6 @@ impl<'a> Merge<'a> {
             merged: Merged::default(),
             tries: 0,
             in_vain: 0,
-            last: None,
-            apart: Apart::default(),
         }
     }
 
@@ -193,18 +177,9 @@ impl<'a> Merge<'a> {
         loop {
             self.check()?;
             let Some(Reverse((key, first))) = self.heads.pop() else { return Ok(()) };
-            if self.work.skips_damage && self.last.as_ref().is_some_and(|last| key <= *last) {
-                self.set_apart(&key, first).await?;
-                self.advance(first).await?;
-                self.settle().await?;
-                continue;
-            }
             if self.output.ends_before(key.token) {
                 self.output.end().await?;
-                // Behind a partition out of order there may be more of an input than its last token says.
-                if !self.work.skips_damage {
-                    self.let_go(Some(key.token)).await?;
-                }
+                self.let_go(Some(key.token)).await?;
             }
             sources.clear();
             sources.push(first);
@@ -213,9 +188,9 @@ impl<'a> Merge<'a> {
             }
             self.partition(&key, &sources).await?;
             for index in &sources {
+                self.inputs[*index].passed = Some(key.token);
                 self.advance(*index).await?;
             }
-            self.last = self.work.skips_damage.then_some(key);
             self.settle().await?;
         }
     }
@@ -223,17 +198,6 @@ impl<'a> Merge<'a> {
     /// The last outputs take the place of the last inputs.
     async fn finish(&mut self) -> Result<(), Error> {
         self.output.end().await?;
-        self.write_apart().await?;
-        if self.work.skips_damage {
-            self.lose_unmet();
-        }
-        if self.merged.out_of_order > 0 {
-            runtime::warn!(
-                "scrub: table {}: {} partitions were out of order, they are in sstables of their own",
-                self.definition.qualified_name(),
-                self.merged.out_of_order
-            );
-        }
         self.let_go(None).await
     }
 
@@ -358,16 +322,13 @@ impl<'a> Merge<'a> {
                 return Ok(());
             };
             let key = match self.enter(index).await {
-                Ok(Some(key)) => {
-                    self.inputs[index].met += 1;
-                    key
-                }
+                Ok(Some(key)) => key,
                 Ok(None) => {
                     self.inputs[index].scanner = None;
                     self.count(index);
                     return Ok(());
                 }
-                Err(_) if self.work.skips_damage => match self.step_over(index).await {
+                Err(error) if self.work.skips_damage => match self.step_over(index, error).await {
                     Some(slice) => {
                         let view = slice.mutation.view();
                         let key = Key::with_token(view.token, view.key);
@@ -380,19 +341,15 @@ impl<'a> Merge<'a> {
             };
             self.count(index);
             let owned = self.work.owned.as_ref();
-            let counts = self.holds(&sstable, key.token)
+            let counts = sstable.covers(key.token)
                 && owned.is_none_or(|owned| owned.iter().any(|range| range.contains(key.token)));
+            let input = &mut self.inputs[index];
             if counts {
+                input.at = Some(key.token);
                 self.heads.push(Reverse((key, index)));
                 return Ok(());
             }
-            if self.work.skips_damage && !sstable.is_shared() && !self.store.interval.contains(key.token) {
-                self.merged.lost_partitions += 1;
-                self.lose(format!(
-                    "the partition of token {}, out of order: it is another shard's",
-                    key.token
-                ));
-            }
+            input.passed = Some(key.token);
             self.check()?;
             runtime::yield_if_needed().await;
         }
@@ -403,15 +360,65 @@ impl<'a> Merge<'a> {
     async fn enter(&mut self, index: usize) -> Result<Option<Key>, sstable::Error> {
         let input = &mut self.inputs[index];
         let Some(scanner) = &mut input.scanner else { return Ok(None) };
-        input.reached = scanner.position();
         let Some(entered) = scanner.enter().await? else { return Ok(None) };
         let key = Key::with_token(entered.token, entered.key);
         if self.work.skips_damage {
             let scanned = scanner.piece(&[Slice::all()], piece_bytes()).await?;
             input.piece = scanned.map(|scanned| scanned.slice);
-            input.latest = Some(key.token);
         }
         Ok(Some(key))
+    }
+
+    /// Goes on behind what an input could not read: the next partition of the index, if that alone can be read, or what follows
+    /// it. Reading ahead may have failed at damage that is not its own.
+    async fn step_over(&mut self, index: usize, error: sstable::Error) -> Option<SourceSlice> {
+        let input = &mut self.inputs[index];
+        input.scanner = None;
+        let sstable = input.sstable.clone()?;
+        let from = match input.passed {
+            None => Token::MIN,
+            Some(passed) => Token(passed.0.checked_add(1)?),
+        };
+        let next = match sstable.reader.next_readable(from).await {
+            Ok(next) => next,
+            Err(of_index) => {
+                let lost = format!("everything behind token {from} of {error}; {of_index}");
+                self.lose(lost);
+                return None;
+            }
+        };
+        if let Some(error) = next.error {
+            self.merged.lost_partitions += next.unreadable;
+            self.lose(format!("{} partitions from token {from} on: {error}", next.unreadable));
+        }
+        let token = next.token?;
+        let input = &mut self.inputs[index];
+        let rest =
+            token.0.checked_add(1).map(|first| TokenRange::new(Token(first), self.store.interval.last));
+        input.scanner = rest.map(|rest| sstable.reader.scan(rest));
+        let mut closely = sstable.reader.scan_closely(TokenRange::new(token, token));
+        match closely.next(&[Slice::all()], piece_bytes()).await {
+            Ok(Some(scanned)) => {
+                input.apart = Some(closely);
+                Some(scanned.slice)
+            }
+            Ok(None) => {
+                input.passed = Some(token);
+                None
+            }
+            Err(error) => {
+                input.passed = Some(token);
+                self.merged.lost_partitions += 1;
+                self.lose(format!("the partition of token {token}: {error}"));
+                None
+            }
+        }
+    }
+
+    /// Names what could not be read.
+    fn lose(&mut self, what: String) {
+        runtime::warn!("scrub: table {}: lost {what}", self.definition.qualified_name());
+        self.merged.lost.push(what);
     }
 
     async fn partition(&mut self, key: &Key, sources: &[usize]) -> Result<(), Error> {
@@ -496,8 +503,8 @@ impl<'a> Merge<'a> {
             let held = self.inputs.iter().filter_map(|input| input.sstable.as_ref());
             held.chain(&self.expired).any(|input| Rc::ptr_eq(input, sstable))
         };
-        if self.table.is_incomplete.get() || self.work.skips_damage {
-            // It may have become so since the proof was begun. What is damaged or out of order may have older data.
+        if self.table.is_incomplete.get() {
+            // It may have become so since the proof was begun.
             return Some(Rewrite { shadow: Deletion::LIVE, expire_at: Some(self.now_s), purge: None });
         }
         let purge = self.proof.of_partition(self.table, key, repaired, |sstable| !is_input(sstable));
@@ -556,16 +563,9 @@ impl<'a> Merge<'a> {
             }
             piece = self.continue_piece(index).await?;
         }
-        let (mut open, mut reached, mut is_apart) = (None, Reached::default(), false);
+        let mut open = None;
         while let Some(next) = &piece {
-            if self.work.skips_damage && !reached.pass(&self.definition, &next.mutation.view())? {
-                self.merged.out_of_order += u64::from(!std::mem::replace(&mut is_apart, true));
-                if self.apart.take(&self.definition, key, next)? {
-                    self.write_apart().await?;
-                }
-            } else {
-                self.copy_piece(next, deletion, rewrite.as_ref(), &mut open)?;
-            }
+            self.copy_piece(next, deletion, rewrite.as_ref(), &mut open)?;
             if next.complete_to.is_none() {
                 break;
             }
@@ -631,11 +631,20 @@ impl<'a> Merge<'a> {
                 // What was read of it is kept. Where the scan goes on is found when the next partition is asked for.
                 self.merged.lost_partitions += 1;
                 self.lose(format!("the rest of a partition: {error}"));
-                self.go_on_by_index(index).await;
+                self.go_on_by_index(index);
                 Ok(None)
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Begins a scan behind the partition that an input stands in.
+    fn go_on_by_index(&mut self, index: usize) {
+        let input = &mut self.inputs[index];
+        let Some(sstable) = &input.sstable else { return };
+        let next = input.at.and_then(|at| at.0.checked_add(1));
+        let rest = next.map(|first| TokenRange::new(Token(first), self.store.interval.last));
+        input.scanner = rest.map(|rest| sstable.reader.scan(rest));
     }
 
     /// `open`: the range tombstone that reaches furthest, by where it ends.
@@ -879,11 +888,6 @@ fn range_is_kept(range: Deletion, partition: Deletion, purge: Option<Purge>) -> 
     range.supersedes(partition) && !gone
 }
 
-/// What is scanned of an input. Where damage is left out, all: behind a token of another shard there may be some of this one.
-fn scanned(store: &Store, work: &Work) -> TokenRange {
-    if work.skips_damage { TokenRange::ALL } else { store.interval }
-}
-
 /// Bytes asked of an input in one step.
 fn piece_bytes() -> usize {
     if runtime::rare("small_compaction_pieces") { 100 } else { COMPACTION_FRAGMENT_BYTES }
@@ -904,12 +908,6 @@ fn remainder(table: &Table, partition: &Partition, edge: &Edge) -> Result<Partit
 }
 
 impl Input {
-    /// Whether this shard says what cannot be read where the scan is: of a file that several hold, the one whose token came last.
-    fn tells(&self, interval: TokenRange) -> bool {
-        let Some(sstable) = &self.sstable else { return false };
-        !sstable.is_shared() || interval.contains(self.latest.unwrap_or(sstable.entry.meta.first_token))
-    }
-
     fn new(sstable: &Rc<Sstable>, interval: TokenRange) -> Input {
         let meta = &sstable.entry.meta;
         let stored_bytes = sstable.reader.footprint().stored_bytes;
@@ -924,10 +922,8 @@ impl Input {
             paid_to: 0,
             tombstones: meta.has_tombstones(),
             repaired: meta.repaired_at > 0,
-            reached: 0,
-            latest: None,
-            starts: Starts::default(),
-            met: 0,
+            passed: None,
+            at: None,
             apart: None,
             sstable: Some(sstable.clone()),
         }

@@ -8,8 +8,6 @@
 //! if none of those left reaches over it, so a long compaction needs the room of a few sstables. Inputs stay readable for those
 //! who already read them; their files go with the last reader. Several compactions run at once, on disjoint sets.
 
-/// What is out of order.
-mod apart;
 /// Shares that follow the backlog.
 mod backlog;
 /// Who works on what.
@@ -30,8 +28,6 @@ mod requests;
 mod room;
 /// Merging the rows of one partition.
 mod rows;
-/// Where partitions start.
-mod starts;
 /// Which sstables.
 mod strategy;
 /// Bytes per second.

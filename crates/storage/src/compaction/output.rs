@@ -79,17 +79,6 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// With so many partitions to come, instead of those of the inputs.
-    pub(super) fn of_keys(self, keys: u64) -> Output<'a> {
-        Output { keys, ..self }
-    }
-
-    /// Takes over what another has finished.
-    pub(super) fn take_over(&mut self, other: &mut Output<'_>) {
-        self.ready.append(&mut other.ready);
-        self.bytes_out += other.bytes_out;
-    }
-
     /// Whether the open sstable ends before the next partition.
     pub(super) fn ends_before(&self, token: Token) -> bool {
         let (Some((_, writer)), Some(last)) = (&self.writer, self.last) else { return false };

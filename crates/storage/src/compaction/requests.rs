@@ -40,8 +40,6 @@ pub struct Scrubbed {
     pub sstables: u64,
     /// Partitions of which something could not be read.
     pub lost_partitions: u64,
-    /// Partitions that stood out of order, or of which rows did: they are in sstables of their own, in order.
-    pub out_of_order: u64,
     /// What could not be read, by file and place; the first some hundred.
     pub lost: Vec<String>,
 }
@@ -98,7 +96,7 @@ impl Store {
         self.each_alone(&table, CompactionKind::Cleanup, strange, owned).await.map(|_| ())
     }
 
-    /// Writes every sstable of a table anew, without what cannot be read; what is out of order comes into sstables of its own.
+    /// Writes every sstable of a table anew, without what cannot be read.
     /// Errors: one could not be written; those before it are scrubbed.
     pub async fn scrub(&self, id: TableId) -> Result<Scrubbed, Error> {
         let table = self.table(id)?;
@@ -220,7 +218,6 @@ impl Store {
             let merged = self.merge(table, &adjust(Work::plain(kind, shape)), &claim).await?;
             scrubbed.sstables += 1;
             scrubbed.lost_partitions += merged.lost_partitions;
-            scrubbed.out_of_order += merged.out_of_order;
             let room = LOST_NAMED_MAX.saturating_sub(scrubbed.lost.len());
             scrubbed.lost.extend(merged.lost.into_iter().take(room));
         }
