@@ -138,7 +138,7 @@ struct Found {
 struct Linked {
     generation: u64,
     source: Vec<PathBuf>,
-    left_out: Vec<PathBuf>,
+    left_out: usize,
     files: Vec<PathBuf>,
 }
 
@@ -284,8 +284,7 @@ impl Store {
         for found in found {
             self.check_running()?;
             let generation = table.take_generation()?;
-            let left_out = found.left_out.iter().map(|name| dir.join(format!("{}{name}", found.prefix)));
-            let left_out = left_out.collect();
+            let left_out = found.left_out.len();
             linked.push(Linked { generation, source: Vec::new(), left_out, files: Vec::new() });
             let linked = linked.last_mut().expect("just pushed");
             link(dir, &table.dir, &found, linked).await?;
@@ -301,7 +300,7 @@ impl Store {
             report.sstables += 1;
             report.bytes += entry.meta.disk_bytes;
             report.partitions += entry.meta.partitions;
-            report.left_out += linked.left_out.len();
+            report.left_out += linked.left_out;
             entries.push(entry);
         }
         self.import_checked(number, table.id, entries).await?;
@@ -745,8 +744,7 @@ async fn scan(reader: &Rc<Reader>) -> Result<Result<(), String>, sstable::Error>
 }
 
 async fn remove_sources(linked: &[Linked]) {
-    // What is left out is of no use without its sstable.
-    for path in linked.iter().flat_map(|linked| linked.source.iter().chain(&linked.left_out)) {
+    for path in linked.iter().flat_map(|linked| &linked.source) {
         if let Err(error) = file::remove(path).await {
             runtime::warn!("cannot remove \"{}\", which is imported: {error}", path.display());
         }
