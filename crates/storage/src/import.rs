@@ -24,7 +24,7 @@ use runtime::file::{self, AlignedBuf, File, OpenOptions};
 use runtime::sync::{Event, Lock};
 use runtime::{Group, ShardId};
 use schema::{ColumnKind, Table, TableId};
-use sstable::{Component, Descriptor, Header, Reader};
+use sstable::{Component, Descriptor, Header, Raw, RawEntry, Reader};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -40,7 +40,8 @@ const PREFIX: &str = "import-";
 pub enum Verify {
     /// No more than that.
     Open,
-    /// The data file has the checksum that was written beside it; where there is none, as [`Verify::Full`].
+    /// The data file has the checksum that was written beside it, and the index says that partitions are in ring order; where there is no
+    /// checksum, as [`Verify::Full`].
     Digest,
     /// Every partition is read, its chunks' checksums checked, and the partitions are in ring order.
     Full,
@@ -645,7 +646,11 @@ async fn check(table: &TableStore, linked: &Linked, verify: Verify) -> Result<Ss
         Verify::Full => None,
     };
     match digest {
-        Some(true) => {}
+        Some(true) if verify == Verify::Open => {}
+        Some(true) => check_order(&table.dir, descriptor)
+            .await
+            .map_err(told)?
+            .map_err(|what| refused(format!("\"{name}\" is not imported: {what}")))?,
         Some(false) => {
             return Err(refused(format!(
                 "\"{name}\" is not imported: its checksum is not the one beside it"
@@ -719,6 +724,27 @@ async fn digest_agrees(data: &Path, digest: &Path) -> Result<Option<bool>, Error
         offset += count as u64;
         runtime::yield_if_needed().await;
     }
+}
+
+/// Reads the index. The inner error: partitions are not in the order of the ring, as it says; neither lookups nor compactions
+/// would find all of them.
+async fn check_order(dir: &Path, descriptor: Descriptor) -> Result<Result<(), String>, sstable::Error> {
+    let raw = Raw::open(dir, descriptor).await?;
+    let mut entries = raw.entries().await?;
+    let mut position = None;
+    let mut last: Option<(Token, Vec<u8>)> = None;
+    while let Some(RawEntry { key, position: next }) = entries.next().await? {
+        let key = key.map(|key| (Token::of_key(&key), key));
+        let goes_back = position.is_some_and(|position| next <= position);
+        if goes_back || key.as_ref().zip(last.as_ref()).is_some_and(|(key, last)| key <= last) {
+            let place = format!("the partition at byte {next} of the data");
+            return Ok(Err(format!("{place} is out of order; `messina sstable scrub` mends that")));
+        }
+        position = Some(next);
+        last = key.or(last);
+        runtime::yield_if_needed().await;
+    }
+    Ok(Ok(()))
 }
 
 /// Reads all partitions. The inner error: they are not what the format promises.
