@@ -738,7 +738,7 @@ async fn check_order(dir: &Path, descriptor: Descriptor) -> Result<Result<(), St
         let goes_back = position.is_some_and(|position| next <= position);
         if goes_back || key.as_ref().zip(last.as_ref()).is_some_and(|(key, last)| key <= last) {
             let place = format!("the partition at byte {next} of the data");
-            return Ok(Err(format!("{place} is out of order; `messina sstable scrub` mends that")));
+            return Ok(Err(format!("{place} is out of order; `messina sstable scrub` keeps the others")));
         }
         position = Some(next);
         last = key.or(last);
