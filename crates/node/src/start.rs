@@ -542,7 +542,7 @@ fn engine_settings(shared: &Shared) -> query::Settings {
         truncate_timeout: config.truncate_timeout,
         page_bytes: u32::try_from(config.page_bytes).unwrap_or(u32::MAX),
         // The row that reaches the limit may bring some more, and must not make the page fail.
-        page_tombstones: config.page_tombstones.min(config.tombstone_fail / 2).max(1),
+        page_tombstones: config.page_tombstones.min(config.tombstone_fail / 2),
         batch_warn_bytes: config.batch_warn_bytes as usize,
         batch_warn_partitions: config.batch_warn_partitions as usize,
         batch_fail_bytes: config.batch_fail_bytes as usize,

@@ -321,15 +321,9 @@ impl Walk {
                 if slice == slices.len() {
                     return Ok(Pause::Complete);
                 }
-                let place = self.window.position();
-                if !self.seek_slice(slice, wanted, fragment).await? {
-                    return Ok(Pause::Complete);
-                }
-                if self.window.position() != place {
-                    continue;
-                }
             }
-            if !inside && self.finds_rows(wanted.far).await? {
+            // The row index leads on when the walk has left a slice, or when it was found just now.
+            if !inside && (self.finds_rows(wanted.far).await? || slice != passed) {
                 let place = self.window.position();
                 if !self.seek_slice(slice, wanted, fragment).await? {
                     return Ok(Pause::Complete);

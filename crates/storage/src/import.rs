@@ -128,9 +128,10 @@ struct Found {
     /// `<version>`, `<format>`.
     version: String,
     format: String,
-    /// What we know to be part of an sstable, and what we do not.
+    /// What we know to be part of an sstable.
     components: Vec<String>,
-    left_out: Vec<String>,
+    /// How many files with its name are not.
+    left_out: usize,
     /// The list of components without what is left out, where it names any of that.
     toc: Option<Vec<u8>>,
 }
@@ -139,7 +140,6 @@ struct Found {
 struct Linked {
     generation: u64,
     source: Vec<PathBuf>,
-    left_out: usize,
     files: Vec<PathBuf>,
 }
 
@@ -282,16 +282,17 @@ impl Store {
         options: &ImportOptions,
         linked: &mut Vec<Linked>,
     ) -> Result<ImportReport, Failure> {
+        let mut left_out = 0;
         for found in found {
             self.check_running()?;
             let generation = table.take_generation()?;
-            let left_out = found.left_out.len();
-            linked.push(Linked { generation, source: Vec::new(), left_out, files: Vec::new() });
+            left_out += found.left_out;
+            linked.push(Linked { generation, source: Vec::new(), files: Vec::new() });
             let linked = linked.last_mut().expect("just pushed");
             link(dir, &table.dir, &found, linked).await?;
         }
         file::sync_dir(&table.dir).await.map_err(|error| Error::io(&table.dir, "sync folder", error))?;
-        let mut report = ImportReport::default();
+        let mut report = ImportReport { left_out, ..ImportReport::default() };
         let mut entries = Vec::new();
         for linked in linked.iter() {
             self.check_running()?;
@@ -301,7 +302,6 @@ impl Store {
             report.sstables += 1;
             report.bytes += entry.meta.disk_bytes;
             report.partitions += entry.meta.partitions;
-            report.left_out += linked.left_out;
             entries.push(entry);
         }
         self.import_checked(number, table.id, entries).await?;
@@ -537,11 +537,14 @@ async fn find(dir: &Path) -> Result<Vec<Found>, Error> {
             version: version.to_string(),
             format: format.to_string(),
             components: Vec::new(),
-            left_out: Vec::new(),
+            left_out: 0,
             toc: None,
         });
-        let names = if is_known(component) { &mut one.components } else { &mut one.left_out };
-        names.push(component.to_string());
+        if is_known(component) {
+            one.components.push(component.to_string());
+        } else {
+            one.left_out += 1;
+        }
     }
     // Files of an index whose sstable is not there any more are nothing to import.
     found.retain(|_, one| !one.components.is_empty());

@@ -216,12 +216,11 @@ async fn check_scan(reader: &Rc<Reader>, partitions: &[SamplePartition], range: 
             check_head(partition, &scanned.slice.mutation);
             open = Some((partition, Got::default()));
         }
-        let (partition, got) = open.as_mut().expect("a continuation continues");
+        let (_, got) = open.as_mut().expect("a continuation continues");
         got.add(reader.table(), &scanned.slice.mutation);
         if scanned.slice.complete_to.is_none() {
-            let expected = expected(reader.table(), partition);
             let (partition, got) = open.take().expect("it is open");
-            got.check(partition, &expected, &slices);
+            got.check(partition, &expected(reader.table(), partition), &slices);
         }
     }
     assert!(next.next().is_none() && open.is_none(), "all partitions were seen");
@@ -266,12 +265,11 @@ async fn check_sparse_scan(reader: &Rc<Reader>, partitions: &[SamplePartition], 
             };
             open = Some((partition, Got::default()));
         }
-        let (partition, got) = open.as_mut().expect("a continuation continues");
+        let (_, got) = open.as_mut().expect("a continuation continues");
         got.add(reader.table(), &scanned.slice.mutation);
         if scanned.slice.complete_to.is_none() {
-            let expected = expected(reader.table(), partition);
             let (partition, got) = open.take().expect("it is open");
-            got.check(partition, &expected, &slices);
+            got.check(partition, &expected(reader.table(), partition), &slices);
         } else if rng.chance(0.5) {
             scanner.skip_partition().await.unwrap();
             open = None;

@@ -49,6 +49,10 @@ async fn pages(store: &Store, mut command: ReadCommand) -> Vec<ReadAnswer> {
     }
 }
 
+fn live_rows(pages: &[ReadAnswer]) -> u32 {
+    pages.iter().map(|page| page.live_rows).sum()
+}
+
 #[test]
 fn many_sstables_with_nothing_do_not_make_pages_of_one_partition() {
     let table = fixture::table();
@@ -59,7 +63,7 @@ fn many_sstables_with_nothing_do_not_make_pages_of_one_partition() {
         flushed(&store, &table, 22, each, 1).await;
         flushed(&store, &table, 1, 2_000, 7).await;
         let pages = pages(&store, wanted(&table)).await;
-        assert_eq!(pages.iter().map(|page| page.live_rows).sum::<u32>(), 2_000);
+        assert_eq!(live_rows(&pages), 2_000);
         assert!(pages[0].live_rows > 500, "{} rows", pages[0].live_rows);
         assert!(pages.len() <= 4, "{} pages", pages.len());
     });
@@ -73,7 +77,7 @@ fn a_scan_that_finds_nothing_ends_its_pages() {
         let store = runtime::local::<Store>();
         flushed(&store, &table, 2, 25_000, 1).await;
         let pages = pages(&store, wanted(&table)).await;
-        assert!(pages.iter().all(|page| page.live_rows == 0));
+        assert_eq!(live_rows(&pages), 0);
         assert!((2..=5).contains(&pages.len()), "{} pages", pages.len());
     });
 }
@@ -88,7 +92,7 @@ fn pages_get_on_whatever_their_limit_of_tombstones_is() {
         flushed(&store, &table, 1, 30, 7).await;
         for limit in [0, 1] {
             let found = pages(&store, ReadCommand { tombstone_limit: limit, ..wanted(&table) }).await;
-            assert_eq!(found.iter().map(|page| page.live_rows).sum::<u32>(), 30);
+            assert_eq!(live_rows(&found), 30);
         }
     });
 }
