@@ -84,9 +84,7 @@ fn first_row(node: &mut Running) -> Result<Duration, String> {
             }
             return Ok(node.spawned.elapsed());
         }
-        if let Ok(Some(status)) = node.child.try_wait() {
-            return Err(format!("the node ended with {status}"));
-        }
+        node.still_runs()?;
         if node.spawned.elapsed() > Duration::from_secs(60) {
             return Err("the node did not answer".into());
         }

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::house;
@@ -39,12 +40,20 @@ pub fn median<T: Copy>(mut runs: Vec<T>, cpu_us: impl Fn(&T) -> f64) -> T {
     runs[runs.len() / 2]
 }
 
-/// A port that was free a moment ago.
+/// A port nobody listens on, another one at every call: a node needs several, which must differ. Below those the kernel
+/// gives to outgoing connections, so that none takes it before the server does, nor the one that waits for the server
+/// meets itself. Not among those that `compat` gives out, nor a node's standard ones. Errors: all are taken.
 pub fn free_port() -> Result<u16, String> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|error| format!("no free port: {error}"))
+    const FIRST: u32 = 12_000;
+    const COUNT: u32 = 6_000;
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    // Two processes seldom begin at the same port.
+    let begin = std::process::id().wrapping_mul(7919) % COUNT;
+    (0..COUNT)
+        .map(|_| FIRST + (begin + CALLS.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT)
+        .filter_map(|port| u16::try_from(port).ok())
+        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .ok_or_else(|| format!("no port from {FIRST} to {} is free", FIRST + COUNT - 1))
 }
 
 /// Keeps the calling thread, and what it starts, on one processor.
@@ -103,12 +112,18 @@ impl Running {
             if TcpStream::connect(self.address).is_ok() {
                 return Ok(());
             }
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(format!("the server ended with {status}:\n{}", self.last_words()));
-            }
+            self.still_runs()?;
             std::thread::sleep(Duration::from_millis(1));
         }
         Err(format!("nothing listens on {}:\n{}", self.address, self.last_words()))
+    }
+
+    /// Errors: it has ended, with its last words.
+    pub fn still_runs(&mut self) -> Result<(), String> {
+        match self.child.try_wait() {
+            Ok(Some(status)) => Err(format!("the server ended with {status}:\n{}", self.last_words())),
+            _ => Ok(()),
+        }
     }
 
     /// Orderly stop, waited for.
@@ -220,5 +235,18 @@ pub fn record(name: &str, text: &str) -> Result<String, String> {
     match text.matches(NOT_MET).count() {
         0 => Ok(written),
         count => Err(format!("{count} bars are not met; {written}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_port_is_given_twice() {
+        let ports: HashSet<u16> = (0..2_000).map(|_| free_port().unwrap()).collect();
+        assert_eq!(ports.len(), 2_000);
+        assert!(ports.iter().all(|port| *port < 20_000), "compat's begin there");
     }
 }
