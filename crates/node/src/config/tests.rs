@@ -393,7 +393,7 @@ const MARK: &str = "<!-- Below: written by `UPDATE=1 cargo test -p node document
 #[test]
 #[allow(clippy::disallowed_methods, reason = "the document is no file of a node")]
 fn the_document_lists_every_key() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating/configuration.md");
+    let path = "../../docs/operating/configuration.md";
     let text = std::fs::read_to_string(path).expect("the document is there");
     let (prose, tables) = text.split_once(MARK).expect("the mark is in the document");
     if std::env::var_os("UPDATE").is_some() {

@@ -35,7 +35,7 @@ const OLDER: [Version; 4] = [Version::Mc, Version::Md, Version::Me, Version::Na]
 const FIRST: i64 = 1_700_000_000_000_000;
 
 fn folder(table: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(table)
+    Path::new("testdata").join(table)
 }
 
 fn descriptor(version: Version) -> Descriptor {

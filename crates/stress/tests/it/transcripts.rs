@@ -8,7 +8,7 @@ use runtime::sim::{SimConfig, World};
 use std::net::IpAddr;
 use std::time::Duration;
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/transcripts.txt");
+const FILE: &str = "testdata/transcripts.txt";
 
 #[test]
 fn runs_say_what_they_said() {
