@@ -50,7 +50,7 @@ pub fn free_port() -> Result<u16, String> {
     // Two processes seldom begin at the same port.
     let begin = std::process::id().wrapping_mul(7919) % COUNT;
     (0..COUNT)
-        .map(|_| FIRST + (begin + CALLS.fetch_add(1, Ordering::Relaxed) % COUNT) % COUNT)
+        .map(|_| FIRST + (begin + CALLS.fetch_add(1, Ordering::Relaxed)) % COUNT)
         .filter_map(|port| u16::try_from(port).ok())
         .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
         .ok_or_else(|| format!("no port from {FIRST} to {} is free", FIRST + COUNT - 1))
