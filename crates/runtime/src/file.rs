@@ -226,6 +226,11 @@ impl File {
         self.handle.size().await
     }
 
+    /// What operations go to.
+    pub(crate) fn handle(&self) -> &FileHandle {
+        &self.handle
+    }
+
     /// The device that holds it.
     pub(crate) fn device(&self) -> &Rc<Device> {
         &self.device

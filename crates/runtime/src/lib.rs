@@ -54,6 +54,8 @@ mod task;
 mod channel;
 /// Files.
 pub mod file;
+/// Files as memory.
+pub mod mapping;
 /// Giving the space of removed files back.
 pub mod release;
 /// TCP.

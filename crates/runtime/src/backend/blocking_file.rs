@@ -100,6 +100,11 @@ pub(crate) fn whole_blocks(count: usize, asked: usize, direct: bool) -> io::Resu
 }
 
 impl BlockingFile {
+    /// The descriptor.
+    pub(crate) fn raw_fd(&self) -> i32 {
+        self.fd.raw()
+    }
+
     pub(crate) async fn open(
         folders: &Folders,
         path: &Path,

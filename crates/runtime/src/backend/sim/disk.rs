@@ -4,14 +4,17 @@
 //!   write ─► in flight ─► cache (sector dirty) ──sync──► durable
 //!   rename, create, unlink ─► names in cache, one pending NameOp ──sync_dir──► durable names
 //! ```
-//! A power cut decides by seed, for every dirty 512-byte sector, whether it was lost, kept or torn, and for
+//! A mapped file's memory is looked at when its process dies, and now and then a page of it becomes durable, as the kernel
+//! pleases. A power cut decides by seed, for every dirty 512-byte sector, whether it was lost, kept or torn, and for
 //! pending name changes which of them happened: any subset in which each directory entry sees a prefix of its changes.
 //! A killed process loses nothing but its operations in flight. All state is ordered, so the same seed gives the same disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Component, Path};
+use std::rc::Rc;
 
+use super::memory::SharedMemory;
 use base::Prng;
 
 /// The unit that a power cut loses, keeps or tears.
@@ -21,6 +24,10 @@ pub(crate) const SECTOR: usize = 512;
 type Ino = u64;
 
 const ROOT: Ino = 1;
+/// Bytes of a page, which the kernel writes whole.
+const PAGE: usize = 4096;
+/// How often the end of an operation is also when the kernel writes a page of a mapping.
+const WRITE_BACK: f64 = 0.1;
 /// Fewer nodes are not looked over for those that nothing reaches.
 const COLLECT_LEAST: usize = 256;
 /// Bytes of removed files that are worth a look.
@@ -114,6 +121,12 @@ struct Inflight {
     captured: Option<Captured>,
 }
 
+/// A file whose bytes are a process's memory.
+struct Map {
+    ino: Ino,
+    memory: Rc<SharedMemory>,
+}
+
 #[derive(Debug)]
 struct Captured {
     ino: Ino,
@@ -128,6 +141,8 @@ pub(crate) struct Disk {
     handles: BTreeMap<u64, Ino>,
     pending: Vec<NameOp>,
     inflight: BTreeMap<u64, Inflight>,
+    /// Mapped files, by handle.
+    maps: BTreeMap<u64, Map>,
     locks: BTreeSet<String>,
     next_ino: Ino,
     /// So many nodes are worth another look for those that nothing reaches.
@@ -189,6 +204,7 @@ impl Disk {
             handles: BTreeMap::new(),
             pending: Vec::new(),
             inflight: BTreeMap::new(),
+            maps: BTreeMap::new(),
             locks: BTreeSet::new(),
             next_ino: ROOT + 1,
             collect_at: COLLECT_LEAST,
@@ -619,6 +635,76 @@ impl Disk {
         Ok(DiskOut::Done)
     }
 
+    // ---- mapped files ------------------------------------------------------------------------------------------
+
+    /// Gives a process memory that is the file's content, for at most so many bytes.
+    pub(crate) fn map(&mut self, handle: u64, bytes: usize) -> io::Result<Rc<SharedMemory>> {
+        let ino = self.handle(handle)?;
+        let file = self.file_mut(ino).ok_or_else(bad_handle)?;
+        let memory = Rc::new(SharedMemory::new(bytes));
+        memory.set(&file.cache);
+        self.maps.insert(handle, Map { ino, memory: memory.clone() });
+        Ok(memory)
+    }
+
+    /// The process lets go of the memory.
+    pub(crate) fn unmap(&mut self, handle: u64) {
+        if let Some(map) = self.maps.remove(&handle) {
+            self.look_at(&map, 0..usize::MAX);
+        }
+    }
+
+    /// What a process stored to pages of a mapping is what reads see.
+    fn look_at(&mut self, map: &Map, pages: std::ops::Range<usize>) {
+        let version = self.next_version();
+        let Some(file) = self.file_mut(map.ino) else { return };
+        map.memory.look(file.cache.len(), |bytes| {
+            let end = pages.end.min(bytes.len().div_ceil(PAGE));
+            for page in pages.start.min(end)..end {
+                let range = page * PAGE..((page + 1) * PAGE).min(bytes.len());
+                if bytes[range.clone()] == file.cache[range.clone()] {
+                    continue;
+                }
+                for start in range.clone().step_by(SECTOR) {
+                    let sector = start..(start + SECTOR).min(range.end);
+                    if bytes[sector.clone()] != file.cache[sector.clone()] {
+                        file.cache[sector.clone()].copy_from_slice(&bytes[sector]);
+                        file.dirty.insert((start / SECTOR) as u32, version);
+                    }
+                }
+            }
+        });
+    }
+
+    /// The kernel writes a page of a mapping, if there is one.
+    fn write_a_page(&mut self) {
+        let chosen = self.rng.below(self.maps.len() as u64) as usize;
+        let Some((_, map)) = self.maps.iter().nth(chosen) else { return };
+        let map = Map { ino: map.ino, memory: map.memory.clone() };
+        let Some(Node::File(file)) = self.nodes.get(&map.ino) else { return };
+        let pages = file.cache.len().div_ceil(PAGE) as u64;
+        if pages == 0 {
+            return;
+        }
+        // Most of what was stored lies in the first pages: the others would hide that these have older versions.
+        let among = if self.rng.chance(0.5) { pages } else { pages.min(8) };
+        let page = self.rng.below(among) as usize;
+        self.look_at(&map, page..page + 1);
+        let Some(file) = self.file_mut(map.ino) else { return };
+        for sector in (page * PAGE / SECTOR) as u32..((page + 1) * PAGE / SECTOR) as u32 {
+            if file.dirty.remove(&sector).is_some() {
+                file.write_back(sector);
+            }
+        }
+    }
+
+    /// The process is gone, and with it its mappings; what it stored is not.
+    fn end_mappings(&mut self) {
+        for map in std::mem::take(&mut self.maps).into_values() {
+            self.look_at(&map, 0..usize::MAX);
+        }
+    }
+
     // ---- operations in flight ----------------------------------------------------------------------------------
 
     /// Takes an operation; its effect comes with [`Disk::complete`] (or, if the node dies first, perhaps not at all).
@@ -648,6 +734,9 @@ impl Disk {
     /// Executes a submitted operation.
     pub(crate) fn complete(&mut self, ticket: u64) -> io::Result<DiskOut> {
         let Inflight { op, captured } = self.inflight.remove(&ticket).ok_or_else(bad_handle)?;
+        if !self.maps.is_empty() && self.rng.chance(WRITE_BACK) {
+            self.write_a_page();
+        }
         self.execute(op, captured)
     }
 
@@ -806,12 +895,14 @@ impl Disk {
 
     /// The process died: operations in flight may or may not have happened, everything the kernel holds stays.
     pub(crate) fn kill(&mut self) {
+        self.end_mappings();
         self.abandon_inflight();
         self.close_everything();
     }
 
     /// The machine lost power: only the durable image and what the seed lets through survive.
     pub(crate) fn power_cut(&mut self) {
+        self.end_mappings();
         self.abandon_inflight();
         self.close_everything();
         let mut rng = self.rng.fork();

@@ -7,6 +7,8 @@
 //! slot. Dropping the future abandons the slot, never the operation. Every decision is drawn from the world's seed and
 //! folded into the trace.
 
+/// Bytes that a node and its disk share.
+pub(crate) mod memory;
 /// What survives a crash.
 pub(crate) mod disk;
 /// Streams, delays, cuts.
@@ -27,6 +29,7 @@ use super::{Bug, DirEntry, Identity, OpenOptions};
 use crate::buffer::AlignedBuf;
 use crate::log::Level;
 use disk::{Disk, DiskOp, DiskOut, OpenFlags};
+use memory::SharedMemory;
 use net::{Net, SockId};
 
 /// Wall clock of every world at its start, before a node's skew: 2024-01-01.
@@ -644,6 +647,23 @@ impl SimFile {
 
     pub(crate) async fn truncate(&self, len: u64) -> io::Result<()> {
         self.0.shard.done(DiskOp::Truncate { handle: self.0.handle, len }).await
+    }
+
+    /// As [`crate::file::File::map`].
+    pub(crate) fn map(&self, bytes: usize) -> io::Result<Rc<SharedMemory>> {
+        let mut core = self.0.shard.core.borrow_mut();
+        if !self.0.shard.is_current(&core) {
+            return Err(dead());
+        }
+        core.nodes[self.0.shard.node].disk.map(self.0.handle, bytes)
+    }
+
+    /// Ends the mapping. That of a node that died is the disk's business.
+    pub(crate) fn unmap(&self) {
+        let mut core = self.0.shard.core.borrow_mut();
+        if self.0.shard.is_current(&core) {
+            core.nodes[self.0.shard.node].disk.unmap(self.0.handle);
+        }
     }
 
     pub(crate) fn links(&self) -> io::Result<u64> {

@@ -64,6 +64,11 @@ impl Uring {
 }
 
 impl UringFile {
+    /// The descriptor.
+    pub(crate) fn raw_fd(&self) -> i32 {
+        self.fd.raw()
+    }
+
     /// Submits an op that names only the descriptor.
     async fn plain(&self, build: impl Fn(types::Fd) -> squeue::Entry) -> io::Result<()> {
         loop {
