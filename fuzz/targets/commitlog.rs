@@ -10,6 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use runtime::sim::{SimConfig, World};
 use storage::commitlog::SegmentName;
 use storage::commitlog::block::{BLOCK, Entries, EntryReader, SegmentBuilder, SegmentHeader};
+use storage::commitlog::memory::BlockMemory;
 use storage::commitlog::replay::{LogReader, OldLog};
 
 const DIR: &str = "/log";
@@ -60,15 +61,17 @@ fn segment(number: u32, raw: bool, data: &[u8]) -> (String, Vec<u8>) {
         return (file, data.to_vec());
     }
     let header = SegmentHeader { name, shards: 1, previous_blocks: if number == 1 { 0 } else { 2 } };
-    let mut builder = SegmentBuilder::new(header, 1 << 20);
+    let memory = &mut BlockMemory::new();
+    let mut builder = SegmentBuilder::new(memory, header, 1 << 20);
     let (flips, payloads) = data.split_at(data.len().min(8));
     for payload in payloads.chunks(1 + usize::from(flips.first().copied().unwrap_or(0)) * 40) {
         if !builder.fits(payload.len()) {
             break;
         }
-        builder.append(&[payload]);
+        builder.append(memory, 0, &[payload]);
     }
-    let mut bytes = builder.seal(0).map(|sealed| sealed.bytes).unwrap_or_default();
+    let sealed = builder.seal(memory, 0);
+    let mut bytes = sealed.map(|sealed| memory.copy(&sealed.blocks).to_vec()).unwrap_or_default();
     for flip in flips.chunks_exact(4) {
         let at = usize::from(u16::from_be_bytes([flip[0], flip[1]])) % bytes.len().max(1);
         if let Some(byte) = bytes.get_mut(at) {

@@ -1,4 +1,4 @@
-//! `kill -9` under the Python driver's load, in `batch` mode, again and again: what was acknowledged is there.
+//! `kill -9` under the Python driver's load, in `periodic` and in `batch` mode, again and again: what was acknowledged is there.
 //!
 //! Each cycle starts the node, lets the load run for a moment of random length, kills the process, and starts it again
 //! with another number of shards to read back every key acknowledged in this cycle; now and then, and at the end, all keys
@@ -15,12 +15,18 @@ const FULL_CHECK_EVERY: u64 = 50;
 /// Cycles between two lines that tell how far it is.
 const TELL_EVERY: u64 = 10;
 
-/// Runs the cycles, starting with this number of shards.
+/// Runs the cycles in each mode, starting with this number of shards.
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
-    report.test(&format!("kill::acknowledged_writes_survive --smp {shards}"), || {
-        let folder = options.folder("kill")?;
+    for mode in ["periodic", "batch"] {
+        cycles(options, shards, mode, report);
+    }
+}
+
+fn cycles(options: &Options, shards: u16, mode: &'static str, report: &mut Report) {
+    report.test(&format!("kill::acknowledged_writes_survive {mode} --smp {shards}"), || {
+        let folder = options.folder(&format!("kill-{mode}"))?;
         let mut start = options.start(folder.clone(), shards);
-        start.commitlog_sync = "batch";
+        start.commitlog_sync = mode;
         let all = folder.join("acked-all");
         let mut next = 0u64;
         let mut acked = 0u64;

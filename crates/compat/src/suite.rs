@@ -30,7 +30,7 @@ suites:
   stress      messina cassandra-stress beside the Java tool of Cassandra 3.11.5, each reading what the other wrote; its bytes
               recomputed in Java; the published lines; CloudSuite's two scripts
   catalogue   messina bench run file-catalogue and messina catalogue: import, comparison, load, quotas
-  kill        kill -9 under load in batch mode, again and again
+  kill        kill -9 under load, in periodic and in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
   bad-days    under load: 10,000 silent connections, bombs, no descriptors, SIGTERM, full disks, a read-only folder
   damage      files damaged or lost between two starts; a closed terminal

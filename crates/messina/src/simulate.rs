@@ -75,7 +75,7 @@ fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    const BUGS: [(&str, Bug); 10] = [
+    const BUGS: [(&str, Bug); 11] = [
         ("skip-sync", Bug::SkipSync),
         ("ignore-crc", Bug::IgnoreCrc),
         ("replay-stops-early", Bug::ReplayStopsEarly),
@@ -84,6 +84,7 @@ fn bug(name: &str) -> Result<Bug, String> {
         ("skip-batchlog", Bug::SkipBatchlog),
         ("purge-without-proof", Bug::PurgeWithoutProof),
         ("population-race", Bug::PopulationRace),
+        ("forget-tail", Bug::ForgetTail),
         ("manifest-before-data", Bug::ManifestBeforeData),
         ("filter-false-negative", Bug::FilterFalseNegative),
     ];

@@ -53,6 +53,28 @@ impl AlignedBuf {
             .expect("the alignment is a power of two and sizes are bounded")
     }
 
+    /// A buffer of parts that are `bytes` long together, one behind the other. Writes every byte once.
+    pub fn of_parts<'a>(bytes: usize, parts: impl Iterator<Item = &'a [u8]>) -> AlignedBuf {
+        let capacity = align_up(bytes);
+        if capacity == 0 {
+            return AlignedBuf::default();
+        }
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(memory) else { handle_alloc_error(layout) };
+        let mut buffer = AlignedBuf { start, len: 0, capacity };
+        for part in parts {
+            assert!(part.len() <= bytes - buffer.len, "the parts are as long as was said");
+            // SAFETY: behind what was written there is room for the part, and nobody else knows the memory.
+            unsafe { memory.add(buffer.len).copy_from_nonoverlapping(part.as_ptr(), part.len()) };
+            buffer.len += part.len();
+        }
+        // SAFETY: the rest of the memory; what lies behind the length is initialised, too.
+        unsafe { memory.add(buffer.len).write_bytes(0, capacity - buffer.len) };
+        buffer
+    }
+
     /// Bytes it can hold without moving.
     pub fn capacity(&self) -> usize {
         self.capacity

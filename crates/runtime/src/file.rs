@@ -241,8 +241,9 @@ impl File {
         self.handle.links().map_err(|e| with_path(e, &self.path))
     }
 
-    /// Reserves space for the first `len` bytes and makes the file at least that long.
-    pub async fn allocate(&self, len: u64) -> io::Result<()> {
+    /// Reserves space for the first `len` bytes and makes the file at least that long. False: the file system cannot reserve,
+    /// and the file is only as long.
+    pub async fn allocate(&self, len: u64) -> io::Result<bool> {
         let result = match &self.handle {
             FileHandle::Uring(file) => file.allocate(len).await,
             FileHandle::Blocking(file) => file.allocate(len).await,

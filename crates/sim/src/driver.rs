@@ -52,7 +52,13 @@ impl Scenario {
     /// The mistakes its checker must find when they are planted.
     pub fn bugs(self) -> &'static [Bug] {
         match self {
-            Scenario::Crash => &[Bug::SkipSync, Bug::IgnoreCrc, Bug::ReplayStopsEarly, Bug::ProbeBeforeAwait],
+            Scenario::Crash => &[
+                Bug::SkipSync,
+                Bug::IgnoreCrc,
+                Bug::ReplayStopsEarly,
+                Bug::ProbeBeforeAwait,
+                Bug::ForgetTail,
+            ],
             Scenario::Three => &[Bug::DigestStopsAtNull],
             Scenario::Raft => &[Bug::SkipSync],
             Scenario::Storage => &[

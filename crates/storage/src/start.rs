@@ -10,6 +10,7 @@
 
 use crate::commitlog::probe;
 use crate::commitlog::replay::OldLog;
+use crate::commitlog::tail::TailName;
 use crate::commitlog::{LogPosition, SegmentName};
 use crate::import::{Intent, incarnation_of_intent};
 use crate::limits::{INCARNATION_MAX, SHARDS_MAX};
@@ -105,11 +106,12 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
     // What a killed process renamed may be visible and not durable yet; nothing is removed because of such a name.
     let data_dir = &settings.data_dir;
     file::sync_dir(data_dir).await.map_err(|error| Error::io(data_dir, "sync folder", error))?;
-    let segments = list_segments(&settings.commitlog_dir).await?;
+    let (segments, tails) = list_log(&settings.commitlog_dir).await?;
     let old = read_node_file(&settings.data_dir.join(NODE_FILE)).await?;
-    if let (None, Some(segment)) = (&old, segments.first()) {
+    let first = segments.first().map(|segment| segment.file_name());
+    if let (None, Some(name)) = (&old, first.or(tails.first().map(|tail| tail.file_name()))) {
         let path = settings.data_dir.join(NODE_FILE);
-        let got = format!("no such file, but commitlog segment \"{}\"", segment.file_name());
+        let got = format!("no such file, but commitlog segment \"{name}\"");
         return Err(Error::corrupt("node file", &path, 0, "the file of an earlier start", got));
     }
     let old_incarnation = old.map_or(0, |node| node.incarnation);
@@ -142,8 +144,12 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
     // Reading a manifest writes it again, so the names are taken afterwards.
     let entries = list(&settings.data_dir).await?;
     remove_stale(settings, &entries, &segments, old_incarnation).await?;
+    for tail in tails.iter().filter(|tail| tail.incarnation != old_incarnation) {
+        remove(&settings.commitlog_dir.join(tail.file_name())).await?;
+    }
+    let log = (&segments[..], &tails[..]);
     let last_generations = collect_garbage(settings, &entries, &manifests, old.is_some()).await?;
-    let plan = plan(settings, shards, old_incarnation + 1, &manifests, &segments, last_generations, imports);
+    let plan = plan(settings, shards, old_incarnation + 1, &manifests, log, last_generations, imports);
     // Trying costs as much as the rest of a start, and pays where answers wait for syncs.
     let log_method = match settings.sync {
         CommitlogSync::Periodic { .. } => SyncMethod::After,
@@ -209,11 +215,14 @@ async fn list(folder: &Path) -> Result<Vec<DirEntry>, Error> {
     Ok(entries)
 }
 
-async fn list_segments(folder: &Path) -> Result<Vec<SegmentName>, Error> {
-    let mut segments: Vec<_> =
-        list(folder).await?.iter().filter_map(|entry| SegmentName::parse(&entry.name)).collect();
+/// Segments and tail files of all logs, each in order.
+async fn list_log(folder: &Path) -> Result<(Vec<SegmentName>, Vec<TailName>), Error> {
+    let entries = list(folder).await?;
+    let mut segments: Vec<_> = entries.iter().filter_map(|entry| SegmentName::parse(&entry.name)).collect();
+    let mut tails: Vec<_> = entries.iter().filter_map(|entry| TailName::parse(&entry.name)).collect();
     segments.sort();
-    Ok(segments)
+    tails.sort();
+    Ok((segments, tails))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -351,7 +360,7 @@ fn plan(
     shards: u16,
     incarnation: u32,
     manifests: &[ManifestState],
-    segments: &[SegmentName],
+    (segments, tails): (&[SegmentName], &[TailName]),
     last_generations: HashMap<TableId, u64>,
     imports: Vec<PathBuf>,
 ) -> StartPlan {
@@ -367,6 +376,11 @@ fn plan(
                 old_files.push(settings.commitlog_dir.join(segment.file_name()));
                 numbers.push(segment.segment);
             }
+        }
+        let tail = TailName { incarnation: header.incarnation, shard: header.shard };
+        let has_tail = tails.contains(&tail);
+        if has_tail {
+            old_files.push(settings.commitlog_dir.join(tail.file_name()));
         }
         // A released segment can be back after a crash while one above it is gone: those below the floor do not count.
         numbers.retain(|number| *number >= manifest.log_floor);
@@ -385,7 +399,7 @@ fn plan(
                 let known = plan.truncated.entry(*table).or_insert(*at);
                 *known = (*known).max(*at);
             }
-            if !planned.log.segments.is_empty() {
+            if has_tail || !planned.log.segments.is_empty() {
                 plan.logs.push(planned.clone());
             }
         }

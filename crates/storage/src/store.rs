@@ -257,8 +257,9 @@ impl Store {
         }
         self.log.room().await?;
         self.metrics.writes.inc();
-        let wait =
-            durability == Durability::Synced || !matches!(self.settings.sync, CommitlogSync::Periodic { .. });
+        let wait = durability == Durability::Synced
+            || !matches!(self.settings.sync, CommitlogSync::Periodic { .. })
+            || !self.log.keeps(entry_bytes(&mutations));
         if !self.is_durable(&mutations, durability)? {
             return self.apply_unlogged(&mutations);
         }
@@ -283,6 +284,9 @@ impl Store {
             durability == Durability::Mode && matches!(self.settings.sync, CommitlogSync::Periodic { .. });
         let bounded = !mutations.is_empty() && mutations.len() <= ENTRY_MUTATIONS_MAX;
         if !periodic || !bounded || self.drained.get() || self.pressure.is_on() || !self.log.has_room() {
+            return None;
+        }
+        if !self.log.keeps(entry_bytes(mutations)) {
             return None;
         }
         if mutations.iter().any(|mutation| !self.is_open(mutation.table())) || self.log_refusal().is_some() {

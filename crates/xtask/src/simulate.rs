@@ -31,6 +31,7 @@ const PLANTED: &[(&str, &str)] = &[
     ("probe-before-await", "crash"),
     ("digest-stops-at-null", "three"),
     ("skip-batchlog", "crash"),
+    ("forget-tail", "crash"),
     ("skip-sync", "storage"),
     ("ignore-crc", "storage"),
     ("replay-stops-early", "storage"),

@@ -193,7 +193,7 @@ impl BlockingFile {
         self.direct
     }
 
-    pub(crate) async fn allocate(&self, len: u64) -> io::Result<()> {
+    pub(crate) async fn allocate(&self, len: u64) -> io::Result<bool> {
         let bytes = i64::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: the descriptor is shared with the closure and open.
         let work =
@@ -203,9 +203,9 @@ impl BlockingFile {
                 if self.size()? < len {
                     self.truncate(len).await?;
                 }
-                Ok(())
+                Ok(false)
             }
-            other => other.map(|_| ()),
+            other => other.map(|_| true),
         }
     }
 

@@ -107,6 +107,8 @@ pub enum Bug {
     IgnoreCrc,
     /// Replay ends before the last entry.
     ReplayStopsEarly,
+    /// What a killed process left of its log beside the segments is not replayed.
+    ForgetTail,
     /// A decision is taken before an await and used after it.
     ProbeBeforeAwait,
     /// A read that began before a flush still fills the row cache after it.

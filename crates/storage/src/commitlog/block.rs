@@ -8,11 +8,13 @@
 //! All numbers are big endian and must never change. See docs/formats/commitlog.md.
 //! Invariants: a block is written once in the life of a segment; blocks beyond the end are zero, or those of an older segment
 //! of the same log whose file is written again; `synced` is the number of leading blocks of this segment known to be synced
-//! when the block was handed to the disk.
+//! when the block was full, or handed to the disk before it was.
 
+use super::memory::{BlockMemory, BlockRef};
 use crate::limits::{INCARNATION_MAX, REPLAY_READ_BYTES, SEGMENT_NUMBER_MAX, SHARDS_MAX};
 use crate::rot::{Flipped, one_bit_off};
 use base::{ByteReader, Crc32, crc32};
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Bytes of a block; also the alignment of every write.
 pub const BLOCK: usize = 4096;
@@ -121,8 +123,20 @@ impl SegmentHeader {
 pub struct Sealed {
     /// Sequence number of the first.
     pub first_block: u32,
-    /// Whole blocks with trailers.
-    pub bytes: Vec<u8>,
+    /// Whole blocks with trailers; whoever has written them gives them back.
+    pub blocks: Vec<BlockRef>,
+}
+
+impl Sealed {
+    /// Bytes of the blocks.
+    pub fn bytes(&self) -> usize {
+        self.blocks.len() * BLOCK
+    }
+
+    /// Sequence number of the block behind them.
+    pub fn end(&self) -> u32 {
+        self.first_block + self.blocks.len() as u32
+    }
 }
 
 /// Builds the blocks of one segment.
@@ -130,22 +144,37 @@ pub struct Sealed {
 pub struct SegmentBuilder {
     name: SegmentName,
     blocks_max: u32,
-    /// Sequence number of the first block in `bytes`.
+    /// Sequence number of the first block in `waiting`.
     first_block: u32,
-    /// Whole blocks; trailers are filled in when they are sealed.
-    bytes: Vec<u8>,
-    /// Payload bytes used of the last block in `bytes`; [`PAYLOAD`] when there is none or it is full.
+    /// Blocks to be written. All but the last are sealed.
+    waiting: Vec<BlockRef>,
+    /// Whether the last of them is open: it gets its checksum when it is full or goes to the disk.
+    is_open: bool,
+    /// Payload bytes used of the last block in `waiting`; [`PAYLOAD`] when there is none or it is full.
     fill: usize,
+    /// Of the open block: what stands in place of its checksum.
+    guard: u32,
 }
 
 impl SegmentBuilder {
     /// Starts a segment of `bytes_max` bytes with its header.
-    pub fn new(header: SegmentHeader, bytes_max: u64) -> SegmentBuilder {
+    pub fn new(memory: &mut BlockMemory, header: SegmentHeader, bytes_max: u64) -> SegmentBuilder {
         let blocks_max = u32::try_from(bytes_max / BLOCK as u64).expect("segments are limited to a GiB");
         assert!(blocks_max >= 2, "a segment holds its header and something else");
-        let mut bytes = vec![0; BLOCK];
-        header.encode(&mut bytes);
-        SegmentBuilder { name: header.name, blocks_max, first_block: 0, bytes, fill: PAYLOAD }
+        let mut builder = SegmentBuilder {
+            name: header.name,
+            blocks_max,
+            first_block: 0,
+            waiting: Vec::new(),
+            is_open: false,
+            fill: PAYLOAD,
+            guard: 0,
+        };
+        let block = builder.start_block(memory, 0);
+        header.encode(memory.block_mut(block));
+        builder.seal_last(memory, 0);
+        builder.fill = PAYLOAD;
+        builder
     }
 
     /// The segment's identity.
@@ -155,12 +184,22 @@ impl SegmentBuilder {
 
     /// Bytes waiting to be sealed.
     pub fn pending(&self) -> usize {
-        self.bytes.len()
+        self.waiting.len() * BLOCK
+    }
+
+    /// Whether nothing but the header was started.
+    pub fn is_new(&self) -> bool {
+        self.blocks() == 1 && !self.waiting.is_empty()
+    }
+
+    /// Blocks that wait to be written, for a builder that is given up.
+    pub fn into_waiting(self) -> Vec<BlockRef> {
+        self.waiting
     }
 
     /// Blocks started so far, the header included.
     pub fn blocks(&self) -> u32 {
-        self.first_block + (self.bytes.len() / BLOCK) as u32
+        self.first_block + self.waiting.len() as u32
     }
 
     /// Where the next entry will start, or later.
@@ -181,61 +220,114 @@ impl SegmentBuilder {
     }
 
     /// Appends one entry made of `parts`; returns where its header lies. Panics unless it [`fits`](Self::fits) and is not empty.
-    pub fn append(&mut self, parts: &[&[u8]]) -> LogPosition {
+    /// `synced` leading blocks of the segment are on disk for good.
+    pub fn append(&mut self, memory: &mut BlockMemory, synced: u32, parts: &[&[u8]]) -> LogPosition {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         assert!(len > 0, "length zero means padding");
         assert!(self.fits(len), "the caller asks first");
         let mut crc = Crc32::new();
         parts.iter().for_each(|part| crc.update(part));
+        let crc = crc.finalize();
         if PAYLOAD - self.fill < ENTRY_HEADER {
             self.fill = PAYLOAD;
         }
         let position = self.position();
-        self.push(&(len as u32).to_be_bytes());
-        self.push(&crc.finalize().to_be_bytes());
-        parts.iter().for_each(|part| self.push(part));
+        let mut head = [0; ENTRY_HEADER];
+        head[..4].copy_from_slice(&(len as u32).to_be_bytes());
+        head[4..].copy_from_slice(&crc.to_be_bytes());
+        self.push(memory, synced, &head);
+        parts.iter().for_each(|part| self.push(memory, synced, part));
+        // The entry is whole before the guard says so, at whatever instruction the process ends.
+        compiler_fence(Ordering::Release);
+        self.guard = guard(self.guard, self.fill, crc);
+        let last = *self.waiting.last().expect("the entry is in it");
+        put(memory.block_mut(last), CHECKSUM, &self.guard.to_be_bytes());
         position
     }
 
-    fn push(&mut self, mut bytes: &[u8]) {
+    fn push(&mut self, memory: &mut BlockMemory, synced: u32, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.fill == PAYLOAD {
-                self.bytes.resize(self.bytes.len() + BLOCK, 0);
-                self.fill = 0;
-            }
+            let block = match self.waiting.last() {
+                Some(last) if self.fill < PAYLOAD => *last,
+                _ => self.start_block(memory, synced),
+            };
             let n = bytes.len().min(PAYLOAD - self.fill);
-            let at = self.bytes.len() - BLOCK + self.fill;
-            self.bytes[at..at + n].copy_from_slice(&bytes[..n]);
+            put(memory.block_mut(block), self.fill, &bytes[..n]);
             self.fill += n;
             bytes = &bytes[n..];
         }
     }
 
+    /// Seals the last block and takes another. At every moment a block of the tail file is one that its numbers belong to.
+    fn start_block(&mut self, memory: &mut BlockMemory, synced: u32) -> BlockRef {
+        self.seal_last(memory, synced);
+        let block = memory.take();
+        let bytes = memory.block_mut(block);
+        put(bytes, PAYLOAD, &0u64.to_be_bytes());
+        compiler_fence(Ordering::Release);
+        bytes[..PAYLOAD].fill(0);
+        bytes[PAYLOAD + 8..].fill(0);
+        put(bytes, PAYLOAD + 8, &self.blocks().to_be_bytes());
+        compiler_fence(Ordering::Release);
+        put(bytes, PAYLOAD, &self.name.id().to_be_bytes());
+        self.waiting.push(block);
+        (self.is_open, self.fill, self.guard) = (true, 0, 0);
+        block
+    }
+
+    /// Ends the last block: the segment takes no more entries, and the next one continues the log.
+    pub fn end(&mut self, memory: &mut BlockMemory, synced: u32) {
+        self.seal_last(memory, synced);
+        self.fill = PAYLOAD;
+    }
+
+    fn seal_last(&mut self, memory: &mut BlockMemory, synced: u32) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        let last = *self.waiting.last().expect("it is open");
+        let seq = self.blocks() - 1;
+        assert!(synced <= seq, "what is not yet written is not synced");
+        seal_block(memory.block_mut(last), synced);
+    }
+
     /// Pads the last block and takes everything that waits; `synced` leading blocks are on disk for good.
-    pub fn seal(&mut self, synced: u32) -> Option<Sealed> {
-        if self.bytes.is_empty() {
+    pub fn seal(&mut self, memory: &mut BlockMemory, synced: u32) -> Option<Sealed> {
+        if self.waiting.is_empty() {
             return None;
         }
-        let mut bytes = std::mem::take(&mut self.bytes);
-        for (i, block) in bytes.chunks_exact_mut(BLOCK).enumerate() {
-            seal_block(block, self.name.id(), self.first_block + i as u32, synced);
-        }
-        let first_block = self.first_block;
-        assert!(synced <= first_block, "what is not yet written is not synced");
-        self.first_block += (bytes.len() / BLOCK) as u32;
+        self.seal_last(memory, synced);
+        let sealed = Sealed { first_block: self.first_block, blocks: std::mem::take(&mut self.waiting) };
+        self.first_block = sealed.end();
         self.fill = PAYLOAD;
-        Some(Sealed { first_block, bytes })
+        Some(sealed)
     }
 }
 
-fn seal_block(block: &mut [u8], id: u64, seq: u32, synced: u32) {
-    block[PAYLOAD..PAYLOAD + 8].copy_from_slice(&id.to_be_bytes());
-    block[PAYLOAD + 8..PAYLOAD + 12].copy_from_slice(&seq.to_be_bytes());
-    block[PAYLOAD + 12..PAYLOAD + 16].copy_from_slice(&synced.to_be_bytes());
+/// Where the checksum of a block lies.
+const CHECKSUM: usize = BLOCK - 4;
+
+/// What stands in place of an open block's checksum: a summary of the entries that end in it, each by where it ends and by its
+/// checksum. 0: none does. One store changes it, so a block whose process ended has it right for some of its entries, and a
+/// block of which a power cut left parts has it right for none.
+fn guard(before: u32, end: usize, crc: u32) -> u32 {
+    (before ^ crc ^ end as u32).wrapping_mul(0x9E37_79B1).rotate_left(15)
+}
+
+/// Stores bytes at a place of a block.
+#[inline]
+fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
+    block[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Gives a block its trailer, the checksum last and in one store: until then the guard stands there, and holds.
+fn seal_block(block: &mut [u8], synced: u32) {
+    put(block, PAYLOAD + 12, &synced.to_be_bytes());
     let sum = sum(block);
-    block[PAYLOAD + 16..PAYLOAD + 20].copy_from_slice(&sum.to_be_bytes());
-    let crc = crc32(&block[..BLOCK - 4]);
-    block[BLOCK - 4..].copy_from_slice(&crc.to_be_bytes());
+    put(block, PAYLOAD + 16, &sum.to_be_bytes());
+    let crc = crc32(&block[..CHECKSUM]);
+    compiler_fence(Ordering::Release);
+    put(block, CHECKSUM, &crc.to_be_bytes());
 }
 
 /// A second, independent check of a block: whether a bit that the CRC calls flipped really was.
@@ -444,6 +536,17 @@ impl EntryReader {
 
     /// Reads the payload of the next block, `seq`. Errors: what ended before is there all the same.
     pub fn block(&mut self, seq: u32, block: &[u8]) -> Result<(), BadEntry> {
+        self.entries(seq, block, |_, _, _| {})
+    }
+
+    /// As [`EntryReader::block`]; `ended` hears of every entry that ends in the block: how many there are with it, where in the
+    /// block it ends, and its checksum.
+    fn entries(
+        &mut self,
+        seq: u32,
+        block: &[u8],
+        mut ended: impl FnMut(usize, usize, u32),
+    ) -> Result<(), BadEntry> {
         let payload = &block[..PAYLOAD];
         let mut at = 0;
         loop {
@@ -455,7 +558,8 @@ impl EntryReader {
                 if n < missing {
                     return Ok(());
                 }
-                self.close()?;
+                let crc = self.close()?;
+                ended(self.found.len(), at, crc);
             }
             if PAYLOAD - at < ENTRY_HEADER {
                 return Ok(());
@@ -477,8 +581,32 @@ impl EntryReader {
         }
     }
 
-    /// The open entry has all its bytes.
-    fn close(&mut self) -> Result<(), BadEntry> {
+    /// Reads what an open block of a tail file has: the entries that its guard answers for, and none that goes on behind it. It
+    /// is the last block of its log.
+    pub fn open_block(&mut self, seq: u32, block: &[u8]) {
+        let written = u32::from_be_bytes([
+            block[CHECKSUM],
+            block[CHECKSUM + 1],
+            block[CHECKSUM + 2],
+            block[CHECKSUM + 3],
+        ]);
+        let before = self.found.len();
+        let mut known = 0;
+        let mut kept = before;
+        // What is wrong with an entry, or what came behind it, was never answered for.
+        let _ = self.entries(seq, block, |found, end, crc| {
+            known = guard(known, end, crc);
+            if known == written {
+                kept = found;
+            }
+        });
+        self.found.truncate(kept);
+        self.found.bytes.truncate(self.found.end());
+        self.open = None;
+    }
+
+    /// The open entry has all its bytes; returns its checksum.
+    fn close(&mut self) -> Result<u32, BadEntry> {
         let OpenEntry { offset, crc: expected, .. } = self.open.take().expect("an entry was open");
         let crc = crc32(&self.found.bytes[self.found.end()..]);
         if self.check_crc && crc != expected {
@@ -487,7 +615,7 @@ impl EntryReader {
             return Err(BadEntry { offset, expected, got: format!("{crc:08x}") });
         }
         self.found.places.push(Place { offset, end: self.found.bytes.len() });
-        Ok(())
+        Ok(expected)
     }
 }
 
@@ -501,21 +629,32 @@ mod tests {
         SegmentName { incarnation: 3, shard: 2, segment: 7 }
     }
 
-    fn builder() -> SegmentBuilder {
-        SegmentBuilder::new(SegmentHeader { name: name(), shards: 4, previous_blocks: 9 }, 1 << 20)
+    fn builder(memory: &mut BlockMemory) -> SegmentBuilder {
+        SegmentBuilder::new(memory, SegmentHeader { name: name(), shards: 4, previous_blocks: 9 }, 1 << 20)
+    }
+
+    fn bytes(memory: &mut BlockMemory, sealed: Sealed) -> Vec<u8> {
+        let bytes = memory.copy(&sealed.blocks).to_vec();
+        memory.give_back(&sealed.blocks);
+        bytes
     }
 
     fn written(entries: &[Vec<u8>], seal_every: usize) -> (Vec<u8>, Vec<LogPosition>) {
-        let mut builder = builder();
+        let mut memory = BlockMemory::new();
+        let mut builder = builder(&mut memory);
         let mut file = Vec::new();
         let mut positions = Vec::new();
         for (i, entry) in entries.iter().enumerate() {
-            positions.push(builder.append(&[&entry[..entry.len() / 2], &entry[entry.len() / 2..]]));
+            let halves = entry.split_at(entry.len() / 2);
+            positions.push(builder.append(&mut memory, 0, &[halves.0, halves.1]));
             if i % seal_every == 0 {
-                file.extend(builder.seal(0).expect("something waits").bytes);
+                let sealed = builder.seal(&mut memory, 0).expect("something waits");
+                file.extend(bytes(&mut memory, sealed));
             }
         }
-        file.extend(builder.seal(0).map(|sealed| sealed.bytes).unwrap_or_default());
+        if let Some(sealed) = builder.seal(&mut memory, 0) {
+            file.extend(bytes(&mut memory, sealed));
+        }
         (file, positions)
     }
 
@@ -593,6 +732,69 @@ mod tests {
         }
     }
 
+    /// Payloads of the entries that an open block gives, behind the sound blocks before it.
+    fn read_open(sealed: &[Vec<u8>], open: &[u8]) -> Vec<Vec<u8>> {
+        let mut reader = EntryReader::new(name().segment, 1 << 20, true);
+        for (seq, block) in sealed.iter().enumerate().skip(1) {
+            reader.block(seq as u32, block).expect("sound");
+        }
+        reader.open_block(sealed.len() as u32, open);
+        assert!(!reader.in_entry(), "nothing goes on behind it");
+        reader.take().iter().map(|entry| entry.payload.to_vec()).collect()
+    }
+
+    #[test]
+    fn an_open_block_answers_for_the_entries_that_ended_in_it() {
+        let mut prng = Prng::new(8);
+        let mut memory = BlockMemory::new();
+        let mut builder = builder(&mut memory);
+        let mut entries = Vec::new();
+        for _ in 0..200 {
+            let most = if prng.chance(0.1) { 9000 } else { 300 };
+            let mut entry = vec![0; 1 + prng.below(most) as usize];
+            prng.fill(&mut entry);
+            builder.append(&mut memory, 0, &[&entry]);
+            entries.push(entry);
+            let blocks: Vec<Vec<u8>> =
+                builder.waiting.iter().map(|block| memory.block(*block).to_vec()).collect();
+            let (open, sealed) = blocks.split_last().expect("there is one");
+            assert!(valid(open, name().id(), sealed.len() as u32).is_none(), "it has no checksum yet");
+            for (seq, block) in sealed.iter().enumerate() {
+                assert!(valid(block, name().id(), seq as u32).is_some(), "blocks before it have theirs");
+            }
+            assert_eq!(read_open(sealed, open), entries);
+            // The process ended before the guard of the last entry was stored, or within it.
+            let mut before = open.clone();
+            before[CHECKSUM..].copy_from_slice(&prng.u64().to_be_bytes()[..4]);
+            let found = read_open(sealed, &before);
+            assert!(found.len() < entries.len() && found == entries[..found.len()]);
+        }
+    }
+
+    #[test]
+    fn an_open_block_of_which_a_power_cut_kept_parts_answers_for_no_entry_of_another_place() {
+        // Entries of one size, as they lie in many blocks at the same places.
+        let mut memory = BlockMemory::new();
+        let mut builder = builder(&mut memory);
+        let entry = |number: u32| [&number.to_be_bytes()[..], &[7; 96]].concat();
+        for number in 0..400 {
+            builder.append(&mut memory, 0, &[&entry(number)]);
+        }
+        let blocks: Vec<Vec<u8>> =
+            builder.waiting.iter().map(|block| memory.block(*block).to_vec()).collect();
+        let (open, sealed) = blocks.split_last().expect("there is one");
+        let whole = read_open(sealed, open);
+        for older in sealed {
+            for sector in 0..BLOCK / 512 - 1 {
+                let mut torn = open.clone();
+                torn[sector * 512..(sector + 1) * 512]
+                    .copy_from_slice(&older[sector * 512..(sector + 1) * 512]);
+                let found = read_open(sealed, &torn);
+                assert_eq!(found, whole[..found.len()], "what is given was written there");
+            }
+        }
+    }
+
     #[test]
     fn a_cut_write_is_broken_and_a_flipped_bit_is_rot() {
         let (file, _) = written(&[vec![7; 9000]], 100);
@@ -619,14 +821,15 @@ mod tests {
     #[test]
     fn a_full_segment_says_so() {
         let header = SegmentHeader { name: name(), shards: 1, previous_blocks: 0 };
-        let mut builder = SegmentBuilder::new(header, 4 * BLOCK as u64);
+        let memory = &mut BlockMemory::new();
+        let mut builder = SegmentBuilder::new(memory, header, 4 * BLOCK as u64);
         assert!(builder.fits(3 * PAYLOAD - ENTRY_HEADER));
         assert!(!builder.fits(3 * PAYLOAD - ENTRY_HEADER + 1));
-        builder.append(&[&[1; 2 * PAYLOAD]]);
+        builder.append(memory, 0, &[&[1; 2 * PAYLOAD]]);
         assert!(builder.fits(PAYLOAD - 2 * ENTRY_HEADER));
         assert!(!builder.fits(PAYLOAD - 2 * ENTRY_HEADER + 1));
-        builder.append(&[&vec![1; PAYLOAD - 2 * ENTRY_HEADER]]);
-        assert_eq!(builder.seal(0).expect("blocks").bytes.len(), 4 * BLOCK);
+        builder.append(memory, 0, &[&vec![1; PAYLOAD - 2 * ENTRY_HEADER]]);
+        assert_eq!(builder.seal(memory, 0).expect("blocks").bytes(), 4 * BLOCK);
     }
 
     #[test]

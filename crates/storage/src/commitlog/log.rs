@@ -3,15 +3,18 @@
 //! ```text
 //!  append ─► open builder ─(full)─► closed builders ─► writer task: write blocks ─► sync ─► wake who waits
 //! ```
+//! In periodic mode builders lie in a file that outlives the process (`log/tail.rs`), so that a kill loses nothing of what was
+//! answered. An entry that does not fit there waits for its sync, and others wait until it is handed over.
 //! At most one sync is in flight; whatever is appended meanwhile forms the next group. A segment is synced to its end before the
 //! first block of the next one is written. A segment that is not needed any more becomes a spare and is written again under a
 //! new number: its blocks are allocated, so that nothing but them is written. After a failed write or sync no append is accepted any more; a write to a full
 //! disk refuses appends until a retry succeeds, a sync that says so is a failed one. Owned by its shard; segments are removed when nothing below the floor is needed.
 
 use super::block::{BLOCK, LogPosition, Sealed, SegmentBuilder, SegmentHeader, SegmentName};
+use super::memory::BlockMemory;
 use crate::limits::{
     LOG_DESCRIPTOR_PATIENCE_MS, LOG_DESCRIPTOR_RETRY_MS, LOG_GROUP_BYTES_MAX, LOG_HANDOFF_MS, LOG_LOSSES_MAX,
-    LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX, LOG_WRITE_BYTES_MAX,
+    LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX, LOG_WRITE_BYTES_MAX, TAIL_ENTRY_BYTES_MAX,
 };
 use crate::now::now_s;
 use crate::{CommitlogSync, Error};
@@ -27,6 +30,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
+
+mod tail;
+
+use tail::Tail;
 
 /// How a log is made.
 #[derive(Debug, Clone)]
@@ -82,6 +89,10 @@ struct Inner {
 }
 
 struct State {
+    memory: BlockMemory,
+    tail: Tail,
+    /// Somebody waits for blocks to be written.
+    blocks_wanted: bool,
     open: SegmentBuilder,
     closed: VecDeque<SegmentBuilder>,
     /// Sealed blocks that a failed write left over.
@@ -132,8 +143,13 @@ impl Commitlog {
     pub fn start(config: LogConfig) -> Commitlog {
         assert!(config.segment_bytes.is_multiple_of(BLOCK as u64), "segments are whole blocks");
         let counter = |name: &str, help: &str| runtime::metrics::counter(name, help, &[]);
+        let mut memory = BlockMemory::new();
+        let open = SegmentBuilder::new(&mut memory, header(&config, 1, 0), config.segment_bytes);
         let state = State {
-            open: SegmentBuilder::new(header(&config, 1, 0), config.segment_bytes),
+            memory,
+            tail: Tail::of(config.sync),
+            blocks_wanted: false,
+            open,
             closed: VecDeque::new(),
             unwritten: None,
             files: BTreeMap::new(),
@@ -209,7 +225,18 @@ impl Commitlog {
     /// Whether [`Commitlog::room`] would return at once and well.
     pub fn has_room(&self) -> bool {
         let state = self.0.state.borrow();
-        state.refused.is_none() && !state.stopping && self.keeps_up(&state)
+        state.refused.is_none() && !state.stopping && self.keeps_up(&state) && self.has_blocks(&state)
+    }
+
+    /// Whether an entry of so many bytes may be answered in the step that appends it: it outlives the process. Where not, as
+    /// for large ones, whoever appends it waits for its sync.
+    pub fn keeps(&self, entry_bytes: usize) -> bool {
+        entry_bytes <= TAIL_ENTRY_BYTES_MAX && self.0.state.borrow().keeps(entry_bytes)
+    }
+
+    /// Whether entries of usual size may be.
+    fn has_blocks(&self, state: &State) -> bool {
+        state.keeps(TAIL_ENTRY_BYTES_MAX)
     }
 
     /// Whether as little is not synced as may be lost.
@@ -249,10 +276,11 @@ impl Commitlog {
                 if state.stopping {
                     return Err(Error::Stopping);
                 }
-                if self.keeps_up(&state) {
-                    return Ok(());
+                match (self.keeps_up(&state), self.has_blocks(&state)) {
+                    (true, true) => return Ok(()),
+                    (true, false) => state.ask_for_blocks(),
+                    (false, _) => state.wanted = state.appended.entries,
                 }
-                state.wanted = state.appended.entries;
             }
             self.0.work.notify();
             self.0.progress.wait().await;
@@ -263,15 +291,17 @@ impl Commitlog {
     pub fn append(&self, parts: &[&[u8]]) -> Result<Appended, Error> {
         let inner = &*self.0;
         let bytes: usize = parts.iter().map(|part| part.len()).sum();
-        let mut state = inner.state.borrow_mut();
-        self.accepts_in(&state, bytes)?;
+        let state = &mut *inner.state.borrow_mut();
+        self.accepts_in(state, bytes)?;
         if !state.open.fits(bytes) {
+            let synced = state.written.synced_of(state.open.name().segment);
+            state.open.end(&mut state.memory, synced);
             let next = header(&inner.config, state.open.name().segment + 1, state.open.blocks());
-            let full =
-                std::mem::replace(&mut state.open, SegmentBuilder::new(next, inner.config.segment_bytes));
-            state.closed.push_back(full);
+            let next = SegmentBuilder::new(&mut state.memory, next, inner.config.segment_bytes);
+            state.closed.push_back(std::mem::replace(&mut state.open, next));
         }
-        let position = state.open.append(parts);
+        let synced = state.written.synced_of(state.open.name().segment);
+        let position = state.open.append(&mut state.memory, synced, parts);
         state.appended.entries += 1;
         state.appended.bytes += bytes as u64;
         inner.appends.inc();
@@ -285,6 +315,7 @@ impl Commitlog {
         if first || state.open.pending() >= LOG_WRITE_BYTES_MAX {
             inner.work.notify();
         }
+        self.grow_tail_if_short(state);
         Ok(Appended { position, number: state.appended.entries })
     }
 
@@ -347,7 +378,7 @@ impl Commitlog {
     pub fn renew(&self) -> bool {
         let config = &self.0.config;
         let gone: Vec<u32> = {
-            let mut state = self.0.state.borrow_mut();
+            let state = &mut *self.0.state.borrow_mut();
             let Some(error @ Error::CommitlogFailed(_)) = state.refused.clone() else { return false };
             if state.stopping || state.preparing || !state.in_flight.is_empty() {
                 return false;
@@ -358,9 +389,13 @@ impl Commitlog {
             }
             state.lost.push_back((first, last, error));
             let next = state.open.name().segment + 1;
-            state.open = SegmentBuilder::new(header(config, next, 0), config.segment_bytes);
-            state.closed.clear();
-            state.unwritten = None;
+            let new = SegmentBuilder::new(&mut state.memory, header(config, next, 0), config.segment_bytes);
+            let old = std::mem::replace(&mut state.open, new);
+            let given_up = std::mem::take(&mut state.closed).into_iter().chain([old]);
+            given_up.for_each(|builder| state.memory.give_back(&builder.into_waiting()));
+            if let Some((_, sealed)) = state.unwritten.take() {
+                state.memory.give_back(&sealed.blocks);
+            }
             state.written = Written::default();
             state.synced = state.appended;
             (state.pending_since, state.unsynced_since) = (None, None);
@@ -487,7 +522,7 @@ impl Commitlog {
             let path = path(&self.0.config, number);
             file::remove(&path).await.map_err(|error| Error::io(&path, "remove", error))?;
         }
-        Ok(())
+        self.remove_tail().await
     }
 
     async fn run(self) {
@@ -517,6 +552,9 @@ impl Commitlog {
             let full = state.refused.is_some();
             return if unsynced && !full { Round::Now { sync: true } } else { Round::Stop };
         }
+        if state.tail == (Tail::Wanted { asked: true }) {
+            return Round::Now { sync: false };
+        }
         if !unsynced {
             return Round::Idle;
         }
@@ -539,7 +577,8 @@ impl Commitlog {
         if now >= sync_at || much {
             return Round::Now { sync: true };
         }
-        let large = state.open.pending() >= LOG_WRITE_BYTES_MAX || !state.closed.is_empty();
+        let large =
+            state.open.pending() >= LOG_WRITE_BYTES_MAX || !state.closed.is_empty() || state.blocks_wanted;
         match write_at {
             Some(write_at) if pending && (large || now >= write_at) => Round::Now { sync: false },
             Some(write_at) if pending => Round::At(write_at.min(sync_at)),
@@ -586,6 +625,7 @@ impl Commitlog {
 
     /// Writes everything appended so far, and syncs it when asked.
     async fn round(&self, sync: bool) -> Result<(), Error> {
+        self.make_tail().await?;
         let target = loop {
             let (segment, sealed, target) = match self.next_blocks() {
                 Next::Blocks(segment, sealed) => (segment, sealed, None),
@@ -620,17 +660,18 @@ impl Commitlog {
         }
         while let Some(closed) = state.closed.front_mut() {
             let segment = closed.name().segment;
-            if let Some(sealed) = closed.seal(state.written.synced_of(segment)) {
+            if let Some(sealed) = closed.seal(&mut state.memory, state.written.synced_of(segment)) {
                 return Next::Blocks(segment, sealed);
             }
             state.closed.pop_front();
         }
         let target = state.appended;
         let segment = state.open.name().segment;
+        state.blocks_wanted = false;
         if state.pending_since.take().is_none() {
             return Next::Nothing(target);
         }
-        match state.open.seal(state.written.synced_of(segment)) {
+        match state.open.seal(&mut state.memory, state.written.synced_of(segment)) {
             Some(sealed) => Next::LastBlocks(segment, sealed, target),
             None => Next::Nothing(target),
         }
@@ -641,22 +682,25 @@ impl Commitlog {
         let written = self.0.state.borrow().written;
         written.segment == segment
             && written.blocks == written.synced_blocks
-            && sealed.bytes.len() <= LOG_WRITE_BYTES_MAX
+            && sealed.bytes() <= LOG_WRITE_BYTES_MAX
             && !runtime::planted(Bug::SkipSync)
     }
 
     async fn write_durably(&self, segment: u32, sealed: Sealed) -> Result<(), Error> {
-        let file = self.0.state.borrow().files[&segment].clone();
+        let (file, buffer) = {
+            let state = self.0.state.borrow();
+            (state.files[&segment].clone(), state.memory.copy(&sealed.blocks))
+        };
         let path = path(&self.0.config, segment);
         let offset = u64::from(sealed.first_block) * BLOCK as u64;
-        let buffer = AlignedBuf::from(&sealed.bytes[..]);
         let written = file.write_durable(offset, buffer, self.0.config.method).await;
         let mut state = self.0.state.borrow_mut();
         match written {
             Ok(synced) => {
-                let blocks = sealed.first_block + (sealed.bytes.len() / BLOCK) as u32;
+                let blocks = sealed.end();
                 state.written.blocks = blocks;
-                self.0.written_bytes.add(sealed.bytes.len() as u64);
+                state.memory.give_back(&sealed.blocks);
+                self.0.written_bytes.add(sealed.bytes() as u64);
                 synced.map_err(|error| Error::io(&path, SYNC, error))?;
                 state.written.synced_blocks = blocks;
                 self.0.syncs.inc();
@@ -675,8 +719,14 @@ impl Commitlog {
         let mut state = self.0.state.borrow_mut();
         match result {
             Ok(()) => {
-                state.written.blocks = sealed.first_block + (sealed.bytes.len() / BLOCK) as u32;
-                self.0.written_bytes.add(sealed.bytes.len() as u64);
+                state.written.blocks = sealed.end();
+                state.memory.give_back(&sealed.blocks);
+                self.0.written_bytes.add(sealed.bytes() as u64);
+                if matches!(state.tail, Tail::Made { .. }) {
+                    drop(state);
+                    // Who waits for blocks need not wait for the next sync.
+                    self.0.progress.notify_all();
+                }
             }
             Err(_) => {
                 state.unwritten = Some((segment, sealed));
@@ -697,10 +747,11 @@ impl Commitlog {
         let file = self.0.state.borrow().files[&segment].clone();
         let path = path(&self.0.config, segment);
         let mut offset = u64::from(sealed.first_block) * BLOCK as u64;
-        for piece in sealed.bytes.chunks(LOG_WRITE_BYTES_MAX) {
-            let buffer = AlignedBuf::from(piece);
+        for piece in sealed.blocks.chunks(LOG_WRITE_BYTES_MAX / BLOCK) {
+            let buffer = self.0.state.borrow().memory.copy(piece);
+            let bytes = buffer.len() as u64;
             file.write_at(offset, buffer).await.map_err(|error| Error::io(&path, "write", error))?;
-            offset += piece.len() as u64;
+            offset += bytes;
         }
         Ok(())
     }
@@ -781,6 +832,15 @@ impl Commitlog {
 }
 
 impl State {
+    /// Asks the writer for blocks of the tail file: to make it, or to write what is in it.
+    fn ask_for_blocks(&mut self) {
+        match &mut self.tail {
+            Tail::Wanted { asked } => *asked = true,
+            Tail::Made { .. } => self.blocks_wanted = true,
+            Tail::None => {}
+        }
+    }
+
     /// Whether an entry is synced or lost; `None`: neither yet.
     fn outcome_of(&self, number: u64) -> Option<Result<(), Error>> {
         if self.synced.entries < number {

@@ -3,10 +3,14 @@
 //! A segment is read up to its first block that is not sound. That is the end of the log unless something proves that more
 //! was synced: one flipped bit in that block, a later block of the segment that says so, or a following segment. Then the
 //! log is corrupt, and the start is refused naming file and offset (or goes on with the next segment, if so configured).
+//!
+//! A block that is not sound in its segment, or whose segment has no file yet, is taken from the tail file if that has it. Nothing
+//! is taken from there that does not continue the log: the first block that is in neither is its end.
 
 use super::block::{
     BLOCK, Entries, EntryReader, SegmentHeader, SegmentName, Trailer, Verdict, judge, mended, valid,
 };
+use super::tail::{Tail, TailBlock, TailName};
 use crate::Error;
 use crate::limits::REPLAY_READ_BYTES;
 use runtime::file::{AlignedBuf, File, OpenOptions};
@@ -40,6 +44,10 @@ pub struct LogReader {
     dir: PathBuf,
     log: OldLog,
     skip_damage: bool,
+    /// The tail file, once it was looked for.
+    tail: Option<Option<Tail>>,
+    /// Numbers of the segments: those with files, and behind them those of which only the tail file has blocks.
+    segments: Vec<u32>,
     /// Index of the segment to open next.
     next: usize,
     open: Option<OpenSegment>,
@@ -62,7 +70,8 @@ struct Previous {
 struct OpenSegment {
     name: SegmentName,
     path: PathBuf,
-    file: File,
+    /// `None`: the process ended before it was made.
+    file: Option<File>,
     next_block: u32,
     entries: EntryReader,
     ahead: Option<Ahead>,
@@ -79,12 +88,13 @@ struct Ahead {
 impl OpenSegment {
     /// The blocks from `offset` on; those behind them are read while these are looked at.
     async fn blocks(&mut self, offset: u64) -> Result<AlignedBuf, Error> {
+        let Some(file) = &self.file else { return Ok(AlignedBuf::default()) };
         let bytes = match self.ahead.take() {
             Some(ahead) if ahead.offset == offset => ahead.reading.await?,
-            _ => read_blocks(&self.file, &self.path, offset, buffer()).await?,
+            _ => read_blocks(file, &self.path, offset, buffer()).await?,
         };
         if bytes.len() == REPLAY_READ_BYTES {
-            let (file, path, next) = (self.file.clone(), self.path.clone(), offset + bytes.len() as u64);
+            let (file, path, next) = (file.clone(), self.path.clone(), offset + bytes.len() as u64);
             let into = self.spare.take().unwrap_or_else(buffer);
             let read = async move { read_blocks(&file, &path, next, into).await };
             self.ahead = Some(Ahead { offset: next, reading: runtime::spawn_now(Group::MAIN, read) });
@@ -102,8 +112,10 @@ impl LogReader {
     pub fn new(dir: &Path, log: OldLog, skip_damage: bool) -> LogReader {
         LogReader {
             dir: dir.to_path_buf(),
+            segments: log.segments.clone(),
             log,
             skip_damage,
+            tail: None,
             next: 0,
             open: None,
             previous: None,
@@ -139,12 +151,15 @@ impl LogReader {
 
     /// Segments that were begun, and how many there are.
     pub fn progress(&self) -> (usize, usize) {
-        (self.next, self.log.segments.len())
+        (self.next, self.segments.len())
     }
 
     async fn step(&mut self) -> Result<Entries, Error> {
         if let Some(damage) = self.damage.take() {
             return Err(damage);
+        }
+        if self.tail.is_none() {
+            self.open_tail().await?;
         }
         match self.open.take() {
             None => {
@@ -155,33 +170,92 @@ impl LogReader {
         }
     }
 
+    /// Looks for the tail file, and for segments of which only it has anything.
+    async fn open_tail(&mut self) -> Result<(), Error> {
+        let name = TailName { incarnation: self.log.incarnation, shard: self.log.shard };
+        let tail = Tail::open(&self.dir, name).await?;
+        let first = self.segments.last().map_or(self.log.floor.max(1), |last| last + 1);
+        self.segments.extend(tail.iter().flat_map(|tail| first..=tail.last_segment()));
+        self.tail = Some(tail);
+        Ok(())
+    }
+
+    /// A block that is not sound in its segment, from the tail file.
+    async fn tail_block(&self, name: SegmentName, seq: u32) -> Result<Option<TailBlock>, Error> {
+        if runtime::planted(Bug::ForgetTail) {
+            return Ok(None);
+        }
+        match &self.tail {
+            Some(Some(tail)) => tail.block(name, seq).await,
+            _ => Ok(None),
+        }
+    }
+
     async fn open_next(&mut self) -> Result<(), Error> {
-        let Some(&number) = self.log.segments.get(self.next) else {
+        let Some(&number) = self.segments.get(self.next) else {
             self.finished = true;
             return Ok(());
         };
+        let has_file = self.next < self.log.segments.len();
         self.next += 1;
         let name = self.log.name(number);
         let path = self.dir.join(name.file_name());
-        let file =
-            File::open(&path, OpenOptions::READ).await.map_err(|error| Error::io(&path, "open", error))?;
-        let mut block = read_blocks(&file, &path, 0, AlignedBuf::zeroed(BLOCK)).await?.to_vec();
-        match accept(&block, name.id(), 0) {
-            Verdict::Valid { .. } => {}
-            Verdict::Rotten => match self.mend(&path, &file, name, 0, &block).await? {
-                Some(mended) => block = mended,
-                None => return Err(damaged(&path, 0, "a sound header block")),
-            },
-            Verdict::Broken => return self.end_at_header(&path, &file, name).await,
+        let mut file = None;
+        if has_file {
+            let opened = File::open(&path, OpenOptions::READ).await;
+            file = Some(opened.map_err(|error| Error::io(&path, "open", error))?);
         }
+        let Some((block, from_tail)) = self.header_block(&path, file.as_ref(), name).await? else {
+            return Ok(());
+        };
         let Some(header) = SegmentHeader::decode(&block).filter(|header| header.name == name) else {
             return Err(damaged(&path, 0, "a segment header with the numbers of the file name"));
         };
-        self.check_chain(number, &header)?;
+        match self.check_chain(number, &header) {
+            Ok(()) => {}
+            // That it is in the tail file proves nothing of the segment before.
+            Err(_) if from_tail => {
+                self.finished = true;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
         let is_checked = !runtime::planted(Bug::IgnoreCrc);
         let entries = EntryReader::new(number, crate::limits::SEGMENT_BYTES_MAX as usize, is_checked);
         self.open = Some(OpenSegment { name, path, file, next_block: 1, entries, ahead: None, spare: None });
         Ok(())
+    }
+
+    /// The first block of a segment, and whether it is from the tail file. `None`: the log has ended before.
+    async fn header_block(
+        &mut self,
+        path: &Path,
+        file: Option<&File>,
+        name: SegmentName,
+    ) -> Result<Option<(Vec<u8>, bool)>, Error> {
+        let mut verdict = Verdict::Broken;
+        let mut block = Vec::new();
+        if let Some(file) = file {
+            block = read_blocks(file, path, 0, AlignedBuf::zeroed(BLOCK)).await?.to_vec();
+            verdict = accept(&block, name.id(), 0);
+        }
+        if matches!(verdict, Verdict::Valid { .. }) {
+            return Ok(Some((block, false)));
+        }
+        if let Some(TailBlock::Sealed(block)) = self.tail_block(name, 0).await? {
+            return Ok(Some((block, true)));
+        }
+        match (file, verdict) {
+            (Some(file), Verdict::Rotten) => match self.mend(path, file, name, 0, &block).await? {
+                Some(mended) => Ok(Some((mended, false))),
+                None => Err(damaged(path, 0, "a sound header block")),
+            },
+            (Some(file), _) => self.end_at_header(path, file, name).await.map(|()| None),
+            (None, _) => {
+                self.finished = true;
+                Ok(None)
+            }
+        }
     }
 
     /// A segment whose header is not there is the end of the log, unless it or a later one was in use.
@@ -197,7 +271,7 @@ impl LogReader {
 
     /// Whether a segment after the one that is read has a sound header.
     async fn later_in_use(&self) -> Result<bool, Error> {
-        for &later in &self.log.segments[self.next..] {
+        for &later in self.log.segments.get(self.next..).unwrap_or_default() {
             let name = self.log.name(later);
             let later_path = self.dir.join(name.file_name());
             let file = File::open(&later_path, OpenOptions::READ)
@@ -267,58 +341,91 @@ impl LogReader {
     async fn read_on(&mut self, mut segment: OpenSegment) -> Result<Entries, Error> {
         let offset = u64::from(segment.next_block) * BLOCK as u64;
         let bytes = segment.blocks(offset).await?;
-        let ended = match self.read_entries(&mut segment, &bytes).await {
-            Ok(ended) => ended,
+        let mut read = self.read_entries(&mut segment, &bytes).await;
+        if matches!(read, Ok(Read::All)) && bytes.len() < REPLAY_READ_BYTES {
+            read = self.read_behind_file(&mut segment).await;
+        }
+        let read = match read {
+            Ok(read) => read,
             Err(error) => {
                 self.damage = Some(error);
                 return Ok(segment.entries.take());
             }
         };
         let entries = segment.entries.take();
-        if ended || bytes.len() < REPLAY_READ_BYTES {
+        if read == Read::LastOfLog {
+            self.finished = true;
+        } else if read == Read::LastOfSegment {
             self.previous = Some(Previous {
                 segment: segment.name.segment,
                 blocks: segment.next_block,
                 in_entry: segment.entries.in_entry(),
             });
         } else {
-            segment.spare = Some(bytes);
+            // Behind the end of the file there is nothing to read into it.
+            segment.spare = (bytes.len() == REPLAY_READ_BYTES).then_some(bytes);
             self.open = Some(segment);
         }
         Ok(entries)
     }
 
-    /// Reads the entries of consecutive blocks; true when they end there. What was found before damage can be taken.
-    async fn read_entries(&self, segment: &mut OpenSegment, bytes: &[u8]) -> Result<bool, Error> {
-        for mut block in bytes.chunks_exact(BLOCK) {
+    /// Reads the entries of consecutive blocks of a segment's file. What was found before damage can be taken.
+    async fn read_entries(&self, segment: &mut OpenSegment, bytes: &[u8]) -> Result<Read, Error> {
+        for block in bytes.chunks_exact(BLOCK) {
             let seq = segment.next_block;
-            let block_mended;
-            match accept(block, segment.name.id(), seq) {
-                Verdict::Valid { .. } => {}
-                Verdict::Rotten => {
-                    let mended = self.mend(&segment.path, &segment.file, segment.name, seq, block).await?;
-                    let offset = u64::from(seq) * BLOCK as u64;
-                    block_mended = mended.ok_or_else(|| damaged(&segment.path, offset, "a sound block"))?;
-                    block = &block_mended;
+            let verdict = accept(block, segment.name.id(), seq);
+            if matches!(verdict, Verdict::Valid { .. }) {
+                take_block(segment, block)?;
+            } else if let Some(kept) = self.tail_block(segment.name, seq).await? {
+                match kept {
+                    TailBlock::Sealed(kept) => take_block(segment, &kept)?,
+                    TailBlock::Open(kept) => return self.end_in_open_block(segment, &kept).await,
                 }
-                Verdict::Broken => {
-                    self.check_tail(&segment.path, &segment.file, segment.name, seq).await?;
-                    return Ok(true);
-                }
+            } else if let (Some(file), Verdict::Rotten) = (&segment.file, verdict) {
+                let mended = self.mend(&segment.path, file, segment.name, seq, block).await?;
+                let offset = u64::from(seq) * BLOCK as u64;
+                let mended = mended.ok_or_else(|| damaged(&segment.path, offset, "a sound block"))?;
+                take_block(segment, &mended)?;
+            } else {
+                self.check_end(segment).await?;
+                return Ok(Read::LastOfSegment);
             }
-            if let Err(bad) = segment.entries.block(seq, block) {
-                return Err(Error::corrupt(
-                    KIND,
-                    &segment.path,
-                    u64::from(bad.offset),
-                    bad.expected,
-                    bad.got,
-                ));
-            }
-            segment.next_block += 1;
             runtime::yield_if_needed().await;
         }
-        Ok(false)
+        Ok(Read::All)
+    }
+
+    /// Reads blocks that the tail file has behind the end of the segment's file, or in place of that.
+    async fn read_behind_file(&self, segment: &mut OpenSegment) -> Result<Read, Error> {
+        for _ in 0..REPLAY_READ_BYTES / BLOCK {
+            match self.tail_block(segment.name, segment.next_block).await? {
+                Some(TailBlock::Sealed(block)) => take_block(segment, &block)?,
+                Some(TailBlock::Open(block)) => return self.end_in_open_block(segment, &block).await,
+                None => return Ok(Read::LastOfSegment),
+            }
+            runtime::yield_if_needed().await;
+        }
+        // The file is looked at again, and ends before.
+        Ok(Read::All)
+    }
+
+    /// A block that was not full when the process ended is the end of the log, unless more was synced.
+    async fn end_in_open_block(&self, segment: &mut OpenSegment, block: &[u8]) -> Result<Read, Error> {
+        self.check_end(segment).await?;
+        if self.later_in_use().await? {
+            let offset = u64::from(segment.next_block) * BLOCK as u64;
+            return Err(damaged(&segment.path, offset, "a sound block, as later segments are in use"));
+        }
+        segment.entries.open_block(segment.next_block, block);
+        Ok(Read::LastOfLog)
+    }
+
+    /// Looks whether something behind the next block says that it was synced.
+    async fn check_end(&self, segment: &OpenSegment) -> Result<(), Error> {
+        match &segment.file {
+            Some(file) => self.check_tail(&segment.path, file, segment.name, segment.next_block).await,
+            None => Ok(()),
+        }
     }
 
     /// Looks behind the first block that is not sound for one that says it was synced.
@@ -356,6 +463,26 @@ impl LogReader {
     }
 }
 
+/// How far reading some blocks came.
+#[derive(Debug, PartialEq, Eq)]
+enum Read {
+    /// All of them.
+    All,
+    /// To the last block of the segment.
+    LastOfSegment,
+    /// To the last block of the log.
+    LastOfLog,
+}
+
+/// Takes the entries of the next block of a segment.
+fn take_block(segment: &mut OpenSegment, block: &[u8]) -> Result<(), Error> {
+    if let Err(bad) = segment.entries.block(segment.next_block, block) {
+        return Err(Error::corrupt(KIND, &segment.path, u64::from(bad.offset), bad.expected, bad.got));
+    }
+    segment.next_block += 1;
+    Ok(())
+}
+
 fn accept(block: &[u8], id: u64, seq: u32) -> Verdict {
     if runtime::planted(Bug::IgnoreCrc) {
         let trailer = Trailer::read(block);
@@ -378,3 +505,7 @@ async fn read_blocks(file: &File, path: &Path, offset: u64, buffer: AlignedBuf) 
     bytes.resize(count.max(least).next_multiple_of(BLOCK), 0);
     Ok(bytes)
 }
+
+#[cfg(test)]
+#[path = "replay_tests.rs"]
+mod tests;

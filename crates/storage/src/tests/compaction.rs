@@ -811,7 +811,8 @@ fn a_large_partition_with_ranges_is_merged_in_windows() {
 /// A node whose compactions may take so many bytes of what is free now.
 fn with_room(node: &mut Node, bytes: u64) {
     node.stop();
-    let least_free_bytes = node.world.free_space(node.id) - bytes;
+    let tail = crate::limits::TAIL_BYTES_MIN as u64;
+    let least_free_bytes = node.world.free_space(node.id) - tail - bytes;
     node.settings.compaction_room = CompactionRoom { usable_permille: 1000, least_free_bytes };
     node.boot(1).expect("opens");
 }

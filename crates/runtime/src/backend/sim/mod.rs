@@ -641,8 +641,8 @@ impl SimFile {
         self.0.shard.done(DiskOp::Sync { handle: self.0.handle }).await
     }
 
-    pub(crate) async fn allocate(&self, len: u64) -> io::Result<()> {
-        self.0.shard.done(DiskOp::Allocate { handle: self.0.handle, len }).await
+    pub(crate) async fn allocate(&self, len: u64) -> io::Result<bool> {
+        self.0.shard.done(DiskOp::Allocate { handle: self.0.handle, len }).await.map(|()| true)
     }
 
     pub(crate) async fn truncate(&self, len: u64) -> io::Result<()> {

@@ -211,7 +211,7 @@ impl UringFile {
         self.direct
     }
 
-    pub(crate) async fn allocate(&self, len: u64) -> io::Result<()> {
+    pub(crate) async fn allocate(&self, len: u64) -> io::Result<bool> {
         let result = self.plain(|fd| opcode::Fallocate::new(fd, len).build()).await;
         match result {
             // The file system cannot reserve: make it long enough at least.
@@ -219,9 +219,9 @@ impl UringFile {
                 if self.size()? < len {
                     self.truncate(len).await?;
                 }
-                Ok(())
+                Ok(false)
             }
-            other => other,
+            other => other.map(|()| true),
         }
     }
 
