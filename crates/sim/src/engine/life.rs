@@ -46,6 +46,8 @@ impl Run {
         let horizon = match (self.lossy, restart.end) {
             (None, _) => Instant::MAX,
             (Some(_), End::Orderly) if !self.broken => Instant::MAX,
+            // What a process leaves to the kernel is there, unless the power fails before a start has read it.
+            (Some(_), End::Kill) if !self.broken && restart.cuts.is_empty() => Instant::MAX,
             (Some(certain_after), _) => {
                 let sure = self.doubt.map_or(at, |doubt| doubt.min(at));
                 if sure.0 > certain_after.as_nanos() as u64 { sure - certain_after } else { Instant(0) }

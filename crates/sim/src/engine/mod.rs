@@ -8,7 +8,8 @@
 //! kills with writes under way and during starts, flipped bits, full and slow disks, failing syncs and reads.
 //! Checked: every answer cell by cell (timestamp, ttl, expiry, value), its order, its limits, its count of rows, its digest;
 //! reads that race with writes and flushes show whole writes in their order; after every start each partition is one of the
-//! states it may have (in `batch` and `group` mode nothing acknowledged is missing, in `periodic` mode nothing older than the
+//! states it may have (in `batch` and `group` mode nothing acknowledged is missing, in `periodic` mode nothing after a kill, and
+//! after a power cut nothing older than the
 //! period); nothing that was deleted comes back, however short `gc_grace_seconds`; damage is named or does no harm; a disk that
 //! is well again is written to; what operators do to sstables (cleanup, scrub, garbagecollect, snapshots that are imported
 //! again, …) changes nothing that is read; in the end no temporary file is left, no sstable that does not count.
