@@ -17,7 +17,8 @@ const TELL_EVERY: u64 = 10;
 
 /// Runs the cycles in each mode, starting with this number of shards.
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
-    for mode in ["periodic", "batch"] {
+    let wanted = |mode: &&str| options.only.as_deref().is_none_or(|word| mode.contains(word));
+    for mode in ["periodic", "batch"].into_iter().filter(wanted) {
         cycles(options, shards, mode, report);
     }
 }

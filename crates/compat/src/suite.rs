@@ -47,8 +47,8 @@ options:
   --records N         records and operations of YCSB (default 10000)
   --seed N            what the suite of sstables writes (default 1)
   --quick             small numbers, for every commit
-  --only WORD         only tests of Python, the drivers, stress and certificates, files of statements, bad days, or
-                      tables of sstables whose name holds WORD
+  --only WORD         only tests of Python, the drivers, stress and certificates, files of statements, bad days, modes
+                      of the kill suite, or tables of sstables whose name holds WORD
   --at HOST:PORT      cql: a server that runs already
   --bless             nodetool --against cassandra: write its shapes to crates/compat/nodetool/shapes.txt;
                       cql: write answers into the files, as crates/compat/src/cql/mod.rs says
