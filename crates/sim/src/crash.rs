@@ -54,6 +54,13 @@ struct Run {
     rng: Prng,
 }
 
+impl Run {
+    /// What a killed process left in periodic mode is not durable before a start has ended.
+    fn end_after_power_cut(&self, end: End) -> End {
+        if end == End::Kill && !self.synced { End::Power } else { end }
+    }
+}
+
 /// How long a log in periodic mode may take until an entry is on the disk: it may have to wait for a round under way, and
 /// either round may change the segment, so that it syncs twice, and makes and writes the new one.
 fn certain_after(period: Duration, disk: &SimConfig) -> Duration {
@@ -430,10 +437,7 @@ fn boot(world: &mut World, run: &mut Run, mut end: End) -> Result<End, String> {
             break;
         }
         world.power_cut(run.host.node);
-        // What a killed process left is not durable before the start has ended.
-        if end == End::Kill && !run.synced {
-            end = End::Power;
-        }
+        end = run.end_after_power_cut(end);
         let count = shards(run);
         run.host.boot(world, count);
     }
@@ -453,9 +457,9 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
         None => return Err("the schema is not made in time".to_string()),
     }
     for _ in 0..2 + run.rng.below(3) {
-        let (end, at) = live(world, &mut run)?;
+        let (mut end, at) = live(world, &mut run)?;
         if run.rng.chance(0.15) {
-            rot(world, &mut run, end, at)?;
+            end = rot(world, &mut run, end, at)?;
         }
         let end = boot(world, &mut run, end)?;
         if run.rng.chance(0.3) {

@@ -66,12 +66,13 @@ async fn written_again(to: std::net::SocketAddr) {
 }
 
 /// Flips one bit of an sstable, or of a log segment that is not the last, and boots. Either everything is as it should be, or
-/// file and place are named and nothing else is said. Then the bit is flipped back.
-pub(super) fn rot(world: &mut World, run: &mut Run, end: End, at: Instant) -> Result<(), String> {
+/// file and place are named and nothing else is said. Then the power fails, and the bit is flipped back. Returns how what was
+/// written before was ended.
+pub(super) fn rot(world: &mut World, run: &mut Run, end: End, at: Instant) -> Result<End, String> {
     let files = world.files(run.host.node);
     let candidates = damageable(&files, true);
     let Some((path, size)) = candidates.get(run.rng.below(candidates.len().max(1) as u64) as usize) else {
-        return Ok(());
+        return Ok(end);
     };
     let (node, offset, bit) = (run.host.node, run.rng.below(*size), run.rng.below(8) as u8);
     world.flip_bit(node, path, offset, bit);
@@ -96,5 +97,5 @@ pub(super) fn rot(world: &mut World, run: &mut Run, end: End, at: Instant) -> Re
     }
     world.power_cut(node);
     world.flip_bit(node, path, offset, bit);
-    Ok(())
+    Ok(run.end_after_power_cut(end))
 }

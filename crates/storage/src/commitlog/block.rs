@@ -187,9 +187,15 @@ impl SegmentBuilder {
         self.waiting.len() * BLOCK
     }
 
-    /// Whether nothing but the header was started.
-    pub fn is_new(&self) -> bool {
-        self.blocks() == 1 && !self.waiting.is_empty()
+    /// Takes another block for the header when nothing else was started: the memory has better ones now.
+    pub fn move_header(&mut self, memory: &mut BlockMemory) {
+        if let ([old], 1) = (&self.waiting[..], self.blocks()) {
+            let (old, new) = (*old, memory.take());
+            let bytes = memory.block(old).to_vec();
+            memory.block_mut(new).copy_from_slice(&bytes);
+            memory.give_back(&[old]);
+            self.waiting = vec![new];
+        }
     }
 
     /// Blocks that wait to be written, for a builder that is given up.

@@ -6,7 +6,7 @@
 //! ```
 
 use super::{Commitlog, State};
-use crate::commitlog::block::{BLOCK, ENTRY_HEADER, PAYLOAD, SegmentBuilder};
+use crate::commitlog::block::{BLOCK, ENTRY_HEADER, PAYLOAD};
 use crate::commitlog::tail::TailName;
 use crate::limits::{LOG_RETRY_MS, LOG_WRITE_BYTES_MAX, TAIL_BYTES_MAX, TAIL_BYTES_MIN};
 use crate::{CommitlogSync, Error};
@@ -74,13 +74,13 @@ impl Commitlog {
         let bytes = TAIL_BYTES_MIN;
         allocate(&file, 0, bytes).await.map_err(|error| Error::io(&path, "allocate", error))?;
         let mapping = file.map(TAIL_BYTES_MAX);
-        let mut state = self.0.state.borrow_mut();
+        let state = &mut *self.0.state.borrow_mut();
         match mapping {
             Ok(mapping) => {
                 state.memory.set_tail(mapping);
                 state.memory.set_tail_bytes(bytes);
                 state.tail = Tail::Made { growing: false, next_try: Instant(0) };
-                renew_builder(&mut state, &self.0.config);
+                state.open.move_header(&mut state.memory);
             }
             Err(error) => {
                 runtime::warn!(
@@ -131,16 +131,6 @@ impl Commitlog {
         let path = self.tail_path();
         runtime::file::remove(&path).await.map_err(|error| Error::io(&path, "remove", error))
     }
-}
-
-/// A builder that has nothing but its header begins anew in the tail file.
-fn renew_builder(state: &mut State, config: &super::LogConfig) {
-    if !state.open.is_new() || state.appended.entries > 0 {
-        return;
-    }
-    let new = SegmentBuilder::new(&mut state.memory, super::header(config, 1, 0), config.segment_bytes);
-    let old = std::mem::replace(&mut state.open, new);
-    state.memory.give_back(&old.into_waiting());
 }
 
 /// Gives a file of `from` bytes the space of `to`, so that no store to a mapping of it finds the disk full. Where the file system
