@@ -342,14 +342,14 @@ impl Connection {
         Outcome::of(&answer, statement.columns())
     }
 
-    /// Prepares a statement on this node; its id must be the one it had.
+    /// Prepares a statement on this node; its id must be the one it had, its columns may be others.
     pub async fn prepare_again(&self, statement: &Statement) -> Result<(), Error> {
         let again = self.prepare_in(statement.text(), statement.keyspace()).await?;
-        if again.id() == statement.id() {
-            Ok(())
-        } else {
-            Err(Error::Unexpected("PREPARE: the id has changed"))
+        if again.id() != statement.id() {
+            return Err(Error::Unexpected("PREPARE: the id has changed"));
         }
+        statement.follow(&again);
+        Ok(())
     }
 
     /// Runs a batch. A prepared statement in it that the node does not know is an error with its id; `statements` are those that may

@@ -78,6 +78,11 @@ impl Statement {
         *self.0.result.borrow_mut() = ResultColumns { id: id.into(), columns: columns.map(Into::into) };
     }
 
+    /// Takes the result's columns from the same statement, prepared again.
+    pub(crate) fn follow(&self, again: &Statement) {
+        self.0.result.replace(again.0.result.borrow().clone());
+    }
+
     /// Encodes values for the markers, in order.
     pub fn bind(&self, values: &[Value]) -> Result<ValuesBuilder, Error> {
         let mut builder = ValuesBuilder::new();

@@ -24,7 +24,7 @@ suites:
   restart     one driver session across restarts and a kill: prepared statements come back, nothing is lost
   cql         files of statements, crates/compat/cql/*.cql, with Apache Cassandra's answers
   cqlsh       cqlsh from PyPI: create, insert, select, DESCRIBE, COPY TO and FROM
-  protocol    raw sockets, by every version: events, custom payloads
+  protocol    raw sockets, by every version: events, custom payloads, prepared statements under changes of the schema
   certificates  keys and certificates renewed while the node runs; clients' certificates; the load tools by TLS
   ycsb        YCSB 0.17.0 in CloudSuite's set-up, workloads a to f; messina ycsb beside it, each verifying what the other wrote
   stress      messina cassandra-stress beside the Java tool of Cassandra 3.11.5, each reading what the other wrote; its bytes
@@ -47,9 +47,9 @@ options:
   --records N         records and operations of YCSB (default 10000)
   --seed N            what the suite of sstables writes (default 1)
   --quick             small numbers, for every commit
-  --only WORD         only tests of Python, the drivers, stress and certificates, files of statements, bad days, modes
-                      of the kill suite, or tables of sstables whose name holds WORD
-  --at HOST:PORT      cql: a server that runs already
+  --only WORD         only tests of Python, the drivers, stress, certificates and protocol, files of statements, bad
+                      days, modes of the kill suite, or tables of sstables whose name holds WORD
+  --at HOST:PORT      cql, protocol: a server that runs already
   --bless             nodetool --against cassandra: write its shapes to crates/compat/nodetool/shapes.txt;
                       cql: write answers into the files, as crates/compat/src/cql/mod.rs says
   --refuse-io-uring   the node runs where io_uring is refused, as in many containers
@@ -81,7 +81,7 @@ pub struct Options {
     pub quick: bool,
     /// Only tests whose name holds this, in the suites that know it.
     pub only: Option<String>,
-    /// A server that runs already, for the suite of statements.
+    /// A server that runs already, for the suites of statements and of raw protocol.
     pub at: Option<SocketAddr>,
     /// Write answers into the files of statements.
     pub bless: bool,

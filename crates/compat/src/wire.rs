@@ -32,6 +32,9 @@ pub const EVENT: u8 = 0x0C;
 /// Flag of an envelope whose body begins with a custom payload.
 pub const CUSTOM_PAYLOAD: u8 = 0x04;
 
+/// Flag of an envelope whose body begins with warnings.
+pub const WARNING: u8 = 0x08;
+
 /// One response envelope.
 #[derive(Debug)]
 pub struct Response {

@@ -12,6 +12,16 @@ pub struct Statement {
     pub markers: Vec<Option<String>>,
 }
 
+impl Statement {
+    /// Whether it reads, writes or empties tables, and names the keyspace of each: then the one in use does not matter.
+    pub fn is_fully_qualified(&self) -> bool {
+        match &self.kind {
+            StatementKind::Batch(batch) => batch.statements.iter().all(StatementKind::names_its_keyspace),
+            kind => kind.names_its_keyspace(),
+        }
+    }
+}
+
 /// Every kind of statement.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatementKind {
@@ -155,6 +165,20 @@ pub enum StatementKind {
     List(ListStatement),
     /// DESCRIBE.
     Describe(Describe),
+}
+
+impl StatementKind {
+    fn names_its_keyspace(&self) -> bool {
+        let table = match self {
+            StatementKind::Select(statement) => &statement.table,
+            StatementKind::Insert(statement) => &statement.table,
+            StatementKind::Update(statement) => &statement.table,
+            StatementKind::Delete(statement) => &statement.table,
+            StatementKind::Truncate { table } => table,
+            _ => return false,
+        };
+        table.keyspace.is_some()
+    }
 }
 
 /// A name with an optional keyspace.

@@ -41,6 +41,23 @@ pub enum Plan {
     Role(Arc<RolePlan>),
 }
 
+impl Plan {
+    /// The tables whose rows it reads or writes, as they were when it was made. All other plans look up what they name
+    /// each time they run.
+    pub fn tables(&self) -> Vec<&Arc<Table>> {
+        match self {
+            Plan::Select(plan) => vec![plan.table()],
+            Plan::Modify(plan) => vec![plan.table()],
+            Plan::Batch(plan) => plan.statements.iter().map(ModifyPlan::table).collect(),
+            Plan::SchemaChange(_)
+            | Plan::Use { .. }
+            | Plan::Truncate { .. }
+            | Plan::Describe(_)
+            | Plan::Role(_) => Vec::new(),
+        }
+    }
+}
+
 /// A statement, prepared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Prepared {

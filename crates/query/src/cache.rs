@@ -2,6 +2,9 @@
 //!
 //! Every shard keeps its own copy, so that executing never leaves the shard. When the cache is full an eighth of it
 //! goes at once: one pass over the ages costs less than keeping them in order at every execution.
+//!
+//! An entry that a change of the schema has made out of date is found by nobody any more. It keeps its place until it is
+//! prepared again or grows old, because of what clients know from it: see [`Cache::outdated`].
 
 use crate::limits;
 use base::HashMap;
@@ -20,6 +23,8 @@ pub trait Cached {
 /// A bounded map from ids to statements.
 pub struct Cache<T> {
     entries: HashMap<StatementId, Entry<T>>,
+    /// How many of the entries are out of date.
+    outdated: usize,
     bytes: usize,
     clock: Cell<u64>,
     evicted: u64,
@@ -30,6 +35,7 @@ pub struct Cache<T> {
 struct Entry<T> {
     statement: Rc<T>,
     used: Cell<u64>,
+    outdated: bool,
 }
 
 impl<T: Cached> Cache<T> {
@@ -41,6 +47,7 @@ impl<T: Cached> Cache<T> {
     fn with_bounds(entries_max: usize, bytes_max: usize) -> Cache<T> {
         Cache {
             entries: HashMap::default(),
+            outdated: 0,
             bytes: 0,
             clock: Cell::new(0),
             evicted: 0,
@@ -52,31 +59,46 @@ impl<T: Cached> Cache<T> {
     /// The statement of an id, now the most recently used.
     pub fn get(&self, id: &[u8]) -> Option<Rc<T>> {
         let id: &StatementId = id.try_into().ok()?;
-        let entry = self.entries.get(id)?;
+        let entry = self.entries.get(id).filter(|entry| !entry.outdated)?;
         entry.used.set(self.tick());
         Some(entry.statement.clone())
+    }
+
+    /// The statement that an id stood for until the schema changed, unless it was prepared again since.
+    pub fn outdated(&self, id: &StatementId) -> Option<&Rc<T>> {
+        self.entries.get(id).filter(|entry| entry.outdated).map(|entry| &entry.statement)
+    }
+
+    /// Puts those out of date that `is` says so of.
+    pub fn set_outdated(&mut self, mut is: impl FnMut(&T) -> bool) {
+        for entry in self.entries.values_mut().filter(|entry| !entry.outdated) {
+            if is(&entry.statement) {
+                entry.outdated = true;
+                self.outdated += 1;
+            }
+        }
     }
 
     /// Keeps a statement, replacing one of the same id, and lets old ones go when there are too many.
     pub fn insert(&mut self, id: StatementId, statement: Rc<T>) {
         self.bytes += statement.bytes();
-        let entry = Entry { statement, used: Cell::new(self.tick()) };
+        let entry = Entry { statement, used: Cell::new(self.tick()), outdated: false };
         if let Some(old) = self.entries.insert(id, entry) {
-            self.bytes -= old.statement.bytes();
+            self.removed(&old);
         }
         if self.entries.len() > self.entries_max || self.bytes > self.bytes_max {
             self.evict();
         }
     }
 
-    /// Every statement kept, in no particular order.
+    /// Every statement that can be found, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = (&StatementId, &Rc<T>)> {
-        self.entries.iter().map(|(id, entry)| (id, &entry.statement))
+        self.entries.iter().filter(|(_, entry)| !entry.outdated).map(|(id, entry)| (id, &entry.statement))
     }
 
-    /// How many statements are kept.
+    /// How many statements can be found.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() - self.outdated
     }
 
     /// How many statements were let go since the start.
@@ -102,10 +124,15 @@ impl<T: Cached> Cache<T> {
                 break;
             }
             if let Some(old) = self.entries.remove(&id) {
-                self.bytes -= old.statement.bytes();
-                self.evicted += 1;
+                self.removed(&old);
+                self.evicted += u64::from(!old.outdated);
             }
         }
+    }
+
+    fn removed(&mut self, entry: &Entry<T>) {
+        self.bytes -= entry.statement.bytes();
+        self.outdated -= usize::from(entry.outdated);
     }
 }
 
@@ -152,6 +179,29 @@ mod tests {
         }
         assert!(cache.len() <= 3);
         assert!(cache.get(&id(9)).is_some());
+    }
+
+    #[test]
+    fn what_is_out_of_date_is_kept_but_not_found() {
+        let mut cache = Cache::with_bounds(8, 1000);
+        for n in 0..4 {
+            cache.insert(id(n), Rc::new(Text(usize::from(n))));
+        }
+        cache.set_outdated(|text| text.0 >= 2);
+        assert!(cache.get(&id(1)).is_some());
+        assert!(cache.get(&id(2)).is_none());
+        assert!(cache.outdated(&id(1)).is_none());
+        assert!(cache.outdated(&id(2)).is_some());
+        assert_eq!((cache.len(), cache.iter().count()), (2, 2));
+        cache.insert(id(2), Rc::new(Text(9)));
+        assert!(cache.get(&id(2)).is_some());
+        assert!(cache.outdated(&id(2)).is_none());
+        assert_eq!((cache.len(), cache.iter().count()), (3, 3));
+        for n in 4..20 {
+            cache.insert(id(n), Rc::new(Text(1)));
+        }
+        assert!(cache.outdated(&id(3)).is_none(), "it grows old as all others do");
+        assert_eq!(cache.iter().count(), cache.len());
     }
 
     #[test]

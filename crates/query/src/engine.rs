@@ -118,7 +118,7 @@ impl Engine {
         let follower = Rc::downgrade(&engine);
         cluster.on_schema(move |schema| {
             if let Some(engine) = follower.upgrade() {
-                *engine.schema.borrow_mut() = with_system(schema, &engine.system);
+                engine.take(schema);
             }
         });
         engine
@@ -127,6 +127,20 @@ impl Engine {
     /// The newest schema on this shard, system keyspaces included.
     pub fn schema(&self) -> Arc<Schema> {
         self.schema.borrow().clone()
+    }
+
+    /// Goes on with a new schema; what it makes out of date must be prepared again.
+    fn take(&self, schema: &Schema) {
+        let next = with_system(schema, &self.system);
+        self.statements.borrow_mut().set_outdated(|statement| !statement.outlives(&next));
+        *self.schema.borrow_mut() = next;
+        self.count_statements();
+    }
+
+    fn count_statements(&self) {
+        let statements = self.statements.borrow();
+        self.metrics.prepared.set(statements.len() as i64);
+        self.metrics.evicted.set(statements.evicted() as i64);
     }
 
     /// This node and its peers.
@@ -201,18 +215,22 @@ impl Engine {
     }
 
     fn prepare_here(&self, keyspace: Option<&str>, text: &str) -> Result<Rc<Statement>, Error> {
-        let id = id_of(keyspace, text);
         let schema = self.schema();
-        let known = self.statements.borrow().get(&id);
+        let ids = [id_of(None, text), id_of(keyspace, text)];
+        let known =
+            ids.iter().find_map(|id| self.statements.borrow().get(id).filter(|s| s.is_prepared_in(keyspace)));
         if let Some(statement) = known {
             statement.analysed(&schema)?;
             return Ok(statement);
         }
         let statement = Rc::new(Statement::prepare(&schema, keyspace, text)?);
         let mut statements = self.statements.borrow_mut();
-        statements.insert(id, statement.clone());
-        self.metrics.prepared.set(statements.len() as i64);
-        self.metrics.evicted.set(statements.evicted() as i64);
+        if let Some(earlier) = statements.outdated(&statement.id) {
+            statement.follow(earlier);
+        }
+        statements.insert(statement.id, statement.clone());
+        drop(statements);
+        self.count_statements();
         Ok(statement)
     }
 

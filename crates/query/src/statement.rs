@@ -1,7 +1,8 @@
 //! A statement of one shard: its text, and what analysis made of it under the newest schema.
 //!
-//! Analysis follows the schema: whoever runs a statement asks for its [`Analysed`] form, which is made anew when the
-//! schema has changed since. The id stays, as clients expect.
+//! A change of a table makes what was prepared on it out of date: clients must prepare it again, so that they hear of its
+//! new columns. After any other change the statement goes on: whoever runs it asks for its [`Analysed`] form, which is made
+//! anew when the schema is another than before. The id stays in both cases, as clients expect.
 
 use crate::cache::{Cached, StatementId};
 use crate::error::Error;
@@ -16,8 +17,6 @@ use std::rc::Rc;
 
 /// A statement with everything that its execution needs under one schema.
 pub struct Analysed {
-    /// The version of the schema it was analysed with.
-    pub schema_version: u128,
     /// What to do.
     pub plan: Plan,
     /// The bind markers.
@@ -31,7 +30,15 @@ pub struct Analysed {
 impl Analysed {
     /// Analyses a text.
     pub fn of(schema: &Schema, keyspace: Option<&str>, text: &str) -> Result<Analysed, Error> {
-        let prepared = cql::prepare(schema, keyspace, cql::parse(text)?)?;
+        Analysed::of_parsed(schema, keyspace, cql::parse(text)?)
+    }
+
+    fn of_parsed(
+        schema: &Schema,
+        keyspace: Option<&str>,
+        statement: cql::ast::Statement,
+    ) -> Result<Analysed, Error> {
+        let prepared = cql::prepare(schema, keyspace, statement)?;
         let column = |c: &cql::ResultColumn| ColumnSpec {
             keyspace: c.keyspace.clone(),
             table: c.table.clone(),
@@ -40,12 +47,25 @@ impl Analysed {
         };
         let columns = prepared.result.as_ref().map(|columns| columns.iter().map(column).collect());
         Ok(Analysed {
-            schema_version: schema.version,
             plan: prepared.plan,
             binds: prepared.binds,
             key_markers: prepared.pk_binds,
             metadata: columns.map(|columns| Rc::new(ResultMetadata::new(columns))),
         })
+    }
+
+    /// Whether clients go on executing it after a change of the schema: no table whose rows it reads or writes is another.
+    /// Statements about no rows are never out of date; they are refused when they run on what is gone.
+    fn outlives(&self, change: &Schema) -> bool {
+        self.plan.tables().into_iter().all(|table| {
+            let later =
+                change.keyspace(&table.keyspace).and_then(|keyspace| keyspace.tables.get(&*table.name));
+            later.is_some_and(|later| std::sync::Arc::ptr_eq(later, table) || table.keeps_statements(later))
+        })
+    }
+
+    fn columns_id(&self) -> Option<[u8; 16]> {
+        self.metadata.as_ref().map(|metadata| metadata.id)
     }
 
     fn marker_specs(&self) -> Vec<ColumnSpec> {
@@ -61,27 +81,55 @@ impl Analysed {
 
 /// A prepared statement.
 pub struct Statement {
-    /// MD5 of keyspace and text.
+    /// MD5 of keyspace and text; of the text alone when the keyspace in use does not matter. Then drivers that prepare
+    /// again after a USE get the id that they have.
     pub id: StatementId,
-    /// The keyspace it was prepared in.
+    /// The keyspace it was prepared in, if that matters.
     pub keyspace: Option<Rc<str>>,
+    /// Every table is named with its keyspace.
+    fully_qualified: bool,
     /// Its text.
     pub text: Rc<str>,
     /// A client that skips metadata may hold columns of an earlier schema.
     columns_changed: Cell<bool>,
+    /// The version of the schema it was analysed with.
+    schema_version: Cell<u128>,
     analysed: RefCell<Rc<Analysed>>,
 }
 
 impl Statement {
     /// Analyses a text under a schema.
     pub fn prepare(schema: &Schema, keyspace: Option<&str>, text: &str) -> Result<Statement, Error> {
+        let parsed = cql::parse(text)?;
+        let fully_qualified = parsed.is_fully_qualified();
+        let analysed = Analysed::of_parsed(schema, keyspace, parsed)?;
+        let keyspace = keyspace.filter(|_| !fully_qualified);
         Ok(Statement {
             id: id_of(keyspace, text),
             keyspace: keyspace.map(Rc::from),
+            fully_qualified,
             text: text.into(),
             columns_changed: Cell::new(false),
-            analysed: RefCell::new(Rc::new(Analysed::of(schema, keyspace, text)?)),
+            schema_version: Cell::new(schema.version),
+            analysed: RefCell::new(Rc::new(analysed)),
         })
+    }
+
+    /// Whether a text that is prepared in `keyspace` is this statement, whose text it is.
+    pub fn is_prepared_in(&self, keyspace: Option<&str>) -> bool {
+        self.fully_qualified || self.keyspace.as_deref() == keyspace
+    }
+
+    /// Remembers what clients know of the statement from before it was out of date: other connections than the one that
+    /// has prepared it again may hold its earlier columns.
+    pub fn follow(&self, earlier: &Statement) {
+        let changed = earlier.known().columns_id() != self.known().columns_id();
+        self.columns_changed.set(earlier.columns_changed() || changed);
+    }
+
+    /// Whether it goes on after a change to `schema`.
+    pub fn outlives(&self, schema: &Schema) -> bool {
+        self.analysed.borrow().outlives(schema)
     }
 
     /// The statement as it was analysed last.
@@ -92,13 +140,19 @@ impl Statement {
     /// The statement under `schema`, analysed anew if that is another than before.
     pub fn analysed(&self, schema: &Schema) -> Result<Rc<Analysed>, Error> {
         let known = self.analysed.borrow().clone();
-        if known.schema_version == schema.version {
+        if self.schema_version.get() == schema.version {
             return Ok(known);
         }
-        let fresh = Rc::new(Analysed::of(schema, self.keyspace.as_deref(), &self.text)?);
-        if fresh.metadata.as_ref().map(|m| m.id) != known.metadata.as_ref().map(|m| m.id) {
+        let fresh = match Analysed::of(schema, self.keyspace.as_deref(), &self.text) {
+            Ok(fresh) => Rc::new(fresh),
+            // A type that it names in passing is gone. It goes on with the one it was prepared with.
+            Err(_) if !known.plan.tables().is_empty() => known.clone(),
+            Err(error) => return Err(error),
+        };
+        if fresh.columns_id() != known.columns_id() {
             self.columns_changed.set(true);
         }
+        self.schema_version.set(schema.version);
         *self.analysed.borrow_mut() = fresh.clone();
         Ok(fresh)
     }

@@ -64,6 +64,18 @@ impl Table {
         self.columns().find(|c| &*c.name == name)
     }
 
+    /// Whether statements that were prepared on this definition go on with a later one; otherwise clients prepare them
+    /// again. Options count only where what was bound for one would be wrong for the other: Cassandra draws the same line.
+    pub fn keeps_statements(&self, later: &Table) -> bool {
+        self.id == later.id
+            && self.partition_key == later.partition_key
+            && self.clustering == later.clustering
+            && self.statics == later.statics
+            && self.regulars == later.regulars
+            && self.options.default_time_to_live == later.options.default_time_to_live
+            && self.options.gc_grace_seconds == later.options.gc_grace_seconds
+    }
+
     /// All columns in the order of `SELECT *`: partition key, clustering, static, regular.
     pub fn columns(&self) -> impl Iterator<Item = &Column> {
         self.partition_key.iter().chain(&self.clustering).chain(&self.statics).chain(&self.regulars)

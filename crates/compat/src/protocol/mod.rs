@@ -1,8 +1,10 @@
 //! What drivers hide, by raw sockets and in every version of the protocol: who is told of what and how often, and what
-//! becomes of payloads that nobody asked for. The expectations hold for Apache Cassandra, too.
+//! becomes of payloads that nobody asked for and of prepared statements whose tables change. The expectations hold for Apache Cassandra, too.
 
 mod events;
 mod payload;
+mod prepared;
+mod result;
 mod talk;
 
 use std::net::SocketAddr;
@@ -18,6 +20,8 @@ const CASES: &[Case] = &[
     ("schema_events", events::schema),
     ("node_events", events::nodes),
     ("register", events::register),
+    ("prepared_again", prepared::again),
+    ("prepared_ids", prepared::ids),
     ("payload_of_every_request", payload::every_request),
     ("large_payloads", payload::large),
     ("broken_payloads", payload::broken),
@@ -25,18 +29,30 @@ const CASES: &[Case] = &[
 
 /// Runs every case by every version against one server, and stops it while clients listen.
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
+    if let Some(address) = options.at {
+        return cases(address, options, shards, report);
+    }
     let mut running: Option<Server> = None;
     report.test(&format!("protocol::start --smp {shards}"), || {
         running = Some(options.server("protocol", shards)?);
         Ok(String::new())
     });
     let Some(mut server) = running else { return };
+    cases(server.address, options, shards, report);
+    report.test(&format!("protocol::stop --smp {shards}"), || events::stop(&mut server));
+}
+
+fn cases(address: SocketAddr, options: &Options, shards: u16, report: &mut Report) {
+    let mut test = |name: String, case: &dyn Fn() -> Result<String, String>| {
+        let name = format!("protocol::{name} --smp {shards}");
+        if options.only.as_ref().is_none_or(|word| name.contains(word)) {
+            report.test(&name, case);
+        }
+    };
     for version in VERSIONS {
         for (name, case) in CASES {
-            report.test(&format!("protocol::{name} v{version} --smp {shards}"), || {
-                case(server.address, version, usize::from(shards))
-            });
+            test(format!("{name} v{version}"), &|| case(address, version, usize::from(shards)));
         }
     }
-    report.test(&format!("protocol::stop --smp {shards}"), || events::stop(&mut server));
+    test("prepared_and_changed".into(), &|| prepared::changes(address, usize::from(shards)));
 }

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::result::{Executed, Prepared};
 use crate::bad_input::Raw;
 use crate::wire::{self, EVENT, Response};
 
@@ -77,6 +78,43 @@ impl Talk {
         }
     }
 
+    /// Prepares a statement; the inner error is the server's.
+    pub fn prepare(&mut self, text: &str) -> Result<Result<Prepared, (u32, String)>, String> {
+        let mut body = (text.len() as u32).to_be_bytes().to_vec();
+        body.extend_from_slice(text.as_bytes());
+        body.extend_from_slice(if self.version >= 5 { &[0; 4] } else { &[] });
+        let stream = self.send(wire::PREPARE, 0, &body);
+        let response = self.answer(stream)?.0.without_warnings()?.response;
+        match response.error() {
+            Some(error) => Ok(Err(error)),
+            None => Prepared::of(&response.body, self.version).map(Ok),
+        }
+    }
+
+    /// Executes what was prepared, at consistency ONE without values, with or without the wish to hear no columns.
+    pub fn execute(&mut self, prepared: &Prepared, skips_columns: bool) -> Result<Executed, String> {
+        let mut body = Vec::new();
+        wire::string(&mut body, &prepared.id);
+        if self.version >= 5 {
+            wire::string(&mut body, &prepared.columns_id);
+        }
+        body.extend_from_slice(&1u16.to_be_bytes());
+        body.extend_from_slice(if self.version >= 5 { &[0, 0, 0] } else { &[] });
+        body.push(if skips_columns { 2 } else { 0 });
+        let stream = self.send(wire::EXECUTE, 0, &body);
+        Executed::of(&self.answer(stream)?.0.without_warnings()?)
+    }
+
+    /// Executes what was prepared in a logged batch of its own.
+    pub fn batch(&mut self, prepared: &Prepared) -> Result<Executed, String> {
+        let mut body = vec![0, 0, 1, 1];
+        wire::string(&mut body, &prepared.id);
+        body.extend_from_slice(&[0, 0, 0, 1]);
+        body.extend_from_slice(if self.version >= 5 { &[0; 4] } else { &[0] });
+        let stream = self.send(wire::BATCH, 0, &body);
+        Executed::of(&self.answer(stream)?.0.without_warnings()?)
+    }
+
     /// Asks for events; returns the answer.
     pub fn register(&mut self, kinds: &[&str]) -> Result<Envelope, String> {
         let mut body = (kinds.len() as u16).to_be_bytes().to_vec();
@@ -133,6 +171,21 @@ impl Talk {
         let stream = i16::from_be_bytes([bytes[2], bytes[3]]);
         let response = Response { stream, opcode: bytes[4], body: bytes[9..].to_vec() };
         Ok(Some(Envelope { flags: bytes[1], response }))
+    }
+}
+
+impl Envelope {
+    /// Itself without the warnings that stand in front of its body.
+    fn without_warnings(mut self) -> Result<Envelope, String> {
+        if self.flags & wire::WARNING != 0 {
+            let mut rest = &self.response.body[..];
+            let count = rest.split_off(..2).ok_or("warnings without their number")?;
+            for _ in 0..u16::from_be_bytes([count[0], count[1]]) {
+                string(&mut rest)?;
+            }
+            self.response.body = rest.to_vec();
+        }
+        Ok(self)
     }
 }
 

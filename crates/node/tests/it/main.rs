@@ -8,6 +8,7 @@ mod limits;
 mod harness;
 mod operations;
 mod operators;
+mod prepared;
 mod roles;
 mod statements;
 mod system_tables;

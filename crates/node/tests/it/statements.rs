@@ -116,6 +116,7 @@ fn statements_follow_the_schema() {
             let before = connection.execute(&select, parameters).await.unwrap().rows();
             assert_eq!(before.columns.len(), 2);
             run(&connection, "ALTER TABLE ks.kv ADD extra int").await;
+            assert!(connection.execute_raw(&select, parameters).await.unwrap().is_unprepared());
             let after = connection.execute(&select, parameters).await.unwrap().rows();
             assert_eq!(after.columns.len(), 3);
             assert_eq!(after.value(0, after.column("extra").unwrap()).unwrap(), Value::Null);
