@@ -96,7 +96,9 @@ pub fn parse(bytes: &[u8]) -> Parsed {
         if name.eq_ignore_ascii_case("connection") {
             keep_alive = !value.eq_ignore_ascii_case("close");
         }
-        from_page |= name.eq_ignore_ascii_case("origin");
+        // Pages that are not of this port: a link or a picture of theirs has no origin, but says where it comes from.
+        from_page |= name.eq_ignore_ascii_case("origin")
+            || (name.eq_ignore_ascii_case("sec-fetch-site") && !value.eq_ignore_ascii_case("none"));
         if name.eq_ignore_ascii_case("content-length") {
             match value.parse::<usize>() {
                 Ok(length) if length <= BODY_BYTES_MAX => body = length,
@@ -176,6 +178,21 @@ mod tests {
         let Parsed::Request(request, end) = parse(bytes) else { panic!("no request") };
         assert_eq!(&bytes[end..], b"GET");
         assert!(request.from_page);
+    }
+
+    #[test]
+    fn what_a_browser_sends_for_a_page_is_known() {
+        for (header, expected) in [
+            ("Origin: null", true),
+            ("Sec-Fetch-Site: cross-site", true),
+            ("sec-fetch-site: same-site", true),
+            ("Sec-Fetch-Site: none", false),
+            ("Accept: */*", false),
+        ] {
+            let text = format!("GET /a HTTP/1.1\r\n{header}\r\n\r\n");
+            let Parsed::Request(request, _) = parse(text.as_bytes()) else { panic!("no request") };
+            assert_eq!(request.from_page, expected, "{header}");
+        }
     }
 
     #[test]

@@ -201,6 +201,11 @@ impl Local {
         )
     }
 
+    /// Whether a table is compacted in the background, as far as an operator decides.
+    pub fn auto_compaction(&self, table: TableId) -> Result<bool, Error> {
+        self.here().store().auto_compaction(table)
+    }
+
     /// Compactions that run.
     pub async fn compactions(&self) -> Vec<CompactionProgress> {
         on_every(|store| async move { store.compactions() }).await.into_iter().flatten().collect()

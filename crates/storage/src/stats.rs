@@ -136,6 +136,11 @@ impl TableStats {
     /// Adds the same table of another shard.
     pub fn merge(&mut self, other: &TableStats) {
         debug_assert!(self.id == other.id, "one table");
+        self.add(other);
+    }
+
+    /// Adds the numbers of another table: those of several together. Names stay those of the first.
+    pub fn add(&mut self, other: &TableStats) {
         self.largest_sstable = self.largest_sstable.max(other.largest_sstable);
         self.longest_sstable_micros = self.longest_sstable_micros.max(other.longest_sstable_micros);
         let sums: [(&mut u64, u64); 20] = [

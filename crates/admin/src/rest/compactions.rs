@@ -18,6 +18,9 @@ impl Rest {
             ["compaction_manager", "compaction_history"] => {
                 Ok(Value::Array(local.compaction_history().await.iter().map(finished).collect()))
             }
+            ["compaction_manager", "metrics", "bytes_compacted"] => {
+                Ok(value!(local.compaction_totals().await.bytes_in))
+            }
             ["compaction_manager", "metrics", "completed_tasks"] => {
                 Ok(value!(local.compaction_totals().await.completed))
             }

@@ -6,6 +6,7 @@ use base::{HashMap, Token};
 use query::RELEASE_VERSION;
 use schema::Replication;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use topology::{NodeIndex, Snapshot};
 
@@ -32,9 +33,6 @@ impl Rest {
             }
             ["snitch", "name"] => json!(snitch(&info.settings)),
             ["snitch", what @ ("datacenter" | "rack")] => return Some(self.place(what, request)),
-            ["gossiper", "endpoint", what @ ("live" | "down")] => {
-                json!(self.addresses(|up| up == (*what == "live")))
-            }
             ["storage_proxy", "schema_versions"] => {
                 let mut versions = vec![(self.schema_version(), json!(self.addresses(|up| up)))];
                 let down = self.addresses(|up| !up);
@@ -43,10 +41,9 @@ impl Rest {
                 }
                 map(versions)
             }
-            ["column_family", ""] | ["column_family"] => {
-                let table = |(ks, cf, _)| json!({ "ks": ks, "cf": cf, "type": "ColumnFamilies" });
-                Value::Array(self.coordinator().local().table_names().into_iter().map(table).collect())
-            }
+            ["failure_detector" | "gossiper", rest @ ..] => return self.states(rest).map(Ok),
+            ["system", "logger", rest @ ..] => loggers(rest),
+            ["column_family", ..] => return self.table_names(path).map(Ok),
             // There are no such caches.
             [
                 "cache_service",
@@ -76,6 +73,33 @@ impl Rest {
         Some(Ok(value))
     }
 
+    /// Which nodes live.
+    fn states(&self, path: &[&str]) -> Option<Value> {
+        let state = |up: bool| if up { "UP" } else { "DOWN" };
+        let of = |up: bool| self.addresses(|alive| alive == up).into_iter().map(move |a| (a, state(up)));
+        Some(match path {
+            ["simple_states"] => map(of(true).chain(of(false))),
+            ["count", "endpoint", what] => json!(self.addresses(|up| up == (*what == "up")).len()),
+            ["endpoint", what] => json!(self.addresses(|up| up == (*what == "live"))),
+            _ => return None,
+        })
+    }
+
+    /// Every table, or every keyspace that has some.
+    fn table_names(&self, path: &[&str]) -> Option<Value> {
+        let names = || self.coordinator().local().table_names().into_iter();
+        Some(match path {
+            ["column_family"] => {
+                names().map(|(ks, cf, _)| json!({ "ks": ks, "cf": cf, "type": "ColumnFamilies" })).collect()
+            }
+            ["column_family", "name"] => names().map(|(ks, cf, _)| json!(format!("{ks}:{cf}"))).collect(),
+            ["column_family", "name", "keyspace"] => {
+                json!(names().map(|(keyspace, ..)| keyspace).collect::<BTreeSet<String>>())
+            }
+            _ => return None,
+        })
+    }
+
     fn storage_fact(&self, path: &[&str], request: &Request) -> Option<Answer> {
         let info = self.settings.engine.info();
         let snapshot = self.coordinator().topology();
@@ -90,6 +114,14 @@ impl Rest {
                 .iter()
                 .map(|node| (node.broadcast.to_string(), uuid::Uuid::from_u128(node.host_id).to_string()))),
             ["tokens"] => json!(info.tokens.iter().map(i64::to_string).collect::<Vec<_>>()),
+            ["tokens", node] => {
+                let found = nodes.iter().find(|known| known.broadcast.to_string() == *node);
+                let unknown = || Failure::new(404, format!("{node} is no member of the cluster"));
+                let text = |node: &topology::Node| {
+                    json!(node.tokens.iter().map(|t| t.0.to_string()).collect::<Vec<_>>())
+                };
+                return Some(found.map(text).ok_or_else(unknown));
+            }
             ["tokens_endpoint"] => map(ring(&snapshot)
                 .into_iter()
                 .map(|(token, node)| (token.to_string(), snapshot.node(node).broadcast.to_string()))),
@@ -106,7 +138,7 @@ impl Rest {
             }
             ["nodes", "joining" | "leaving" | "moving"] => json!([]),
             ["keyspaces"] => return Some(self.keyspaces(request)),
-            ["ownership", ""] | ["ownership"] => self.shares(|_, node, _| vec![node]),
+            ["ownership"] => self.shares(|_, node, _| vec![node]),
             ["ownership", keyspace] => return Some(self.ownership(keyspace)),
             ["describe_ring", keyspace] => return Some(self.describe_ring(keyspace)),
             ["natural_endpoints", keyspace] => return Some(self.natural_endpoints(keyspace, request)),
@@ -152,6 +184,10 @@ impl Rest {
         let mut names = Vec::new();
         for (name, keyspace) in &schema.keyspaces {
             let system = cql::is_system_keyspace(name);
+            if request.parameter("replication").as_deref() == Some("tablets") {
+                // Tokens belong to nodes here.
+                continue;
+            }
             let wanted = match kind.as_str() {
                 "all" => !is_virtual(name),
                 "user" => !system,
@@ -270,19 +306,66 @@ impl Rest {
                 .map_err(|error| bad(error.to_string()));
         }
         let columns = &definition.partition_key;
-        let parts: Vec<&str> =
-            if columns.len() == 1 { vec![&text] } else { text.splitn(columns.len(), ':').collect() };
-        if parts.len() != columns.len() {
-            return Err(bad(format!("it has {} components, {} are needed", parts.len(), columns.len())));
+        let value = |ty: &types::CqlType, part: &str| match part {
+            // Nothing is the empty value of every type.
+            "" => Ok(Vec::new()),
+            part => types::literal::from_text(ty, part).map_err(|error| bad(error.to_string())),
+        };
+        if let [only] = columns.as_slice() {
+            return value(&only.ty, &text);
         }
-        let mut values = Vec::new();
-        for (column, part) in columns.iter().zip(parts) {
-            values.push(types::literal::from_text(&column.ty, part).map_err(|error| bad(error.to_string()))?);
+        let parts = components(&text);
+        if parts.len() > columns.len() {
+            return Err(bad(format!("it has {} components, the key has {}", parts.len(), columns.len())));
         }
-        let values: Vec<&[u8]> = values.iter().map(Vec::as_slice).collect();
+        // Fewer are no key of any row, but have a token all the same.
         let mut key = Vec::new();
-        definition.push_key(&values, &mut key);
+        for (column, part) in columns.iter().zip(parts) {
+            let value = value(&column.ty, &part)?;
+            let len = u16::try_from(value.len()).map_err(|_| bad("a component is too long".into()))?;
+            key.extend_from_slice(&len.to_be_bytes());
+            key.extend_from_slice(&value);
+            key.push(0);
+        }
         Ok(key)
+    }
+}
+
+/// The components of a key as Cassandra writes them: with colons between, one inside of a component behind a backslash;
+/// what ends with a backslash or an exclamation mark has another of those behind it.
+fn components(text: &str) -> Vec<String> {
+    let mut parts = vec![String::new()];
+    let mut before = ' ';
+    for letter in text.chars() {
+        let part = parts.last_mut().expect("one is always there");
+        match (letter, before) {
+            (':', '\\') => {
+                part.pop();
+                part.push(':');
+            }
+            (':', _) => parts.push(String::new()),
+            (letter, _) => part.push(letter),
+        }
+        before = letter;
+    }
+    for part in &mut parts {
+        if part.ends_with('!') {
+            part.pop();
+        }
+    }
+    parts
+}
+
+/// Modules that have a level, or the level of one, as ScyllaDB writes it.
+fn loggers(path: &[&str]) -> Value {
+    let levels = runtime::log::levels();
+    match path {
+        [module, ..] => {
+            let root = module.eq_ignore_ascii_case("root");
+            let level = if root { levels.root } else { levels.of(&module.replace('.', "::")) };
+            json!(level.name().to_ascii_lowercase())
+        }
+        [] => levels.rows().into_iter().map(|(module, _)| Value::from(module)).collect(),
     }
 }
 
@@ -311,4 +394,24 @@ fn ranges(snapshot: &Snapshot) -> Vec<(i64, i64, NodeIndex)> {
         before = token;
     }
     ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colons_part_the_components_of_a_key() {
+        for (text, parts) in [
+            ("1", &["1"][..]),
+            ("1:a", &["1", "a"]),
+            ("1:", &["1", ""]),
+            (r"1:a\:b", &["1", "a:b"]),
+            (r"1:a\!", &["1", r"a\"]),
+            ("1:a!!", &["1", "a!"]),
+            ("a:b:c", &["a", "b", "c"]),
+        ] {
+            assert_eq!(components(text), parts, "{text}");
+        }
+    }
 }

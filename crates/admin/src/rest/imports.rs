@@ -5,20 +5,36 @@ use crate::http::Request;
 use runtime::file;
 use schema::TableId;
 use serde_json::json;
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use storage::{ImportOptions, Verify};
 
 /// Below a table's folder: where operators put sstables that `refresh` loads.
 const UPLOAD: &str = "upload";
 
+/// Whether a folder can be read at all; nothing is taken from it.
+async fn check_folder(dir: &Path) -> Answer {
+    let told = match file::read_dir(dir).await {
+        Ok(_) => return Ok(json!(true)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            format!("Directory {} does not exist", dir.display())
+        }
+        Err(_) => format!("Insufficient permissions on directory {}", dir.display()),
+    };
+    Err(Failure::new(400, told))
+}
+
 impl Rest {
-    /// What is in a folder goes into a table.
+    /// What is in a folder goes into a table; with `check`, only whether there is such a folder is told.
     pub(super) async fn import(&self, keyspace: &str, request: &Request) -> Answer {
         let table = self.table_to_fill(keyspace, request)?;
         let dir = request.parameter("dir").map(PathBuf::from).unwrap_or_default();
         if !dir.is_absolute() {
             let told = format!("\"{}\" is no absolute path on the node's machine", dir.display());
             return Err(Failure::new(400, told));
+        }
+        if request.is_on("check") {
+            return check_folder(&dir).await;
         }
         let verify = match request.parameter("verify").as_deref() {
             None | Some("" | "digest") => Verify::Digest,

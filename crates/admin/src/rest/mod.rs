@@ -9,6 +9,7 @@ mod facts;
 mod imports;
 mod json;
 mod operations;
+mod routes;
 mod tables;
 
 use crate::http::{self, Request};
@@ -102,14 +103,30 @@ impl Rest {
             return Err(Failure::new(403, "requests of web pages are refused"));
         }
         let segments = request.segments().ok_or_else(|| Failure::new(400, "the path is not UTF-8"))?;
-        let path: Vec<&str> = segments.iter().map(String::as_str).collect();
-        match request.method.as_str() {
-            "GET" => match self.fact(&path, request) {
+        let mut path: Vec<&str> = segments.iter().map(String::as_str).collect();
+        if path.len() > 1 && path.last() == Some(&"") {
+            // A slash at the end means nothing.
+            path.pop();
+        }
+        match (request.method.as_str(), path.as_slice()) {
+            ("GET", ["api-doc"]) => return Ok(routes::listing()),
+            ("GET", ["api-doc", resource]) => {
+                return routes::description(resource).ok_or_else(Failure::unknown);
+            }
+            ("GET" | "POST" | "DELETE", _) => {}
+            _ => return Err(Failure::new(405, "only GET, POST and DELETE are answered")),
+        }
+        let route = routes::find(&request.method, &path).ok_or_else(Failure::unknown)?;
+        match (route.method, path.as_slice()) {
+            // ScyllaDB publishes these with GET.
+            ("GET", ["storage_service", "keyspace_scrub" | "keyspace_upgrade_sstables", _]) => {
+                self.act(&path, request).await
+            }
+            ("GET", _) => match self.fact(&path, request) {
                 Some(answer) => answer,
                 None => self.look(&path, request).await,
             },
-            "POST" | "DELETE" => self.act(&path, request).await,
-            _ => Err(Failure::new(405, "only GET, POST and DELETE are answered")),
+            _ => self.act(&path, request).await,
         }
     }
 

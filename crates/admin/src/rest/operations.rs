@@ -14,7 +14,7 @@ const TTL_MS_MIN: i64 = 60_000;
 impl Rest {
     /// The answer to a POST or DELETE.
     pub(super) async fn act(&self, path: &[&str], request: &Request) -> Answer {
-        let post = request.method == "POST";
+        let post = request.method != "DELETE";
         match path {
             ["storage_service", "flush"] if post => self.flush(self.all_tables()).await,
             ["storage_service", "keyspace_flush", keyspace] if post => {
@@ -71,9 +71,17 @@ impl Rest {
                 self.coordinator().local().set_incremental_backups(request.is_on("value")).await;
                 Ok(Value::Null)
             }
+            ["column_family", "autocompaction", name] => {
+                self.coordinator().local().set_auto_compaction(&[self.table_of(name)?], post).await?;
+                Ok(Value::Null)
+            }
+            ["column_family", "major_compaction", name] if post => {
+                self.compact(vec![self.table_of(name)?], request).await
+            }
             ["storage_service", "gossiping" | "trace_probability"] => {
                 Err(Failure::new(501, "Messina has nothing of the kind"))
             }
+            ["system", "logger"] if post => set_all_levels(request),
             ["system", "logger", name] if post => set_level(name, request),
             _ => Err(Failure::unknown()),
         }
@@ -268,14 +276,25 @@ fn granularity(request: &Request) -> Result<Granularity, Failure> {
     }
 }
 
+/// The level that a request asks for; `None`: the configured one.
+fn level_of(request: &Request) -> Result<Option<Level>, Failure> {
+    let Some(text) = request.parameter("level").filter(|level| !level.is_empty()) else { return Ok(None) };
+    let unknown = |_| Failure::new(400, format!("\"{text}\" is no log level"));
+    text.parse::<Level>().map(Some).map_err(unknown)
+}
+
+/// Every module, those with a level of their own, too.
+fn set_all_levels(request: &Request) -> Answer {
+    let level = level_of(request)?;
+    for (module, _) in runtime::log::levels().rows() {
+        let refused = |_| Failure::new(400, format!("no level for {module}"));
+        runtime::log::set_module_level(&module, level).map_err(refused)?;
+    }
+    Ok(Value::Null)
+}
+
 fn set_level(module: &str, request: &Request) -> Answer {
-    let level = match request.parameter("level").filter(|level| !level.is_empty()) {
-        None => None,
-        Some(text) => {
-            let unknown = |_| Failure::new(400, format!("\"{text}\" is no log level"));
-            Some(text.parse::<Level>().map_err(unknown)?)
-        }
-    };
+    let level = level_of(request)?;
     let refused =
         |_| Failure::new(400, format!("no level for {module}: too long a name, or too many of them"));
     runtime::log::set_module_level(module, level).map_err(refused)?;

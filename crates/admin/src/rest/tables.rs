@@ -44,6 +44,16 @@ impl Rest {
                 let levels = stats.iter().find(|stats| stats.id == id).map_or(&[][..], |stats| &stats.levels);
                 Ok(levels.iter().map(|level| value!(level.0)).collect())
             }
+            ["column_family", "autocompaction", name] => {
+                Ok(value!(self.coordinator().local().auto_compaction(self.table_of(name)?)?))
+            }
+            ["column_family", "compaction_strategy", name] => {
+                let id = self.table_of(name)?;
+                let schema = self.settings.engine.schema();
+                let table = schema.table_by_id(id).ok_or_else(Failure::unknown)?;
+                let class = table.options.compaction.get("class").map_or("", String::as_str);
+                Ok(value!(class.rsplit('.').next()))
+            }
             ["column_family", "sstables", "by_key", name] => self.sstables_of_key(name, request).await,
             ["storage_proxy", "metrics", what, "moving_average_histogram"] => {
                 let latencies = latencies().await;
@@ -106,24 +116,33 @@ impl Rest {
     }
 
     async fn column_family(&self, path: &[&str]) -> Answer {
-        let (what, name) = match path {
-            [what, name] => (*what, *name),
-            ["read_latency" | "write_latency", "moving_average_histogram", name] => (path[0], *name),
+        let (what, name, is_histogram) = match path {
+            [what @ ("read_latency" | "write_latency"), "moving_average_histogram"] => (*what, None, true),
+            [what @ ("read_latency" | "write_latency"), "moving_average_histogram", name] => {
+                (*what, Some(*name), true)
+            }
+            [what] => (*what, None, false),
+            [what, name] => (*what, Some(*name), false),
             _ => return Err(Failure::unknown()),
         };
-        let id = self.table_of(name)?;
-        let all = self.coordinator().local().table_stats().await;
-        let stats = all.iter().find(|stats| stats.id == id).ok_or_else(Failure::unknown)?;
-        if let [_, "moving_average_histogram", _] = path {
+        let id = name.map(|name| self.table_of(name)).transpose()?;
+        let mut all = self.coordinator().local().table_stats().await;
+        all.retain(|stats| id.is_none_or(|id| stats.id == id));
+        let mut all = all.into_iter();
+        let mut stats = all.next().ok_or_else(Failure::unknown)?;
+        all.for_each(|other| stats.add(&other));
+        if is_histogram {
             let of = if what == "read_latency" { &stats.reads } else { &stats.writes };
             return Ok(json::rates_and_histogram(of, self.uptime_s()));
         }
         if what == "snapshots_size" {
             let all = self.coordinator().local().list_snapshots().await?;
-            let own = all.iter().filter(|s| s.keyspace == stats.keyspace && s.table == stats.table);
-            return Ok(value!(own.map(|snapshot| snapshot.true_size).sum::<u64>()));
+            let is_of = |s: &&storage::snapshot::Snapshot| {
+                id.is_none() || (s.keyspace == stats.keyspace && s.table == stats.table)
+            };
+            return Ok(value!(all.iter().filter(is_of).map(|snapshot| snapshot.true_size).sum::<u64>()));
         }
-        metric(stats, what).ok_or_else(Failure::unknown)
+        metric(&stats, what).ok_or_else(Failure::unknown)
     }
 
     async fn sstables_of_key(&self, name: &str, request: &Request) -> Answer {

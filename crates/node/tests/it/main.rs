@@ -9,6 +9,7 @@ mod harness;
 mod operations;
 mod operators;
 mod prepared;
+mod rest;
 mod roles;
 mod statements;
 mod system_tables;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use types::Value as Cql;
 
 /// A node whose REST interface the client machine can reach.
-fn open_stage(seed: u64, shards: u16) -> Stage {
+pub fn open_stage(seed: u64, shards: u16) -> Stage {
     let mut stage = Stage::new(seed);
     stage.config.api_address = "10.0.0.1".parse().unwrap();
     stage.boot(shards);
@@ -33,17 +33,17 @@ async fn send(head: String) -> (u16, Value) {
     (status, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-async fn ask(method: &str, target: &str) -> (u16, Value) {
+pub async fn ask(method: &str, target: &str) -> (u16, Value) {
     send(format!("{method} {target} HTTP/1.1\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")).await
 }
 
-async fn get(target: &str) -> Value {
+pub async fn get(target: &str) -> Value {
     let (status, value) = ask("GET", target).await;
     assert_eq!(status, 200, "{target}: {value}");
     value
 }
 
-async fn post(target: &str) -> Value {
+pub async fn post(target: &str) -> Value {
     let (status, value) = ask("POST", target).await;
     assert_eq!(status, 200, "{target}: {value}");
     value
