@@ -20,8 +20,13 @@ pub(crate) struct Command {
     about: &'static str,
     options: &'static [Opt],
     arguments: Arguments,
+    /// Of the last argument.
+    check: Option<Check>,
     run: fn(&mut Context<'_>) -> Result<(), Error>,
 }
+
+/// Whether a text can be what it is for; otherwise what Java calls that.
+type Check = fn(&str) -> Result<(), &'static str>;
 
 /// What a command takes beside options.
 #[derive(Clone, Copy)]
@@ -72,21 +77,39 @@ pub fn run(words: &[String], out: &mut String) -> Result<(), Error> {
         }
         _ => {}
     }
-    let port = match global.value("-p") {
-        None => limits::PORT,
-        Some(text) => {
-            text.parse().map_err(|_| Error::usage(format!("port: can not convert \"{text}\" to a port")))?
+    if let (Arguments::One { title, .. } | Arguments::Many { title, .. }, Some(check)) =
+        (command.arguments, command.check)
+    {
+        let title = title.trim_matches(['[', ']', '<', '>']);
+        if let Some(last) = given.arguments.last() {
+            check(last)
+                .map_err(|kind| Error::usage(format!("{title}: can not convert \"{last}\" to a {kind}")))?;
         }
-    };
+    }
     let host = global.value("-h").unwrap_or("127.0.0.1").to_owned();
+    let port = global.value("-p").map_or(Ok(limits::PORT), |text| port(&host, text))?;
     let node = Node::new(Endpoint { host, port });
+    // Whatever else may be wrong: that nobody is there is said first.
+    node.greet()?;
     let mut context = Context { node, given, print_port: global.has("-pp"), out };
     (command.run)(&mut context)
+}
+
+/// A port as Java reads one.
+fn port(host: &str, text: &str) -> Result<u16, Error> {
+    let number: i32 = text.parse().map_err(|_| Error::usage(format!("For input string: \"{text}\"")))?;
+    if number < 0 {
+        let why = format!("IllegalArgumentException: 'invalid authority: {host}:{number}'");
+        return Err(Error::Connect(format!("Failed to connect to '{host}:{number}' - {why}.")));
+    }
+    u16::try_from(number).map_err(|_| Error::usage(format!("port out of range:{number}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
 
     fn said(line: &str) -> (Result<(), String>, String) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
@@ -95,8 +118,16 @@ mod tests {
         (result, out)
     }
 
+    /// What a node that greets and knows nothing else leaves a command to say.
     fn refused(line: &str) -> String {
-        said(line).0.unwrap_err()
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 512]).unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n\"5.0.6\"").unwrap();
+        });
+        said(&format!("-p {port} {line}")).0.unwrap_err()
     }
 
     #[test]
@@ -123,6 +154,44 @@ mod tests {
         assert!(
             refused("gettimeout").starts_with("gettimeout requires a timeout type, one of (read, range, ")
         );
+    }
+
+    #[test]
+    fn values_that_do_not_fit_are_said_before_the_node_is_asked() {
+        let unasked = |line: &str| said(&format!("-p 1 {line}")).0.unwrap_err();
+        assert_eq!(unasked("cleanup -j x shop"), "jobs: can not convert \"x\" to a int");
+        assert_eq!(unasked("cleanup -jx shop"), "jobs: can not convert \"x\" to a int");
+        assert_eq!(unasked("scrub --jobs=1.5"), "jobs: can not convert \"1.5\" to a int");
+        assert_eq!(unasked("tablestats -t x"), "top: can not convert \"x\" to a int");
+        assert_eq!(
+            unasked("setcompactionthroughput abc"),
+            "compaction_throughput: can not convert \"abc\" to a Integer"
+        );
+        assert_eq!(
+            unasked("settraceprobability abc"),
+            "trace_probability: can not convert \"abc\" to a Double"
+        );
+        assert_eq!(unasked("stop FOO"), "compaction_type: can not convert \"FOO\" to a OperationType");
+        assert_eq!(unasked("stop -id"), "Required values for option 'compactionId' not provided");
+        assert_eq!(said("-p abc status").0.unwrap_err(), "For input string: \"abc\"");
+        assert_eq!(said("-p 99999 status").0.unwrap_err(), "port out of range:99999");
+        assert_eq!(
+            said("-p -1 status").0.unwrap_err(),
+            "Failed to connect to '127.0.0.1:-1' - IllegalArgumentException: 'invalid authority: 127.0.0.1:-1'."
+        );
+    }
+
+    #[test]
+    fn nobody_there_is_said_before_what_else_is_wrong() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let nobody =
+            format!("Failed to connect to '127.0.0.1:{free}' - ConnectException: 'Connection refused'.");
+        for line in
+            ["getendpoints", "clearsnapshot", "compact -s --user-defined x", "tablestats -F xml", "snapshot"]
+        {
+            let (result, out) = said(&format!("-p {free} {line}"));
+            assert_eq!((result, out.as_str()), (Err(nobody.clone()), ""), "{line}");
+        }
     }
 
     #[test]

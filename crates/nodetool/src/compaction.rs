@@ -1,9 +1,10 @@
 //! compact, compactionstats, compactionhistory and automatic compaction.
 
-use crate::context::Context;
+use crate::context::{Context, Unknown};
 use crate::error::Error;
 use crate::http::escape;
 use crate::java;
+use crate::options::Given;
 use crate::rest::{Compactions, Finished, Pending, Running};
 use crate::size;
 use crate::table::Table;
@@ -27,10 +28,21 @@ pub fn compact(context: &mut Context<'_>) -> Result<(), Error> {
             return Err(Error::Failed(why.into()));
         }
         let files = context.arguments().join(",");
+        if let Some(file) = files.split(',').find(|file| !is_sstable(file)) {
+            let name = file.rsplit('/').next().unwrap_or_default();
+            return Err(Error::Failed(format!(
+                "Invalid sstable file {name}: the name doesn't look like a supported sstable file name"
+            )));
+        }
         return context.node.post("/messina/compact_files", &[("files", &files)]);
     }
     let mut parameters: Vec<(&str, &str)> =
         tokens.iter().map(|(name, token)| (*name, token.as_str())).collect();
+    if let Some(bad) = bad_token(&context.given) {
+        return Err(Error::Failed(format!(
+            "Invalid token for Murmur3Partitioner. Got {bad} but expected a long value (unsigned 8 bytes integer)."
+        )));
+    }
     if split {
         parameters.push(("split_output", "true"));
     }
@@ -38,9 +50,32 @@ pub fn compact(context: &mut Context<'_>) -> Result<(), Error> {
         None => context.node.post("/storage_service/compact", &parameters),
         Some(keyspace) => {
             let path = format!("/storage_service/keyspace_compaction/{}", escape(&keyspace));
-            on_tables(context, &keyspace, &path, &parameters)
+            on_tables(context, &keyspace, &path, &parameters, Unknown::Fails)
         }
     }
+}
+
+/// Whether a file is named as the data of sstables are: `da-3gx1-bti-Data.db`.
+fn is_sstable(path: &str) -> bool {
+    let name = path.trim().rsplit('/').next().unwrap_or_default();
+    match name.split('-').collect::<Vec<_>>()[..] {
+        [version, id, format, component] => {
+            version.len() == 2
+                && !id.is_empty()
+                && ["big", "bti"].contains(&format)
+                && component.contains('.')
+        }
+        _ => false,
+    }
+}
+
+/// The first of two tokens that is none, when one of them is given: there is no range with one end.
+fn bad_token(given: &Given) -> Option<&str> {
+    if !given.has("-st") && !given.has("-et") {
+        return None;
+    }
+    let tokens = ["-st", "-et"].map(|option| given.value(option).unwrap_or_default());
+    tokens.into_iter().find(|token| token.parse::<i64>().is_err())
 }
 
 /// Asks for something to be done to the tables that are named behind the keyspace, or all of it.
@@ -49,8 +84,9 @@ fn on_tables(
     keyspace: &str,
     path: &str,
     parameters: &[(&str, &str)],
+    unknown: Unknown,
 ) -> Result<(), Error> {
-    let tables = context.tables_of(keyspace)?;
+    let Some(tables) = context.tables_of(keyspace, unknown)? else { return Ok(()) };
     let mut parameters = parameters.to_vec();
     if !tables.is_empty() {
         parameters.push(("cf", &tables));
@@ -60,50 +96,110 @@ fn on_tables(
 
 /// Asks for something to be done to the keyspace that is named, or to each there is.
 fn each_keyspace(
-    context: &Context<'_>,
+    context: &mut Context<'_>,
     path: impl Fn(&str) -> String,
     parameters: &[(&str, &str)],
+    unknown: Unknown,
 ) -> Result<(), Error> {
-    let keyspaces = match context.keyspace_if()? {
-        Some(keyspace) => vec![keyspace.to_owned()],
-        None => context.node.keyspaces()?,
-    };
-    for keyspace in keyspaces {
-        on_tables(context, &keyspace, &path(&escape(&keyspace)), parameters)?;
+    for keyspace in named_or_all(context)? {
+        check_jobs(context)?;
+        on_tables(context, &keyspace, &path(&escape(&keyspace)), parameters, unknown)?;
     }
     Ok(())
 }
 
+fn named_or_all(context: &Context<'_>) -> Result<Vec<String>, Error> {
+    match context.keyspace_if()? {
+        Some(keyspace) => Ok(vec![keyspace.to_owned()]),
+        None => context.node.keyspaces(),
+    }
+}
+
+/// Says that there are not as many threads as were asked for.
+fn check_jobs(context: &mut Context<'_>) -> Result<(), Error> {
+    let Some(jobs) = context.given.int("-j") else { return Ok(()) };
+    let done: Compactions = context.node.get_if("/messina/compaction")?;
+    let most = done.concurrent_compactors;
+    if most > 0 && i64::from(jobs) > most as i64 {
+        context.line(format!(
+            "jobs ({jobs}) is bigger than configured concurrent_compactors ({most}) on the host, using at most {most} threads"
+        ));
+    }
+    Ok(())
+}
+
+/// Keyspaces of which every node has its own: nothing in them belongs to another.
+const LOCAL: [&str; 2] = ["system", "system_schema"];
+
 /// `cleanup [ks [tables]]`: without what this node does not own.
 pub fn cleanup(context: &mut Context<'_>) -> Result<(), Error> {
-    each_keyspace(context, |keyspace| format!("/storage_service/keyspace_cleanup/{keyspace}"), &[])
+    for keyspace in named_or_all(context)? {
+        if LOCAL.contains(&keyspace.as_str()) {
+            continue;
+        }
+        check_jobs(context)?;
+        let path = format!("/storage_service/keyspace_cleanup/{}", escape(&keyspace));
+        on_tables(context, &keyspace, &path, &[], Unknown::Fails)?;
+    }
+    Ok(())
 }
 
 /// `scrub [-ns] [ks [tables]]`: without what cannot be read.
 pub fn scrub(context: &mut Context<'_>) -> Result<(), Error> {
     let snapshot = if context.given.has("-ns") { "true" } else { "false" };
     let path = |keyspace: &str| format!("/storage_service/keyspace_scrub/{keyspace}");
-    each_keyspace(context, path, &[("disable_snapshot", snapshot)])
+    each_keyspace(context, path, &[("disable_snapshot", snapshot)], Unknown::Misuse)
 }
 
 /// `garbagecollect [-g ROW|CELL] [ks [tables]]`: without what newer sstables delete.
 pub fn garbagecollect(context: &mut Context<'_>) -> Result<(), Error> {
-    let granularity = context.given.value("-g").unwrap_or("ROW").to_ascii_uppercase();
-    if !["ROW", "CELL"].contains(&granularity.as_str()) {
-        return Err(Error::usage("granularity: must be ROW or CELL"));
+    let granularity = context.given.value("-g").unwrap_or("ROW").to_owned();
+    if granularity == "NONE" {
+        // Nothing is let go of.
+        return context.keyspace_if().map(drop);
+    }
+    if granularity != "ROW" && granularity != "CELL" {
+        let class = "org.apache.cassandra.schema.CompactionParams.TombstoneOption";
+        return Err(Error::Failed(format!("No enum constant {class}.{granularity}")));
     }
     let path = |keyspace: &str| format!("/messina/garbage_collect/{keyspace}");
-    each_keyspace(context, path, &[("granularity", &granularity)])
+    each_keyspace(context, path, &[("granularity", &granularity)], Unknown::Fails)
 }
 
 /// `upgradesstables [-a] [ks [tables]]`: written anew in the present format.
 pub fn upgradesstables(context: &mut Context<'_>) -> Result<(), Error> {
     let current = if context.given.has("-a") { "false" } else { "true" };
     let path = |keyspace: &str| format!("/storage_service/keyspace_upgrade_sstables/{keyspace}");
-    each_keyspace(context, path, &[("exclude_current_version", current)])
+    each_keyspace(context, path, &[("exclude_current_version", current)], Unknown::Nothing)
 }
 
-/// `stop [-id id] [type]`: compactions that run end.
+/// What Cassandra calls kinds of compaction; a node may run others than these and not run all of them.
+pub const KINDS: &[&str] = &[
+    "P0",
+    "CLEANUP",
+    "SCRUB",
+    "UPGRADE_SSTABLES",
+    "VERIFY",
+    "MAJOR_COMPACTION",
+    "RELOCATE",
+    "GARBAGE_COLLECT",
+    "FLUSH",
+    "WRITE",
+    "ANTICOMPACTION",
+    "VALIDATION",
+    "INDEX_BUILD",
+    "VIEW_BUILD",
+    "COMPACTION",
+    "TOMBSTONE_COMPACTION",
+    "UNKNOWN",
+    "STREAM",
+    "KEY_CACHE_SAVE",
+    "ROW_CACHE_SAVE",
+    "COUNTER_CACHE_SAVE",
+    "INDEX_SUMMARY",
+];
+
+/// `stop [-id id] [type]`: compactions that run end. Whatever does not run ends already.
 pub fn stop(context: &mut Context<'_>) -> Result<(), Error> {
     let id = context.given.value("-id").map(str::to_owned);
     let kind = context.arguments().last().cloned();
@@ -112,17 +208,17 @@ pub fn stop(context: &mut Context<'_>) -> Result<(), Error> {
         (None, Some(kind)) => vec![("type", kind.as_str())],
         (None, None) => vec![],
     };
-    context.node.post("/compaction_manager/stop_compaction", &parameters)
+    match context.node.post("/compaction_manager/stop_compaction", &parameters) {
+        Err(Error::Answer { status: 400, .. }) => Ok(()),
+        result => result,
+    }
 }
 
 /// `setcompactionthroughput MiB`; 0 is no limit.
 pub fn setcompactionthroughput(context: &mut Context<'_>) -> Result<(), Error> {
-    let text = context.arguments().last().cloned().unwrap_or_default();
-    let what = "compaction_throughput";
-    let rate: i32 =
-        text.parse().map_err(|_| Error::usage(format!("{what}: can not convert \"{text}\" to a int")))?;
+    let rate: i32 = context.arguments().last().and_then(|text| text.parse().ok()).unwrap_or(-1);
     if rate < 0 {
-        return Err(Error::usage(format!("{what} must not be negative")));
+        return Err(Error::usage("Invalid data rate: value must be non-negative"));
     }
     context.node.post("/storage_service/compaction_throughput", &[("value", &rate.to_string())])
 }
@@ -151,12 +247,8 @@ pub fn getconcurrentcompactors(context: &mut Context<'_>) -> Result<(), Error> {
 
 /// `enableautocompaction` and `disableautocompaction [ks [tables]]`.
 pub fn automatic(context: &mut Context<'_>, on: bool) -> Result<(), Error> {
-    let keyspaces = match context.keyspace_if()? {
-        Some(keyspace) => vec![keyspace.to_owned()],
-        None => context.node.keyspaces()?,
-    };
-    for keyspace in keyspaces {
-        let tables = context.tables_of(&keyspace)?;
+    for keyspace in named_or_all(context)? {
+        let tables = context.tables_of(&keyspace, Unknown::Misuse)?.unwrap_or_default();
         let parameters = if tables.is_empty() { vec![] } else { vec![("cf", tables.as_str())] };
         let path = format!("/storage_service/auto_compaction/{}", escape(&keyspace));
         if on {

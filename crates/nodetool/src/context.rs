@@ -7,6 +7,17 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+/// What a command makes of a table that does not exist, as Cassandra's of that name does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unknown {
+    /// The node could not do it.
+    Fails,
+    /// It is a mistake on the command line.
+    Misuse,
+    /// Nothing is done, to no other table either, and nothing is said.
+    Nothing,
+}
+
 /// One run of one command.
 pub struct Context<'a> {
     /// The node.
@@ -58,17 +69,23 @@ impl Context<'_> {
         Err(Error::usage(format!("Keyspace [{name}] does not exist.")))
     }
 
-    /// The tables behind the keyspace, joined for a parameter. Errors: one that does not exist, in Cassandra's words.
-    pub fn tables_of(&self, keyspace: &str) -> Result<String, Error> {
+    /// The tables behind the keyspace, joined for a parameter; `None` when nothing is to be done.
+    /// Errors: one that does not exist, in Cassandra's words.
+    pub fn tables_of(&self, keyspace: &str, unknown: Unknown) -> Result<Option<String>, Error> {
         let wanted = self.given.arguments.get(1..).unwrap_or_default();
         if !wanted.is_empty() {
             let known = self.node.table_names()?;
             let is_known = |table: &String| known.iter().any(|name| name.ks == keyspace && name.cf == *table);
-            if let Some(unknown) = wanted.iter().find(|table| !is_known(table)) {
-                return Err(Error::Failed(format!("Unknown keyspace/cf pair ({keyspace}.{unknown})")));
+            if let Some(table) = wanted.iter().find(|table| !is_known(table)) {
+                let why = format!("Unknown keyspace/cf pair ({keyspace}.{table})");
+                return match unknown {
+                    Unknown::Fails => Err(Error::Failed(why)),
+                    Unknown::Misuse => Err(Error::Usage(why)),
+                    Unknown::Nothing => Ok(None),
+                };
             }
         }
-        Ok(wanted.join(","))
+        Ok(Some(wanted.join(",")))
     }
 
     /// An address as it is printed: resolved to a name, or with the port between nodes.

@@ -1,6 +1,6 @@
 //! Everything that turns something on, off or over, and the small questions about it.
 
-use crate::context::Context;
+use crate::context::{Context, Unknown};
 use crate::error::Error;
 use crate::http::escape;
 use crate::java;
@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 const TIMEOUTS: &str = "(read, range, write, counterwrite, cascontention, truncate, internodeconnect, internodeuser, \
     internodestreaminguser, misc (general rpc_timeout_in_ms))";
 
+const LEVELS: [&str; 7] = ["OFF", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL"];
+
 /// `flush [ks [tables]]`.
 pub fn flush(context: &mut Context<'_>) -> Result<(), Error> {
     match context.keyspace_if()?.map(str::to_owned) {
         None => context.node.post("/storage_service/flush", &[]),
         Some(keyspace) => {
-            let tables = context.tables_of(&keyspace)?;
+            let tables = context.tables_of(&keyspace, Unknown::Fails)?.unwrap_or_default();
             let path = format!("/storage_service/keyspace_flush/{}", escape(&keyspace));
             context.node.post(&path, &if tables.is_empty() { vec![] } else { vec![("cf", tables.as_str())] })
         }
@@ -66,14 +68,30 @@ pub fn getlogginglevels(context: &mut Context<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// `setlogginglevel logger level`.
+/// `setlogginglevel [logger [level]]`: without a level the logger has none of its own, without a logger all are as
+/// configured. Words that are no level stand for debug, as Cassandra's logger takes them.
 pub fn setlogginglevel(context: &mut Context<'_>) -> Result<(), Error> {
-    let (logger, level) = match context.arguments() {
-        [logger, level] => (logger.clone(), level.clone()),
-        [level] => ("ROOT".into(), level.clone()),
-        _ => return Err(Error::usage("setlogginglevel requires a logger and a level")),
+    let set = |context: &Context<'_>, logger: &str, level: &str| {
+        context.node.post(&format!("/system/logger/{}", escape(logger)), &[("level", level)])
     };
-    context.node.post(&format!("/system/logger/{}", escape(&logger)), &[("level", &level)])
+    let arguments = context.arguments().to_vec();
+    let level = match arguments.as_slice() {
+        [_, level] => level.to_ascii_uppercase(),
+        _ => String::new(),
+    };
+    let logger = arguments.first().map(String::as_str).unwrap_or_default();
+    match (logger.trim().is_empty(), level.trim().is_empty()) {
+        (true, true) => {
+            let levels: Vec<Pair<String>> = context.node.get("/storage_service/logging_level", &[])?;
+            levels.iter().try_for_each(|own| set(context, &own.key, ""))
+        }
+        (false, true) if logger.eq_ignore_ascii_case("ROOT") => {
+            Err(Error::Failed("The level of the root logger cannot be set to null".into()))
+        }
+        (_, true) => set(context, logger, ""),
+        (_, false) if LEVELS.contains(&level.as_str()) => set(context, logger, &level),
+        (_, false) => set(context, logger, "DEBUG"),
+    }
 }
 
 /// `gettimeout type`.
@@ -99,10 +117,7 @@ pub fn gettraceprobability(context: &mut Context<'_>) -> Result<(), Error> {
 
 /// `settraceprobability value`.
 pub fn settraceprobability(context: &mut Context<'_>) -> Result<(), Error> {
-    let text = context.arguments().last().cloned().unwrap_or_default();
-    let value: f64 = text
-        .parse()
-        .map_err(|_| Error::usage(format!("trace_probability: can not convert \"{text}\" to a Double")))?;
+    let value: f64 = context.arguments().last().and_then(|text| text.trim().parse().ok()).unwrap_or(f64::NAN);
     if !(0.0..=1.0).contains(&value) {
         return Err(Error::usage("Trace probability must be between 0 and 1"));
     }
@@ -121,6 +136,9 @@ pub fn getsstables(context: &mut Context<'_>) -> Result<(), Error> {
     if !context.node.table_names()?.iter().any(|name| name.ks == *keyspace && name.cf == *table) {
         return Err(Error::Refused(format!("ColumnFamilyStore for {keyspace}/{table} not found.")));
     }
+    if context.given.has("-hf") {
+        check_hex(key)?;
+    }
     let path = format!("/column_family/sstables/by_key/{}", escape(&format!("{keyspace}:{table}")));
     let mut parameters = vec![("key", key.as_str())];
     if context.given.has("-hf") {
@@ -129,6 +147,16 @@ pub fn getsstables(context: &mut Context<'_>) -> Result<(), Error> {
     let files: Vec<String> = context.node.get(&path, &parameters)?;
     for file in files {
         context.line(file);
+    }
+    Ok(())
+}
+
+fn check_hex(text: &str) -> Result<(), Error> {
+    if !text.len().is_multiple_of(2) {
+        return Err(Error::usage("An hex string representing bytes must have an even length"));
+    }
+    if !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Error::usage(format!("Non-hex characters in {text}")));
     }
     Ok(())
 }

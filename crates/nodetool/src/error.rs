@@ -15,6 +15,9 @@ pub enum Error {
     /// The command cannot be done, in a line of its own on standard error: exit code 1.
     #[error("{0}")]
     Refused(String),
+    /// The node did not answer as long as it was waited for: exit code 2.
+    #[error("the node did not answer in time")]
+    Silent,
     /// The node could not do it: exit code 2.
     #[error("{0}")]
     Failed(String),

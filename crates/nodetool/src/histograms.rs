@@ -35,10 +35,12 @@ pub fn tablehistograms(context: &mut Context<'_>) -> Result<(), Error> {
 fn wanted(arguments: &[String]) -> Result<Option<(String, String)>, Error> {
     match arguments {
         [] => Ok(None),
-        [keyspace, table] => Ok(Some((keyspace.clone(), table.clone()))),
+        [keyspace, table] if !keyspace.contains('.') => Ok(Some((keyspace.clone(), table.clone()))),
         [name] => match name.split_once('.') {
-            Some((keyspace, table)) => Ok(Some((keyspace.to_owned(), table.to_owned()))),
-            None => Err(Error::usage("tablehistograms requires keyspace and table name arguments")),
+            Some((keyspace, table)) if !keyspace.is_empty() && !table.is_empty() => {
+                Ok(Some((keyspace.to_owned(), table.to_owned())))
+            }
+            _ => Err(Error::usage("tablehistograms requires keyspace and table name arguments")),
         },
         _ => Err(Error::usage(
             "tablehistograms requires <keyspace> <table> or <keyspace.table> format argument.",

@@ -2,8 +2,9 @@
 
 use crate::error::Error;
 use crate::limits;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
 
 /// Where the node is asked.
 #[derive(Debug, Clone)]
@@ -22,8 +23,34 @@ pub fn ask(
     path: &str,
     parameters: &[(&str, &str)],
 ) -> Result<Vec<u8>, Error> {
-    let mut stream = connect(endpoint)?;
-    let failed = |error: std::io::Error| Error::Failed(format!("{}: {error}", endpoint.host));
+    let (status, body) = exchange(endpoint, method, path, parameters, limits::ANSWER)?;
+    if status == 200 { Ok(body) } else { Err(Error::Answer { status, message: message(status, &body) }) }
+}
+
+/// Asks for what every node tells at once, and nothing else does. Errors: `Connect`, whatever is there instead.
+pub fn greet(endpoint: &Endpoint, path: &str) -> Result<(), Error> {
+    let Endpoint { host, port } = endpoint;
+    let stranger = |why: &str| Error::Connect(format!("Failed to connect to '{host}:{port}' - {why}."));
+    match exchange(endpoint, "GET", path, &[], limits::GREETING) {
+        Ok((200, body)) if serde_json::from_slice::<String>(&body).is_ok() => Ok(()),
+        Err(error @ Error::Connect(_)) => Err(error),
+        Err(Error::Silent) => Err(stranger("SocketTimeoutException: 'Read timed out'")),
+        Ok(_) | Err(_) => Err(stranger("ConnectIOException: 'no REST interface at remote endpoint'")),
+    }
+}
+
+fn exchange(
+    endpoint: &Endpoint,
+    method: &str,
+    path: &str,
+    parameters: &[(&str, &str)],
+    patience: Duration,
+) -> Result<(u16, Vec<u8>), Error> {
+    let mut stream = connect(endpoint, patience)?;
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Silent,
+        _ => Error::Failed(format!("{}: {error}", endpoint.host)),
+    };
     let query: Vec<String> =
         parameters.iter().map(|(name, value)| format!("{name}={}", escape(value))).collect();
     let mark = if query.is_empty() { "" } else { "?" };
@@ -39,7 +66,7 @@ pub fn ask(
     stream.take(most).read_to_end(&mut received).map_err(failed)?;
     let (status, body) =
         base::http::answer(&received).map_err(|text| Error::Failed(format!("{}: {text}", endpoint.host)))?;
-    if status == 200 { Ok(body.to_vec()) } else { Err(Error::Answer { status, message: message(body) }) }
+    Ok((status, body.to_vec()))
 }
 
 /// A value as it stands in a path or a query.
@@ -54,18 +81,20 @@ pub fn escape(value: &str) -> String {
     out
 }
 
-fn connect(endpoint: &Endpoint) -> Result<TcpStream, Error> {
+fn connect(endpoint: &Endpoint, patience: Duration) -> Result<TcpStream, Error> {
     let Endpoint { host, port } = endpoint;
     let told = |kind: &str, text: String| {
         Error::Connect(format!("Failed to connect to '{host}:{port}' - {kind}: '{text}'."))
     };
-    let addresses = (host.as_str(), *port).to_socket_addrs();
+    // No name is this machine.
+    let name = if host.is_empty() { "localhost" } else { host };
+    let addresses = (name, *port).to_socket_addrs();
     let addresses = addresses.map_err(|_| told("UnknownHostException", host.clone()))?;
     let mut last = None;
     for address in addresses {
         match TcpStream::connect_timeout(&address, limits::CONNECT) {
             Ok(stream) => {
-                let wait = stream.set_read_timeout(Some(limits::ANSWER));
+                let wait = stream.set_read_timeout(Some(patience));
                 wait.map_err(|error| told("SocketException", error.to_string()))?;
                 return Ok(stream);
             }
@@ -81,11 +110,12 @@ fn connect(endpoint: &Endpoint) -> Result<TcpStream, Error> {
     })
 }
 
-/// What an error answer says: its `message`, or the whole body.
-fn message(body: &[u8]) -> String {
+/// What an error answer says: its `message`, or the whole body; never nothing.
+fn message(status: u16, body: &[u8]) -> String {
     let parsed: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     let text = parsed.as_ref().and_then(|value| value["message"].as_str()).map(str::to_owned);
-    text.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned())
+    let text = text.unwrap_or_else(|| String::from_utf8_lossy(body).trim().to_owned());
+    if text.is_empty() { format!("the node answered with HTTP status {status} and no words") } else { text }
 }
 
 #[cfg(test)]
@@ -115,6 +145,47 @@ mod tests {
         let error = ask(&endpoint, "POST", "/x", &[("cf", "a,b")]).unwrap_err();
         assert!(error.is_not_found() && error.to_string() == "no such", "{error:?}");
         assert!(server.join().unwrap().starts_with("POST /x?cf=a%2Cb HTTP/1.1\r\n"));
+    }
+
+    /// What greeting a server that answers like this ends in.
+    fn greeted(answer: &'static [u8]) -> Result<(), String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 512]).unwrap() > 0);
+            stream.write_all(answer).unwrap();
+        });
+        let result = greet(&Endpoint { host: "127.0.0.1".into(), port }, "/storage_service/release_version");
+        server.join().unwrap();
+        result.map_err(|error| {
+            assert!(matches!(error, Error::Connect(_)), "{error:?}");
+            error.to_string().replace(&port.to_string(), "P")
+        })
+    }
+
+    #[test]
+    fn whoever_is_no_node_is_said_not_to_be_there() {
+        assert_eq!(greeted(b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n\"5.0.6\""), Ok(()));
+        let stranger = "Failed to connect to '127.0.0.1:P' - ConnectIOException: 'no REST interface at remote endpoint'.";
+        for answer in [
+            &b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..],
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
+            b"\x83\0\0\0\0\0\0\0\0",
+            b"",
+        ] {
+            assert_eq!(greeted(answer), Err(stranger.into()));
+        }
+    }
+
+    #[test]
+    fn an_error_is_never_without_words() {
+        assert_eq!(message(404, b""), "the node answered with HTTP status 404 and no words");
+        assert_eq!(
+            message(500, b"{\"message\":\"\"}"),
+            "the node answered with HTTP status 500 and no words"
+        );
+        assert_eq!(message(502, b" bad gateway\n"), "bad gateway");
     }
 
     #[test]

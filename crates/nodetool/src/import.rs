@@ -94,8 +94,15 @@ pub fn import(context: &mut Context<'_>) -> Result<(), Error> {
     if dirs.is_empty() {
         return Err(Error::usage("import requires keyspace, table name and directories"));
     }
+    if !is_table(context, keyspace, table)? {
+        return Err(Error::Refused(format!("ColumnFamilyStore for {keyspace}/{table} not found.")));
+    }
     if given.has("-q") {
         context.line("Doing a quick import - skipping sstable verification and row cache invalidation");
+    }
+    // Nothing is taken from any when one of them is missing.
+    for dir in dirs {
+        check_folder(&context.node, keyspace, table, dir)?;
     }
     let mut failed = String::new();
     for dir in dirs {
@@ -111,11 +118,29 @@ pub fn import(context: &mut Context<'_>) -> Result<(), Error> {
     Err(Error::Refused(format!("Some directories failed to import, check server logs for details:{failed}")))
 }
 
+fn is_table(context: &Context<'_>, keyspace: &str, table: &str) -> Result<bool, Error> {
+    Ok(context.node.table_names()?.iter().any(|name| name.ks == keyspace && name.cf == table))
+}
+
+/// Errors: the node has no such folder, in Cassandra's words.
+fn check_folder(node: &Node, keyspace: &str, table: &str, dir: &str) -> Result<(), Error> {
+    let absolute = std::path::absolute(dir).map_err(|error| Error::Failed(format!("{dir}: {error}")))?;
+    let path = absolute.to_string_lossy();
+    let parameters = [("cf", table), ("dir", &path), ("check", "true")];
+    node.post(&format!("/messina/import/{}", escape(keyspace)), &parameters)
+}
+
 /// `refresh ks table`: what lies in the table's `upload` folder.
 pub fn refresh(context: &mut Context<'_>) -> Result<(), Error> {
     let [keyspace, table] = context.arguments() else {
         return Err(Error::usage("refresh requires ks and cf args"));
     };
+    if !context.node.keyspaces()?.contains(keyspace) {
+        return Err(Error::usage(format!("Keyspace {keyspace} does not exist")));
+    }
+    if !is_table(context, keyspace, table)? {
+        return Err(Error::usage(format!("Unknown keyspace/cf pair ({keyspace}.{table})")));
+    }
     let path = format!("/storage_service/sstables/{}", escape(keyspace));
     let loaded: Result<Loaded, Error> = context.node.post_for(&path, &[("cf", table)]);
     match loaded {

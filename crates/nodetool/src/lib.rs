@@ -84,7 +84,7 @@ pub fn run(arguments: &[String], out: &mut dyn Write, err: &mut dyn Write) -> u8
             let _ = writeln!(err, "{text}");
             1
         }
-        Err(error @ (Error::Failed(_) | Error::Answer { .. })) => {
+        Err(error @ (Error::Failed(_) | Error::Silent | Error::Answer { .. })) => {
             let _ = writeln!(err, "error: {error}");
             2
         }

@@ -15,16 +15,23 @@ pub struct Opt {
     pub value: Option<&'static str>,
     /// What it does.
     pub help: &'static str,
+    /// Whether its value is a Java `int`, which is looked at before anything else.
+    is_int: bool,
 }
 
 /// A switch.
 pub const fn switch(names: &'static [&'static str], help: &'static str) -> Opt {
-    Opt { names, value: None, help }
+    Opt { names, value: None, help, is_int: false }
 }
 
 /// An option with a value.
 pub const fn valued(names: &'static [&'static str], value: &'static str, help: &'static str) -> Opt {
-    Opt { names, value: Some(value), help }
+    Opt { names, value: Some(value), help, is_int: false }
+}
+
+/// An option whose value is a number.
+pub const fn int(names: &'static [&'static str], value: &'static str, help: &'static str) -> Opt {
+    Opt { names, value: Some(value), help, is_int: true }
 }
 
 /// The options before the command.
@@ -54,6 +61,11 @@ impl Given {
     /// The last value of an option.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.values.get(name).and_then(|values| values.last()).map(String::as_str)
+    }
+
+    /// The last value of an option that is a number.
+    pub fn int(&self, name: &str) -> Option<i32> {
+        self.value(name).and_then(|text| text.parse().ok())
     }
 }
 
@@ -95,8 +107,8 @@ fn option<'a>(words: &'a [String], known: &[Opt], given: &mut Given) -> Result<&
     let find = |name: &str| known.iter().find(|option| option.names.contains(&name));
     if let Some(found) = find(word) {
         return match (found.value, behind.split_first()) {
-            (None, _) => Ok(put(given, found, "true", behind)),
-            (Some(_), Some((value, behind))) => Ok(put(given, found, value, behind)),
+            (None, _) => put(given, found, "true", behind),
+            (Some(_), Some((value, behind))) => put(given, found, value, behind),
             (Some(title), None) => {
                 Err(Error::usage(format!("Required values for option '{title}' not provided")))
             }
@@ -105,27 +117,27 @@ fn option<'a>(words: &'a [String], known: &[Opt], given: &mut Given) -> Result<&
     if let Some((name, value)) = word.split_once('=').filter(|(name, _)| name.starts_with("--"))
         && let Some(found) = find(name).filter(|found| found.value.is_some())
     {
-        return Ok(put(given, found, value, behind));
+        return put(given, found, value, behind);
     }
-    Ok(if cluster(word, known, given) { behind } else { words })
+    Ok(if cluster(word, known, given)? { behind } else { words })
 }
 
 /// Several switches behind one dash, the last of them perhaps an option with its value: `-rH`, `-tx`.
-fn cluster(word: &str, known: &[Opt], given: &mut Given) -> bool {
+fn cluster(word: &str, known: &[Opt], given: &mut Given) -> Result<bool, Error> {
     let Some(letters) = word.strip_prefix('-').filter(|rest| !rest.is_empty() && !rest.starts_with('-'))
     else {
-        return false;
+        return Ok(false);
     };
     let mut found = Vec::new();
     for (at, letter) in letters.char_indices() {
         let name = format!("-{letter}");
         let Some(option) = known.iter().find(|option| option.names.contains(&name.as_str())) else {
-            return false;
+            return Ok(false);
         };
         let value = &letters[at + letter.len_utf8()..];
         if option.value.is_some() {
             if value.is_empty() {
-                return false;
+                return Ok(false);
             }
             found.push((option, value));
             break;
@@ -133,14 +145,23 @@ fn cluster(word: &str, known: &[Opt], given: &mut Given) -> bool {
         found.push((option, "true"));
     }
     for (option, value) in found {
-        put(given, option, value, &[]);
+        put(given, option, value, &[])?;
     }
-    true
+    Ok(true)
 }
 
-fn put<'a>(given: &mut Given, option: &Opt, value: &str, behind: &'a [String]) -> &'a [String] {
+fn put<'a>(
+    given: &mut Given,
+    option: &Opt,
+    value: &str,
+    behind: &'a [String],
+) -> Result<&'a [String], Error> {
+    if option.is_int && value.parse::<i32>().is_err() {
+        let title = option.value.unwrap_or_default();
+        return Err(Error::usage(format!("{title}: can not convert \"{value}\" to a int")));
+    }
     given.values.entry(option.names[0]).or_default().push(value.to_owned());
-    behind
+    Ok(behind)
 }
 
 #[cfg(test)]

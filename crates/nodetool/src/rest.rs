@@ -304,6 +304,11 @@ impl Node {
         Node { endpoint }
     }
 
+    /// Makes sure that a node is there. Errors: `Connect`.
+    pub fn greet(&self) -> Result<(), Error> {
+        http::greet(&self.endpoint, "/storage_service/release_version")
+    }
+
     /// Asks for a value.
     pub fn get<V: DeserializeOwned>(&self, path: &str, parameters: &[(&str, &str)]) -> Result<V, Error> {
         let body = http::ask(&self.endpoint, "GET", path, parameters)?;

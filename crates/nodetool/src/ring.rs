@@ -239,6 +239,13 @@ pub fn describering(context: &mut Context<'_>) -> Result<(), Error> {
     if !context.node.keyspaces()?.contains(&keyspace) {
         return Err(Error::Failed(format!("No such keyspace: {keyspace}")));
     }
+    let local = |entry: &Pair<BTreeMap<String, String>>| {
+        entry.key == keyspace
+            && entry.value.get("class").is_some_and(|class| class.ends_with("LocalStrategy"))
+    };
+    if context.node.replication()?.iter().any(local) {
+        return Err(Error::Failed(format!("There is no ring for the keyspace: {keyspace}")));
+    }
     let path = format!("/storage_service/describe_ring/{}", crate::http::escape(&keyspace));
     let ranges: Vec<TokenRange> = context.node.get(&path, &[])?;
     let ports = if context.print_port { Some(context.about()?) } else { None };

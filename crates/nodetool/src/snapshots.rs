@@ -10,9 +10,21 @@ use crate::table::Table;
 /// `snapshot [-t tag] [-cf table | -kt ks.table,…] [-sf] [--ttl time] [ks…]`.
 pub fn snapshot(context: &mut Context<'_>) -> Result<(), Error> {
     let given = context.given.clone();
+    let ttl = given.value("--ttl").map(Ttl::parse).transpose()?;
     let tag = given.value("-t").map_or_else(now_millis, str::to_owned);
+    if tag.contains('/') {
+        return Err(Error::Failed("Snapshot name cannot contain /".into()));
+    }
     let pairs: Vec<String> = given.value("-kt").map(list).unwrap_or_default();
     let keyspaces = &given.arguments;
+    let table = given.value("-cf");
+    if !pairs.is_empty() && (table.is_some() || !keyspaces.is_empty()) {
+        return Err(Error::Failed(
+            "When specifying the Keyspace table list (using -kt,--kt-list,-kc,--kc.list), you must not also \
+             specify keyspaces to snapshot"
+                .into(),
+        ));
+    }
     let named = match (pairs.is_empty(), keyspaces.is_empty()) {
         (false, _) => pairs.join(","),
         (true, true) => "all keyspaces".into(),
@@ -20,17 +32,21 @@ pub fn snapshot(context: &mut Context<'_>) -> Result<(), Error> {
     };
     let mut options = vec![format!("skipFlush={}", given.has("-sf"))];
     options.extend(given.value("--ttl").map(|ttl| format!("ttl={ttl}")));
+    let name = if tag.is_empty() { String::new() } else { format!(" with snapshot name [{tag}]") };
     context.line(format!(
-        "Requested creating snapshot(s) for [{named}] with snapshot name [{tag}] and options {{{}}}",
+        "Requested creating snapshot(s) for [{named}]{name} and options {{{}}}",
         options.join(", ")
     ));
-    let table = given.value("-cf");
+    if tag.is_empty() {
+        return Err(Error::Failed("You must supply a snapshot name.".into()));
+    }
     if table.is_some() && keyspaces.len() != 1 {
         return Err(Error::Failed(
             "When specifying the table for a snapshot, you must specify one and only one keyspace".into(),
         ));
     }
     verify(context, keyspaces, table, &pairs)?;
+    ttl.map_or(Ok(()), |ttl| ttl.check())?;
     for (keyspaces, tables) in requests(keyspaces, table, &pairs) {
         let mut parameters = vec![("tag", tag.as_str()), ("kn", &keyspaces), ("cf", &tables)];
         parameters.retain(|(_, value)| !value.is_empty());
@@ -47,7 +63,9 @@ pub fn snapshot(context: &mut Context<'_>) -> Result<(), Error> {
 /// One request for each keyspace when tables are named, else one for all.
 fn requests(keyspaces: &[String], table: Option<&str>, pairs: &[String]) -> Vec<(String, String)> {
     let mut requests: Vec<(String, String)> = Vec::new();
-    for (keyspace, table) in pairs.iter().filter_map(|pair| pair.split_once('.')) {
+    for pair in pairs {
+        // Of several pairs each has a table.
+        let (keyspace, table) = pair.split_once('.').unwrap_or((pair, ""));
         match requests.iter_mut().find(|(known, _)| known == keyspace) {
             Some((_, tables)) => tables.push_str(&format!(",{table}")),
             None => requests.push((keyspace.to_owned(), table.to_owned())),
@@ -73,10 +91,23 @@ fn verify(
     let mut wanted: Vec<(&str, &str)> = Vec::new();
     wanted.extend(table.map(|table| (keyspaces[0].as_str(), table)));
     for pair in pairs {
-        let split = pair.split_once('.');
-        wanted.push(
-            split.ok_or_else(|| Error::usage(format!("Error: {pair} is not of the form keyspace.table")))?,
-        );
+        let keyspace = match pair.split_once('.') {
+            Some((keyspace, table)) if !keyspace.is_empty() && !table.is_empty() && !table.contains('.') => {
+                wanted.push((keyspace, table));
+                keyspace
+            }
+            // One name alone is a keyspace.
+            None if pairs.len() == 1 => pair,
+            _ => {
+                return Err(Error::usage(
+                    "Cannot take a snapshot on secondary index or invalid column family name. You must supply a \
+                     column family name in the form of keyspace.columnfamily",
+                ));
+            }
+        };
+        if !known.iter().any(|known| known == keyspace) {
+            return Err(Error::usage(format!("Keyspace {keyspace} does not exist")));
+        }
     }
     if wanted.is_empty() {
         return Ok(());
@@ -90,6 +121,50 @@ fn verify(
             Err(Error::usage(format!("Unknown keyspace/cf pair ({keyspace}.{table})")))
         }
         None => Ok(()),
+    }
+}
+
+/// How long a snapshot is to live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ttl {
+    text: String,
+    /// Seconds; `None` in units that are shorter.
+    seconds: Option<u64>,
+}
+
+impl Ttl {
+    /// A whole number and a unit.
+    fn parse(text: &str) -> Result<Ttl, Error> {
+        let bad = || {
+            Error::usage(format!(
+                "Invalid duration: {text} Accepted units:[NANOSECONDS, MICROSECONDS, MILLISECONDS, SECONDS, MINUTES, \
+                 HOURS, DAYS] where case matters and only non-negative values."
+            ))
+        };
+        let (number, unit) =
+            text.split_at(text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len());
+        let number: u64 = number.parse().map_err(|_| bad())?;
+        let seconds = match unit {
+            "d" => Some(86_400),
+            "h" => Some(3_600),
+            "m" => Some(60),
+            "s" => Some(1),
+            "ms" | "us" | "µs" | "ns" => None,
+            _ => return Err(bad()),
+        };
+        Ok(Ttl { text: text.to_owned(), seconds: seconds.map(|unit| number.saturating_mul(unit)) })
+    }
+
+    /// What a node says of those that it does not take.
+    fn check(&self) -> Result<(), Error> {
+        match self.seconds {
+            None => Err(Error::usage(format!(
+                "Invalid duration: {} Accepted units:[SECONDS, MINUTES, HOURS, DAYS]",
+                self.text
+            ))),
+            Some(0..60) => Err(Error::usage("ttl for snapshot must be at least 60 seconds")),
+            Some(_) => Ok(()),
+        }
     }
 }
 
@@ -158,11 +233,27 @@ fn print(
 /// `clearsnapshot -t tag | --all [ks…]`.
 pub fn clearsnapshot(context: &mut Context<'_>) -> Result<(), Error> {
     let given = context.given.clone();
-    let tag = match (given.value("-t"), given.has("--all")) {
+    let tag = given.value("-t").filter(|tag| !tag.is_empty());
+    let tag = match (tag, given.has("--all")) {
         (None, false) => return Err(Error::usage("Specify snapshot name or --all")),
         (Some(_), true) => return Err(Error::usage("Specify only one of snapshot name or --all")),
         (tag, _) => tag,
     };
+    let ages: Vec<&str> =
+        ["--older-than", "--older-than-timestamp"].into_iter().filter(|name| given.has(name)).collect();
+    match (ages.as_slice(), tag) {
+        ([], _) => {}
+        ([_, _, ..], _) => {
+            return Err(Error::usage("Specify only one of --older-than or --older-than-timestamp"));
+        }
+        ([name], Some(_)) => {
+            let why = format!("Specifying snapshot name together with {name} flag is not allowed");
+            return Err(Error::Usage(why));
+        }
+        ([_], None) => {
+            return Err(Error::Failed("snapshots are not cleared by their age: name them, or all".into()));
+        }
+    }
     let keyspaces = given.arguments.join(",");
     let mut parameters = vec![("tag", tag.unwrap_or_default()), ("kn", &keyspaces)];
     parameters.retain(|(_, value)| !value.is_empty());

@@ -121,14 +121,9 @@ pub fn tablestats(context: &mut Context<'_>) -> Result<(), Error> {
     {
         return Err(Error::usage(format!("argument for sort must be one of: {}", sort::KEYS.join(", "))));
     }
-    let top = match context.given.value("-t") {
-        None => 0,
-        Some(text) => text
-            .parse()
-            .ok()
-            .filter(|top| *top > 0)
-            .ok_or_else(|| Error::usage("argument for top must be a positive integer."))?,
-    };
+    // None is as many as there are.
+    let top = usize::try_from(context.given.int("-t").unwrap_or(0))
+        .map_err(|_| Error::usage("argument for top must be a positive integer."))?;
     if top > 0 && sort.is_none() {
         return Err(Error::usage("cannot filter top K tables without specifying a sort key."));
     }

@@ -75,6 +75,21 @@ pub const ALLOWED: &[Allowed] = &[
         lines: &["exit> ", "error> error: Messina has nothing of the kind"],
         reason: "settraceprobability: requests are traced when a client asks for it, not by chance",
     },
+    Allowed {
+        step: "wrong_get",
+        lines: &[
+            "error> error: For input string",
+            "error> error: Index ",
+            "error> error: Unable to make UUID",
+            "error> error: \"",
+        ],
+        reason: "getendpoints, getsstables: the words of a Java exception say less than what is wrong with the key",
+    },
+    Allowed {
+        step: "wrong_refresh",
+        lines: &["nodetool refresh is deprecated, use nodetool import instead"],
+        reason: "refresh: loads from the table's folder for uploads, which is not deprecated",
+    },
 ];
 
 /// The first allowed difference that covers this one.

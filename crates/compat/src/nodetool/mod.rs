@@ -6,6 +6,7 @@
 //! compared with. Where they differ there must be a reason in `differences`, which is printed.
 
 mod differences;
+mod mistakes;
 mod shape;
 mod steps;
 
@@ -20,7 +21,7 @@ use std::time::Duration;
 use crate::server::{Server, free_port};
 use crate::suite::{Options, Report};
 use crate::{cassandra, command, paths, wire};
-use steps::{STEPS, Step};
+use steps::{Step, steps};
 
 /// Every command ends within this: Cassandra's starts a Java machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -52,12 +53,12 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     report.test(&format!("nodetool::screens --smp {shards}"), || {
         let mut client = load(&server)?;
         let target = Target { options, server: &server, port };
-        for step in STEPS {
+        for step in steps() {
             shapes.push_str(&target.shape_of(step)?);
         }
         // One connection lives on while commands ask for connections.
         client.flush().map_err(|error| format!("the loader's connection: {error}"))?;
-        Ok(format!("{} commands", STEPS.len()))
+        Ok(format!("{} commands", steps().count()))
     });
     let differing = if options.bless && options.against_cassandra { bless(&shapes) } else { Ok(()) };
     report.test(&format!("nodetool::golden --smp {shards}"), || {
@@ -82,7 +83,7 @@ fn compare(options: &Options, shapes: &str) -> Result<String, String> {
     let (golden, ours) = (sections(&golden), sections(shapes));
     let mut wrong = String::new();
     let mut used = Vec::new();
-    for step in STEPS {
+    for step in steps() {
         let empty = Vec::new();
         let theirs = golden.get(step.name).unwrap_or(&empty);
         let mine = ours.get(step.name).unwrap_or(&empty);
@@ -157,7 +158,9 @@ impl Target<'_> {
     fn shape_of(&self, step: &Step) -> Result<String, String> {
         let theirs = step.theirs.filter(|_| self.options.against_cassandra);
         let said = self.say(theirs.unwrap_or(step.words))?;
-        let mut text = format!("== {} {}\n", step.name, step.words.join(" "));
+        let shown = |word: &&'static str| if word.is_empty() { "''" } else { *word };
+        let words: Vec<&str> = step.words.iter().map(shown).collect();
+        let mut text = format!("== {} {}\n", step.name, words.join(" "));
         for line in shape::lines(&said.out, step.layout) {
             let _ = writeln!(text, "{line}$");
         }

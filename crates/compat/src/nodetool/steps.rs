@@ -1,5 +1,6 @@
 //! The commands of the suite in order, and the data they look at.
 
+use super::mistakes::MISTAKES;
 use super::shape::Layout::{self, Keyspaces, Left, Lines, Names, Padded, Right, Table, Unique};
 
 /// One command.
@@ -14,7 +15,8 @@ pub struct Step {
     pub theirs: Option<&'static [&'static str]>,
 }
 
-const fn step(name: &'static str, words: &'static [&'static str], layout: Layout) -> Step {
+/// A step that both know by the same words.
+pub const fn step(name: &'static str, words: &'static [&'static str], layout: Layout) -> Step {
     Step { name, words, layout, theirs: None }
 }
 
@@ -29,6 +31,10 @@ pub fn statements() -> Vec<String> {
          WITH compaction = {'class': 'LeveledCompactionStrategy'}",
         "CREATE TABLE shop.never (id int PRIMARY KEY, items text)",
         "CREATE TABLE \"Mixed\".\"Case\" (id int PRIMARY KEY, v text)",
+        "CREATE KEYSPACE keys WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}",
+        "CREATE TABLE keys.numbers (k int PRIMARY KEY)",
+        "CREATE TABLE keys.pairs (a int, b text, PRIMARY KEY ((a, b)))",
+        "CREATE TABLE keys.ids (k uuid PRIMARY KEY)",
     ];
     let mut all: Vec<String> = schema.map(str::to_owned).into();
     for i in 0..200 {
@@ -85,7 +91,11 @@ const CONNECTIONS: &[&str] = &[
 ];
 
 /// Every command, in the order they run: later ones see what earlier ones did.
-pub const STEPS: &[Step] = &[
+pub fn steps() -> impl Iterator<Item = &'static Step> {
+    SCREENS.iter().chain(MISTAKES).chain(END)
+}
+
+const SCREENS: &[Step] = &[
     step("listsnapshots-none", &["listsnapshots"], Lines),
     step("flush", &["flush", "shop"], Lines),
     step("flush-tables", &["flush", "shop", "visits", "carts"], Lines),
@@ -200,6 +210,10 @@ pub const STEPS: &[Step] = &[
     step("statusbinary-on", &["statusbinary"], Lines),
     step("unknown", &["foo", "bar"], Lines),
     step("help-unknown", &["help", "nope"], Lines),
+];
+
+/// Behind this a node takes no writes any more.
+const END: &[Step] = &[
     step("drain", &["drain"], Lines),
     step("drain-again", &["drain"], Lines),
     step("info-drained", &["info"], Lines),

@@ -1,10 +1,10 @@
 //! Every command, by name.
 
 use super::{Arguments, Command};
-use crate::options::{Opt, switch, valued};
+use crate::options::{Opt, int, switch, valued};
 use crate::{clients, compaction, control, histograms, import, info, pools, ring, snapshots, tablestats};
 
-const JOBS: Opt = valued(&["-j", "--jobs"], "jobs", "Accepted for scripts: every shard works at once");
+const JOBS: Opt = int(&["-j", "--jobs"], "jobs", "Accepted for scripts: every shard works at once");
 const HUMAN: Opt = switch(&["-H", "--human-readable"], "Sizes in KiB, MiB, GiB, TiB");
 const FORMAT: Opt = valued(&["-F", "--format"], "format", "json or yaml instead of a table");
 const RESOLVE: Opt = switch(&["-r", "--resolve-ip"], "Names of nodes instead of addresses");
@@ -23,7 +23,7 @@ const fn plain(
     about: &'static str,
     run: fn(&mut crate::context::Context<'_>) -> Result<(), crate::error::Error>,
 ) -> Command {
-    Command { name, aliases: &[], about, options: &[], arguments: Arguments::None, run }
+    Command { name, aliases: &[], about, options: &[], arguments: Arguments::None, check: None, run }
 }
 
 /// Every command, by name.
@@ -37,6 +37,12 @@ pub const COMMANDS: &[Command] = &[
         options: &[
             valued(&["-t", "--tag"], "snapshot_name", "The snapshot"),
             switch(&["--all"], "Every snapshot"),
+            valued(&["--older-than"], "older_than", "Refused: snapshots are cleared by name"),
+            valued(
+                &["--older-than-timestamp"],
+                "older_than_timestamp",
+                "Refused: snapshots are cleared by name",
+            ),
         ],
         arguments: Arguments::Many { title: "[<keyspaces>...]", about: "Keyspaces; all unless given" },
         ..plain("clearsnapshot", "Remove a snapshot, or all of them", snapshots::clearsnapshot)
@@ -198,6 +204,7 @@ pub const COMMANDS: &[Command] = &[
             about: "MiB per second of the node; 0 is no limit",
             required: true,
         },
+        check: Some(|text| text.parse::<i32>().map(drop).map_err(|_| "Integer")),
         ..plain(
             "setcompactionthroughput",
             "Set the limit of what compactions read",
@@ -213,6 +220,7 @@ pub const COMMANDS: &[Command] = &[
     },
     Command {
         arguments: Arguments::One { title: "trace_probability", about: "From 0 to 1", required: true },
+        check: Some(|text| text.trim().parse::<f64>().map(drop).map_err(|_| "Double")),
         ..plain("settraceprobability", "Set which share of requests is traced", control::settraceprobability)
     },
     Command {
@@ -237,12 +245,13 @@ pub const COMMANDS: &[Command] = &[
         control::running(context, "/storage_service/gossiping")
     }),
     Command {
-        options: &[valued(&["-id", "--compaction-id"], "compaction_id", "The one of compactionstats")],
+        options: &[valued(&["-id", "--compaction-id"], "compactionId", "The one of compactionstats")],
         arguments: Arguments::Many {
             title: "[<compaction_type>]",
             about: "COMPACTION, MAJOR_COMPACTION, TOMBSTONE_COMPACTION, CLEANUP, SCRUB, GARBAGE_COLLECT or \
                     UPGRADE_SSTABLES; all unless given",
         },
+        check: Some(|text| if compaction::KINDS.contains(&text) { Ok(()) } else { Err("OperationType") }),
         ..plain("stop", "End compactions that run", compaction::stop)
     },
     Command {
@@ -261,7 +270,7 @@ pub const COMMANDS: &[Command] = &[
             switch(&["-i"], "All tables but these"),
             switch(&["-l", "--sstable-location-check"], "Whether sstables lie where they should"),
             valued(&["-s", "--sort"], "sort_key", "Largest first by one of the numbers"),
-            valued(&["-t", "--top"], "top", "Only so many, with --sort"),
+            int(&["-t", "--top"], "top", "Only so many, with --sort"),
         ],
         arguments: Arguments::Many {
             title: "[<keyspace.table>...]",
