@@ -51,13 +51,8 @@ impl Rest {
                     files.split(',').map(str::trim).filter(|file| !file.is_empty()).map(str::to_string);
                 Ok(json!(self.coordinator().local().compact_files(files.collect()).await?))
             }
-            ["storage_service", "snapshots"] => {
-                if post {
-                    self.snapshot(request).await
-                } else {
-                    self.clear_snapshot(request).await
-                }
-            }
+            ["storage_service", "snapshots"] if post => self.snapshot(request).await,
+            ["storage_service", "snapshots"] => self.clear_snapshot(request).await,
             ["storage_service", "sstables", keyspace] if post => self.refresh(keyspace, request).await,
             ["messina", "import", keyspace] if post => self.import(keyspace, request).await,
             ["storage_service", "drain"] if post => self.drain().await,
