@@ -9,8 +9,9 @@ use crate::run::Page;
 use crate::select::ResultColumn;
 use schema::{
     Column, ColumnKind, DroppedColumn, Keyspace, Order, Replication, Schema, TOMBSTONE_GC, Table,
-    TableOptions,
+    TableOptions, row_order,
 };
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -419,14 +420,11 @@ fn column_lines(table: &Table, gone: &[&DroppedColumn]) -> String {
     let names = |columns: &[Column]| columns.iter().map(|c| quoted(&c.name)).collect::<Vec<_>>().join(", ");
     let single = table.partition_key.len() == 1 && table.clustering.is_empty();
     let mut lines = Vec::new();
-    // As Cassandra has them: of each kind, columns of many cells come last.
+    // As Cassandra has them: those that are no key as they stand in rows.
     let mut columns: Vec<&Column> = table.columns().collect();
-    let many = |c: &Column| c.is_complex();
-    columns.sort_by_key(|c| match c.kind {
-        ColumnKind::PartitionKey => (0, false),
-        ColumnKind::Clustering => (1, false),
-        ColumnKind::Static => (2, many(c)),
-        ColumnKind::Regular => (3, many(c)),
+    columns.sort_by(|a, b| {
+        let by_name = || row_order((a.is_complex(), &a.name), (b.is_complex(), &b.name));
+        a.kind.cmp(&b.kind).then_with(|| if a.is_key() { Ordering::Equal } else { by_name() })
     });
     // What was dropped and came back is dropped and added again below, with its time.
     for column in columns.into_iter().filter(|c| c.is_key() || !gone.iter().any(|d| d.name == c.name)) {

@@ -8,6 +8,7 @@
 mod change;
 mod codec;
 mod column;
+mod column_order;
 mod error;
 mod keyspace;
 mod limits;
@@ -18,6 +19,7 @@ mod table;
 
 pub use change::Change;
 pub use column::{Column, ColumnKind, DroppedColumn, Order};
+pub use column_order::row_order;
 pub use error::Error;
 pub use keyspace::{Keyspace, Replication};
 pub use limits::{KEY_BYTES_MAX, ORDINALS_MAX};

@@ -1,5 +1,6 @@
 //! A table: its key, its columns and what follows from them.
 
+use crate::column_order::sort_as_selected;
 use crate::limits::ORDINALS_MAX;
 use crate::position;
 use crate::{BoundSide, Column, ColumnKind, DroppedColumn, Error, Order, Position, TableOptions};
@@ -30,9 +31,9 @@ pub struct Table {
     pub partition_key: Vec<Column>,
     /// In key order.
     pub clustering: Vec<Column>,
-    /// Ordered by name.
+    /// In the order of `SELECT *`.
     pub statics: Vec<Column>,
-    /// Ordered by name.
+    /// In the order of `SELECT *`.
     pub regulars: Vec<Column>,
     /// Everything after WITH.
     pub options: TableOptions,
@@ -410,8 +411,8 @@ impl TableBuilder {
             ));
         }
         table.counter = counters > 0;
-        table.statics.sort_by(|a, b| a.name.cmp(&b.name));
-        table.regulars.sort_by(|a, b| a.name.cmp(&b.name));
+        sort_as_selected(&mut table.statics);
+        sort_as_selected(&mut table.regulars);
         table.static_by_ordinal =
             slots(&table.statics, &table.dropped, ColumnKind::Static, table.next_static_ordinal);
         table.regular_by_ordinal =

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use types::CqlType;
 use types::class::PREFIX;
 
+use crate::shape::sort_as_listed;
 use crate::statistics::Header;
 
 impl Header {
@@ -32,7 +33,7 @@ impl Header {
             for (name, class) in columns {
                 typed.push((name, parse(class)?.0));
             }
-            typed.sort_by_key(|(name, ty)| (ty.is_multi_cell(), name.as_bytes()));
+            sort_as_listed(&mut typed, |(name, ty)| (ty.is_multi_cell(), name));
             for (name, ty) in typed {
                 builder.add(name, kind, ty);
             }

@@ -1,9 +1,11 @@
 //! How the rows of one sstable are laid out: its columns in disk order and where they belong in the live table.
 //!
-//! Disk order is all simple columns by name, then all complex ones by name; it numbers the bits of a row's subset.
+//! Disk order is [`row_order`], simple columns before complex ones; it numbers the bits of a row's subset. Files of another order are
+//! known by their header, see [`sort_as_listed`].
 
 use base::HashMap;
-use schema::{Column, ColumnKind, DroppedColumn, Order, Table};
+use schema::{Column, ColumnKind, DroppedColumn, Order, Table, row_order};
+use std::cmp::Ordering;
 use std::path::Path;
 use types::CqlType;
 
@@ -78,8 +80,29 @@ pub(crate) struct Shape {
 
 fn disk_order(columns: &[Column]) -> Vec<&Column> {
     let mut sorted: Vec<&Column> = columns.iter().collect();
-    sorted.sort_by(|a, b| (a.is_complex(), a.name.as_bytes()).cmp(&(b.is_complex(), b.name.as_bytes())));
+    sorted.sort_by(|a, b| row_order((a.is_complex(), &a.name), (b.is_complex(), &b.name)));
     sorted
+}
+
+/// Puts the static or the regular columns of a header, which are in its order, into the order of cells; `key` says of each
+/// whether it is complex, and its name.
+///
+/// Files of this database from before it knew [`row_order`] have cells by plain bytes of names, and list them so: it is
+/// that order where the header has it and has not the other. A header in no order means what it means to Cassandra.
+pub(crate) fn sort_as_listed<T>(columns: &mut [T], key: impl Fn(&T) -> (bool, &str)) {
+    let plain = |left: (bool, &str), right: (bool, &str)| left.cmp(&right);
+    let is_listed = |order: fn((bool, &str), (bool, &str)) -> Ordering| {
+        let ascends = |complex: bool| {
+            let names = columns.iter().map(&key).filter(|column| column.0 == complex);
+            names.is_sorted_by(|left, right| order(*left, *right).is_le())
+        };
+        ascends(false) && ascends(true)
+    };
+    if !is_listed(row_order) && is_listed(plain) {
+        columns.sort_by(|a, b| plain(key(a), key(b)));
+    } else {
+        columns.sort_by(|a, b| row_order(key(a), key(b)));
+    }
 }
 
 fn shape_of(table: &Table, is_static: bool) -> RowShape {
@@ -209,7 +232,7 @@ fn match_columns(names: &[(String, String)], table: &Table, kind: ColumnKind) ->
         };
         found.push((complex, name, shape));
     }
-    found.sort_by(|a, b| (a.0, a.1.as_bytes()).cmp(&(b.0, b.1.as_bytes())));
+    sort_as_listed(&mut found, |column| (column.0, column.1));
     if let Some(twice) = found.windows(2).find(|pair| pair[0].1 == pair[1].1) {
         return Err(format!("column \"{}\" twice", twice[0].1));
     }

@@ -219,7 +219,7 @@ impl Maker<'_> {
                     0 => Value::Null,
                     _ => Value::Bytes(values::value(&ty, size, &mut self.chance)),
                 });
-                format!("{name}.{field} = ?")
+                format!("{name}.\"{field}\" = ?")
             }
             Type::Map(of, element) if self.chance.percent(40) => {
                 values.push(Value::Bytes(values::value(of, size, &mut self.chance)));

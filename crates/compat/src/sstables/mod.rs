@@ -7,7 +7,7 @@
 //! random rows ─► CQLSSTableWriter, nb oa da ─► its files ─┤
 //! random statements ─► older engines, mc to na ─► files ──┴► node imports them ─► the same SELECTs
 //! ```
-//! Forty tables (`schemas`), five of them with `--quick`. What is written follows from `--seed`, which is printed. Answers
+//! Forty tables (`schemas`), five of them with `--quick`, and three with names from all of Unicode (`names`), one of them quick. What is written follows from `--seed`, which is printed. Answers
 //! are compared value by value in their bytes, times of expiry to a minute. Counters are the exception: a node does not
 //! execute their updates yet, so the file of that table comes from `cargo run -p sstable --example write_samples`.
 
@@ -16,6 +16,7 @@ mod fill;
 pub mod golden;
 mod json;
 mod load;
+mod names;
 pub mod older;
 mod ours;
 mod peer;
@@ -65,7 +66,8 @@ pub fn run(options: &Options, report: &mut Report) {
         Some(word) => schema.name.contains(word),
         None => schema.quick || !options.quick,
     };
-    let schemas: Vec<Schema> = schemas::all().into_iter().filter(wanted).collect();
+    let all = schemas::all().into_iter().chain(names::tables(options.seed));
+    let schemas: Vec<Schema> = all.filter(wanted).collect();
     println!("sstables of {} tables, --seed {}", schemas.len(), options.seed);
     // Only counters are taken from the samples.
     let samples = if options.quick { Vec::new() } else { versions::run(options, report) };

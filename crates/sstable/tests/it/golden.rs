@@ -15,13 +15,14 @@ use types::CqlType;
 use crate::on_shard;
 
 /// Tables, their versions here, partitions, and rows with the static ones.
-pub const TABLES: [(&str, &[Version], u64, u64); 10] = [
+pub const TABLES: [(&str, &[Version], u64, u64); 11] = [
     ("types", &[Version::Nb, Version::Oa, Version::Da], 14, 13),
     ("wide", &[Version::Nb, Version::Oa, Version::Da], 9, 241),
     ("counts", &[Version::Nb, Version::Oa, Version::Da], 3, 20),
     ("seventy", &[Version::Nb, Version::Oa, Version::Da], 2, 8),
     ("keys", &[Version::Nb, Version::Da], 1200, 1200),
     ("plain", &[Version::Nb, Version::Da], 3, 300),
+    ("names", &[Version::Da], 6, 48),
     ("older_rows", &OLDER, 12, 139),
     ("older_types", &OLDER, 4, 4),
     ("older_counts", &OLDER, 3, 4),
@@ -34,11 +35,11 @@ const OLDER: [Version; 4] = [Version::Mc, Version::Md, Version::Me, Version::Na]
 /// Microseconds of the first write.
 const FIRST: i64 = 1_700_000_000_000_000;
 
-fn folder(table: &str) -> PathBuf {
+pub fn folder(table: &str) -> PathBuf {
     Path::new("testdata").join(table)
 }
 
-fn descriptor(version: Version) -> Descriptor {
+pub fn descriptor(version: Version) -> Descriptor {
     let generation = match version {
         Version::Oa => 2,
         Version::Da => 3,
@@ -47,13 +48,13 @@ fn descriptor(version: Version) -> Descriptor {
     Descriptor::new(version, generation)
 }
 
-fn statistics(table: &str, version: Version) -> Statistics {
+pub fn statistics(table: &str, version: Version) -> Statistics {
     let file = Component::Statistics.path(&folder(table), descriptor(version));
     Statistics::decode(&file, version, &std::fs::read(&file).unwrap()).unwrap()
 }
 
 /// A table as the header of a file describes it.
-fn table_of(name: &str, header: &Header) -> Arc<Table> {
+pub fn table_of(name: &str, header: &Header) -> Arc<Table> {
     let ty = |class: &str| CqlType::parse_class(class).unwrap();
     let mut builder = TableBuilder::new("golden", name, TableId(1));
     let composite = header.key_type.strip_prefix("org.apache.cassandra.db.marshal.CompositeType(");
@@ -81,7 +82,7 @@ pub async fn open(name: &str, version: Version) -> Rc<Reader> {
     Reader::open(&folder(name), descriptor(version), table).await.unwrap()
 }
 
-async fn scan(reader: &Rc<Reader>) -> Vec<Mutation> {
+pub async fn scan(reader: &Rc<Reader>) -> Vec<Mutation> {
     let mut scanner = reader.scan(TokenRange::ALL);
     let mut all = Vec::new();
     while let Some(scanned) = scanner.next(&[Slice::all()], usize::MAX).await.unwrap() {
@@ -213,7 +214,7 @@ fn statistics_of_all_versions_agree() {
 }
 
 /// Writes anew what was read, with the same bases.
-async fn rewrite(dir: &Path, reader: &Rc<Reader>, version: Version) {
+pub async fn rewrite(dir: &Path, reader: &Rc<Reader>, version: Version) {
     let statistics = reader.statistics().await.unwrap();
     let mut definition = reader.table().to_builder();
     if reader.path(Component::Crc).exists() {

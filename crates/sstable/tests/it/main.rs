@@ -3,6 +3,7 @@
 
 mod broken;
 mod carry;
+mod column_order;
 mod golden;
 mod property;
 mod round_trip;
