@@ -12,7 +12,7 @@
 
 use crate::Error;
 use crate::journal::Journal;
-use crate::limits::{IMPORT_COPY_BYTES, IMPORT_SSTABLES_MAX};
+use crate::limits::{IMPORT_COPY_BYTES, IMPORT_SAMPLE_BYTES, IMPORT_SAMPLE_PIECES, IMPORT_SSTABLES_MAX};
 use crate::manifest::{Edit, SstableEntry};
 use crate::shards::{on_every_shard, opened};
 use crate::start::{PlannedSstable, divide};
@@ -23,7 +23,7 @@ use mutation::{Slice, TokenRange};
 use runtime::file::{self, AlignedBuf, File, OpenOptions};
 use runtime::sync::{Event, Lock};
 use runtime::{Group, ShardId};
-use schema::{ColumnKind, Table, TableId};
+use schema::{ColumnKind, DroppedColumn, Table, TableId};
 use sstable::{Component, Descriptor, Header, Raw, RawEntry, Reader};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -35,7 +35,8 @@ use types::CqlType;
 const TOC: &str = "TOC.txt";
 const PREFIX: &str = "import-";
 
-/// How thoroughly sstables are looked at before they are taken. Every one is opened, fits the schema and has all its files.
+/// How thoroughly sstables are looked at before they are taken. Every one is opened, fits the schema, has all its files, and some of
+/// its rows are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verify {
     /// No more than that.
@@ -639,8 +640,11 @@ async fn check(table: &TableStore, linked: &Linked, verify: Verify) -> Result<Ss
     };
     let reader = Reader::open(&table.dir, descriptor, table.definition()).await.map_err(told)?;
     let header = reader.statistics().await.map_err(told)?.header;
-    check_types(&header, reader.table())
+    check_types(&header, reader.table(), reader.meta().max_timestamp)
         .map_err(|what| refused(format!("\"{name}\" is not imported: {what}")))?;
+    if verify != Verify::Full {
+        sample(&reader).await.map_err(told)?;
+    }
     let digest = match verify {
         Verify::Open => Some(true),
         Verify::Digest => {
@@ -668,8 +672,8 @@ async fn check(table: &TableStore, linked: &Linked, verify: Verify) -> Result<Ss
 }
 
 /// Whether values of an sstable can be read as those of a table. That its columns are the table's, and as many of the
-/// clustering, the reader has seen to. Errors: in words.
-fn check_types(header: &Header, table: &Table) -> Result<(), String> {
+/// clustering, the reader has seen to. `max_timestamp`: nothing in it is newer. Errors: in words.
+fn check_types(header: &Header, table: &Table, max_timestamp: i64) -> Result<(), String> {
     let parse = |class: &str| {
         CqlType::parse_class_reversed(class).map(|parsed| parsed.0).map_err(|error| error.to_string())
     };
@@ -693,11 +697,18 @@ fn check_types(header: &Header, table: &Table) -> Result<(), String> {
     for (columns, kind) in [(&header.statics, ColumnKind::Static), (&header.regulars, ColumnKind::Regular)] {
         for (name, class) in columns {
             let ty = parse(class)?;
-            let live = table.column(name).filter(|column| column.kind == kind).map(|column| &column.ty);
+            let is_complex = ty.is_multi_cell();
+            let live = table.column(name).filter(|column| column.kind == kind);
             let dropped = table.dropped.iter().filter(|column| *column.name == **name && column.kind == kind);
-            let mut known = live.into_iter().chain(dropped.map(|column| &column.ty)).peekable();
-            let Some(first) = known.peek().copied() else { continue };
-            if !known.any(|known| known.reads_bytes_of(&ty)) {
+            if live.is_some_and(|live| live.ty.reads_bytes_of(&ty)) {
+                continue;
+            }
+            // Cells of one that is gone are not shown, nor those from before the drop of one that came back.
+            let is_shown = live.is_some_and(|live| live.is_complex() == is_complex);
+            let hides = |column: &DroppedColumn| !is_shown || max_timestamp <= column.dropped_at;
+            let known = dropped.clone().any(|column| column.ty.reads_bytes_of(&ty) && hides(column));
+            let first = live.map(|column| &column.ty).or(dropped.clone().map(|column| &column.ty).next());
+            if let Some(first) = first.filter(|_| !known) {
                 return Err(differs(name, class, first));
             }
         }
@@ -748,6 +759,21 @@ async fn check_order(dir: &Path, descriptor: Descriptor) -> Result<Result<(), St
         runtime::yield_if_needed().await;
     }
     Ok(Ok(()))
+}
+
+/// Reads some rows: whatever keeps all of them from being read is found before the files are taken.
+async fn sample(reader: &Rc<Reader>) -> Result<(), sstable::Error> {
+    let last = reader.meta().last_token;
+    for range in [TokenRange::ALL, TokenRange::new(last, last)] {
+        let mut scanner = reader.scan(range);
+        for _ in 0..IMPORT_SAMPLE_PIECES {
+            if scanner.next(&[Slice::all()], IMPORT_SAMPLE_BYTES).await?.is_none() {
+                break;
+            }
+            runtime::yield_if_needed().await;
+        }
+    }
+    Ok(())
 }
 
 /// Reads all partitions. The inner error: they are not what the format promises.
@@ -835,18 +861,55 @@ mod tests {
             statics: vec![("s".into(), class("AsciiType"))],
             regulars: vec![("v".into(), class(v)), ("w".into(), class(w))],
         };
-        assert_eq!(check_types(&header("UTF8Type", "LongType", "BytesType", "IntegerType"), &table), Ok(()));
+        assert_eq!(
+            check_types(&header("UTF8Type", "LongType", "BytesType", "IntegerType"), &table, 5),
+            Ok(())
+        );
         for (key, clustering, v, w, name) in [
             ("Int32Type", "LongType", "BytesType", "IntegerType", "\"b\""),
             ("UTF8Type", "TimeUUIDType", "BytesType", "IntegerType", "\"c\""),
             ("UTF8Type", "LongType", "BytesType", "UTF8Type", "\"w\""),
         ] {
-            let told = check_types(&header(key, clustering, v, w), &table).expect_err(name);
+            let told = check_types(&header(key, clustering, v, w), &table, 5).expect_err(name);
             assert!(told.contains(name), "{told}");
         }
         let mut single = header("UTF8Type", "LongType", "BytesType", "IntegerType");
         single.key_type = class("Int32Type");
-        assert!(check_types(&single, &table).is_err());
+        assert!(check_types(&single, &table, 5).is_err());
+    }
+
+    /// A column that came back with a type that does not read its old cells shows none of them, as long as all are older.
+    #[test]
+    fn types_of_dropped_columns_count_for_what_is_older_than_the_drop() {
+        let table = |live: Option<CqlType>| {
+            let builder = schema::TableBuilder::new("ks", "t", TableId(1)).partition_key("k", CqlType::Int);
+            let mut builder = builder.regular("v", CqlType::Text);
+            assert!(builder.drop_column("v", 100));
+            if let Some(ty) = live {
+                builder.add("v", ColumnKind::Regular, ty);
+            }
+            builder.build().expect("a table")
+        };
+        let class = |name: &str| format!("org.apache.cassandra.db.marshal.{name}");
+        let header = |v: &str| Header {
+            base: sstable::EncodingStats::EPOCH,
+            key_type: class("Int32Type"),
+            clustering_types: Vec::new(),
+            statics: Vec::new(),
+            regulars: vec![("v".into(), v.into())],
+        };
+        let text = header(&class("UTF8Type"));
+        let list = header(&format!("{}({})", class("ListType"), class("Int32Type")));
+        let ok = |header: &Header, live: Option<CqlType>, newest: i64| {
+            check_types(header, &table(live), newest).is_ok()
+        };
+        assert!(ok(&text, None, 1000) && ok(&text, Some(CqlType::Text), 1000));
+        assert!(ok(&text, Some(CqlType::Bigint), 100));
+        assert!(!ok(&text, Some(CqlType::Bigint), 101));
+        // Its cells are of another kind than those of the live column: none is shown.
+        assert!(ok(&text, Some(CqlType::list(CqlType::Int)), 1000));
+        assert!(ok(&list, Some(CqlType::list(CqlType::Int)), 1000));
+        assert!(!ok(&list, Some(CqlType::Text), 1) && !ok(&list, None, 1));
     }
 
     #[test]

@@ -154,6 +154,11 @@ pub const LOG_LOSSES_MAX: usize = 16;
 pub const IMPORT_SSTABLES_MAX: usize = 100_000;
 /// Bytes an import reads at a time.
 pub const IMPORT_COPY_BYTES: usize = 1024 * 1024;
+/// Pieces of partitions that an import reads of each sstable whatever it is told about checks, from the first partition on and from the
+/// last one on: rows in another form than the header says end in the first of them but by rare chance.
+pub const IMPORT_SAMPLE_PIECES: usize = 8;
+/// Bytes of rows in each.
+pub const IMPORT_SAMPLE_BYTES: usize = 64 * 1024;
 
 const _: () = assert!(SEGMENT_BYTES_MAX <= u32::MAX as u64, "offsets in a segment are u32");
 const _: () = assert!(

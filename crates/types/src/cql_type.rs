@@ -260,7 +260,8 @@ impl CqlType {
         };
         match (self, old) {
             (new, old) if new == old => true,
-            (T::Blob, old) => !old.is_multi_cell(),
+            // What a counter counted is in its shards.
+            (T::Blob, old) => !old.is_multi_cell() && *old != T::Counter,
             (T::Text, T::Ascii)
             | (T::Uuid, T::Timeuuid)
             | (T::Varint, T::Int | T::Bigint | T::Timestamp)
@@ -279,7 +280,10 @@ impl CqlType {
                 new.name == old.name
                     && fields(&new_types.iter().collect::<Vec<_>>(), &old_types.iter().collect::<Vec<_>>())
             }
-            (T::Vector(new, n), T::Vector(old, m)) => n == m && new.reads_values_of(old),
+            // Elements have lengths or have none.
+            (T::Vector(new, n), T::Vector(old, m)) => {
+                n == m && new.fixed_len() == old.fixed_len() && new.reads_values_of(old)
+            }
             // Inside of a frozen type the mark is often left out, and says nothing.
             (T::Frozen(new), old) => new.reads_values_of(old),
             (new, T::Frozen(old)) => new.reads_values_of(old),
@@ -417,6 +421,9 @@ mod tests {
             ("list<bigint>", "list<int>"),
             ("tuple<int>", "tuple<int, text>"),
             ("vector<int, 2>", "vector<int, 3>"),
+            ("list<frozen<vector<varint, 2>>>", "list<frozen<vector<int, 2>>>"),
+            ("tuple<vector<blob, 2>>", "tuple<vector<int, 2>>"),
+            ("blob", "counter"),
         ] {
             assert!(!ty(new).reads_bytes_of(&ty(old)), "{new} must not read {old}");
         }

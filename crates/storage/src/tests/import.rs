@@ -263,6 +263,46 @@ fn columns_the_table_does_not_have_are_refused() {
     assert!(files_of(&node, &dir_of(&other)).is_empty());
 }
 
+/// Files of Cassandra's with columns in one order, whose header says another: every read would fail.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "tests may meet the operating system")]
+fn rows_in_another_order_than_the_header_says_are_refused_whatever_is_verified() {
+    let golden = "../sstable/testdata/names";
+    let version = sstable::Version::Nb;
+    let path = sstable::Component::Statistics.path(golden.as_ref(), sstable::Descriptor::new(version, 1));
+    let mut statistics =
+        sstable::Statistics::decode(&path, version, &std::fs::read(&path).expect("there")).expect("sound");
+    let into = Arc::unwrap_or_clone(statistics.header.table("ks", "names").expect("a table"));
+    let mut node = Node::new(7, SimConfig::calm(), settings(CommitlogSync::Batch), &[&into]);
+    node.boot(2).expect("opens");
+    // The order of before, by plain bytes.
+    statistics.header.regulars.sort();
+    let listed = statistics.encode(version);
+    for entry in std::fs::read_dir(golden).expect("there").map(|entry| entry.expect("listed")) {
+        let name = entry.file_name().into_string().expect("a name");
+        let bytes = if name.ends_with("Statistics.db") && name.starts_with("nb") {
+            listed.clone()
+        } else {
+            std::fs::read(entry.path()).expect("readable")
+        };
+        if name.starts_with("nb") {
+            node.run(async move {
+                runtime::file::create_dir_all("/node/other").await.expect("made");
+                runtime::file::write_new_synced(std::path::Path::new(&format!("/node/other/{name}")), &bytes)
+                    .await
+                    .expect("written");
+            });
+        }
+    }
+    for verify in [Verify::Open, Verify::Digest, Verify::Full] {
+        match node.run(import(into.clone(), "/node/other".into(), ImportOptions { verify, ..OPTIONS })) {
+            Err(Error::Import(text)) => assert!(text.contains("is not imported"), "{text}"),
+            other => panic!("{verify:?}: {other:?}"),
+        }
+    }
+    assert!(files_of(&node, &dir_of(&into)).is_empty());
+}
+
 /// Fails at a random moment of an import, or lets one sync of it fail.
 fn interrupted(seed: u64) -> (bool, bool) {
     let (mut node, from, into) = filled(seed, SimConfig::drawn(seed));
