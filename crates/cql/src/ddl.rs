@@ -5,7 +5,9 @@
 //! itself gets again.
 
 use crate::alter::alter_table;
-use crate::ast::{ColumnDefinition, CreateTable, Object, StatementKind, TableName, TableProperties};
+use crate::ast::{
+    ColumnDefinition, CreateTable, Object, StatementKind, TableName, TableProperties, TypeName,
+};
 use crate::error::{Error, Result, configuration, invalid, unsupported};
 use crate::limits;
 use crate::names;
@@ -472,11 +474,22 @@ fn build_table(
         builder = builder.partition_key(key, key_type(key)?);
     }
     for (key, order) in clustering.iter().zip(orders) {
+        let reversed = match columns.get(key.as_str()).map(|column| &column.ty) {
+            Some(TypeName::Custom(class)) => names::of_class(class)?.1,
+            _ => false,
+        };
+        let order = if reversed { Order::Descending } else { order };
         builder = builder.clustering(key, key_type(key)?, order);
     }
     let keys: HashSet<&String> = partition.iter().chain(&clustering).collect();
     for column in create.columns.iter().filter(|c| !keys.contains(&c.name)) {
         let ty = column_type(column, keyspace, "")?;
+        if let (TypeName::Custom(_), CqlType::Counter) = (&column.ty, &ty) {
+            return crate::error::configuration(format!(
+                "{}.{name}: Cannot have a counter column (\"{}\") in a non counter table",
+                keyspace.name, column.name
+            ));
+        }
         let kind = if column.is_static { ColumnKind::Static } else { ColumnKind::Regular };
         builder.add(&column.name, kind, ty);
     }

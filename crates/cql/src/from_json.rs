@@ -424,7 +424,7 @@ fn wanted(ty: &CqlType) -> &'static str {
         CqlType::Time => "a string representation of a time value",
         CqlType::Inet => "a string representation of an inet value",
         CqlType::Duration => "a string representation of a duration",
-        CqlType::Uuid | CqlType::Timeuuid => "a string representation of a uuid",
+        CqlType::Uuid | CqlType::Timeuuid | CqlType::LexicalUuid => "a string representation of a uuid",
         _ => "a string",
     }
 }

@@ -1,7 +1,7 @@
 //! Names and types against the schema: quoting, and what a written type means in a keyspace.
 
 use crate::ast::TypeName;
-use crate::error::{Result, invalid};
+use crate::error::{Result, invalid, unsupported};
 use crate::limits;
 use crate::parse::is_reserved;
 use schema::{Keyspace, Schema, Table};
@@ -88,7 +88,12 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
             return user_type(of.as_deref(), name, keyspace).map(CqlType::Udt);
         }
         TypeName::Frozen(inner) => {
+            // A class says itself whether it is frozen.
+            let named = !matches!(**inner, TypeName::Custom(_));
             let inner = resolve_type_inside(inner, keyspace)?;
+            if !named {
+                return frozen_of_class(&inner);
+            }
             if matches!(
                 inner.frozen(),
                 CqlType::Frozen(_) | CqlType::Tuple(_) | CqlType::Udt(_) | CqlType::Vector(..)
@@ -138,19 +143,66 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
             refuse_huge_vector(&ty)?;
             ty
         }
-        TypeName::Custom(class) => match CqlType::parse_class(class) {
-            Ok(ty) if !matches!(ty, CqlType::Custom(_)) => {
-                refuse_huge(&ty)?;
-                ty
-            }
-            _ => {
-                return crate::error::syntax(format!(
-                    "Error setting type {class}: Unable to find abstract-type class '{class}'"
-                ));
-            }
-        },
+        TypeName::Custom(class) => of_class(class)?.0,
     };
     Ok(ty)
+}
+
+/// Whether a type has a class in it of which nothing is known.
+fn has_unknown_class(ty: &CqlType) -> bool {
+    match ty {
+        CqlType::Custom(_) => true,
+        CqlType::Vector(element, _)
+        | CqlType::List(element)
+        | CqlType::Set(element)
+        | CqlType::Frozen(element) => has_unknown_class(element),
+        CqlType::Map(key, value) => has_unknown_class(key) || has_unknown_class(value),
+        CqlType::Tuple(fields) => fields.iter().any(has_unknown_class),
+        CqlType::Udt(udt) => udt.fields.iter().any(|(_, field)| has_unknown_class(field)),
+        _ => false,
+    }
+}
+
+fn frozen_of_class(ty: &CqlType) -> Result<CqlType> {
+    crate::error::syntax(format!(
+        "frozen<> is only allowed on collections, tuples, and user-defined types (got '{}')",
+        ty.class_name()
+    ))
+}
+
+/// Classes of Cassandra's that are no types here.
+const UNSUPPORTED: [&str; 3] = ["CompositeType", "DynamicCompositeType", "PartitionerDefinedOrder"];
+
+/// The type that a class stands for, and whether rows are ordered by it the other way round. No name at all is that of bytes.
+pub(crate) fn of_class(class: &str) -> Result<(CqlType, bool)> {
+    let written = class.trim();
+    if written.is_empty() {
+        return Ok((CqlType::Blob, false));
+    }
+    let Ok((ty, reversed)) = CqlType::parse_class_reversed(written) else {
+        return crate::error::syntax(format!("Cannot parse type {class}: Syntax error parsing '{class}'"));
+    };
+    let name = |class: &str| {
+        let class = class.split('(').next().unwrap_or_default().trim_end().to_owned();
+        if class.contains('.') { class } else { format!("{}{class}", types::class::PREFIX) }
+    };
+    if let CqlType::Custom(unknown) = &ty {
+        let unknown = name(unknown);
+        if unknown.strip_prefix(types::class::PREFIX).is_some_and(|class| UNSUPPORTED.contains(&class)) {
+            return unsupported("types of several components or of the partitioner's order by their class");
+        }
+        return crate::error::syntax(format!(
+            "Error setting type {class}: Unable to find abstract-type class '{unknown}'"
+        ));
+    }
+    if has_unknown_class(&ty) {
+        let outermost = name(written);
+        return crate::error::syntax(format!(
+            "Error setting type {class}: Invalid definition for comparator {outermost}."
+        ));
+    }
+    refuse_huge(&ty)?;
+    Ok((ty, reversed))
 }
 
 /// Refuses a vector of which no value could ever be written.

@@ -83,6 +83,7 @@ fn has_empty_value(ty: &CqlType) -> bool {
             | CqlType::Timestamp
             | CqlType::Timeuuid
             | CqlType::Uuid
+            | CqlType::LexicalUuid
             | CqlType::Varint
     )
 }

@@ -412,7 +412,14 @@ pub(crate) fn preferred_type(expr: &Expr) -> Option<CqlType> {
 fn scalar(expr: &Expr, name: &str, ty: &CqlType) -> Result<Vec<u8>> {
     let bare = ty.unfrozen();
     let (kind, text, fits) = literal_kind(expr, bare)?;
-    if !fits {
+    // Types that CQL has no name for take every literal, as text or as bytes.
+    let is_named = !matches!(bare, CqlType::LexicalUuid);
+    if let (false, Expr::Hex(digits)) = (is_named, expr) {
+        let wire = types::text::parse_hex(digits).unwrap_or_default();
+        bare.validate(&wire)?;
+        return Ok(wire);
+    }
+    if is_named && !fits {
         return invalid(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {ty}"));
     }
     let wire = literal::from_text(bare, &text)?;

@@ -63,6 +63,7 @@ fn put_text(out: &mut String, text: &str) {
 
 fn put(out: &mut String, value: &Value, ty: &CqlType) {
     match value {
+        Value::Empty if *ty.unfrozen() == CqlType::LexicalUuid => out.push_str("\"\""),
         Value::Null | Value::Empty => out.push_str("null"),
         Value::Text(v) => put_text(out, v),
         Value::Float(v) if !v.is_finite() => out.push_str("null"),

@@ -64,7 +64,9 @@ fn scalar(ty: &CqlType, bytes: &[u8]) -> Option<Scalar> {
             Bare(number::format_decimal(scale, &unscaled))
         }
         CqlType::Duration => Bare(duration_text(bytes)?),
-        CqlType::Uuid | CqlType::Timeuuid => Bare(uuid::Uuid::from_bytes(array(bytes)?).to_string()),
+        CqlType::Uuid | CqlType::Timeuuid | CqlType::LexicalUuid => {
+            Bare(uuid::Uuid::from_bytes(array(bytes)?).to_string())
+        }
         CqlType::Inet => Quoted(inet_text(bytes)?),
         CqlType::Timestamp => Quoted(times::timestamp(i64::from_be_bytes(array(bytes)?), 'T')),
         CqlType::Date => {
@@ -116,9 +118,11 @@ fn json_of(ty: &CqlType, bytes: &[u8]) -> Option<String> {
             _ => "null".into(),
         },
         CqlType::Timestamp => quoted(&times::timestamp(i64::from_be_bytes(array(bytes)?), ' ')),
-        CqlType::Uuid | CqlType::Timeuuid | CqlType::Duration => match scalar(ty, bytes)? {
-            Scalar::Bare(text) | Scalar::Quoted(text) => quoted(&text),
-        },
+        CqlType::Uuid | CqlType::Timeuuid | CqlType::LexicalUuid | CqlType::Duration => {
+            match scalar(ty, bytes)? {
+                Scalar::Bare(text) | Scalar::Quoted(text) => quoted(&text),
+            }
+        }
         _ => match scalar(ty, bytes)? {
             Scalar::Bare(text) => text,
             Scalar::Quoted(text) => quoted(&text),

@@ -31,6 +31,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use types::CqlType;
+use types::class::is_ordered_otherwise;
 
 const TOC: &str = "TOC.txt";
 const PREFIX: &str = "import-";
@@ -690,7 +691,8 @@ fn check_types(header: &Header, table: &Table, max_timestamp: i64) -> Result<(),
     for (class, column) in classes.into_iter().chain(clustering).zip(keys) {
         let ty = parse(class)?;
         // Keys are ordered: that their bytes could be read otherwise is not enough.
-        if !(column.ty.reads_bytes_of(&ty) && ty.reads_bytes_of(&column.ty)) {
+        let is_same = column.ty.reads_bytes_of(&ty) && ty.reads_bytes_of(&column.ty);
+        if !is_same || (column.kind == ColumnKind::Clustering && is_ordered_otherwise(class)) {
             return Err(differs(&column.name, class, &column.ty));
         }
     }
@@ -700,6 +702,9 @@ fn check_types(header: &Header, table: &Table, max_timestamp: i64) -> Result<(),
             let is_complex = ty.is_multi_cell();
             let live = table.column(name).filter(|column| column.kind == kind);
             let dropped = table.dropped.iter().filter(|column| *column.name == **name && column.kind == kind);
+            if is_complex && is_ordered_otherwise(class) {
+                return Err(differs(name, class, live.map_or(&ty, |live| &live.ty)));
+            }
             if live.is_some_and(|live| live.ty.reads_bytes_of(&ty)) {
                 continue;
             }
@@ -876,6 +881,33 @@ mod tests {
         let mut single = header("UTF8Type", "LongType", "BytesType", "IntegerType");
         single.key_type = class("Int32Type");
         assert!(check_types(&single, &table, 5).is_err());
+    }
+
+    /// Rows that a class of before orders otherwise than the type it is read as would not be found.
+    #[test]
+    fn rows_ordered_by_another_class_are_refused() {
+        let set = CqlType::set(CqlType::Timestamp);
+        let table = schema::TableBuilder::new("ks", "t", TableId(1))
+            .partition_key("k", CqlType::Timestamp)
+            .clustering("c", CqlType::Timestamp, schema::Order::Ascending)
+            .regular("s", set.clone())
+            .regular("v", CqlType::Timestamp)
+            .build()
+            .expect("a table");
+        let class = |name: &str| format!("org.apache.cassandra.db.marshal.{name}");
+        let header = |c: &str, s: &str| Header {
+            base: sstable::EncodingStats::EPOCH,
+            key_type: class("DateType"),
+            clustering_types: vec![class(c)],
+            statics: Vec::new(),
+            regulars: vec![
+                ("s".into(), format!("{}({})", class("SetType"), class(s))),
+                ("v".into(), class("DateType")),
+            ],
+        };
+        assert_eq!(check_types(&header("TimestampType", "TimestampType"), &table, 1), Ok(()));
+        assert!(check_types(&header("DateType", "TimestampType"), &table, 1).is_err());
+        assert!(check_types(&header("TimestampType", "DateType"), &table, 1).is_err());
     }
 
     /// A column that came back with a type that does not read its old cells shows none of them, as long as all are older.

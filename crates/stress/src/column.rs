@@ -76,6 +76,7 @@ impl Make {
             | CqlType::Udt(_)
             | CqlType::Vector(..)
             | CqlType::Frozen(_)
+            | CqlType::LexicalUuid
             | CqlType::Custom(_) => return None,
         })
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Before every class name.
 pub const PREFIX: &str = "org.apache.cassandra.db.marshal.";
 
-const CLASSES: [(CqlType, &str); 21] = [
+const CLASSES: [(CqlType, &str); 22] = [
     (CqlType::Ascii, "AsciiType"),
     (CqlType::Bigint, "LongType"),
     (CqlType::Blob, "BytesType"),
@@ -31,7 +31,19 @@ const CLASSES: [(CqlType, &str); 21] = [
     (CqlType::Tinyint, "ByteType"),
     (CqlType::Duration, "DurationType"),
     (CqlType::Empty, "EmptyType"),
+    (CqlType::LexicalUuid, "LexicalUUIDType"),
 ];
+
+/// Classes of before there were better ones, with the types that Cassandra takes them for: its schema keeps their names of CQL, so that
+/// they are gone when it starts again. Where rows are ordered by the first, dates before 1970 come last: see
+/// [`is_ordered_otherwise`].
+const OLDER_CLASSES: [(CqlType, &str); 2] =
+    [(CqlType::Timestamp, "DateType"), (CqlType::Timeuuid, "LegacyTimeUUIDType")];
+
+/// Whether the values of a class that is read as a type have another order than the type's.
+pub fn is_ordered_otherwise(class: &str) -> bool {
+    class.split(['(', ')', ',', ' ']).any(|word| word.strip_prefix(PREFIX).unwrap_or(word) == "DateType")
+}
 
 impl CqlType {
     /// Cassandra's full class name.
@@ -192,7 +204,7 @@ impl<'t> Parser<'t> {
         let start = self.rest;
         let word = self.word()?;
         let name = word.strip_prefix(PREFIX).unwrap_or(word);
-        if let Some((ty, _)) = CLASSES.iter().find(|(_, n)| *n == name) {
+        if let Some((ty, _)) = CLASSES.iter().chain(&OLDER_CLASSES).find(|(_, n)| *n == name) {
             return Ok((ty.clone(), false));
         }
         let known = [
@@ -364,6 +376,22 @@ mod tests {
         assert!(!wide.is_readable());
         let frozen_inside = user("u".into(), CqlType::set(CqlType::Int).frozen(), 2);
         assert!(frozen_inside.is_readable());
+    }
+
+    #[test]
+    fn classes_of_before_there_were_better_ones() {
+        let lexical = full("LexicalUUIDType");
+        assert_eq!(CqlType::parse_class("LexicalUUIDType"), Ok(CqlType::LexicalUuid));
+        assert_eq!(CqlType::LexicalUuid.class_name(), lexical);
+        let text = CqlType::set(CqlType::LexicalUuid).frozen().to_string();
+        assert_eq!(text, format!("frozen<set<'{lexical}'>>"));
+        assert_eq!(CqlType::parse_class(&full("DateType")), Ok(CqlType::Timestamp));
+        assert_eq!(CqlType::parse_class(&full("LegacyTimeUUIDType")), Ok(CqlType::Timeuuid));
+        assert_eq!(CqlType::parse_class(&full("FrozenType(Int32Type)")), Ok(CqlType::Int));
+        for class in ["DateType", "ReversedType(DateType)", "SetType(DateType)"] {
+            assert!(is_ordered_otherwise(class) && is_ordered_otherwise(&full(class)), "{class}");
+        }
+        assert!(!is_ordered_otherwise(&full("ListType(SimpleDateType)")));
     }
 
     #[test]

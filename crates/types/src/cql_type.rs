@@ -65,6 +65,8 @@ pub enum CqlType {
     Vector(Arc<CqlType>, u32),
     /// The type inside, stored as one value.
     Frozen(Arc<CqlType>),
+    /// Any UUID, ordered as two signed numbers; CQL has no name for it but its class.
+    LexicalUuid,
     /// A class this node does not know; its values are bytes.
     Custom(Arc<str>),
 }
@@ -203,7 +205,7 @@ impl CqlType {
             CqlType::Boolean => Some(1),
             CqlType::Int | CqlType::Float => Some(4),
             CqlType::Bigint | CqlType::Double | CqlType::Timestamp => Some(8),
-            CqlType::Uuid | CqlType::Timeuuid => Some(16),
+            CqlType::Uuid | CqlType::Timeuuid | CqlType::LexicalUuid => Some(16),
             CqlType::Vector(e, n) => e.fixed_len().map(|len| len.saturating_mul(*n as usize)),
             CqlType::Frozen(inner) => inner.fixed_len(),
             _ => None,
@@ -261,7 +263,8 @@ impl CqlType {
         match (self, old) {
             (new, old) if new == old => true,
             // What a counter counted is in its shards.
-            (T::Blob, old) => !old.is_multi_cell() && *old != T::Counter,
+            // Of a class that is not known, nor is whether its values have lengths.
+            (T::Blob, old) => !old.is_multi_cell() && !matches!(old, T::Counter | T::Custom(_)),
             (T::Text, T::Ascii)
             | (T::Uuid, T::Timeuuid)
             | (T::Varint, T::Int | T::Bigint | T::Timestamp)
@@ -345,6 +348,7 @@ impl fmt::Display for CqlType {
             CqlType::Map(k, v) => write!(f, "map<{k}, {v}>"),
             CqlType::Vector(e, n) => write!(f, "vector<{e}, {n}>"),
             CqlType::Udt(udt) => f.write_str(&quoted(&udt.name)),
+            CqlType::LexicalUuid => write!(f, "'{}'", self.class_name()),
             CqlType::Custom(class) => write!(f, "'{class}'"),
             CqlType::Frozen(inner) => match &**inner {
                 CqlType::Tuple(_) | CqlType::Frozen(_) => inner.fmt(f),

@@ -43,6 +43,12 @@ pub fn from_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
             .ok_or_else(|| TypeError::Literal(format!("unable to parse '{text}' as a UUID")))?
             .as_bytes()
             .to_vec(),
+        // As Java reads one.
+        CqlType::LexicalUuid if text.is_empty() => Vec::new(),
+        CqlType::LexicalUuid => lenient_uuid(text)
+            .ok_or_else(|| TypeError::Literal(format!("unable to make UUID from '{text}'")))?
+            .to_be_bytes()
+            .to_vec(),
         CqlType::Inet => {
             let address = text::parse_inet(text)
                 .ok_or_else(|| TypeError::Literal(format!("Unable to make inet address from '{text}'")))?;
@@ -78,6 +84,19 @@ fn float<T: std::str::FromStr>(text: &str) -> Option<T> {
     if spelled { text.parse().ok() } else { None }
 }
 
+/// A UUID of five hexadecimal numbers, of which the higher digits may be missing or, beyond what has room, are ignored.
+fn lenient_uuid(text: &str) -> Option<u128> {
+    const DIGITS: [u32; 5] = [8, 4, 4, 4, 12];
+    let mut parts = text.split('-');
+    let mut uuid = 0u128;
+    for digits in DIGITS {
+        let part = parts.next().filter(|part| part.bytes().all(|digit| digit.is_ascii_hexdigit()))?;
+        let number = u64::from_str_radix(part, 16).ok().filter(|number| *number <= i64::MAX as u64)?;
+        uuid = uuid << (4 * digits) | u128::from(number & ((1 << (4 * digits)) - 1));
+    }
+    (text.len() <= 36 && parts.next().is_none()).then_some(uuid)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,6 +119,7 @@ mod tests {
             (CqlType::Decimal, "12.50", "12.50"),
             (CqlType::Varint, "123456789012345678901234567890", "123456789012345678901234567890"),
             (CqlType::Uuid, "123e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-42d3-a456-426614174000"),
+            (CqlType::LexicalUuid, "1-2-3-4-5", "00000001-0002-0003-0004-000000000005"),
         ] {
             let bytes = from_text(&ty, text).expect(text);
             let value = Value::decode(&ty, &bytes).expect(text);

@@ -54,6 +54,7 @@ pub fn encode(ty: &CqlType, wire: &[u8], out: &mut Vec<u8>) {
         CqlType::Float | CqlType::Double => put_float(wire, out),
         CqlType::Date | CqlType::Time => out.extend_from_slice(wire),
         CqlType::Uuid => put_key(uuid_key(wire), wire, out),
+        CqlType::LexicalUuid => put_key(lexical_key(wire), wire, out),
         CqlType::Timeuuid => put_key(timeuuid_key(wire), wire, out),
         CqlType::Varint => put_varint(wire, out),
         CqlType::Decimal => put_decimal(wire, out),
@@ -198,6 +199,12 @@ pub fn uuid_key(wire: &[u8]) -> Option<u128> {
 pub fn timeuuid_key(wire: &[u8]) -> Option<u128> {
     let (high, low) = halves(wire)?;
     Some(u128::from(time_order(high)) << 64 | u128::from(low ^ 0x8080_8080_8080_8080))
+}
+
+/// The order of two signed numbers as one number. `None` when the bytes are no UUID.
+pub fn lexical_key(wire: &[u8]) -> Option<u128> {
+    let (high, low) = halves(wire)?;
+    Some(u128::from(high ^ 1 << 63) << 64 | u128::from(low ^ 1 << 63))
 }
 
 fn put_key(key: Option<u128>, wire: &[u8], out: &mut Vec<u8>) {

@@ -47,7 +47,9 @@ impl CqlType {
                     Err(TypeError::Bytes(format!("Input long out of bounds for time: {nanos}")))
                 }
             }
-            CqlType::Uuid => sized(len == 16 || len == 0, "UUID should be 16 or 0 bytes", wire),
+            CqlType::Uuid | CqlType::LexicalUuid => {
+                sized(len == 16 || len == 0, "UUID should be 16 or 0 bytes", wire)
+            }
             CqlType::Timeuuid => {
                 sized(len == 16 || len == 0, "TimeUUID should be 16 or 0 bytes", wire)?;
                 if wire.get(6).is_some_and(|b| b >> 4 != 1) {

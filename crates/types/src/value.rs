@@ -103,7 +103,9 @@ impl Value {
             (Value::Double(v), CqlType::Double) => v.to_be_bytes().to_vec(),
             (Value::Float(v), CqlType::Float) => v.to_be_bytes().to_vec(),
             (Value::Int(v), CqlType::Int) => v.to_be_bytes().to_vec(),
-            (Value::Uuid(v), CqlType::Uuid | CqlType::Timeuuid) => v.as_bytes().to_vec(),
+            (Value::Uuid(v), CqlType::Uuid | CqlType::Timeuuid | CqlType::LexicalUuid) => {
+                v.as_bytes().to_vec()
+            }
             (Value::Varint(v), CqlType::Varint) => v.to_signed_bytes_be(),
             (Value::Inet(v), CqlType::Inet) => text::inet_bytes(v),
             (Value::Date(v), CqlType::Date) => v.to_be_bytes().to_vec(),
@@ -276,7 +278,9 @@ fn decode_valid(ty: &CqlType, wire: &[u8]) -> Result<Value, TypeError> {
         CqlType::Double => Value::Double(f64::from_be_bytes(array(wire)?)),
         CqlType::Float => Value::Float(f32::from_be_bytes(array(wire)?)),
         CqlType::Int => Value::Int(i32::from_be_bytes(array(wire)?)),
-        CqlType::Uuid | CqlType::Timeuuid => Value::Uuid(Uuid::from_bytes(array(wire)?)),
+        CqlType::Uuid | CqlType::Timeuuid | CqlType::LexicalUuid => {
+            Value::Uuid(Uuid::from_bytes(array(wire)?))
+        }
         CqlType::Varint => Value::Varint(BigInt::from_signed_bytes_be(wire)),
         CqlType::Inet => Value::Inet(text::inet_of(wire).ok_or_else(|| mismatch(ty))?),
         CqlType::Date => Value::Date(u32::from_be_bytes(array(wire)?)),

@@ -225,6 +225,10 @@ pub fn all() -> Vec<Schema> {
         "",
         FEW,
     ));
+    // A type that CQL has no name for: the only one with an order of its own.
+    all.push(
+        of_named("lexical", "'org.apache.cassandra.db.marshal.LexicalUUIDType'", COMPRESSIONS[0]).quick(),
+    );
     all.extend(keys());
     all.extend(collections());
     all.extend(shapes());
@@ -234,6 +238,10 @@ pub fn all() -> Vec<Schema> {
 
 /// One type as everything that it can be.
 fn of_type(index: usize, ty: &str) -> Schema {
+    of_named(ty, ty, COMPRESSIONS[index % COMPRESSIONS.len()])
+}
+
+fn of_named(name: &str, ty: &str, compression: &str) -> Schema {
     let columns = format!(
         "key pk {ty}
          asc up {ty}
@@ -245,7 +253,7 @@ fn of_type(index: usize, ty: &str) -> Schema {
          value t set<{ty}>
          value m map<{ty}, {ty}>"
     );
-    Schema::new(&format!("of_{ty}"), &columns, COMPRESSIONS[index % COMPRESSIONS.len()], FEW)
+    Schema::new(&format!("of_{name}"), &columns, compression, FEW)
 }
 
 fn keys() -> Vec<Schema> {
@@ -464,12 +472,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_are_forty_and_five_of_them_are_quick() {
+    fn there_are_forty_one_and_six_of_them_are_quick() {
         let all = all();
         let names: std::collections::BTreeSet<&str> = all.iter().map(|schema| schema.name.as_str()).collect();
-        assert_eq!((all.len(), names.len()), (40, 40));
-        assert_eq!(all.iter().filter(|schema| schema.quick).count(), 5);
-        let text = all[19].create("k");
+        assert_eq!((all.len(), names.len()), (41, 41));
+        assert_eq!(all.iter().filter(|schema| schema.quick).count(), 6);
+        let text = all[20].create("k");
         assert!(text.starts_with("CREATE TABLE k.composite (key_ascii ascii, "), "{text}");
         assert!(text.contains("CLUSTERING ORDER BY (asc_ascii ASC, desc_bigint DESC"), "{text}");
     }

@@ -87,6 +87,7 @@ pub fn value(ty: &Type, size: Size, chance: &mut Chance) -> Vec<u8> {
             }
             native(name, size, chance)
         }
+        Type::Custom(class) if class == "LexicalUUIDType" => native("uuid", size, chance),
         Type::Custom(_) => Vec::new(),
         Type::Sequence("list", element) => {
             let items: Vec<_> = (0..chance.below(5)).map(|_| value(element, size.inside(), chance)).collect();

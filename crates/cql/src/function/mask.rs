@@ -153,7 +153,7 @@ fn default_of(ty: &CqlType) -> Option<Vec<u8>> {
         T::Date => types::datetime::EPOCH_DAY.to_be_bytes().to_vec(),
         T::Decimal => vec![0; 5],
         T::Duration => vec![0; 3],
-        T::Uuid => vec![0; 16],
+        T::Uuid | T::LexicalUuid => vec![0; 16],
         T::Timeuuid => types::timeuuid::min_of_ms(0).as_bytes().to_vec(),
         T::List(_) | T::Set(_) | T::Map(..) => collection::build([]),
         T::Tuple(fields) => default_fields(fields.iter())?,

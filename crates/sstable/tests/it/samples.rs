@@ -188,6 +188,7 @@ pub fn value(ty: &CqlType, rng: &mut Prng, bytes: u64) -> Vec<u8> {
         CqlType::Timestamp => (1_700_000_000_000 + rng.below(1_000_000)).to_be_bytes().to_vec(),
         CqlType::Time => rng.below(86_400_000_000_000).to_be_bytes().to_vec(),
         CqlType::Uuid => version(blob(rng, 16), 4),
+        CqlType::LexicalUuid => blob(rng, 16),
         CqlType::Timeuuid => version(blob(rng, 16), 1),
         CqlType::Inet => blob(rng, 4),
         CqlType::Varint => varint(rng),

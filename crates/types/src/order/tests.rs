@@ -82,6 +82,30 @@ fn components_carry_their_separators() {
     assert_eq!(encoded(&pair, &wire), [0x3E, 0x40, b'a', 0, 0x38]);
 }
 
+/// As Cassandra sorts `LexicalUUIDType`: two signed numbers.
+#[test]
+fn lexical_uuids_sort_as_signed_numbers() {
+    let ids = [
+        "80000000-0000-4000-ffff-000000000001",
+        "80000000-0000-4000-0000-000000000001",
+        "ffffffff-0000-1000-8000-000000000001",
+        "00000000-0000-0000-0000-000000000001",
+        "00000001-0002-0003-0004-000000000005",
+        "7fffffff-0000-0000-0000-000000000001",
+    ];
+    let ty = CqlType::LexicalUuid;
+    let bytes = ids.map(|id| crate::literal::from_text(&ty, id).unwrap());
+    for pair in bytes.windows(2) {
+        assert_eq!(ty.compare(&pair[0], &pair[1]), std::cmp::Ordering::Less);
+    }
+    assert_eq!(ty.compare(b"", &bytes[0]), std::cmp::Ordering::Less);
+    assert_eq!(crate::literal::from_text(&ty, ""), Ok(Vec::new()));
+    for bad in ["nope", "12", "1-2-3-4", "1-2-3-4-", "1-2-3-4-5-6", "true"] {
+        let told = crate::literal::from_text(&ty, bad).unwrap_err().to_string();
+        assert_eq!(told, format!("unable to make UUID from '{bad}'"));
+    }
+}
+
 #[test]
 fn uuids_sort_by_version_then_time() {
     let ids = [
