@@ -94,3 +94,39 @@ fn a_change_that_could_not_be_read_back_does_not_happen() {
     boot(&mut world, node);
     assert!(!has_keyspace(&mut world, node));
 }
+
+/// A log from when columns were ordered by plain bytes of names: what packed rows call them by is what it was.
+#[test]
+fn columns_of_an_older_log_keep_their_ordinals() {
+    let bytes = include_bytes!("../testdata/names.schema.log");
+    let mut world = World::new(1, SimConfig::calm());
+    let node = world.add_node([10, 0, 0, 1].into());
+    let idle = || async {
+        runtime::sleep(Duration::from_secs(3600)).await;
+        0
+    };
+    world.boot(node, 1, main_of(idle));
+    let mut written = world.spawn(node, async move {
+        runtime::file::write_new_synced(Path::new("/schema.log"), bytes).await.expect("written");
+    });
+    world.run_for(SECOND);
+    written.take().expect("it is done");
+    world.kill(node);
+    boot(&mut world, node);
+    let mut task = world.spawn(node, async { runtime::local::<Cluster>().schema() });
+    world.run_for(SECOND / 100);
+    let schema = task.take().expect("it is done");
+    let table = schema.keyspace("golden").and_then(|keyspace| keyspace.tables.get("names")).expect("a table");
+    // As CREATE TABLE had them.
+    let created =
+        ["a", "ж", "b", "aж", "ab", "abcdefж", "abcdefg", "😀", "A", "é", "el", "я", "aя", "as", "ю", "up"];
+    for (ordinal, name) in created.iter().enumerate() {
+        assert_eq!(usize::from(table.column(name).expect(name).ordinal), ordinal, "{name}");
+    }
+    let statics = table.statics.iter().map(|column| (&*column.name, column.ordinal));
+    assert_eq!(statics.collect::<Vec<_>>(), [("я1", 2), ("sa", 0), ("sж", 1), ("ям", 4), ("sm", 3)]);
+    let regulars: Vec<&str> = table.regulars.iter().map(|column| &*column.name).collect();
+    let selected =
+        ["ж", "😀", "A", "a", "ab", "abcdefg", "abcdefж", "aж", "as", "aя", "b", "el", "up", "é", "ю", "я"];
+    assert_eq!(regulars, selected);
+}
