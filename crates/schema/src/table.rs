@@ -301,12 +301,13 @@ impl TableBuilder {
         columns.push(column);
     }
 
-    /// Takes a static or regular column away at a time (microseconds); its ordinal stays taken. Returns whether it was
-    /// there.
+    /// Takes a static or regular column away at a time (microseconds); its ordinal stays taken. What it had of user types
+    /// is kept as tuples: the types may go, too. Returns whether it was there.
     pub fn drop_column(&mut self, name: &str, dropped_at: i64) -> bool {
         for columns in [&mut self.table.statics, &mut self.table.regulars] {
             if let Some(index) = columns.iter().position(|c| &*c.name == name) {
                 let Column { name, kind, ordinal, ty, .. } = columns.remove(index);
+                let ty = ty.with_tuples();
                 let same = |d: &DroppedColumn| (d.kind, d.ordinal) == (kind, ordinal);
                 // A second drop with an earlier time does not bring back what the first one hid.
                 let earlier = self.table.dropped.iter().filter(|d| same(d)).map(|d| d.dropped_at).max();

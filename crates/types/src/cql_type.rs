@@ -247,12 +247,47 @@ impl CqlType {
         }
     }
 
+    /// The type with tuples in place of user types, whose values have the same bytes. A user type of many cells stays.
+    pub fn with_tuples(&self) -> CqlType {
+        let inside = |ty: &CqlType| Arc::new(ty.with_tuples_inside());
+        match self {
+            CqlType::List(e) => CqlType::List(inside(e)),
+            CqlType::Set(e) => CqlType::Set(inside(e)),
+            CqlType::Vector(e, n) => CqlType::Vector(inside(e), *n),
+            CqlType::Map(k, v) => CqlType::Map(inside(k), inside(v)),
+            CqlType::Tuple(fields) => {
+                CqlType::tuple(fields.iter().map(CqlType::with_tuples_inside).collect())
+            }
+            CqlType::Frozen(inner) => CqlType::Frozen(inside(inner)),
+            other => other.clone(),
+        }
+    }
+
+    /// As [`CqlType::with_tuples`] where everything is one value.
+    fn with_tuples_inside(&self) -> CqlType {
+        match self {
+            CqlType::Udt(udt) => {
+                CqlType::tuple(udt.fields.iter().map(|(_, ty)| ty.with_tuples_inside().frozen()).collect())
+            }
+            other => other.with_tuples(),
+        }
+    }
+
     /// True when values of `old` bytes can be read as values of this type without a change of their form on disk:
     /// what a dropped column may come back as.
     pub fn reads_bytes_of(&self, old: &CqlType) -> bool {
-        self.is_multi_cell() == old.is_multi_cell()
-            && self.fixed_len() == old.fixed_len()
-            && self.reads_values_of(old)
+        self.is_multi_cell() == old.is_multi_cell() && self.reads_form_of(old)
+    }
+
+    /// Whether values are the same bytes, and elements of lists and values of maps are, which have a form of their own.
+    fn reads_form_of(&self, old: &CqlType) -> bool {
+        use CqlType as T;
+        let elements = match (self.unfrozen(), old.unfrozen()) {
+            (T::List(new), T::List(old)) | (T::Map(_, new), T::Map(_, old)) => new.reads_form_of(old),
+            (T::Vector(new, _), T::Vector(old, _)) => new.is_same_bytes(old),
+            _ => true,
+        };
+        elements && self.fixed_len() == old.fixed_len() && self.reads_values_of(old)
     }
 
     fn reads_values_of(&self, old: &CqlType) -> bool {
@@ -277,6 +312,11 @@ impl CqlType {
             (T::Tuple(new), T::Tuple(old)) => {
                 fields(&new.iter().collect::<Vec<_>>(), &old.iter().collect::<Vec<_>>())
             }
+            // As a dropped column's is kept.
+            (T::Tuple(new), T::Udt(old)) => fields(
+                &new.iter().collect::<Vec<_>>(),
+                &old.fields.iter().map(|(_, ty)| ty).collect::<Vec<_>>(),
+            ),
             (T::Udt(new), T::Udt(old)) => {
                 let types = |udt: &UdtType| udt.fields.iter().map(|(_, ty)| ty.clone()).collect::<Vec<_>>();
                 let (new_types, old_types) = (types(new), types(old));
@@ -294,14 +334,23 @@ impl CqlType {
         }
     }
 
-    /// Whether values are the same bytes in the same order: whatever is marked as frozen, whose keyspace a user type is of.
+    /// Whether values of `other` are values of this type, too, in the same order: whatever is marked as frozen, whose
+    /// keyspace a user type is of.
     fn is_kept_as(&self, other: &CqlType) -> bool {
         use CqlType as T;
         match (self.unfrozen(), other.unfrozen()) {
             (T::List(a), T::List(b)) | (T::Set(a), T::Set(b)) => a.is_kept_as(b),
             (T::Map(k, v), T::Map(k2, v2)) => k.is_kept_as(k2) && v.is_kept_as(v2),
+            // Fields more are null in older values.
             (T::Tuple(a), T::Tuple(b)) => {
-                a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.is_kept_as(b))
+                a.len() >= b.len() && a.iter().zip(b.iter()).all(|(a, b)| a.is_kept_as(b))
+            }
+            (T::Udt(a), T::Tuple(b)) => {
+                a.fields.len() >= b.len() && a.fields.iter().zip(b.iter()).all(|((_, a), b)| a.is_kept_as(b))
+            }
+            (T::Tuple(a), T::Udt(b)) => {
+                let fields = || b.fields.iter().map(|(_, ty)| ty);
+                a.len() >= b.fields.len() && a.iter().zip(fields()).all(|(a, b)| a.is_kept_as(b))
             }
             (T::Udt(a), T::Udt(b)) => {
                 let pairs = || a.fields.iter().zip(&b.fields);
@@ -310,8 +359,14 @@ impl CqlType {
                     && pairs().all(|(a, b)| a.1.is_kept_as(&b.1))
             }
             (T::Vector(a, n), T::Vector(b, m)) => n == m && a.is_kept_as(b),
+            (T::Blob, T::Text | T::Ascii) | (T::Text, T::Ascii) => true,
             (a, b) => a == b,
         }
+    }
+
+    /// Whether values are the same bytes and nothing else: whatever is marked as frozen.
+    fn is_same_bytes(&self, other: &CqlType) -> bool {
+        self.is_kept_as(other) && other.is_kept_as(self)
     }
 
     /// True when the type or a type inside it is this user type.
@@ -410,6 +465,16 @@ mod tests {
             ("list<text>", "list<ascii>"),
             ("frozen<list<blob>>", "frozen<list<text>>"),
             ("tuple<int, text>", "tuple<int>"),
+            ("tuple<blob>", "tuple<int>"),
+            ("list<blob>", "list<text>"),
+            ("list<frozen<tuple<blob>>>", "list<frozen<tuple<int>>>"),
+            ("set<blob>", "set<text>"),
+            ("set<text>", "set<ascii>"),
+            ("set<frozen<tuple<int, int>>>", "set<frozen<tuple<int>>>"),
+            ("set<frozen<list<blob>>>", "set<frozen<list<text>>>"),
+            ("map<text, blob>", "map<ascii, text>"),
+            ("blob", "frozen<list<int>>"),
+            ("blob", "vector<text, 3>"),
         ] {
             assert!(ty(new).reads_bytes_of(&ty(old)), "{new} reads {old}");
         }
@@ -421,8 +486,17 @@ mod tests {
             ("blob", "int"),
             ("list<int>", "frozen<list<int>>"),
             ("set<int>", "list<int>"),
-            ("set<blob>", "set<text>"),
+            ("set<text>", "set<blob>"),
+            ("set<uuid>", "set<timeuuid>"),
+            ("set<bigint>", "set<timestamp>"),
             ("list<bigint>", "list<int>"),
+            ("list<blob>", "list<int>"),
+            ("frozen<list<blob>>", "frozen<list<int>>"),
+            ("list<frozen<list<blob>>>", "list<frozen<list<int>>>"),
+            ("map<int, blob>", "map<int, int>"),
+            ("map<int, frozen<map<int, blob>>>", "map<int, frozen<map<int, int>>>"),
+            ("vector<text, 2>", "vector<ascii, 2>"),
+            ("blob", "vector<int, 3>"),
             ("tuple<int>", "tuple<int, text>"),
             ("vector<int, 2>", "vector<int, 3>"),
             ("list<frozen<vector<varint, 2>>>", "list<frozen<vector<int, 2>>>"),

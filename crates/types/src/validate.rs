@@ -51,14 +51,14 @@ impl CqlType {
                 sized(len == 16 || len == 0, "UUID should be 16 or 0 bytes", wire)
             }
             CqlType::Timeuuid => {
-                sized(len == 16 || len == 0, "TimeUUID should be 16 or 0 bytes", wire)?;
+                sized(len == 16 || len == 0, "UUID should be 16 or 0 bytes", wire)?;
                 if wire.get(6).is_some_and(|b| b >> 4 != 1) {
                     return Err(bad("Invalid version for TimeUUID type."));
                 }
                 Ok(())
             }
             CqlType::Decimal => validate_decimal(wire),
-            CqlType::Inet => sized([0, 4, 16].contains(&len), "Expected 4 or 16 byte inetaddress", wire),
+            CqlType::Inet => validate_inet(wire),
             CqlType::Duration => crate::duration::Duration::decode(wire).map(|_| ()),
             CqlType::Empty => sized(len == 0, "EmptyType only accept empty values", wire),
             CqlType::List(e) | CqlType::Set(e) => validate_elements(e, wire),
@@ -73,13 +73,34 @@ impl CqlType {
             }
             CqlType::Tuple(fields) => validate_fields(fields.iter(), "tuple", wire),
             CqlType::Udt(udt) => validate_fields(udt.fields.iter().map(|(_, ty)| ty), "user type", wire),
-            CqlType::Vector(e, n) => {
-                for element in collection::vector_elements(e, *n, wire) {
-                    e.validate(element?)?;
-                }
-                Ok(())
-            }
+            CqlType::Vector(e, n) => self.validate_vector(e, *n, wire),
             CqlType::Frozen(inner) => inner.validate(wire),
+        }
+    }
+}
+
+impl CqlType {
+    /// `self` is the vector.
+    fn validate_vector(&self, element: &CqlType, dimension: u32, wire: &[u8]) -> Result<(), TypeError> {
+        for item in collection::vector_elements(element, dimension, wire) {
+            match item {
+                Ok(item) => element.validate(item)?,
+                Err(TypeError::Bytes(text)) if text.starts_with("Not enough bytes") => {
+                    return Err(TypeError::Bytes(format!("Not enough bytes to read a {self}")));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn validate_inet(wire: &[u8]) -> Result<(), TypeError> {
+    match wire.len() {
+        0 | 4 | 16 => Ok(()),
+        _ => {
+            let shown = crate::text::format_hex(wire);
+            Err(TypeError::Bytes(format!("Expected 4 or 16 byte inetaddress; got {shown}")))
         }
     }
 }
