@@ -1,7 +1,7 @@
 //! Aggregate functions: count, min, max, sum and avg over rows or the elements of a collection.
 
 use crate::error::{Result, invalid};
-use crate::function::{NUMBERS, Number, is_number, number_of, number_to};
+use crate::function::{NUMBERS, Number, accepts, is_number, number_of, number_to};
 use crate::selector::Selector;
 use num_bigint::BigInt;
 use types::CqlType;
@@ -39,6 +39,17 @@ impl AggregateKind {
             AggregateKind::Min | AggregateKind::Max => Ok(of.clone()),
             AggregateKind::Sum | AggregateKind::Avg if is_number(of) => Ok(of.clone()),
             AggregateKind::Sum | AggregateKind::Avg => {
+                let fitting: Vec<&CqlType> =
+                    NUMBERS.iter().filter(|ty| **ty != CqlType::Counter && accepts(ty, of)).collect();
+                if let [_, _, ..] = fitting[..] {
+                    let all: Vec<String> =
+                        fitting.iter().map(|ty| format!("system.{name} : ({ty}) -> {ty}")).collect();
+                    return invalid(format!(
+                        "Ambiguous call to function {name} (can be matched by following signatures: {}): use type casts \
+                         to disambiguate",
+                        all.join(", ")
+                    ));
+                }
                 let known: Vec<String> =
                     NUMBERS.iter().map(|ty| format!("system.{name} : ({ty}) -> {ty}")).collect();
                 invalid(format!(

@@ -4,11 +4,11 @@ use crate::ast::{AlterTable, ColumnDefinition, TableChange, TableProperties};
 use crate::ddl::{
     Applied, ChangeContext, ChangeKind, SchemaChange, column_type, definition_error, with_table,
 };
-use crate::error::{Result, configuration, invalid, syntax, unsupported};
+use crate::error::{Result, configuration, invalid, unsupported};
 use crate::limits;
 use crate::options;
 use base::HashSet;
-use schema::{ColumnKind, Keyspace, Schema, Table, TableBuilder};
+use schema::{Column, ColumnKind, Keyspace, Schema, Table, TableBuilder};
 use types::CqlType;
 
 /// Applies ALTER TABLE.
@@ -85,12 +85,6 @@ fn alter_options(builder: &mut TableBuilder, table: &Table, with: &TableProperti
     if with.id.is_some() {
         return configuration("Cannot alter table id.");
     }
-    if with.compact_storage {
-        return syntax("COMPACT STORAGE cannot be given to ALTER TABLE");
-    }
-    if !with.clustering_order.is_empty() {
-        return syntax("CLUSTERING ORDER cannot be given to ALTER TABLE");
-    }
     options::apply_properties(builder.options_mut(), &with.properties)?;
     if table.counter && builder.options_mut().default_time_to_live > 0 {
         return invalid("Cannot set default_time_to_live on a table with counters");
@@ -117,6 +111,12 @@ fn add_column(
         return invalid(format!("Cannot add PRIMARY KEY column '{name}' to an existing table"));
     }
     let ty = column_type(column, keyspace, &format!(" for column {name}"))?;
+    if column.is_static && table.clustering.is_empty() {
+        return invalid(
+            "Static columns are only useful (and thus allowed) if the table has at least one clustering column",
+        );
+    }
+    comes_back(table, column, &ty)?;
     if ty == CqlType::Counter && !table.counter {
         return configuration(format!(
             "{}: Cannot have a counter column (\"{name}\") in a non counter table",
@@ -129,12 +129,6 @@ fn add_column(
             table.qualified_name()
         ));
     }
-    if column.is_static && table.clustering.is_empty() {
-        return invalid(
-            "Static columns are only useful (and thus allowed) if the table has at least one clustering column",
-        );
-    }
-    comes_back(table, column, &ty)?;
     builder.add(name, if column.is_static { ColumnKind::Static } else { ColumnKind::Regular }, ty);
     Ok(())
 }
@@ -143,10 +137,11 @@ fn add_column(
 fn comes_back(table: &Table, column: &ColumnDefinition, ty: &CqlType) -> Result<()> {
     let name = &column.name;
     let Some(earlier) = table.dropped.iter().rev().find(|d| *d.name == **name) else { return Ok(()) };
-    if !ty.reads_bytes_of(&earlier.ty) {
+    // Columns that were dropped by a version that kept the names of user types.
+    let before = if earlier.ty.is_multi_cell() { earlier.ty.clone() } else { earlier.ty.with_tuples() };
+    if !ty.reads_bytes_of(&before) {
         return invalid(format!(
-            "Cannot re-add previously dropped column '{name}' of type {ty}, incompatible with previous type {}",
-            earlier.ty
+            "Cannot re-add previously dropped column '{name}' of type {ty}, incompatible with previous type {before}"
         ));
     }
     let word = |is_static| if is_static { "STATIC" } else { "REGULAR" };
@@ -175,6 +170,10 @@ fn drop_column(
         None if if_exists => Ok(()),
         None => invalid(format!("Column {name} was not found in table '{}'", table.qualified_name())),
         Some(column) if column.is_key() => invalid(format!("Cannot drop PRIMARY KEY column {name}")),
+        // Its cells have the numbers of its fields: without the type nothing tells what is in them.
+        Some(Column { ty: CqlType::Udt(udt), .. }) => {
+            invalid(format!("Cannot drop non-frozen column {name} of user type {}", udt.name))
+        }
         Some(_) => {
             builder.drop_column(name, at);
             Ok(())

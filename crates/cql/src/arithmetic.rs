@@ -8,8 +8,8 @@
 //! The only failures are divisions of integers and decimals by zero, and durations finer than what they are added to.
 
 use crate::ast::Arithmetic;
-use crate::error::{Error, Result};
-use crate::function::{TOO_LARGE, is_number, is_workable, number_of, number_to};
+use crate::error::{Error, Result, invalid};
+use crate::function::{NUMBERS, TOO_LARGE, is_number, is_workable, number_of, number_to};
 use num_bigint::BigInt;
 use types::duration::Duration;
 use types::{CqlType, number};
@@ -123,6 +123,15 @@ fn function_name(operator: Arithmetic) -> &'static str {
     }
 }
 
+/// The refusal of a minus in front of what is no number.
+pub(crate) fn no_negation<T>() -> Result<T> {
+    let known: Vec<String> = NUMBERS.iter().map(|ty| format!("system._negate : ({ty}) -> {ty}")).collect();
+    invalid(format!(
+        "Invalid call to function system._negate, none of its type signatures match (known type signatures: {})",
+        known.join(", ")
+    ))
+}
+
 /// Computes `-value`; `None` for an empty value.
 pub(crate) fn negate(ty: &CqlType, value: &[u8]) -> Result<Option<Vec<u8>>> {
     use crate::function::Number;
@@ -222,8 +231,10 @@ fn decimals(
             let (a, b) = (raised(a, scale - a_scale)?, raised(b, scale - b_scale)?);
             (scale, if operator == Arithmetic::Add { a + b } else { a - b })
         }
-        Arithmetic::Divide | Arithmetic::Modulo if b == BigInt::ZERO => {
-            return Err("BigInteger divide by zero".to_string());
+        Arithmetic::Divide if b == BigInt::ZERO => return Err("BigInteger divide by zero".to_string()),
+        Arithmetic::Modulo if b == BigInt::ZERO => {
+            let word = if a == BigInt::ZERO { "undefined" } else { "by zero" };
+            return Err(format!("Division {word}"));
         }
         Arithmetic::Divide => quotient(a_scale, a, b_scale, b)?,
         Arithmetic::Modulo => {

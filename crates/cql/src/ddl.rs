@@ -6,13 +6,14 @@
 
 use crate::alter::alter_table;
 use crate::ast::{
-    ColumnDefinition, CreateTable, Object, StatementKind, TableName, TableProperties, TypeName,
+    ColumnDefinition, CreateIndex, CreateTable, Object, StatementKind, TableName, TableProperties, TypeName,
 };
 use crate::error::{Error, Result, configuration, invalid, unsupported};
 use crate::limits;
 use crate::names;
 use crate::options;
 use crate::user_types::{alter_type, create_type, drop_type};
+use crate::where_clause;
 use base::{HashMap, HashSet};
 use schema::{ColumnKind, Keyspace, Order, Schema, Table, TableBuilder, TableId};
 use std::collections::BTreeMap;
@@ -31,6 +32,11 @@ impl SchemaChange {
     /// The keyspace it is about.
     pub fn keyspace(&self) -> &str {
         &self.keyspace
+    }
+
+    /// Whether it makes or alters the keyspace itself.
+    pub fn is_of_keyspace(&self) -> bool {
+        matches!(self.statement, StatementKind::CreateKeyspace(_) | StatementKind::AlterKeyspace { .. })
     }
 }
 
@@ -161,9 +167,32 @@ pub fn is_system_keyspace(name: &str) -> bool {
     SYSTEM_KEYSPACES.contains(&name)
 }
 
+/// What is wrong with an index whether or not indexes are there.
+fn check_index(schema: &Schema, in_use: Option<&str>, create: &CreateIndex) -> Result<()> {
+    let keyspace = names::keyspace_name(create.table.keyspace.as_deref(), in_use)?;
+    let name = &create.table.name;
+    let Some(table) = schema.keyspace(keyspace).and_then(|keyspace| keyspace.tables.get(name.as_str()))
+    else {
+        return invalid(format!("Table '{name}' doesn't exist"));
+    };
+    for (_, target) in &create.targets {
+        let column = where_clause::column(table, target)?;
+        if column.kind == ColumnKind::PartitionKey && table.partition_key.len() == 1 {
+            return invalid(format!(
+                "Cannot create secondary index on the only partition key column {target}"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Resolves the keyspace of a schema statement.
 /// Errors: features that are not there yet, no keyspace in use, the server's own keyspaces.
-pub(crate) fn schema_change(statement: StatementKind, in_use: Option<&str>) -> Result<SchemaChange> {
+pub(crate) fn schema_change(
+    schema: &Schema,
+    statement: StatementKind,
+    in_use: Option<&str>,
+) -> Result<SchemaChange> {
     let of = |name: &TableName| names::keyspace_name(name.keyspace.as_deref(), in_use).map(str::to_string);
     let keyspace = match &statement {
         StatementKind::CreateKeyspace(create) => create.name.clone(),
@@ -179,11 +208,17 @@ pub(crate) fn schema_change(statement: StatementKind, in_use: Option<&str>) -> R
             ..
         }
         | StatementKind::DropRoutine { name, .. } => of(name)?,
-        StatementKind::CreateIndex(_) => return unsupported("secondary indexes"),
+        StatementKind::CreateIndex(create) => {
+            check_index(schema, in_use, create)?;
+            return unsupported("secondary indexes");
+        }
         StatementKind::CreateView(_) | StatementKind::AlterView { .. } => {
             return unsupported("materialized views");
         }
-        StatementKind::CreateTrigger { .. } => return unsupported("triggers"),
+        // There is no class that could be loaded.
+        StatementKind::CreateTrigger { class, .. } => {
+            return invalid(format!("Trigger class '{class}' couldn't be loaded"));
+        }
         StatementKind::CreateFunction(_) => return unsupported("user-defined functions"),
         StatementKind::CreateAggregate(_) => return unsupported("user-defined aggregates"),
         _ => return unsupported("roles and permissions"),
@@ -268,7 +303,7 @@ fn changed(schema: &Schema, change: &SchemaChange, context: &ChangeContext) -> R
                 let error = Error::AlreadyExists { keyspace: name.clone(), table: String::new() };
                 return if if_not_exists { Ok(None) } else { Err(error) };
             }
-            let settings = options::keyspace_settings(name, &create.properties, &context.datacenters)?;
+            let settings = options::keyspace_settings(name, &create.properties, &context.datacenters, None)?;
             let Some(replication) = settings.replication else {
                 return invalid("Missing mandatory option 'replication'");
             };
@@ -279,7 +314,8 @@ fn changed(schema: &Schema, change: &SchemaChange, context: &ChangeContext) -> R
         }
         StatementKind::AlterKeyspace { name, if_exists, properties } => {
             let Some(keyspace) = existing_keyspace(schema, name, *if_exists)? else { return Ok(None) };
-            let settings = options::keyspace_settings(name, properties, &context.datacenters)?;
+            let before = Some(&keyspace.replication);
+            let settings = options::keyspace_settings(name, properties, &context.datacenters, before)?;
             let mut keyspace = Keyspace::clone(keyspace);
             keyspace.replication = settings.replication.unwrap_or(keyspace.replication);
             keyspace.durable_writes = settings.durable_writes.unwrap_or(keyspace.durable_writes);
@@ -325,7 +361,8 @@ fn nothing_to_drop(
 ) -> Result<Option<Applied>> {
     let full = format!("{}.{}", change.keyspace, name.name);
     match (object, on) {
-        (Object::Index, _) => invalid(format!("Index '{full}' doesn't exist")),
+        // With the quote too many that Cassandra has.
+        (Object::Index, _) => invalid(format!("Index '{full}' doesn't exist'")),
         (Object::View, _) => invalid(format!("Materialized view '{full}' doesn't exist")),
         (Object::Trigger, Some(table)) => {
             invalid(format!("Trigger '{}' on '{}.{}' doesn't exist", name.name, change.keyspace, table.name))
@@ -427,9 +464,6 @@ fn create_table(
         let error = Error::AlreadyExists { keyspace: change.keyspace.clone(), table: name.clone() };
         return if create.if_not_exists { Ok(None) } else { Err(error) };
     }
-    if create.with.compact_storage {
-        return invalid("Compact tables are not allowed in Cassandra starting with 4.0 version.");
-    }
     let id = TableId(create.with.id.unwrap_or(context.table_id));
     if let Some(other) = schema.table_by_id(id) {
         return invalid(format!("Table id {id} is already in use by {}", other.qualified_name()));
@@ -449,17 +483,17 @@ fn build_table(
     if create.columns.len() > limits::COLUMNS {
         return invalid(format!("table {full} has more than {} columns", limits::COLUMNS));
     }
-    let (partition, clustering) = primary_key(create, &full)?;
+    let (partition, clustering) = primary_key(create)?;
     let mut columns = HashMap::default();
     for column in &create.columns {
         if columns.insert(&*column.name, column).is_some() {
-            return invalid(format!("Duplicate column '{}' declaration for table '{full}'", column.name));
+            return invalid(format!("Duplicate column '{}' declaration for table '{name}'", column.name));
         }
         if column.masked {
             return unsupported("dynamic data masking");
         }
     }
-    let orders = clustering_orders(&clustering, &create.with)?;
+    let orders = clustering_orders(name, &clustering, &create.with)?;
     let key_type = |key: &String| -> Result<CqlType> {
         match columns.get(key.as_str()) {
             Some(column) if column.is_static => {
@@ -498,40 +532,65 @@ fn build_table(
     }
     options::apply_properties(builder.options_mut(), &create.with.properties)?;
     let table = builder.build().map_err(definition_error)?;
+    if create.with.compact_storage {
+        return compact_storage(&table);
+    }
     if table.counter && table.options.default_time_to_live > 0 {
         return invalid("Cannot set default_time_to_live on a table with counters");
     }
     Ok(table)
 }
 
-fn primary_key(create: &CreateTable, full: &str) -> Result<(Vec<String>, Vec<String>)> {
+/// What is wrong with COMPACT STORAGE whether or not it is there.
+fn compact_storage<T>(table: &Table) -> Result<T> {
+    let names: Vec<&str> = table.regulars.iter().map(|column| &*column.name).collect();
+    match names[..] {
+        [] if table.clustering.is_empty() => {
+            invalid("No definition found that is not part of the PRIMARY KEY")
+        }
+        [_, _, ..] if !table.clustering.is_empty() => invalid(format!(
+            "COMPACT STORAGE with composite PRIMARY KEY allows no more than one column not part of the PRIMARY KEY \
+             (got: {})",
+            names.join(", ")
+        )),
+        _ => unsupported("COMPACT STORAGE"),
+    }
+}
+
+fn primary_key(create: &CreateTable) -> Result<(Vec<String>, Vec<String>)> {
+    let table = &create.table.name;
     let inline: Vec<&ColumnDefinition> = create.columns.iter().filter(|c| c.primary_key).collect();
     let (partition, clustering) = match (&inline[..], &create.primary_keys[..]) {
         ([], []) => {
-            return invalid(format!("No PRIMARY KEY specifed for table '{full}' (exactly one required)"));
+            return invalid(format!("No PRIMARY KEY specifed for table '{table}' (exactly one required)"));
         }
         ([only], []) => (vec![only.name.clone()], Vec::new()),
         ([], [(partition, clustering)]) => (partition.clone(), clustering.clone()),
         _ => {
             return invalid(format!(
-                "Multiple PRIMARY KEY specified for table '{full}' (exactly one required)"
+                "Multiple PRIMARY KEY specified for table '{table}' (exactly one required)"
             ));
         }
     };
     let mut names = HashSet::default();
     if let Some(twice) = partition.iter().chain(&clustering).find(|name| !names.insert(*name)) {
-        return invalid(format!("Duplicate column '{twice}' in PRIMARY KEY clause for table '{full}'"));
+        return invalid(format!("Duplicate column '{twice}' in PRIMARY KEY clause for table '{table}'"));
     }
     drop(names);
     Ok((partition, clustering))
 }
 
-fn clustering_orders(clustering: &[String], with: &TableProperties) -> Result<Vec<Order>> {
+fn clustering_orders(table: &str, clustering: &[String], with: &TableProperties) -> Result<Vec<Order>> {
     if with.clustering_order.is_empty() {
         return Ok(vec![Order::Ascending; clustering.len()]);
     }
     let known: HashSet<&str> = clustering.iter().map(String::as_str).collect();
-    let ordered: HashSet<&str> = with.clustering_order.iter().map(|(name, _)| name.as_str()).collect();
+    let mut ordered: HashSet<&str> = HashSet::default();
+    if let Some((name, _)) = with.clustering_order.iter().find(|(name, _)| !ordered.insert(name)) {
+        return invalid(format!(
+            "Duplicate column '{name}' in CLUSTERING ORDER BY clause for table '{table}'"
+        ));
+    }
     let names = with.clustering_order.iter().map(|(name, _)| name.as_str());
     let strangers: Vec<&str> = names.filter(|name| !known.contains(name)).collect();
     if !strangers.is_empty() {

@@ -5,6 +5,17 @@ use crate::ast::{Expr, TypeName};
 
 /// How Cassandra names a result column.
 pub(crate) fn text_of(expr: &Expr) -> String {
+    text(expr, "system.")
+}
+
+/// How Cassandra writes back a value of a statement: names of functions as they were written.
+pub(crate) fn value_text(expr: &Expr) -> String {
+    text(expr, "")
+}
+
+/// `native`: what stands in front of the names of native functions.
+fn text(expr: &Expr, native: &str) -> String {
+    let text_of = |expr: &Expr| text(expr, native);
     let list = |items: &[Expr]| items.iter().map(text_of).collect::<Vec<_>>().join(", ");
     match expr {
         Expr::Column(name) => name.clone(),
@@ -15,14 +26,14 @@ pub(crate) fn text_of(expr: &Expr) -> String {
             let prefix = match &function.keyspace {
                 Some(keyspace) => format!("{keyspace}."),
                 None if special => String::new(),
-                None => "system.".to_string(),
+                None => native.to_string(),
             };
             format!("{prefix}{name}({})", list(arguments))
         }
         Expr::Cast(inner, ty) => format!("cast({} as {})", text_of(inner), type_text(ty)),
         Expr::TypeHint(ty, inner) => format!("({}){}", type_text(ty), text_of(inner)),
         Expr::Field(inner, field) => format!("{}.{field}", text_of(inner)),
-        Expr::Element(inner, key) => format!("{}[{}]", text_of(inner), text_of(key)),
+        Expr::Element(inner, key) => format!("{}[{}]", text_of(inner), value_text(key)),
         Expr::Text(text) => types::text::quote(text),
         Expr::Integer(text) | Expr::Float(text) | Expr::Duration(text) => text.clone(),
         Expr::Boolean(value) => value.to_string(),
@@ -43,7 +54,7 @@ pub(crate) fn text_of(expr: &Expr) -> String {
             format!("{{{}}}", fields.join(", "))
         }
         Expr::Slice(inner, from, to) => {
-            let end = |end: &Option<Box<Expr>>| end.as_deref().map(text_of).unwrap_or_default();
+            let end = |end: &Option<Box<Expr>>| end.as_deref().map(value_text).unwrap_or_default();
             format!("{}[{}..{}]", text_of(inner), end(from), end(to))
         }
         Expr::Arithmetic(operator, left, right) => {
@@ -53,7 +64,8 @@ pub(crate) fn text_of(expr: &Expr) -> String {
     }
 }
 
-fn type_text(ty: &TypeName) -> String {
+/// A type as it was written.
+pub(crate) fn type_text(ty: &TypeName) -> String {
     let list = |items: &[TypeName]| items.iter().map(type_text).collect::<Vec<_>>().join(", ");
     match ty {
         TypeName::Named { keyspace: Some(keyspace), name, .. } => format!("{keyspace}.{name}"),

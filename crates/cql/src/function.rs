@@ -115,7 +115,8 @@ pub(crate) fn literal_fit(expr: &Expr, wanted: &CqlType) -> Fit {
     let all = |items: &mut dyn Iterator<Item = Fit>| items.min().unwrap_or(Fit::Weak);
     let wanted = wanted.unfrozen();
     match (expr, wanted) {
-        (Expr::Null | Expr::Marker(_), _) => Fit::Weak,
+        // A call whose signature is told by what takes its result.
+        (Expr::Null | Expr::Marker(_) | Expr::Call { .. }, _) => Fit::Weak,
         (Expr::List(items), CqlType::List(element) | CqlType::Vector(element, _)) => {
             all(&mut items.iter().map(|item| literal_fit(item, element)))
         }
@@ -138,18 +139,38 @@ pub(crate) fn literal_fit(expr: &Expr, wanted: &CqlType) -> Fit {
     }
 }
 
-/// Resolves a call of a function of the `system` keyspace, which native ones are in.
+/// Resolves a call of a function of the `system` keyspace, which native ones are in. `receiver`: the type of what takes
+/// the result, which tells signatures apart; in a SELECT clause there is none.
 /// Errors: unknown functions, arguments that no signature takes, or that several take equally well.
-pub(crate) fn resolve(name: &str, arguments: &[Argument<'_>], table: &Table) -> Result<Function> {
+pub(crate) fn resolve(
+    name: &str,
+    arguments: &[Argument<'_>],
+    table: &Table,
+    receiver: Option<&CqlType>,
+) -> Result<Function> {
     if let Some(special) = special(name, arguments)? {
         return Ok(special);
     }
     let mut signatures = signatures(name, table);
     match signatures.len() {
+        0 if receiver.is_some() => invalid(format!("Unknown function {name} called")),
         0 => invalid(format!("Unknown function '{name}'")),
         1 => check_only(signatures.remove(0), arguments),
-        _ => choose(signatures, arguments),
+        _ => choose(signatures, arguments, receiver),
     }
+}
+
+/// A call of an aggregate where there are no rows to go over: wrong in itself, or in its arguments.
+pub(crate) fn refuse_aggregate<T>(name: &str, arguments: &[Argument<'_>]) -> Result<T> {
+    if let ("count", [given]) = (name, arguments)
+        && given.fit(&CqlType::Blob) == Fit::No
+    {
+        return invalid(format!(
+            "Type error: {} cannot be passed as argument 0 of function system.count of type blob",
+            text_of(given.expr)
+        ));
+    }
+    invalid("Aggregation function are not supported in the where clause")
 }
 
 fn check_only(function: Function, arguments: &[Argument<'_>]) -> Result<Function> {
@@ -174,9 +195,14 @@ fn check_only(function: Function, arguments: &[Argument<'_>]) -> Result<Function
 }
 
 /// The signature that fits exactly, or else the only one that fits.
-fn choose(signatures: Vec<Function>, arguments: &[Argument<'_>]) -> Result<Function> {
+fn choose(
+    signatures: Vec<Function>,
+    arguments: &[Argument<'_>],
+    receiver: Option<&CqlType>,
+) -> Result<Function> {
     let fit_of = |function: &Function| {
-        if function.arguments.len() != arguments.len() {
+        let taken = receiver.is_none_or(|receiver| accepts(receiver, &function.returns));
+        if !taken || function.arguments.len() != arguments.len() {
             return Fit::No;
         }
         let fits = function.arguments.iter().zip(arguments).map(|(wanted, given)| given.fit(wanted));
@@ -493,7 +519,8 @@ impl Function {
                         "In call to function system.{}, value 0x{} is not a valid binary representation for type {}",
                         self.name,
                         types::text::format_hex(values[0]),
-                        self.returns
+                        // As the function calls it.
+                        if self.name.ends_with("varchar") { "varchar".into() } else { self.returns.to_string() }
                     ),
                 })?;
                 values[0].to_vec()

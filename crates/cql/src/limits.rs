@@ -8,8 +8,12 @@ pub const STATEMENT_BYTES: usize = 16 << 20;
 pub const MARKERS: usize = 65_535;
 /// Statements in one batch, counted in 16 bits by the protocol.
 pub const BATCH_STATEMENTS: usize = 65_535;
-/// Bytes of a partition key and of a clustering component; their lengths are written in 16 bits.
+/// Bytes of a partition key, and of a row's clustering columns together; lengths of keys are written in 16 bits.
+/// Bounds of slices may be longer: they are no keys.
 pub const KEY_BYTES: usize = 65_535;
+/// Bytes of a bound of DELETE in wire form: sstables take keys of tries of that length for sound. No row lies between such
+/// bounds that a shorter one would not reach as well.
+pub const BOUND_BYTES: usize = 128 << 10;
 /// Bytes of the shortest value of a vector, and of what a function makes up: no write takes more.
 pub const VALUE_BYTES: usize = mutation::limits::MUTATION_BYTES_MAX;
 /// Partition keys or clustering prefixes one statement may name by `IN` products; more would be an unbounded fan-out.

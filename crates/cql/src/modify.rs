@@ -3,7 +3,7 @@
 use crate::ast::{
     Arithmetic, Assign, Assignment, Batch, BatchKind, Condition, Delete, Expr, Insert, StatementKind,
 };
-use crate::ast::{Target, Update, Using};
+use crate::ast::{Relation, Target, Update, Using};
 use crate::error::{Result, invalid, syntax, unsupported};
 use crate::from_json;
 use crate::limits;
@@ -225,13 +225,10 @@ impl ModifyPlan {
             )),
         };
         let table = self.table.id;
-        let prefixes = if self.reach == Reach::Rows {
-            self.clustering.prefixes(&self.table, env)?
-        } else {
-            Prefixes::new()
-        };
+        let prefixes =
+            if self.reach == Reach::Rows { self.clustering.rows(&self.table, env)? } else { Prefixes::new() };
         let spans =
-            if self.reach == Reach::Ranges { self.clustering.spans(&self.table, env)? } else { Vec::new() };
+            if self.reach == Reach::Ranges { self.clustering.ranges(&self.table, env)? } else { Vec::new() };
         let deletion = Deletion { timestamp: written.timestamp, local_time: written.now_s };
         for_each_key(&self.table, &self.keys, env, |key| {
             let mut builder = MutationBuilder::new(table, Token::of_key(key), key);
@@ -375,7 +372,7 @@ pub(crate) fn batch(
     marker_names: &[Option<String>],
 ) -> Result<BatchPlan> {
     if batch.kind == BatchKind::Counter {
-        return unsupported("counter batches");
+        return counter_batch(batch, table_of);
     }
     if batch.using.ttl.is_some() {
         return invalid("Global TTL on the BATCH statement is not supported.");
@@ -418,6 +415,22 @@ pub(crate) fn batch(
     })
 }
 
+/// What is wrong with a counter batch whether or not counters can be changed.
+fn counter_batch<T>(batch: &Batch, table_of: TableOf<'_>) -> Result<T> {
+    for statement in &batch.statements {
+        let name = match statement {
+            StatementKind::Insert(s) => &s.table,
+            StatementKind::Update(s) => &s.table,
+            StatementKind::Delete(s) => &s.table,
+            _ => continue,
+        };
+        if !table_of(name)?.1.counter {
+            return invalid("Cannot include non-counter statement in a counter batch");
+        }
+    }
+    unsupported("counter batches")
+}
+
 fn analyse_using(scope: &mut Scope<'_>, using: &Using) -> Result<Times> {
     let mut term = |expr: &Option<Expr>, name: &str, ty: CqlType| -> Result<Option<Term>> {
         expr.as_ref().map(|e| scope.term(e, name, &ty)).transpose()
@@ -452,12 +465,22 @@ fn refuse_counters(table: &Table, using: &Using) -> Result<()> {
 fn counter_assignments(scope: &mut Scope<'_>, assignments: &[Assignment]) -> Result<()> {
     let table = scope.table.clone();
     for assignment in assignments {
-        let (Target::Column(name), Assign::Set, value) =
-            (&assignment.target, assignment.assign, &assignment.value)
-        else {
-            continue;
-        };
+        let Target::Column(name) = &assignment.target else { continue };
+        let value = &assignment.value;
         let column = where_clause::column(&table, name)?;
+        let is_self = |expr: &Expr| matches!(expr, Expr::Column(other) if other == name);
+        match (assignment.assign, value) {
+            (Assign::Set, Expr::Arithmetic(_, left, right)) if is_self(left) => {
+                scope.term(right, name, &column.ty)?;
+            }
+            (Assign::Set, _) => {}
+            (Assign::Add | Assign::Subtract, value) => {
+                scope.term(value, name, &column.ty)?;
+            }
+        }
+        if assignment.assign != Assign::Set {
+            continue;
+        }
         if !column.is_key() && !matches!(value, Expr::Arithmetic(..)) {
             scope.term(value, name, &column.ty)?;
             return invalid(format!(
@@ -577,6 +600,15 @@ fn whole_key(table: &Table, keys: Vec<Option<Values>>) -> Result<Vec<Values>> {
     Ok(keys.into_iter().flatten().collect())
 }
 
+/// Rows to write are named, not looked for.
+fn refuse_contains(relations: &[Relation], statement: &str) -> Result<()> {
+    relations.iter().try_for_each(|relation| match relation.operator {
+        crate::ast::Operator::Contains => invalid(format!("Cannot use {statement} with CONTAINS")),
+        crate::ast::Operator::ContainsKey => invalid(format!("Cannot use {statement} with CONTAINS KEY")),
+        _ => Ok(()),
+    })
+}
+
 /// Checks the WHERE of a modification and takes its key.
 fn modification_key(table: &Table, clause: &Where, statement: &str) -> Result<Vec<Values>> {
     if !clause.tokens.is_empty() {
@@ -591,12 +623,13 @@ fn modification_key(table: &Table, clause: &Where, statement: &str) -> Result<Ve
              {statement} statements"
         ));
     }
+    let keys = whole_key(table, clause.keys.clone())?;
     let others: Vec<&str> =
         clause.filters.iter().filter(|f| !f.column.is_key()).map(|f| &*f.column.name).collect();
     if !others.is_empty() {
-        return invalid(format!("Non PRIMARY KEY columns found in where clause: {}", others.join(", ")));
+        // With Cassandra's blank at the end.
+        return invalid(format!("Non PRIMARY KEY columns found in where clause: {} ", others.join(", ")));
     }
-    let keys = whole_key(table, clause.keys.clone())?;
     if let Some(gap) = &clause.gap {
         return invalid(gap.clone());
     }
@@ -654,6 +687,7 @@ pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPla
         let operator = assigned(scope, &column, assignment)?;
         operations.add(&column, operator)?;
     }
+    refuse_contains(&update.relations, "UPDATE")?;
     let clause = where_clause::analyse(scope, &update.relations)?;
     let keys = modification_key(&table, &clause, "UPDATE")?;
     let reach = columns_reach(&table, &clause, &operations, "UPDATE")?;
@@ -721,6 +755,15 @@ fn assigned(scope: &mut Scope<'_>, column: &Column, assignment: &Assignment) -> 
         {
             subtract(scope, column, right, &shown('-'))
         }
+        (Target::Column(_), Assign::Set, Expr::Arithmetic(operator, left, right))
+            if matches!(operator, Arithmetic::Add | Arithmetic::Subtract)
+                && [left, right].iter().any(|side| matches!(***side, Expr::Column(_))) =>
+        {
+            syntax(match **left {
+                Expr::Column(_) => "Only expressions of the form X = X +<value> are supported.",
+                _ => "Only expressions of the form X = <value> + X are supported.",
+            })
+        }
         (Target::Column(_), Assign::Set, value) => Ok(Operator::Set(scope.term(value, name, &column.ty)?)),
     }
 }
@@ -756,30 +799,52 @@ fn add(
     in_front: bool,
     shown: &str,
 ) -> Result<Operator> {
-    must_be_collection(column, shown)?;
-    let list = matches!(column.ty, CqlType::List(_));
-    if in_front && !list {
-        return invalid(format!("Invalid operation ({shown}) for non list column {}", column.name));
+    if in_front {
+        let term = scope.term(value, &column.name, &column.ty)?;
+        // As Cassandra writes it back, with a minus.
+        let shown = format!("{} = {} - {}", column.name, text_of(value), column.name);
+        return match &column.ty {
+            CqlType::List(_) => Ok(Operator::Prepend(term)),
+            ty if matches!(ty.unfrozen(), CqlType::List(_)) => {
+                invalid(format!("Invalid operation ({shown}) for frozen list column {}", column.name))
+            }
+            _ => invalid(format!("Invalid operation ({shown}) for non list column {}", column.name)),
+        };
     }
-    let term = scope.term(value, &column.name, &column.ty)?;
-    Ok(if in_front { Operator::Prepend(term) } else { Operator::Append(term) })
+    must_be_collection(column, shown)?;
+    let term = scope.term(value, &column.name, &column.ty);
+    Ok(Operator::Append(match &column.ty {
+        CqlType::Map(..) => term.or_else(|_| {
+            invalid(format!("Value for a map addition has to be a map, but was: '{}'", text_of(value)))
+        })?,
+        _ => term?,
+    }))
 }
 
 fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr, shown: &str) -> Result<Operator> {
     must_be_collection(column, shown)?;
-    let ty = match &column.ty {
-        CqlType::Set(_) => column.ty.clone(),
-        CqlType::Map(key, _) => CqlType::Set(key.clone()),
-        _ => {
-            return Ok(Operator::RemoveEqual(scope.term(value, &column.name, &column.ty)?));
+    match &column.ty {
+        CqlType::Map(key, _) => {
+            let keys = CqlType::Set(key.clone());
+            scope.term(value, &column.name, &keys).map(Operator::Remove).or_else(|_| {
+                invalid(format!(
+                    "Value for a map substraction has to be a set, but was: '{}'",
+                    text_of(value)
+                ))
+            })
         }
-    };
-    Ok(Operator::Remove(scope.term(value, &column.name, &ty)?))
+        CqlType::Set(_) => Ok(Operator::Remove(scope.term(value, &column.name, &column.ty)?)),
+        _ => Ok(Operator::RemoveEqual(scope.term(value, &column.name, &column.ty)?)),
+    }
 }
 
 fn put_element(scope: &mut Scope<'_>, column: &Column, key: &Expr, value: &Expr) -> Result<Operator> {
     let name = &*column.name;
-    must_be_collection(column, &format!("{name}[{}] = {}", text_of(key), text_of(value)))?;
+    let shown = format!("{name}[{}] = {}", text_of(key), text_of(value));
+    if !column.ty.is_collection() {
+        return invalid(format!("Invalid operation ({shown}) for non collection column {name}"));
+    }
+    must_be_collection(column, &shown)?;
     match &column.ty {
         CqlType::Map(key_type, value_type) => {
             let key = scope.term(key, &format!("key({name})"), key_type)?;
@@ -789,7 +854,7 @@ fn put_element(scope: &mut Scope<'_>, column: &Column, key: &Expr, value: &Expr)
             let index = scope.term(key, &format!("idx({name})"), &CqlType::Int)?;
             Ok(Operator::PutAt(index, scope.term(value, &format!("value({name})"), element)?))
         }
-        _ => invalid(format!("Invalid operation for set column {name}")),
+        _ => invalid(format!("Invalid operation ({shown}) for set column {name}")),
     }
 }
 
@@ -815,6 +880,7 @@ pub(crate) fn delete(scope: &mut Scope<'_>, delete: &Delete) -> Result<ModifyPla
         operations.add(&column, operator)?;
     }
     let using = analyse_using(scope, &delete.using)?;
+    refuse_contains(&delete.relations, "DELETE")?;
     let clause = where_clause::analyse(scope, &delete.relations)?;
     let keys = modification_key(&table, &clause, "DELETE")?;
     let whole_rows = delete.targets.is_empty();

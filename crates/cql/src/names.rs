@@ -2,6 +2,7 @@
 
 use crate::ast::TypeName;
 use crate::error::{Result, invalid, unsupported};
+use crate::expr_text::type_text;
 use crate::limits;
 use crate::parse::is_reserved;
 use schema::{Keyspace, Schema, Table};
@@ -108,19 +109,16 @@ pub(crate) fn resolve_type(written: &TypeName, keyspace: &Keyspace) -> Result<Cq
         }
         TypeName::List(element) => CqlType::list(element_type(element, keyspace, written)?),
         TypeName::Set(element) => {
-            let element = element_type(element, keyspace, written)?;
-            if element == CqlType::Duration {
-                return invalid(format!("Durations are not allowed inside sets: set<{element}>"));
-            }
-            CqlType::set(element)
+            let ty = CqlType::set(element_type(element, keyspace, written)?);
+            refuse_durations(&ty)?;
+            ty
         }
         TypeName::Map(key, value) => {
             let key = element_type(key, keyspace, written)?;
             let value = element_type(value, keyspace, written)?;
-            if key == CqlType::Duration {
-                return invalid(format!("Durations are not allowed as map keys: map<{key}, {value}>"));
-            }
-            CqlType::map(key, value)
+            let ty = CqlType::map(key, value);
+            refuse_durations(&ty)?;
+            ty
         }
         TypeName::Tuple(fields) => {
             let fields: Result<Vec<_>> = fields.iter().map(|f| resolve_type_inside(f, keyspace)).collect();
@@ -252,25 +250,39 @@ fn resolve_type_inside(written: &TypeName, keyspace: &Keyspace) -> Result<CqlTyp
         TypeName::List(element) => CqlType::list(inside(element)?),
         TypeName::Set(element) => CqlType::set(inside(element)?),
         TypeName::Map(key, value) => CqlType::map(inside(key)?, inside(value)?),
-        _ => resolve_type(written, keyspace)?,
+        _ => return resolve_type(written, keyspace),
     };
+    refuse_durations(&ty.frozen())?;
     Ok(ty)
 }
 
-fn element_type(written: &TypeName, keyspace: &Keyspace, whole: &TypeName) -> Result<CqlType> {
-    let ty = resolve_type(written, keyspace)?;
-    if ty == CqlType::Counter {
-        return invalid(format!("Counters are not allowed inside collections: {}<{ty}>", kind_name(whole)));
+/// Durations have no order, which elements of sets and keys of maps are kept in.
+fn refuse_durations(ty: &CqlType) -> Result<()> {
+    match ty.unfrozen() {
+        CqlType::Set(element) if **element == CqlType::Duration => {
+            invalid(format!("Durations are not allowed inside sets: {ty}"))
+        }
+        CqlType::Map(key, _) if **key == CqlType::Duration => {
+            invalid(format!("Durations are not allowed as map keys: {ty}"))
+        }
+        _ => Ok(()),
     }
-    if matches!(ty, CqlType::Udt(_)) {
+}
+
+fn element_type(written: &TypeName, keyspace: &Keyspace, whole: &TypeName) -> Result<CqlType> {
+    // Whatever is no native type is one of the user's, known or not.
+    if matches!(written, TypeName::Named { .. }) && !is_native(written) {
+        return invalid(format!("Non-frozen UDTs are not allowed inside collections: {}", type_text(whole)));
+    }
+    if matches!(written, TypeName::List(_) | TypeName::Set(_) | TypeName::Map(..)) {
         return invalid(format!(
-            "Non-frozen UDTs are not allowed inside collections: {}<{ty}>",
-            kind_name(whole)
+            "Non-frozen collections are not allowed inside collections: {}",
+            type_text(whole)
         ));
     }
-    if ty.is_multi_cell() {
-        let whole = kind_name(whole);
-        return invalid(format!("Non-frozen collections are not allowed inside collections: {whole}<{ty}>"));
+    let ty = resolve_type(written, keyspace)?;
+    if ty == CqlType::Counter {
+        return invalid(format!("Counters are not allowed inside collections: {}", type_text(whole)));
     }
     Ok(ty)
 }

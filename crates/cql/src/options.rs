@@ -9,12 +9,8 @@ use std::collections::BTreeMap;
 
 /// Applies WITH properties on top of options. Unknown names and values out of range are errors.
 pub(crate) fn apply_properties(options: &mut TableOptions, properties: &[Property]) -> Result<()> {
-    for (index, property) in properties.iter().enumerate() {
-        let name = property.name.as_str();
-        if properties[..index].iter().any(|p| p.name == name) {
-            return syntax(format!("Multiple definitions for property '{name}'"));
-        }
-        apply_property(options, name, &property.value)?;
+    for property in properties {
+        apply_property(options, &property.name, &property.value)?;
     }
     if options.max_index_interval < options.min_index_interval {
         return configuration(format!(
@@ -162,6 +158,9 @@ fn extension(value: &str) -> Result<Vec<u8>> {
     }
 }
 
+/// Replicas where nothing says how many, as text: Cassandra's `default_keyspace_rf`.
+const DEFAULT_FACTOR: &str = "1";
+
 /// What CREATE or ALTER KEYSPACE says.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KeyspaceSettings {
@@ -170,18 +169,20 @@ pub(crate) struct KeyspaceSettings {
 }
 
 /// Reads the properties of a keyspace.
-/// `datacenters`: those that exist; `replication_factor` of the network strategy spreads over them.
+/// `datacenters`: those that exist; `replication_factor` of the network strategy spreads over them. `before`: what the
+/// keyspace has so far, which stays where the new settings name nothing else.
 pub(crate) fn keyspace_settings(
     name: &str,
     properties: &[Property],
     datacenters: &[String],
+    before: Option<&Replication>,
 ) -> Result<KeyspaceSettings> {
     let mut out = KeyspaceSettings { replication: None, durable_writes: None };
     for property in properties {
         match property.name.as_str() {
             "replication" => {
                 let given = map("replication", &property.value)?;
-                out.replication = Some(replication(name, given, datacenters)?);
+                out.replication = Some(replication(name, given, datacenters, before)?);
             }
             "durable_writes" => out.durable_writes = Some(boolean("durable_writes", &property.value)?),
             // ScyllaDB's; its drivers' tests write them, and they change nothing here.
@@ -196,14 +197,20 @@ fn replication(
     keyspace: &str,
     mut given: BTreeMap<String, String>,
     datacenters: &[String],
+    before: Option<&Replication>,
 ) -> Result<Replication> {
+    // Of the simple strategy, which counts replicas without regard to where they are.
+    let factor_before = match before {
+        Some(Replication::Simple { factor }) => Some(factor.to_string()),
+        Some(Replication::NetworkTopology { .. } | Replication::Local) | None => None,
+    };
     let Some(class) = given.remove("class") else {
         return configuration("Missing replication strategy class");
     };
     match simple(&class) {
         "SimpleStrategy" => {
-            // Cassandra's default_keyspace_rf.
-            let factor = given.remove("replication_factor").unwrap_or_else(|| "1".to_string());
+            let factor = given.remove("replication_factor").or(factor_before);
+            let factor = factor.unwrap_or_else(|| DEFAULT_FACTOR.to_string());
             if let Some(other) = given.keys().next() {
                 return configuration(format!(
                     "Unrecognized strategy option {{{other}}} passed to SimpleStrategy for keyspace {keyspace}"
@@ -213,24 +220,24 @@ fn replication(
         }
         "NetworkTopologyStrategy" => {
             let everywhere = given.remove("replication_factor");
-            let mut factors = BTreeMap::new();
-            if let Some(factor) = everywhere {
-                let factor = replication_factor(&factor)?;
-                factors.extend(datacenters.iter().map(|dc| (dc.clone(), factor)));
-            }
-            for (dc, factor) in given {
-                if !datacenters.is_empty() && !datacenters.contains(&dc) {
-                    return configuration(format!(
-                        "Unrecognized strategy option {{{dc}}} passed to NetworkTopologyStrategy for keyspace {keyspace}"
-                    ));
+            let before = match before {
+                Some(Replication::NetworkTopology { factors }) => Some(factors.clone()),
+                Some(Replication::Simple { .. } | Replication::Local) | None => None,
+            };
+            let factors = match (everywhere, before) {
+                (None, Some(before)) if given.is_empty() => before,
+                (None, _) if !given.is_empty() => BTreeMap::new(),
+                // The factor is of data centers that have none yet.
+                (everywhere, before) => {
+                    let factor = everywhere.or(factor_before).unwrap_or_else(|| DEFAULT_FACTOR.to_string());
+                    let factor = replication_factor(&factor)?;
+                    let mut factors: BTreeMap<_, _> =
+                        datacenters.iter().map(|dc| (dc.clone(), factor)).collect();
+                    factors.extend(before.unwrap_or_default());
+                    factors
                 }
-                factors.insert(dc, replication_factor(&factor)?);
-            }
-            factors.retain(|_, factor| *factor > 0);
-            if factors.is_empty() {
-                return configuration("Configuration for at least one datacenter must be present");
-            }
-            Ok(Replication::NetworkTopology { factors })
+            };
+            network_factors(keyspace, given, datacenters, factors)
         }
         "LocalStrategy" => {
             invalid("Unable to use given strategy class: LocalStrategy is reserved for internal use.")
@@ -240,6 +247,28 @@ fn replication(
             simple(&class)
         )),
     }
+}
+
+/// What the network strategy says of single data centers, on top of what all of them have.
+fn network_factors(
+    keyspace: &str,
+    given: BTreeMap<String, String>,
+    datacenters: &[String],
+    mut factors: BTreeMap<String, u32>,
+) -> Result<Replication> {
+    for (dc, factor) in given {
+        if !datacenters.is_empty() && !datacenters.contains(&dc) {
+            return configuration(format!(
+                "Unrecognized strategy option {{{dc}}} passed to NetworkTopologyStrategy for keyspace {keyspace}"
+            ));
+        }
+        factors.insert(dc, replication_factor(&factor)?);
+    }
+    factors.retain(|_, factor| *factor > 0);
+    if factors.is_empty() {
+        return configuration("Configuration for at least one datacenter must be present");
+    }
+    Ok(Replication::NetworkTopology { factors })
 }
 
 fn replication_factor(text: &str) -> Result<u32> {

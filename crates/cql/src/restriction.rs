@@ -18,7 +18,7 @@ use types::{CqlType, collection};
 /// The values one column may have.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Values {
-    /// `= value`
+    /// `= value`, `IN (value)`
     One(Term),
     /// `IN (a, b)`
     Each(Vec<Term>),
@@ -91,7 +91,6 @@ fn has_empty_value(ty: &CqlType) -> bool {
 /// A key component's bytes; null and unset are refused with Cassandra's texts.
 pub(crate) fn component<'t>(column: &Column, value: Val<'t>) -> Result<Cow<'t, [u8]>> {
     match value {
-        Val::Bytes(bytes) if bytes.len() > limits::KEY_BYTES => too_long(bytes.len()),
         Val::Bytes(bytes) => Ok(bytes),
         Val::Null => invalid(format!("Invalid null value in condition for column {}", column.name)),
         Val::Unset => invalid(format!("Invalid unset value for column {}", column.name)),
@@ -130,6 +129,11 @@ pub(crate) fn for_each_key(
         for (slot, choice) in values.iter_mut().zip(&choices).rev() {
             *slot = &choice[index % choice.len()];
             index /= choice.len();
+        }
+        // Before they are put together: what is longer has no length of 16 bits.
+        let bytes = values.iter().map(|value| value.len()).sum();
+        if bytes > limits::KEY_BYTES {
+            return too_long(bytes);
         }
         key.clear();
         table.push_key(&values, &mut key);
@@ -196,6 +200,8 @@ pub(crate) fn token_range(bounds: &[TokenBound], env: &Env<'_, '_>) -> Result<Op
 /// Values of several columns at once.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Row {
+    /// One value of one column, without parentheses.
+    One(Term),
     /// `(a, b)`
     Terms(Vec<Term>),
     /// A marker that holds a tuple of so many fields.
@@ -206,51 +212,83 @@ impl Row {
     /// How many columns it is about.
     pub fn columns(&self) -> usize {
         match self {
+            Row::One(_) => 1,
             Row::Terms(terms) => terms.len(),
             Row::Marker(_, count) => *count,
         }
     }
 
-    fn eval<'t, 'v: 't>(&'t self, columns: &[Column], env: &Env<'v, '_>) -> Result<Vec<Cow<'t, [u8]>>> {
+    fn eval<'t, 'v: 't>(
+        &'t self,
+        columns: &[Column],
+        env: &Env<'v, '_>,
+        null: Nulls,
+    ) -> Result<Vec<Cow<'t, [u8]>>> {
         match self {
+            Row::One(term) => Ok(vec![match term.eval(env)? {
+                Val::Null => null_in(&columns[0], Nulls::Value, columns)?,
+                value => component(&columns[0], value)?,
+            }]),
             Row::Terms(terms) => terms
                 .iter()
                 .zip(columns)
-                .map(|(term, column)| match term.eval(env)? {
-                    Val::Null => null_in(column),
-                    value => component(column, value),
+                .enumerate()
+                .map(|(index, (term, column))| match term.eval(env)? {
+                    Val::Null if null == Nulls::Row => null_in(column, Nulls::Value, columns),
+                    Val::Null => null_in(column, null, columns),
+                    Val::Unset => invalid(format!("Invalid unset value for tuple field number {index}")),
+                    Val::Bytes(bytes) => Ok(bytes),
                 })
                 .collect(),
             Row::Marker(term, count) => {
                 let value = term.eval(env)?;
                 let columns = &columns[..*count];
                 match value.bytes() {
-                    Some(bytes) => tuple_fields(bytes, columns),
+                    Some(bytes) => tuple_fields(bytes, columns, null),
                     None if value == Val::Unset => {
                         let names: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
                         invalid(format!("Invalid unset value for tuple ({})", names.join(",")))
                     }
-                    None => null_in(&columns[0]),
+                    None => null_in(&columns[0], null, columns),
                 }
             }
         }
     }
 }
 
-fn tuple_fields<'t>(bytes: &[u8], columns: &[Column]) -> Result<Vec<Cow<'t, [u8]>>> {
+fn tuple_fields<'t>(bytes: &[u8], columns: &[Column], null: Nulls) -> Result<Vec<Cow<'t, [u8]>>> {
     let mut fields = collection::Fields::new(bytes);
     let mut out = Vec::with_capacity(columns.len());
     for column in columns {
         match fields.next().transpose()? {
             Some(Some(field)) => out.push(Cow::Owned(field.to_vec())),
-            _ => return null_in(column),
+            _ => return null_in(column, null, columns),
         }
     }
     Ok(out)
 }
 
-fn null_in<T>(column: &Column) -> Result<T> {
-    invalid(format!("Invalid null value for column {}", column.name))
+/// What a null among the values of several columns is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Nulls {
+    /// Of `=`.
+    Value,
+    /// Of `<` and the like.
+    Bound,
+    /// Of IN, where a marker stands for a row.
+    Row,
+}
+
+fn null_in<T>(column: &Column, null: Nulls, columns: &[Column]) -> Result<T> {
+    let name = &column.name;
+    invalid(match null {
+        Nulls::Value => format!("Invalid null value for column {name}"),
+        Nulls::Bound => format!("Invalid null value in condition for column {name}"),
+        Nulls::Row => {
+            let names: Vec<&str> = columns.iter().map(|c| &*c.name).collect();
+            format!("Invalid null value in condition for columns: [{}]", names.join(", "))
+        }
+    })
 }
 
 /// Equality on the next clustering columns.
@@ -258,8 +296,8 @@ fn null_in<T>(column: &Column) -> Result<T> {
 pub(crate) enum Prefix {
     /// One column.
     Column(Values),
-    /// Several at once: `(a, b) = …`, `(a, b) IN (…)`; so many columns, any of these rows.
-    Columns(usize, Vec<Row>),
+    /// Several at once: `(a, b) = …`, `(a, b) IN (…)`; so many columns, any of these rows, and what nulls are called.
+    Columns(usize, Vec<Row>, Nulls),
     /// `(a, b) IN ?`: a marker that holds a list of tuples.
     WholeColumns(usize, Term),
 }
@@ -269,7 +307,7 @@ impl Prefix {
     pub fn columns(&self) -> usize {
         match self {
             Prefix::Column(_) => 1,
-            Prefix::Columns(count, _) | Prefix::WholeColumns(count, _) => *count,
+            Prefix::Columns(count, ..) | Prefix::WholeColumns(count, _) => *count,
         }
     }
 
@@ -278,17 +316,22 @@ impl Prefix {
             Prefix::Column(values) => {
                 Ok(values.eval(&columns[0], env)?.into_iter().map(|v| vec![v]).collect())
             }
-            Prefix::Columns(_, rows) => rows.iter().map(|row| row.eval(columns, env)).collect(),
+            Prefix::Columns(count, rows, nulls) => {
+                rows.iter().map(|row| row.eval(&columns[..*count], env, *nulls)).collect()
+            }
             Prefix::WholeColumns(count, term) => {
                 let value = term.eval(env)?;
                 let Some(bytes) = value.bytes() else {
                     return invalid(match value {
-                        Val::Unset => "Invalid unset value for IN restriction",
-                        _ => "Invalid null value for IN restriction",
+                        Val::Unset => {
+                            let names: Vec<&str> = columns[..*count].iter().map(|c| &*c.name).collect();
+                            format!("Invalid unset value for in({})", names.join(","))
+                        }
+                        _ => "Invalid null value for IN restriction".to_owned(),
                     });
                 };
                 let rows: Result<Vec<_>> = collection::elements(bytes)
-                    .map(|item| tuple_fields(item?.unwrap_or(&[]), &columns[..*count]))
+                    .map(|item| tuple_fields(item?.unwrap_or(&[]), &columns[..*count], Nulls::Row))
                     .collect();
                 rows
             }
@@ -364,6 +407,37 @@ impl Clustering {
         Ok(out)
     }
 
+    /// Every prefix as the clustering of a row to be written.
+    /// Errors: as [`Clustering::prefixes`], and rows whose clustering columns come to more bytes than a key may have.
+    pub fn rows(&self, table: &Table, env: &Env<'_, '_>) -> Result<Prefixes> {
+        let prefixes = self.prefixes(table, env)?;
+        // The wire form is longer than the values: nearly every row is let through by its length alone.
+        for prefix in prefixes.iter().filter(|prefix| prefix.len() > limits::KEY_BYTES) {
+            let mut bytes = 0;
+            for component in schema::clustering_components(prefix) {
+                let component = component.map_err(|e| Error::Invalid { text: e.to_string() })?;
+                bytes += component.map_or(0, <[u8]>::len);
+            }
+            if bytes > limits::KEY_BYTES {
+                return too_long(bytes);
+            }
+        }
+        Ok(prefixes)
+    }
+
+    /// The spans of rows to be deleted.
+    /// Errors: as [`Clustering::spans`], and bounds that sstables could not hold.
+    pub fn ranges(&self, table: &Table, env: &Env<'_, '_>) -> Result<Vec<Span>> {
+        let spans = self.spans(table, env)?;
+        let longest = spans.iter().map(|span| span.start.prefix.len().max(span.end.prefix.len())).max();
+        match longest {
+            Some(bytes) if bytes > limits::BOUND_BYTES => {
+                invalid(format!("a bound of a deletion has {bytes} bytes, more than {}", limits::BOUND_BYTES))
+            }
+            _ => Ok(spans),
+        }
+    }
+
     /// The slices that all restrictions allow: disjoint and ascending. Empty when they contradict each other.
     pub fn slices(&self, table: &Table, env: &Env<'_, '_>) -> Result<Slices> {
         if self.is_empty() {
@@ -387,7 +461,7 @@ impl Clustering {
             if column < at {
                 return match part {
                     Prefix::Column(values) => matches!(values, Values::One(_)),
-                    Prefix::Columns(_, rows) => rows.len() == 1,
+                    Prefix::Columns(_, rows, _) => rows.len() == 1,
                     Prefix::WholeColumns(..) => false,
                 };
             }
@@ -403,7 +477,7 @@ impl Clustering {
             let mut spans =
                 vec![Span::new(table, (&prefix, BoundSide::Before), (&prefix, BoundSide::After))?];
             for bound in &self.bounds {
-                let values = bound.row.eval(&table.clustering[first..], env)?;
+                let values = bound.row.eval(&table.clustering[first..], env, Nulls::Bound)?;
                 let allowed = bound_spans(table, &prefix, first, &values, bound.operator)?;
                 spans = intersect(&spans, &allowed);
             }

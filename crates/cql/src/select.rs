@@ -11,6 +11,7 @@ use crate::selector::Selector;
 use crate::term::{Scope, Term};
 use crate::value::BindSpec;
 use crate::where_clause::{self, NEEDS_FILTERING, Where};
+use base::HashMap;
 use schema::{Column, ColumnKind, Order, Table};
 use std::sync::Arc;
 use types::CqlType;
@@ -132,11 +133,17 @@ pub(crate) fn select(scope: &mut Scope<'_>, select: &Select) -> Result<SelectPla
     let clause_of = Clause::analyse(scope, &mut fetches, select)?;
     let clause = where_clause::analyse(scope, &select.relations)?;
     let restricted = clause.restricts_clustering;
+    if restricted && selects_only_statics(&clause_of) {
+        if clause.has_partial_key() && !select.allow_filtering {
+            return invalid(NEEDS_FILTERING);
+        }
+        return invalid("Cannot restrict clustering columns when selecting only static columns");
+    }
     let by_key = clause.keys.iter().all(Option::is_some);
     let grouping = grouping(scope, &mut fetches, select, &clause)?;
-    let (reversed, order) = ordering(&table, select, by_key, &clause.clustering)?;
+    let (reversed, order) = ordering(&table, select, by_key, &clause)?;
     if select.distinct {
-        check_distinct(&table, select, &clause_of, &clause)?;
+        check_distinct(&table, select, &clause_of, &clause, by_key)?;
     }
     if select.per_partition_limit.is_some() && !clause_of.aggregates.is_empty() && grouping.is_none() {
         return invalid("PER PARTITION LIMIT is not allowed with aggregate queries.");
@@ -186,6 +193,12 @@ pub(crate) fn select(scope: &mut Scope<'_>, select: &Select) -> Result<SelectPla
     })
 }
 
+/// Whether all of what is selected belongs to whole partitions, some of it in static columns.
+fn selects_only_statics(clause: &Clause) -> bool {
+    let of = |kind| clause.selected.iter().any(|column: &Column| column.kind == kind);
+    of(ColumnKind::Static) && !of(ColumnKind::Clustering) && !of(ColumnKind::Regular)
+}
+
 /// Whether what is selected is a fetched value or what an aggregate came to.
 fn is_plain(selector: &Selector) -> bool {
     matches!(selector, Selector::Fetch(_) | Selector::Aggregate(_))
@@ -212,6 +225,12 @@ fn check_filtering(select: &Select, clause: &Where, by_key: bool) -> Result<()> 
     }
     if clause.has_partial_key() || clause.filters.iter().any(|f| f.column.kind != ColumnKind::Clustering) {
         return invalid(NEEDS_FILTERING);
+    }
+    let contains = |filter: &Filter| matches!(filter.test, Test::Contains(_) | Test::ContainsKey(_));
+    if clause.filters.iter().any(contains) {
+        return invalid(
+            "Clustering columns can only be restricted with CONTAINS with a secondary index or filtering",
+        );
     }
     if let Some(gap) = &clause.gap {
         return invalid(gap.clone());
@@ -253,7 +272,7 @@ fn grouping(
     let keys = table.partition_key.len();
     let fixed = |at: usize| match at.checked_sub(keys) {
         None => matches!(clause.keys[at], Some(Values::One(_))),
-        Some(at) => clause.clustering.fixes_one(at),
+        Some(at) => clause.fixes_one(at),
     };
     let mut grouping = Grouping::default();
     let mut next = 0;
@@ -324,12 +343,25 @@ fn ordering<'t>(
     table: &'t Table,
     select: &Select,
     by_key: bool,
-    clustering: &Clustering,
+    clause: &Where,
 ) -> Result<(bool, Vec<(&'t Column, bool)>)> {
     let mut reversed = None;
     let mut next = 0;
     let mut order: Vec<(&Column, bool)> = Vec::new();
+    // Of a column named twice the last direction counts, at the place of the first.
+    let mut named: Vec<(&OrderTarget, bool)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::default();
     for (target, descending) in &select.order_by {
+        let (OrderTarget::Column(name) | OrderTarget::Nearest(name, _)) = target;
+        match places.get(name.as_str()) {
+            Some(place) => named[*place] = (target, *descending),
+            None => {
+                places.insert(name, named.len());
+                named.push((target, *descending));
+            }
+        }
+    }
+    for (target, descending) in &named {
         let name = match target {
             OrderTarget::Column(name) => name,
             OrderTarget::Nearest(name, _) => {
@@ -342,23 +374,19 @@ fn ordering<'t>(
                 });
             }
         };
+        let column = where_clause::column(table, name)?;
         if !by_key {
             return invalid(
                 "ORDER BY is only supported when the partition key is restricted by an EQ or an IN.",
             );
         }
-        let column = where_clause::column(table, name)?;
         if column.kind != ColumnKind::Clustering {
             return invalid(format!(
                 "Order by is currently only supported on the clustered columns of the PRIMARY KEY, got {name}"
             ));
         }
-        // Of a column named twice the first counts.
-        if order.iter().any(|(known, _)| known.name == column.name) {
-            continue;
-        }
         // Columns that can have one value only may be left out.
-        while next < column.position as usize && clustering.fixes_one(next) {
+        while next < column.position as usize && clause.fixes_one(next) {
             next += 1;
         }
         if column.position as usize != next {
@@ -386,7 +414,16 @@ fn sort_columns(fetches: &mut Fetches, order: Vec<(&Column, bool)>) -> Vec<SortC
     order.into_iter().map(place).collect()
 }
 
-fn check_distinct(table: &Table, select: &Select, clause_of: &Clause, clause: &Where) -> Result<()> {
+fn check_distinct(
+    table: &Table,
+    select: &Select,
+    clause_of: &Clause,
+    clause: &Where,
+    by_key: bool,
+) -> Result<()> {
+    if select.per_partition_limit.is_some() {
+        return invalid("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
+    }
     if clause.restricts_clustering || clause.filters.iter().any(|f| f.column.kind == ColumnKind::Regular) {
         return invalid(
             "SELECT DISTINCT with WHERE clause only supports restriction by partition key and/or static columns.",
@@ -399,16 +436,14 @@ fn check_distinct(table: &Table, select: &Select, clause_of: &Clause, clause: &W
             other.name
         ));
     }
-    for column in &table.partition_key {
+    // Partitions that WHERE names are told apart already.
+    for column in table.partition_key.iter().filter(|_| !by_key) {
         if !clause_of.selected.iter().any(|c| c.name == column.name) {
             return invalid(format!(
                 "SELECT DISTINCT queries must request all the partition key columns (missing {})",
                 column.name
             ));
         }
-    }
-    if select.per_partition_limit.is_some() {
-        return invalid("PER PARTITION LIMIT is not allowed with SELECT DISTINCT queries");
     }
     Ok(())
 }

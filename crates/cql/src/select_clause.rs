@@ -309,7 +309,15 @@ impl Analysis<'_, '_> {
         let pieces = [self.piece(sides[0])?, self.piece(sides[1])?];
         let choices = |piece: &Piece<'_>| -> Vec<(CqlType, Fit)> {
             match piece {
-                Piece::Typed(_, ty) => vec![(ty.unfrozen().clone(), Fit::Exact)],
+                Piece::Typed(_, ty) => {
+                    let ty = ty.unfrozen();
+                    let others = OPERANDS.iter().filter(|other| *other != ty && **other != CqlType::Counter);
+                    let weak = others.filter(|other| function::accepts(other, ty));
+                    [(ty.clone(), Fit::Exact)]
+                        .into_iter()
+                        .chain(weak.map(|other| (other.clone(), Fit::Weak)))
+                        .collect()
+                }
                 Piece::Untyped(expr) => {
                     let fits = OPERANDS.iter().map(|ty| (ty.clone(), literal_fit(expr, ty)));
                     fits.filter(|(_, fit)| *fit != Fit::No).collect()
@@ -353,9 +361,7 @@ impl Analysis<'_, '_> {
         let (selector, ty) = self.typed(inside(inner))?;
         match arithmetic::negated_type(&ty) {
             Some(negated) => Ok((Selector::Negate(ty, Box::new(selector)), negated)),
-            None => invalid(format!(
-                "Invalid call to function system._negate, none of its type signatures match (given: {ty})"
-            )),
+            None => arithmetic::no_negation(),
         }
     }
 
@@ -411,11 +417,14 @@ impl Analysis<'_, '_> {
             CqlType::List(_) => {
                 invalid(format!("{what} selection is only allowed on sets and maps, but {of} is a list"))
             }
-            _ => invalid(format!(
-                "Invalid {} selection: {of} is of type {} is not a collection",
-                what.to_lowercase(),
-                shown_type(ty)
-            )),
+            _ => {
+                let is = if what == "Slice" { "" } else { "is " };
+                invalid(format!(
+                    "Invalid {} selection: {of} {is}of type {} is not a collection",
+                    what.to_lowercase(),
+                    shown_type(ty)
+                ))
+            }
         }
     }
 
@@ -463,7 +472,7 @@ impl Analysis<'_, '_> {
                 Piece::Untyped(literal) => Argument { expr: literal, ty: None },
             })
             .collect();
-        let function = function::resolve(name, &facts, self.table)?;
+        let function = function::resolve(name, &facts, self.table, None)?;
         drop(facts);
         let mut selectors = Vec::with_capacity(pieces.len());
         for ((piece, expr), ty) in pieces.into_iter().zip(arguments).zip(&function.arguments) {
@@ -495,6 +504,9 @@ impl Analysis<'_, '_> {
         self.in_aggregate = nested;
         let (selector, ty) = match piece? {
             Piece::Typed(selector, ty) => (selector, ty),
+            Piece::Untyped(marker @ Expr::Marker(_)) if kind == AggregateKind::Count => {
+                (Selector::Term(self.scope.term(marker, MARKER, &CqlType::Blob)?), CqlType::Blob)
+            }
             Piece::Untyped(literal) => match crate::term::preferred_type(literal) {
                 Some(ty) => (Selector::Term(self.scope.term(literal, MARKER, &ty)?), ty),
                 None => {
@@ -516,12 +528,14 @@ impl Analysis<'_, '_> {
         let [of] = arguments else {
             return syntax(format!("mismatched input: {name} takes one column"));
         };
-        // The parts of a part were written with it.
-        let mut outermost = of;
+        // From the column outwards.
+        let mut chain = Vec::new();
         let mut base = of;
         while let Expr::Field(inner, _) | Expr::Element(inner, _) | Expr::Slice(inner, ..) = base {
-            (outermost, base) = (base, inner);
+            chain.push(base);
+            base = inner;
         }
+        chain.reverse();
         let Expr::Column(column) = base else {
             return syntax(format!("no viable alternative: {name} takes a column, not {}", text_of(of)));
         };
@@ -533,20 +547,29 @@ impl Analysis<'_, '_> {
             ));
         }
         // Checks the parts, and types the keys in them.
-        let part = match outermost {
-            Expr::Element(inner, key) => Part::Element(self.key_of(inner, &column.ty, key, "Element")?),
-            Expr::Slice(inner, from, to) => {
-                self.slice_of(inner, &column.ty, [from.as_deref(), to.as_deref()])?
-            }
-            Expr::Field(inner, field) => {
-                self.field(inner, field)?;
-                let CqlType::Udt(udt) = column.ty.unfrozen() else {
-                    return syntax("a user type was expected");
-                };
-                Part::Field(udt.fields.iter().position(|(name, _)| **name == **field).unwrap_or_default())
-            }
-            _ => Part::Whole,
-        };
+        self.typed(of)?;
+        let mut parts = Vec::new();
+        for part in chain {
+            parts.push(match part {
+                Expr::Slice(inner, from, to) => {
+                    self.slice_of(inner, &column.ty, [from.as_deref(), to.as_deref()])?
+                }
+                // The parts of an element or a field were written with it.
+                Expr::Element(inner, key) => {
+                    parts.push(Part::Element(self.key_of(inner, &column.ty, key, "Element")?));
+                    break;
+                }
+                Expr::Field(_, field) => {
+                    let CqlType::Udt(udt) = column.ty.unfrozen() else {
+                        return syntax("a user type was expected");
+                    };
+                    let at = udt.fields.iter().position(|(name, _)| **name == **field).unwrap_or_default();
+                    parts.push(Part::Field(at));
+                    break;
+                }
+                _ => break,
+            });
+        }
         self.clause.selected.push(column.clone());
         let fetch = self.fetches.place(&column);
         self.fetches.watch_times();
@@ -555,9 +578,10 @@ impl Analysis<'_, '_> {
             self.fetches.watch_cells(fetch);
         }
         let one = if kind == TimesKind::Ttl { CqlType::Int } else { CqlType::Bigint };
-        let lists = many && kind != TimesKind::MaxWritetime && matches!(part, Part::Whole | Part::Slice(..));
+        let one_cell = matches!(parts.last(), Some(Part::Element(_) | Part::Field(_)));
+        let lists = many && kind != TimesKind::MaxWritetime && !one_cell;
         let ty = if lists { CqlType::list(one) } else { one };
-        Ok((Selector::Times(Box::new(Times { kind, fetch, ty: column.ty, part })), ty))
+        Ok((Selector::Times(Box::new(Times { kind, fetch, ty: column.ty, parts })), ty))
     }
 }
 

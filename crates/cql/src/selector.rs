@@ -44,8 +44,8 @@ pub(crate) struct Times {
     pub fetch: usize,
     /// The column's type.
     pub ty: CqlType,
-    /// Which of its cells, if it has many.
-    pub part: Part,
+    /// Which of its cells, if it has many: slices of slices, an element or a field last; all when there are none.
+    pub parts: Vec<Part>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +58,6 @@ pub(crate) enum TimesKind {
 /// A part of a collection or user type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Part {
-    /// All of it.
-    Whole,
     /// A field of a user type.
     Field(usize),
     /// A set's element, or a map's value at a key.
@@ -219,7 +217,7 @@ impl<'t> Span<'t> {
                 };
                 (end(from)?, end(to)?)
             }
-            Part::Whole | Part::Field(_) => (None, None),
+            Part::Field(_) => (None, None),
         };
         Ok(Span { ty, from, to })
     }
@@ -272,22 +270,23 @@ impl Times {
         if !self.ty.is_multi_cell() {
             return Ok(row.times(self.fetch).and_then(|times| self.one(times, now_s)));
         }
-        if let (CqlType::Udt(udt), Part::Whole | Part::Field(_)) = (self.ty.unfrozen(), &self.part) {
+        if let CqlType::Udt(udt) = self.ty.unfrozen() {
             let of = |field: usize| {
                 let path = (field as u16).to_be_bytes();
                 row.cells(self.fetch).find(|(at, _)| *at == path).map(|(_, times)| times)
             };
-            return Ok(match self.part {
-                Part::Field(field) => of(field).and_then(|times| self.one(times, now_s)),
+            return Ok(match self.parts.last() {
+                Some(Part::Field(field)) => of(*field).and_then(|times| self.one(times, now_s)),
                 _ => self.all((0..udt.fields.len()).map(of), now_s),
             });
         }
-        let span = Span::new(&self.ty, &self.part, env, "a column")?;
-        let held =
-            row.cells(self.fetch).filter(|(path, _)| matches!(self.part, Part::Whole) || span.holds(path));
+        let spans: Result<Vec<Span<'_>>> =
+            self.parts.iter().map(|part| Span::new(&self.ty, part, env, "a column")).collect();
+        let spans = spans?;
+        let held = row.cells(self.fetch).filter(|(path, _)| spans.iter().all(|span| span.holds(path)));
         let mut held = held.map(|(_, times)| times);
-        Ok(match self.part {
-            Part::Element(_) => held.next().and_then(|times| self.one(times, now_s)),
+        Ok(match self.parts.last() {
+            Some(Part::Element(_)) => held.next().and_then(|times| self.one(times, now_s)),
             _ => self.all(held.map(Some), now_s),
         })
     }

@@ -1,17 +1,18 @@
 //! Values in statements: an expression typed by what receives it, ready to be evaluated with bound values.
 
+use crate::aggregate::AggregateKind;
 use crate::arithmetic;
 use crate::ast::{Arithmetic, Expr};
 use crate::error::{Error, Result, invalid, syntax};
+use crate::expr_text::{text_of, value_text};
 use crate::from_json::{self, Json};
 use crate::function::{self, Argument, Function};
 use crate::names;
-use crate::select::text_of;
 use crate::value::{BindContext, BindSpec, BoundValue, Val, no_ticks, normalize, sort_elements, sort_pairs};
 use schema::{Keyspace, Table};
 use std::borrow::Cow;
 use std::sync::Arc;
-use types::{CqlType, collection, literal};
+use types::{CqlType, UdtType, collection, literal};
 
 /// A typed value. Literals are bytes already.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,12 +58,18 @@ pub(crate) struct Scope<'s> {
 impl Scope<'_> {
     /// Says what a marker is.
     pub fn bind(&mut self, marker: usize, name: &str, ty: &CqlType) {
+        self.bind_values(marker, name, ty, false);
+    }
+
+    /// As [`Scope::bind`]; `nulls`: whether elements of a list may be null.
+    pub fn bind_values(&mut self, marker: usize, name: &str, ty: &CqlType, nulls: bool) {
         let own = self.marker_names.get(marker).and_then(|n| n.as_deref());
         let spec = BindSpec {
             name: own.unwrap_or(name).into(),
             ty: ty.clone(),
             keyspace: self.table.keyspace.clone(),
             table: self.table.name.clone(),
+            nulls,
         };
         if let Some(slot) = self.binds.get_mut(marker) {
             *slot = Some(spec);
@@ -110,11 +117,9 @@ impl Scope<'_> {
             Expr::Arithmetic(operator, left, right) => self.arithmetic(*operator, [left, right], name, ty),
             Expr::Negate(inner) => {
                 if arithmetic::negated_type(ty.unfrozen()).is_none() {
-                    return invalid(format!(
-                        "Invalid call to function system._negate, none of its type signatures match {name} of type {ty}"
-                    ));
+                    return arithmetic::no_negation();
                 }
-                Ok(Term::Negate(ty.clone(), Box::new(self.typed(inner, name, ty)?)))
+                Ok(Term::Negate(ty.clone(), Box::new(self.typed(inner, "arg0(system._negate)", ty)?)))
             }
             Expr::Column(column) => {
                 syntax(format!("no viable alternative at input '{column}': a value was expected"))
@@ -148,7 +153,7 @@ impl Scope<'_> {
         if function == "from_json" || function == "fromjson" {
             return self.json(arguments, ty);
         }
-        let function = self.resolve(function, arguments)?;
+        let function = self.resolve_for(function, arguments, Some(ty))?;
         if !function::accepts(ty, &function.returns) {
             return invalid(format!(
                 "Type error: cannot assign result of function system.{} (type {}) to {name} (type {ty})",
@@ -158,7 +163,7 @@ impl Scope<'_> {
         let types = function.arguments.clone();
         let mut terms = Vec::with_capacity(arguments.len());
         for (index, (argument, ty)) in arguments.iter().zip(&types).enumerate() {
-            terms.push(self.typed(argument, &format!("arg{index}({})", function.name), ty)?);
+            terms.push(self.typed(argument, &format!("arg{index}(system.{})", function.name), ty)?);
         }
         Ok(Term::Call(Box::new(function), terms))
     }
@@ -175,7 +180,7 @@ impl Scope<'_> {
                 function.name
             ));
         }
-        let inner = self.typed(inner, &format!("arg0({})", function.name), &from)?;
+        let inner = self.typed(inner, &format!("arg0(system.{})", function.name), &from)?;
         Ok(Term::Call(Box::new(function), vec![inner]))
     }
 
@@ -230,10 +235,23 @@ impl Scope<'_> {
     }
 
     fn resolve(&self, function: &str, arguments: &[Expr]) -> Result<Function> {
+        self.resolve_for(function, arguments, None)
+    }
+
+    /// `receiver`: the type of what takes the result.
+    fn resolve_for(
+        &self,
+        function: &str,
+        arguments: &[Expr],
+        receiver: Option<&CqlType>,
+    ) -> Result<Function> {
         let known: Vec<Option<CqlType>> = arguments.iter().map(|a| self.known_type(a)).collect();
         let facts: Vec<Argument<'_>> =
             arguments.iter().zip(&known).map(|(expr, ty)| Argument { expr, ty: ty.as_ref() }).collect();
-        function::resolve(function, &facts, self.table)
+        if AggregateKind::of_name(function).is_some() {
+            return function::refuse_aggregate(function, &facts);
+        }
+        function::resolve(function, &facts, self.table, receiver)
     }
 
     /// The type an expression has by itself.
@@ -252,20 +270,33 @@ impl Scope<'_> {
         }
     }
 
-    fn items(&mut self, items: &[Expr], name: &str, ty: &CqlType) -> Result<Vec<Term>> {
-        let name = format!("value({name})");
+    /// `kind` is what the literal is called in errors.
+    fn items(&mut self, items: &[Expr], name: &str, ty: &CqlType, kind: &str) -> Result<Vec<Term>> {
+        let item_name = format!("value({name})");
         items
             .iter()
-            .map(|item| match self.typed(item, &name, ty)? {
-                Term::Null => invalid("null is not supported inside collections"),
-                term => Ok(term),
+            .map(|item| {
+                if *item == Expr::Null {
+                    let inside = if kind == "vector" { "vectors" } else { "collections" };
+                    return invalid(format!("null is not supported inside {inside}"));
+                }
+                if !self.may_take(item, ty)? {
+                    return invalid(format!(
+                        "Invalid {kind} literal for {name}: value {} is not of type {ty}",
+                        value_text(item)
+                    ));
+                }
+                match self.typed(item, &item_name, ty)? {
+                    Term::Null => invalid("null is not supported inside collections"),
+                    term => Ok(term),
+                }
             })
             .collect()
     }
 
     fn list_literal(&mut self, items: &[Expr], name: &str, ty: &CqlType) -> Result<Term> {
         match ty.unfrozen() {
-            CqlType::List(element) => self.items(items, name, element).map(Term::List),
+            CqlType::List(element) => self.items(items, name, element, "list").map(Term::List),
             CqlType::Vector(element, dimension) => {
                 if items.len() != *dimension as usize {
                     return invalid(format!(
@@ -273,15 +304,17 @@ impl Scope<'_> {
                         items.len()
                     ));
                 }
-                Ok(Term::Vector((**element).clone(), self.items(items, name, element)?))
+                Ok(Term::Vector((**element).clone(), self.items(items, name, element, "vector")?))
             }
-            _ => invalid(format!("Invalid list literal for {name} of type {ty}")),
+            _ => no_list(ty),
         }
     }
 
     fn set_literal(&mut self, items: &[Expr], name: &str, ty: &CqlType) -> Result<Term> {
         match ty.unfrozen() {
-            CqlType::Set(element) => Ok(Term::Set((**element).clone(), self.items(items, name, element)?)),
+            CqlType::Set(element) => {
+                Ok(Term::Set((**element).clone(), self.items(items, name, element, "set")?))
+            }
             CqlType::Map(key, _) if items.is_empty() => Ok(Term::Map((**key).clone(), Vec::new())),
             _ => invalid(format!("Invalid set literal for {name} of type {ty}")),
         }
@@ -293,6 +326,17 @@ impl Scope<'_> {
         };
         let mut terms = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
+            if *key == Expr::Null || *value == Expr::Null {
+                return invalid("null is not supported inside collections");
+            }
+            for (word, item, ty) in [("key", key, key_type), ("value", value, value_type)] {
+                if !self.may_take(item, ty)? {
+                    return invalid(format!(
+                        "Invalid map literal for {name}: {word} {} is not of type {ty}",
+                        value_text(item)
+                    ));
+                }
+            }
             let key = self.typed(key, &format!("key({name})"), key_type)?;
             let value = self.typed(value, &format!("value({name})"), value_type)?;
             if key == Term::Null || value == Term::Null {
@@ -307,18 +351,74 @@ impl Scope<'_> {
         let CqlType::Udt(udt) = ty.unfrozen() else {
             return invalid(format!("Invalid user type literal for {name} of type {ty}"));
         };
-        if let Some((unknown, _)) = fields.iter().find(|(f, _)| !udt.fields.iter().any(|(n, _)| **n == **f)) {
-            return invalid(format!("Unknown field '{unknown}' in value of user defined type {}", udt.name));
-        }
+        known_fields(udt, fields)?;
         let mut terms = Vec::with_capacity(udt.fields.len());
         for (field, field_type) in &udt.fields {
             let written = fields.iter().find(|(f, _)| **f == **field);
             terms.push(match written {
+                Some((_, expr)) if !self.may_take(expr, field_type)? => {
+                    return invalid(format!(
+                        "Invalid user type literal for {name}: field {field} is not of type {field_type}"
+                    ));
+                }
                 Some((_, expr)) => self.typed(expr, &format!("{name}.{field}"), field_type)?,
                 None => Term::Null,
             });
         }
         Ok(Term::Tuple(terms))
+    }
+
+    /// Whether an expression may be a value of a type, as far as its form tells: what a literal asks of its items before
+    /// it looks into them. Errors: literals that no type of their kind takes.
+    fn may_take(&self, expr: &Expr, ty: &CqlType) -> Result<bool> {
+        let bare = ty.unfrozen();
+        let mut all = true;
+        match (expr, bare) {
+            (Expr::List(items), CqlType::List(element) | CqlType::Vector(element, _)) => {
+                for item in items {
+                    all = all && self.may_take(item, element)?;
+                }
+            }
+            (Expr::List(_), _) => return no_list(ty),
+            (Expr::Set(items), CqlType::Set(element)) => {
+                for item in items {
+                    all = all && self.may_take(item, element)?;
+                }
+            }
+            (Expr::Set(items), CqlType::Map(..)) => return Ok(items.is_empty()),
+            (Expr::Map(pairs), CqlType::Map(key, value)) => {
+                for (k, v) in pairs {
+                    all = all && self.may_take(k, key)? && self.may_take(v, value)?;
+                }
+            }
+            (Expr::Udt(fields), CqlType::Udt(udt)) => {
+                known_fields(udt, fields)?;
+                for (name, field_type) in &udt.fields {
+                    if let Some((_, item)) = fields.iter().find(|(field, _)| **field == **name) {
+                        all = all && self.may_take(item, field_type)?;
+                    }
+                }
+            }
+            (Expr::Tuple(items), CqlType::Tuple(types)) => {
+                all = items.len() <= types.len();
+                for (item, ty) in items.iter().zip(types.iter()) {
+                    all = all && self.may_take(item, ty)?;
+                }
+            }
+            (Expr::Tuple(items), _) if items.len() == 1 => return self.may_take(&items[0], ty),
+            (Expr::Set(_) | Expr::Map(_) | Expr::Udt(_) | Expr::Tuple(_), _) => return Ok(false),
+            (Expr::TypeHint(written, _) | Expr::Cast(_, written), _) => {
+                return Ok(function::accepts(ty, &names::resolve_type(written, self.keyspace)?));
+            }
+            (Expr::Call { function, .. }, _) if matches!(&*function.name, "from_json" | "fromjson") => {}
+            (Expr::Call { function, arguments }, _) => {
+                let function = self.resolve_for(&function.name, arguments, Some(ty))?;
+                return Ok(function::accepts(ty, &function.returns));
+            }
+            _ if is_literal(expr) => return Ok(takes_literal(expr, bare)),
+            _ => {}
+        }
+        Ok(all)
     }
 
     fn tuple_literal(&mut self, items: &[Expr], name: &str, ty: &CqlType) -> Result<Term> {
@@ -335,10 +435,31 @@ impl Scope<'_> {
                 items.len()
             ));
         }
+        for (index, (item, ty)) in items.iter().zip(fields.iter()).enumerate() {
+            if !self.may_take(item, ty)? {
+                return invalid(format!(
+                    "Invalid tuple literal for {name}: component {index} is not of type {ty}"
+                ));
+            }
+        }
         let typed = items.iter().zip(fields.iter()).enumerate();
         let terms: Result<Vec<_>> =
             typed.map(|(index, (item, ty))| self.typed(item, &format!("{name}[{index}]"), ty)).collect();
         terms.map(Term::Tuple)
+    }
+}
+
+fn no_list<T>(ty: &CqlType) -> Result<T> {
+    invalid(format!("Unexpected receiver type '{ty}'; only list and vector are expected"))
+}
+
+/// Errors: a field that the type has not.
+fn known_fields(udt: &UdtType, fields: &[(String, Expr)]) -> Result<()> {
+    match fields.iter().find(|(field, _)| !udt.fields.iter().any(|(name, _)| **name == **field)) {
+        Some((unknown, _)) => {
+            invalid(format!("Unknown field '{unknown}' in value of user defined type {}", udt.name))
+        }
+        None => Ok(()),
     }
 }
 
@@ -375,7 +496,7 @@ pub(crate) fn is_literal(expr: &Expr) -> bool {
 
 /// Whether a literal may be a value of a type.
 pub(crate) fn literal_fits(expr: &Expr, ty: &CqlType) -> bool {
-    is_literal(expr) && literal_kind(expr, ty.unfrozen()).is_ok_and(|(_, _, fits)| fits)
+    takes_literal(expr, ty.unfrozen())
 }
 
 /// Whether an expression without a type of its own may have this one.
@@ -422,7 +543,10 @@ fn scalar(expr: &Expr, name: &str, ty: &CqlType) -> Result<Vec<u8>> {
     if is_named && !fits {
         return invalid(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {ty}"));
     }
-    let wire = literal::from_text(bare, &text)?;
+    let wire = match literal::from_text(bare, &text) {
+        Ok(wire) => wire,
+        Err(error) => return literal_error(bare, &text, &error.to_string()),
+    };
     if matches!(expr, Expr::Integer(_) | Expr::Float(_)) && is_infinite(bare, &wire) && names_a_number(&text)
     {
         return invalid(format!("{text} is out of range for \"{name}\" of type {ty}"));
@@ -430,43 +554,66 @@ fn scalar(expr: &Expr, name: &str, ty: &CqlType) -> Result<Vec<u8>> {
     Ok(wire)
 }
 
+/// What is wrong with a literal, in Cassandra's words where they depend on how it is written.
+fn literal_error<T>(ty: &CqlType, text: &str, error: &str) -> Result<T> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    invalid(match ty {
+        CqlType::Date if number => format!("Unable to make unsigned int (for date) from: '{text}'"),
+        CqlType::Time if number => format!("Unable to make long (for time) from: '{text}'"),
+        CqlType::Timestamp if number => format!("Unable to make long (for date) from: '{text}'"),
+        CqlType::Time => format!("(TimeType) {error}"),
+        CqlType::Timeuuid => "TimeUUID supports only version 1 UUIDs".to_owned(),
+        CqlType::Ascii => "Invalid ASCII character in string literal: \
+             java.nio.charset.UnmappableCharacterException: Input length = 1"
+            .to_owned(),
+        _ => error.to_owned(),
+    })
+}
+
 /// Cassandra's word for a literal, its text, and whether it may be a value of the type.
 fn literal_kind(expr: &Expr, bare: &CqlType) -> Result<(&'static str, String, bool)> {
-    use CqlType as T;
-    let custom = matches!(bare, T::Custom(_));
-    Ok(match expr {
-        Expr::Boolean(b) => ("BOOLEAN", b.to_string(), *bare == T::Boolean),
-        Expr::Integer(n) => {
-            let fits = matches!(
-                bare,
-                T::Bigint
-                    | T::Counter
-                    | T::Date
-                    | T::Decimal
-                    | T::Double
-                    | T::Duration
-                    | T::Float
-                    | T::Int
-                    | T::Smallint
-                    | T::Time
-                    | T::Timestamp
-                    | T::Tinyint
-                    | T::Varint
-            );
-            ("INTEGER", n.clone(), fits)
-        }
-        Expr::Float(n) => ("FLOAT", n.clone(), matches!(bare, T::Decimal | T::Double | T::Float)),
-        Expr::Text(text) => {
-            let fits = matches!(bare, T::Ascii | T::Text | T::Inet | T::Date | T::Time | T::Timestamp);
-            ("STRING", text.clone(), fits)
-        }
-        Expr::Uuid(uuid) => {
-            ("UUID", uuid::Uuid::from_u128(*uuid).to_string(), matches!(bare, T::Uuid | T::Timeuuid))
-        }
-        Expr::Hex(digits) => ("HEX", format!("0x{digits}"), *bare == T::Blob || custom),
-        Expr::Duration(text) => ("DURATION", text.clone(), *bare == T::Duration),
+    let (kind, text) = match expr {
+        Expr::Boolean(b) => ("BOOLEAN", b.to_string()),
+        Expr::Integer(n) => ("INTEGER", n.clone()),
+        Expr::Float(n) => ("FLOAT", n.clone()),
+        Expr::Text(text) => ("STRING", text.clone()),
+        Expr::Uuid(uuid) => ("UUID", uuid::Uuid::from_u128(*uuid).to_string()),
+        Expr::Hex(digits) => ("HEX", format!("0x{digits}")),
+        Expr::Duration(text) => ("DURATION", text.clone()),
         _ => return invalid("a value was expected"),
-    })
+    };
+    Ok((kind, text, takes_literal(expr, bare)))
+}
+
+/// Whether a literal may be a value of the type.
+fn takes_literal(expr: &Expr, bare: &CqlType) -> bool {
+    use CqlType as T;
+    match expr {
+        Expr::Boolean(_) => *bare == T::Boolean,
+        Expr::Integer(_) => matches!(
+            bare,
+            T::Bigint
+                | T::Counter
+                | T::Date
+                | T::Decimal
+                | T::Double
+                | T::Duration
+                | T::Float
+                | T::Int
+                | T::Smallint
+                | T::Time
+                | T::Timestamp
+                | T::Tinyint
+                | T::Varint
+        ),
+        Expr::Float(_) => matches!(bare, T::Decimal | T::Double | T::Float),
+        Expr::Text(_) => matches!(bare, T::Ascii | T::Text | T::Inet | T::Date | T::Time | T::Timestamp),
+        Expr::Uuid(_) => matches!(bare, T::Uuid | T::Timeuuid),
+        Expr::Hex(_) => matches!(bare, T::Blob | T::Custom(_)),
+        Expr::Duration(_) => *bare == T::Duration,
+        _ => false,
+    }
 }
 
 fn is_infinite(ty: &CqlType, wire: &[u8]) -> bool {
@@ -560,13 +707,7 @@ impl Term {
                 }
                 collection::build_tuple(fields.iter().map(Val::bytes))
             }
-            Term::Vector(element, items) => {
-                let mut out = Vec::new();
-                for item in elements(items, env)? {
-                    collection::put_vector_element(element, &item, &mut out);
-                }
-                out
-            }
+            Term::Vector(element, items) => vector(element, items, env)?,
             Term::Call(function, arguments) => {
                 let arguments: Result<Vec<Val<'_>>> = arguments.iter().map(|a| a.eval(env)).collect();
                 return function.call(env.table, &arguments?, env.context);
@@ -627,6 +768,18 @@ fn operand(value: Val<'_>) -> Result<Option<Cow<'_, [u8]>>> {
         Val::Null => Ok(None),
         Val::Unset => invalid("Invalid unset value for argument in call to function"),
     }
+}
+
+fn vector(element: &CqlType, items: &[Term], env: &Env<'_, '_>) -> Result<Vec<u8>> {
+    let mut out = Vec::new();
+    for item in items {
+        match item.eval(env)? {
+            Val::Bytes(bytes) => collection::put_vector_element(element, &bytes, &mut out),
+            Val::Null => return invalid("null is not supported inside vectors"),
+            Val::Unset => return invalid("unset is not supported inside collections"),
+        }
+    }
+    Ok(out)
 }
 
 fn element<'t, 'v: 't>(item: &'t Term, env: &Env<'v, '_>) -> Result<Cow<'t, [u8]>> {

@@ -382,6 +382,7 @@ fn converse(name: &str) {
         }
         let (input, wanted) = block.split_once("\n----").unwrap_or((block, ""));
         let got = run(&mut node, input).replace("\n\n", "\n");
+        let got: String = got.lines().map(|line| format!("{}\n", line.trim_end())).collect();
         let _ = write!(rewritten, "{input}\n----\n{got}\n");
         if !update {
             assert_eq!(got.trim(), wanted.trim(), "{name}:\n{input}");
@@ -430,6 +431,11 @@ fn terms() {
 #[test]
 fn json() {
     converse("json.txt");
+}
+
+#[test]
+fn edges() {
+    converse("edges.txt");
 }
 
 #[test]
@@ -511,6 +517,50 @@ fn markers_are_named_as_drivers_expect() {
     ] {
         assert_eq!(names(text), (binds.to_string(), key), "{text}");
     }
+}
+
+/// Keys are limited to 65,535 bytes, what is compared with them and what lies inside of values is not.
+#[test]
+fn only_keys_are_limited_to_64_kib() {
+    let mut node = node_with(&[
+        KEYSPACE,
+        "USE ks",
+        "CREATE TABLE c (k int, c blob, d blob, v int, PRIMARY KEY (k, c, d))",
+        "CREATE TABLE p (p blob, q blob, v int, PRIMARY KEY ((p, q)))",
+        "CREATE TABLE s (k int PRIMARY KEY, s set<blob>, m map<blob, int>)",
+        "INSERT INTO c (k, c, d, v) VALUES (1, 0x01, 0x01, 1)",
+    ]);
+    let bytes = |count: usize| format!("0x{}", "61".repeat(count));
+    let (big, half) = (bytes(65_536), bytes(32_768));
+    let mut ask = |text: String| run(&mut node, &text).trim().replace('\n', " ");
+    for text in [
+        format!("INSERT INTO s (k, s, m) VALUES (1, {{{big}}}, {{{big}: 1}})"),
+        format!("UPDATE s SET m[{big}] = 2, s = s - {{{big}}} WHERE k = 1"),
+        format!("DELETE FROM c WHERE k = 1 AND c > {big} AND c < 0x62"),
+    ] {
+        assert_eq!(ask(text), "ok");
+    }
+    for (clause, rows) in [
+        (format!("c = {big} AND d = 0x01"), "v int"),
+        (format!("c > {big}"), "v int"),
+        (format!("c < {big}"), "v int 1"),
+        (format!("(c, d) < ({half}, {half})"), "v int 1"),
+        (format!("c IN (0x01, {big})"), "v int 1"),
+    ] {
+        assert_eq!(ask(format!("SELECT v FROM c WHERE k = 1 AND {clause}")).trim(), rows);
+    }
+    let too_long = |bytes| format!("invalid: Key length of {bytes} is longer than maximum of 65535");
+    for (text, bytes) in [
+        (format!("INSERT INTO c (k, c, d) VALUES (1, {half}, {half})"), 65_536),
+        (format!("UPDATE c SET v = 1 WHERE k = 1 AND c IN (0x01, {big}) AND d = 0x0102"), 65_538),
+        (format!("DELETE FROM c WHERE k = 1 AND c = {big} AND d = 0x"), 65_536),
+        (format!("INSERT INTO p (p, q) VALUES ({big}, 0x01)"), 65_537),
+        (format!("SELECT v FROM p WHERE p = {half} AND q = {}", bytes(32_767)), 65_541),
+    ] {
+        assert_eq!(ask(text), too_long(bytes));
+    }
+    let refused = ask(format!("DELETE FROM c WHERE k = 1 AND c > {}", bytes(200_000)));
+    assert!(refused.starts_with("invalid: a bound of a deletion has 200004 bytes"), "{refused}");
 }
 
 #[test]

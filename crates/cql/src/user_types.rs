@@ -51,9 +51,12 @@ pub(crate) fn create_type(
 }
 
 fn field_type(written: &TypeName, keyspace: &Keyspace) -> Result<CqlType> {
+    // Whatever is no native type is one of the user's, known or not.
+    if matches!(written, TypeName::Named { .. }) && !names::is_native(written) {
+        return invalid("A user type cannot contain non-frozen UDTs");
+    }
     match names::resolve_type(written, keyspace)? {
         CqlType::Counter => invalid("A user type cannot contain counters"),
-        CqlType::Udt(_) => invalid("A user type cannot contain non-frozen UDTs"),
         ty => Ok(ty),
     }
 }

@@ -27,6 +27,8 @@ pub struct BindSpec {
     pub keyspace: Arc<str>,
     /// The statement's table.
     pub table: Arc<str>,
+    /// Whether elements of a list may be null: what is bound to IN is looked at value by value.
+    pub nulls: bool,
 }
 
 /// What the node knows when values are bound: clock and chance come from outside.
@@ -91,8 +93,14 @@ pub fn check_values(specs: &[BindSpec], values: &[BoundValue<'_>]) -> Result<()>
         ));
     }
     for (spec, value) in specs.iter().zip(values) {
-        if let BoundValue::Bytes(bytes) = value {
-            spec.ty.validate(bytes)?;
+        match (value, &spec.ty) {
+            (BoundValue::Bytes(bytes), CqlType::List(element)) if spec.nulls => {
+                for item in collection::elements(bytes) {
+                    item?.map_or(Ok(()), |item| element.validate(item))?;
+                }
+            }
+            (BoundValue::Bytes(bytes), ty) => ty.validate(bytes)?,
+            (BoundValue::Null | BoundValue::Unset, _) => {}
         }
     }
     Ok(())
@@ -222,7 +230,13 @@ mod tests {
 
     #[test]
     fn values_are_counted_and_checked() {
-        let spec = BindSpec { name: "k".into(), ty: CqlType::Int, keyspace: "ks".into(), table: "t".into() };
+        let spec = BindSpec {
+            name: "k".into(),
+            ty: CqlType::Int,
+            keyspace: "ks".into(),
+            table: "t".into(),
+            nulls: false,
+        };
         let specs = [spec];
         assert_eq!(check_values(&specs, &[BoundValue::Bytes(&[0, 0, 0, 1])]), Ok(()));
         let text = |values: &[BoundValue<'_>]| check_values(&specs, values).expect_err("refused").to_string();

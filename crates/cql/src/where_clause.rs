@@ -1,10 +1,11 @@
 //! WHERE, analysed: each relation finds the key component, the slice or the filter it stands for.
 
 use crate::ast::{Expr, Operand, Operator, Relation, Subject};
-use crate::error::{Result, invalid, syntax};
+use crate::error::{Result, invalid};
 use crate::expr_text::text_of;
 use crate::limits;
-use crate::restriction::{Bound, Clustering, Filter, Prefix, Row, Test, TokenBound, Values};
+use crate::names::quoted;
+use crate::restriction::{Bound, Clustering, Filter, Nulls, Prefix, Row, Test, TokenBound, Values};
 use crate::term::{Scope, Term};
 use schema::{Column, ColumnKind, Table};
 use types::CqlType;
@@ -37,6 +38,16 @@ impl Where {
     /// The whole partition key's values, if every component has one.
     pub fn whole_key(&self) -> Option<Vec<Values>> {
         self.keys.iter().cloned().collect()
+    }
+
+    /// Whether a clustering column can have one value only, in a slice or behind a filter.
+    pub fn fixes_one(&self, column: usize) -> bool {
+        self.clustering.fixes_one(column)
+            || self.filters.iter().any(|filter| {
+                filter.column.kind == ColumnKind::Clustering
+                    && usize::from(filter.column.position) == column
+                    && matches!(filter.test, Test::Compare(Operator::Equal, _) | Test::FieldEqual(..))
+            })
     }
 
     /// Whether some but not all components of the partition key have values.
@@ -75,12 +86,10 @@ pub(crate) fn analyse(scope: &mut Scope<'_>, relations: &[Relation]) -> Result<W
             Subject::Column(name) => on_column(scope, &table, name, relation, &mut out, &mut clustering)?,
             Subject::Token(names) => out.tokens.push(on_token(scope, &table, names, relation)?),
             Subject::Tuple(names) => clustering.push(on_tuple(scope, &table, names, relation)?),
-            Subject::Element(name, key) => out.filters.push(on_element(scope, &table, name, key, relation)?),
             Subject::Field(name, field) => {
-                return syntax(format!(
-                    "no viable alternative at input '.': {name}.{field} cannot be restricted"
-                ));
+                return invalid(format!("field {field} of column {name} cannot be restricted"));
             }
+            Subject::Element(name, key) => out.filters.push(on_element(scope, &table, name, key, relation)?),
             Subject::Custom(index) => return invalid(format!("Index {} not found", index.name)),
         }
     }
@@ -110,8 +119,11 @@ fn check_repeated(table: &Table, relations: &[Relation]) -> Result<()> {
                 continue;
             }
             if contains(later) || contains(other) {
+                return only_contains(name);
+            }
+            if matches!(later.subject, Subject::Token(_)) && bounds(later) != bounds(other) {
                 return invalid(format!(
-                    "Collection column {name} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
+                    "Columns \"{name}\" cannot be restricted by both an equality and an inequality relation"
                 ));
             }
             if !bounds(later) || !bounds(other) {
@@ -129,6 +141,12 @@ fn check_repeated(table: &Table, relations: &[Relation]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn only_contains(name: &str) -> Result<()> {
+    invalid(format!(
+        "Collection column {name} can only be restricted by CONTAINS, CONTAINS KEY, or map-entry equality"
+    ))
 }
 
 fn is_clustering(table: &Table, name: &str) -> bool {
@@ -149,7 +167,11 @@ fn relation_text(subject: &str, relation: &Relation) -> String {
 pub(crate) fn column<'t>(table: &'t Table, name: &str) -> Result<&'t Column> {
     match table.column(name) {
         Some(column) => Ok(column),
-        None => invalid(format!("Undefined column name {name} in table {}", table.qualified_name())),
+        None => invalid(format!(
+            "Undefined column name {name} in table {}.{}",
+            quoted(&table.keyspace),
+            quoted(&table.name)
+        )),
     }
 }
 
@@ -208,7 +230,7 @@ fn on_column(
                 }
                 Test::In(values) => What::Fixed(Prefix::Column(values.clone())),
                 Test::Compare(operator, term) => {
-                    What::Bound(Bound { operator: *operator, row: Row::Terms(vec![term.clone()]) })
+                    What::Bound(Bound { operator: *operator, row: Row::One(term.clone()) })
                 }
                 Test::Contains(_) | Test::ContainsKey(_) | Test::Entry(..) | Test::FieldEqual(..) => {
                     What::Other
@@ -226,6 +248,9 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
     let name = &*column.name;
     let operator = relation.operator;
     let collection = column.ty.is_collection();
+    if is_range(operator) {
+        refuse_durations(&column.ty)?;
+    }
     if column.is_complex()
         && let CqlType::Udt(udt) = &column.ty
     {
@@ -241,9 +266,6 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
             symbol(operator)
         ));
     }
-    if column.ty == CqlType::Duration && is_range(operator) {
-        return invalid("Slice restrictions are not supported on duration columns");
-    }
     match operator {
         Operator::Equal
         | Operator::Less
@@ -252,7 +274,10 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
         | Operator::GreaterOrEqual => {
             Ok(Test::Compare(operator, scope.term(one(relation)?, name, &column.ty)?))
         }
-        Operator::In => values(scope, &relation.object, name, &column.ty).map(Test::In),
+        Operator::In => Ok(match values(scope, &relation.object, name, &column.ty)? {
+            Values::One(term) => Test::Compare(Operator::Equal, term),
+            values => Test::In(values),
+        }),
         Operator::Contains => match column.ty.element_type() {
             Some(element) if collection => {
                 let element = element.clone();
@@ -270,12 +295,28 @@ fn column_test(scope: &mut Scope<'_>, column: &Column, relation: &Relation) -> R
         Operator::NotEqual => {
             invalid(format!("Unsupported \"!=\" relation: {}", relation_text(name, relation)))
         }
-        Operator::Like => invalid(format!(
-            "LIKE restriction is only supported on properly indexed columns. {} is not valid.",
-            relation_text(name, relation)
-        )),
+        Operator::Like => {
+            scope.term(one(relation)?, name, &column.ty)?;
+            invalid(format!(
+                "LIKE restriction is only supported on properly indexed columns. {} is not valid.",
+                relation_text(name, relation)
+            ))
+        }
         Operator::IsNotNull => invalid(format!("Unsupported restriction: {name} IS NOT NULL")),
     }
+}
+
+/// Durations have no order, so nothing with one in it is less or greater.
+fn refuse_durations(ty: &CqlType) -> Result<()> {
+    if ty.is_orderable() || *ty == CqlType::Counter {
+        return Ok(());
+    }
+    invalid(match ty.unfrozen() {
+        CqlType::Duration => "Slice restrictions are not supported on duration columns",
+        CqlType::Tuple(_) => "Slice restrictions are not supported on tuples containing durations",
+        CqlType::Udt(_) => "Slice restrictions are not supported on UDTs containing durations",
+        _ => "Slice restrictions are not supported on collections containing durations",
+    })
 }
 
 fn one(relation: &Relation) -> Result<&Expr> {
@@ -289,11 +330,19 @@ fn values(scope: &mut Scope<'_>, operand: &Operand, name: &str, ty: &CqlType) ->
     match operand {
         Operand::Many(items) => {
             let terms: Result<Vec<Term>> = items.iter().map(|item| scope.term(item, name, ty)).collect();
-            terms.map(Values::Each)
+            // IN with one value is =, as far as anything depends on it.
+            terms.map(|mut terms| match terms.len() {
+                1 => Values::One(terms.remove(0)),
+                _ => Values::Each(terms),
+            })
         }
         Operand::One(expr) => {
             let list = CqlType::list(ty.clone());
-            let term = scope.term(expr, &format!("in({name})"), &list)?;
+            let name = format!("in({name})");
+            let term = scope.term(expr, &name, &list)?;
+            if let Some(marker) = term.as_marker() {
+                scope.bind_values(marker, &name, &list, !ty.is_collection());
+            }
             // Elements without an order of their own stay as they come, nulls too: what reads them knows about them.
             Ok(Values::Whole(match term {
                 Term::Marker(index, _) if !ty.is_collection() => Term::Marker(index, None),
@@ -310,30 +359,28 @@ fn on_token(
     names: &[String],
     relation: &Relation,
 ) -> Result<TokenBound> {
+    let mut columns = Vec::with_capacity(names.len().min(limits::COLUMNS));
     for name in names.iter().take(limits::COLUMNS) {
-        column(table, name)?;
+        columns.push(column(table, name)?);
+    }
+    let subject = format!("token({})", names.join(", "));
+    if relation.operator == Operator::NotEqual {
+        return invalid(format!("Unsupported \"!=\" relation: {}", relation_text(&subject, relation)));
     }
     let key: Vec<&str> = table.partition_key.iter().map(|c| &*c.name).collect();
-    if names.len() != key.len() || !names.iter().all(|n| key.contains(&n.as_str())) {
+    if key.iter().any(|key| !names.iter().any(|name| name == key)) {
         return invalid(
             "The token() function must be applied to all partition key components or none of them",
         );
     }
-    if names.iter().zip(&key).any(|(name, key)| name != key) {
+    if columns.iter().any(|column| column.kind != ColumnKind::PartitionKey) {
+        return invalid("The token() function must contains only partition key components");
+    }
+    if names.iter().ne(&key) {
         return invalid(format!(
             "The token function arguments must be in the partition key order: {}",
             key.join(", ")
         ));
-    }
-    if matches!(relation.operator, Operator::In | Operator::Contains | Operator::ContainsKey | Operator::Like)
-    {
-        return syntax(format!(
-            "no viable alternative at input '{}' behind token()",
-            symbol(relation.operator)
-        ));
-    }
-    if relation.operator != Operator::Equal && !is_range(relation.operator) {
-        return invalid(format!("{} cannot be used with the token function", symbol(relation.operator)));
     }
     let value = scope.term(one(relation)?, "partition key token", &CqlType::Bigint)?;
     Ok(TokenBound { operator: relation.operator, value })
@@ -347,6 +394,10 @@ fn on_element(
     relation: &Relation,
 ) -> Result<Filter> {
     let column = column(table, name)?;
+    if relation.operator == Operator::NotEqual {
+        let subject = format!("{name}[{}]", text_of(key));
+        return invalid(format!("Unsupported \"!=\" relation: {}", relation_text(&subject, relation)));
+    }
     let CqlType::Map(key_type, value_type) = column.ty.unfrozen().clone() else {
         return match column.ty.unfrozen() {
             CqlType::List(_) => {
@@ -359,9 +410,6 @@ fn on_element(
         return invalid(format!(
             "Map-entry equality predicates on frozen map column {name} are not supported"
         ));
-    }
-    if relation.operator == Operator::In {
-        return syntax(format!("no viable alternative at input 'IN' ({name}[…] IN)"));
     }
     if relation.operator != Operator::Equal {
         return invalid("Only EQ relations are supported on map entries");
@@ -405,12 +453,13 @@ fn on_tuple(
     let what = match relation.operator {
         Operator::Equal => {
             let row = row(scope, one(relation)?, &columns, &joined)?;
-            What::Fixed(Prefix::Columns(columns.len(), vec![row]))
+            What::Fixed(Prefix::Columns(columns.len(), vec![row], Nulls::Value))
         }
         Operator::In => match &relation.object {
             Operand::Many(items) => {
                 let rows: Result<Vec<Row>> = items.iter().map(|i| row(scope, i, &columns, &joined)).collect();
-                What::Fixed(Prefix::Columns(columns.len(), rows?))
+                let nulls = if items.len() == 1 { Nulls::Value } else { Nulls::Row };
+                What::Fixed(Prefix::Columns(columns.len(), rows?, nulls))
             }
             _ => {
                 let list = CqlType::list(tuple_type(&columns));
@@ -424,7 +473,9 @@ fn on_tuple(
         Operator::NotEqual => {
             return invalid(format!("Unsupported \"!=\" relation: {}", relation_text(&spaced, relation)));
         }
-        operator => return syntax(format!("no viable alternative at input '{}'", symbol(operator))),
+        operator => {
+            return invalid(format!("{} cannot be used with several columns", symbol(operator)));
+        }
     };
     Ok(OnClustering { first, count: names.len(), what, filter: None })
 }
@@ -452,7 +503,7 @@ fn row(scope: &mut Scope<'_>, expr: &Expr, columns: &[&Column], joined: &str) ->
             terms.map(Row::Terms)
         }
         Expr::Marker(_) => Ok(Row::Marker(scope.term(expr, joined, &tuple_type(columns))?, columns.len())),
-        _ => syntax(format!("no viable alternative at input '{}': a tuple was expected", text_of(expr))),
+        _ => invalid(format!("a tuple of {} values was expected, not {}", columns.len(), text_of(expr))),
     }
 }
 
@@ -524,7 +575,7 @@ fn overlaps_bound(bounds: &[Bound], bounded_at: Option<usize>, column: usize) ->
 fn filter_columns(table: &Table, restriction: &OnClustering, out: &mut Where) {
     let columns = &table.clustering[restriction.first..restriction.first + restriction.count];
     let rows = match &restriction.what {
-        What::Fixed(Prefix::Columns(_, rows)) => &rows[..],
+        What::Fixed(Prefix::Columns(_, rows, _)) => &rows[..],
         What::Fixed(_) => &[],
         What::Bound(_) | What::Other => {
             out.no_filter = Some("Multi-column slice restrictions cannot be used for filtering.");
@@ -537,6 +588,7 @@ fn filter_columns(table: &Table, restriction: &OnClustering, out: &mut Where) {
     };
     for (index, column) in columns.iter().enumerate() {
         let test = match row {
+            Row::One(term) => Test::Compare(Operator::Equal, term.clone()),
             Row::Terms(terms) => Test::Compare(Operator::Equal, terms[index].clone()),
             Row::Marker(term, _) => Test::FieldEqual(term.clone(), index),
         };
@@ -566,7 +618,8 @@ fn check_duplicates(table: &Table, restrictions: &[OnClustering]) -> Result<()> 
             }
             let name = &table.clustering[b.first].name;
             match (&a.what, &b.what) {
-                (What::Fixed(_), What::Other) | (What::Other, _) | (What::Bound(_), What::Other) => {}
+                (What::Other, What::Other) => {}
+                (What::Other, _) | (_, What::Other) => return only_contains(name),
                 (What::Fixed(_), _) | (_, What::Fixed(_)) => {
                     return invalid(format!(
                         "{name} cannot be restricted by more than one relation if it includes an Equal"

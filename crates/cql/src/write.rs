@@ -286,7 +286,7 @@ fn complex<'t, 'v: 't>(
         Operator::Remove(term) => match term.eval(env)? {
             Val::Bytes(bytes) => {
                 for item in collection::elements(&bytes) {
-                    cells.push((checked_path(operation, item?)?, None));
+                    cells.push((checked_path(item?)?, None));
                 }
             }
             Val::Null | Val::Unset => return Ok(()),
@@ -420,12 +420,12 @@ fn element_cells<'t>(operation: &Operation, bytes: &[u8], env: &Env<'_, '_>) -> 
         CqlType::Map(..) => {
             for entry in collection::entries(bytes) {
                 let (key, value) = entry?;
-                cells.push((checked_path(operation, Some(key))?, Some(Cow::Owned(value.to_vec()))));
+                cells.push((checked_path(Some(key))?, Some(Cow::Owned(value.to_vec()))));
             }
         }
         CqlType::Set(_) => {
             for item in collection::elements(bytes) {
-                cells.push((checked_path(operation, item?)?, Some(Cow::Borrowed(&[][..]))));
+                cells.push((checked_path(item?)?, Some(Cow::Borrowed(&[][..]))));
             }
         }
         _ => {
@@ -479,26 +479,13 @@ fn path<'t>(operation: &Operation, key: Val<'t>) -> Result<Cow<'t, [u8]>> {
     match key {
         Val::Null => invalid(format!("Invalid null {kind}")),
         Val::Unset => invalid(format!("Invalid unset {kind}")),
-        Val::Bytes(bytes) if bytes.len() > limits::KEY_BYTES => too_long(operation, bytes.len()),
         Val::Bytes(bytes) => Ok(bytes),
     }
 }
 
-fn checked_path<'t>(operation: &Operation, key: Option<&[u8]>) -> Result<Cow<'t, [u8]>> {
+fn checked_path<'t>(key: Option<&[u8]>) -> Result<Cow<'t, [u8]>> {
     match key {
         None => invalid("null is not supported inside collections"),
-        Some(key) if key.len() > limits::KEY_BYTES => too_long(operation, key.len()),
         Some(key) => Ok(Cow::Owned(key.to_vec())),
     }
-}
-
-fn too_long<T>(operation: &Operation, bytes: usize) -> Result<T> {
-    let (one, many) = match operation.ty {
-        CqlType::Map(..) => ("Map key", "Map keys"),
-        _ => ("Set value", "Set values"),
-    };
-    invalid(format!(
-        "{one} is too long. {many} are limited to {} bytes but {bytes} bytes were given",
-        limits::KEY_BYTES
-    ))
 }

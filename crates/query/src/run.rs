@@ -161,6 +161,8 @@ impl Engine {
             default_compaction: self.settings.default_compaction.clone(),
         };
         self.snapshot_dropped(&self.coordinator.schema(), &change, &context).await?;
+        let altered = change.is_of_keyspace().then(|| change.keyspace().to_owned());
+        let replicas = self.replicas_of(altered.as_deref());
         let decided = Cluster::change(move |schema| match cql::apply(schema, &change, &context)? {
             Some(applied) => {
                 let events = applied.events(schema).into_iter().map(event_of).collect();
@@ -169,11 +171,16 @@ impl Engine {
             None => Ok::<_, cql::Error>(None),
         });
         match decided.await {
-            Ok(Ok(Changed::Nothing)) => Ok(Answer::plain(Outcome::Void)),
+            Ok(Ok(Changed::Nothing)) => {
+                Ok(Answer { outcome: Outcome::Void, warnings: self.too_few_nodes(altered.as_deref()) })
+            }
             // Of a dropped keyspace others are told of everything in it; it is the answer itself.
             Ok(Ok(Changed::Done(mut events))) => Ok(match answered(&mut events) {
                 Some(event) => {
-                    let mut warnings = self.too_few_nodes(&event);
+                    let mut warnings = self.too_few_nodes(altered.as_deref());
+                    if replicas.is_some_and(|before| Some(before) < self.replicas_of(altered.as_deref())) {
+                        warnings.push(MORE_REPLICAS.to_owned());
+                    }
                     warnings.extend(self.unused_options(&event));
                     Answer { outcome: Outcome::SchemaChange(event), warnings }
                 }
@@ -184,10 +191,19 @@ impl Engine {
         }
     }
 
-    /// Warns of a keyspace that was just made or changed and asks for more replicas than there are nodes.
-    fn too_few_nodes(&self, event: &SchemaEvent) -> Vec<String> {
+    /// How many replicas a keyspace has in all.
+    fn replicas_of(&self, keyspace: Option<&str>) -> Option<u32> {
+        match &self.schema().keyspace(keyspace?)?.replication {
+            Replication::Local => None,
+            Replication::Simple { factor } => Some(*factor),
+            Replication::NetworkTopology { factors } => Some(factors.values().sum()),
+        }
+    }
+
+    /// Warns of a keyspace that was just made or altered and asks for more replicas than there are nodes.
+    fn too_few_nodes(&self, keyspace: Option<&str>) -> Vec<String> {
         let schema = self.schema();
-        let (Target::Keyspace, Some(keyspace)) = (&event.target, schema.keyspace(&event.keyspace)) else {
+        let Some(keyspace) = keyspace.and_then(|keyspace| schema.keyspace(keyspace)) else {
             return Vec::new();
         };
         let snapshot = self.coordinator.topology();
@@ -314,6 +330,9 @@ impl Select {
         Ok(Answer { outcome: Outcome::Rows(rows), warnings })
     }
 }
+
+const MORE_REPLICAS: &str =
+    "When increasing replication factor you need to run a full (-full) repair to distribute the data.";
 
 /// The warning that an aggregate over more than one partition calls for.
 fn wide_aggregate(plan: &SelectPlan) -> Option<&'static str> {

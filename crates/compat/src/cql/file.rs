@@ -36,6 +36,8 @@ pub struct Directives {
     pub shape: bool,
     /// `differs: why`: this database answers otherwise.
     pub differs: Option<String>,
+    /// `worded: why`: this database refuses for the same reason, in other words.
+    pub worded: Option<String>,
 }
 
 impl Directives {
@@ -53,6 +55,8 @@ impl Directives {
             "shape" => self.shape = true,
             "differs" if value.is_empty() => return Err("differs needs a reason".into()),
             "differs" => self.differs = Some(value.into()),
+            "worded" if value.is_empty() => return Err("worded needs a reason".into()),
+            "worded" => self.worded = Some(value.into()),
             _ => {}
         }
         Ok(())

@@ -3,7 +3,9 @@
 //! The expectation is always what Cassandra 5.0 answers: `--against cassandra --bless` writes it down. Where this
 //! database answers otherwise on purpose, the statement is marked `-- differs: why`, holds both answers, and the reason
 //! stands in `docs/operating/differences.md`, word for word. An error's code must be the same; a text behind `~` is
-//! worded otherwise here. `--bless` alone writes down those two kinds of differences, and nothing else.
+//! worded otherwise here, and the reason must be the same: a mistake of syntax at the same place, or a line
+//! `-- worded: why` that tells how both come to the same. `--bless` alone writes down those two kinds of differences, and
+//! nothing else.
 //!
 //! Each file runs in a keyspace of its own, made afresh and named `cql_` and the file.
 
@@ -403,8 +405,41 @@ fn failure(case: &Case, actual: &[String], cassandra: bool) -> Option<String> {
     if !same(wanted, actual, cassandra) {
         return Some(format!("{at}\n{}\n{}", told("  expected", wanted), told("  got", actual)));
     }
-    let settled = case.ours.is_some() && !cassandra && same(&case.expected, actual, false);
-    settled.then(|| format!("{at}\n  does not differ any more"))
+    if cassandra {
+        return None;
+    }
+    if case.ours.is_some() && same(&case.expected, actual, false) {
+        return Some(format!("{at}\n  does not differ any more"));
+    }
+    let why = match_of_words(case, actual)?;
+    Some(format!("{at}\n  {why}\n{}\n{}", told("  expected", wanted), told("  got", actual)))
+}
+
+/// What is wrong with the mark of a text that is worded otherwise.
+fn match_of_words(case: &Case, actual: &[String]) -> Option<&'static str> {
+    let marked = |line: &String| parts(line).is_some_and(|(_, text)| text.starts_with('~'));
+    let (Some(expected), Some(actual)) = (case.expected.iter().find(|line| marked(line)), actual.first())
+    else {
+        return case.directives.worded.is_some().then_some("is not worded otherwise");
+    };
+    if same(&case.expected, std::slice::from_ref(actual), true) {
+        return Some("is not worded otherwise any more");
+    }
+    let same_reason = case.directives.worded.is_some() || same_place(expected, actual);
+    (!same_reason).then_some("is worded otherwise, and no `-- worded:` says why the reason is the same")
+}
+
+/// Whether two mistakes of syntax are at the same place. Cassandra knows no place at the end of a text.
+fn same_place(expected: &str, actual: &str) -> bool {
+    let place = |line: &str| {
+        let (_, rest) = line.split_once("line ")?;
+        rest.split_once(' ').map(|(place, _)| place.to_owned())
+    };
+    match (place(expected), place(actual)) {
+        (Some(expected), Some(_)) if expected == "0:-1" => actual.contains("input '<EOF>'"),
+        (Some(expected), Some(actual)) => expected == actual,
+        _ => false,
+    }
 }
 
 /// Writes an answer down: Cassandra's as the expectation, ours only where it may differ.
@@ -443,6 +478,24 @@ mod tests {
         assert!(met("error: 0x2200 ~no", "error: 0x2200 nay"));
         assert!(!met("error: 0x2200 ~no", "error: 0x2000 no"));
         assert!(!same_line("error: 0x2200 ~no", "error: 0x2200 nay", true), "Cassandra says what it says");
+    }
+
+    #[test]
+    fn what_is_worded_otherwise_has_the_same_reason() {
+        let syntax = "error: 0x2000 line 1:5 no viable alternative at input 'x'";
+        let actual = |text: &str| vec![text.to_owned()];
+        let marked = case("error: 0x2000 ~line 1:5 mismatched input 'x'");
+        assert_eq!(failure(&marked, &actual(syntax), false), None);
+        assert!(failure(&marked, &actual(&syntax.replace("1:5", "1:6")), false).is_some());
+        let at_end = case("error: 0x2000 ~line 0:-1 mismatched input '<EOF>'");
+        assert_eq!(failure(&at_end, &actual("error: 0x2000 line 1:9 at input '<EOF>'"), false), None);
+        assert!(failure(&at_end, &actual(syntax), false).is_some());
+        let mut told = case("error: 0x2200 ~no");
+        assert!(failure(&told, &actual("error: 0x2200 nay"), false).is_some());
+        told.directives.worded = Some("both say no".into());
+        assert_eq!(failure(&told, &actual("error: 0x2200 nay"), false), None);
+        assert!(failure(&told, &actual("error: 0x2200 no"), false).is_some());
+        assert_eq!(failure(&told, &actual("error: 0x2200 no"), true), None);
     }
 
     #[test]

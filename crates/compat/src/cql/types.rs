@@ -135,9 +135,14 @@ impl Type {
         }
     }
 
-    /// Bytes of a value written as `value` shows it; `0x…` are bytes of any type.
+    /// Bytes of a value written as `value` shows it; `0x…` are bytes of any type; `…*1000` has the same bytes so often.
     pub fn encode(&self, text: &str) -> Result<Vec<u8>, String> {
         let told = || format!("{text} is not a {}", self.text());
+        if let (Type::Native(_), Some((one, times))) = (self, text.rsplit_once('*'))
+            && let Ok(times) = times.parse()
+        {
+            return Ok(self.encode(one)?.repeat(times));
+        }
         if let Some(digits) = text.strip_prefix("0x") {
             return unhex(digits).ok_or_else(told);
         }

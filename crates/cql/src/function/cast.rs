@@ -12,8 +12,11 @@ pub(crate) fn cast(from: &CqlType, to: &CqlType, text: &str) -> Result<Function>
         return invalid(format!("{text} cannot be cast to {to}"));
     }
     if !knows(from, to) {
+        let sources = SOURCES.iter().filter(|source| knows(source, to));
+        let known: Vec<String> = sources.map(|ty| format!("system.cast_as_{to} : ({ty}) -> {to}")).collect();
         return invalid(format!(
-            "Invalid call to function system.cast_as_{to}, none of its type signatures match (given: {from})"
+            "Invalid call to function system.cast_as_{to}, none of its type signatures match (known type signatures: {})",
+            known.join(", ")
         ));
     }
     Ok(Function {
@@ -23,6 +26,27 @@ pub(crate) fn cast(from: &CqlType, to: &CqlType, text: &str) -> Result<Function>
         returns: to.clone(),
     })
 }
+
+/// What may be cast to something.
+const SOURCES: [CqlType; 17] = [
+    CqlType::Ascii,
+    CqlType::Bigint,
+    CqlType::Boolean,
+    CqlType::Counter,
+    CqlType::Date,
+    CqlType::Decimal,
+    CqlType::Double,
+    CqlType::Float,
+    CqlType::Inet,
+    CqlType::Int,
+    CqlType::Smallint,
+    CqlType::Time,
+    CqlType::Timestamp,
+    CqlType::Timeuuid,
+    CqlType::Tinyint,
+    CqlType::Uuid,
+    CqlType::Varint,
+];
 
 fn is_target(to: &CqlType) -> bool {
     (is_number(to) && *to != CqlType::Counter)

@@ -11,7 +11,7 @@ fn find(name: &str, types: &[CqlType]) -> Result<Function> {
     let expr = Expr::Column("c".into());
     let arguments: Vec<Argument<'_>> =
         types.iter().map(|ty| Argument { expr: &expr, ty: Some(ty) }).collect();
-    resolve(name, &arguments, &table())
+    resolve(name, &arguments, &table(), None)
 }
 
 fn call(name: &str, ty: CqlType, value: &[u8]) -> Val<'static> {
@@ -57,7 +57,7 @@ fn the_signature_that_fits_exactly_wins() {
     assert!(text(find("abs", &[CqlType::Text])).starts_with("Invalid call to function abs, none of its"));
     let five = Expr::Integer("5".into());
     let null = Expr::Null;
-    let of = |expr| resolve("abs", &[Argument { expr, ty: None }], &table());
+    let of = |expr| resolve("abs", &[Argument { expr, ty: None }], &table(), None);
     assert_eq!(of(&five).map(|f| f.returns), Ok(CqlType::Int));
     assert!(text(of(&null)).starts_with("Ambiguous call to function abs (can be matched by"));
     assert_eq!(

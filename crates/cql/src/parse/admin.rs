@@ -1,6 +1,6 @@
 //! Roles, permissions, LIST, DESCRIBE.
 
-use super::core::Parser;
+use super::core::{Parser, is_reserved};
 use crate::ast::*;
 use crate::error::{Result, syntax};
 use crate::lexer::Kind;
@@ -282,14 +282,14 @@ impl Parser<'_> {
         if self.is_keyword("keyspace") || (self.is_keyword("only") && self.is_keyword_at(1, "keyspace")) {
             let only = self.keyword("only");
             self.advance();
-            let name = if self.is_name() { Some(self.name()?) } else { None };
+            let name = if self.is_name() || self.is_symbol("?") { Some(self.keyspace()?) } else { None };
             return Ok(DescribeTarget::Keyspace { name, only });
         }
         if self.keywords(&["materialized", "view"]) {
             return self.table_name().map(DescribeTarget::View);
         }
-        if !matches!(self.peek_at(1), Kind::End | Kind::Symbol(_)) {
-            let word = self.peek_word().unwrap_or_default();
+        let word = self.peek_word().unwrap_or_default();
+        if is_reserved(&word) || !matches!(self.peek_at(1), Kind::End | Kind::Symbol(_)) {
             let make: Option<fn(TableName) -> DescribeTarget> = match word.as_str() {
                 "table" | "columnfamily" => Some(DescribeTarget::Table),
                 "index" => Some(DescribeTarget::Index),
@@ -300,7 +300,7 @@ impl Parser<'_> {
             };
             if let Some(make) = make {
                 self.advance();
-                return self.table_name().map(make);
+                return if word == "table" { self.table().map(make) } else { self.table_name().map(make) };
             }
         }
         self.table_name().map(DescribeTarget::Any)

@@ -1,7 +1,7 @@
 //! The cursor over the tokens: peeking, expecting, names, nesting, error texts.
 
 use crate::ast::{Expr, TableName};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, syntax};
 use crate::lexer::{self, Kind, Token};
 use crate::limits;
 
@@ -78,6 +78,9 @@ pub struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
     depth: usize,
+    /// Whether names of columns may stand in expressions, and parts of values be selected: not in values that are written
+    /// or compared with.
+    selects: bool,
     /// Names of the markers met so far.
     pub markers: Vec<Option<String>>,
 }
@@ -85,7 +88,14 @@ pub struct Parser<'a> {
 impl<'a> Parser<'a> {
     /// Cuts the text into tokens.
     pub fn new(text: &'a str) -> Result<Parser<'a>> {
-        Ok(Parser { text, tokens: lexer::tokens(text)?, at: 0, depth: 0, markers: Vec::new() })
+        Ok(Parser {
+            text,
+            tokens: lexer::tokens(text)?,
+            at: 0,
+            depth: 0,
+            selects: false,
+            markers: Vec::new(),
+        })
     }
 
     /// The kind of the token `ahead` of the next one.
@@ -131,6 +141,27 @@ impl<'a> Parser<'a> {
         let result = rule(self);
         self.depth -= 1;
         result
+    }
+
+    /// Runs `rule`, in whose expressions names of columns may stand.
+    pub fn selecting<T>(&mut self, rule: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = std::mem::replace(&mut self.selects, true);
+        let result = rule(self);
+        self.selects = before;
+        result
+    }
+
+    /// Runs `rule`, in whose expressions no names of columns may stand.
+    pub fn written<T>(&mut self, rule: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let before = std::mem::replace(&mut self.selects, false);
+        let result = rule(self);
+        self.selects = before;
+        result
+    }
+
+    /// Whether names of columns may stand here.
+    pub fn selects(&self) -> bool {
+        self.selects
     }
 
     /// The next token in lower case if it is an unquoted word.
@@ -207,6 +238,13 @@ impl<'a> Parser<'a> {
         found
     }
 
+    /// Passes that symbol, as often as it comes; false if it is not next.
+    pub fn symbols(&mut self, symbol: &str) -> bool {
+        let found = self.symbol(symbol);
+        while self.symbol(symbol) {}
+        found
+    }
+
     /// Passes that symbol or fails.
     pub fn expect_symbol(&mut self, symbol: &str) -> Result<()> {
         if self.symbol(symbol) { Ok(()) } else { self.mismatched(&format!("'{symbol}'")) }
@@ -257,6 +295,22 @@ impl<'a> Parser<'a> {
             return Ok(TableName { keyspace: Some(first), name: self.name()? });
         }
         Ok(TableName { keyspace: None, name: first })
+    }
+
+    /// The name of a table.
+    pub fn table(&mut self) -> Result<TableName> {
+        if self.symbol("?") {
+            return syntax("Bind variables cannot be used for table names");
+        }
+        self.table_name()
+    }
+
+    /// The name of a keyspace.
+    pub fn keyspace(&mut self) -> Result<String> {
+        if self.symbol("?") {
+            return syntax("Bind variables cannot be used for keyspace names");
+        }
+        self.name()
     }
 
     /// `IF NOT EXISTS`, if it is next.
@@ -318,14 +372,14 @@ impl<'a> Parser<'a> {
 
     /// An integer literal or a marker, such as after LIMIT.
     pub fn integer_or_marker(&mut self) -> Result<Expr> {
-        let start = self.at;
-        match self.expr()? {
-            expr @ (Expr::Integer(_) | Expr::Marker(_)) => Ok(expr),
-            _ => {
-                self.at = start;
-                self.no_alternative()
-            }
+        if let Some(marker) = self.marker()? {
+            return Ok(Expr::Marker(marker));
         }
+        let signed = usize::from(self.is_symbol("-"));
+        if !matches!(self.peek_at(signed), Kind::Integer(_)) {
+            return self.no_alternative();
+        }
+        self.integer().map(Expr::Integer)
     }
 
     /// Fails where no rule fits the next token.

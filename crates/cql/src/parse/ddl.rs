@@ -2,8 +2,9 @@
 
 use super::core::Parser;
 use crate::ast::*;
-use crate::error::Result;
+use crate::error::{Result, syntax};
 use crate::lexer::Kind;
+use base::HashSet;
 
 impl Parser<'_> {
     /// CREATE anything.
@@ -35,7 +36,7 @@ impl Parser<'_> {
             "keyspace" | "schema" => {
                 self.advance();
                 let if_exists = self.if_exists();
-                let name = self.name()?;
+                let name = self.keyspace()?;
                 self.expect_keyword("with")?;
                 Ok(StatementKind::AlterKeyspace { name, if_exists, properties: self.properties()? })
             }
@@ -63,12 +64,12 @@ impl Parser<'_> {
             "keyspace" | "schema" => {
                 self.advance();
                 let if_exists = self.if_exists();
-                Ok(StatementKind::DropKeyspace { name: self.name()?, if_exists })
+                Ok(StatementKind::DropKeyspace { name: self.keyspace()?, if_exists })
             }
             "table" | "columnfamily" => {
                 self.advance();
                 let if_exists = self.if_exists();
-                Ok(StatementKind::DropTable { table: self.table_name()?, if_exists })
+                Ok(StatementKind::DropTable { table: self.table()?, if_exists })
             }
             "type" => self.drop_object(Object::Type),
             "index" => self.drop_object(Object::Index),
@@ -130,7 +131,7 @@ impl Parser<'_> {
     fn create_keyspace(&mut self) -> Result<StatementKind> {
         self.advance();
         let if_not_exists = self.if_not_exists();
-        let name = self.name()?;
+        let name = self.keyspace()?;
         self.expect_keyword("with")?;
         let properties = self.properties()?;
         Ok(StatementKind::CreateKeyspace(CreateKeyspace { name, if_not_exists, properties }))
@@ -138,11 +139,15 @@ impl Parser<'_> {
 
     /// `name = value` joined by AND.
     pub fn properties(&mut self) -> Result<Vec<Property>> {
-        let mut out = vec![self.property()?];
-        while self.keyword("and") {
-            out.push(self.property()?);
+        let (mut out, mut names) = (Vec::new(), HashSet::default());
+        loop {
+            let property = self.property()?;
+            given_once(&mut names, &property.name)?;
+            out.push(property);
+            if !self.keyword("and") {
+                return Ok(out);
+            }
         }
-        Ok(out)
     }
 
     /// One `name = value`.
@@ -158,16 +163,27 @@ impl Parser<'_> {
             return self.scalar().map(PropertyValue::Scalar);
         }
         let mut pairs = Vec::new();
-        while !self.is_symbol("}") {
+        if self.symbol("}") {
+            return Ok(PropertyValue::Map(pairs));
+        }
+        let mut keys = HashSet::default();
+        let mut twice = None;
+        loop {
             let key = self.scalar()?;
             self.expect_symbol(":")?;
+            if !keys.insert(key.clone()) && twice.is_none() {
+                twice = Some(key.clone());
+            }
             pairs.push((key, self.scalar()?));
             if !self.symbol(",") {
                 break;
             }
         }
         self.expect_symbol("}")?;
-        Ok(PropertyValue::Map(pairs))
+        match twice {
+            Some(key) => syntax(format!("Multiple definition for property {key}")),
+            None => Ok(PropertyValue::Map(pairs)),
+        }
     }
 
     fn scalar(&mut self) -> Result<String> {
@@ -188,7 +204,7 @@ impl Parser<'_> {
     fn create_table(&mut self) -> Result<StatementKind> {
         self.advance();
         let if_not_exists = self.if_not_exists();
-        let table = self.table_name()?;
+        let table = self.table()?;
         let mut create = CreateTable {
             table,
             if_not_exists,
@@ -204,13 +220,14 @@ impl Parser<'_> {
             } else {
                 create.columns.push(self.column_definition()?);
             }
-            if !self.symbol(",") {
+            // Commas that nothing stands between count as one.
+            if !self.symbols(",") || self.is_symbol(")") {
                 break;
             }
         }
         self.expect_symbol(")")?;
         if self.keyword("with") {
-            create.with = self.table_properties()?;
+            create.with = self.table_properties(true)?;
         }
         Ok(StatementKind::CreateTable(create))
     }
@@ -255,27 +272,31 @@ impl Parser<'_> {
         Ok(true)
     }
 
-    /// What follows WITH for tables and views.
-    fn table_properties(&mut self) -> Result<TableProperties> {
+    /// What follows WITH for tables and views; `new`: of one that is made, whose layout can be said.
+    fn table_properties(&mut self, new: bool) -> Result<TableProperties> {
         let mut with = TableProperties::default();
+        let mut names = HashSet::default();
         loop {
-            if self.keywords(&["compact", "storage"]) {
+            if new && self.keywords(&["compact", "storage"]) {
                 with.compact_storage = true;
-            } else if self.keywords(&["clustering", "order", "by"]) {
+            } else if new && self.keywords(&["clustering", "order", "by"]) {
                 self.expect_symbol("(")?;
-                with.clustering_order = self.list_of(|p| {
+                with.clustering_order.extend(self.list_of(|p| {
                     let name = p.name()?;
                     let descending = p.keyword("desc");
                     if !descending && !p.keyword("asc") {
                         return p.no_alternative();
                     }
                     Ok((name, descending))
-                })?;
+                })?);
                 self.expect_symbol(")")?;
             } else if self.is_keyword("id") && self.is_symbol_at(1, "=") {
                 with.id = Some(self.table_id()?);
+                given_once(&mut names, "id")?;
             } else {
-                with.properties.push(self.property()?);
+                let property = self.property()?;
+                given_once(&mut names, &property.name)?;
+                with.properties.push(property);
             }
             if !self.keyword("and") {
                 return Ok(with);
@@ -303,7 +324,7 @@ impl Parser<'_> {
     fn alter_table(&mut self) -> Result<StatementKind> {
         self.advance();
         let if_exists = self.if_exists();
-        let table = self.table_name()?;
+        let table = self.table()?;
         let change = if self.keyword("add") {
             self.table_add()?
         } else if self.keywords(&["drop", "compact", "storage"]) {
@@ -316,7 +337,7 @@ impl Parser<'_> {
         } else if self.keyword("alter") {
             self.table_alter()?
         } else if self.keyword("with") {
-            TableChange::With(self.table_properties()?)
+            TableChange::With(self.table_properties(false)?)
         } else {
             return self.no_alternative();
         };
@@ -386,7 +407,10 @@ impl Parser<'_> {
         let if_not_exists = self.if_not_exists();
         let name = self.table_name()?;
         self.expect_symbol("(")?;
-        let fields = self.list_of(|p| Ok((p.name()?, p.type_name()?)))?;
+        let mut fields = vec![(self.name()?, self.type_name()?)];
+        while self.symbols(",") && !self.is_symbol(")") {
+            fields.push((self.name()?, self.type_name()?));
+        }
         self.expect_symbol(")")?;
         Ok(StatementKind::CreateType(CreateType { name, if_not_exists, fields }))
     }
@@ -453,7 +477,8 @@ impl Parser<'_> {
         let select = self.select()?;
         self.expect_keywords(&["primary", "key"])?;
         let primary_key = self.primary_key()?;
-        let with = if self.keyword("with") { self.table_properties()? } else { TableProperties::default() };
+        let with =
+            if self.keyword("with") { self.table_properties(true)? } else { TableProperties::default() };
         Ok(StatementKind::CreateView(Box::new(CreateView { name, if_not_exists, select, primary_key, with })))
     }
 
@@ -529,4 +554,12 @@ impl Parser<'_> {
         let class = self.text()?;
         Ok(StatementKind::CreateTrigger { name, if_not_exists, table, class })
     }
+}
+
+/// Errors: a property is given again.
+fn given_once(names: &mut HashSet<String>, name: &str) -> Result<()> {
+    if names.insert(name.to_owned()) {
+        return Ok(());
+    }
+    syntax(format!("Multiple definitions for property '{name}'"))
 }

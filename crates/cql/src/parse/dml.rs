@@ -1,6 +1,7 @@
 //! SELECT, INSERT, UPDATE, DELETE, BATCH and their clauses.
 
 use super::core::Parser;
+use super::expr::selects_anything;
 use crate::ast::*;
 use crate::error::Result;
 use crate::lexer::Kind;
@@ -21,9 +22,13 @@ impl Parser<'_> {
         }
         let selectors = if self.symbol("*") { Vec::new() } else { self.list_of(Self::selector)? };
         self.expect_keyword("from")?;
-        let table = self.table_name()?;
+        let table = self.table()?;
         let relations = if self.keyword("where") { self.relations()? } else { Vec::new() };
-        let group_by = if self.keyword_then("group", "by")? { self.list_of(Self::expr)? } else { Vec::new() };
+        let group_by = if self.keyword_then("group", "by")? {
+            self.selecting(|p| p.list_of(Self::expr))?
+        } else {
+            Vec::new()
+        };
         let order_by =
             if self.keyword_then("order", "by")? { self.list_of(Self::ordering)? } else { Vec::new() };
         let per_partition_limit = if self.keywords(&["per", "partition", "limit"]) {
@@ -51,7 +56,7 @@ impl Parser<'_> {
     }
 
     fn selector(&mut self) -> Result<(Expr, Option<String>)> {
-        let expr = self.expr()?;
+        let expr = self.selecting(Self::expr)?;
         let alias = if self.keyword("as") { Some(self.name()?) } else { None };
         Ok((expr, alias))
     }
@@ -91,10 +96,17 @@ impl Parser<'_> {
         } else if self.is_keyword("expr") && self.is_symbol_at(1, "(") {
             return self.custom_relation(out);
         } else {
+            // A field may stand in a condition of a lightweight transaction only.
+            let field_at = self.mark();
             match self.target()? {
                 Target::Column(name) => Subject::Column(name),
                 Target::Element(name, key) => Subject::Element(name, key),
-                Target::Field(name, field) => Subject::Field(name, field),
+                Target::Field(name, field) if self.selects() => Subject::Field(name, field),
+                Target::Field(..) => {
+                    self.rewind(field_at);
+                    self.advance();
+                    return self.no_alternative();
+                }
             }
         };
         let relation = self.operator_and_operand(subject)?;
@@ -150,10 +162,20 @@ impl Parser<'_> {
             (">", Operator::Greater),
             (">=", Operator::GreaterOrEqual),
         ];
+        let several = matches!(subject, Subject::Tuple(_));
         for (symbol, operator) in COMPARISONS {
             if self.symbol(symbol) {
-                return Ok(Relation { subject, operator, object: Operand::One(self.expr()?) });
+                let value = if several { self.row()? } else { self.expr()? };
+                return Ok(Relation { subject, operator, object: Operand::One(value) });
             }
+        }
+        if several && self.keyword("in") {
+            return Ok(Relation { subject, operator: Operator::In, object: self.in_rows()? });
+        }
+        // Nothing else stands behind tokens and entries of maps.
+        let alone = matches!(subject, Subject::Column(_) | Subject::Field(..)) || self.selects();
+        if several || !alone {
+            return self.no_alternative();
         }
         if self.keyword("in") {
             return Ok(Relation { subject, operator: Operator::In, object: self.in_operand()? });
@@ -170,6 +192,24 @@ impl Parser<'_> {
             return Ok(Relation { subject, operator: Operator::IsNotNull, object: Operand::Nothing });
         }
         self.no_alternative()
+    }
+
+    /// The values of several columns: in parentheses, or a marker for all of them.
+    fn row(&mut self) -> Result<Expr> {
+        if self.is_symbol("(") || self.is_symbol("?") || self.is_symbol(":") {
+            return self.expr();
+        }
+        self.no_alternative()
+    }
+
+    fn in_rows(&mut self) -> Result<Operand> {
+        if let Some(marker) = self.marker()? {
+            return Ok(Operand::One(Expr::Marker(marker)));
+        }
+        self.expect_symbol("(")?;
+        let rows = if self.is_symbol(")") { Vec::new() } else { self.list_of(Self::row)? };
+        self.expect_symbol(")")?;
+        Ok(Operand::Many(rows))
     }
 
     fn in_operand(&mut self) -> Result<Operand> {
@@ -226,13 +266,13 @@ impl Parser<'_> {
         if self.keyword("exists") {
             return Ok(Condition::Exists);
         }
-        Ok(Condition::Relations(self.relations()?))
+        self.selecting(Self::relations).map(Condition::Relations)
     }
 
     /// INSERT.
     pub fn insert(&mut self) -> Result<Insert> {
         self.expect_keywords(&["insert", "into"])?;
-        let table = self.table_name()?;
+        let table = self.table()?;
         let mut insert = Insert {
             table,
             columns: Vec::new(),
@@ -271,7 +311,7 @@ impl Parser<'_> {
     /// UPDATE.
     pub fn update(&mut self) -> Result<Update> {
         self.expect_keyword("update")?;
-        let table = self.table_name()?;
+        let table = self.table()?;
         let using = self.using()?;
         self.expect_keyword("set")?;
         let assignments = self.list_of(Self::assignment)?;
@@ -285,6 +325,8 @@ impl Parser<'_> {
         let target = self.target()?;
         let assign = if self.symbol("=") {
             Assign::Set
+        } else if matches!(target, Target::Field(..)) {
+            return self.mismatched("'='");
         } else if self.symbol("+=") {
             Assign::Add
         } else if self.symbol("-=") {
@@ -292,7 +334,33 @@ impl Parser<'_> {
         } else {
             return self.no_alternative();
         };
-        Ok(Assignment { target, assign, value: self.expr()? })
+        let value = if assign == Assign::Set { self.assigned()? } else { self.expr()? };
+        Ok(Assignment { target, assign, value })
+    }
+
+    /// `c + 1`, `c - 1`, `[1] + c` or a value: a column stands nowhere else in what is written.
+    fn assigned(&mut self) -> Result<Expr> {
+        let boolean = self.is_keyword("true") || self.is_keyword("false");
+        if self.is_name() && !boolean && !self.is_symbol_at(1, "(") && !self.is_symbol_at(1, ".") {
+            let column = Expr::Column(self.name()?);
+            let operator = if self.symbol("+") {
+                Arithmetic::Add
+            } else if self.symbol("-") {
+                Arithmetic::Subtract
+            } else {
+                return self.no_alternative();
+            };
+            return Ok(Expr::Arithmetic(operator, Box::new(column), Box::new(self.expr()?)));
+        }
+        let value = self.selecting(Self::expr)?;
+        let written = match &value {
+            Expr::Arithmetic(Arithmetic::Add, left, right) if matches!(**right, Expr::Column(_)) => left,
+            whole => whole,
+        };
+        if selects_anything(written) {
+            return self.no_alternative();
+        }
+        Ok(value)
     }
 
     /// DELETE.
@@ -300,7 +368,7 @@ impl Parser<'_> {
         self.expect_keyword("delete")?;
         let targets = if self.is_keyword("from") { Vec::new() } else { self.list_of(Self::target)? };
         self.expect_keyword("from")?;
-        let table = self.table_name()?;
+        let table = self.table()?;
         if self.is_keyword("using") && self.is_keyword_at(1, "ttl") {
             self.advance();
             return self.mismatched("K_TIMESTAMP");
@@ -351,6 +419,6 @@ impl Parser<'_> {
         if explicit {
             self.advance();
         }
-        Ok(StatementKind::Truncate { table: self.table_name()? })
+        Ok(StatementKind::Truncate { table: self.table()? })
     }
 }

@@ -5,6 +5,7 @@ use crate::ast::{Arithmetic, Expr, TypeName};
 use crate::error::Result;
 use crate::lexer::Kind;
 use crate::limits;
+use crate::names::native_type;
 
 impl Parser<'_> {
     /// A value or selector.
@@ -62,13 +63,12 @@ impl Parser<'_> {
     fn postfix(&mut self) -> Result<Expr> {
         let mut expr = self.primary()?;
         for _ in 0..limits::NESTING_DEPTH {
-            if self.is_symbol(".") && matches!(expr, Expr::Column(_) | Expr::Field(..) | Expr::Element(..)) {
-                self.advance();
+            if !has_parts(&expr) || !self.selects() {
+                return Ok(expr);
+            }
+            if self.symbol(".") {
                 expr = Expr::Field(Box::new(expr), self.name()?);
-            } else if self.is_symbol("[")
-                && matches!(expr, Expr::Column(_) | Expr::Field(..) | Expr::Element(..))
-            {
-                self.advance();
+            } else if self.symbol("[") {
                 expr = self.subscript(expr)?;
             } else {
                 return Ok(expr);
@@ -79,12 +79,12 @@ impl Parser<'_> {
 
     fn subscript(&mut self, of: Expr) -> Result<Expr> {
         let of = Box::new(of);
-        let from = if self.is_symbol("..") { None } else { Some(Box::new(self.expr()?)) };
+        let from = if self.is_symbol("..") { None } else { Some(Box::new(self.written(Self::expr)?)) };
         if self.symbol("..") {
             if from.is_none() && self.is_symbol("]") {
                 return self.no_alternative();
             }
-            let to = if self.is_symbol("]") { None } else { Some(Box::new(self.expr()?)) };
+            let to = if self.is_symbol("]") { None } else { Some(Box::new(self.written(Self::expr)?)) };
             self.expect_symbol("]")?;
             return Ok(Expr::Slice(of, from, to));
         }
@@ -111,6 +111,10 @@ impl Parser<'_> {
             Kind::Symbol("(") => return self.parenthesis(),
             Kind::Word(word) => return self.word_expr(&word.to_ascii_lowercase()),
             Kind::Quoted(_) => return self.column_or_call(),
+            Kind::Symbol(":") => {
+                self.advance();
+                return self.no_alternative();
+            }
             Kind::Symbol(_) | Kind::End => return self.no_alternative(),
         };
         self.advance();
@@ -125,7 +129,7 @@ impl Parser<'_> {
             "nan" => Expr::Float("NaN".to_string()),
             "infinity" => Expr::Float("Infinity".to_string()),
             "cast" if self.is_symbol_at(1, "(") => return self.cast(),
-            "count" if self.is_symbol_at(1, "(") && self.count_rows() => {
+            "count" if self.selects() && self.is_symbol_at(1, "(") && self.count_rows() => {
                 return Ok(Expr::CountRows);
             }
             "token" if self.is_symbol_at(1, "(") => {
@@ -162,6 +166,10 @@ impl Parser<'_> {
         self.expect_symbol("(")?;
         let inner = self.expr()?;
         self.expect_keyword("as")?;
+        let native = self.peek_word().is_some_and(|word| native_type(&word).is_some());
+        if !native {
+            return self.no_alternative();
+        }
         let ty = self.type_name()?;
         self.expect_symbol(")")?;
         Ok(Expr::Cast(Box::new(inner), ty))
@@ -169,6 +177,9 @@ impl Parser<'_> {
 
     fn column_or_call(&mut self) -> Result<Expr> {
         let first = self.name()?;
+        if self.selects() && self.is_symbol("(") && matches!(&*first, "writetime" | "maxwritetime" | "ttl") {
+            return self.times(first);
+        }
         if self.is_symbol("(") {
             return self.call(crate::ast::TableName { keyspace: None, name: first });
         }
@@ -180,7 +191,26 @@ impl Parser<'_> {
             let name = if self.keyword("token") { "token".to_string() } else { self.name()? };
             return self.call(crate::ast::TableName { keyspace: Some(first), name });
         }
-        Ok(Expr::Column(first))
+        // Only names of functions begin a value, and keys of user types: what is wrong is what follows.
+        if self.selects() || self.is_symbol(":") { Ok(Expr::Column(first)) } else { self.no_alternative() }
+    }
+
+    /// What follows `writetime`: a column, or a part of one.
+    fn times(&mut self, name: String) -> Result<Expr> {
+        self.expect_symbol("(")?;
+        let mut column = Expr::Column(self.name()?);
+        for _ in 0..limits::NESTING_DEPTH {
+            if self.symbol(".") {
+                column = Expr::Field(Box::new(column), self.name()?);
+            } else if self.symbol("[") {
+                column = self.subscript(column)?;
+            } else {
+                break;
+            }
+        }
+        self.expect_symbol(")")?;
+        let function = crate::ast::TableName { keyspace: None, name };
+        Ok(Expr::Call { function, arguments: vec![column] })
     }
 
     fn call(&mut self, function: crate::ast::TableName) -> Result<Expr> {
@@ -271,7 +301,9 @@ impl Parser<'_> {
             self.rewind(mark);
             return Ok(None);
         }
-        let value = self.nested(Self::unary)?;
+        // The type stands closer to the value than a part that is selected of it.
+        let rule = if self.is_symbol("-") { Self::unary } else { Self::primary };
+        let value = self.nested(rule)?;
         Ok(Some(Expr::TypeHint(ty, Box::new(value))))
     }
 
@@ -354,5 +386,58 @@ impl Parser<'_> {
         };
         self.expect_symbol(">")?;
         Ok(Some(ty))
+    }
+}
+
+/// Whether an expression selects anything: a column or a part of one.
+pub fn selects_anything(expr: &Expr) -> bool {
+    let any = |items: &[Expr]| items.iter().any(selects_anything);
+    match expr {
+        Expr::Column(_) | Expr::Field(..) | Expr::Element(..) | Expr::Slice(..) | Expr::CountRows => true,
+        Expr::Call { arguments, .. } => any(arguments),
+        Expr::Cast(inner, _) | Expr::TypeHint(_, inner) | Expr::Negate(inner) => selects_anything(inner),
+        Expr::List(items) | Expr::Set(items) | Expr::Tuple(items) => any(items),
+        Expr::Map(pairs) => pairs.iter().any(|(k, v)| selects_anything(k) || selects_anything(v)),
+        Expr::Udt(fields) => fields.iter().any(|(_, value)| selects_anything(value)),
+        Expr::Arithmetic(_, left, right) => selects_anything(left) || selects_anything(right),
+        Expr::Null
+        | Expr::Boolean(_)
+        | Expr::Integer(_)
+        | Expr::Float(_)
+        | Expr::Text(_)
+        | Expr::Uuid(_)
+        | Expr::Hex(_)
+        | Expr::Duration(_)
+        | Expr::Marker(_) => false,
+    }
+}
+
+/// What a field or an element may be selected of.
+fn has_parts(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_)
+        | Expr::Field(..)
+        | Expr::Element(..)
+        | Expr::Slice(..)
+        | Expr::Call { .. }
+        | Expr::CountRows
+        | Expr::Cast(..)
+        | Expr::TypeHint(..)
+        | Expr::List(_)
+        | Expr::Set(_)
+        | Expr::Map(_)
+        | Expr::Udt(_)
+        | Expr::Tuple(_) => true,
+        Expr::Null
+        | Expr::Boolean(_)
+        | Expr::Integer(_)
+        | Expr::Float(_)
+        | Expr::Text(_)
+        | Expr::Uuid(_)
+        | Expr::Hex(_)
+        | Expr::Duration(_)
+        | Expr::Marker(_)
+        | Expr::Arithmetic(..)
+        | Expr::Negate(_) => false,
     }
 }

@@ -47,7 +47,7 @@ fn statement(p: &mut Parser) -> Result<StatementKind> {
         "begin" => p.batch().map(StatementKind::Batch),
         "use" => {
             p.advance();
-            Ok(StatementKind::Use { keyspace: p.name()? })
+            Ok(StatementKind::Use { keyspace: p.keyspace()? })
         }
         "truncate" => p.truncate(),
         "create" => p.create(),

@@ -326,7 +326,13 @@ fn a_keyspace_with_more_replicas_than_nodes_warns() {
         assert_eq!(warnings(&connection, &create).await, warned(3));
         let alter = |factor| format!("ALTER KEYSPACE d2 WITH replication = {}", simple(factor));
         assert_eq!(warnings(&connection, &alter(1)).await, Vec::<String>::new());
-        assert_eq!(warnings(&connection, &alter(2)).await, warned(2));
+        let mut of_two = warned(2);
+        of_two.push(
+            "When increasing replication factor you need to run a full (-full) repair to distribute the data."
+                .into(),
+        );
+        assert_eq!(warnings(&connection, &alter(2)).await, of_two);
+        assert_eq!(warnings(&connection, &alter(2)).await, warned(2), "nothing changed, and it is as it was");
         assert_eq!(warnings(&connection, "CREATE TABLE d2.t (k int PRIMARY KEY)").await, Vec::<String>::new());
         let network =
             "ALTER KEYSPACE d2 WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 2}";
