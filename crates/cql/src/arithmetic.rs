@@ -393,7 +393,7 @@ mod tests {
         use CqlType::*;
         let max = "the numbers are too far apart";
         assert!(compute(Add, (Decimal, "1e2147483647"), (Decimal, "1e-2147483647")).ends_with(max));
-        assert!(compute(Add, (Date, "5881580-07-11"), (Duration, "1d")).ends_with("out of range"));
+        assert!(compute(Add, (Date, "+5881580-07-11"), (Duration, "1d")).ends_with("out of range"));
         assert!(
             compute(Add, (Timestamp, "9223372036854775807"), (Duration, "178956970y"))
                 .contains("out of range")

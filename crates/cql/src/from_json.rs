@@ -224,16 +224,24 @@ impl Parser<'_> {
             b't' => '\t',
             b'u' => {
                 let high = self.hex()?;
-                if (0xD800..0xDC00).contains(&high) && self.text[self.at..].starts_with("\\u") {
-                    self.at += 2;
-                    let low = self.hex()?.wrapping_sub(0xDC00);
-                    let pair = (low < 0x400).then(|| 0x10000 + ((high - 0xD800) << 10) + low);
-                    return pair.and_then(char::from_u32).ok_or_else(|| "half a surrogate pair".to_string());
+                if (0xD800..0xDC00).contains(&high)
+                    && let Some(low) = self.low_surrogate()
+                {
+                    return Ok(char::from_u32(0x10000 + ((high - 0xD800) << 10) + low).unwrap_or('?'));
                 }
-                char::from_u32(high).ok_or_else(|| "half a surrogate pair".to_string())?
+                // Half a pair is no character: Java's encoder writes a question mark for it.
+                char::from_u32(high).unwrap_or('?')
             }
             _ => return Err("unknown escape in a string".to_string()),
         })
+    }
+
+    /// The ten bits of the second half of a pair, if that is what comes next.
+    fn low_surrogate(&mut self) -> Option<u32> {
+        let digits = self.text[self.at..].strip_prefix("\\u")?.get(..4)?;
+        let low = u32::from_str_radix(digits, 16).ok()?.checked_sub(0xDC00).filter(|low| *low < 0x400)?;
+        self.at += 6;
+        Some(low)
     }
 
     fn hex(&mut self) -> Parsed<u32> {
@@ -376,8 +384,15 @@ fn scalar(ty: &CqlType, json: &Json) -> Result<Vec<u8>> {
     use CqlType as T;
     let whole = |digits: &str| !digits.contains(['.', 'e', 'E']);
     let text = match (ty, json) {
+        (T::Float | T::Double, Json::Text(text)) if text.contains(['n', 'N', 'i', 'I']) => {
+            if !matches!(text.as_str(), "NaN" | "-NaN" | "+NaN" | "Infinity" | "-Infinity" | "+Infinity") {
+                return invalid(format!("Unable to make {ty} from '{text}'"));
+            }
+            text.trim_start_matches('+').to_string()
+        }
+        (T::Float | T::Double, Json::Text(text)) => text.strip_prefix('+').unwrap_or(text).to_string(),
         (T::Decimal | T::Varint, Json::Number(text) | Json::Text(text)) => {
-            return literal::from_text(ty, text).or_else(|_| {
+            return literal::from_any_text(ty, text).or_else(|_| {
                 invalid(format!("Value '{text}' is not a valid representation of a {ty} value"))
             });
         }
@@ -399,10 +414,12 @@ fn scalar(ty: &CqlType, json: &Json) -> Result<Vec<u8>> {
         {
             digits.clone()
         }
+        // A whole number has no sign of zero.
+        (T::Float | T::Double, Json::Number(digits)) if digits == "-0" => "0".to_string(),
         (T::Float | T::Double, Json::Number(digits)) => digits.clone(),
         _ => return expected(wanted(ty), json),
     };
-    literal::from_text(ty, &text).map_err(crate::Error::from)
+    literal::from_any_text(ty, &text).map_err(crate::Error::from)
 }
 
 /// What is asked for, in Cassandra's words.
@@ -459,6 +476,14 @@ mod tests {
             ("varint", "1.5", "Value '1.5' is not a valid representation of a varint value"),
             ("decimal", "1234567890.123456789012345", "1234567890.123456789012345"),
             ("text", r#""\u00e9\n\"q\" \ud83d\ude00""#, "'é\n\"q\" 😀'"),
+            ("text", r#""\ud800 \udc00 \ud800\u0041""#, "'? ? ?A'"),
+            ("int", "\"\"", "''"),
+            ("inet", "\"\"", "''"),
+            ("boolean", "\"\"", "false"),
+            ("varint", "\"\"", "Value '' is not a valid representation of a varint value"),
+            ("double", "-0", "0.0"),
+            ("double", "\"nan\"", "Unable to make double from 'nan'"),
+            ("map<int, int>", "{\"\": 1}", "{'': 1}"),
             ("blob", "\"0xcafe\"", "0xcafe"),
             (
                 "blob",
@@ -493,9 +518,8 @@ mod tests {
             "[1,]",
             "{\"k\":007}",
             "\"\\q\"",
-            "\"\\ud800\"",
-            r#""\ud800\u0041""#,
-            r#""\ud800\ue000""#,
+            r#""\ud80""#,
+            r#""\ud800\u00""#,
             "1.",
             "nul",
             "-",

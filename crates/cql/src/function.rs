@@ -502,7 +502,10 @@ impl Function {
                 [high.to_be_bytes(), low.to_be_bytes()].concat()
             }
             FunctionKind::CurrentTimestamp => millis.to_be_bytes().to_vec(),
-            FunctionKind::CurrentDate => time::date_of_millis(millis).to_be_bytes().to_vec(),
+            FunctionKind::CurrentDate => match time::date_of_millis(millis) {
+                Some(date) => date.to_be_bytes().to_vec(),
+                None => return number::failed(&self.name, types, time::OUT_OF_RANGE),
+            },
             FunctionKind::CurrentTime => {
                 let nanos = context.now_micros.rem_euclid(86_400_000_000) * 1000;
                 nanos.to_be_bytes().to_vec()
@@ -529,7 +532,10 @@ impl Function {
             | FunctionKind::ToDate
             | FunctionKind::ToUnixTimestamp
             | FunctionKind::MinTimeuuid
-            | FunctionKind::MaxTimeuuid => return Ok(time::convert(self.kind, &types[0], values[0])),
+            | FunctionKind::MaxTimeuuid => {
+                return time::convert(self.kind, &types[0], values[0])
+                    .or_else(|text| number::failed(&self.name, types, text));
+            }
             FunctionKind::Floor => return time::floor(types, values),
             FunctionKind::Cast => return cast::convert(&types[0], &self.returns, values[0]),
             FunctionKind::Math(function) => {

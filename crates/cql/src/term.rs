@@ -354,7 +354,8 @@ impl Scope<'_> {
         known_fields(udt, fields)?;
         let mut terms = Vec::with_capacity(udt.fields.len());
         for (field, field_type) in &udt.fields {
-            let written = fields.iter().find(|(f, _)| **f == **field);
+            // Of a field written twice the last counts.
+            let written = fields.iter().rev().find(|(f, _)| **f == **field);
             terms.push(match written {
                 Some((_, expr)) if !self.may_take(expr, field_type)? => {
                     return invalid(format!(
@@ -496,7 +497,7 @@ pub(crate) fn is_literal(expr: &Expr) -> bool {
 
 /// Whether a literal may be a value of a type.
 pub(crate) fn literal_fits(expr: &Expr, ty: &CqlType) -> bool {
-    takes_literal(expr, ty.unfrozen())
+    takes_literal(expr, ty.unfrozen()) || is_literal(expr) && matches!(ty.unfrozen(), CqlType::Tuple(_))
 }
 
 /// Whether an expression without a type of its own may have this one.
@@ -533,20 +534,26 @@ pub(crate) fn preferred_type(expr: &Expr) -> Option<CqlType> {
 fn scalar(expr: &Expr, name: &str, ty: &CqlType) -> Result<Vec<u8>> {
     let bare = ty.unfrozen();
     let (kind, text, fits) = literal_kind(expr, bare)?;
-    // Types that CQL has no name for take every literal, as text or as bytes.
-    let is_named = !matches!(bare, CqlType::LexicalUuid);
-    if let (false, Expr::Hex(digits)) = (is_named, expr) {
+    // Types that CQL has no name for take every literal, as text or as bytes; tuples take the text of their fields.
+    let takes_all = matches!(bare, CqlType::LexicalUuid | CqlType::Tuple(_));
+    if let (CqlType::LexicalUuid, Expr::Hex(digits)) = (bare, expr) {
         let wire = types::text::parse_hex(digits).unwrap_or_default();
         bare.validate(&wire)?;
         return Ok(wire);
     }
-    if is_named && !fits {
+    if !takes_all && !fits {
         return invalid(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {ty}"));
     }
-    let wire = match literal::from_text(bare, &text) {
+    let parsed = match (expr, bare) {
+        // The bytes of a whole tuple.
+        (Expr::Hex(digits), CqlType::Tuple(_)) => literal::from_text(&CqlType::Blob, digits),
+        _ => literal::from_text(bare, &text),
+    };
+    let wire = match parsed {
         Ok(wire) => wire,
         Err(error) => return literal_error(bare, &text, &error.to_string()),
     };
+    bare.validate(&wire)?;
     if matches!(expr, Expr::Integer(_) | Expr::Float(_)) && is_infinite(bare, &wire) && names_a_number(&text)
     {
         return invalid(format!("{text} is out of range for \"{name}\" of type {ty}"));

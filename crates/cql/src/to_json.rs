@@ -3,14 +3,14 @@
 use crate::error::Result;
 use types::{CqlType, Value, datetime, text};
 
-const DAY_MS: i64 = 86_400_000;
-
-/// The JSON of a value; null for none. Floats that are no numbers become null, as JSON has no word for them.
+/// The JSON of a function's argument; null for none, and for an empty value of a type that empty values are none of.
+/// Floats that are no numbers become null, as JSON has no word for them.
 pub(crate) fn text(ty: &CqlType, value: Option<&[u8]>) -> Result<String> {
     let mut out = String::new();
-    match value {
-        Some(bytes) => put(&mut out, &Value::decode(ty, bytes)?, ty),
+    match value.map(|bytes| Value::decode(ty, bytes)).transpose()? {
         None => out.push_str("null"),
+        Some(Value::Empty) if !matches!(ty.unfrozen(), CqlType::Udt(_)) => out.push_str("null"),
+        Some(value) => put(&mut out, &value, ty),
     }
     Ok(out)
 }
@@ -63,20 +63,16 @@ fn put_text(out: &mut String, text: &str) {
 
 fn put(out: &mut String, value: &Value, ty: &CqlType) {
     match value {
-        Value::Empty if *ty.unfrozen() == CqlType::LexicalUuid => out.push_str("\"\""),
-        Value::Null | Value::Empty => out.push_str("null"),
+        Value::Null => out.push_str("null"),
+        Value::Empty => put_empty(out, ty),
         Value::Text(v) => put_text(out, v),
         Value::Float(v) if !v.is_finite() => out.push_str("null"),
         Value::Double(v) if !v.is_finite() => out.push_str("null"),
         Value::Blob(v) => out.push_str(&format!("\"0x{}\"", text::format_hex(v))),
-        Value::Timestamp(v) => {
-            let (year, month, day) = base::calendar::civil(v.div_euclid(DAY_MS));
-            let time = datetime::format_time(v.rem_euclid(DAY_MS) * 1_000_000);
-            out.push_str(&format!("\"{year:04}-{month:02}-{day:02} {}Z\"", &time[..12]));
-        }
+        Value::Timestamp(v) => out.push_str(&format!("\"{}\"", datetime::format_timestamp_with(*v, ' '))),
         Value::Date(v) => out.push_str(&format!("\"{}\"", datetime::format_date(*v))),
         Value::Time(v) => out.push_str(&format!("\"{}\"", datetime::format_time(*v))),
-        Value::Inet(v) => out.push_str(&format!("\"{v}\"")),
+        Value::Inet(v) => out.push_str(&format!("\"{}\"", text::format_inet(v))),
         Value::Uuid(v) => out.push_str(&format!("\"{v}\"")),
         Value::Duration(v) => out.push_str(&format!("\"{v}\"")),
         Value::List(items) | Value::Set(items) | Value::Vector(items) => {
@@ -92,24 +88,36 @@ fn put(out: &mut String, value: &Value, ty: &CqlType) {
             put_items(out, items.iter().chain(nulls).zip(types));
         }
         Value::Map(pairs) => put_map(out, pairs, ty),
-        Value::Udt(fields) => {
-            let types: &[(std::sync::Arc<str>, CqlType)] = match ty.unfrozen() {
-                CqlType::Udt(udt) => &udt.fields,
-                _ => &[],
-            };
-            out.push('{');
-            for (index, ((name, value), (_, ty))) in fields.iter().zip(types).enumerate() {
-                if index > 0 {
-                    out.push_str(", ");
-                }
-                put_name(out, name);
-                out.push_str(": ");
-                put(out, value, ty);
-            }
-            out.push('}');
-        }
+        Value::Udt(fields) => put_fields(out, fields.iter().map(|(_, value)| value), ty),
         plain => out.push_str(&plain.to_cql()),
     }
+}
+
+/// A value of no bytes is an empty text, which reads back as it; a user type has all its fields, null.
+fn put_empty(out: &mut String, ty: &CqlType) {
+    match ty.unfrozen() {
+        CqlType::Udt(_) => put_fields(out, std::iter::empty(), ty),
+        CqlType::Boolean | CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) | CqlType::Vector(..) => {
+            out.push_str("null");
+        }
+        _ => out.push_str("\"\""),
+    }
+}
+
+/// The fields of a user type; those that are missing at the end are null.
+fn put_fields<'v>(out: &mut String, values: impl Iterator<Item = &'v Value>, ty: &CqlType) {
+    let CqlType::Udt(udt) = ty.unfrozen() else { return };
+    out.push('{');
+    let values = values.chain(std::iter::repeat(&Value::Null));
+    for (index, ((name, ty), value)) in udt.fields.iter().zip(values).enumerate() {
+        if index > 0 {
+            out.push_str(", ");
+        }
+        put_name(out, name);
+        out.push_str(": ");
+        put(out, value, ty);
+    }
+    out.push('}');
 }
 
 fn put_items<'v>(out: &mut String, items: impl Iterator<Item = (&'v Value, &'v CqlType)>) {
@@ -168,6 +176,15 @@ mod tests {
         let tuple = CqlType::tuple(vec![CqlType::Int, CqlType::Text]);
         let short = types::collection::build_tuple([Some(&[0u8, 0, 0, 1][..])]);
         assert_eq!(text(&tuple, Some(&short)).expect("valid"), "[1, null]");
+        // Empty is not null, but for a function whose argument it is.
+        let empties = CqlType::tuple(vec![CqlType::Int, CqlType::Inet, CqlType::Timestamp, CqlType::Text]);
+        let fields = types::collection::build_tuple([Some(&[][..]); 4]);
+        assert_eq!(text(&empties, Some(&fields)).expect("valid"), r#"["", "", "", ""]"#);
+        assert_eq!(text(&CqlType::Int, Some(&[])).expect("valid"), "null");
+        let rows = row([("v", &CqlType::Int, Some(&[][..]))].into_iter());
+        assert_eq!(rows.expect("valid"), r#"{"v": ""}"#);
+        let before = text(&CqlType::Timestamp, Some(&i64::MIN.to_be_bytes())).expect("valid");
+        assert_eq!(before, "\"-292275055-05-16 16:47:04.192Z\"");
         let fields = [("a", &CqlType::Int, None), ("Upper", &CqlType::Int, Some(&[0u8, 0, 0, 5][..]))];
         assert_eq!(row(fields.into_iter()).expect("valid"), r#"{"a": null, "\"Upper\"": 5}"#);
     }

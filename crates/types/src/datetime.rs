@@ -1,6 +1,7 @@
 //! Text of dates, times and timestamps, as Cassandra accepts and prints them. Text without a zone is UTC.
 
 use crate::error::TypeError;
+use crate::zone;
 use base::calendar::{civil, days_of};
 
 /// The day number of 1970-01-01 in a `date` value.
@@ -13,17 +14,33 @@ fn digits(text: &str, range: std::ops::RangeInclusive<usize>) -> Option<u64> {
     if ok { text.parse().ok() } else { None }
 }
 
-/// Days since the epoch of `yyyy-mm-dd`; the year may have a sign and up to seven digits.
-fn parse_day(text: &str) -> Option<i64> {
-    let (sign, body) = match text.strip_prefix('-') {
-        Some(rest) => (-1, rest),
-        None => (1, text.strip_prefix('+').unwrap_or(text)),
-    };
-    let mut parts = body.split('-');
-    let year = sign * digits(parts.next()?, 1..=7)? as i64;
-    let month = digits(parts.next()?, 1..=2)? as u32;
-    let day = digits(parts.next()?, 1..=2)? as u32;
-    if parts.next().is_some() || !(1..=12).contains(&month) || day == 0 {
+/// Year, month, day.
+type Parts = (i64, u32, u32);
+
+/// The parts of a date at the beginning of a text, and what follows them. `widths`: digits of month and day.
+fn date_parts(text: &str, widths: std::ops::RangeInclusive<usize>) -> Option<(&str, Parts, &str)> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let (year, rest) = unsigned.split_once('-')?;
+    let (month, rest) = rest.split_once('-')?;
+    let (day, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len()));
+    let year_text = &text[..text.len() - unsigned.len() + year.len()];
+    let number = digits(year, 1..=10)? as i64;
+    let year = if text.starts_with('-') { -number } else { number };
+    Some((year_text, (year, digits(month, widths.clone())? as u32, digits(day, widths)? as u32), rest))
+}
+
+/// Whether a year is written as ISO 8601 has it: four digits, more of them behind a sign.
+fn is_iso_year(text: &str) -> bool {
+    match text.as_bytes() {
+        [b'+', digits @ ..] => digits.len() > 4,
+        [b'-', digits @ ..] => digits.len() >= 4 && digits.iter().any(|digit| *digit != b'0'),
+        digits => digits.len() == 4,
+    }
+}
+
+/// Days since the epoch; `None` for what the calendar has not.
+fn days((year, month, day): Parts) -> Option<i64> {
+    if !(1..=12).contains(&month) || day == 0 {
         return None;
     }
     let days = days_of(year, month, day);
@@ -31,20 +48,50 @@ fn parse_day(text: &str) -> Option<i64> {
     (civil(days) == (year, month, day)).then_some(days)
 }
 
-/// A `date` value from `yyyy-mm-dd` or the day number itself.
+/// A year as ISO 8601 writes it: four digits at least, a sign before the year 0 and beyond 9999.
+fn format_year(year: i64) -> String {
+    let sign = match year {
+        ..0 => "-",
+        0..10_000 => "",
+        _ => "+",
+    };
+    format!("{sign}{:04}", year.unsigned_abs())
+}
+
+/// The text of days since the epoch.
+fn format_days(days: i64) -> String {
+    let (year, month, day) = civil(days);
+    format!("{}-{month:02}-{day:02}", format_year(year))
+}
+
+/// A `date` value from `yyyy-mm-dd` or the day number itself. Years beyond 9999 have a sign.
 pub fn parse_date(text: &str) -> Result<u32, TypeError> {
     let bad = || TypeError::Literal(format!("Unable to coerce '{text}' to a formatted date (long)"));
-    if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
-        return text.parse().map_err(|_| bad());
+    if is_number(text) {
+        let bad = || TypeError::Literal(format!("Unable to make unsigned int (for date) from: '{text}'"));
+        return text.parse::<i64>().ok().and_then(|day| u32::try_from(day).ok()).ok_or_else(bad);
     }
-    let days = parse_day(text).ok_or_else(bad)?;
-    u32::try_from(days + i64::from(EPOCH_DAY)).map_err(|_| bad())
+    let (year, parts, rest) = date_parts(text, 2..=2).ok_or_else(bad)?;
+    if !is_iso_year(year) || !rest.is_empty() {
+        return Err(bad());
+    }
+    let days = days(parts).ok_or_else(bad)?;
+    date_of_days(days).ok_or_else(bad)
+}
+
+fn is_number(text: &str) -> bool {
+    let number = text.strip_prefix('-').unwrap_or(text);
+    !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// The `date` value of days since the epoch; `None` where no date is.
+pub fn date_of_days(days: i64) -> Option<u32> {
+    u32::try_from(days.checked_add(i64::from(EPOCH_DAY))?).ok()
 }
 
 /// The text of a `date` value.
 pub fn format_date(date: u32) -> String {
-    let (year, month, day) = civil(i64::from(date) - i64::from(EPOCH_DAY));
-    format!("{year:04}-{month:02}-{day:02}")
+    format_days(i64::from(date) - i64::from(EPOCH_DAY))
 }
 
 /// Nanoseconds of a fraction of one to nine digits.
@@ -53,35 +100,38 @@ fn fraction_ns(text: &str) -> Option<i64> {
     Some(n as i64 * 10i64.pow(9 - text.len() as u32))
 }
 
-/// Nanoseconds since midnight of `hh:mm[:ss[.fffffffff]]`.
-fn parse_clock(text: &str, seconds_required: bool) -> Option<i64> {
-    let (clock, fraction) = match text.split_once('.') {
-        Some((clock, fraction)) => (clock, fraction_ns(fraction)?),
-        None => (text, 0),
+/// An `int` as Java reads it: a sign and any number of digits.
+fn java_int(text: &str) -> Option<i64> {
+    text.parse::<i32>().ok().map(i64::from)
+}
+
+/// A number of a clock, below its limit.
+fn clock_part(text: &str, limit: i64) -> Option<i64> {
+    java_int(text).filter(|part| (0..limit).contains(part))
+}
+
+/// Nanoseconds since midnight of `hh:mm:ss[.fffffffff]`, with blanks around it.
+fn parse_clock(text: &str) -> Option<i64> {
+    let (hour, rest) = text.trim().split_once(':')?;
+    let (minute, rest) = rest.split_once(':')?;
+    let (second, fraction) = match rest.split_once('.') {
+        Some((second, fraction)) => (second, fraction_ns(fraction)?),
+        None => (rest, 0),
     };
-    let mut parts = clock.split(':');
-    let hour = digits(parts.next()?, 1..=2)?;
-    let minute = digits(parts.next()?, 1..=2)?;
-    let second = match parts.next() {
-        Some(s) => digits(s, 1..=2)?,
-        None if seconds_required || text.contains('.') => return None,
-        None => 0,
-    };
-    if parts.next().is_some() || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    Some(((hour * 60 + minute) * 60 + second) as i64 * NS_PER_SECOND + fraction)
+    let minutes = clock_part(hour, 24)? * 60 + clock_part(minute, 60)?;
+    Some((minutes * 60 + clock_part(second, 60)?) * NS_PER_SECOND + fraction)
 }
 
 /// A `time` value from `hh:mm:ss[.fffffffff]` or its nanoseconds.
 pub fn parse_time(text: &str) -> Result<i64, TypeError> {
-    let bad = || TypeError::Literal(format!("Unable to coerce '{text}' to a formatted time (long)"));
-    let nanos = if text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() {
-        text.parse::<i64>().map_err(|_| bad())?
-    } else {
-        parse_clock(text, true).ok_or_else(bad)?
-    };
-    if nanos < 86_400 * NS_PER_SECOND { Ok(nanos) } else { Err(bad()) }
+    if is_number(text) {
+        let bad = || TypeError::Literal(format!("Unable to make long (for time) from: '{text}'"));
+        let nanos = text.parse::<i64>().ok();
+        return nanos.filter(|nanos| (0..86_400 * NS_PER_SECOND).contains(nanos)).ok_or_else(bad);
+    }
+    parse_clock(text).ok_or_else(|| {
+        TypeError::Literal(format!("(TimeType) Unable to coerce '{text}' to a formatted time (long)"))
+    })
 }
 
 /// The text of a `time` value, always with nine digits of fraction.
@@ -91,62 +141,132 @@ pub fn format_time(nanos: i64) -> String {
     format!("{hour:02}:{minute:02}:{second:02}.{:09}", nanos.rem_euclid(NS_PER_SECOND))
 }
 
-/// Splits the zone off and gives its offset in minutes: `Z`, `UTC`, `GMT`, `+hh`, `+hhmm`, `+hh:mm`.
-fn split_zone(text: &str) -> Option<(&str, i64)> {
-    for name in ["Z", "z", "UTC", "GMT"] {
-        if let Some(clock) = text.strip_suffix(name) {
-            return Some((clock.trim_end(), 0));
+/// A text that a timestamp is written as, in local time.
+struct Local<'t> {
+    days: i64,
+    /// Milliseconds of the day; 24:00 is the end of it.
+    millis: i64,
+    has_clock: bool,
+    zone: &'t str,
+}
+
+/// Milliseconds of a day of `h:m[:s[.fraction]]`, and what follows. 24:00 is the only time beyond a day.
+fn local_clock(text: &str) -> Option<(i64, &str)> {
+    let number = |text: &'_ str| -> Option<(i64, usize)> {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        Some((digits(&text[..end], 1..=9)? as i64, end))
+    };
+    let (hour, end) = number(text)?;
+    let rest = text[end..].strip_prefix(':')?;
+    let (minute, end) = number(rest)?;
+    let mut rest = &rest[end..];
+    let (mut second, mut millis) = (0, 0);
+    if let Some(seconds) = rest.strip_prefix(':') {
+        let end;
+        (second, end) = number(seconds)?;
+        rest = &seconds[end..];
+        if let Some(fraction) = rest.strip_prefix('.') {
+            let end = fraction.find(|c: char| !c.is_ascii_digit()).unwrap_or(fraction.len());
+            millis = if end == 0 { 0 } else { fraction_ns(&fraction[..end])? / 1_000_000 };
+            rest = &fraction[end..];
         }
     }
-    let Some(at) = text.rfind(['+', '-']) else {
-        return Some((text, 0));
-    };
-    let (clock, zone) = text.split_at(at);
-    let sign = if zone.starts_with('-') { -1 } else { 1 };
-    let zone = &zone[1..];
-    let (hours, minutes) = match (zone.split_once(':'), zone.len()) {
-        (Some((h, m)), _) => (digits(h, 2..=2)?, digits(m, 2..=2)?),
-        (None, 2) => (digits(zone, 2..=2)?, 0),
-        (None, 4) => {
-            let both = digits(zone, 4..=4)?;
-            (both / 100, both % 100)
-        }
+    let all = ((hour * 60 + minute) * 60 + second) * 1000 + millis;
+    let within = hour < 24 && minute < 60 && second < 60;
+    (within || (hour == 24 && all == MS_PER_DAY)).then_some((all, rest))
+}
+
+fn parse_local(text: &str) -> Option<Local<'_>> {
+    let (_, parts, rest) = date_parts(text, 1..=9)?;
+    if let Some((millis, zone)) = rest.strip_prefix(['T', ' ']).and_then(local_clock) {
+        return Some(Local { days: days(parts)?, millis, has_clock: true, zone });
+    }
+    let (year, parts, zone) = date_parts(text, 2..=2)?;
+    is_iso_year(year).then_some(())?;
+    Some(Local { days: days(parts)?, millis: 0, has_clock: false, zone })
+}
+
+/// Seconds of `±hh`, `±hhmm`, `±hh:mm`, or `±hh:mm:ss` where that is allowed; at most 18 hours.
+fn offset_s(text: &str, with_seconds: bool) -> Option<i64> {
+    let sign = match text.as_bytes().first()? {
+        b'+' => 1,
+        b'-' => -1,
         _ => return None,
     };
-    if hours > 18 || minutes > 59 {
+    let text = &text[1..];
+    let parts: Vec<&str> = match (text.len(), text.contains(':')) {
+        (2, false) => vec![text],
+        (4, false) => vec![text.get(..2)?, text.get(2..)?],
+        (5, true) | (8, true) => text.split(':').collect(),
+        _ => return None,
+    };
+    if parts.len() > 3 || (parts.len() == 3 && !with_seconds) {
         return None;
     }
-    Some((clock.trim_end(), sign * (hours * 60 + minutes) as i64))
+    let mut seconds = 0;
+    for (part, (unit, limit)) in parts.iter().zip([(3600, 18), (60, 59), (1, 59)]) {
+        let number = digits(part, 2..=2)?;
+        if number > limit {
+            return None;
+        }
+        seconds += number as i64 * unit;
+    }
+    (seconds <= 18 * 3600).then_some(sign * seconds)
+}
+
+/// Seconds that the time of a text is ahead of UTC; none written is UTC.
+fn zone_s(local: &Local<'_>) -> Option<i64> {
+    let zone = match local.zone {
+        "" | "Z" | " Z" => return Some(0),
+        "z" if !local.has_clock => return Some(0),
+        zone => zone,
+    };
+    let Some(named) = zone.strip_prefix(' ') else { return offset_s(zone, !local.has_clock) };
+    if let Some(seconds) = offset_s(named, true) {
+        return Some(seconds);
+    }
+    for prefix in ["UTC", "GMT", "UT"] {
+        match named.strip_prefix(prefix) {
+            Some("") => return Some(0),
+            Some(offset) if offset.contains(':') && offset.starts_with(['+', '-']) => {
+                return offset_s(offset, true);
+            }
+            _ => {}
+        }
+    }
+    zone::offset_at(named, local.days.checked_mul(86_400)?.checked_add(local.millis / 1000)?)
 }
 
 fn parse_instant(text: &str) -> Option<i64> {
-    // The first T, space or zone sign after the date ends the date.
-    let body_start = text.len() - text.trim_start_matches(['+', '-']).len();
-    let date_end = text[body_start..].find(['T', 't', ' ', '+']).map_or(text.len(), |at| at + body_start);
-    let (date, rest) = text.split_at(date_end);
-    let clock = rest.strip_prefix(['T', 't', ' ']).unwrap_or(rest).trim_start();
-    let (clock, zone_minutes) = split_zone(clock)?;
-    let nanos = if clock.is_empty() { 0 } else { parse_clock(clock, false)? };
-    parse_day(date)?.checked_mul(MS_PER_DAY)?.checked_add(nanos / 1_000_000 - zone_minutes * 60_000)
+    let local = parse_local(text)?;
+    let zone_ms = zone_s(&local)? * 1000;
+    let millis = i128::from(local.days) * i128::from(MS_PER_DAY) + i128::from(local.millis - zone_ms);
+    i64::try_from(millis).ok()
 }
 
-/// A `timestamp` value from `yyyy-mm-dd[(T| )hh:mm[:ss[.fff]]][zone]` or its milliseconds.
+/// A `timestamp` value from its milliseconds, or `yyyy-mm-dd[(T| )hh:mm[:ss[.fff]]][zone]`; the zone is an offset, or behind
+/// a blank the name or abbreviation of one (`Europe/Berlin`, `PST`). Years may have more digits or a sign.
 pub fn parse_timestamp(text: &str) -> Result<i64, TypeError> {
-    let bad = || TypeError::Literal(format!("Unable to parse a date/time from '{text}'"));
-    let number = text.strip_prefix('-').unwrap_or(text);
-    if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) {
+    if is_number(text) {
+        let bad = || TypeError::Literal(format!("Unable to make long (for date) from: '{text}'"));
         return text.parse().map_err(|_| bad());
     }
-    parse_instant(text).ok_or_else(bad)
+    parse_instant(text)
+        .ok_or_else(|| TypeError::Literal(format!("Unable to parse a date/time from '{text}'")))
 }
 
 /// The text of a `timestamp` value: `yyyy-mm-ddThh:mm:ss.fffZ`.
 pub fn format_timestamp(ms: i64) -> String {
-    let (year, month, day) = civil(ms.div_euclid(MS_PER_DAY));
+    format_timestamp_with(ms, 'T')
+}
+
+/// The same with another sign between day and time: in JSON it is a blank.
+pub fn format_timestamp_with(ms: i64, separator: char) -> String {
     let of_day = ms.rem_euclid(MS_PER_DAY);
     let seconds = of_day / 1000;
     format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        "{}{separator}{:02}:{:02}:{:02}.{:03}Z",
+        format_days(ms.div_euclid(MS_PER_DAY)),
         seconds / 3600,
         seconds / 60 % 60,
         seconds % 60,
@@ -174,6 +294,19 @@ mod tests {
             ("2011-01-01 02:00:00.000+02:00", base),
             ("2011-01-01T00:00-02", base + 7_200_000),
             ("2011-01-01+0000", base),
+            ("2011-01-01-00:00", base),
+            ("2011-01-01Z", base),
+            ("2011-01-01z", base),
+            ("2011-01-01 00:00 Europe/Berlin", base - 3_600_000),
+            ("2011-01-01 CET", base - 3_600_000),
+            ("2011-01-01 00:00:00.000 Pacific Standard Time", base + 8 * 3_600_000),
+            ("2011-01-01 00:00 PST", base + 8 * 3_600_000),
+            ("2011-01-01 00:00 GMT+01:00", base - 3_600_000),
+            ("2010-12-31 24:00", base),
+            ("2011-1-1 0:0:0.", base),
+            ("+10000-01-01", days_of(10_000, 1, 1) * MS_PER_DAY),
+            ("-0001-12-31 00:00:00.000Z", days_of(-1, 12, 31) * MS_PER_DAY),
+            ("292278994-08-17 07:12:55.807+0000", i64::MAX),
             ("1293840000000", base),
             ("-1", -1),
             ("0000-01-01", days_of(0, 1, 1) * MS_PER_DAY),
@@ -185,9 +318,20 @@ mod tests {
             "x",
             "2011-02-30",
             "2011-13-01",
-            "2011-01-01T24:00",
-            "2011-01-01 00:00 PST",
-            "2011-01-01T0:0:0.",
+            "2011-01-01 00:00 XST",
+            "2011-01-01 00:00PST",
+            "2011-01-01 00:00z",
+            "2011-01-01  00:00",
+            "2011-01-01 ",
+            "2011-01-01T",
+            "2011-01-01t00:00",
+            "2011-1-1",
+            "11-01-01",
+            "10000-01-01",
+            "2011-01-01 00:00.5",
+            "2011-01-01 24:00:01",
+            "2011-01-01 00:00+18:01",
+            "292278994-08-17 07:12:55.808+0000",
             "9999999-01-01T00:00:00+99",
         ] {
             assert!(parse_timestamp(bad).is_err(), "{bad}");
@@ -201,11 +345,18 @@ mod tests {
         assert_eq!(parse_date("1970-01-01"), Ok(EPOCH_DAY));
         assert_eq!(parse_date("2147483648"), Ok(EPOCH_DAY));
         assert_eq!(parse_date("-5877641-06-23"), Ok(0));
-        assert_eq!(parse_date("5881580-07-11"), Ok(u32::MAX));
-        assert!(parse_date("5881580-07-12").is_err());
+        assert_eq!(parse_date("+5881580-07-11"), Ok(u32::MAX));
+        assert_eq!(parse_date("+0001970-01-02"), Ok(EPOCH_DAY + 1));
+        assert_eq!(parse_date("-0"), Ok(0));
+        for bad in ["+5881580-07-12", "10000-01-01", "+9999-01-01", "-0000-01-01", "1970-1-1", "4294967296"] {
+            assert!(parse_date(bad).is_err(), "{bad}");
+        }
+        assert_eq!(format_date(u32::MAX), "+5881580-07-11");
+        assert_eq!(format_timestamp_with(days_of(-1, 12, 31) * MS_PER_DAY, ' '), "-0001-12-31 00:00:00.000Z");
         assert_eq!(format_date(EPOCH_DAY - 1), "1969-12-31");
         assert_eq!(parse_time("08:12:54.123456789"), Ok(29_574_123_456_789));
         assert_eq!(format_time(29_574_123_456_789), "08:12:54.123456789");
+        assert_eq!(parse_time(" +8:012:54.5 "), Ok(29_574_500_000_000));
         assert!(parse_time("08:12").is_err());
         assert!(parse_time("24:00:00").is_err());
         assert!(parse_time("86400000000000").is_err());

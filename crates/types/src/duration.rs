@@ -127,11 +127,17 @@ fn parse_units(mut rest: &str) -> Option<[i128; 3]> {
 fn parse_iso(text: &str) -> Option<[i128; 3]> {
     let mut parts = [0i128; 3];
     let (date, time) = match text.split_once('T') {
-        Some((_, "")) => return None,
+        Some(("", "")) => return None,
         Some((date, time)) => (date, time),
         None => (text, ""),
     };
     if date.is_empty() && time.is_empty() {
+        return None;
+    }
+    // Weeks stand alone.
+    if date.contains('W')
+        && (date.find('W') != Some(date.len() - 1) || date.contains(['Y', 'M', 'D']) || text.contains('T'))
+    {
         return None;
     }
     let date_units = [("Y", 0, 12), ("M", 0, 1), ("W", 1, 7), ("D", 1, 1)];
@@ -160,12 +166,15 @@ fn parse_iso(text: &str) -> Option<[i128; 3]> {
 /// `YYYY-MM-DDThh:mm:ss`.
 fn parse_iso_alternative(text: &str) -> Option<[i128; 3]> {
     let (date, time) = text.split_once('T')?;
+    if date.len() != "YYYY-MM-DD".len() || time.len() != "hh:mm:ss".len() || date.find('-') != Some(4) {
+        return None;
+    }
     let numbers = |part: &str, separator: char| -> Option<[i128; 3]> {
         let mut out = [0; 3];
         let mut pieces = part.split(separator);
         for slot in &mut out {
             let piece = pieces.next()?;
-            if piece.is_empty() || !piece.bytes().all(|b| b.is_ascii_digit()) {
+            if !piece.bytes().all(|b| b.is_ascii_digit()) {
                 return None;
             }
             *slot = i128::from(piece.parse::<u32>().ok()?);
@@ -226,13 +235,30 @@ mod tests {
             ("1ms2us3ns", d(0, 0, 1_002_003)),
             ("2µs", d(0, 0, 2_000)),
             ("PT0S", d(0, 0, 0)),
+            ("P1DT", d(0, 1, 0)),
         ] {
             let parsed = Duration::parse(text).expect(text);
             assert_eq!(parsed, want, "{text}");
             assert_eq!(Duration::parse(&parsed.to_string()), Ok(want), "{parsed}");
             assert_eq!(Duration::decode(&parsed.encode()), Ok(want));
         }
-        for bad in ["", "-", "P", "PT", "1", "1x", "1d1y", "1us1µs", "P1S", "P1-2T", "99999999999y"] {
+        for bad in [
+            "",
+            "-",
+            "P",
+            "PT",
+            "1",
+            "1x",
+            "1d1y",
+            "1us1µs",
+            "P1S",
+            "P1-2T",
+            "P1-02-03T04:05:06",
+            "P1W1D",
+            "P1Y1W",
+            "P1WT1H",
+            "99999999999y",
+        ] {
             assert!(Duration::parse(bad).is_err(), "{bad}");
         }
     }

@@ -13,12 +13,16 @@ mod compare;
 pub mod consistency;
 /// The types.
 pub mod cql_type;
+/// Time zones by name.
+mod zone;
 /// Dates, times and timestamps as text.
 pub mod datetime;
 /// Durations.
 pub mod duration;
 /// The error of this crate.
 pub mod error;
+/// Floats as Java prints them.
+pub mod float_text;
 /// What bounds each thing here.
 pub mod limits;
 /// Scalars from their text.

@@ -1,5 +1,6 @@
 //! The text of a scalar to its wire bytes: what stands in a CQL literal, a JSON string or a command line.
 
+use crate::collection;
 use crate::cql_type::CqlType;
 use crate::datetime;
 use crate::duration::Duration;
@@ -35,6 +36,8 @@ pub fn from_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
             let (scale, unscaled) = number::parse_decimal(text)?;
             number::encode_decimal(scale, &unscaled)
         }
+        // A value of no bytes, as Cassandra has it for these two.
+        CqlType::Timestamp | CqlType::Inet if text.is_empty() => Vec::new(),
         CqlType::Timestamp => datetime::parse_timestamp(text)?.to_be_bytes().to_vec(),
         CqlType::Date => datetime::parse_date(text)?.to_be_bytes().to_vec(),
         CqlType::Time => datetime::parse_time(text)?.to_be_bytes().to_vec(),
@@ -56,29 +59,103 @@ pub fn from_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
         }
         CqlType::Empty => Vec::new(),
         CqlType::Frozen(inner) => return from_text(inner, text),
-        CqlType::List(_)
-        | CqlType::Set(_)
-        | CqlType::Map(..)
-        | CqlType::Tuple(_)
-        | CqlType::Udt(_)
-        | CqlType::Vector(..) => return Err(bad(&ty.to_string())),
+        CqlType::Tuple(fields) => fields_from_text(fields.iter(), text, ty)?,
+        CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) | CqlType::Udt(_) | CqlType::Vector(..) => {
+            return Err(bad(&ty.to_string()));
+        }
     };
     ty.validate(&bytes)?;
     Ok(bytes)
 }
 
-/// Digits with an optional minus sign; no plus sign, no space.
-fn integer<T: std::str::FromStr>(text: &str) -> Option<T> {
-    if text.starts_with('+') {
-        return None;
+/// The same where a text stands for any value, as in JSON and in the fields of a tuple's text: an empty one is the value of
+/// no bytes, of types that have one and no other text for it; a boolean is false.
+pub fn from_any_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
+    let ty = ty.unfrozen();
+    match ty {
+        CqlType::Boolean if text.is_empty() => Ok(vec![0]),
+        CqlType::Int
+        | CqlType::Bigint
+        | CqlType::Counter
+        | CqlType::Float
+        | CqlType::Double
+        | CqlType::Decimal
+        | CqlType::Uuid
+        | CqlType::Timeuuid
+            if text.is_empty() =>
+        {
+            Ok(Vec::new())
+        }
+        _ => from_text(ty, text),
     }
+}
+
+/// `3:foo`: fields with colons between, `@` being null; a backslash takes both their meaning. Fewer fields are as many.
+fn fields_from_text<'t>(
+    types: impl ExactSizeIterator<Item = &'t CqlType>,
+    text: &str,
+    ty: &CqlType,
+) -> Result<Vec<u8>, TypeError> {
+    let texts = fields_of(text);
+    let count = types.len();
+    if texts.len() > count {
+        return Err(TypeError::Literal(format!(
+            "Invalid tuple literal: too many elements. Type {ty} expects {count} but got {}",
+            texts.len()
+        )));
+    }
+    let mut out = Vec::new();
+    for (text, ty) in texts.iter().zip(types) {
+        let field = match *text {
+            "@" => None,
+            text => Some(field_from_text(ty.unfrozen(), &text.replace("\\:", ":").replace("\\@", "@"))?),
+        };
+        collection::put_element(&mut out, field.as_deref());
+    }
+    Ok(out)
+}
+
+/// Parts at the colons that no backslash stands before; none of an empty text.
+fn fields_of(text: &str) -> Vec<&str> {
+    let mut out = Vec::new();
+    let mut begin = 0;
+    for (at, _) in text.match_indices(':') {
+        if !text[..at].ends_with('\\') {
+            out.push(&text[begin..at]);
+            begin = at + 1;
+        }
+    }
+    if !text.is_empty() {
+        out.push(&text[begin..]);
+    }
+    out
+}
+
+/// What has no text of its own in a field is written as its bytes, without `0x`.
+fn field_from_text(ty: &CqlType, text: &str) -> Result<Vec<u8>, TypeError> {
+    match ty {
+        CqlType::Udt(udt) => fields_from_text(udt.fields.iter().map(|(_, ty)| ty), text, ty),
+        CqlType::Blob | CqlType::Custom(_) | CqlType::List(_) | CqlType::Set(_) | CqlType::Map(..) => {
+            let bytes = text::parse_hex(text)
+                .ok_or_else(|| TypeError::Literal(format!("cannot parse '{text}' as hex bytes")))?;
+            ty.validate(&bytes)?;
+            Ok(bytes)
+        }
+        _ => from_any_text(ty, text),
+    }
+}
+
+/// Digits with an optional sign; no space.
+fn integer<T: std::str::FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
 fn float<T: std::str::FromStr>(text: &str) -> Option<T> {
     let word = text.trim_start_matches('-').to_ascii_lowercase();
     let spelled = match word.as_str() {
-        "nan" | "infinity" => true,
+        // There is one NaN in Java, without a sign.
+        "nan" => return "NaN".parse().ok(),
+        "infinity" => true,
         _ => word.starts_with(|c: char| c.is_ascii_digit() || c == '.'),
     };
     if spelled { text.parse().ok() } else { None }
@@ -115,7 +192,11 @@ mod tests {
             (CqlType::Date, "2020-02-29", "'2020-02-29'"),
             (CqlType::Time, "01:02:03", "'01:02:03.000000000'"),
             (CqlType::Duration, "1d2h", "1d2h"),
-            (CqlType::Inet, "::1", "'::1'"),
+            (CqlType::Inet, "::1", "'0:0:0:0:0:0:0:1'"),
+            (CqlType::Inet, "", "''"),
+            (CqlType::Timestamp, "", "''"),
+            (CqlType::Int, "+5", "5"),
+            (CqlType::Double, "-NaN", "NaN"),
             (CqlType::Decimal, "12.50", "12.50"),
             (CqlType::Varint, "123456789012345678901234567890", "123456789012345678901234567890"),
             (CqlType::Uuid, "123e4567-e89b-42d3-a456-426614174000", "123e4567-e89b-42d3-a456-426614174000"),
@@ -127,7 +208,6 @@ mod tests {
         }
         for (ty, text) in [
             (CqlType::Int, "2147483648"),
-            (CqlType::Int, "+5"),
             (CqlType::Tinyint, "128"),
             (CqlType::Ascii, "é"),
             (CqlType::Blob, "0x123"),
@@ -137,6 +217,43 @@ mod tests {
             (CqlType::list(CqlType::Int), "[1]"),
         ] {
             assert!(from_text(&ty, text).is_err(), "{ty} {text}");
+        }
+    }
+
+    #[test]
+    fn tuples_have_a_text_with_colons() {
+        let tuple = CqlType::tuple(vec![CqlType::Int, CqlType::Text]);
+        for (text, cql) in [
+            ("3:foo", "(3, 'foo')"),
+            ("+3:foo", "(3, 'foo')"),
+            ("@:foo", "(null, 'foo')"),
+            ("3:@", "(3, null)"),
+            ("3:\\@", "(3, '@')"),
+            ("3:@@", "(3, '@@')"),
+            ("3:a\\:b", "(3, 'a:b')"),
+            ("3:a\\\\:b", "(3, 'a\\:b')"),
+            ("3:\\", "(3, '\\')"),
+            ("3", "(3)"),
+            (":foo", "('', 'foo')"),
+            (":", "('', '')"),
+            ("", "(null)"),
+        ] {
+            let bytes = from_text(&tuple, text).expect(text);
+            assert_eq!(Value::decode(&tuple, &bytes).expect(text).to_cql(), cql, "{text}");
+        }
+        for bad in ["::", "3:foo:", "x:foo", " 3:foo", "2147483648:foo", "3\\:foo", "[3, \"foo\"]"] {
+            assert!(from_text(&tuple, bad).is_err(), "{bad}");
+        }
+        let pair = CqlType::tuple(vec![CqlType::Int, CqlType::Int]);
+        let nested = CqlType::tuple(vec![pair.clone(), CqlType::list(CqlType::Int), CqlType::Blob]);
+        for (text, cql) in
+            [("1\\:2", "((1, 2))"), ("@:00000000:00ff", "(null, [], 0x00ff)"), ("@\\:@", "((null, null))")]
+        {
+            let bytes = from_text(&nested, text).expect(text);
+            assert_eq!(Value::decode(&nested, &bytes).expect(text).to_cql(), cql, "{text}");
+        }
+        for bad in ["1:00", "@:00", "@:@:0x00", "@:@:0"] {
+            assert!(from_text(&nested, bad).is_err(), "{bad}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Text of blobs, UUIDs and addresses.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use uuid::Uuid;
 
 /// The bytes of pairs of hexadecimal digits.
@@ -31,9 +31,54 @@ pub fn parse_uuid(text: &str) -> Option<Uuid> {
     if hyphens_right { Uuid::parse_str(text).ok() } else { None }
 }
 
-/// An IPv4 or IPv6 address; no host names. An IPv4 address in the form of an IPv6 one is the IPv4 address.
+/// An IPv4 or IPv6 address; no host names. An IPv4 address in the form of an IPv6 one is the IPv4 address. As Cassandra
+/// takes them: IPv4 of fewer than four numbers, the last of which fills what is left (`127.1`), leading zeros; IPv6 in
+/// brackets, or with a zone that is a number.
 pub fn parse_inet(text: &str) -> Option<IpAddr> {
-    text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
+    if let Some(v4) = parse_ipv4(text) {
+        return Some(v4.into());
+    }
+    let bare = text.strip_prefix('[').map_or(Some(text), |rest| rest.strip_suffix(']'))?;
+    let address = match bare.split_once('%') {
+        Some((_, zone)) if zone.is_empty() || !zone.bytes().all(|b| b.is_ascii_digit()) => return None,
+        Some((address, _)) => address,
+        None => bare,
+    };
+    let v6: Ipv6Addr = address.parse().ok()?;
+    Some(IpAddr::from(v6).to_canonical())
+}
+
+fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
+    const LONGEST: usize = "255.255.255.255".len();
+    if text.len() > LONGEST {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for part in text.split('.') {
+        if part.is_empty() || !part.bytes().all(|b| b.is_ascii_digit()) {
+            return None;
+        }
+        parts.push(part.parse::<u64>().ok()?);
+    }
+    let (last, first) = parts.split_last()?;
+    if first.len() > 3 || first.iter().any(|byte| *byte > 255) {
+        return None;
+    }
+    let left_bits = 32 - 8 * first.len() as u32;
+    if *last >= 1 << left_bits {
+        return None;
+    }
+    let head = first.iter().fold(0, |all, byte| all << 8 | byte);
+    Some(Ipv4Addr::from((head << left_bits | last) as u32))
+}
+
+/// An address as Java writes it: the groups of an IPv6 one all there, without leading zeros; an IPv4 one in the form of an
+/// IPv6 one is that.
+pub fn format_inet(address: &IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => v6.segments().map(|group| format!("{group:x}")).join(":"),
+    }
 }
 
 /// The bytes of an address: 4 or 16.
@@ -78,5 +123,28 @@ mod tests {
         assert_eq!(parse_uuid("123e4567e89b12d3a456426614174000"), None);
         assert_eq!(quote("it's"), "'it''s'");
         assert!(parse_inet("localhost").is_none());
+    }
+
+    #[test]
+    fn addresses_as_java_takes_and_writes_them() {
+        for (text, written) in [
+            ("::1", "0:0:0:0:0:0:0:1"),
+            ("1:0:0:2::3", "1:0:0:2:0:0:0:3"),
+            ("[FE80::ABCD]", "fe80:0:0:0:0:0:0:abcd"),
+            ("::1%1", "0:0:0:0:0:0:0:1"),
+            ("::ffff:1.2.3.4", "1.2.3.4"),
+            ("::1.2.3.4", "0:0:0:0:0:0:102:304"),
+            ("127.1", "127.0.0.1"),
+            ("1.2.3", "1.2.0.3"),
+            ("010.0.0.1", "10.0.0.1"),
+            ("4294967295", "255.255.255.255"),
+        ] {
+            assert_eq!(parse_inet(text).map(|a| format_inet(&a)).as_deref(), Some(written), "{text}");
+        }
+        for bad in
+            ["", "4294967296", "1.16777216", "256.1", "1.2.3.4.5", "::1%lo", "[::1", "1.2.3.4 ", "-1", "1..2"]
+        {
+            assert_eq!(parse_inet(bad), None, "{bad}");
+        }
     }
 }

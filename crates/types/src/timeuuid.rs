@@ -34,14 +34,27 @@ pub fn unix_ms(id: &Uuid) -> Option<i64> {
     unix_ticks(id).map(|ticks| ticks.div_euclid(10_000))
 }
 
-/// The smallest timeuuid of a millisecond: `minTimeuuid`.
-pub fn min_of_ms(ms: i64) -> Uuid {
-    compose(ms.wrapping_mul(10_000), LOW_MIN)
+/// Ticks since 1582 are 60 bits.
+const TICKS_MAX: i128 = (1 << 60) - 1;
+
+fn of_ms(ms: i64, extra_ticks: i64, low: u64) -> Option<Uuid> {
+    let ticks = i128::from(ms) * 10_000 + i128::from(extra_ticks);
+    let since_1582 = ticks + i128::from(EPOCH_TICKS);
+    if !(0..=TICKS_MAX).contains(&since_1582) {
+        return None;
+    }
+    i64::try_from(ticks).ok().map(|ticks| compose(ticks, low))
 }
 
-/// The largest timeuuid of a millisecond: `maxTimeuuid`.
-pub fn max_of_ms(ms: i64) -> Uuid {
-    compose(ms.wrapping_mul(10_000).wrapping_add(9_999), LOW_MAX)
+/// The smallest timeuuid of a millisecond: `minTimeuuid`. `None` outside of 1582-10-15 to 5236-03-31, which is all that a
+/// timeuuid can hold.
+pub fn min_of_ms(ms: i64) -> Option<Uuid> {
+    of_ms(ms, 0, LOW_MIN)
+}
+
+/// The largest timeuuid of a millisecond: `maxTimeuuid`. `None` as for the smallest.
+pub fn max_of_ms(ms: i64) -> Option<Uuid> {
+    of_ms(ms, 9_999, LOW_MAX)
 }
 
 /// Makes timeuuids that always grow, whatever the clock does. One per shard; `node` must differ between shards and nodes.
@@ -69,6 +82,7 @@ impl Source {
 mod tests {
     use super::*;
     use crate::CqlType;
+    use proptest::prelude::*;
     use std::cmp::Ordering;
 
     #[test]
@@ -93,8 +107,36 @@ mod tests {
         }
         let id = from_ticks(50_000_123, 3);
         let ms = unix_ms(&id).expect("version 1");
-        for (low, high) in [(min_of_ms(ms), id), (id, max_of_ms(ms))] {
+        let (min, max) = (min_of_ms(ms).expect("in range"), max_of_ms(ms).expect("in range"));
+        for (low, high) in [(min, id), (id, max)] {
             assert_eq!(CqlType::Timeuuid.compare(low.as_bytes(), high.as_bytes()), Ordering::Less);
+        }
+    }
+
+    const FIRST_MS: i64 = -12_219_292_800_000;
+    /// The last millisecond that is held whole; of the next there are only the first ticks.
+    const LAST_MS: i64 = 103_072_857_660_683;
+
+    #[test]
+    fn times_beyond_a_timeuuid_have_none() {
+        for ms in [FIRST_MS, FIRST_MS + 1, -1, 0, 1, LAST_MS] {
+            for id in [min_of_ms(ms), max_of_ms(ms)] {
+                assert_eq!(id.and_then(|id| unix_ms(&id)), Some(ms), "{ms}");
+            }
+        }
+        for ms in [FIRST_MS - 1, LAST_MS + 2, i64::MIN, i64::MAX, 253_402_214_400_000, -62_135_596_800_000] {
+            assert_eq!((min_of_ms(ms), max_of_ms(ms)), (None, None), "{ms}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_comes_back_or_has_no_timeuuid(ms in any::<i64>(), shift in 0u32..64) {
+            let ms = ms >> shift;
+            for (id, last) in [(min_of_ms(ms), LAST_MS + 1), (max_of_ms(ms), LAST_MS)] {
+                let fits = (FIRST_MS..=last).contains(&ms);
+                prop_assert_eq!(id.and_then(|id| unix_ms(&id)), fits.then_some(ms));
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::cql_type::{CqlType, quoted};
 use crate::datetime;
 use crate::duration::Duration;
 use crate::error::TypeError;
+use crate::float_text;
 use crate::number;
 use crate::text;
 use num_bigint::BigInt;
@@ -169,13 +170,13 @@ impl Value {
             Value::Blob(v) => format!("0x{}", text::format_hex(v)),
             Value::Boolean(v) => v.to_string(),
             Value::Decimal(scale, unscaled) => number::format_decimal(*scale, unscaled),
-            Value::Double(v) => float_text(*v, &format!("{v:?}"), &format!("{v:E}")),
-            Value::Float(v) => float_text(f64::from(*v), &format!("{v:?}"), &format!("{v:E}")),
+            Value::Double(v) => float_text::format_double(*v),
+            Value::Float(v) => float_text::format_float(*v),
             Value::Int(v) => v.to_string(),
             Value::Timestamp(v) => format!("'{}'", datetime::format_timestamp(*v)),
             Value::Uuid(v) => v.to_string(),
             Value::Varint(v) => v.to_string(),
-            Value::Inet(v) => format!("'{v}'"),
+            Value::Inet(v) => format!("'{}'", text::format_inet(v)),
             Value::Date(v) => format!("'{}'", datetime::format_date(*v)),
             Value::Time(v) => format!("'{}'", datetime::format_time(*v)),
             Value::Smallint(v) => v.to_string(),
@@ -203,23 +204,6 @@ impl Value {
 fn joined(items: &[Value]) -> String {
     let texts: Vec<String> = items.iter().map(Value::to_cql).collect();
     texts.join(", ")
-}
-
-/// A float as Cassandra writes it: with an exponent outside of 0.001 to 10,000,000.
-fn float_text(value: f64, plain: &str, scientific: &str) -> String {
-    if value.is_nan() {
-        return "NaN".into();
-    }
-    if value.is_infinite() {
-        return if value > 0.0 { "Infinity" } else { "-Infinity" }.into();
-    }
-    if value == 0.0 || (1e-3..1e7).contains(&value.abs()) {
-        return plain.into();
-    }
-    match scientific.split_once('E') {
-        Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0E{exponent}"),
-        _ => scientific.into(),
-    }
 }
 
 fn encode_all(items: &[Value], ty: &CqlType) -> Result<Vec<Vec<u8>>, TypeError> {

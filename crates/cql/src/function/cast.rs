@@ -1,10 +1,10 @@
 //! `CAST(a AS type)`: between numbers, to text, between date types.
 
-use super::number::{Number, TOO_LARGE, is_number, is_workable, number_of, number_to};
-use super::time::{date_of_millis, millis_of};
+use super::number::{Number, POWER_MAX, TOO_LARGE, is_number, is_workable, number_of, number_to};
+use super::time::{OUT_OF_RANGE, date_of_millis, millis_of};
 use super::{Function, FunctionKind};
 use crate::error::{Error, Result, invalid};
-use types::{CqlType, Value, datetime};
+use types::{CqlType, Value, datetime, float_text};
 
 /// The function that casts; a cast to a value's own type changes nothing. `text`: how the value was written.
 pub(crate) fn cast(from: &CqlType, to: &CqlType, text: &str) -> Result<Function> {
@@ -73,7 +73,7 @@ fn knows(from: &CqlType, to: &CqlType) -> bool {
     }
 }
 
-/// Casts a value; `None` for values without a number. Errors: floats that no decimal can be.
+/// Casts a value; `None` for values without a number. Errors: floats that no decimal can be, times that no date can be.
 pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Result<Option<Vec<u8>>> {
     if from == to {
         return Ok(Some(value.to_vec()));
@@ -81,47 +81,47 @@ pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Result<Opti
     if value.is_empty() {
         return Ok(matches!(from, CqlType::Text | CqlType::Ascii).then(Vec::new));
     }
-    if !is_workable(from, value) {
-        return Err(Error::Function {
+    let failed = |text: &str| {
+        Err(Error::Function {
             name: format!("cast_as_{to}"),
             arguments: vec![from.to_string()],
-            text: TOO_LARGE.to_string(),
-        });
+            text: text.to_string(),
+        })
+    };
+    if !is_workable(from, value) {
+        return failed(TOO_LARGE);
     }
     if matches!(to, CqlType::Text | CqlType::Ascii) {
         return Ok(Some(text_of(&Value::decode(from, value)?).into_bytes()));
     }
-    match (from, to) {
+    let millis = match (from, to) {
         // An int where a date is wanted is the number of its day.
-        (CqlType::Int, CqlType::Timestamp) => {
-            let millis = millis_of(&CqlType::Date, value).unwrap_or_default();
-            return Ok(Some(millis.to_be_bytes().to_vec()));
+        (CqlType::Int, CqlType::Timestamp) => millis_of(&CqlType::Date, value),
+        (CqlType::Bigint, CqlType::Date) => millis_of(&CqlType::Timestamp, value),
+        _ => millis_of(from, value),
+    };
+    if let Some(millis) = millis {
+        return match to {
+            CqlType::Date => match date_of_millis(millis) {
+                Some(date) => Ok(Some(date.to_be_bytes().to_vec())),
+                None => failed(OUT_OF_RANGE),
+            },
+            _ => Ok(Some(millis.to_be_bytes().to_vec())),
+        };
+    }
+    let number = match (number_of(from, value), to) {
+        (Some(Number::Float(float)), CqlType::Decimal | CqlType::Varint) if !float.is_finite() => {
+            let text = if float.is_nan() { "NaN" } else { "an infinite number" };
+            return failed(&format!("{text} cannot be cast to {to}"));
         }
-        (CqlType::Timestamp, CqlType::Bigint) => return Ok(Some(value.to_vec())),
-        (CqlType::Bigint, CqlType::Date) => {
-            let millis = millis_of(&CqlType::Timestamp, value).unwrap_or_default();
-            return Ok(Some(date_of_millis(millis).to_be_bytes().to_vec()));
+        // A float is the decimal of its own digits, not of those it has as a double.
+        (Some(Number::Float(float)), CqlType::Decimal) if *from == CqlType::Float => {
+            let (scale, unscaled) = types::number::parse_decimal(&float_text::format_float(float as f32))?;
+            Some(Number::Decimal(scale, unscaled))
         }
-        _ => {}
-    }
-    if let Some(millis) = millis_of(from, value) {
-        return Ok(Some(match to {
-            CqlType::Date => date_of_millis(millis).to_be_bytes().to_vec(),
-            _ => millis.to_be_bytes().to_vec(),
-        }));
-    }
-    let number = number_of(from, value);
-    if let Some(Number::Float(float)) = number
-        && !float.is_finite()
-        && matches!(to, CqlType::Decimal | CqlType::Varint)
-    {
-        let text = if float.is_nan() { "NaN" } else { "an infinite number" };
-        return Err(Error::Function {
-            name: format!("cast_as_{to}"),
-            arguments: vec![from.to_string()],
-            text: format!("{text} cannot be cast to {to}"),
-        });
-    }
+        (Some(Number::Decimal(scale, _)), CqlType::Varint) if scale < -POWER_MAX => return failed(TOO_LARGE),
+        (number, _) => number,
+    };
     Ok(number.and_then(|number| number_to(to, &number)))
 }
 
@@ -129,15 +129,10 @@ pub(super) fn convert(from: &CqlType, to: &CqlType, value: &[u8]) -> Result<Opti
 fn text_of(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
-        Value::Timestamp(millis) => {
-            let (days, within) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-            let (year, month, day) = base::calendar::civil(days);
-            let time = datetime::format_time(within * 1_000_000);
-            format!("{year:04}-{month:02}-{day:02}T{}Z", &time[..12])
-        }
+        Value::Timestamp(millis) => datetime::format_timestamp(*millis),
         Value::Date(date) => datetime::format_date(*date),
         Value::Time(nanos) => datetime::format_time(*nanos),
-        Value::Inet(address) => address.to_string(),
+        Value::Inet(address) => types::text::format_inet(address),
         other => other.to_cql(),
     }
 }

@@ -154,7 +154,7 @@ fn default_of(ty: &CqlType) -> Option<Vec<u8>> {
         T::Decimal => vec![0; 5],
         T::Duration => vec![0; 3],
         T::Uuid | T::LexicalUuid => vec![0; 16],
-        T::Timeuuid => types::timeuuid::min_of_ms(0).as_bytes().to_vec(),
+        T::Timeuuid => types::timeuuid::min_of_ms(0)?.as_bytes().to_vec(),
         T::List(_) | T::Set(_) | T::Map(..) => collection::build([]),
         T::Tuple(fields) => default_fields(fields.iter())?,
         T::Udt(udt) => default_fields(udt.fields.iter().map(|(_, ty)| ty))?,

@@ -74,8 +74,8 @@ pub(crate) fn is_workable(ty: &CqlType, value: &[u8]) -> bool {
 /// What is said of one that is not.
 pub(crate) const TOO_LARGE: &str = "the number has more than 16384 bytes";
 
-/// Powers of ten beyond this are taken for zero or cut: their digits would fill memory.
-const POWER_MAX: u32 = 10_000;
+/// Powers of ten beyond this have too many digits to compute with. Fractions of that size are zero.
+pub(super) const POWER_MAX: i32 = 10_000;
 
 /// Writes a number as another type, narrowing as Java does: integers keep their low bits, fractions are cut, floats that
 /// no integer holds become the nearest.
@@ -92,10 +92,11 @@ pub(crate) fn number_to(to: &CqlType, number: &Number) -> Option<Vec<u8>> {
             Number::Integer(i) => i.clone(),
             Number::Float(f) if !f.is_finite() => return None,
             Number::Float(f) => whole(*f)?,
-            Number::Decimal(scale, unscaled) => match u32::try_from(*scale) {
-                Ok(scale) if scale <= POWER_MAX => unscaled / BigInt::from(10).pow(scale),
-                Ok(_) => BigInt::ZERO,
-                Err(_) => unscaled * BigInt::from(10).pow(scale.unsigned_abs().min(POWER_MAX)),
+            Number::Decimal(scale, unscaled) => match *scale {
+                0..=POWER_MAX => unscaled / ten_to(*scale),
+                n if n > POWER_MAX => BigInt::ZERO,
+                // Those that are cut have zeros in all bits that an integer type keeps; `varint` is refused before.
+                _ => unscaled * ten_to((*scale).max(-POWER_MAX)),
             },
         })
     };
@@ -123,7 +124,7 @@ pub(crate) fn number_to(to: &CqlType, number: &Number) -> Option<Vec<u8>> {
             Number::Integer(i) => Some(number::encode_decimal(0, i)),
             Number::Decimal(scale, unscaled) => Some(number::encode_decimal(*scale, unscaled)),
             Number::Float(f) => {
-                let (scale, unscaled) = number::parse_decimal(&format!("{f:?}")).ok()?;
+                let (scale, unscaled) = number::parse_decimal(&types::float_text::format_double(*f)).ok()?;
                 Some(number::encode_decimal(scale, &unscaled))
             }
         },
@@ -185,7 +186,9 @@ impl MathFunction {
             }
             (MathFunction::Round, Number::Integer(i)) => Number::Integer(i),
             (MathFunction::Round, Number::Float(f)) => Number::Float(rounded(ty, f)),
-            (MathFunction::Round, Number::Decimal(scale, n)) => Number::Decimal(0, rounded_decimal(scale, n)),
+            (MathFunction::Round, Number::Decimal(scale, n)) => {
+                Number::Decimal(0, rounded_decimal(scale, n).ok_or(TOO_LARGE)?)
+            }
             (function, Number::Decimal(scale, n)) => {
                 let (scale, n) = function.of_decimal(scale, &n)?;
                 Number::Decimal(scale, n)
@@ -223,23 +226,30 @@ impl MathFunction {
 
 /// As Java's `Math.round`: half goes up, and the result is the nearest int of a float, the nearest long of a double.
 fn rounded(ty: &CqlType, value: f64) -> f64 {
-    let up = (value + 0.5).floor();
-    // What has no fraction stays: adding a half would move large odd numbers.
-    let up = if value.fract() == 0.0 { value } else { up };
+    let down = value.floor();
+    // The rest is exact, where adding a half to the value is not.
+    let up = if value - down >= 0.5 { down + 1.0 } else { down };
     if *ty == CqlType::Float { f64::from(up as i32) } else { up as i64 as f64 }
 }
 
-/// To an integer, half away from zero.
-fn rounded_decimal(scale: i32, unscaled: BigInt) -> BigInt {
-    match u32::try_from(scale) {
-        Ok(scale) if scale <= POWER_MAX => {
-            let unit = BigInt::from(10).pow(scale);
+/// Ten to the power of a number's size.
+fn ten_to(power: i32) -> BigInt {
+    BigInt::from(10).pow(power.unsigned_abs())
+}
+
+/// To an integer, half away from zero; `None` for one with too many digits.
+fn rounded_decimal(scale: i32, unscaled: BigInt) -> Option<BigInt> {
+    match scale {
+        0..=POWER_MAX => {
+            let unit = ten_to(scale);
             let twice: BigInt = BigInt::from(unscaled.magnitude().clone()) * 2 + &unit;
             let rounded: BigInt = twice / (unit * 2);
-            if unscaled < BigInt::ZERO { -rounded } else { rounded }
+            Some(if unscaled < BigInt::ZERO { -rounded } else { rounded })
         }
-        Ok(_) => BigInt::ZERO,
-        Err(_) => unscaled * BigInt::from(10).pow(scale.unsigned_abs().min(POWER_MAX)),
+        n if n > POWER_MAX => Some(BigInt::ZERO),
+        n if n >= -POWER_MAX => Some(unscaled * ten_to(scale)),
+        _ if unscaled == BigInt::ZERO => Some(unscaled),
+        _ => None,
     }
 }
 
@@ -327,9 +337,9 @@ mod precise {
             return Err(TOO_LARGE);
         }
         let shift = i64::from(PLACES) - i64::from(scale);
-        let fixed = match u32::try_from(shift.unsigned_abs().min(u64::from(POWER_MAX) + 1)) {
-            Ok(power) if shift >= 0 && power <= POWER_MAX => number * BigInt::from(10).pow(power),
-            Ok(power) if power <= POWER_MAX => number / BigInt::from(10).pow(power),
+        let fixed = match i32::try_from(shift.unsigned_abs()) {
+            Ok(power) if shift >= 0 && power <= POWER_MAX => number * ten_to(power),
+            Ok(power) if power <= POWER_MAX => number / ten_to(power),
             _ => BigInt::ZERO,
         };
         let ten = ln_of_ten();
@@ -385,6 +395,10 @@ mod tests {
         assert_eq!(shown("round", "-12.345"), "-12e0");
         assert_eq!(shown("round", "2.5"), "3e0");
         assert_eq!(shown("abs", "-1.50"), "150e-2");
+        for cut in ["1e10001", "-3e2147483647"] {
+            assert_eq!(MathFunction::Round.call(&CqlType::Decimal, &decimal(cut)), Err(TOO_LARGE), "{cut}");
+        }
+        assert_eq!(shown("round", "0e10001"), "0e0");
         let log = MathFunction::Log;
         assert!(log.call(&CqlType::Decimal, &decimal("-1")).is_err());
         assert!(MathFunction::Exp.call(&CqlType::Decimal, &decimal("1e400")).is_err());
@@ -401,6 +415,7 @@ mod tests {
         assert_eq!(call(MathFunction::Log10, i32::MAX), int(9));
         assert_eq!(call(MathFunction::Exp, 100), int(i32::MAX));
         let round = |f: f64| MathFunction::Round.call(&CqlType::Double, &f.to_be_bytes()).expect("computes");
+        assert_eq!(round(0.49999999999999994), Some(0f64.to_be_bytes().to_vec()));
         assert_eq!(round(-2.5), Some((-2f64).to_be_bytes().to_vec()));
         assert_eq!(round(f64::NAN), Some(0f64.to_be_bytes().to_vec()));
         let huge = BigInt::from(10).pow(400);

@@ -16,10 +16,13 @@ pub(super) fn new_timeuuid(context: &BindContext<'_>) -> [u8; 16] {
     *timeuuid::from_ticks(ticks, (context.random)()).as_bytes()
 }
 
-/// The day of a time, counted as `date` counts.
-pub(super) fn date_of_millis(millis: i64) -> u32 {
-    (millis.div_euclid(DAY_MS) + i64::from(EPOCH_DAY)) as u32
+/// The day of a time, counted as `date` counts; `None` where no date is.
+pub(super) fn date_of_millis(millis: i64) -> Option<u32> {
+    types::datetime::date_of_days(millis.div_euclid(DAY_MS))
 }
+
+/// What is said of a time that the wanted type cannot hold.
+pub(super) const OUT_OF_RANGE: &str = "the time is out of range";
 
 /// Milliseconds since the epoch of a date, timestamp or timeuuid; `None` for empty values.
 pub(super) fn millis_of(ty: &CqlType, value: &[u8]) -> Option<i64> {
@@ -34,15 +37,20 @@ pub(super) fn millis_of(ty: &CqlType, value: &[u8]) -> Option<i64> {
     }
 }
 
-/// Conversions between date types.
-pub(super) fn convert(kind: FunctionKind, from: &CqlType, value: &[u8]) -> Option<Vec<u8>> {
-    let millis = millis_of(from, value)?;
-    Some(match kind {
-        FunctionKind::ToDate => date_of_millis(millis).to_be_bytes().to_vec(),
-        FunctionKind::MinTimeuuid => timeuuid::min_of_ms(millis).as_bytes().to_vec(),
-        FunctionKind::MaxTimeuuid => timeuuid::max_of_ms(millis).as_bytes().to_vec(),
-        _ => millis.to_be_bytes().to_vec(),
-    })
+/// Conversions between date types; `Ok(None)` for empty values. Errors: times that the wanted type cannot hold.
+pub(super) fn convert(
+    kind: FunctionKind,
+    from: &CqlType,
+    value: &[u8],
+) -> std::result::Result<Option<Vec<u8>>, &'static str> {
+    let Some(millis) = millis_of(from, value) else { return Ok(None) };
+    let converted = match kind {
+        FunctionKind::ToDate => date_of_millis(millis).map(|date| date.to_be_bytes().to_vec()),
+        FunctionKind::MinTimeuuid => timeuuid::min_of_ms(millis).map(|id| id.as_bytes().to_vec()),
+        FunctionKind::MaxTimeuuid => timeuuid::max_of_ms(millis).map(|id| id.as_bytes().to_vec()),
+        _ => Some(millis.to_be_bytes().to_vec()),
+    };
+    converted.map(Some).ok_or(OUT_OF_RANGE)
 }
 
 /// `floor(time, duration[, start])`: the beginning of the interval that a time falls into.
@@ -85,10 +93,13 @@ pub(super) fn floor(types: &[CqlType], values: &[&[u8]]) -> Result<Option<Vec<u8
     let Some(floored) = floor_millis(time, &duration, start) else {
         return invalid("The floor cannot be computed: the times are too far apart");
     };
-    Ok(Some(match is_date {
-        true => date_of_millis(floored).to_be_bytes().to_vec(),
-        false => floored.to_be_bytes().to_vec(),
-    }))
+    if !is_date {
+        return Ok(Some(floored.to_be_bytes().to_vec()));
+    }
+    match date_of_millis(floored) {
+        Some(date) => Ok(Some(date.to_be_bytes().to_vec())),
+        None => invalid("The floor cannot be computed: the time is out of range"),
+    }
 }
 
 /// The beginning of the interval of a duration above zero; `None` when a span of time is beyond what milliseconds count.
@@ -199,5 +210,35 @@ mod tests {
             let floored = floor_of(millis(day) + 5, "1mo", millis(from)).expect("a time");
             assert_eq!(floored, Some(millis(want).to_be_bytes().to_vec()), "{day}");
         }
+    }
+
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Whatever is converted says the same time, or nothing.
+        #[test]
+        fn times_are_kept_or_refused(millis in any::<i64>(), shift in 0u32..64) {
+            let millis = millis >> shift;
+            let wire = millis.to_be_bytes();
+            for kind in [FunctionKind::ToDate, FunctionKind::MinTimeuuid, FunctionKind::MaxTimeuuid, FunctionKind::ToTimestamp] {
+                let Ok(Some(made)) = convert(kind, &CqlType::Timestamp, &wire) else { continue };
+                let (ty, unit) = match kind {
+                    FunctionKind::ToDate => (CqlType::Date, DAY_MS),
+                    FunctionKind::ToTimestamp => (CqlType::Timestamp, 1),
+                    _ => (CqlType::Timeuuid, 1),
+                };
+                prop_assert_eq!(millis_of(&ty, &made).map(|ms| ms.div_euclid(unit)), Some(millis.div_euclid(unit)));
+            }
+        }
+    }
+
+    #[test]
+    fn times_that_a_type_cannot_hold_are_refused() {
+        let of = |kind, millis: i64| convert(kind, &CqlType::Timestamp, &millis.to_be_bytes());
+        for kind in [FunctionKind::ToDate, FunctionKind::MinTimeuuid, FunctionKind::MaxTimeuuid] {
+            assert_eq!((of(kind, i64::MAX), of(kind, i64::MIN)), (Err(OUT_OF_RANGE), Err(OUT_OF_RANGE)));
+        }
+        assert_eq!(of(FunctionKind::MinTimeuuid, 253_402_214_400_000), Err(OUT_OF_RANGE));
+        assert_eq!(of(FunctionKind::ToDate, -1), Ok(Some((EPOCH_DAY - 1).to_be_bytes().to_vec())));
     }
 }

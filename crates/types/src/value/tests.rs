@@ -169,7 +169,7 @@ fn values_at_the_edges() {
         (CqlType::Time, Value::Time(0), "'00:00:00.000000000'"),
         (CqlType::Time, Value::Time(86_399_999_999_999), "'23:59:59.999999999'"),
         (CqlType::Timestamp, Value::Timestamp(-1), "'1969-12-31T23:59:59.999Z'"),
-        (CqlType::Inet, Value::Inet("2001:db8::1".parse().expect("an address")), "'2001:db8::1'"),
+        (CqlType::Inet, Value::Inet("2001:db8::1".parse().expect("an address")), "'2001:db8:0:0:0:0:0:1'"),
         (CqlType::Boolean, Value::Boolean(false), "false"),
         (CqlType::Text, Value::Text(String::new()), "''"),
         (CqlType::Blob, Value::Blob(Vec::new()), "0x"),
