@@ -38,6 +38,7 @@ mod sstables;
 mod stream;
 mod stress;
 mod suite;
+mod texts;
 mod wire;
 mod ycsb;
 

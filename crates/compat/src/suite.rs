@@ -9,7 +9,7 @@ use crate::messina::Start;
 use crate::server::{Server, free_port};
 use crate::{
     bad_days, bad_input, cassandra, catalogue, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths,
-    protocol, python, renewal, sstables, stress, ycsb,
+    protocol, python, renewal, sstables, stress, texts, ycsb,
 };
 
 /// What `--help` prints.
@@ -23,6 +23,8 @@ suites:
               certificates; scylla is Rust's, shard-aware, with Python's shard-aware paging
   restart     one driver session across restarts and a kill: prepared statements come back, nothing is lost
   cql         files of statements, crates/compat/cql/*.cql, with Apache Cassandra's answers
+  texts       texts, JSON and literals of every type at its edges, beside a running Apache Cassandra; with --quick against
+              its recorded answers
   cqlsh       cqlsh from PyPI: create, insert, select, DESCRIBE, COPY TO and FROM
   protocol    raw sockets, by every version: events, custom payloads, prepared statements under changes of the schema
   certificates  keys and certificates renewed while the node runs; clients' certificates; the load tools by TLS
@@ -49,7 +51,8 @@ options:
   --quick             small numbers, for every commit
   --only WORD         only tests of Python, the drivers, stress, certificates and protocol, files of statements, bad
                       days, modes of the kill suite, or tables of sstables whose name holds WORD
-  --at HOST:PORT      cql, protocol: a server that runs already
+  --at HOST:PORT      cql, texts, protocol: a server that runs already
+  --peer HOST:PORT    texts: an Apache Cassandra that runs already
   --bless             nodetool --against cassandra: write its shapes to crates/compat/nodetool/shapes.txt;
                       cql: write answers into the files, as crates/compat/src/cql/mod.rs says
   --refuse-io-uring   the node runs where io_uring is refused, as in many containers
@@ -83,6 +86,8 @@ pub struct Options {
     pub only: Option<String>,
     /// A server that runs already, for the suites of statements and of raw protocol.
     pub at: Option<SocketAddr>,
+    /// Apache Cassandra that runs already, for the suite of texts.
+    pub peer: Option<SocketAddr>,
     /// Write answers into the files of statements.
     pub bless: bool,
     /// The node runs under a filter that refuses io_uring.
@@ -100,6 +105,7 @@ const ALL: &[&str] = &[
     "bad-days",
     "damage",
     "cql",
+    "texts",
     "nodetool",
     "python",
     "restart",
@@ -113,7 +119,7 @@ const ALL: &[&str] = &[
     "sstables",
 ];
 const ALL_CASSANDRA: &[&str] =
-    &["cql", "nodetool", "python", "restart", "protocol", "cqlsh", "ycsb", "stress", "catalogue"];
+    &["cql", "texts", "nodetool", "python", "restart", "protocol", "cqlsh", "ycsb", "stress", "catalogue"];
 
 impl Options {
     /// Reads the command line; an error names the word that was not understood.
@@ -131,6 +137,7 @@ impl Options {
             quick: false,
             only: None,
             at: None,
+            peer: None,
             bless: false,
             refuse_io_uring: false,
             serve: false,
@@ -158,6 +165,7 @@ impl Options {
                 }
                 "--only" => options.only = Some(value()?.clone()),
                 "--at" => options.at = Some(address(value()?)?),
+                "--peer" => options.peer = Some(address(value()?)?),
                 "--bless" => options.bless = true,
                 "--refuse-io-uring" => options.refuse_io_uring = true,
                 "--serve" => options.serve = true,
@@ -294,6 +302,7 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
                 "python" => python::run(options, shards, &mut report),
                 "restart" => python::run_restart(options, shards, &mut report),
                 "cql" => cql::run(options, shards, &mut report),
+                "texts" => texts::run(options, shards, &mut report),
                 "protocol" => protocol::run(options, shards, &mut report),
                 "certificates" => renewal::run(options, shards, &mut report),
                 "cqlsh" => cqlsh::run(options, shards, &mut report),

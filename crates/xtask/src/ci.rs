@@ -40,6 +40,7 @@ const COMPAT: &[&str] = &[
     "damage",
     "drivers",
     "cql",
+    "texts",
     "nodetool",
     "sstables",
     "python",
