@@ -411,7 +411,11 @@ fn vectors() -> Vec<Vec<u8>> {
 
 /// The values of a type of the table of types in `forms`, by the type's text.
 pub fn of(ty: &str) -> Vec<Vec<u8>> {
-    let own = match ty {
+    scalars(ty).unwrap_or_else(|| nested(ty)).into_iter().chain(malformed()).collect()
+}
+
+fn scalars(ty: &str) -> Option<Vec<Vec<u8>>> {
+    Some(match ty {
         "tinyint" => tinyints(),
         "smallint" => smallints(),
         "int" => ints(),
@@ -448,6 +452,12 @@ pub fn of(ty: &str) -> Vec<Vec<u8>> {
         "inet" => inets(),
         "uuid" => uuids(None),
         "timeuuid" => uuids(Some(1)),
+        _ => return None,
+    })
+}
+
+fn nested(ty: &str) -> Vec<Vec<u8>> {
+    match ty {
         "list<int>" | "frozen<set<int>>" => int_lists(),
         "list<text>" => text_items(1),
         "map<text, text>" => text_items(2),
@@ -457,7 +467,6 @@ pub fn of(ty: &str) -> Vec<Vec<u8>> {
             pairs(doubles().into_iter().step_by(9).map(|f| f.to_be_bytes().to_vec()).collect())
         }
         "map<inet, int>" => pairs(inets()),
-        "map<duration, int>" => Vec::new(),
         "map<blob, int>" => pairs(blobs()),
         "map<boolean, int>" => pairs(vec![vec![0], vec![1]]),
         "map<frozen<list<int>>, int>" => pairs(int_lists()),
@@ -485,6 +494,5 @@ pub fn of(ty: &str) -> Vec<Vec<u8>> {
             .map(|(inet, f)| list(&[Some(fields(&[Some(f.to_be_bytes().to_vec()), Some(inet)]))]))
             .collect(),
         _ => Vec::new(),
-    };
-    own.into_iter().chain(malformed()).collect()
+    }
 }

@@ -1,4 +1,10 @@
-//! What is asked of each type: which literals and JSON are written as a value of it, and what is selected from its values.
+//! What is asked of each type: which literals and JSON are written as a value of it (`crates/compat/texts/forms.txt`), and
+//! what is selected from its values.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::paths;
 
 /// A type: its text in CQL, literals, JSON.
 pub struct Form {
@@ -57,17 +63,67 @@ const TYPES: &[&str] = &[
 
 const NUMBERS: &[&str] = &["tinyint", "smallint", "int", "bigint", "varint", "float", "double", "decimal"];
 
-/// All types.
-pub fn all() -> Vec<Form> {
-    TYPES.iter().map(|ty| Form { ty, literals: literals(ty), json: json(ty), selects: selects(ty) }).collect()
+/// All types. Errors: a file cannot be read, or has a section of no type.
+pub fn all() -> Result<Vec<Form>, String> {
+    let mut sections = sections()?;
+    let forms = TYPES.iter().map(|ty| {
+        let mut take = |what: &str| sections.remove(&format!("{what} {ty}")).unwrap_or_default();
+        let (mut literals, json) = (take("literal"), take("JSON"));
+        if *ty == "timestamp" {
+            literals.extend(zone_names()?);
+        }
+        Ok(Form { ty, literals, json, selects: selects(ty) })
+    });
+    let forms = forms.collect::<Result<Vec<Form>, String>>()?;
+    match sections.keys().next() {
+        Some(unknown) => Err(format!("forms.txt: no type has the section [{unknown}]")),
+        None => Ok(forms),
+    }
+}
+
+fn read(path: &std::path::Path) -> Result<String, String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn sections() -> Result<BTreeMap<String, Vec<String>>, String> {
+    let text = read(&paths::resources().join("texts/forms.txt"))?;
+    let mut sections = BTreeMap::new();
+    let mut name = String::new();
+    for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let heading = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        match heading.filter(|heading| heading.starts_with("literal ") || heading.starts_with("JSON ")) {
+            Some(heading) => name = heading.to_owned(),
+            None => sections.entry(name.clone()).or_insert_with(Vec::new).push(unescaped(line)?),
+        }
+    }
+    Ok(sections)
+}
+
+/// The text of a line: `\\` is a backslash, `\u{…}` a character.
+fn unescaped(line: &str) -> Result<String, String> {
+    let bad = || format!("forms.txt: {line}: neither \\\\ nor \\u{{…}} behind a backslash");
+    let mut out = String::new();
+    let mut rest = line;
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        let escape = &rest[at + 1..];
+        if let Some(tail) = escape.strip_prefix('\\') {
+            out.push('\\');
+            rest = tail;
+            continue;
+        }
+        let (digits, tail) =
+            escape.strip_prefix("u{").and_then(|tail| tail.split_once('}')).ok_or_else(bad)?;
+        let code = u32::from_str_radix(digits, 16).map_err(|_| bad())?;
+        out.push(char::from_u32(code).ok_or_else(bad)?);
+        rest = tail;
+    }
+    out.push_str(rest);
+    Ok(out)
 }
 
 fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
-}
-
-fn quoted(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|text| format!("'{}'", text.replace('\'', "''"))).collect()
 }
 
 fn is_number(ty: &str) -> bool {
@@ -135,885 +191,24 @@ fn selects(ty: &str) -> Vec<String> {
     out
 }
 
-const WHOLE: &[&str] = &[
-    "0",
-    "-0",
-    "1",
-    "-1",
-    "00",
-    "007",
-    "-007",
-    "127",
-    "128",
-    "-128",
-    "-129",
-    "255",
-    "256",
-    "32767",
-    "32768",
-    "-32768",
-    "-32769",
-    "65536",
-    "2147483647",
-    "2147483648",
-    "-2147483648",
-    "-2147483649",
-    "4294967295",
-    "4294967296",
-    "9223372036854775807",
-    "9223372036854775808",
-    "-9223372036854775808",
-    "-9223372036854775809",
-    "18446744073709551616",
-    "340282366920938463463374607431768211456",
-    "99999999999999999999999999999999999999999999",
-    "true",
-    "'1'",
-    "''",
-    "0x01",
-    "1d",
-    "null",
-    "NaN",
-    "-NaN",
-    "Infinity",
-    "-Infinity",
-    "nan",
-    "infinity",
-    "1.0",
-    "1e3",
-];
-const FRACTIONS: &[&str] = &[
-    "0.0",
-    "-0.0",
-    "1.",
-    "-1.",
-    "1.5",
-    "1e0",
-    "1E0",
-    "1e+0",
-    "1e-0",
-    "1.e1",
-    "0e0",
-    "1e38",
-    "3.4028235e38",
-    "3.4028236e38",
-    "3.5e38",
-    "-1e39",
-    "1e-45",
-    "1e-46",
-    "7e-46",
-    "1e308",
-    "1.7976931348623157e308",
-    "1.7976931348623159e308",
-    "1e309",
-    "1e400",
-    "-1e400",
-    "4.9e-324",
-    "2.4e-324",
-    "1e-400",
-    "1e2147483647",
-    "1e2147483648",
-    "1e-2147483647",
-    "1e-2147483648",
-    "1e-2147483649",
-    "1e99999999999",
-    "16777217.0",
-    "9007199254740993.0",
-    "0.1",
-    "0.30000000000000004",
-    "123456789012345678901234567890.123456789",
-    "1.0000000",
-    "100e-2",
-    "0.00000001",
-    "2.2250738585072012e-308",
-];
-
-fn timestamps() -> Vec<String> {
-    let mut out = Vec::new();
-    let zones = [
-        "",
-        "Z",
-        "z",
-        " Z",
-        "UTC",
-        " UTC",
-        " GMT",
-        " utc",
-        " EST",
-        " EDT",
-        " PST",
-        " PDT",
-        " CST",
-        " MST",
-        " CET",
-        " CEST",
-        " MET",
-        " BST",
-        " IST",
-        " JST",
-        " MSK",
-        " AEST",
-        " HST",
-        " Europe/Berlin",
-        " America/New_York",
-        " Asia/Kolkata",
-        " Central European Time",
-        " Pacific Standard Time",
-        " Pacific Daylight Time",
-        " Central European Summer Time",
-        " GMT+1",
-        " GMT+01:00",
-        " GMT-03:30",
-        " GMT+1:00",
-        " UTC+1",
-        " XYZ",
-        "+0100",
-        "-0330",
-        "+01:00",
-        "+01",
-        "+1",
-        "+1:00",
-        "+010",
-        "+01000",
-        "+2400",
-        "+1800",
-        "+2359",
-        "+1860",
-        "-00:00",
-        "+",
-        " +0100",
-        " +01:00",
-        " ",
-        "EST",
-        " est",
-        " Est",
-        " EST5EDT",
-        " WET",
-        " EET",
-        " EEST",
-        " NZST",
-        " SGT",
-        " Coordinated Universal Time",
-        " Greenwich Mean Time",
-        " A",
-        " Etc/GMT+5",
-        " SystemV/EST5",
-        " UT",
-        " Zulu",
-    ];
-    for base in ["2011-02-03", "2011-07-03 04:05", "2011-07-03T04:05:06", "2011-02-03 04:05:06.789"] {
-        out.extend(zones.iter().map(|zone| format!("{base}{zone}")));
-    }
-    let more = [
-        "",
-        " ",
-        "0",
-        "-1",
-        "+1",
-        "00",
-        "9223372036854775807",
-        "-9223372036854775808",
-        "9223372036854775808",
-        "1e3",
-        "2011-02-3",
-        "2011-2-03",
-        "2011-2-3",
-        "11-02-03",
-        "011-02-03",
-        "1-1-1",
-        "0001-01-01",
-        "0000-01-01",
-        "-0001-01-01",
-        "-1-01-01",
-        "+2011-02-03",
-        "10000-01-01",
-        "+10000-01-01",
-        "9999-12-31",
-        "99999-12-31",
-        "292278994-08-17",
-        "292278994-08-17 07:12:55.807+0000",
-        "292278994-08-17 07:12:55.808+0000",
-        "292278995-01-01",
-        "-292275055-05-16",
-        "9999999999-01-01",
-        "1582-10-04",
-        "1582-10-05",
-        "1582-10-10",
-        "1582-10-14",
-        "1582-10-15",
-        "1500-02-29",
-        "1000-01-01",
-        "0004-02-29",
-        "2011-02-29",
-        "2012-02-29",
-        "2011-02-30",
-        "2011-00-01",
-        "2011-13-01",
-        "2011-01-00",
-        "2011-01-32",
-        "2011-02-03 4:5",
-        "2011-02-03 04:5:6",
-        "2011-02-03 24:00",
-        "2011-02-03 23:60",
-        "2011-02-03 23:59:60",
-        "2011-02-03 04",
-        "2011-02-03 04:05:06.",
-        "2011-02-03 04:05:06.7",
-        "2011-02-03 04:05:06.78",
-        "2011-02-03 04:05:06.7890",
-        "2011-02-03 04:05:06.789123",
-        "2011-02-03 04:05:06.7891234567",
-        "2011-02-03 04:05:06,789",
-        "2011-02-03t04:05",
-        "2011-02-03  04:05",
-        " 2011-02-03",
-        "2011-02-03 ",
-        "2011/02/03",
-        "20110203",
-        "2011-02-03T04:05:06.000000001Z",
-        "2011-02-03T",
-        "2011-02-03 04:05.5",
-        "2011-02-03 04:05:06.789 UTC ",
-        "2011-02-03 04:05:06 2011",
-        "2011-02",
-        "2011",
-        "x",
-        "2011-02-03x",
-        "2011-02-03 04:05x",
-        "2011-03-13 02:30 America/New_York",
-        "2011-11-06 01:30 America/New_York",
-        "2011-07-03 04:05 EST",
-        "1900-01-01 00:00 Europe/Berlin",
-        "2100-07-01 00:00 Europe/Berlin",
-        "1969-12-31 23:59:59.999Z",
-        "1969-12-31 23:59:59.999",
-        "1970-01-01 00:00:00.000Z",
-        "0009-01-01",
-        "0010-10-10",
-        "0100-01-01",
-        "\u{0662}\u{0660}\u{0661}\u{0661}-02-03",
-        "2011-02-03 04:05:06 +0100",
-        "2011-02-03 04:05 PST8PDT",
-    ];
-    out.extend(owned(&more));
-    out
-}
-
-const DATES: &[&str] = &[
-    "",
-    " ",
-    "0",
-    "-1",
-    "+1",
-    "1",
-    "2147483647",
-    "2147483648",
-    "4294967295",
-    "4294967296",
-    "9223372036854775808",
-    "1970-01-01",
-    "1970-1-1",
-    "70-01-01",
-    "0000-01-01",
-    "0001-01-01",
-    "-0001-01-01",
-    "-1-01-01",
-    "0000-02-29",
-    "9999-12-31",
-    "10000-01-01",
-    "+10000-01-01",
-    "+9999-01-01",
-    "+99999-01-01",
-    "99999-01-01",
-    "-10000-01-01",
-    "-99999-01-01",
-    "-5877641-06-23",
-    "-5877641-06-22",
-    "5881580-07-11",
-    "+5881580-07-10",
-    "+5881580-07-11",
-    "+5881580-07-12",
-    "+999999999-12-31",
-    "-999999999-01-01",
-    "+1000000000-01-01",
-    "-0000-01-01",
-    "2011-02-29",
-    "2011-02-30",
-    "2012-02-29",
-    "1900-02-29",
-    "2000-02-29",
-    "2011-13-01",
-    "2011-01-00",
-    "2011-01-32",
-    "1582-10-10",
-    "2011-02-03Z",
-    "2011-02-03 ",
-    " 2011-02-03",
-    "2011-02-03T00:00",
-    "x",
-    "2011-02",
-    "020110-01-01",
-    "+0002011-02-03",
-    "00000-01-01",
-];
-const TIMES: &[&str] = &[
-    "",
-    " ",
-    "0",
-    "-1",
-    "1",
-    "86399999999999",
-    "86400000000000",
-    "9223372036854775807",
-    "9223372036854775808",
-    "00:00:00",
-    "23:59:59",
-    "23:59:59.999999999",
-    "24:00:00",
-    "23:60:00",
-    "23:59:60",
-    "1:2:3",
-    "01:02",
-    "1:2",
-    "01:02:03.",
-    "01:02:03.1",
-    "01:02:03.123456789",
-    "01:02:03.1234567890",
-    "01:02:03,1",
-    " 01:02:03",
-    "01:02:03 ",
-    "+1:02:03",
-    "-1:02:03",
-    "01:+2:03",
-    "01:-2:03",
-    "001:02:03",
-    "01:02:003",
-    "01:02:03.1x",
-    "01:02:03.x",
-    "01:02:03.+1",
-    "01:02:03Z",
-    "1:2:3:4",
-    ":02:03",
-    "01::03",
-    "01:02:",
-    "01:02:03.1 ",
-    "-0:00:00",
-    "0:0:0.0",
-    "\u{0661}:02:03",
-    "01:02:03.1-",
-    "01:02:03.12345678x",
-];
-const DURATIONS: &[&str] = &[
-    "0",
-    "1",
-    "-1",
-    "1y",
-    "1Y",
-    "1mo",
-    "1MO",
-    "1w",
-    "1d",
-    "1h",
-    "1m",
-    "1s",
-    "1ms",
-    "1us",
-    "1µs",
-    "1ns",
-    "1y1mo1w1d1h1m1s1ms1us1ns",
-    "-1y1mo",
-    "1d-1h",
-    "1mo1y",
-    "1d1d",
-    "1us1µs",
-    "2147483647mo",
-    "2147483648mo",
-    "-2147483648mo",
-    "178956970y",
-    "178956971y",
-    "178956970y7mo",
-    "178956970y8mo",
-    "2147483647d",
-    "2147483648d",
-    "306783378w",
-    "306783379w",
-    "306783378w1d",
-    "306783378w2d",
-    "9223372036854775807ns",
-    "9223372036854775808ns",
-    "-9223372036854775808ns",
-    "2562047h",
-    "2562048h",
-    "2562047h47m16s854ms775us807ns",
-    "2562047h47m16s854ms775us808ns",
-    "153722867280m",
-    "153722867281m",
-    "9223372036s",
-    "9223372037s",
-    "99999999999999999999y",
-    "P1Y",
-    "P1M",
-    "P1W",
-    "P1D",
-    "PT1H",
-    "PT1M",
-    "PT1S",
-    "P1Y2M3DT4H5M6S",
-    "P1Y2D",
-    "P",
-    "PT",
-    "P0Y",
-    "PT0S",
-    "P1W1D",
-    "P1DT",
-    "-P1Y",
-    "P-1Y",
-    "p1y",
-    "P0001-02-03T04:05:06",
-    "P0001-13-40T25:61:61",
-    "P9999-12-31T23:59:59",
-    "-P0001-02-03T04:05:06",
-    "P1-02-03T04:05:06",
-    "P0001-02-03",
-    "PT2562047H",
-    "PT2562048H",
-    "P178956971Y",
-    "P2147483648D",
-    "0y",
-    "0d",
-    "-0d",
-    "00d",
-    "0ns",
-    "1d 1h",
-    "1.5d",
-    "'1d'",
-    "''",
-    "1D12H30M",
-    "1d12H30m",
-    "1x",
-];
-const INETS: &[&str] = &[
-    "",
-    " ",
-    "0",
-    "1",
-    "127.0.0.1",
-    "127.1",
-    "1.2.3",
-    "1.2.3.4.5",
-    "256.0.0.1",
-    "01.02.03.04",
-    "010.0.0.1",
-    "0x7f.0.0.1",
-    "2130706433",
-    "127.0.0.1 ",
-    " 127.0.0.1",
-    "::",
-    "::1",
-    "::ffff:1.2.3.4",
-    "::1.2.3.4",
-    "::ffff:7f00:1",
-    "0:0:0:0:0:0:0:1",
-    "1:2:3:4:5:6:7",
-    "1:2:3:4:5:6:7:8",
-    "1:2:3:4:5:6:7:8:9",
-    "::1%lo",
-    "::1%1",
-    "fe80::1%eth0",
-    "[::1]",
-    "FE80::ABCD",
-    "1::2::3",
-    "12345::",
-    "g::",
-    "localhost.invalid",
-    "-1",
-    "1.2.3.-4",
-    "1.2.3.4/8",
-    ":::",
-    "1:2:3:4:5:6:1.2.3.4",
-    "::ffff:0:1.2.3.4",
-    "1.2.65535",
-    "1.16777215",
-    "4294967295",
-    "4294967296",
-    "\u{0661}.2.3.4",
-];
-const UUIDS: &[&str] = &[
-    "00000000-0000-0000-0000-000000000000",
-    "ffffffff-ffff-ffff-ffff-ffffffffffff",
-    "FFFFFFFF-FFFF-1FFF-FFFF-FFFFFFFFFFFF",
-    "50554d6e-29bb-11e5-b345-feff819cdc9f",
-    "50554d6e-29bb-41e5-b345-feff819cdc9f",
-    "50554d6e-29bb-11e5-0345-feff819cdc9f",
-    "'50554d6e-29bb-11e5-b345-feff819cdc9f'",
-    "50554d6e-29bb-11e5-b345-feff819cdc9",
-    "0",
-    "''",
-    "null",
-    "0x00",
-];
-
 /// A moment in winter and one in summer in every zone that has a name beside its identifier.
-fn zone_names() -> Vec<String> {
-    let path = crate::paths::repository().join("crates/types/src/zone_names.txt");
-    let names = std::fs::read_to_string(path).unwrap_or_default();
+fn zone_names() -> Result<Vec<String>, String> {
+    let names = read(&paths::repository().join("crates/types/src/zone_names.txt"))?;
     let names = names.lines().filter_map(|line| line.split('\t').next());
-    names
-        .flat_map(|name| ["2011-01-15 12:00", "2022-07-15T12:00:00.5"].map(|at| format!("{at} {name}")))
-        .collect()
+    let moments = names
+        .flat_map(|name| ["2011-01-15 12:00", "2022-07-15T12:00:00.5"].map(|at| format!("'{at} {name}'")));
+    Ok(moments.collect())
 }
 
-fn literals(ty: &str) -> Vec<String> {
-    match ty {
-        "float" | "double" | "decimal" => owned(&[WHOLE, FRACTIONS].concat()),
-        "timestamp" => {
-            let texts = [timestamps(), zone_names()].concat();
-            [quoted(&texts.iter().map(String::as_str).collect::<Vec<_>>()), owned(WHOLE)].concat()
-        }
-        "date" => [quoted(DATES), owned(WHOLE)].concat(),
-        "time" => [quoted(TIMES), owned(WHOLE)].concat(),
-        "duration" => owned(DURATIONS),
-        "inet" => [quoted(INETS), owned(&["127", "0x7f000001"])].concat(),
-        "uuid" | "timeuuid" => owned(UUIDS),
-        "boolean" => owned(&["true", "TRUE", "True", "false", "'true'", "''", "1", "0", "yes", "null"]),
-        "text" | "ascii" => {
-            let mut out = quoted(&[
-                "", " ", "'", "\"", "\\", "\\n", "a\nb", "a\0b", "é", "ж", "\u{7f}", "\u{80}", "😀", "$$",
-                "null",
-            ]);
-            out.extend(owned(&[
-                "$$a$$", "$$a'b$$", "$$$$", "$$a$b$$", "1", "1.5", "true", "0x61", "null", "1d", "\"a\"",
-            ]));
-            out
-        }
-        "blob" => owned(&[
-            "0x",
-            "0X",
-            "0x0",
-            "0x00",
-            "0XfF",
-            "0xG0",
-            "''",
-            "'00'",
-            "1",
-            "0",
-            "true",
-            "null",
-            "0xcafebabe",
-        ]),
-        "list<int>" => owned(&[
-            "[]",
-            "[1]",
-            "[1,]",
-            "[null]",
-            "{}",
-            "{1}",
-            "(1)",
-            "'[1]'",
-            "[2147483648]",
-            "[1, 'x']",
-            "null",
-            "[[1]]",
-            "'00000000'",
-            "0x00000000",
-        ]),
-        "frozen<set<int>>" => owned(&[
-            "{}",
-            "{1}",
-            "{2, 1, 2}",
-            "{null}",
-            "[1]",
-            "{1: 2}",
-            "'{1}'",
-            "{'x'}",
-            "null",
-            "0x00000000",
-        ]),
-        "map<int, int>" => owned(&[
-            "{}",
-            "{1: 2}",
-            "{1: 2, 1: 3}",
-            "{1: null}",
-            "{null: 1}",
-            "{1}",
-            "[1]",
-            "'{1: 2}'",
-            "{'1': 2}",
-            "null",
-        ]),
-        "tuple<int, text>" => [
-            quoted(TUPLES),
-            owned(&[
-                "(1, 'a')",
-                "(1)",
-                "(null, null)",
-                "(1, 'a', 2)",
-                "()",
-                "1",
-                "-5",
-                "1.5",
-                "true",
-                "1d",
-                "0x",
-                "0x00000004000000010000000161",
-                "0x00",
-                "50554d6e-29bb-11e5-b345-feff819cdc9f",
-                "null",
-                "[1]",
-                "{1}",
-                "('1', 'a')",
-                "NaN",
-            ]),
-        ]
-        .concat(),
-        "frozen<u>" => [
-            quoted(&["", "1:a", "1", "{a: 1, b: 'x'}"]),
-            owned(&[
-                "{a: 1, b: 'x'}",
-                "{a: 1}",
-                "{b: null}",
-                "{}",
-                "{c: 1}",
-                "{A: 1}",
-                "{\"a\": 1}",
-                "(1, 'x')",
-                "1",
-                "0x",
-                "null",
-                "{a: 1, a: 2}",
-            ]),
-        ]
-        .concat(),
-        "vector<float, 2>" => [
-            quoted(&[
-                "",
-                "[1, 2]",
-                "[1.0,2.0]",
-                "1:2",
-                "[1]",
-                "[1, x]",
-                "[1, 2, 3]",
-                "0000",
-                "[]",
-                "[ 1 , 2 ]",
-                "1, 2",
-            ]),
-            owned(&[
-                "[1, 2]",
-                "[1.5, -2]",
-                "[1]",
-                "[]",
-                "[1, null]",
-                "[NaN, Infinity]",
-                "(1, 2)",
-                "{1, 2}",
-                "1",
-                "0x3f80000040000000",
-                "0x00",
-                "null",
-                "['1', 2]",
-            ]),
-        ]
-        .concat(),
-        "vector<text, 1>" => [quoted(&["", "['a']", "[a]"]), owned(&["['a']", "['']", "[1]"])].concat(),
-        "tuple<date, timestamp, time>" => quoted(&[
-            "2011-02-03",
-            "2011-02-03:2011-02-03",
-            "2011-02-03:2011-02-03 04\\:05Z:01\\:02\\:03",
-            "@:@:@",
-            "1:2:3",
-            "x",
-            "2011-02-03:2011-02-03 04:05Z",
-            "",
-        ]),
-        "tuple<list<int>, blob, uuid>" => [
-            quoted(&[
-                "",
-                "@",
-                "@:00ff",
-                "@:0x00ff",
-                "@:0",
-                "00000000",
-                "0000000100000004000000ff:00",
-                "00",
-                "[1]",
-                "@:@:50554d6e-29bb-41e5-b345-feff819cdc9f",
-                "@:@:x",
-            ]),
-            owned(&["([1], 0x00, 50554d6e-29bb-41e5-b345-feff819cdc9f)", "([1])"]),
-        ]
-        .concat(),
-        "frozen<tuple<frozen<tuple<int, int>>, text>>" => [
-            quoted(&["1:a", "1\\:2:a", "1\\:2", "@:a", "1\\\\:2:a", "@\\:@:a", "\\@:a", ""]),
-            owned(&["((1, 2), 'a')", "('1:2', 'a')", "(1, 'a')", "((1, 2))"]),
-        ]
-        .concat(),
-        _ if is_number(ty) => owned(WHOLE),
-        _ => Vec::new(),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Colons part the fields, `@` is null, a backslash takes both their meaning.
-const TUPLES: &[&str] = &[
-    "",
-    ":",
-    "::",
-    "3",
-    "3:",
-    "3:foo",
-    "3:foo:",
-    "3:foo:x",
-    ":foo",
-    "@",
-    "@:",
-    "@:@",
-    "@:foo",
-    "3:@",
-    "3:\\@",
-    "3:a\\:b",
-    "3:a\\\\:b",
-    "3:a\\\\",
-    "3:\\",
-    "3:a@b",
-    "3:a\\@b",
-    "x:foo",
-    " 3:foo",
-    "3 :foo",
-    "-3:foo",
-    "+3:foo",
-    "2147483648:foo",
-    "3:it's",
-    "3:é",
-    "3\\:foo",
-    "\\3:foo",
-    "(3, 'foo')",
-    "[3, \"foo\"]",
-    "3: foo",
-    "@@:a",
-    "3:@@",
-];
-
-fn json(ty: &str) -> Vec<String> {
-    let strings =
-        |texts: &[&str]| texts.iter().map(|t| serde_json::Value::from(*t).to_string()).collect::<Vec<_>>();
-    let any = [
-        "null", "\"\"", "\" \"", "true", "0", "[]", "{}", "\"null\"", "\"x\"", "1.5", "\"0\"", "\"1\"", "-1",
-        "\"-1\"", "1e2", "\"1e2\"", "\"+1\"", "\" 1\"", "-0", "\"-0\"",
-    ];
-    let mut out = owned(&any);
-    if is_number(ty) || ty == "timestamp" || ty == "time" || ty == "date" {
-        let whole: Vec<&str> = WHOLE
-            .iter()
-            .copied()
-            .filter(|t| {
-                !t.contains(['\'', 'd', 'x', 'a', 'N', 'I', 'i', 'u'])
-                    && !t.starts_with("0")
-                    && !t.starts_with("-0")
-            })
-            .collect();
-        out.extend(owned(&whole));
-        out.extend(strings(&whole));
-        out.extend(strings(&["NaN", "Infinity", "-Infinity", "nan", "0x10", "1f", "1d", "1.0", "0x1p3"]));
-        let fractions: Vec<&str> = FRACTIONS
-            .iter()
-            .copied()
-            .filter(|t| {
-                !t.contains(".e")
-                    && !t.ends_with('.')
-                    && !t.contains("99999999999")
-                    && !t.contains("214748364")
-            })
-            .collect();
-        out.extend(owned(&fractions));
-        out.extend(strings(&fractions));
+    #[test]
+    fn every_section_is_of_a_type() {
+        let forms = all().expect("the file is right");
+        assert_eq!(forms.iter().filter(|form| !form.literals.is_empty()).count(), 29);
+        assert_eq!(unescaped("a\\\\u{41}\\u{41}"), Ok("a\\u{41}A".to_owned()));
+        assert!(unescaped("\\n").is_err() && unescaped("\\u{d800}").is_err());
     }
-    match ty {
-        "timestamp" => {
-            out.extend(strings(&timestamps().iter().map(String::as_str).step_by(5).collect::<Vec<_>>()))
-        }
-        "date" => out.extend(strings(DATES)),
-        "time" => out.extend(strings(TIMES)),
-        "duration" => out.extend(strings(DURATIONS)),
-        "inet" => out.extend(strings(INETS)),
-        "boolean" => {
-            out.extend(owned(&["\"true\"", "\"TRUE\"", "\"tRue\"", "false", "\"false\"", "\"yes\"", "1"]))
-        }
-        "uuid" | "timeuuid" => out.extend(UUIDS.iter().map(|t| format!("\"{}\"", t.trim_matches('\'')))),
-        "blob" => out.extend(owned(&["\"0x\"", "\"0X00\"", "\"0x0\"", "\"00\"", "\"0x00ff\"", "\"0xzz\""])),
-        "text" | "ascii" => out.extend(owned(&[
-            "\"\\u0000\"",
-            "\"\\ud83d\\ude00\"",
-            "\"\\ud800\"",
-            "\"\\udc00\"",
-            "\"a\\ud800b\"",
-            "\"\\ud800\\u0041\"",
-            "\"\\/\"",
-            "\"é\"",
-            "\"😀\"",
-            "\"\u{7f}\"",
-            "\"\u{80}\"",
-            "\"\u{2028}\"",
-            "\"\u{ffff}\"",
-            "\"\u{1ffff}\"",
-            "\"\u{378}\"",
-            "\"\\u00e9\"",
-            "\"\\n\\t\\b\\f\\r\\\"\\\\\"",
-        ])),
-        "list<int>" | "frozen<set<int>>" => out.extend(owned(&[
-            "[1, 2]",
-            "[null]",
-            "[\"1\"]",
-            "[1.0]",
-            "\"[1, 2]\"",
-            "[2, 1, 2]",
-            "[[1]]",
-            "\"[]\"",
-            "[\"\"]",
-        ])),
-        "map<text, text>"
-        | "map<int, int>"
-        | "map<blob, int>"
-        | "map<boolean, int>"
-        | "map<timestamp, int>"
-        | "map<inet, int>"
-        | "map<double, int>" => {
-            out.extend(owned(&[
-                "{\"1\": \"2\"}",
-                "{\"1\": 2}",
-                "{\"1\": null}",
-                "{\"\": 1}",
-                "{\"a\": \"\"}",
-                "\"{\\\"1\\\": 2}\"",
-                "{\"1\": 2, \"1\": 3}",
-                "{\"true\": 1}",
-                "{\"0x00\": 1}",
-                "{\"2011-02-03\": 1}",
-                "{\"1.0\": 1, \"1.00\": 2}",
-                "{\"::1\": 1}",
-            ]));
-        }
-        "tuple<int, text>" | "map<frozen<tuple<int, text>>, int>" | "frozen<u>" | "map<frozen<u>, int>" => {
-            out.extend(owned(&[
-                "[1, \"a\"]",
-                "[1]",
-                "[null, null]",
-                "[1, \"a\", 2]",
-                "\"[1, \\\"a\\\"]\"",
-                "\"1:a\"",
-                "{\"a\": 1}",
-                "{\"A\": 1}",
-                "{\"\\\"a\\\"\": 1}",
-                "{\"c\": 1}",
-                "{\"[1, \\\"a\\\"]\": 1}",
-                "{\"{\\\"a\\\": 1}\": 1}",
-                "[\"\", \"\"]",
-                "{\"a\": \"\", \"b\": \"\"}",
-            ]))
-        }
-        "vector<float, 2>" => {
-            out.extend(owned(&["[1, 2]", "[1]", "[1, null]", "\"[1, 2]\"", "[\"1\", \"NaN\"]"]))
-        }
-        _ => {}
-    }
-    out
 }

@@ -91,7 +91,7 @@ fn is_quick(options: &Options) -> bool {
 fn ask(address: SocketAddr, options: &Options) -> Result<Answers, String> {
     let mut session = Session::open(address)?;
     let only = options.only.as_deref();
-    for (index, form) in forms::all().iter().enumerate() {
+    for (index, form) in forms::all()?.iter().enumerate() {
         if only.is_none_or(|word| form.ty.contains(word)) {
             session.ask_form(index, form, if is_quick(options) { QUICK_STEP } else { 1 })?;
         }
