@@ -16,8 +16,6 @@ mod output;
 mod json;
 /// Times as Java prints them.
 mod times;
-/// Floating point numbers as Java prints them.
-mod float;
 /// Values as text.
 mod values;
 /// Partition keys as text.

@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use crate::files::Place;
-use crate::float;
 use crate::histogram::Histogram;
 use crate::keys;
 use crate::output::Output;
@@ -13,6 +12,7 @@ use mutation::{Bound, NO_TIME};
 use schema::{BoundSide, Table, clustering_components};
 use sstable::{Cardinality, Raw, SizeHistogram, Stats, TombstoneHistogram};
 use std::rc::Rc;
+use types::float_text;
 
 /// How statistics are printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,13 +31,13 @@ pub async fn metadata(place: &Place, options: &MetadataOptions, out: &mut Output
     let dir = std::path::absolute(&place.dir).unwrap_or(place.dir.clone());
     field(out, "SSTable", format_args!("{}", dir.join(place.descriptor.to_string()).display()))?;
     field(out, "Partitioner", &statistics.partitioner)?;
-    field(out, "Bloom Filter FP chance", float::double(statistics.bloom_filter_fp_chance))?;
+    field(out, "Bloom Filter FP chance", float_text::format_double(statistics.bloom_filter_fp_chance))?;
     ranges(stats, &raw, out)?;
     keys_of(&raw, out).await?;
     field(out, "Covered clusterings", covered(raw.table(), stats))?;
     let now_s = runtime::unix_micros().div_euclid(1_000_000);
     let droppable = droppable_ratio(stats, now_s - options.gc_grace_seconds);
-    field(out, "Estimated droppable tombstones", float::double(droppable))?;
+    field(out, "Estimated droppable tombstones", float_text::format_double(droppable))?;
     field(out, "SSTable Level", stats.level)?;
     field(out, "Repaired at", commented(stats.repaired_at, date_unless_0(stats.repaired_at / 1000)))?;
     field(out, "Originating host id", uuid_or_none(Some(stats.host_id).filter(|id| *id != 0)))?;
@@ -47,7 +47,7 @@ pub async fn metadata(place: &Place, options: &MetadataOptions, out: &mut Output
     field(out, "totalRows", stats.rows)?;
     histograms(stats, options.unicode, out)?;
     let coverage = stats.token_space_coverage.unwrap_or(f64::NAN);
-    field(out, "Local token space coverage", float::double(coverage))?;
+    field(out, "Local token space coverage", float_text::format_double(coverage))?;
     if let Some(keys) = Cardinality::estimate_of(&statistics.cardinality) {
         field(out, "Estimated cardinality", keys)?;
     }
@@ -142,7 +142,7 @@ fn ranges(stats: &Stats, raw: &Raw, out: &mut Output<'_>) -> Result<(), Error> {
                 "Compressor",
                 format_args!("org.apache.cassandra.io.compress.{}", info.compressor.class()),
             )?;
-            field(out, "Compression ratio", float::double(stats.compression_ratio))?;
+            field(out, "Compression ratio", float_text::format_double(stats.compression_ratio))?;
         }
     }
     field(out, "TTL min", commented(stats.min_ttl, duration_unless_0(stats.min_ttl)))?;

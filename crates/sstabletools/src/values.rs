@@ -4,15 +4,13 @@
 //! a counter in JSON is the first eight bytes of its context, because sstabledump prints those. Where Cassandra gives up on a
 //! value that does not fit its type, JSON holds its bytes as a text, and plain text is none.
 
-use crate::float;
 use crate::json::quoted;
 use crate::times;
 use num_bigint::BigInt;
-use std::net::Ipv6Addr;
 use types::collection::{Fields, elements, entries, vector_elements};
 use types::duration::Duration;
-use types::text::{format_hex, inet_of, quote};
-use types::{CqlType, UdtType, Value, number};
+use types::text::{format_hex, format_inet, inet_of, quote};
+use types::{CqlType, UdtType, Value, float_text, number};
 
 /// What a scalar is between two quotes, or without.
 enum Scalar {
@@ -33,19 +31,6 @@ fn duration_text(bytes: &[u8]) -> Option<String> {
     Some(if is_none { String::new() } else { duration.to_string() })
 }
 
-/// An address as Java prints it: version 6 without shortening.
-fn inet_text(bytes: &[u8]) -> Option<String> {
-    Some(match inet_of(bytes)?.to_canonical() {
-        std::net::IpAddr::V4(address) => address.to_string(),
-        std::net::IpAddr::V6(address) => v6_text(&address),
-    })
-}
-
-fn v6_text(address: &Ipv6Addr) -> String {
-    let groups: Vec<String> = address.segments().iter().map(|group| format!("{group:x}")).collect();
-    groups.join(":")
-}
-
 /// A scalar that is neither text nor bytes; `None` when the bytes are none of its type, or empty.
 fn scalar(ty: &CqlType, bytes: &[u8]) -> Option<Scalar> {
     use Scalar::{Bare, Quoted};
@@ -56,8 +41,8 @@ fn scalar(ty: &CqlType, bytes: &[u8]) -> Option<Scalar> {
         CqlType::Int => Bare(i32::from_be_bytes(array(bytes)?).to_string()),
         CqlType::Bigint => Bare(i64::from_be_bytes(array(bytes)?).to_string()),
         CqlType::Counter => Bare(i64::from_be_bytes(*bytes.first_chunk()?).to_string()),
-        CqlType::Float => Bare(float::float(f32::from_be_bytes(array(bytes)?))),
-        CqlType::Double => Bare(float::double(f64::from_be_bytes(array(bytes)?))),
+        CqlType::Float => Bare(float_text::format_float(f32::from_be_bytes(array(bytes)?))),
+        CqlType::Double => Bare(float_text::format_double(f64::from_be_bytes(array(bytes)?))),
         CqlType::Varint if !bytes.is_empty() => Bare(BigInt::from_signed_bytes_be(bytes).to_string()),
         CqlType::Decimal => {
             let (scale, unscaled) = number::decode_decimal(bytes)?;
@@ -67,7 +52,7 @@ fn scalar(ty: &CqlType, bytes: &[u8]) -> Option<Scalar> {
         CqlType::Uuid | CqlType::Timeuuid | CqlType::LexicalUuid => {
             Bare(uuid::Uuid::from_bytes(array(bytes)?).to_string())
         }
-        CqlType::Inet => Quoted(inet_text(bytes)?),
+        CqlType::Inet => Quoted(format_inet(&inet_of(bytes)?)),
         CqlType::Timestamp => Quoted(times::timestamp(i64::from_be_bytes(array(bytes)?), 'T')),
         CqlType::Date => {
             let days = i64::from(u32::from_be_bytes(array(bytes)?)) - i64::from(types::datetime::EPOCH_DAY);

@@ -221,6 +221,9 @@ mod tests {
             (f64::NEG_INFINITY, "-Infinity"),
             (f64::NAN, "NaN"),
             (-123_456.789, "-123456.789"),
+            (9_999_999.999_999_998, "9999999.999999998"),
+            (9_007_199_254_740_992.0, "9.007199254740992E15"),
+            (f64::from_bits(0x1000_0000_0000_0000), "1.2882297539194267E-231"),
         ] {
             assert_eq!(format_double(value), text);
         }
@@ -233,6 +236,20 @@ mod tests {
             (f32::from_bits(0x6900_0000), "9.6714065E24"),
         ] {
             assert_eq!(format_float(value), text);
+        }
+    }
+
+    /// `d` or `f`, the bits, and what Java 17 prints: random ones, powers of two, whole ones.
+    #[test]
+    fn texts_recorded_from_java_are_met() {
+        for line in include_str!("../testdata/floats.txt").lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let bits = u64::from_str_radix(words[1], 16).expect("digits");
+            let printed = match words[0] {
+                "d" => format_double(f64::from_bits(bits)),
+                _ => format_float(f32::from_bits(bits as u32)),
+            };
+            assert_eq!(printed, words[2], "{line}");
         }
     }
 
