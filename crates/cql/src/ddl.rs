@@ -384,15 +384,14 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The limit on the length of names and its text.
-fn check_length(what: &str, name: &str, most: usize) -> Result<()> {
+/// What is wrong with the length of a name, if anything is.
+fn too_long(what: &str, name: &str, most: usize) -> Option<String> {
     let count = name.chars().count();
-    if count > most {
-        return invalid(format!(
+    (count > most).then(|| {
+        format!(
             "{what} name must not be more than {most} characters long (got {count} characters for \"{name}\")"
-        ));
-    }
-    Ok(())
+        )
+    })
 }
 
 fn check_keyspace_name(name: &str) -> Result<()> {
@@ -401,7 +400,7 @@ fn check_keyspace_name(name: &str) -> Result<()> {
             "Keyspace name must not be empty and must contain alphanumeric or underscore characters only (got \"{name}\")"
         ));
     }
-    check_length("Keyspace", name, limits::KEYSPACE_NAME_CHARS)
+    too_long("Keyspace", name, limits::KEYSPACE_NAME_CHARS).map_or(Ok(()), invalid)
 }
 
 fn check_table_name(keyspace: &str, name: &str) -> Result<()> {
@@ -411,7 +410,11 @@ fn check_table_name(keyspace: &str, name: &str) -> Result<()> {
              (got \"{name}\")"
         ));
     }
-    check_length("Table", name, limits::TABLE_NAME_CHARS)
+    // Another code than for a keyspace's name, as in Cassandra.
+    match too_long("Table", name, limits::TABLE_NAME_CHARS) {
+        Some(text) => configuration(format!("{keyspace}.{name}: {text}")),
+        None => Ok(()),
+    }
 }
 
 fn existing_keyspace<'s>(
