@@ -100,7 +100,7 @@ fn fields_from_text<'t>(
     let count = types.len();
     if texts.len() > count {
         return Err(TypeError::Literal(format!(
-            "Invalid tuple literal: too many elements. Type frozen<{ty}> expects {count} but got {}",
+            "Invalid tuple literal: too many elements. Type {ty} expects {count} but got {}",
             texts.len()
         )));
     }
