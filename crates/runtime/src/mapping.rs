@@ -11,8 +11,10 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
+use std::sync::atomic::{Ordering, compiler_fence};
 
 /// The first bytes of a file as memory, shared with the kernel and with whoever reads the file. Unmapped when dropped.
+/// Its owner alone changes these bytes: nothing writes to the file below [`Mapping::set_len`].
 pub struct Mapping {
     start: NonNull<u8>,
     /// Address space.
@@ -102,6 +104,33 @@ impl Drop for Mapping {
             }
         }
     }
+}
+
+/// Stores eight bytes at once: a process that ends meanwhile has stored all of them or none, and what was stored before in the
+/// order of the program lies there too.
+/// Panics when the place is not one of eight aligned bytes in the slice; memory that is not aligned itself gets them one by one.
+pub fn store_u64(bytes: &mut [u8], at: usize, value: [u8; 8]) {
+    assert!(at.is_multiple_of(8), "words lie at multiples of their size");
+    store(&mut bytes[at..at + 8], value, u64::from_ne_bytes);
+}
+
+/// As [`store_u64`], of four bytes.
+pub fn store_u32(bytes: &mut [u8], at: usize, value: [u8; 4]) {
+    assert!(at.is_multiple_of(4), "words lie at multiples of their size");
+    store(&mut bytes[at..at + 4], value, u32::from_ne_bytes);
+}
+
+fn store<const N: usize, T>(place: &mut [u8], value: [u8; N], word: impl Fn([u8; N]) -> T) {
+    assert!(place.len() == N && size_of::<T>() == N, "a place of one word");
+    compiler_fence(Ordering::Release);
+    let start = place.as_mut_ptr().cast::<T>();
+    if start.is_aligned() {
+        // SAFETY: the place is as long as the word, aligned, and borrowed exclusively.
+        unsafe { start.write_volatile(word(value)) };
+    } else {
+        place.copy_from_slice(&value);
+    }
+    compiler_fence(Ordering::Release);
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ pub const LOG_HANDOFF_MS: u64 = 10;
 pub const LOG_UNSYNCED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Bytes of a new tail file, where blocks of the log wait to be written: what comes while a mebibyte is under way to a usual disk.
 pub const TAIL_BYTES_MIN: usize = 4 * 1024 * 1024;
-/// Bytes a tail file may have: all that may be appended and not synced, and the entry that was let in last.
+/// Bytes a tail file may have: about all that may be appended and not synced, and the entry that was let in last. Of entries of
+/// few bytes, whose headers count here, a little less is let in.
 pub const TAIL_BYTES_MAX: usize = LOG_UNSYNCED_BYTES_MAX as usize + TAIL_BYTES_MIN;
 /// Bytes of an entry that may be answered before it is handed to the disk; a larger one waits for its sync, which costs it little.
 pub const TAIL_ENTRY_BYTES_MAX: usize = TAIL_BYTES_MIN / 4;

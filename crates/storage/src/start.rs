@@ -111,7 +111,7 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
     let first = segments.first().map(|segment| segment.file_name());
     if let (None, Some(name)) = (&old, first.or(tails.first().map(|tail| tail.file_name()))) {
         let path = settings.data_dir.join(NODE_FILE);
-        let got = format!("no such file, but commitlog segment \"{name}\"");
+        let got = format!("no such file, but \"{name}\" of a commitlog");
         return Err(Error::corrupt("node file", &path, 0, "the file of an earlier start", got));
     }
     let old_incarnation = old.map_or(0, |node| node.incarnation);

@@ -14,7 +14,7 @@ use super::memory::{BlockMemory, BlockRef};
 use crate::limits::{INCARNATION_MAX, REPLAY_READ_BYTES, SEGMENT_NUMBER_MAX, SHARDS_MAX};
 use crate::rot::{Flipped, one_bit_off};
 use base::{ByteReader, Crc32, crc32};
-use std::sync::atomic::{Ordering, compiler_fence};
+use runtime::mapping::{store_u32, store_u64};
 
 /// Bytes of a block; also the alignment of every write.
 pub const BLOCK: usize = 4096;
@@ -244,10 +244,9 @@ impl SegmentBuilder {
         self.push(memory, synced, &head);
         parts.iter().for_each(|part| self.push(memory, synced, part));
         // The entry is whole before the guard says so, at whatever instruction the process ends.
-        compiler_fence(Ordering::Release);
         self.guard = guard(self.guard, self.fill, crc);
         let last = *self.waiting.last().expect("the entry is in it");
-        put(memory.block_mut(last), CHECKSUM, &self.guard.to_be_bytes());
+        store_u32(memory.block_mut(last), CHECKSUM, self.guard.to_be_bytes());
         position
     }
 
@@ -269,13 +268,11 @@ impl SegmentBuilder {
         self.seal_last(memory, synced);
         let block = memory.take();
         let bytes = memory.block_mut(block);
-        put(bytes, PAYLOAD, &0u64.to_be_bytes());
-        compiler_fence(Ordering::Release);
+        store_u64(bytes, PAYLOAD, 0u64.to_be_bytes());
         bytes[..PAYLOAD].fill(0);
         bytes[PAYLOAD + 8..].fill(0);
-        put(bytes, PAYLOAD + 8, &self.blocks().to_be_bytes());
-        compiler_fence(Ordering::Release);
-        put(bytes, PAYLOAD, &self.name.id().to_be_bytes());
+        store_u32(bytes, PAYLOAD + 8, self.blocks().to_be_bytes());
+        store_u64(bytes, PAYLOAD, self.name.id().to_be_bytes());
         self.waiting.push(block);
         (self.is_open, self.fill, self.guard) = (true, 0, 0);
         block
@@ -314,8 +311,8 @@ impl SegmentBuilder {
 const CHECKSUM: usize = BLOCK - 4;
 
 /// What stands in place of an open block's checksum: a summary of the entries that end in it, each by where it ends and by its
-/// checksum. 0: none does. One store changes it, so a block whose process ended has it right for some of its entries, and a
-/// block of which a power cut left parts has it right for none.
+/// checksum. 0: none does. One store changes it, so a block whose process ended has it right for all entries that were
+/// answered, and one of which a power cut left parts for those that are there, or for none.
 fn guard(before: u32, end: usize, crc: u32) -> u32 {
     (before ^ crc ^ end as u32).wrapping_mul(0x9E37_79B1).rotate_left(15)
 }
@@ -332,8 +329,7 @@ fn seal_block(block: &mut [u8], synced: u32) {
     let sum = sum(block);
     put(block, PAYLOAD + 16, &sum.to_be_bytes());
     let crc = crc32(&block[..CHECKSUM]);
-    compiler_fence(Ordering::Release);
-    put(block, CHECKSUM, &crc.to_be_bytes());
+    store_u32(block, CHECKSUM, crc.to_be_bytes());
 }
 
 /// A second, independent check of a block: whether a bit that the CRC calls flipped really was.

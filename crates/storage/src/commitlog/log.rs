@@ -396,6 +396,8 @@ impl Commitlog {
             if let Some((_, sealed)) = state.unwritten.take() {
                 state.memory.give_back(&sealed.blocks);
             }
+            // It may lie on the heap, as all of the tail was in use; nobody would write it before something is appended.
+            state.open.move_header(&mut state.memory);
             state.written = Written::default();
             state.synced = state.appended;
             (state.pending_since, state.unsynced_since) = (None, None);

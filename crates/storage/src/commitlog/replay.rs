@@ -379,13 +379,14 @@ impl LogReader {
             } else if let Some(kept) = self.tail_block(segment.name, seq).await? {
                 match kept {
                     TailBlock::Sealed(kept) => take_block(segment, &kept)?,
+                    // An older version of what rots in the segment.
+                    TailBlock::Open(_) if verdict == Verdict::Rotten => {
+                        self.take_mended(segment, block).await?
+                    }
                     TailBlock::Open(kept) => return self.end_in_open_block(segment, &kept).await,
                 }
-            } else if let (Some(file), Verdict::Rotten) = (&segment.file, verdict) {
-                let mended = self.mend(&segment.path, file, segment.name, seq, block).await?;
-                let offset = u64::from(seq) * BLOCK as u64;
-                let mended = mended.ok_or_else(|| damaged(&segment.path, offset, "a sound block"))?;
-                take_block(segment, &mended)?;
+            } else if verdict == Verdict::Rotten {
+                self.take_mended(segment, block).await?;
             } else {
                 self.check_end(segment).await?;
                 return Ok(Read::LastOfSegment);
@@ -393,6 +394,18 @@ impl LogReader {
             runtime::yield_if_needed().await;
         }
         Ok(Read::All)
+    }
+
+    /// Takes the entries of the last block of the log, of which one bit is amiss.
+    async fn take_mended(&self, segment: &mut OpenSegment, block: &[u8]) -> Result<(), Error> {
+        let seq = segment.next_block;
+        let mended = match &segment.file {
+            Some(file) => self.mend(&segment.path, file, segment.name, seq, block).await?,
+            None => None,
+        };
+        let offset = u64::from(seq) * BLOCK as u64;
+        let mended = mended.ok_or_else(|| damaged(&segment.path, offset, "a sound block"))?;
+        take_block(segment, &mended)
     }
 
     /// Reads blocks that the tail file has behind the end of the segment's file, or in place of that.

@@ -1,7 +1,7 @@
 //! What the row cache answers, over flushes, compactions and truncations: always what a cold read says.
 
 use super::harness::*;
-use crate::{CommitlogSync, Store, fixture};
+use crate::{CommitlogSync, Durability, Store, fixture};
 use base::Token;
 use mutation::{
     Cell, Deletion, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowWriter, Slice,
@@ -407,10 +407,10 @@ fn rows_have_the_memory_that_memtables_leave() {
         let store = runtime::local::<Store>();
         let write = async |from: u32, to: u32| {
             for key in from..to {
-                put(&store, fixture::insert(&table, &key.to_be_bytes(), 1, 5, &[7; 800]));
-                if key % 1000 == 0 {
-                    // The log hands over what it has.
-                    runtime::sleep(Duration::from_millis(20)).await;
+                let row = vec![fixture::insert(&table, &key.to_be_bytes(), 1, 5, &[7; 800])];
+                // Once the tail of the log is full, it has to be waited for.
+                if store.apply_now(&row, Durability::Mode).is_none() {
+                    store.apply(row, Durability::Mode).await.expect("accepted");
                 }
             }
         };

@@ -196,6 +196,43 @@ fn what_was_answered_just_before_a_kill_is_there() {
 }
 
 #[test]
+fn what_is_answered_beside_an_entry_larger_than_the_tail_is_there() {
+    for seed in seeds(0, 3) {
+        let table = table();
+        let mut settings = settings(CommitlogSync::Periodic { period_ms: 10_000 });
+        (settings.memtable_bytes, settings.segment_bytes, settings.commitlog_bytes) =
+            (64 << 20, 16 << 20, 64 << 20);
+        let mut node = Node::new(seed, SimConfig::calm(), settings, &[&table]);
+        node.boot(1).expect("opens");
+        let acknowledged: Rc<RefCell<Vec<u8>>> = Rc::default();
+        // Every fifth is larger than all of the tail, and the disk is slow, so that others are written behind it.
+        node.world.set_disk_speed(node.id, 40 << 20, 0);
+        let mut tasks = Vec::new();
+        for key in 0..40u8 {
+            let (table, acknowledged) = (table.clone(), acknowledged.clone());
+            let size = if key % 5 == 1 { 5 << 19 } else { 20_000 };
+            tasks.push(node.world.spawn(node.id, async move {
+                runtime::sleep(Duration::from_millis(u64::from(key) * 7)).await;
+                if apply(vec![mutation(&table, key, 1, size)], Durability::Mode).await.is_ok() {
+                    acknowledged.borrow_mut().push(key);
+                }
+            }));
+        }
+        node.world.run_for(Duration::from_millis(200 + 170 * seed));
+        node.world.kill(node.id);
+        node.world.set_disk_speed(node.id, 0, 0);
+        node.boot(2).expect("opens");
+        let found = rows_of(&mut node, &table);
+        let answered = acknowledged.take();
+        assert!(answered.len() > 2, "seed {seed}: some were answered");
+        for key in answered {
+            let rows = found.iter().filter(|(found, ..)| found.bytes[0] == key).count();
+            assert_eq!(rows, 2, "seed {seed}: key {key} was answered");
+        }
+    }
+}
+
+#[test]
 fn a_replay_that_forgets_the_tail_is_found_out() {
     let (mut node, table) = written_and_killed(&[9000; 200], Some(Bug::ForgetTail));
     assert!(rows_of(&mut node, &table).len() < 2 * 200);

@@ -1,7 +1,7 @@
 //! The tail file of a log in periodic mode: made when the first write asks for room, lengthened when its blocks run out.
 //!
 //! ```text
-//!  Wanted ─(first write)─► made, `TAIL_BYTES_MIN` ─(a quarter is left)─► twice as long, up to what may be unsynced
+//!  Wanted ─(first write)─► made, `TAIL_BYTES_MIN` ─(three eighths are left)─► twice as long, up to what may be unsynced
 //!     └─(no shared mappings here)─► None: a kill loses what is not handed to the disk
 //! ```
 
@@ -123,12 +123,13 @@ impl Commitlog {
         }));
     }
 
-    /// Removes the tail file of a stopped log.
+    /// Removes the tail file of a stopped log, also one of which nothing became.
     pub(super) async fn remove_tail(&self) -> Result<(), Error> {
-        if !matches!(self.0.state.borrow().tail, Tail::Made { .. }) {
+        let path = self.tail_path();
+        let there = runtime::file::exists(&path).await;
+        if !there.map_err(|error| Error::io(&path, "look for", error))? {
             return Ok(());
         }
-        let path = self.tail_path();
         runtime::file::remove(&path).await.map_err(|error| Error::io(&path, "remove", error))
     }
 }
