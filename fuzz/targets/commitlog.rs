@@ -1,5 +1,5 @@
-//! The commitlog's reader: whole segment files of arbitrary bytes, sound segments with a few bytes changed, and entries
-//! behind blocks whose checksums are right.
+//! The commitlog's reader: whole segment files of arbitrary bytes, sound segments with a few bytes changed, tail files of both
+//! kinds beside them, and entries behind blocks whose checksums are right.
 #![no_main]
 
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use storage::commitlog::SegmentName;
 use storage::commitlog::block::{BLOCK, Entries, EntryReader, SegmentBuilder, SegmentHeader};
 use storage::commitlog::memory::BlockMemory;
 use storage::commitlog::replay::{LogReader, OldLog};
+use storage::commitlog::tail::TailName;
 
 const DIR: &str = "/log";
 
@@ -24,7 +25,13 @@ fuzz_target!(|data: &[u8]| {
     if mode & 8 == 0 {
         files.push(segment(2, mode & 16 == 0, rest));
     }
-    read(files, mode & 32 == 0);
+    let segments = files.len() as u32;
+    if mode & 64 == 0 {
+        // Blocks of a segment that has a file, or of the one behind it.
+        let (_, bytes) = segment(1 + u32::from(mode >> 7), mode & 4 != 0, rest);
+        files.push((TailName { incarnation: 1, shard: 0 }.file_name(), bytes));
+    }
+    read(files, segments, mode & 32 == 0);
 });
 
 /// Entries of arbitrary bytes, without any checksum between them and the reader: they are the same whenever they are taken.
@@ -82,29 +89,30 @@ fn segment(number: u32, raw: bool, data: &[u8]) -> (String, Vec<u8>) {
 }
 
 /// Reads the log of these files in the simulator.
-fn read(files: Vec<(String, Vec<u8>)>, skip_damage: bool) {
+fn read(files: Vec<(String, Vec<u8>)>, segments: u32, skip_damage: bool) {
     let mut world = World::new(1, SimConfig::calm());
     let node = world.add_node([10, 0, 0, 1].into());
-    let main = runtime::sim::main_of(move || read_all(files.clone(), skip_damage));
+    let main = runtime::sim::main_of(move || read_all(files.clone(), segments, skip_damage));
     world.boot(node, 1, Arc::clone(&main));
     let done = world.run_until(|world| !world.alive(node), Duration::from_secs(60));
     assert!(done, "reading a log of this size ends");
     assert_eq!(world.exit_code(node), Some(0));
 }
 
-async fn read_all(files: Vec<(String, Vec<u8>)>, skip_damage: bool) -> i32 {
+async fn read_all(files: Vec<(String, Vec<u8>)>, segments: u32, skip_damage: bool) -> i32 {
     let dir = PathBuf::from(DIR);
     if runtime::file::create_dir_all(&dir).await.is_err() {
         return 1;
     }
-    let segments = (1..=files.len() as u32).collect();
+    let has_tail = files.len() > segments as usize;
+    let segments = (1..=segments).collect();
     for (name, bytes) in files {
         if runtime::file::write_new_synced(&Path::new(DIR).join(name), &bytes).await.is_err() {
             return 1;
         }
     }
     let mut reader =
-        LogReader::new(&dir, OldLog { incarnation: 1, shard: 0, segments, floor: 1 }, skip_damage);
+        LogReader::new(&dir, OldLog { incarnation: 1, shard: 0, segments, floor: 1, has_tail }, skip_damage);
     while let Ok(Some(entries)) = reader.next().await {
         for entry in entries.iter() {
             let _ = mutation::MutationView::from_bytes(entry.payload);

@@ -389,6 +389,7 @@ fn plan(
             shard: header.shard,
             segments: numbers,
             floor: manifest.log_floor,
+            has_tail,
         };
         let planned = PlannedLog { log, flushed: Arc::new(manifest.flushed.clone()) };
         let (first, last) = shard_interval(header.shard, header.shards);

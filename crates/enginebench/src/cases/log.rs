@@ -263,7 +263,7 @@ async fn c6(bench: Bench) -> Result<(), String> {
     log.stop().await.map_err(told)?;
     let segments: Vec<u32> = (1..=log.open_segment()).collect();
     let bytes = segments.len() as u64 * SEGMENT_BYTES;
-    let old = OldLog { incarnation: 1, shard: 0, segments, floor: 1 };
+    let old = OldLog { incarnation: 1, shard: 0, segments, floor: 1, has_tail: false };
     let mut reader = LogReader::new(&bench.folder.join("commitlog"), old, false);
     let (meter, mut found) = (Meter::start(), 0);
     while let Some(entries) = reader.next().await.map_err(told)? {

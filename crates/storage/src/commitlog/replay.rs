@@ -30,6 +30,8 @@ pub struct OldLog {
     pub segments: Vec<u32>,
     /// First segment that may be needed.
     pub floor: u32,
+    /// Whether there is a tail file.
+    pub has_tail: bool,
 }
 
 impl OldLog {
@@ -173,7 +175,7 @@ impl LogReader {
     /// Looks for the tail file, and for segments of which only it has anything.
     async fn open_tail(&mut self) -> Result<(), Error> {
         let name = TailName { incarnation: self.log.incarnation, shard: self.log.shard };
-        let tail = Tail::open(&self.dir, name).await?;
+        let tail = if self.log.has_tail { Some(Tail::open(&self.dir, name).await?) } else { None };
         let first = self.segments.last().map_or(self.log.floor.max(1), |last| last + 1);
         self.segments.extend(tail.iter().flat_map(|tail| first..=tail.last_segment()));
         self.tail = Some(tail);

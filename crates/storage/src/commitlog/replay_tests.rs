@@ -78,7 +78,7 @@ impl Folder {
             for (name, bytes) in &self.files {
                 runtime::file::write_new_synced(&Path::new(DIR).join(name), bytes).await.expect("written");
             }
-            let log = OldLog { incarnation: 3, shard: 0, segments: self.segments, floor: 1 };
+            let log = OldLog { incarnation: 3, shard: 0, segments: self.segments, floor: 1, has_tail: true };
             let mut reader = LogReader::new(Path::new(DIR), log, false);
             while let Some(entries) = reader.next().await? {
                 let number =

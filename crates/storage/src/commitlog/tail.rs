@@ -53,16 +53,13 @@ pub struct Tail {
 }
 
 impl Tail {
-    /// Looks through a tail file; `None` when there is none.
-    pub async fn open(dir: &Path, name: TailName) -> Result<Option<Tail>, Error> {
+    /// Looks through a tail file.
+    pub async fn open(dir: &Path, name: TailName) -> Result<Tail, Error> {
         let path = dir.join(name.file_name());
         let io = |action: &'static str| {
             let path = &path;
             move |error| Error::io(path, action, error)
         };
-        if !runtime::file::exists(&path).await.map_err(io("look for"))? {
-            return Ok(None);
-        }
         let file = File::open(&path, OpenOptions { direct: false, ..OpenOptions::READ })
             .await
             .map_err(io("open"))?;
@@ -93,7 +90,7 @@ impl Tail {
         }
         let last_segment = places.keys().map(|(segment, _)| *segment).max().unwrap_or(0);
         let places = places.into_iter().map(|(block, (place, _))| (block, place)).collect();
-        Ok(Some(Tail { path, file, places, last_segment }))
+        Ok(Tail { path, file, places, last_segment })
     }
 
     /// Number of the last segment of which it has a block; 0: it has none.

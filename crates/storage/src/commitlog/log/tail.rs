@@ -125,6 +125,10 @@ impl Commitlog {
 
     /// Removes the tail file of a stopped log, also one of which nothing became.
     pub(super) async fn remove_tail(&self) -> Result<(), Error> {
+        let is_synced = !matches!(self.0.config.sync, CommitlogSync::Periodic { .. });
+        if is_synced || self.0.state.borrow().tail == (Tail::Wanted { asked: false }) {
+            return Ok(());
+        }
         let path = self.tail_path();
         let there = runtime::file::exists(&path).await;
         if !there.map_err(|error| Error::io(&path, "look for", error))? {
