@@ -395,7 +395,7 @@ impl Scope<'_> {
             (Expr::Udt(fields), CqlType::Udt(udt)) => {
                 known_fields(udt, fields)?;
                 for (name, field_type) in &udt.fields {
-                    if let Some((_, item)) = fields.iter().find(|(field, _)| **field == **name) {
+                    if let Some((_, item)) = fields.iter().rev().find(|(field, _)| **field == **name) {
                         all = all && self.may_take(item, field_type)?;
                     }
                 }
@@ -497,7 +497,7 @@ pub(crate) fn is_literal(expr: &Expr) -> bool {
 
 /// Whether a literal may be a value of a type.
 pub(crate) fn literal_fits(expr: &Expr, ty: &CqlType) -> bool {
-    takes_literal(expr, ty.unfrozen()) || is_literal(expr) && matches!(ty.unfrozen(), CqlType::Tuple(_))
+    takes_literal(expr, ty.unfrozen())
 }
 
 /// Whether an expression without a type of its own may have this one.
@@ -534,14 +534,12 @@ pub(crate) fn preferred_type(expr: &Expr) -> Option<CqlType> {
 fn scalar(expr: &Expr, name: &str, ty: &CqlType) -> Result<Vec<u8>> {
     let bare = ty.unfrozen();
     let (kind, text, fits) = literal_kind(expr, bare)?;
-    // Types that CQL has no name for take every literal, as text or as bytes; tuples take the text of their fields.
-    let takes_all = matches!(bare, CqlType::LexicalUuid | CqlType::Tuple(_));
     if let (CqlType::LexicalUuid, Expr::Hex(digits)) = (bare, expr) {
         let wire = types::text::parse_hex(digits).unwrap_or_default();
         bare.validate(&wire)?;
         return Ok(wire);
     }
-    if !takes_all && !fits {
+    if !fits {
         return invalid(format!("Invalid {kind} constant ({text}) for \"{name}\" of type {ty}"));
     }
     let parsed = match (expr, bare) {
@@ -569,7 +567,6 @@ fn literal_error<T>(ty: &CqlType, text: &str, error: &str) -> Result<T> {
         CqlType::Date if number => format!("Unable to make unsigned int (for date) from: '{text}'"),
         CqlType::Time if number => format!("Unable to make long (for time) from: '{text}'"),
         CqlType::Timestamp if number => format!("Unable to make long (for date) from: '{text}'"),
-        CqlType::Time => format!("(TimeType) {error}"),
         CqlType::Timeuuid => "TimeUUID supports only version 1 UUIDs".to_owned(),
         CqlType::Ascii => "Invalid ASCII character in string literal: \
              java.nio.charset.UnmappableCharacterException: Input length = 1"
@@ -596,6 +593,10 @@ fn literal_kind(expr: &Expr, bare: &CqlType) -> Result<(&'static str, String, bo
 /// Whether a literal may be a value of the type.
 fn takes_literal(expr: &Expr, bare: &CqlType) -> bool {
     use CqlType as T;
+    // Types that CQL has no name for take every literal, as text or as bytes; tuples take the text of their fields.
+    if matches!(bare, T::LexicalUuid | T::Tuple(_)) {
+        return is_literal(expr);
+    }
     match expr {
         Expr::Boolean(_) => *bare == T::Boolean,
         Expr::Integer(_) => matches!(
