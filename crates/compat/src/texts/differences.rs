@@ -91,13 +91,6 @@ const DIFFERENCES: &[Difference] = &[
         },
     },
     Difference {
-        reason: "they are no part of the value",
-        holds: |(ty, question, _), ours, _| {
-            let binds = ty == "duration" && question == "bind" || question == "blob_as_duration(v)";
-            binds && ours == "error 0x2200"
-        },
-    },
-    Difference {
         reason: "every part of a duration has a text",
         holds: |(ty, question, value), ours, _| {
             let written = ["literal", "JSON"].contains(&question.as_str()) && ty == "duration";
