@@ -44,9 +44,9 @@ fn exchange(
     method: &str,
     path: &str,
     parameters: &[(&str, &str)],
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(u16, Vec<u8>), Error> {
-    let mut stream = connect(endpoint, patience)?;
+    let mut stream = connect(endpoint, timeout)?;
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Silent,
         _ => Error::Failed(format!("{}: {error}", endpoint.host)),
@@ -81,7 +81,7 @@ pub fn escape(value: &str) -> String {
     out
 }
 
-fn connect(endpoint: &Endpoint, patience: Duration) -> Result<TcpStream, Error> {
+fn connect(endpoint: &Endpoint, timeout: Duration) -> Result<TcpStream, Error> {
     let Endpoint { host, port } = endpoint;
     let told = |kind: &str, text: String| {
         Error::Connect(format!("Failed to connect to '{host}:{port}' - {kind}: '{text}'."))
@@ -94,7 +94,7 @@ fn connect(endpoint: &Endpoint, patience: Duration) -> Result<TcpStream, Error> 
     for address in addresses {
         match TcpStream::connect_timeout(&address, limits::CONNECT) {
             Ok(stream) => {
-                let wait = stream.set_read_timeout(Some(patience));
+                let wait = stream.set_read_timeout(Some(timeout));
                 wait.map_err(|error| told("SocketException", error.to_string()))?;
                 return Ok(stream);
             }

@@ -143,20 +143,7 @@ impl Default for AlignedBuf {
 impl From<&[u8]> for AlignedBuf {
     /// Writes every byte once: what holds the copy is not zeroed before.
     fn from(bytes: &[u8]) -> Self {
-        let capacity = align_up(bytes.len());
-        if capacity == 0 {
-            return AlignedBuf::default();
-        }
-        let layout = Self::layout(capacity);
-        // SAFETY: the layout is not empty.
-        let memory = unsafe { alloc(layout) };
-        let Some(start) = NonNull::new(memory) else { handle_alloc_error(layout) };
-        // SAFETY: the memory is `capacity >= bytes.len()` bytes long and nobody else's; both writes together fill it.
-        unsafe {
-            memory.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-            memory.add(bytes.len()).write_bytes(0, capacity - bytes.len());
-        }
-        AlignedBuf { start, len: bytes.len(), capacity }
+        AlignedBuf::of_parts(bytes.len(), std::iter::once(bytes))
     }
 }
 

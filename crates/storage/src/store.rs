@@ -283,10 +283,10 @@ impl Store {
         let periodic =
             durability == Durability::Mode && matches!(self.settings.sync, CommitlogSync::Periodic { .. });
         let bounded = !mutations.is_empty() && mutations.len() <= ENTRY_MUTATIONS_MAX;
-        if !periodic || !bounded || self.drained.get() || self.pressure.is_on() || !self.log.has_room() {
+        if !periodic || !bounded || self.drained.get() || self.pressure.is_on() {
             return None;
         }
-        if !self.log.keeps(entry_bytes(mutations)) {
+        if !self.log.has_room_to_keep(entry_bytes(mutations)) {
             return None;
         }
         if mutations.iter().any(|mutation| !self.is_open(mutation.table())) || self.log_refusal().is_some() {

@@ -130,11 +130,10 @@ impl Commitlog {
             return Ok(());
         }
         let path = self.tail_path();
-        let there = runtime::file::exists(&path).await;
-        if !there.map_err(|error| Error::io(&path, "look for", error))? {
-            return Ok(());
+        match runtime::file::remove(&path).await {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(|error| Error::io(&path, "remove", error)),
         }
-        runtime::file::remove(&path).await.map_err(|error| Error::io(&path, "remove", error))
     }
 }
 
