@@ -12,5 +12,7 @@ mod server;
 /// The operators' interface.
 mod rest;
 
-pub use rest::{Mode, NativeTransport, Rest, RestSettings, Switched};
+pub use rest::{
+    Counted, Heard, Messages, Mode, NativeTransport, Peers, Rest, RestSettings, Switched, Traffic,
+};
 pub use server::{Error, Server, listen_reason};

@@ -12,6 +12,8 @@ pub mod counting;
 pub mod cursor;
 /// Histograms with Cassandra's bucket boundaries.
 pub mod histogram;
+/// Who a node is.
+pub mod host;
 /// Answers of HTTP as bytes.
 pub mod http;
 /// A monotonic instant that a simulator can make.
@@ -31,6 +33,7 @@ pub mod token;
 
 pub use checksum::{Crc32, TraceHash, crc32};
 pub use cursor::{ByteReader, Truncated, put_svint, put_uvint, svint_len, unzigzag, uvint_len, zigzag};
+pub use host::HostId;
 pub use instant::Instant;
 pub use map::{FixedState, HashMap, HashSet, hash_map, hash_set};
 pub use prefetch::prefetch;

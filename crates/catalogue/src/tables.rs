@@ -2,7 +2,6 @@
 
 use crate::error::Error;
 use client::{Pool, Statement};
-use protocol::request::Parameters;
 use protocol::values::ValuesBuilder;
 use types::Consistency;
 use uuid::Uuid;
@@ -97,7 +96,7 @@ pub async fn create(pool: &Pool, keyspace: &str, replicas: u32) -> Result<(), Er
     );
     let named = TABLES.map(|text| text.replacen("KS", &format!("\"{keyspace}\""), 1));
     for text in std::iter::once(text).chain(named) {
-        pool.query(&text, Parameters::at(Consistency::One)).await?;
+        pool.define(&text, Consistency::One).await?;
     }
     Ok(())
 }

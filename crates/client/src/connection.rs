@@ -11,7 +11,9 @@
 
 use crate::error::Error;
 use crate::handshake::{self, Opened};
-use crate::limits::{CONNECT_TIMEOUT, EVENTS_MAX, IN_FLIGHT, LOOKS, SEND_BUFFER_KEPT, STREAMS_MAX};
+use crate::limits::{
+    CONNECT_TIMEOUT, EVENTS_MAX, IN_FLIGHT, LOOKS, PREPARES_MAX, SEND_BUFFER_KEPT, STREAMS_MAX,
+};
 use crate::outcome::{Answer, Outcome};
 use crate::statement::Statement;
 use crate::wire::Wire;
@@ -323,12 +325,15 @@ impl Connection {
         statement: &Statement,
         parameters: Parameters<'_>,
     ) -> Result<Answer, Error> {
-        let answer = self.execute_raw(statement, parameters).await?;
-        if !answer.is_unprepared() {
-            return Ok(answer);
+        let mut answer = self.execute_raw(statement, parameters).await?;
+        for _ in 0..PREPARES_MAX {
+            if !answer.is_unprepared() {
+                break;
+            }
+            self.prepare_again(statement).await?;
+            answer = self.execute_raw(statement, parameters).await?;
         }
-        self.prepare_again(statement).await?;
-        self.execute_raw(statement, parameters).await
+        Ok(answer)
     }
 
     /// Runs a prepared statement; prepares it again when this node does not know it.
@@ -357,7 +362,10 @@ impl Connection {
     pub async fn batch(&self, batch: Batch<'_>, statements: &[&Statement]) -> Result<Outcome, Error> {
         let request = Request::Batch(batch);
         let mut answer = self.request(&request).await?;
-        if answer.is_unprepared() {
+        for _ in 0..PREPARES_MAX {
+            if !answer.is_unprepared() {
+                break;
+            }
             let Request::Batch(batch) = &request else {
                 return Err(Error::Unexpected("BATCH"));
             };

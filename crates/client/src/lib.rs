@@ -33,6 +33,8 @@ pub mod pages;
 mod ring;
 /// Connections to every shard of every node.
 pub mod pool;
+/// Changes of the schema.
+mod schema;
 /// Addresses of names, versions of the protocol, names of errors.
 pub mod contact;
 /// Prepared statements.

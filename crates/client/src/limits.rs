@@ -20,6 +20,13 @@ pub const RECONNECT_MIN: Duration = Duration::from_millis(50);
 pub const RECONNECT_MAX: Duration = Duration::from_secs(5);
 /// Largest buffer kept for the next send.
 pub const SEND_BUFFER_KEPT: usize = 1 << 20;
+/// How long nodes may take to agree on a schema before a client goes on without.
+pub const AGREEMENT_WITHIN: Duration = Duration::from_secs(10);
+/// Rest between two looks at whether they do.
+pub const AGREEMENT_PAUSE: Duration = Duration::from_millis(100);
+/// How often a statement that a node does not know is prepared for one request. More than once: where several requests prepare a statement at
+/// the same time, Cassandra 5.0 may forget it in between.
+pub const PREPARES_MAX: usize = 8;
 /// How often, within the time that a request has, requests that are too late are looked for.
 pub const LOOKS: u32 = 16;
 /// Rest between a change of the ring and reading it: several come at once, and the tables follow the events.

@@ -222,6 +222,14 @@ impl Pool {
         self.shared.on_shard(node, shard).await
     }
 
+    /// Whether a node of this address cannot be reached, or is not asked.
+    pub(crate) async fn is_away(&self, ip: IpAddr) -> bool {
+        match self.shared.at_ip(ip) {
+            Some(node) => self.shared.on_shard(node, 0).await.is_err(),
+            None => true,
+        }
+    }
+
     /// Prepares a statement on any node.
     pub async fn prepare(&self, text: &str) -> Result<Statement, Error> {
         self.connection(None).await?.prepare(text).await
@@ -347,13 +355,17 @@ impl Shared {
         self.nodes.borrow()[index].clone()
     }
 
+    /// The number of the node with this address.
+    fn at_ip(&self, ip: IpAddr) -> Option<usize> {
+        self.nodes.borrow().iter().position(|node| node.place.address.ip() == ip)
+    }
+
     /// A node that is up again is tried at once.
     fn hear(&self, event: &Event) {
         if let Event::Status(true, address) = event
-            && let Some(node) =
-                self.nodes.borrow().iter().find(|node| node.place.address.ip() == address.ip())
+            && let Some(node) = self.at_ip(address.ip())
         {
-            node.down_until.set(None);
+            self.node(node).down_until.set(None);
         }
     }
 

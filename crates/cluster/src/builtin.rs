@@ -87,7 +87,7 @@ pub(crate) fn versioned(schema: Schema) -> Schema {
 }
 
 /// What the schema log holds of a schema: what users made, and how they altered `system_auth`.
-pub(crate) fn logged(schema: &Schema) -> Schema {
+pub fn logged(schema: &Schema) -> Schema {
     let mut keyspaces: BTreeMap<Arc<str>, Arc<Keyspace>> = schema.keyspaces.clone();
     keyspaces.remove(LOCAL);
     if let Some(auth) = keyspaces.remove(AUTH)

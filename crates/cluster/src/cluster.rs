@@ -3,7 +3,9 @@
 use crate::builtin;
 use crate::error::Error;
 use crate::event::SchemaEvent;
+use crate::group::Group0;
 use crate::schema_log::SchemaLog;
+use group0::{Outcome, RoleChange, Roles};
 use runtime::sync::Lock;
 use runtime::{Group, ShardId};
 use schema::{Schema, TableId};
@@ -33,6 +35,7 @@ pub enum Changed {
 }
 
 type SchemaHook = Box<dyn Fn(&Arc<Schema>)>;
+type RolesHook = Box<dyn Fn(&Arc<Roles>, &[String])>;
 type EventHook = Box<dyn Fn(&[SchemaEvent])>;
 type Forgotten = Pin<Box<dyn Future<Output = Result<(), storage::Error>>>>;
 type ForgottenHook = Box<dyn Fn(Vec<TableId>) -> Forgotten>;
@@ -40,21 +43,26 @@ type ForgottenHook = Box<dyn Fn(Vec<TableId>) -> Forgotten>;
 /// The schema as this shard knows it. Installed once per shard.
 pub struct Cluster {
     schema: RefCell<Arc<Schema>>,
+    store_hooks: RefCell<Vec<SchemaHook>>,
     schema_hooks: RefCell<Vec<SchemaHook>>,
     event_hooks: RefCell<Vec<EventHook>>,
+    roles_hooks: RefCell<Vec<RolesHook>>,
     forgotten_hook: RefCell<Option<ForgottenHook>>,
-    /// Only on shard 0; held for the whole of a change, so that changes happen one after the other.
+    /// Only on shard 0 of a node that is alone; held for the whole of a change, so that changes happen one after the other.
     log: Option<Lock<SchemaLog>>,
 }
 
 impl Cluster {
-    /// Shard 0 gives the log, other shards give none. The result must be installed in the runtime of its shard.
+    /// Shard 0 of a node that is alone gives the log; other shards give none, and those of a node whose changes go through the
+    /// cluster's log. The result must be installed in the runtime of its shard.
     pub fn new(schema: Arc<Schema>, log: Option<SchemaLog>) -> Rc<Cluster> {
-        assert_eq!(log.is_some(), runtime::shard() == ShardId(0), "the schema log lives on shard 0");
+        assert!(log.is_none() || runtime::shard() == ShardId(0), "the schema log lives on shard 0");
         Rc::new(Cluster {
             schema: RefCell::new(schema),
+            store_hooks: RefCell::default(),
             schema_hooks: RefCell::default(),
             event_hooks: RefCell::default(),
+            roles_hooks: RefCell::default(),
             forgotten_hook: RefCell::default(),
             log: log.map(Lock::new),
         })
@@ -65,9 +73,20 @@ impl Cluster {
         self.schema.borrow().clone()
     }
 
+    /// Calls a function with every new schema before any shard takes it: for stores, which must know a table before anybody plans on it.
+    pub fn on_store(&self, hook: impl Fn(&Arc<Schema>) + 'static) {
+        self.store_hooks.borrow_mut().push(Box::new(hook));
+    }
+
     /// Calls a function with every new schema, in the step in which this shard takes it.
     pub fn on_schema(&self, hook: impl Fn(&Arc<Schema>) + 'static) {
         self.schema_hooks.borrow_mut().push(Box::new(hook));
+    }
+
+    /// Calls a function with the roles of the cluster, in the step in which this shard takes them, and the names of those that are not what
+    /// they were. A lone node has none.
+    pub fn on_roles(&self, hook: impl Fn(&Arc<Roles>, &[String]) + 'static) {
+        self.roles_hooks.borrow_mut().push(Box::new(hook));
     }
 
     /// Calls a function with the events of every change, after all shards have the new schema.
@@ -84,11 +103,12 @@ impl Cluster {
         *self.forgotten_hook.borrow_mut() = Some(Box::new(move |ids| Box::pin(hook(ids))));
     }
 
-    /// Changes the schema: `decide` runs on shard 0 and sees the schema it changes.
+    /// Changes the schema: `decide` runs on shard 0 and sees the schema it changes, once more for each change of another node that came
+    /// first.
     /// Returns when the change is durable and every shard runs it. Outer errors are of the log; inner ones are
     /// `decide`'s own, and then nothing has changed.
     pub async fn change<E: Send + 'static>(
-        decide: impl FnOnce(&Schema) -> Decision<E> + Send + 'static,
+        decide: impl Fn(&Schema) -> Decision<E> + Send + 'static,
     ) -> Result<Result<Changed, E>, Error> {
         runtime::submit_to(ShardId(0), Group::ADMIN, move || async move {
             let cluster = runtime::local::<Cluster>();
@@ -97,11 +117,57 @@ impl Cluster {
         .await
     }
 
+    /// Has every node forget what a table holds, by an entry of the cluster's log: see `docs/mechanisms/group-0.md`.
+    /// Whether this node has a cluster that it could be said to; if not, nothing has happened.
+    /// `at`: microseconds since the Unix epoch. `within`: longest wait.
+    pub async fn truncate(table: TableId, at: i64, within: Duration) -> Result<bool, Error> {
+        runtime::submit_to(ShardId(0), Group::ADMIN, move || async move {
+            let cluster = runtime::local::<Cluster>();
+            match runtime::try_local::<Group0>() {
+                _ if cluster.log.is_some() => Ok(false),
+                Some(group0) => group0.truncate(table, at, within).await.map(|()| true),
+                None => Err(Error::NotStarted),
+            }
+        })
+        .await
+    }
+
+    /// Changes the roles of the cluster: `decide` runs on shard 0 and sees the roles it changes, once more for each change of another node that
+    /// came first; `None` is no change.
+    /// Returns when the change is applied here and by every member that answers, a while at most. Outer errors are of the log; inner
+    /// ones are `decide`'s own, and then nothing has changed.
+    pub async fn change_roles<E: Send + 'static>(
+        decide: impl Fn(&Roles) -> Result<Option<RoleChange>, E> + Send + 'static,
+    ) -> Result<Result<(), E>, Error> {
+        runtime::submit_to(ShardId(0), Group::ADMIN, move || async move {
+            let group0 = runtime::try_local::<Group0>().ok_or(Error::NotStarted)?;
+            loop {
+                let state = group0.machine.state();
+                let change = match decide(state.roles()) {
+                    Ok(Some(change)) => change,
+                    Ok(None) => return Ok(Ok(())),
+                    Err(error) => return Ok(Err(error)),
+                };
+                match group0.propose(&state, group0::Change::Role(change)).await? {
+                    Outcome::Done(version) => {
+                        group0.wait_until_seen(version).await;
+                        return Ok(Ok(()));
+                    }
+                    Outcome::Moved => {}
+                    Outcome::Refused(text) => return Err(Error::Refused(text)),
+                }
+            }
+        })
+        .await
+    }
+
     async fn change_here<E>(
         &self,
-        decide: impl FnOnce(&Schema) -> Decision<E>,
+        decide: impl Fn(&Schema) -> Decision<E>,
     ) -> Result<Result<Changed, E>, Error> {
-        let log = self.log.as_ref().expect("changes run on shard 0");
+        let Some(log) = self.log.as_ref() else {
+            return self.change_all(decide).await;
+        };
         let mut log = log.lock().await;
         let before = self.schema();
         let (next, events) = match decide(&before) {
@@ -123,30 +189,63 @@ impl Cluster {
             }
             return Err(error);
         }
-        for shard in (0..runtime::shard_count()).map(ShardId) {
+        show_store(&next).await;
+        runtime::on_every_shard(Group::ADMIN, move || {
             let next = next.clone();
-            runtime::submit_to(shard, Group::ADMIN, move || async move {
-                runtime::local::<Cluster>().take(next);
-            })
-            .await;
-        }
-        for shard in (0..runtime::shard_count()).map(ShardId) {
-            let events = events.clone();
-            runtime::submit_to(shard, Group::ADMIN, move || async move {
-                runtime::local::<Cluster>().tell(&events);
-            })
-            .await;
-        }
+            async move { runtime::local::<Cluster>().take(next) }
+        })
+        .await;
+        tell_everywhere(&events).await;
         Ok(Ok(Changed::Done(events)))
+    }
+
+    /// Changes the schema of all nodes: decides again when another change came first.
+    async fn change_all<E>(
+        &self,
+        decide: impl Fn(&Schema) -> Decision<E>,
+    ) -> Result<Result<Changed, E>, Error> {
+        let group0 = runtime::try_local::<Group0>().ok_or(Error::NotStarted)?;
+        loop {
+            // What a decision sees must be one state: the schema that is applied here, laid over by the built-in tables.
+            let state = group0.machine.state();
+            let before = builtin::with_builtin(Schema::clone(state.schema()));
+            let (next, events) = match decide(&before) {
+                Ok(Some(decided)) => decided,
+                Ok(None) => return Ok(Ok(Changed::Nothing)),
+                Err(error) => return Ok(Err(error)),
+            };
+            if schema::Change::between(&before, &next).is_empty() {
+                return Ok(Ok(Changed::Nothing));
+            }
+            await_forgotten(&before, &next).await?;
+            let changes = schema::Change::between(state.schema(), &builtin::logged(&next));
+            readable(&changes)?;
+            match group0.propose(&state, group0::Change::Schema(changes)).await? {
+                Outcome::Done(version) => {
+                    group0.wait_until_seen(version).await;
+                    return Ok(Ok(Changed::Done(events)));
+                }
+                Outcome::Moved => {}
+                Outcome::Refused(text) => return Err(Error::Refused(text)),
+            }
+        }
     }
 
     fn forgotten(&self, ids: Vec<TableId>) -> Option<Forgotten> {
         self.forgotten_hook.borrow().as_ref().map(|hook| hook(ids))
     }
 
-    fn take(&self, schema: Arc<Schema>) {
+    pub(crate) fn store(&self, schema: &Arc<Schema>) {
+        self.store_hooks.borrow().iter().for_each(|hook| hook(schema));
+    }
+
+    pub(crate) fn take(&self, schema: Arc<Schema>) {
         *self.schema.borrow_mut() = schema.clone();
         self.schema_hooks.borrow().iter().for_each(|hook| hook(&schema));
+    }
+
+    pub(crate) fn take_roles(&self, roles: &Arc<Roles>, changed: &[String]) {
+        self.roles_hooks.borrow().iter().for_each(|hook| hook(roles, changed));
     }
 
     fn tell(&self, events: &[SchemaEvent]) {
@@ -167,24 +266,52 @@ async fn settle() {
     }
 }
 
+/// Shows a schema to the stores of every shard: before any of them plans on it.
+pub(crate) async fn show_store(schema: &Arc<Schema>) {
+    let schema = schema.clone();
+    runtime::on_every_shard(Group::ADMIN, move || {
+        let schema = schema.clone();
+        async move { runtime::local::<Cluster>().store(&schema) }
+    })
+    .await;
+}
+
+/// Tells the clients of every shard.
+pub(crate) async fn tell_everywhere(events: &[SchemaEvent]) {
+    let events: Arc<[SchemaEvent]> = events.into();
+    runtime::on_every_shard(Group::ADMIN, move || {
+        let events = events.clone();
+        async move { runtime::local::<Cluster>().tell(&events) }
+    })
+    .await;
+}
+
+/// Errors: what the cluster's log could not be read with again.
+fn readable(changes: &[schema::Change]) -> Result<(), Error> {
+    schema::Change::decode_all(&schema::Change::encode_all(changes)).map_err(Error::Unreadable)?;
+    Ok(())
+}
+
 /// Waits until no shard holds anything durable of earlier tables with the ids of those that are about to be made.
-async fn await_forgotten(before: &Schema, next: &Schema) -> Result<(), Error> {
+pub(crate) async fn await_forgotten(before: &Schema, next: &Schema) -> Result<(), Error> {
     let made: Vec<TableId> =
         next.tables().map(|table| table.id).filter(|id| before.table_by_id(*id).is_none()).collect();
     if made.is_empty() {
         return Ok(());
     }
-    for shard in (0..runtime::shard_count()).map(ShardId) {
+    let forget = move || {
         let made = made.clone();
-        let forgotten = runtime::submit_to(shard, Group::ADMIN, move || async move {
+        async move {
             match runtime::local::<Cluster>().forgotten(made) {
                 Some(forgotten) => runtime::timeout(FORGET_PATIENCE, forgotten).await,
                 None => Ok(Ok(())),
             }
-        });
-        match forgotten.await {
+        }
+    };
+    for (shard, forgotten) in (0..).zip(runtime::on_every_shard(Group::ADMIN, forget).await) {
+        match forgotten {
             Ok(forgotten) => forgotten?,
-            Err(_) => return Err(Error::StillDropping { shard: shard.0 }),
+            Err(_) => return Err(Error::StillDropping { shard }),
         }
     }
     Ok(())

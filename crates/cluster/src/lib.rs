@@ -7,14 +7,33 @@
 
 /// Tables that every node has.
 pub mod builtin;
-mod cluster;
 mod error;
 mod event;
 mod schema_log;
+/// What this node has applied, on disk.
+mod applied;
+/// The applied state, as consensus drives it.
+mod machine;
+/// Messages between nodes.
+mod wire;
+/// Who may speak with this node.
+mod gate;
+mod group;
+/// What a node asks its seeds.
+mod ask;
+/// How a node comes into a cluster.
+mod enter;
+/// What this node must hold of one that it replaces.
+mod fill;
+/// What the leader does.
+mod lead;
+mod cluster;
 #[cfg(test)]
 mod tests;
 
 pub use cluster::{Changed, Cluster, Decision};
 pub use error::Error;
 pub use event::{ChangeKind, SchemaEvent, Target};
+pub use group::{Counted, Folder, Group0, Replaced, Settings};
+pub use group0::{Role, RoleChange, Roles};
 pub use schema_log::SchemaLog;

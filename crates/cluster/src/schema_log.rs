@@ -1,10 +1,10 @@
 //! The schema log: one record for each change, rewritten as one snapshot when it has grown.
 
 use crate::{Error, builtin};
+use journal::Journal;
 use schema::{Change, Schema};
 use std::path::Path;
 use std::sync::Arc;
-use storage::journal::Journal;
 
 /// Changes after which the log is rewritten as a snapshot: replay stays short, rewriting stays rare.
 const RECORDS_MAX: usize = 4096;

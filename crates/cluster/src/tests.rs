@@ -24,7 +24,7 @@ fn boot(world: &mut World, node: NodeId) {
 fn change(
     world: &mut World,
     node: NodeId,
-    to: impl FnOnce(&Schema) -> Schema + Send + 'static,
+    to: impl Fn(&Schema) -> Schema + Send + 'static,
 ) -> Result<(), Error> {
     let decide = move |from: &Schema| Ok::<_, ()>(Some((to(from), Vec::new())));
     let mut task = world.spawn(node, async move { Cluster::change(decide).await });
@@ -48,7 +48,7 @@ fn a_drop_that_failed_does_not_come_back_with_a_restart() {
         let node = world.add_node([10, 0, 0, 1].into());
         boot(&mut world, node);
         let keyspace = Keyspace::new("a", Replication::Local);
-        change(&mut world, node, |from| from.with_keyspace(2, keyspace)).expect("durable");
+        change(&mut world, node, move |from| from.with_keyspace(2, keyspace.clone())).expect("durable");
         world.fail_next_syncs(node, failing);
         let dropped = change(&mut world, node, |from| from.without_keyspace(3, "a"));
         assert!(matches!(dropped, Err(Error::Log(_))), "{failing} syncs fail: {dropped:?}");
@@ -87,7 +87,7 @@ fn a_change_that_could_not_be_read_back_does_not_happen() {
         .expect("what the builder does not look at");
     let mut keyspace = Keyspace::new("a", Replication::Local);
     keyspace.tables.insert(table.name.clone(), table.into());
-    let refused = change(&mut world, node, |from| from.with_keyspace(2, keyspace));
+    let refused = change(&mut world, node, move |from| from.with_keyspace(2, keyspace.clone()));
     assert!(matches!(refused, Err(Error::Unreadable(_))), "{refused:?}");
     assert!(!has_keyspace(&mut world, node));
     world.kill(node);

@@ -4,6 +4,7 @@
 //! sense among several nodes are switched off by Cassandra's own properties.
 
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -76,22 +77,50 @@ pub fn start_measured(folder: &Path, measured: &Measured) -> Result<Server, Stri
         Profile::Stock => STOCK,
         Profile::Latest => LATEST,
     };
-    launch(folder, &format!("authenticator: AllowAllAuthenticator\n{differences}"), Some(measured))
+    let more = format!("authenticator: AllowAllAuthenticator\n{differences}");
+    launch(folder, &more, Some(measured), &Place::alone())
+}
+
+/// Starts so many nodes of one cluster, one after the other, each in a folder below this one; they share their ports, and each has an
+/// address of its own.
+pub fn start_cluster(folder: &Path, count: u8, measured: &Measured) -> Result<Vec<Server>, String> {
+    let (native, storage) = (free_port(), free_port());
+    let address = |node: u8| Ipv4Addr::new(127, 0, 9, node);
+    let more = format!("authenticator: AllowAllAuthenticator\nauto_bootstrap: false\n{STOCK}");
+    let place = |node| Place { address: address(node), native, storage, seed: address(1), waits: true };
+    let start = |node: u8| launch(&folder.join(format!("node{node}")), &more, Some(measured), &place(node));
+    (1..=count).map(start).collect()
+}
+
+/// Where a node stands, alone or among others.
+struct Place {
+    address: Ipv4Addr,
+    native: u16,
+    storage: u16,
+    seed: Ipv4Addr,
+    /// Whether it gives others the time to tell it who they are.
+    waits: bool,
+}
+
+impl Place {
+    fn alone() -> Place {
+        let here = Ipv4Addr::LOCALHOST;
+        Place { address: here, native: free_port(), storage: free_port(), seed: here, waits: false }
+    }
 }
 
 /// Starts a node with further lines of configuration, the authenticator's among them.
 pub fn start_with(folder: &Path, more: &str) -> Result<Server, String> {
-    launch(folder, more, None)
+    launch(folder, more, None, &Place::alone())
 }
 
-fn launch(folder: &Path, more: &str, measured: Option<&Measured>) -> Result<Server, String> {
+fn launch(folder: &Path, more: &str, measured: Option<&Measured>, place: &Place) -> Result<Server, String> {
     let jars = packages::cassandra()?;
     let told = |error: std::io::Error| format!("{}: {error}", folder.display());
     fs::create_dir_all(folder.join("logs")).map_err(told)?;
     fs::create_dir_all(folder.join("triggers")).map_err(told)?;
-    let port = free_port();
     let config = folder.join("cassandra.yaml");
-    fs::write(&config, yaml(folder, port) + more).map_err(told)?;
+    fs::write(&config, yaml(folder, place) + more).map_err(told)?;
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
     let log = folder.join("node.log");
     let out = File::create(&log).map_err(told)?;
@@ -105,13 +134,14 @@ fn launch(folder: &Path, more: &str, measured: Option<&Measured>) -> Result<Serv
         }
         None => drop(command.args([heap, "-Xss512k", "-XX:+UseG1GC", "-ea"])),
     }
+    match place.waits {
+        true => command.args(["-Dcassandra.ring_delay_ms=5000"]),
+        false => {
+            command.args(["-Dcassandra.skip_wait_for_gossip_to_settle=0", "-Dcassandra.ring_delay_ms=100"])
+        }
+    };
     command
-        .args([
-            "-Dcassandra.skip_wait_for_gossip_to_settle=0",
-            "-Dcassandra.ring_delay_ms=100",
-            "-Dcassandra.superuser_setup_delay_ms=0",
-            "-Dcassandra-foreground=yes",
-        ])
+        .args(["-Dcassandra.superuser_setup_delay_ms=0", "-Dcassandra-foreground=yes"])
         .arg(format!("-Dcassandra.jmx.local.port={}", free_port()))
         .arg(format!("-Dcassandra.triggers_dir={}", folder.join("triggers").display()))
         .arg("org.apache.cassandra.service.CassandraDaemon")
@@ -123,7 +153,7 @@ fn launch(folder: &Path, more: &str, measured: Option<&Measured>) -> Result<Serv
     let child = command.spawn().map_err(|error| format!("java: {error}"))?;
     let mut server = Server {
         name: "cassandra 5.0.6".into(),
-        address: ([127, 0, 0, 1], port).into(),
+        address: (place.address, place.native).into(),
         folder: folder.into(),
         log,
         child,
@@ -150,7 +180,7 @@ pub fn tool_of(folder: &Path, mode: &str, class: &str, arguments: &[String]) -> 
     fs::create_dir_all(folder).map_err(told)?;
     let config = folder.join("cassandra.yaml");
     let mode = format!("storage_compatibility_mode: {mode}\n");
-    fs::write(&config, yaml(folder, free_port()) + &mode).map_err(told)?;
+    fs::write(&config, yaml(folder, &Place::alone()) + &mode).map_err(told)?;
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
     let mut command = java(&jars, folder, &config, None);
     command.args(["-Xmx512M", "-XX:+UseSerialGC"]).arg(class).args(arguments).current_dir(folder);
@@ -222,12 +252,12 @@ fn agent(jars: &Path) -> PathBuf {
     found.unwrap_or_else(|| jars.join("jamm.jar"))
 }
 
-fn yaml(folder: &Path, port: u16) -> String {
-    let storage = free_port();
-    let any = any_yaml(folder, &format!("127.0.0.1:{storage}"));
+fn yaml(folder: &Path, place: &Place) -> String {
+    let Place { address, native, storage, seed, .. } = place;
+    let any = any_yaml(folder, *address, &format!("{seed}:{storage}"));
     format!(
         "{any}num_tokens: 16\nstorage_port: {storage}\n\
-         native_transport_port: {port}\nstart_native_transport: true\n\
+         native_transport_port: {native}\nstart_native_transport: true\n\
          commitlog_sync_period: 10000ms\n\
          authorizer: AllowAllAuthorizer\n\
          read_request_timeout: 20000ms\nwrite_request_timeout: 20000ms\n\
@@ -236,15 +266,15 @@ fn yaml(folder: &Path, port: u16) -> String {
 }
 
 fn older_yaml(folder: &Path) -> String {
-    any_yaml(folder, "127.0.0.1") + "num_tokens: 1\ncommitlog_sync_period_in_ms: 10000\n"
+    any_yaml(folder, Ipv4Addr::LOCALHOST, "127.0.0.1") + "num_tokens: 1\ncommitlog_sync_period_in_ms: 10000\n"
 }
 
 /// What every release understands.
-fn any_yaml(folder: &Path, seeds: &str) -> String {
+fn any_yaml(folder: &Path, address: Ipv4Addr, seeds: &str) -> String {
     let at = folder.display();
     format!(
         "cluster_name: 'compat'\npartitioner: org.apache.cassandra.dht.Murmur3Partitioner\n\
-         listen_address: 127.0.0.1\nrpc_address: 127.0.0.1\nendpoint_snitch: SimpleSnitch\n\
+         listen_address: {address}\nrpc_address: {address}\nendpoint_snitch: SimpleSnitch\n\
          seed_provider:\n  - class_name: org.apache.cassandra.locator.SimpleSeedProvider\n    parameters:\n      \
          - seeds: '{seeds}'\n\
          data_file_directories:\n  - {at}/data\ncommitlog_directory: {at}/commitlog\nhints_directory: {at}/hints\n\

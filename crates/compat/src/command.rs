@@ -57,6 +57,11 @@ pub fn tail(text: &str, count: usize) -> String {
     lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
+/// A file for what a program says of itself beside its conversation, emptied.
+pub fn log_of(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
 /// Sends a signal by its name; the process may be gone already.
 pub fn signal(pid: u32, name: &str) {
     let _ = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).stderr(Stdio::null()).status();

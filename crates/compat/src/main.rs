@@ -16,6 +16,7 @@ mod bad_input;
 mod cassandra;
 mod catalogue;
 mod certificates;
+mod cluster;
 mod command;
 mod cql;
 mod cqlsh;

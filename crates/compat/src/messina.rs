@@ -24,6 +24,10 @@ pub struct Start {
     pub ip: Ipv4Addr,
     /// Port of the native protocol; 0 takes a free one.
     pub port: u16,
+    /// The port between nodes; `None` takes a free one.
+    pub storage_port: Option<u16>,
+    /// What its cluster is called.
+    pub cluster_name: &'static str,
     /// Further lines of its configuration.
     pub yaml: String,
     /// A program and its first arguments that run the node, such as one that sets limits and then becomes the node.
@@ -44,6 +48,8 @@ impl Start {
             commitlog_sync: "periodic",
             ip: Ipv4Addr::LOCALHOST,
             port: 0,
+            storage_port: None,
+            cluster_name: "compat",
             yaml: String::new(),
             wrapper: Vec::new(),
             commitlog: None,
@@ -104,12 +110,13 @@ impl Start {
             mode => format!("commitlog_sync: {mode}\n"),
         };
         format!(
-            "cluster_name: 'compat'\nlisten_address: {ip}\nrpc_address: {ip}\n\
+            "cluster_name: '{}'\nlisten_address: {ip}\nrpc_address: {ip}\n\
              native_transport_port: {port}\nnative_shard_aware_transport_port: {}\nprometheus_port: {}\n\
              storage_port: {}\ndata_file_directories:\n  - {}\ncommitlog_directory: {}\n{sync}{}",
+            self.cluster_name,
             free_port(),
             free_port(),
-            free_port(),
+            self.storage_port.unwrap_or_else(free_port),
             data.display(),
             self.commitlog.clone().unwrap_or_else(|| self.folder.join("commitlog")).display(),
             self.yaml,

@@ -1,6 +1,7 @@
 //! `compat peer`: one Apache Cassandra to measure against, for benches; runs until standard input ends.
 //!
-//! `compat peer stock|latest FOLDER HEAP CPUS` prints `ready ADDRESS PID` when it answers. For each line `flush` it has all
+//! `compat peer stock|latest FOLDER HEAP CPUS` prints `ready ADDRESS PID` when it answers; with `cluster` as the profile there are three
+//! stock nodes, whose addresses and processes are listed with commas. For each line `flush` it has all
 //! tables flushed and prints `flushed`; for `import KEYSPACE TABLE FOLDER` it takes the sstables of a folder over and prints
 //! `imported`.
 
@@ -29,10 +30,13 @@ fn serve(words: &[String]) -> Result<(), String> {
     let [profile, folder, heap, cpus] = words else {
         return Err("peer stock|latest FOLDER HEAP CPUS".into());
     };
+    if profile == "cluster" {
+        return serve_cluster(Path::new(folder), heap, cpus);
+    }
     let profile = match profile.as_str() {
         "stock" => Profile::Stock,
         "latest" => Profile::Latest,
-        other => return Err(format!("{other} is neither stock nor latest")),
+        other => return Err(format!("{other} is neither stock, latest nor cluster")),
     };
     let measured = Measured { profile, heap: heap.clone(), cpus: cpus.clone() };
     let mut server = cassandra::start_measured(Path::new(folder), &measured)?;
@@ -53,6 +57,21 @@ fn serve(words: &[String]) -> Result<(), String> {
         }
     }
     server.stop()
+}
+
+fn serve_cluster(folder: &Path, heap: &str, cpus: &str) -> Result<(), String> {
+    let measured = Measured { profile: Profile::Stock, heap: heap.to_owned(), cpus: cpus.to_owned() };
+    let mut servers = cassandra::start_cluster(folder, 3, &measured)?;
+    let listed = |shown: fn(&Server) -> String| servers.iter().map(shown).collect::<Vec<_>>().join(",");
+    println!(
+        "ready {} {}",
+        listed(|server| server.address.to_string()),
+        listed(|server| server.child.id().to_string())
+    );
+    if let Some(line) = std::io::stdin().lines().next() {
+        return Err(format!("unknown wish {}", line.map_err(|error| format!("standard input: {error}"))?));
+    }
+    servers.iter_mut().try_for_each(Server::stop)
 }
 
 fn nodetool(server: &Server, words: &[&str]) -> Result<(), String> {

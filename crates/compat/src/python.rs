@@ -3,8 +3,9 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
 
 use crate::server::Server;
 use crate::suite::{Options, Report};
@@ -106,15 +107,18 @@ fn script_path(script: &str) -> PathBuf {
     paths::resources().join("python").join(format!("{script}.py"))
 }
 
-/// A script with which the Rust side holds a conversation by lines.
+/// How long a program that is spoken with may keep silent.
+const SILENT_MAX: Duration = Duration::from_secs(300);
+
+/// A program with which the Rust side holds a conversation by lines.
 pub struct Script {
     child: Child,
     input: ChildStdin,
-    output: BufReader<ChildStdout>,
+    output: Receiver<(Instant, String)>,
 }
 
 impl Script {
-    /// Starts it; its standard error goes to ours.
+    /// Starts a script of `python/`; its standard error goes to ours.
     pub fn spawn(
         script: &str,
         address: SocketAddr,
@@ -129,23 +133,38 @@ impl Script {
                 None => command.arg(value),
             };
         }
+        Script::of(command)
+    }
+
+    /// Starts any program.
+    pub fn of(mut command: Command) -> Result<Script, String> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|error| format!("python: {error}"))?;
+            .map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;
         let input = child.stdin.take().expect("standard input was piped");
-        let output = BufReader::new(child.stdout.take().expect("standard output was piped"));
+        let lines = BufReader::new(child.stdout.take().expect("standard output was piped")).lines();
+        let (send, output) = mpsc::channel();
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).try_for_each(|line| send.send((Instant::now(), line)))
+        });
         Ok(Script { child, input, output })
     }
 
     /// Its next line; an error when it ends instead.
     pub fn line(&mut self) -> Result<String, String> {
-        let mut line = String::new();
-        match self.output.read_line(&mut line) {
-            Ok(0) => Err("the script ended early; see its messages above".into()),
-            Ok(_) => Ok(line.trim_end().to_owned()),
-            Err(error) => Err(format!("reading from the script: {error}")),
+        self.line_at().map(|(_, line)| line)
+    }
+
+    /// The same, and when it came.
+    pub fn line_at(&mut self) -> Result<(Instant, String), String> {
+        match self.output.recv_timeout(SILENT_MAX) {
+            Ok((at, line)) => Ok((at, line.trim_end().to_owned())),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err("the script ended early; see its messages above".into())
+            }
+            Err(RecvTimeoutError::Timeout) => Err(format!("the script said nothing for {SILENT_MAX:?}")),
         }
     }
 

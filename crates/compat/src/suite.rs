@@ -8,8 +8,8 @@ use crate::certificates::Certificates;
 use crate::messina::Start;
 use crate::server::{Server, free_port};
 use crate::{
-    bad_days, bad_input, cassandra, catalogue, cql, cqlsh, damage, drivers, kill_loop, nodetool, paths,
-    protocol, python, renewal, sstables, stress, texts, ycsb,
+    bad_days, bad_input, cassandra, catalogue, cluster, cql, cqlsh, damage, drivers, kill_loop, nodetool,
+    paths, protocol, python, renewal, sstables, stress, texts, ycsb,
 };
 
 /// What `--help` prints.
@@ -32,6 +32,7 @@ suites:
   stress      messina cassandra-stress beside the Java tool of Cassandra 3.11.5, each reading what the other wrote; its bytes
               recomputed in Java; the published lines; CloudSuite's two scripts
   catalogue   messina bench run file-catalogue and messina catalogue: import, comparison, load, quotas
+  cluster     processes, one cluster: drivers at QUORUM through a kill, events, all killed at once, nodetool
   kill        kill -9 under load, in periodic and in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
   bad-days    under load: 10,000 silent connections, bombs, no descriptors, SIGTERM, full disks, a read-only folder
@@ -43,13 +44,16 @@ options:
   --smp LIST          shard counts, such as 1,2,7 (default 2)
   --against WHAT      messina (default) or cassandra
   --binary PATH       the messina binary (default: release build in the target folder)
+  --older PATH        cluster: another build, from which the rolling restart goes to the tested one
   --rows N            rows of the paging suite (default 100000)
   --copy-rows N       rows that cqlsh copies (default 10000)
   --cycles N          kills of the kill suite (default 100)
   --records N         records and operations of YCSB (default 10000)
   --seed N            what the suite of sstables writes (default 1)
+  --long              cluster: the long run of kills, too, of 15 minutes
+  --minutes N         cluster: the long run, of so many minutes
   --quick             small numbers, for every commit
-  --only WORD         only tests of Python, the drivers, stress, certificates and protocol, files of statements, bad
+  --only WORD         only tests of Python, the drivers, cluster, stress, certificates and protocol, files of statements, bad
                       days, modes of the kill suite, or tables of sstables whose name holds WORD
   --at HOST:PORT      cql, texts, protocol: a server that runs already
   --peer HOST:PORT    texts: an Apache Cassandra that runs already
@@ -80,6 +84,8 @@ pub struct Options {
     pub records: u64,
     /// What the suite of sstables writes.
     pub seed: u64,
+    /// Minutes of the cluster's long run of kills, if it is wished for.
+    pub long: Option<u64>,
     /// Small numbers.
     pub quick: bool,
     /// Only tests whose name holds this, in the suites that know it.
@@ -92,6 +98,8 @@ pub struct Options {
     pub bless: bool,
     /// The node runs under a filter that refuses io_uring.
     pub refuse_io_uring: bool,
+    /// Another build, from which a rolling restart goes to the tested one.
+    pub older: Option<PathBuf>,
     /// Only start servers.
     pub serve: bool,
     /// Only bring the client packages.
@@ -115,6 +123,7 @@ const ALL: &[&str] = &[
     "ycsb",
     "stress",
     "catalogue",
+    "cluster",
     "kill",
     "sstables",
 ];
@@ -134,12 +143,14 @@ impl Options {
             cycles: 100,
             records: 10_000,
             seed: 1,
+            long: None,
             quick: false,
             only: None,
             at: None,
             peer: None,
             bless: false,
             refuse_io_uring: false,
+            older: None,
             serve: false,
             bring_only: false,
             with_cassandra: false,
@@ -156,6 +167,8 @@ impl Options {
                 "--cycles" => options.cycles = number(value()?)?,
                 "--records" => options.records = number(value()?)?,
                 "--seed" => options.seed = number(value()?)?,
+                "--long" => drop(options.long.get_or_insert(15)),
+                "--minutes" => options.long = Some(number(value()?)?),
                 "--quick" => {
                     options.quick = true;
                     options.rows = 4_000;
@@ -167,6 +180,7 @@ impl Options {
                 "--at" => options.at = Some(address(value()?)?),
                 "--peer" => options.peer = Some(address(value()?)?),
                 "--bless" => options.bless = true,
+                "--older" => options.older = Some(value()?.into()),
                 "--refuse-io-uring" => options.refuse_io_uring = true,
                 "--serve" => options.serve = true,
                 "--bring" => options.bring_only = true,
@@ -309,6 +323,7 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
                 "ycsb" => ycsb::run(options, shards, &mut report),
                 "stress" => stress::run(options, shards, &mut report),
                 "catalogue" => catalogue::run(options, shards, &mut report),
+                "cluster" => cluster::run(options, shards, &mut report),
                 "kill" => kill_loop::run(options, shards, &mut report),
                 "nodetool" => nodetool::run(options, shards, &mut report),
                 "damage" => damage::run(options, shards, &mut report),

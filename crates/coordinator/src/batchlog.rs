@@ -6,20 +6,22 @@
 //!   system.batches ◀─ 3 the batch is gone
 //! ```
 //! Whoever dies between 1 and 3 finds the batch at the next start, before clients come, and writes it again with the
-//! timestamps it had. A batch whose parts failed in a living process is written again after twice its patience.
+//! timestamps it had. A batch whose parts failed in a living process is written again after twice its timeout.
 //!
 //! Nothing is written again that may have been deleted and forgotten since: a batch older than the shortest
 //! `gc_grace_seconds` of its tables is let go, and so is what a truncation or a drop has taken away.
-//! A batch that one shard of a single node owns needs none of this: it is one entry of that shard's log.
+//! A batch that goes to one shard of this node alone needs none of this: it is one entry of that shard's log.
 //!
 //! All of that is as durable as the log is. With `commitlog_sync: periodic` a power cut takes the last moments of each
 //! shard's log: it may take 1 and leave some of 2, or leave 3 and take some of 2, and then half of a batch is there.
 
 use crate::coordinator::Coordinator;
 use crate::error::{Error, WriteKind};
-use crate::limits::{BATCHES_UNFINISHED_MAX, REPLAY_AGAIN_AFTER, REPLAY_PAGE_BYTES, REPLAY_PATIENCE};
+use crate::limits::{BATCHES_UNFINISHED_MAX, REPLAY_AGAIN_AFTER, REPLAY_PAGE_BYTES, REPLAY_TIMEOUT};
 use crate::replicas::Silence;
+use crate::view::View;
 use crate::write::judge_one;
+use crate::writing::{Ended, Writing};
 use base::{Instant, Token, shard_of};
 use mutation::{
     Cell, ColumnView, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowView,
@@ -32,12 +34,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use storage::Durability;
-use topology::required;
+use storage::{Durability, Planned, Point};
 use types::Consistency;
 
-/// How the mutations of a batch are encoded. On disk: a batch of another version is let go.
-const VERSION: i32 = 1;
+/// How the mutations of a batch are encoded: the first element of the list is the point that the batch was planned on, u64 epoch and u64
+/// index; each other one is a mutation. On disk: a batch of another version is let go, but for [`VERSION_ALONE`].
+const VERSION: i32 = 2;
+/// Each element is a mutation; the node was alone.
+const VERSION_ALONE: i32 = 1;
 /// Columns of `system.batches`, in the order of their names.
 const MUTATIONS: u16 = 0;
 const VERSION_COLUMN: u16 = 1;
@@ -49,18 +53,26 @@ pub(crate) struct Unfinished {
     task: StdCell<bool>,
 }
 
+impl Unfinished {
+    pub(crate) fn len(&self) -> usize {
+        self.due.borrow().len()
+    }
+}
+
 /// A batch on its way through the table.
 struct Entry {
     table: Arc<Table>,
     key: Key,
     /// Microseconds since the Unix epoch, of the clock that tells truncations, too.
     written_at: i64,
+    /// The point that its mutations were planned on.
+    on: Point,
 }
 
 /// A batch as it was found in the table.
 struct Found {
     key: Key,
-    written_at: i64,
+    planned: Planned,
     version: i32,
     mutations: Vec<Vec<u8>>,
 }
@@ -68,10 +80,11 @@ struct Found {
 impl Coordinator {
     /// Whether a logged batch is more than one entry of one log.
     pub(crate) fn needs_batchlog(&self, mutations: &[Mutation]) -> bool {
-        let single = self.topology().is_single();
+        let view = self.view();
+        let alone = mutations.iter().all(|mutation| view.is_only_here(mutation));
         let apart = |pair: &[Mutation]| {
             let (a, b) = (pair[0].token(), pair[1].token());
-            if single { owner(a) != owner(b) } else { a != b }
+            if alone { owner(a) != owner(b) } else { a != b }
         };
         mutations.windows(2).any(apart)
     }
@@ -83,20 +96,20 @@ impl Coordinator {
         self: &Rc<Self>,
         mutations: Vec<Mutation>,
         consistency: Consistency,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), Error> {
-        self.check_levels(&mutations, consistency)?;
-        let schema = self.schema();
-        let batches = schema.table("system", "batches").ok_or(Error::UnknownTable)?.clone();
-        let entry = Entry::drawn(batches, self.local().next_time(i64::MIN));
+        let view = self.view();
+        self.check_levels(&view, &mutations, consistency)?;
+        let batches = view.schema.table("system", "batches").ok_or(Error::UnknownTable)?.clone();
+        let entry = Entry::drawn(batches, self.local().next_time(i64::MIN), view.point());
         let coordinator = self.clone();
         let kept = Rc::new(StdCell::new(false));
         let told = kept.clone();
         // In a task of its own: once begun, a write is never dropped half way.
         let work = runtime::spawn_now(Group::QUERY, async move {
-            coordinator.write_entry(entry, mutations, consistency, patience, &told).await
+            coordinator.write_entry(view, entry, mutations, consistency, timeout, &told).await
         });
-        match runtime::timeout(patience, work).await {
+        match runtime::timeout(timeout, work).await {
             Ok(outcome) => outcome,
             Err(_) => {
                 let kind = if kept.get() { WriteKind::Batch } else { WriteKind::BatchLog };
@@ -108,53 +121,72 @@ impl Coordinator {
     /// As above. `kept`: set when the batch is in the table.
     async fn write_entry(
         self: Rc<Self>,
-        entry: Entry,
+        mut view: Rc<View>,
+        mut entry: Entry,
         mutations: Vec<Mutation>,
         consistency: Consistency,
-        patience: Duration,
+        timeout: Duration,
         kept: &StdCell<bool>,
     ) -> Result<(), Error> {
-        let single = self.topology().is_single();
-        let here = runtime::shard();
-        let (mut first, rest): (Vec<_>, Vec<_>) =
-            mutations.iter().cloned().partition(|mutation| single && owner(mutation.token()) == here);
-        if !runtime::planted(Bug::SkipBatchlog) {
-            first.push(entry.put(&mutations));
-        }
+        let until = runtime::now() + timeout;
+        let (alone, rest) = loop {
+            let alone = mutations.iter().all(|mutation| view.is_only_here(mutation));
+            let here = runtime::shard();
+            let (mut first, rest): (Vec<_>, Vec<_>) =
+                mutations.iter().cloned().partition(|mutation| alone && owner(mutation.token()) == here);
+            if !runtime::planted(Bug::SkipBatchlog) {
+                first.push(entry.put(&mutations));
+            }
+            match self.local().write(first, Durability::Mode, entry.on).await {
+                Ok(()) => break (alone, rest),
+                // Nothing was written: the whole batch comes behind the truncation.
+                Err(replica::Error::Overtaken(version)) if runtime::now() < until => {
+                    self.catch_up(view.snapshot.local_id(), version, until).await;
+                    view = self.view();
+                    entry.on = view.point();
+                }
+                Err(error) => {
+                    // It may be on the disk all the same.
+                    self.write_again_later(&entry, timeout);
+                    return self.judge(Err(Silence::Failed(error)), consistency, WriteKind::BatchLog);
+                }
+            }
+        };
         drop(mutations);
-        if let Err(error) = self.local().write(first, Durability::Mode).await {
-            // It may be on the disk all the same.
-            self.write_again_later(&entry, patience);
-            return self.judge(Err(Silence::Failed(error)), consistency, WriteKind::BatchLog);
-        }
         kept.set(true);
-        let outcome = if single {
-            self.write_shards(rest, consistency).await
+        let outcome = if alone {
+            self.write_shards(rest, entry.on, consistency).await
         } else {
-            self.write_parts(rest, consistency, WriteKind::Batch, patience).await
+            let planned = Planned { on: entry.on, at: entry.written_at };
+            self.write_parts(view, rest, planned, consistency, WriteKind::Batch, timeout).await
         };
         match &outcome {
             Ok(()) => {
                 let local = self.local().clone();
                 drop(runtime::spawn(Group::QUERY, async move {
                     // Whoever is told nothing of a failure finds the batch again at the next start, to no effect.
-                    let _unheard = local.write(vec![entry.removal()], Durability::Mode).await;
+                    let _unheard = local.write(vec![entry.removal()], Durability::Mode, Point::NOW).await;
                 }));
             }
-            Err(_) => self.write_again_later(&entry, patience),
+            Err(_) => self.write_again_later(&entry, timeout),
         }
         outcome
     }
 
     /// Writes what other shards of this node own, all at once.
-    async fn write_shards(&self, mutations: Vec<Mutation>, consistency: Consistency) -> Result<(), Error> {
+    async fn write_shards(
+        &self,
+        mutations: Vec<Mutation>,
+        on: Point,
+        consistency: Consistency,
+    ) -> Result<(), Error> {
         let mut parts: BTreeMap<u16, Vec<Mutation>> = BTreeMap::new();
         for mutation in mutations {
             parts.entry(owner(mutation.token()).0).or_default().push(mutation);
         }
         let begin = |part: Vec<Mutation>| {
             let local = self.local().clone();
-            runtime::spawn(Group::QUERY, async move { local.write(part, Durability::Mode).await })
+            runtime::spawn(Group::QUERY, async move { local.write(part, Durability::Mode, on).await })
         };
         let tasks: Vec<_> = parts.into_values().map(begin).collect();
         let mut outcome = Ok(());
@@ -171,28 +203,25 @@ impl Coordinator {
         consistency: Consistency,
         kind: WriteKind,
     ) -> Result<(), Error> {
-        let snapshot = self.topology();
-        let here = snapshot.node(snapshot.local_index()).broadcast;
+        let here = self.topology().local().broadcast();
         judge_one(answer, here, 1, consistency, kind)
     }
 
     /// Whether enough replicas of every mutation live, before anything is written.
-    fn check_levels(&self, mutations: &[Mutation], consistency: Consistency) -> Result<(), Error> {
-        let (schema, snapshot) = (self.schema(), self.topology());
+    fn check_levels(
+        &self,
+        view: &View,
+        mutations: &[Mutation],
+        consistency: Consistency,
+    ) -> Result<(), Error> {
         for mutation in mutations {
-            let table = schema.table_by_id(mutation.table()).ok_or(Error::UnknownTable)?;
-            let keyspace = schema.keyspace(&table.keyspace).ok_or(Error::UnknownTable)?;
-            let replicas = snapshot.replicas(&keyspace.replication, mutation.token());
-            required(&snapshot, &keyspace.replication, consistency, &replicas).map_err(|s| {
-                self.metrics.unavailables.inc();
-                Error::Unavailable { consistency, required: s.required, alive: s.alive }
-            })?;
+            self.plan_write(view, mutation, consistency)?;
         }
         Ok(())
     }
 
-    fn write_again_later(self: &Rc<Self>, entry: &Entry, patience: Duration) {
-        self.retry(&entry.key, 2 * patience);
+    fn write_again_later(self: &Rc<Self>, entry: &Entry, timeout: Duration) {
+        self.retry(&entry.key, 2 * timeout);
     }
 
     fn retry(self: &Rc<Self>, key: &Key, pause: Duration) {
@@ -280,7 +309,7 @@ impl Coordinator {
         let mut replayed = Replayed::default();
         for found in answer.partitions.iter().filter_map(Found::read) {
             // Should the clock have been set back meanwhile: what is truncated from now on is later than this batch.
-            self.local().next_time(found.written_at);
+            self.local().next_time(found.planned.at);
             match self.write_one(&found).await {
                 Ok(()) => replayed.written += 1,
                 Err(error) => {
@@ -296,27 +325,40 @@ impl Coordinator {
 
     /// Writes what is left of a batch, then removes it.
     async fn write_one(self: &Rc<Self>, found: &Found) -> Result<(), Error> {
+        // ⚔ The view first: what is truncated behind it makes replicas refuse what is left.
+        let view = self.view();
         let mutations = self.what_is_left(found).await;
         if !mutations.is_empty() {
-            if self.topology().is_single() {
-                let written = self.local().write(mutations, Durability::Mode).await;
+            if mutations.iter().all(|mutation| view.is_only_here(mutation)) {
+                let written = self.local().write(mutations, Durability::Mode, view.point()).await;
                 self.judge(written.map_err(Silence::Failed), Consistency::One, WriteKind::Batch)?;
             } else {
                 let level = Consistency::Quorum;
-                self.write_parts(mutations, level, WriteKind::Batch, REPLAY_PATIENCE).await?;
+                let until = runtime::now() + REPLAY_TIMEOUT;
+                let planned = Planned { on: view.point(), at: found.planned.at };
+                let writing = Writing::plan(self, &view, mutations.into(), planned, level, WriteKind::Batch)?;
+                match writing.run(until).await {
+                    Ended::Told(outcome) => outcome?,
+                    // ⚔ Not planned again as it is: what was truncated meanwhile must be left out.
+                    Ended::Behind { host, version, .. } => {
+                        self.catch_up(host, version, until).await;
+                        return self.judge(Err(Silence::Behind(version)), level, WriteKind::Batch);
+                    }
+                }
             }
         }
         let schema = self.schema();
         let table = schema.table("system", "batches").ok_or(Error::UnknownTable)?.clone();
-        let entry = Entry { table, key: found.key.clone(), written_at: found.written_at };
-        let removed = self.local().write(vec![entry.removal()], Durability::Mode).await;
+        let Planned { at: written_at, on } = found.planned;
+        let entry = Entry { table, key: found.key.clone(), written_at, on };
+        let removed = self.local().write(vec![entry.removal()], Durability::Mode, Point::NOW).await;
         self.judge(removed.map_err(Silence::Failed), Consistency::One, WriteKind::BatchLog)
     }
 
     /// The mutations of a batch whose tables are still there and still hold what was in them then.
     async fn what_is_left(&self, found: &Found) -> Vec<Mutation> {
         let mut left = Vec::with_capacity(found.mutations.len());
-        if found.version != VERSION {
+        if found.version != VERSION && found.version != VERSION_ALONE {
             runtime::error!("a logged batch of version {} is let go: it cannot be read", found.version);
             return left;
         }
@@ -331,12 +373,11 @@ impl Coordinator {
                 }
             };
             let Some(table) = schema.table_by_id(mutation.table()) else { continue };
-            if found.written_at / 1_000_000 + i64::from(table.options.gc_grace_seconds) <= now_s {
+            if found.planned.at / 1_000_000 + i64::from(table.options.gc_grace_seconds) <= now_s {
                 runtime::info!("a logged batch is older than the tombstones of {} and let go", table.name);
                 return Vec::new();
             }
-            let truncated_at = self.local().truncated_at(table.id).await;
-            if truncated_at.is_none_or(|at| at < found.written_at) {
+            if !self.local().is_overtaken(table.id, found.planned).await {
                 left.push(mutation);
             }
         }
@@ -352,13 +393,13 @@ struct Replayed {
 
 impl Entry {
     /// An id whose token this shard owns, so that writing it is no message.
-    fn drawn(table: Arc<Table>, written_at: i64) -> Entry {
+    fn drawn(table: Arc<Table>, written_at: i64, on: Point) -> Entry {
         let here = runtime::shard();
         loop {
             let id = types::timeuuid::from_ticks(written_at.saturating_mul(10), runtime::random_u64());
             let key = Key::new(id.as_bytes());
             if owner(key.token) == here {
-                return Entry { table, key, written_at };
+                return Entry { table, key, written_at, on };
             }
         }
     }
@@ -369,10 +410,12 @@ impl Entry {
         let mut builder = MutationBuilder::new(self.table.id, self.key.token, &self.key.bytes);
         builder.write_row(&[], Liveness::at(at), Deletion::LIVE, |row| {
             row.complex_start(MUTATIONS, Deletion::LIVE);
-            for (index, mutation) in mutations.iter().enumerate() {
+            let point = [self.on.0.to_be_bytes(), self.on.1.to_be_bytes()].concat();
+            let elements = std::iter::once(&*point).chain(mutations.iter().map(Mutation::as_bytes));
+            for (index, element) in elements.enumerate() {
                 // Paths of a list are timeuuids, here those of the batch's time and of the place.
                 let path = types::timeuuid::from_ticks(at.saturating_mul(10) + index as i64, 0);
-                row.complex_cell(path.as_bytes(), Cell::live(at, mutation.as_bytes()));
+                row.complex_cell(path.as_bytes(), Cell::live(at, element));
             }
             row.complex_end();
             row.simple(VERSION_COLUMN, Cell::live(at, &VERSION.to_be_bytes()));
@@ -397,13 +440,22 @@ impl Found {
         let row = RowView::new(body);
         let Some(ColumnView::Complex(list)) = row.column(MUTATIONS) else { return None };
         let Some(ColumnView::Simple(version)) = row.column(VERSION_COLUMN) else { return None };
+        let version = i32::from_be_bytes(version.value?.try_into().ok()?);
+        let mut elements = list.cells().filter_map(|(_, cell)| cell.value);
+        let on = if version == VERSION { point_of_element(elements.next()?) } else { Some(Point::ALONE) };
         Some(Found {
             key: Key::with_token(view.token, view.key),
-            written_at: row.liveness().timestamp,
-            version: i32::from_be_bytes(version.value?.try_into().ok()?),
-            mutations: list.cells().filter_map(|(_, cell)| cell.value.map(<[u8]>::to_vec)).collect(),
+            planned: Planned { on: on?, at: row.liveness().timestamp },
+            version,
+            mutations: elements.map(<[u8]>::to_vec).collect(),
         })
     }
+}
+
+/// The point that a batch was planned on.
+fn point_of_element(bytes: &[u8]) -> Option<Point> {
+    let (epoch, index) = bytes.split_at_checked(8)?;
+    Some(Point(u64::from_be_bytes(epoch.try_into().ok()?), u64::from_be_bytes(index.try_into().ok()?)))
 }
 
 fn owner(token: Token) -> ShardId {
@@ -428,7 +480,8 @@ mod tests {
     fn a_batch_is_read_back_in_its_order_until_it_is_removed() {
         let table = batches();
         let key = Key::new(&[3; 16]);
-        let entry = Entry { table: table.clone(), key: key.clone(), written_at: 1_000_000 };
+        let on = Point(1, 77);
+        let entry = Entry { table: table.clone(), key: key.clone(), written_at: 1_000_000, on };
         let mutation = |n: u8| {
             let mut builder = MutationBuilder::new(TableId(9), Token(i64::from(n)), &[n]);
             builder.write_row(&[], Liveness::at(5), Deletion::LIVE, |_| {});
@@ -437,7 +490,8 @@ mod tests {
         let mutations: Vec<Mutation> = (0..40).map(mutation).collect();
         let put = entry.put(&mutations);
         let found = Found::read(&put).expect("it is there");
-        assert_eq!((found.key, found.written_at, found.version), (key, 1_000_000, VERSION));
+        assert_eq!((found.key, found.version), (key, VERSION));
+        assert_eq!(found.planned, Planned { on, at: 1_000_000 });
         let expected: Vec<Vec<u8>> = mutations.iter().map(|m| m.as_bytes().to_vec()).collect();
         assert_eq!(found.mutations, expected);
         let ordinals = |name| table.regulars.iter().find(|c| &*c.name == name).map(|c| c.ordinal);

@@ -1,37 +1,84 @@
 //! What coordination on one shard holds: the newest snapshots, the doors to other nodes, this node's replica.
 
 use crate::batchlog::Unfinished;
-use crate::limits::{LIVENESS_PAUSE, WARNING_LOG_EVERY};
-use base::HashMap;
+use crate::limits::{PULL_AGAIN_AFTER, WARNING_LOG_EVERY};
+use crate::pace::Paces;
+use crate::snitch::{Snitch, SnitchRules};
+use crate::view::{Placed, View};
 use base::histogram::Distribution;
-use mutation::Scope;
+use base::{HostId, Instant, Token};
+use mutation::{Mutation, Scope};
 use replica::Local;
-use rpc::Peer;
-use runtime::Group;
+use rpc::Pool;
 use runtime::log::Sparse;
 use runtime::metrics::{Counter, Histogram};
+use runtime::sync::Event;
 use schema::{Schema, TableId};
 use std::cell::{Cell, RefCell};
-use std::rc::Rc;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
-use topology::{NodeIndex, Snapshot, required};
+use storage::{Planned, Point};
+use topology::{MemberState, News, Snapshot, Version};
 use types::Consistency;
 
 /// Coordinates requests on one shard.
 pub struct Coordinator {
-    topology: RefCell<Rc<Snapshot>>,
-    schema: RefCell<Arc<Schema>>,
+    view: RefCell<Rc<View>>,
+    /// Views of requests that were begun before the newest one.
+    old_views: RefCell<Vec<Weak<View>>>,
+    paces: Rc<Paces>,
+    snitch: Snitch,
+    forwarders: Snitch,
     local: Local,
-    peers: HashMap<NodeIndex, Peer>,
+    pool: Rc<Pool>,
     closed: Cell<bool>,
     pub(crate) unfinished: Unfinished,
-    /// The table and level that this node alone was last found to suffice for, under the newest snapshots.
+    /// The table and level that this node alone was last found to suffice for whatever the token, under the newest view.
     sufficed: Cell<Option<(TableId, Consistency)>>,
+    missed_hook: RefCell<Option<MissedHook>>,
+    durable_hook: RefCell<Option<DurableHook>>,
+    topology_hook: RefCell<Option<TopologyHook>>,
+    news_hook: RefCell<Option<NewsHook>>,
+    pull_hook: RefCell<Option<PullHook>>,
+    /// The version up to which a request pulls now; 0: none does.
+    pulled: Cell<u64>,
+    /// A newer snapshot is here, or a pull has ended.
+    newer: Event,
     pub(crate) metrics: Metrics,
     /// Reads over many tombstones that are worth a line in the log.
     pub(crate) tombstones_told: Sparse,
 }
+
+/// A write that one of its replicas did not confirm: it was down, failed, or did not answer in time.
+#[derive(Debug)]
+pub struct Missed<'m> {
+    /// The replica.
+    pub host: HostId,
+    /// What it may not have.
+    pub mutations: &'m [Mutation],
+    /// When it was planned.
+    pub planned: Planned,
+}
+
+/// Names a missed write that is kept for its replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ticket {
+    /// The replica.
+    pub host: HostId,
+    /// Which of those that this shard keeps for it, ascending.
+    pub number: u64,
+}
+
+type MissedHook = Box<dyn Fn(Missed<'_>) -> Option<Ticket>>;
+/// Whether what is kept will survive a crash; as soon as that is known.
+type DurableHook = Rc<dyn Fn(Ticket) -> Pin<Box<dyn Future<Output = bool>>>>;
+type TopologyHook = Box<dyn Fn(&Arc<Snapshot>)>;
+type NewsHook = Box<dyn Fn(&[News])>;
+/// Takes what this node lacks from a member, up to a version of the cluster's log, within a time.
+type PullHook = Rc<dyn Fn(HostId, u64, Duration) -> Pin<Box<dyn Future<Output = ()>>>>;
 
 pub(crate) struct Metrics {
     pub(crate) reads: Counter,
@@ -40,8 +87,12 @@ pub(crate) struct Metrics {
     pub(crate) read_repairs: Counter,
     pub(crate) short_reads: Counter,
     pub(crate) read_stand_ins: Counter,
+    pub(crate) speculative_retries: Counter,
     pub(crate) tombstone_warnings: Counter,
     pub(crate) unavailables: Counter,
+    pub(crate) missed: Counter,
+    pub(crate) forwards: Counter,
+    pub(crate) forwards_failed: Counter,
     pub(crate) read_latency: Histogram,
     pub(crate) range_latency: Histogram,
     pub(crate) write_latency: Histogram,
@@ -73,61 +124,254 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 }
 
 impl Coordinator {
-    /// Opens a door to every other node and starts watching which of them answer.
-    pub fn new(snapshot: Snapshot, schema: Arc<Schema>, local: Local) -> Rc<Coordinator> {
-        let here = snapshot.local_index();
-        let others = (0..snapshot.nodes().len()).map(|n| NodeIndex(n as u16)).filter(|n| *n != here);
-        let peers: HashMap<NodeIndex, Peer> =
-            others.map(|n| (n, Peer::new(snapshot.node(n).internode))).collect();
-        let watched = !peers.is_empty();
-        let coordinator = Rc::new(Coordinator {
-            topology: RefCell::new(Rc::new(snapshot)),
-            schema: RefCell::new(schema),
+    /// Coordinates over what the snapshot says; `pool` has this shard's connections to other nodes.
+    pub fn new(
+        snapshot: Arc<Snapshot>,
+        schema: Arc<Schema>,
+        local: Local,
+        pool: Rc<Pool>,
+    ) -> Rc<Coordinator> {
+        local.keep_tombstones(is_pending(&snapshot));
+        let paces: Rc<Paces> = Rc::default();
+        Rc::new(Coordinator {
+            view: RefCell::new(Rc::new(View::new(schema, snapshot, paces.clone()))),
+            old_views: RefCell::default(),
+            paces,
+            snitch: Snitch::new(SnitchRules::STANDARD),
+            forwarders: Snitch::new(SnitchRules::STANDARD),
             local,
-            peers,
+            pool,
             closed: Cell::new(false),
             unfinished: Unfinished::default(),
             sufficed: Cell::new(None),
+            missed_hook: RefCell::default(),
+            durable_hook: RefCell::default(),
+            topology_hook: RefCell::default(),
+            news_hook: RefCell::default(),
+            pull_hook: RefCell::default(),
+            pulled: Cell::new(0),
+            newer: Event::new(),
             metrics: Metrics::register(),
             tombstones_told: Sparse::new(WARNING_LOG_EVERY),
-        });
-        if watched {
-            let task = coordinator.clone();
-            drop(runtime::spawn(Group::RPC, async move { task.watch_liveness().await }));
-        }
-        coordinator
+        })
+    }
+
+    /// The newest schema and snapshot. A request takes them once.
+    pub fn view(&self) -> Rc<View> {
+        self.view.borrow().clone()
     }
 
     /// The newest snapshot of the cluster.
-    pub fn topology(&self) -> Rc<Snapshot> {
-        self.topology.borrow().clone()
+    pub fn topology(&self) -> Arc<Snapshot> {
+        self.view.borrow().snapshot.clone()
     }
 
     /// The newest schema on this shard.
     pub fn schema(&self) -> Arc<Schema> {
-        self.schema.borrow().clone()
-    }
-
-    /// Whether this node alone is the cluster and meets a level for a table; what is asked again is not counted again.
-    pub(crate) fn suffices(&self, table: TableId, consistency: Consistency) -> bool {
-        if self.sufficed.get() == Some((table, consistency)) {
-            return true;
-        }
-        let (snapshot, schema) = (self.topology(), self.schema());
-        let keyspace = schema.table_by_id(table).and_then(|table| schema.keyspace(&table.keyspace));
-        let here = [snapshot.local_index()];
-        let met = snapshot.is_single()
-            && keyspace.is_some_and(|k| required(&snapshot, &k.replication, consistency, &here).is_ok());
-        if met {
-            self.sufficed.set(Some((table, consistency)));
-        }
-        met
+        self.view.borrow().schema.clone()
     }
 
     /// Takes a new schema.
     pub fn set_schema(&self, schema: Arc<Schema>) {
+        self.paces.retain(|table| schema.table_by_id(table).is_some());
+        self.set_view(View::new(schema, self.topology(), self.paces.clone()));
+    }
+
+    /// Takes a new snapshot.
+    pub fn set_topology(&self, snapshot: Arc<Snapshot>) {
+        let news = News::between(&self.topology(), &snapshot);
+        self.snitch.take_topology(&self.topology(), &snapshot);
+        self.forwarders.take_topology(&self.topology(), &snapshot);
+        self.local.keep_tombstones(is_pending(&snapshot));
+        self.set_view(View::new(self.schema(), snapshot.clone(), self.paces.clone()));
+        self.newer.notify_all();
+        if let Some(hook) = &*self.topology_hook.borrow() {
+            hook(&snapshot);
+        }
+        if let Some(hook) = &*self.news_hook.borrow()
+            && !news.is_empty()
+        {
+            hook(&news);
+        }
+    }
+
+    /// How replicas that answer slowly are avoided from now on.
+    pub fn set_snitch(&self, rules: SnitchRules) {
+        self.snitch.set_rules(rules);
+        self.forwarders.set_rules(rules);
+    }
+
+    /// How fast nodes of other datacenters write what they are to hand on.
+    pub(crate) fn forwarders(&self) -> &Snitch {
+        &self.forwarders
+    }
+
+    pub(crate) fn snitch(&self) -> &Snitch {
+        &self.snitch
+    }
+
+    /// Names the function that takes from a member what this node lacks of the cluster's log.
+    pub fn on_behind(
+        &self,
+        hook: impl Fn(HostId, u64, Duration) -> Pin<Box<dyn Future<Output = ()>>> + 'static,
+    ) {
+        *self.pull_hook.borrow_mut() = Some(Rc::new(hook));
+    }
+
+    /// The index of the cluster's log that this shard acts on.
+    pub(crate) fn version(&self) -> u64 {
+        self.view_point().1
+    }
+
+    /// The point in the cluster's history that this shard acts on.
+    pub(crate) fn view_point(&self) -> Point {
+        self.view.borrow().point()
+    }
+
+    /// ⚔ Who is behind pulls: a replica that is sent what was planned on a newer version takes the difference from the sender, leader or
+    /// not, before it acts; a datacenter that is cut off from the leader must not wedge itself. Returns when it has, or at the deadline.
+    pub(crate) async fn catch_up(&self, from: HostId, version: u64, until: Instant) {
+        if version <= self.version() {
+            return;
+        }
+        while self.version() < version && runtime::now() < until {
+            let hook = self.pull_hook.borrow().clone();
+            // What this node's own replica knows is on its way here.
+            let elsewhere = from != self.topology().local_id();
+            match hook.filter(|_| elsewhere && self.pulled.get() < version) {
+                // One pull for all requests that wait; it may be on its way here by itself, and then the pull finds nothing to do.
+                Some(hook) => {
+                    self.pulled.set(version);
+                    hook(from, version, until.saturating_duration_since(runtime::now())).await;
+                    self.pulled.set(0);
+                    self.newer.notify_all();
+                    if self.version() < version {
+                        // Taken, but not shown here yet; or there was nobody to take it from.
+                        let _newer_or_again = runtime::timeout(PULL_AGAIN_AFTER, self.newer.wait()).await;
+                    }
+                }
+                None => drop(runtime::timeout_at(until, self.newer.wait()).await),
+            }
+        }
+    }
+
+    /// Calls a function with what clients are to be told of other members.
+    pub fn on_news(&self, hook: impl Fn(&[News]) + 'static) {
+        *self.news_hook.borrow_mut() = Some(Box::new(hook));
+    }
+
+    fn set_view(&self, view: View) {
         self.sufficed.set(None);
-        *self.schema.borrow_mut() = schema;
+        let old = self.view.replace(Rc::new(view));
+        let mut all = self.old_views.borrow_mut();
+        all.retain(|view| view.strong_count() > 0);
+        all.push(Rc::downgrade(&old));
+    }
+
+    /// Whether a request of this shard runs that was planned before a version of the cluster.
+    pub fn has_requests_before(&self, version: Version) -> bool {
+        let newest = self.topology().members().version() < version;
+        newest
+            || self
+                .old_views
+                .borrow()
+                .iter()
+                .filter_map(Weak::upgrade)
+                .any(|view| view.snapshot.members().version() < version)
+    }
+
+    /// Reads of this shard whose replicas did not agree, and that were repaired before they were answered.
+    pub fn digest_mismatches(&self) -> u64 {
+        self.metrics.digest_mismatches.get()
+    }
+
+    /// Logged batches of this shard that are not written to the end yet.
+    pub fn unfinished_batches(&self) -> usize {
+        self.unfinished.len()
+    }
+
+    /// Calls a function with every write that a replica did not confirm; it says whether it keeps it.
+    pub fn on_missed(&self, hook: impl Fn(Missed<'_>) -> Option<Ticket> + 'static) {
+        *self.missed_hook.borrow_mut() = Some(Box::new(hook));
+    }
+
+    /// Names the function that waits until what is kept of a missed write is durable, or cannot be.
+    pub fn on_durable(&self, hook: impl Fn(Ticket) -> Pin<Box<dyn Future<Output = bool>>> + 'static) {
+        *self.durable_hook.borrow_mut() = Some(Rc::new(hook));
+    }
+
+    /// Calls a function with every new snapshot, in the step in which this shard takes it.
+    pub fn on_topology(&self, hook: impl Fn(&Arc<Snapshot>) + 'static) {
+        *self.topology_hook.borrow_mut() = Some(Box::new(hook));
+    }
+
+    /// A write that is planned now, on this view.
+    pub(crate) fn plan_now(&self, view: &View) -> Planned {
+        Planned { at: self.local().next_time(i64::MIN), on: view.point() }
+    }
+
+    /// Says whether what the replica missed is kept for it.
+    pub(crate) fn tell_missed(
+        &self,
+        host: HostId,
+        mutations: &[Mutation],
+        planned: Planned,
+    ) -> Option<Ticket> {
+        self.metrics.missed.add(mutations.len() as u64);
+        let hook = self.missed_hook.borrow();
+        hook.as_ref().and_then(|hook| hook(Missed { host, mutations, planned }))
+    }
+
+    /// Whether one of these missed writes is kept so that it survives a crash.
+    pub(crate) async fn is_durable(&self, tickets: &[Ticket]) -> bool {
+        let hook = self.durable_hook.borrow().clone();
+        let Some(hook) = hook else { return false };
+        for ticket in tickets {
+            if hook(*ticket).await {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether this node alone meets a level for reading a token of a table; what is asked again is not looked up again.
+    pub(crate) fn suffices_to_read(&self, table: TableId, token: Token, level: Consistency) -> bool {
+        self.suffices(table, token, level, |view, placed, token| {
+            let holders = placed.placements.at(token);
+            view.snapshot.suffices_to_read(&placed.keyspace.replication, &holders.read, level)
+        })
+    }
+
+    /// Whether a write of a token goes to this node alone.
+    pub(crate) fn suffices_to_write(&self, table: TableId, token: Token, level: Consistency) -> bool {
+        self.suffices(table, token, level, |view, placed, token| {
+            let holders = placed.placements.at(token);
+            view.snapshot.suffices_to_write(&placed.keyspace.replication, holders, level)
+        })
+    }
+
+    fn suffices(
+        &self,
+        table: TableId,
+        token: Token,
+        level: Consistency,
+        asked: impl Fn(&View, &Placed, Token) -> bool,
+    ) -> bool {
+        if self.sufficed.get() == Some((table, level)) {
+            return true;
+        }
+        let view = self.view.borrow();
+        let Some(placed) = view.placed(table) else { return false };
+        let met = asked(&view, &placed, token);
+        // Where this node holds every token alone, the answer is that for each token and for both directions.
+        let alone = placed
+            .placements
+            .of_all()
+            .is_some_and(|all| view.snapshot.suffices_to_write(&placed.keyspace.replication, all, level));
+        if met && alone {
+            self.sufficed.set(Some((table, level)));
+        }
+        met
     }
 
     /// How long the requests of this shard took.
@@ -144,38 +388,36 @@ impl Coordinator {
         (self.metrics.read_stand_ins.get(), self.metrics.unavailables.get())
     }
 
+    /// Reads of this shard that asked one replica more than they had to, because another was slow or the table always does, by table.
+    pub fn speculative_retries(&self) -> Vec<(TableId, u64)> {
+        self.paces.retries()
+    }
+
     /// This node's replica.
     pub fn local(&self) -> &Local {
         &self.local
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    /// Whether [`Coordinator::close`] was called.
+    pub fn is_closed(&self) -> bool {
         self.closed.get()
     }
 
-    /// Closes the doors to other nodes.
+    /// Begins nothing more by itself.
     pub fn close(&self) {
         self.closed.set(true);
-        self.peers.values().for_each(Peer::close);
     }
 
-    pub(crate) fn peer(&self, node: NodeIndex) -> Option<&Peer> {
-        self.peers.get(&node)
+    /// This shard's connections to other nodes.
+    pub(crate) fn pool(&self) -> &Rc<Pool> {
+        &self.pool
     }
+}
 
-    async fn watch_liveness(&self) {
-        while !self.closed.get() {
-            for (node, peer) in &self.peers {
-                let snapshot = self.topology();
-                if snapshot.is_alive(*node) != peer.is_reachable() {
-                    let next = snapshot.with_alive(*node, peer.is_reachable());
-                    self.sufficed.set(None);
-                    *self.topology.borrow_mut() = Rc::new(next);
-                }
-            }
-            runtime::sleep(LIVENESS_PAUSE).await;
-        }
-    }
+/// ⚔ Whether this node still gets what others hold: a tombstone that was sent here directly must outlive the rows it deletes, which may be
+/// on their way.
+fn is_pending(snapshot: &Snapshot) -> bool {
+    matches!(snapshot.local().state, MemberState::Joining | MemberState::Replacing(_))
 }
 
 impl Metrics {
@@ -205,6 +447,10 @@ impl Metrics {
                 "messina_coordinator_read_stand_ins_total",
                 "Replicas asked to stand in for one that failed or was slow to answer a read.",
             ),
+            speculative_retries: counter(
+                "messina_coordinator_speculative_retries_total",
+                "Reads that asked one replica more because another was slow, or because their table always does.",
+            ),
             tombstone_warnings: counter(
                 "messina_coordinator_tombstone_warnings_total",
                 "Pages that met more tombstones than tombstone_warn_threshold.",
@@ -212,6 +458,18 @@ impl Metrics {
             unavailables: counter(
                 "messina_coordinator_unavailables_total",
                 "Requests refused: too few replicas.",
+            ),
+            missed: counter(
+                "messina_coordinator_missed_writes_total",
+                "Writes that a replica did not confirm: it was down, failed or late.",
+            ),
+            forwards: counter(
+                "messina_coordinator_forwarded_writes_total",
+                "Messages to another datacenter with a write for several of its replicas.",
+            ),
+            forwards_failed: counter(
+                "messina_coordinator_forwards_failed_total",
+                "Replicas that were sent a write after the one that was to hand it to them had not.",
             ),
             read_latency: latency("messina_coordinator_read_latency_us", "Reads by key, to their answer."),
             range_latency: latency(

@@ -36,7 +36,7 @@ impl WriteKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Too few replicas are alive; nothing was done.
-    #[error("Cannot achieve consistency level {consistency}")]
+    #[error("Cannot achieve consistency level {consistency}{}", in_datacenter(dc.as_deref()))]
     Unavailable {
         /// The level asked for.
         consistency: Consistency,
@@ -44,6 +44,8 @@ pub enum Error {
         required: usize,
         /// Replicas alive.
         alive: usize,
+        /// The datacenter that falls short, where each must do for itself.
+        dc: Option<String>,
     },
     /// Too few replicas answered in time. A write may still be applied.
     #[error("Operation timed out - received only {received} responses.")]
@@ -83,6 +85,10 @@ pub enum Error {
     /// The table or its keyspace is gone.
     #[error("table does not exist")]
     UnknownTable,
+}
+
+fn in_datacenter(dc: Option<&str>) -> String {
+    dc.map_or_else(String::new, |dc| format!(" in DC {dc}"))
 }
 
 /// Cassandra's text of a failure, and what the first replica that failed said.

@@ -7,8 +7,7 @@
 
 use base::HashMap;
 use mutation::{
-    Budget, Emit, Error, Item, Key, Mutation, MutationBuilder, MutationView, Partition, Partitions,
-    RangeTombstone, ReadAnswer, ReadCommand, Resume, Scope, emit,
+    Budget, Emit, Error, Key, Mutation, MutationView, Partition, ReadAnswer, ReadCommand, Resume, Scope, emit,
 };
 use schema::{Position, Table};
 use std::cmp::Ordering;
@@ -27,16 +26,34 @@ pub(crate) fn merge_answers(
     command: &ReadCommand,
     answers: &[ReadAnswer],
 ) -> Result<Merged, Error> {
+    merge_with(table, command, answers, vec![Vec::new(); answers.len()])
+}
+
+/// As [`merge_answers`]; nobody wants to know what each lacks.
+pub(crate) fn merge_only(
+    table: &Table,
+    command: &ReadCommand,
+    answers: &[ReadAnswer],
+) -> Result<ReadAnswer, Error> {
+    Ok(merge_with(table, command, answers, Vec::new())?.answer)
+}
+
+fn merge_with(
+    table: &Table,
+    command: &ReadCommand,
+    answers: &[ReadAnswer],
+    repairs: Vec<Vec<Mutation>>,
+) -> Result<Merged, Error> {
     let covered = first_stop(command, answers);
     let tombstones = answers.iter().map(|answer| answer.tombstones).max().unwrap_or(0);
     let mut merged = Merged {
         answer: ReadAnswer { stopped: covered.cloned(), tombstones, ..ReadAnswer::default() },
-        repairs: vec![Vec::new(); answers.len()],
+        repairs,
     };
     let mut budget = Budget {
         rows: command.row_limit,
         partition_rows: command.partition_row_limit,
-        bytes: command.byte_limit as usize,
+        bytes: command.byte_limit.bytes(),
         // Replicas have ended their answers where they met too many.
         tombstones: u32::MAX,
     };
@@ -51,7 +68,7 @@ pub(crate) fn merge_answers(
             Some((Ordering::Less, _)) | None => None,
         };
         if budget.rows == 0 || budget.bytes == 0 {
-            merged.answer.stopped = merged.answer.partitions.last().map(behind);
+            merged.answer.stopped = merged.answer.partitions.last().map(Resume::behind);
             return Ok(merged);
         }
         let emitted = put_partition(table, command, &key, &versions, complete_to, budget, &mut merged)?;
@@ -69,39 +86,6 @@ pub(crate) fn merge_answers(
 pub(crate) fn agreed(command: &ReadCommand, mut answers: Vec<ReadAnswer>) -> ReadAnswer {
     let stopped = first_stop(command, &answers).cloned();
     ReadAnswer { stopped, ..answers.swap_remove(0) }
-}
-
-/// Adds the partitions of a further round. One that goes on where the round before stopped in it stays one partition:
-/// whoever reads the answer must not take its end for a partition of only a static row.
-pub(crate) fn append(whole: &mut Partitions, more: Partitions) {
-    let mut more = more.into_iter();
-    if let (Some(last), Some(first)) = (whole.last_mut(), more.as_slice().first())
-        && last.view().key == first.view().key
-    {
-        *last = joined(last, first);
-        more.next();
-    }
-    whole.extend(more);
-}
-
-/// Two parts of one partition, one behind the other in the order of reading.
-fn joined(first: &Mutation, second: &Mutation) -> Mutation {
-    let (first, second) = (first.view(), second.view());
-    let mut builder = MutationBuilder::new(first.table, first.token, first.key);
-    builder.deletion(first.deletion);
-    if let Some(body) = first.static_row.or(second.static_row) {
-        builder.static_row(body);
-    }
-    for item in first.items().chain(second.items()) {
-        match item {
-            Item::Row { clustering, body } => builder.row(clustering, body),
-            Item::Range { start, end, deletion } => {
-                let (start, end) = (start.to_bound(), end.to_bound());
-                builder.range(&RangeTombstone { start, end, deletion });
-            }
-        }
-    }
-    builder.finish()
 }
 
 /// Up to where all answers reach; `None`: all of them cover everything.
@@ -142,7 +126,7 @@ fn put_partition(
     let emitted = emit(&partition, &request, budget);
     let bytes = emitted.mutation.as_ref().map_or(0, |m| m.as_bytes().len());
     merged.answer.live_rows += emitted.live_rows;
-    if let Some(mutation) = &emitted.mutation {
+    if let Some(mutation) = emitted.mutation.as_ref().filter(|_| !merged.repairs.is_empty()) {
         collect_repairs(table, versions, mutation, &mut merged.repairs)?;
     }
     let partition_full = emitted.live_rows >= budget.partition_rows;
@@ -186,11 +170,6 @@ fn collect_repairs(
         }
     }
     Ok(())
-}
-
-fn behind(mutation: &Mutation) -> Resume {
-    let view = mutation.view();
-    Resume { key: Key::with_token(view.token, view.key), after: None, rows_taken: 0 }
 }
 
 /// The partitions of an answer by key.

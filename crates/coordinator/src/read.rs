@@ -2,91 +2,115 @@
 
 use crate::coordinator::{Coordinator, micros};
 use crate::error::Error;
-use crate::limits::{READ_REPAIR_PATIENCE, SHORT_READ_ROUNDS_MAX, SPECULATE_AFTER, SPECULATE_RANGE_AFTER};
-use crate::merge::{Merged, agreed, append, for_replicas, merge_answers};
-use crate::replicas::Silence;
+use crate::limits::{READ_REPAIR_TIMEOUT, SHORT_READ_ROUNDS_MAX, SPECULATE_RANGE_AFTER};
+use crate::merge::{Merged, agreed, for_replicas, merge_answers};
+use crate::replicas::{Silence, heard};
 use crate::scan::{Piece, pieces};
-use base::Instant;
-use mutation::{Mutation, ReadAnswer, ReadCommand, Scope};
+use crate::snitch::Timing;
+use crate::view::{Placed, View};
+use base::{HostId, Instant};
+use mutation::{Mutation, Page, ReadAnswer, ReadCommand, Scope};
 use replica::{Reason, Request, Response};
+use rpc::{CallError, Gather};
 use runtime::Group;
-use runtime::sync::Queue;
-use schema::{Keyspace, Replication, Table};
-use std::collections::BTreeMap;
+use runtime::sync::{Event, Queue};
+use schema::{SpeculativeRetry, Table};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use storage::Durability;
-use topology::{NodeIndex, Requirement, Snapshot, required};
+use topology::{ReadPlan, Target};
 use types::Consistency;
 
 /// What stays the same through one read.
 struct Read<'r> {
     coordinator: &'r Rc<Coordinator>,
-    snapshot: Rc<Snapshot>,
-    keyspace: Arc<Keyspace>,
-    table: Arc<Table>,
+    view: Rc<View>,
+    placed: Rc<Placed>,
     consistency: Consistency,
     deadline: Instant,
+    /// A replica that knows a newer version of what the plan rests on: who asks must plan again.
+    behind: Cell<Option<(HostId, u64)>>,
 }
 
 /// Answers of replicas, as they come.
-type Arrivals = Queue<(NodeIndex, Result<ReadAnswer, Silence>)>;
-
-/// The replicas of one piece of a read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
-    /// Who is asked first.
-    targets: Vec<NodeIndex>,
-    /// Who could be asked instead, nearest first.
-    spares: Vec<NodeIndex>,
-    /// The targets the level began with: as many answers are needed.
-    shape: Vec<NodeIndex>,
-    /// Whether as many are needed from each datacenter.
-    each_dc: bool,
+struct Arrivals {
+    /// Calls to other nodes, by number.
+    asked: RefCell<Vec<(Target, Timing)>>,
+    came: RefCell<VecDeque<Arrival>>,
+    more: Event,
 }
 
+type Arrival = (Target, Result<ReadAnswer, Silence>);
+
+impl Arrivals {
+    fn new() -> Rc<Arrivals> {
+        Rc::new(Arrivals { asked: RefCell::default(), came: RefCell::default(), more: Event::new() })
+    }
+
+    fn push(&self, target: Target, answer: Result<ReadAnswer, Silence>) {
+        self.came.borrow_mut().push_back((target, answer));
+        self.more.notify_all();
+    }
+
+    async fn pop(&self) -> Arrival {
+        loop {
+            if let Some(arrival) = self.came.borrow_mut().pop_front() {
+                return arrival;
+            }
+            self.more.wait().await;
+        }
+    }
+}
+
+impl Gather for Arrivals {
+    fn answered(&self, index: u16, answer: Result<&[u8], CallError>) {
+        let target = {
+            let asked = self.asked.borrow();
+            let (target, timing) = &asked[usize::from(index)];
+            timing.end(answer.is_ok());
+            *target
+        };
+        self.push(target, heard(answer).and_then(answer_of));
+    }
+}
+
+/// The replicas of one piece of a read: the plan, as replicas answer, fail and stand in for each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Asked(ReadPlan);
+
 impl Asked {
-    fn new(targets: Vec<NodeIndex>, spares: Vec<NodeIndex>, each_dc: bool) -> Asked {
-        Asked { shape: targets.clone(), targets, spares, each_dc }
+    /// Answers that are needed in all.
+    fn needed(&self) -> usize {
+        self.0.needs.iter().sum()
     }
 
     fn is_one(&self) -> bool {
-        self.shape.len() == 1
+        self.needed() == 1
     }
 
     /// Whether answers of these replicas meet the level.
-    fn is_met(&self, snapshot: &Snapshot, have: &[NodeIndex]) -> bool {
-        let count = |nodes: &[NodeIndex], like: NodeIndex| {
-            nodes.iter().filter(|node| snapshot.node(**node).dc == snapshot.node(like).dc).count()
-        };
-        match self.each_dc {
-            false => have.len() >= self.shape.len(),
-            true => self.shape.iter().all(|node| count(have, *node) >= count(&self.shape, *node)),
-        }
+    fn is_met(&self, have: &[Target]) -> bool {
+        let count = |at: usize| have.iter().filter(|target| target.need.map(usize::from) == Some(at)).count();
+        self.0.needs.iter().enumerate().all(|(at, needed)| count(at) >= *needed)
     }
 
     /// A replica that can stand in for another.
-    fn take_spare(&mut self, snapshot: &Snapshot, missing: NodeIndex) -> Option<NodeIndex> {
-        let fits = |spare: &NodeIndex| !self.each_dc || snapshot.node(*spare).dc == snapshot.node(missing).dc;
-        let at = self.spares.iter().position(fits)?;
-        Some(self.spares.remove(at))
+    fn take_spare(&mut self, missing: Target) -> Option<Target> {
+        let at = self.0.spares.iter().position(|spare| spare.need == missing.need)?;
+        Some(self.0.spares.remove(at))
     }
 
     /// Who takes the place of one of the `holders` of an answer; nobody where the others meet the level without it.
     /// Errors: they do not, and no spare can help.
-    fn replace(
-        &mut self,
-        snapshot: &Snapshot,
-        holders: &mut Vec<NodeIndex>,
-        lost: NodeIndex,
-    ) -> Result<Option<NodeIndex>, Lost> {
-        holders.retain(|node| *node != lost);
-        if self.is_met(snapshot, holders) {
+    fn replace(&mut self, holders: &mut Vec<Target>, lost: Target) -> Result<Option<Target>, Lost> {
+        holders.retain(|target| *target != lost);
+        if self.is_met(holders) {
             return Ok(None);
         }
-        let spare = self.take_spare(snapshot, lost).ok_or(Lost)?;
+        let spare = self.take_spare(lost).ok_or(Lost)?;
         holders.push(spare);
         Ok(Some(spare))
     }
@@ -121,11 +145,11 @@ impl Coordinator {
         self: &Rc<Self>,
         command: &ReadCommand,
         consistency: Consistency,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<ReadAnswer, Error> {
         self.metrics.reads.inc();
         let start = runtime::now();
-        let answer = self.read_by(command, consistency, start + patience).await;
+        let answer = self.read_by(command, consistency, start + timeout).await;
         self.metrics.latency_of(&command.scope).record(micros(runtime::now().since(start)));
         answer
     }
@@ -136,19 +160,28 @@ impl Coordinator {
         consistency: Consistency,
         deadline: Instant,
     ) -> Result<ReadAnswer, Error> {
-        let schema = self.schema();
-        let table = schema.table_by_id(command.table).ok_or(Error::UnknownTable)?.clone();
-        let keyspace = schema.keyspace(&table.keyspace).ok_or(Error::UnknownTable)?.clone();
-        let snapshot = self.topology();
-        Read { coordinator: self, snapshot, keyspace, table, consistency, deadline }.run(command).await
+        loop {
+            let view = self.view();
+            let placed = view.placed(command.table).ok_or(Error::UnknownTable)?;
+            let behind = Cell::new(None);
+            let read = Read { coordinator: self, view, placed, consistency, deadline, behind };
+            let answer = read.run(command).await;
+            let Some((host, version)) = read.behind.take().filter(|_| answer.is_err()) else { return answer };
+            self.catch_up(host, version, deadline).await;
+            if deadline <= runtime::now() {
+                return answer;
+            }
+        }
     }
 }
 
 impl Read<'_> {
     async fn run(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
-        if self.snapshot.is_single() {
-            let here = self.snapshot.local_index();
-            self.requirement(&[here])?;
+        let here = [self.view.snapshot.local_id()];
+        if let Some(all) = self.placed.placements.of_all()
+            && *all.read == here
+        {
+            self.plan(&here)?;
             return self.ask_here(command).await;
         }
         // Boxed, so that a read of one node's own data does not carry the room of merging several answers.
@@ -156,80 +189,62 @@ impl Read<'_> {
     }
 
     async fn run_pieces(&self, command: ReadCommand) -> Result<ReadAnswer, Error> {
-        let pieces = pieces(&self.snapshot, &self.keyspace.replication, &command);
-        let mut asked = pieces.iter().map(|p| self.asked(p)).collect::<Result<Vec<_>, _>>()?;
+        let start = runtime::now();
+        self.coordinator.snitch().update(start);
+        let pieces = pieces(&self.placed.placements, &command);
+        let plans = pieces.iter().map(|piece| self.plan(&piece.replicas));
+        let asked = plans.collect::<Result<Vec<_>, _>>()?;
+        let by_key = matches!(command.scope, Scope::Keys(_));
+        let answer = self.read_pieces(pieces, asked, command).await;
+        if by_key {
+            self.placed.pace.reads.record(runtime::now().since(start));
+        }
+        answer
+    }
+
+    async fn read_pieces(
+        &self,
+        pieces: Vec<Piece>,
+        mut asked: Vec<Asked>,
+        command: ReadCommand,
+    ) -> Result<ReadAnswer, Error> {
         if let ([_], [asked]) = (&*pieces, &mut *asked)
             && asked.is_one()
         {
             return self.ask_one(asked, command).await;
         }
-        let mut whole = ReadAnswer::default();
-        let mut command = command;
-        let mut bytes = 0usize;
-        let (row_limit, byte_limit) = (command.row_limit, command.byte_limit as usize);
-        let count = pieces.len();
+        let mut page = Page::new(&command);
         for (index, (piece, mut asked)) in pieces.into_iter().zip(asked).enumerate() {
-            let mut part = ReadCommand { scope: piece.scope, ..command.clone() };
-            part.tombstones = whole.tombstones.max(command.tombstones);
-            part.row_limit = row_limit - whole.live_rows;
-            part.byte_limit = byte_limit.saturating_sub(bytes).max(1) as u32;
-            let answer = self.read_piece(&mut asked, part).await?;
+            let mut part = page.next(piece.scope);
             // Only the first piece can lie across the resume point.
-            command.resume = None;
-            whole.live_rows += answer.live_rows;
-            whole.tombstones = answer.tombstones;
-            bytes += answer.partitions.iter().map(|p| p.as_bytes().len()).sum::<usize>();
-            whole.partitions.extend(answer.partitions);
-            whole.stopped = answer.stopped;
-            let tired = command.is_tired_by(whole.tombstones);
-            let full = whole.live_rows >= row_limit || bytes >= byte_limit || tired;
-            if whole.stopped.is_none() && full && index + 1 < count {
-                whole.stopped = whole.partitions.last().map(behind);
-            }
-            if whole.stopped.is_some() {
+            part.resume = part.resume.filter(|_| index == 0);
+            page.push(self.read_piece(&mut asked, part).await?);
+            if page.ends_before_more() {
                 break;
             }
         }
-        Ok(whole)
+        Ok(page.finish())
     }
 
-    fn requirement(&self, replicas: &[NodeIndex]) -> Result<Requirement, Error> {
-        required(&self.snapshot, &self.keyspace.replication, self.consistency, replicas).map_err(|s| {
-            self.coordinator.metrics.unavailables.inc();
-            Error::Unavailable { consistency: self.consistency, required: s.required, alive: s.alive }
-        })
+    /// Who is asked for what these replicas hold.
+    fn plan(&self, replicas: &[HostId]) -> Result<Asked, Error> {
+        let replication = &self.placed.keyspace.replication;
+        let class = |host| self.coordinator.snitch().class(host);
+        let plan = self.view.snapshot.plan_read(replication, replicas, self.consistency, class);
+        plan.map(Asked).map_err(|short| self.coordinator.unavailable(self.consistency, short))
     }
 
-    /// The replicas of a piece: as many as the level needs, and the others that could stand in for them.
-    fn asked(&self, piece: &Piece) -> Result<Asked, Error> {
-        let requirement = self.requirement(&piece.replicas)?;
-        let mut nodes = self.coordinator.nearest_first(&self.snapshot, &piece.replicas);
-        if requirement.local_dc {
-            nodes.retain(|n| self.snapshot.node(*n).dc == self.snapshot.local().dc);
-        }
-        if self.consistency == Consistency::EachQuorum
-            && let Replication::NetworkTopology { factors } = &self.keyspace.replication
-        {
-            let targets = quorum_of_each(&self.snapshot, factors, nodes.clone());
-            nodes.retain(|node| !targets.contains(node));
-            return Ok(Asked::new(targets, nodes, true));
-        }
-        let spares = nodes.split_off(requirement.count.min(nodes.len()));
-        Ok(Asked::new(nodes, spares, false))
-    }
-
-    fn patience(&self) -> Duration {
-        let now = runtime::now();
-        if now < self.deadline { self.deadline - now } else { Duration::ZERO }
+    fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(runtime::now())
     }
 
     /// The same message to this node's own replica, lent instead of given away.
     async fn ask_here(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
-        match runtime::timeout(self.patience(), self.coordinator.local().read(command)).await {
+        match runtime::timeout(self.time_left(), self.coordinator.local().read(command)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(replica::Error::UnknownTable(_))) => Err(Error::UnknownTable),
             Ok(Err(error)) => {
-                let here = (self.snapshot.local().broadcast, error.reason());
+                let here = (self.view.snapshot.local().broadcast(), error.reason());
                 Err(self.failure((0, 1), false, vec![here], error.to_string()))
             }
             Err(_) => Err(self.timeout(0, 1, false)),
@@ -239,43 +254,83 @@ impl Read<'_> {
     /// The nearest replica's answer, or that of another once the nearest has failed or is slow; a slow one may still be
     /// the first to answer. No task of its own for a replica that is neither.
     async fn ask_one(&self, asked: &mut Asked, command: ReadCommand) -> Result<ReadAnswer, Error> {
-        let first = asked.targets[0];
+        if self.always_asks_more(&command) && !asked.0.spares.is_empty() {
+            let answers = self.gather(asked, Tally::default(), &command, false).await?;
+            return Ok(answers.into_iter().next().expect("one was needed").1);
+        }
+        let first = asked.0.targets[0];
         let request = Request::Read(command.clone());
-        let mut answer = Box::pin(self.coordinator.clone().ask(first, request, self.patience()));
-        let patience = if asked.spares.is_empty() { self.patience() } else { self.speculation(&command) };
+        let timing = self.begin_timing(first, &command);
+        let ask = self.coordinator.clone().ask(first.host, request, self.view.point(), self.time_left());
+        let mut answer = Box::pin(async move {
+            let answer = ask.await;
+            timing.end(answer != Err(Silence::Unheard));
+            answer
+        });
+        let wait = self.speculation(&command).filter(|_| !asked.0.spares.is_empty());
         let mut tally = Tally::default();
-        let mut open = Vec::new();
-        let arrived = Queue::new(asked.spares.len() + 2);
-        match runtime::timeout(patience, &mut answer).await.map(|answer| answer.and_then(answer_of)) {
+        let mut slow = None;
+        match runtime::timeout(wait.unwrap_or(self.time_left()), &mut answer)
+            .await
+            .map(|answer| answer.and_then(answer_of))
+        {
             Ok(Ok(answer)) => return Ok(answer),
             Ok(Err(silence)) => {
-                if silence == Silence::Unheard && !asked.spares.is_empty() {
-                    asked.spares.push(first);
+                if silence == Silence::Unheard && !asked.0.spares.is_empty() {
+                    asked.0.spares.push(first);
                 }
-                tally.note(self.snapshot.node(first).broadcast, silence);
+                self.note(&mut tally, first, silence);
             }
-            Err(_) if asked.spares.is_empty() => {}
+            Err(_) if wait.is_none() => asked.0.spares.clear(),
             Err(_) => {
-                open.push(first);
-                listen(first, answer, &arrived);
+                self.count_retry();
+                slow = Some(answer);
             }
         }
-        if asked.spares.is_empty() {
+        if asked.0.spares.is_empty() {
             return Err(self.lost(tally, 0, 1, false));
         }
         self.coordinator.metrics.read_stand_ins.inc();
-        asked.targets = vec![asked.spares.remove(0)];
+        asked.0.targets = vec![asked.0.spares.remove(0)];
+        let (mut open, arrived) = (Vec::new(), Arrivals::new());
+        if let Some(answer) = slow {
+            open.push(first);
+            listen(first, answer, &arrived);
+        }
         let answers = self.gather_more(asked, (open, arrived), tally, &command, false).await?;
         Ok(answers.into_iter().next().expect("one was needed").1)
     }
 
-    /// How long a replica may take before another is asked, too.
-    fn speculation(&self, command: &ReadCommand) -> Duration {
-        let after = match command.scope {
-            Scope::Keys(_) => SPECULATE_AFTER,
-            Scope::Range(_) => SPECULATE_RANGE_AFTER,
-        };
-        after.min(self.patience() / 2)
+    fn note(&self, tally: &mut Tally, from: Target, silence: Silence) {
+        if let Silence::Behind(version) = silence {
+            self.behind.set(Some((from.host, version)));
+        }
+        tally.note(self.view.address_of(from.host), silence);
+    }
+
+    /// How long a replica may take before another is asked, too; `None`: however long it takes.
+    fn speculation(&self, command: &ReadCommand) -> Option<Duration> {
+        let (policy, left) = (self.placed.speculative_retry, self.time_left());
+        match (policy, &command.scope) {
+            (SpeculativeRetry::Never, _) => None,
+            // One more was asked at once.
+            (SpeculativeRetry::Always, Scope::Keys(_)) => None,
+            (_, Scope::Keys(_)) => {
+                self.placed.pace.reads.wait(policy, runtime::now()).filter(|wait| *wait < left)
+            }
+            (_, Scope::Range(_)) => Some(SPECULATE_RANGE_AFTER.min(left / 2)),
+        }
+    }
+
+    /// Whether one replica more than the level needs is asked at once.
+    fn always_asks_more(&self, command: &ReadCommand) -> bool {
+        self.placed.speculative_retry == SpeculativeRetry::Always && matches!(command.scope, Scope::Keys(_))
+    }
+
+    fn count_retry(&self) {
+        self.coordinator.metrics.speculative_retries.inc();
+        let retries = &self.placed.pace.retries;
+        retries.set(retries.get() + 1);
     }
 
     fn timeout(&self, received: usize, required: usize, data_present: bool) -> Error {
@@ -284,7 +339,7 @@ impl Read<'_> {
 
     /// This node, when what replicas sent cannot be put together.
     fn here(&self) -> Vec<(IpAddr, Reason)> {
-        vec![(self.snapshot.local().broadcast, Reason::Unknown)]
+        vec![(self.view.snapshot.local().broadcast(), Reason::Unknown)]
     }
 
     fn failure(
@@ -316,28 +371,16 @@ impl Read<'_> {
         if asked.is_one() {
             return self.ask_one(asked, command).await;
         }
-        let mut whole = ReadAnswer::default();
-        let mut command = command;
+        let mut page = Page::new(&command);
+        let mut round = command.clone();
         for _ in 0..SHORT_READ_ROUNDS_MAX {
-            let answer = self.round(asked, &command).await?;
-            whole.live_rows += answer.live_rows;
-            whole.tombstones = answer.tombstones;
-            command.tombstones = answer.tombstones;
-            let bytes: usize = answer.partitions.iter().map(|p| p.as_bytes().len()).sum();
-            append(&mut whole.partitions, answer.partitions);
-            whole.stopped = answer.stopped;
-            let tired = command.is_tired_by(answer.tombstones);
-            let full = answer.live_rows >= command.row_limit || bytes >= command.byte_limit as usize || tired;
-            if whole.stopped.is_none() || full {
-                return Ok(whole);
-            }
+            page.push(self.round(asked, &round).await?);
+            let Some(stopped) = page.stopped().filter(|_| !page.is_full()) else { return Ok(page.finish()) };
             self.coordinator.metrics.short_reads.inc();
-            command.row_limit -= answer.live_rows;
-            command.byte_limit -= bytes as u32;
-            command.resume = whole.stopped.clone();
+            round = ReadCommand { resume: Some(stopped.clone()), ..page.next(command.scope.clone()) };
         }
         // The page ends early; the next one goes on from where this one stopped.
-        Ok(whole)
+        Ok(page.finish())
     }
 
     /// One data answer and digests of it; when they differ, everybody's data.
@@ -345,7 +388,7 @@ impl Read<'_> {
         let whole = for_replicas(command);
         let answers = self.gather(asked, Tally::default(), &whole, true).await?;
         let digests: Vec<[u8; 16]> =
-            answers.iter().map(|(_, answer)| digest_of(&self.table, &whole, answer)).collect();
+            answers.iter().map(|(_, answer)| digest_of(&self.placed.table, &whole, answer)).collect();
         if digests.windows(2).all(|pair| pair[0] == pair[1]) {
             let answer = agreed(command, answers.into_iter().map(|(_, answer)| answer).collect());
             if command.partition_row_limit == u32::MAX {
@@ -355,15 +398,18 @@ impl Read<'_> {
         }
         self.coordinator.metrics.digest_mismatches.inc();
         let answers = self.gather(asked, Tally::default(), &whole, false).await?;
-        let (nodes, answers): (Vec<NodeIndex>, Vec<ReadAnswer>) = answers.into_iter().unzip();
+        let (targets, answers): (Vec<Target>, Vec<ReadAnswer>) = answers.into_iter().unzip();
         let Merged { answer, repairs } = self.merge(command, &answers)?;
-        self.repair(asked, &nodes, repairs, &answer.partitions).await?;
+        if !self.placed.repairs_on_read {
+            return Ok(answer);
+        }
+        self.repair(asked, &targets, repairs, &answer.partitions).await?;
         Ok(answer)
     }
 
     fn merge(&self, command: &ReadCommand, answers: &[ReadAnswer]) -> Result<Merged, Error> {
         let count = answers.len();
-        merge_answers(&self.table, command, answers)
+        merge_answers(&self.placed.table, command, answers)
             .map_err(|e| self.failure((count, count), true, self.here(), e.to_string()))
     }
 
@@ -378,178 +424,234 @@ impl Read<'_> {
         tally: Tally,
         command: &ReadCommand,
         digests: bool,
-    ) -> Result<Vec<(NodeIndex, ReadAnswer)>, Error> {
-        let arrived = Queue::new(asked.targets.len() + asked.spares.len());
-        self.gather_more(asked, (Vec::new(), arrived), tally, command, digests).await
+    ) -> Result<Vec<(Target, ReadAnswer)>, Error> {
+        self.gather_more(asked, (Vec::new(), Arrivals::new()), tally, command, digests).await
     }
 
-    /// As [`Read::gather`], with replicas that were asked for data before. There must be room for every answer.
+    /// As [`Read::gather`], with replicas that were asked for data before.
     async fn gather_more(
         &self,
         asked: &mut Asked,
-        (mut open, arrived): (Vec<NodeIndex>, Arrivals),
+        (mut open, arrived): (Vec<Target>, Rc<Arrivals>),
         mut tally: Tally,
         command: &ReadCommand,
         digests: bool,
-    ) -> Result<Vec<(NodeIndex, ReadAnswer)>, Error> {
-        for node in std::mem::take(&mut asked.targets) {
-            let digest_only = digests && !open.is_empty();
-            self.send(node, ReadCommand { digest_only, ..command.clone() }, &arrived);
-            open.push(node);
+    ) -> Result<Vec<(Target, ReadAnswer)>, Error> {
+        let mut data_wanted = 1;
+        if self.always_asks_more(command)
+            && open.is_empty()
+            && let Some(more) = asked.take_spare(asked.0.targets[0])
+        {
+            // Of data, too: either of the first two may be the slow one.
+            asked.0.targets.insert(1, more);
+            data_wanted = 2;
+            self.count_retry();
         }
-        let mut answers: Vec<(NodeIndex, ReadAnswer)> = Vec::with_capacity(open.len());
-        let mut speculate_at = runtime::now() + self.speculation(command);
+        for target in std::mem::take(&mut asked.0.targets) {
+            let digest_only = digests && data_wanted <= open.len();
+            self.send(target, command, digest_only, &arrived);
+            open.push(target);
+        }
+        let mut answers: Vec<(Target, ReadAnswer)> = Vec::with_capacity(open.len());
+        let never = self.deadline + SPECULATE_RANGE_AFTER;
+        let mut speculate_at = self.speculation(command).map_or(never, |wait| runtime::now() + wait);
         loop {
             let data_present = answers.iter().any(|(_, answer)| answer.digest.is_none());
-            let have: Vec<NodeIndex> = answers.iter().map(|(node, _)| *node).collect();
-            if data_present && asked.is_met(&self.snapshot, &have) {
+            let have: Vec<Target> = answers.iter().map(|(target, _)| *target).collect();
+            if data_present && asked.is_met(&have) {
                 answers.sort_by_key(|(_, answer)| answer.digest.is_some());
-                asked.targets = answers.iter().map(|(node, _)| *node).collect();
-                asked.spares.extend(open);
+                asked.0.targets = answers.iter().map(|(target, _)| *target).collect();
+                asked.0.spares.extend(open);
                 return Ok(answers);
             }
-            let reachable = [&have[..], &open, &asked.spares].concat();
-            if open.is_empty() || !asked.is_met(&self.snapshot, &reachable) {
-                return Err(self.lost(tally, have.len(), asked.shape.len(), data_present));
+            let reachable = [&have[..], &open, &asked.0.spares].concat();
+            if open.is_empty() || !asked.is_met(&reachable) {
+                return Err(self.lost(tally, have.len(), asked.needed(), data_present));
             }
             // Those that a spare is to be asked for.
             let missing = match runtime::timeout_at(speculate_at, arrived.pop()).await {
                 Err(_) => {
-                    speculate_at = self.deadline + SPECULATE_RANGE_AFTER;
+                    speculate_at = never;
                     let count = if asked.is_one() { 1 } else { open.len() };
+                    if !asked.0.spares.is_empty() {
+                        self.count_retry();
+                    }
                     open[..count].to_vec()
                 }
                 Ok(arrival) => {
-                    let (node, answer) = arrival.expect("the queue is not closed");
-                    open.retain(|other| *other != node);
+                    let (target, answer) = arrival;
+                    open.retain(|other| *other != target);
                     match answer {
                         Ok(answer) => {
-                            answers.push((node, answer));
+                            answers.push((target, answer));
                             continue;
                         }
-                        Err(silence) => tally.note(self.snapshot.node(node).broadcast, silence),
+                        Err(silence) => self.note(&mut tally, target, silence),
                     }
-                    vec![node]
+                    vec![target]
                 }
             };
-            if self.patience().is_zero() {
-                asked.spares.clear();
+            if self.time_left().is_zero() {
+                asked.0.spares.clear();
             }
-            for node in missing {
-                if let Some(spare) = asked.take_spare(&self.snapshot, node) {
+            for target in missing {
+                if let Some(spare) = asked.take_spare(target) {
                     self.coordinator.metrics.read_stand_ins.inc();
                     // Without data so far, whoever was asked for it may be the one that is missing.
                     let digest_only = digests && data_present;
-                    self.send(spare, ReadCommand { digest_only, ..command.clone() }, &arrived);
+                    self.send(spare, command, digest_only, &arrived);
                     open.push(spare);
                 }
             }
         }
     }
 
-    fn send(&self, node: NodeIndex, command: ReadCommand, arrived: &Arrivals) {
-        listen(node, self.coordinator.clone().ask(node, Request::Read(command), self.patience()), arrived);
+    /// Asks one replica, whose answer comes among the others.
+    fn send(&self, target: Target, command: &ReadCommand, digest_only: bool, arrived: &Rc<Arrivals>) {
+        let command = ReadCommand { digest_only, ..command.clone() };
+        if target.host == self.view.snapshot.local_id() {
+            if let Some((answer, _)) = self.coordinator.local().read_now(&command) {
+                return arrived.push(target, Ok(answer));
+            }
+            let request = Request::Read(command);
+            return listen(
+                target,
+                self.coordinator.clone().ask(target.host, request, self.view.point(), self.time_left()),
+                arrived,
+            );
+        }
+        let number = {
+            let mut asked = arrived.asked.borrow_mut();
+            asked.push((target, self.begin_timing(target, &command)));
+            (asked.len() - 1) as u16
+        };
+        let token = command.scope.first_token();
+        let encode = |out: &mut Vec<u8>| replica::encode_read_to(&command, out);
+        let gather = (arrived.clone() as Rc<dyn Gather>, number);
+        let (view, until) = (&self.view, self.deadline);
+        if let Err(error) = self.coordinator.send_there(view, target.host, token, until, gather, encode) {
+            arrived.asked.borrow()[usize::from(number)].1.end(false);
+            arrived.push(target, heard(Err(error)).and_then(answer_of));
+        }
+    }
+
+    /// Measures a call where it goes to another node and asks for partitions: ranges take as long as they are large.
+    fn begin_timing(&self, target: Target, command: &ReadCommand) -> Timing {
+        if matches!(command.scope, Scope::Range(_)) || target.host == self.view.snapshot.local_id() {
+            return Timing::none();
+        }
+        self.coordinator.snitch().begin(target.host)
     }
 
     /// Brings replicas that lacked something up to date before the read is answered, so that a later read at the same
-    /// level cannot see less. For one that cannot be written and that the level needs, a spare one gets the whole answer.
+    /// level cannot see less. For one that cannot be written and that the level needs, a spare one gets the whole answer, and also for each that is
+    /// slower than `additional_write_policy` says. Done when the level's replicas have it.
     async fn repair(
         &self,
         asked: &mut Asked,
-        nodes: &[NodeIndex],
+        targets: &[Target],
         repairs: Vec<Vec<Mutation>>,
         whole: &[Mutation],
     ) -> Result<(), Error> {
-        let arrived = Queue::new(nodes.len() + asked.spares.len());
-        let mut holders = nodes.to_vec();
-        let mut waiting = 0;
-        for (node, mutations) in nodes.iter().zip(repairs).filter(|(_, r)| !r.is_empty()) {
-            self.send_repair(*node, mutations, &arrived);
-            waiting += 1;
+        let arrived = Queue::new(targets.len() + asked.0.spares.len());
+        // Who has the answer or will, and who of them has not confirmed it.
+        let (mut holders, mut open) = (targets.to_vec(), Vec::new());
+        for (target, mutations) in targets.iter().zip(repairs).filter(|(_, r)| !r.is_empty()) {
+            self.send_repair(*target, mutations, &arrived);
+            open.push(*target);
         }
-        while waiting > 0 {
-            let (node, done) = arrived.pop().await.expect("the queue is not closed");
-            waiting -= 1;
-            if done {
-                continue;
+        let (policy, now) = (self.placed.additional_write_policy, runtime::now());
+        let never = self.deadline + READ_REPAIR_TIMEOUT;
+        let wait = self.placed.pace.writes.wait(policy, now);
+        let mut add_at = wait.map_or(never, |wait| now + wait);
+        loop {
+            let confirmed = |target: &&Target| !open.contains(target);
+            let done: Vec<Target> = holders.iter().filter(confirmed).copied().collect();
+            if asked.is_met(&done) {
+                return Ok(());
             }
-            match asked.replace(&self.snapshot, &mut holders, node) {
+            let arrival = match runtime::timeout_at(add_at, arrived.pop()).await {
+                Ok(arrival) => arrival.expect("the queue is not closed"),
+                Err(_) => {
+                    add_at = never;
+                    for slow in open.clone() {
+                        if let Some(spare) = asked.take_spare(slow) {
+                            self.send_repair(spare, whole.to_vec(), &arrived);
+                            holders.push(spare);
+                            open.push(spare);
+                        }
+                    }
+                    continue;
+                }
+            };
+            let (target, done) = arrival;
+            open.retain(|other| *other != target);
+            match done {
+                Ok(()) => continue,
+                // Truncated behind this view: what was read may be gone.
+                Err(Silence::Behind(version)) => {
+                    self.behind.set(Some((target.host, version)));
+                    return Err(self.timeout(0, asked.needed(), true));
+                }
+                Err(Silence::Unheard | Silence::Failed(_)) => {}
+            }
+            match asked.replace(&mut holders, target) {
                 Ok(None) => {}
                 Ok(Some(spare)) => {
                     self.send_repair(spare, whole.to_vec(), &arrived);
-                    waiting += 1;
+                    open.push(spare);
                 }
                 Err(Lost) => {
-                    let (received, required) = (holders.len() - waiting, asked.shape.len());
+                    let (received, required) = (holders.len() - open.len(), asked.needed());
                     return Err(self.timeout(received.min(required - 1), required, true));
                 }
             }
         }
-        Ok(())
     }
 
-    fn send_repair(&self, node: NodeIndex, mutations: Vec<Mutation>, arrived: &Queue<(NodeIndex, bool)>) {
+    fn send_repair(
+        &self,
+        target: Target,
+        mutations: Vec<Mutation>,
+        arrived: &Queue<(Target, Result<(), Silence>)>,
+    ) {
         self.coordinator.metrics.read_repairs.inc();
         let (coordinator, arrived) = (self.coordinator.clone(), arrived.clone());
-        let patience = self.patience().min(READ_REPAIR_PATIENCE);
+        let (on, timeout) = (self.view.point(), self.time_left().min(READ_REPAIR_TIMEOUT));
         drop(runtime::spawn(Group::QUERY, async move {
             let request = Request::Write { mutations, durability: Durability::Mode };
-            let done = coordinator.ask(node, request, patience).await.is_ok();
-            let _unwanted = arrived.try_push((node, done));
+            let done = coordinator.ask(target.host, request, on, timeout).await.map(|_| ());
+            let _unwanted = arrived.try_push((target, done));
         }));
     }
 }
 
 /// Has a replica's answer put among the others when it comes.
 fn listen(
-    node: NodeIndex,
+    target: Target,
     answer: impl Future<Output = Result<Response, Silence>> + 'static,
-    arrived: &Arrivals,
+    arrived: &Rc<Arrivals>,
 ) {
     let arrived = arrived.clone();
     drop(runtime::spawn(Group::QUERY, async move {
-        // The queue has room for every answer; it is closed only when nobody listens.
-        let _unwanted = arrived.try_push((node, answer.await.and_then(answer_of)));
+        arrived.push(target, answer.await.and_then(answer_of));
     }));
 }
 
 fn answer_of(response: Response) -> Result<ReadAnswer, Silence> {
     match response {
         Response::Answer(answer) => Ok(answer),
-        Response::Done | Response::Failed(_) => {
+        Response::Done | Response::Failed(_) | Response::Behind(_) => {
             Err(Silence::Failed(replica::Error::Malformed("answered with something else".to_string())))
         }
     }
 }
 
 /// The digest of an answer, whichever form it came in.
-fn digest_of(table: &Table, command: &ReadCommand, answer: &ReadAnswer) -> [u8; 16] {
+pub(crate) fn digest_of(table: &Table, command: &ReadCommand, answer: &ReadAnswer) -> [u8; 16] {
     let fault = runtime::planted(runtime::Bug::DigestStopsAtNull);
     let fault = fault.then_some(mutation::DigestFault::StopsAtNull);
     answer.digest.unwrap_or_else(|| mutation::digest(table, command, answer, fault))
-}
-
-fn behind(mutation: &Mutation) -> mutation::Resume {
-    let view = mutation.view();
-    let key = mutation::Key::with_token(view.token, view.key);
-    mutation::Resume { key, after: None, rows_taken: 0 }
-}
-
-/// Of replicas that are alive, nearest first, the quorum of each datacenter; those of the first come first.
-fn quorum_of_each(
-    snapshot: &Snapshot,
-    factors: &BTreeMap<String, u32>,
-    mut nodes: Vec<NodeIndex>,
-) -> Vec<NodeIndex> {
-    let mut wanted: BTreeMap<&str, u32> = factors.iter().map(|(dc, f)| (&**dc, f / 2 + 1)).collect();
-    nodes.retain(|node| match wanted.get_mut(&*snapshot.node(*node).dc) {
-        Some(left) if *left > 0 => {
-            *left -= 1;
-            true
-        }
-        _ => false,
-    });
-    nodes
 }
 
 #[cfg(test)]

@@ -1,11 +1,15 @@
 //! Messages to one replica, near or far.
 
 use crate::coordinator::Coordinator;
-use replica::{Request, Response, VERB_REPLICA};
+use crate::forward::encode_names;
+use crate::view::View;
+use base::{HostId, Instant, Token};
+use replica::{Request, Response, VERB_FORWARD, VERB_REPLICA};
+use rpc::{CallError, Gather, Outgoing};
 use runtime::Group;
 use std::rc::Rc;
 use std::time::Duration;
-use topology::NodeIndex;
+use storage::Point;
 
 /// Why a replica's answer did not come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,46 +18,122 @@ pub(crate) enum Silence {
     Unheard,
     /// It answered that it could not.
     Failed(replica::Error),
+    /// It knows a newer version of what the request was planned on, and did nothing.
+    Behind(u64),
 }
 
 impl Coordinator {
     /// Sends a request to one replica. Runs to its end even when nobody waits any more.
+    /// `on`: the point of the view that it was planned on, whatever this node knows by now.
     pub(crate) async fn ask(
         self: Rc<Self>,
-        node: NodeIndex,
+        host: HostId,
         request: Request,
-        patience: Duration,
+        on: Point,
+        timeout: Duration,
     ) -> Result<Response, Silence> {
-        let snapshot = self.topology();
-        let response = if node == snapshot.local_index() {
-            self.ask_here(request, patience).await?
+        if host == self.topology().local_id() {
+            self.ask_here(request, on, timeout).await
         } else {
-            let Some(peer) = self.peer(node) else {
-                return Err(Silence::Unheard);
-            };
-            let body = request.encode();
-            let answer = peer.call(VERB_REPLICA, snapshot.epoch, &body, patience).await;
-            let bytes = answer.map_err(|error| match error {
-                rpc::Error::TooLarge { .. } => Silence::Failed(replica::Error::TooLarge(error.to_string())),
-                _ => Silence::Unheard,
-            })?;
-            Response::decode(&bytes).map_err(Silence::Failed)?
-        };
-        match response {
-            Response::Failed(error) => Err(Silence::Failed(error)),
-            response => Ok(response),
+            self.ask_there(host, &request, on, timeout).await
         }
     }
 
+    /// Asks another node, in a task's name: the shard that owns the token, if it owns all of it.
+    async fn ask_there(
+        &self,
+        host: HostId,
+        request: &Request,
+        on: Point,
+        timeout: Duration,
+    ) -> Result<Response, Silence> {
+        let outgoing = Outgoing { verb: VERB_REPLICA, version: on.1, timeout };
+        let shard = self.shard_there(host, request.token());
+        let answer = self.pool().call(host, shard, outgoing, |out| request.encode_to(out)).await;
+        heard(answer.as_deref().map_err(CallError::clone))
+    }
+
+    /// Sends a request that was planned on `view` to another node; the answer goes to `gather` under its number, unless there is an
+    /// error here: then nothing was sent.
+    pub(crate) fn send_there(
+        &self,
+        view: &View,
+        host: HostId,
+        token: Option<Token>,
+        until: Instant,
+        gather: (Rc<dyn Gather>, u16),
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), CallError> {
+        let timeout = until.saturating_duration_since(runtime::now());
+        let outgoing = Outgoing { verb: VERB_REPLICA, version: view.point().1, timeout };
+        self.pool().send(host, self.shard_there(host, token), outgoing, gather, encode)
+    }
+
+    /// Sends to the first of some replicas what all of them are to write; that one hands it to the others. Each answer goes to `gather` under the
+    /// number beside its replica; when the first one's is that it did not begin, the others come at the deadline only. Errors: nothing was sent.
+    pub(crate) fn forward_there(
+        &self,
+        view: &View,
+        (forwarder, others): ((HostId, u16), &[(HostId, u16)]),
+        token: Option<Token>,
+        until: Instant,
+        gather: &Rc<dyn Gather>,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<(), CallError> {
+        let timeout = until.saturating_duration_since(runtime::now());
+        let outgoing = Outgoing { verb: VERB_FORWARD, version: view.point().1, timeout };
+        let (host, first) = forwarder;
+        let numbers: Vec<u16> = others.iter().map(|(_, number)| *number).collect();
+        let gather = (gather, first, &*numbers);
+        self.pool().send_for_many(host, self.shard_there(host, token), outgoing, gather, |calls, out| {
+            let named = others.iter().zip(calls).map(|((host, _), call)| (*host, *call));
+            encode_names(named, out);
+            encode(out);
+        })
+    }
+
     /// A write runs in a task of its own: once begun it is never dropped half way. A read may be dropped at any await.
-    async fn ask_here(&self, request: Request, patience: Duration) -> Result<Response, Silence> {
+    pub(crate) async fn ask_here(
+        &self,
+        request: Request,
+        on: Point,
+        timeout: Duration,
+    ) -> Result<Response, Silence> {
         let local = self.local().clone();
         let answer = if let Request::Read(_) = request {
-            runtime::timeout(patience, local.handle(request)).await
+            runtime::timeout(timeout, local.handle(request, on)).await
         } else {
-            let work = runtime::spawn_now(Group::QUERY, async move { local.handle(request).await });
-            runtime::timeout(patience, work).await
+            let work = runtime::spawn_now(Group::QUERY, async move { local.handle(request, on).await });
+            runtime::timeout(timeout, work).await
         };
-        answer.map_err(|_| Silence::Unheard)
+        done_or_failed(answer.map_err(|_| Silence::Unheard)?)
+    }
+}
+
+/// What came back from another node.
+pub(crate) fn heard(answer: Result<&[u8], CallError>) -> Result<Response, Silence> {
+    match answer {
+        Ok(bytes) => done_or_failed(Response::decode(bytes).map_err(Silence::Failed)?),
+        Err(error @ CallError::TooLarge { .. }) => {
+            Err(Silence::Failed(replica::Error::TooLarge(error.to_string())))
+        }
+        Err(_) => Err(Silence::Unheard),
+    }
+}
+
+impl From<replica::Error> for Silence {
+    fn from(error: replica::Error) -> Silence {
+        match error {
+            replica::Error::Overtaken(version) => Silence::Behind(version),
+            error => Silence::Failed(error),
+        }
+    }
+}
+
+pub(crate) fn done_or_failed(response: Response) -> Result<Response, Silence> {
+    match response {
+        Response::Failed(error) => Err(error.into()),
+        Response::Behind(version) => Err(Silence::Behind(version)),
+        response @ (Response::Done | Response::Answer(_)) => Ok(response),
     }
 }

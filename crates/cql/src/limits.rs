@@ -39,4 +39,4 @@ pub const ROWS_PER_STEP: u32 = 10_000;
 /// Rows the first read of a filter or a group asks for at least: a read costs more than a few rows.
 pub const ROWS_OF_FIRST_STEP: u32 = 100;
 /// Bytes after which one answer of the lists read before a write stops; the rest is asked for again.
-pub const PRIOR_BYTES_PER_STEP: u32 = 1 << 20;
+pub const PRIOR_BYTES_PER_STEP: mutation::ByteLimit = mutation::ByteLimit::near(1 << 20);

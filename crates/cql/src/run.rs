@@ -176,7 +176,7 @@ impl SelectPlan {
                     (false, true) => of_partition.min(limit),
                     (false, false) => of_partition,
                 },
-                byte_limit: page.bytes.max(1),
+                byte_limit: mutation::ByteLimit::near(page.bytes.into()),
                 now_s: context.now_s,
                 resume: None,
                 digest_only: false,

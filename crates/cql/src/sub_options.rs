@@ -4,7 +4,7 @@
 //! storage does not act on is kept all the same: scripts carry it from cluster to cluster.
 
 use crate::error::{Result, configuration};
-use schema::TableOptions;
+use schema::{SpeculativeRetry, TableOptions, Wait};
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -558,21 +558,7 @@ fn check_levels(given: &Map) -> Result<()> {
 }
 
 /// A part of a speculative retry policy.
-enum Policy {
-    Percentile(f64),
-    Fixed(i64),
-}
-
-impl Policy {
-    fn text(&self) -> String {
-        match self {
-            Policy::Percentile(percent) => format!("{percent}p"),
-            Policy::Fixed(ms) => format!("{ms}ms"),
-        }
-    }
-}
-
-fn policy(text: &str) -> Result<Option<Policy>> {
+fn wait(text: &str) -> Result<Option<Wait>> {
     let upper = text.trim().to_uppercase();
     let percentile = upper.strip_suffix("PERCENTILE").or_else(|| upper.strip_suffix('P'));
     if let Some(Ok(percent)) = percentile.map(|n| n.trim().parse::<f64>()) {
@@ -581,11 +567,11 @@ fn policy(text: &str) -> Result<Option<Policy>> {
                 "Invalid value {text} for PERCENTILE option 'speculative_retry': must be between (0.0 and 100.0)"
             ));
         }
-        return Ok(Some(Policy::Percentile(percent)));
+        return Ok(Some(Wait::Percentile(percent)));
     }
     match upper.strip_suffix("MS").map(|n| n.trim().parse::<f64>()) {
         // Whole milliseconds: the rest is cut, as Cassandra does.
-        Some(Ok(ms)) if (0.0..2e9).contains(&ms) => Ok(Some(Policy::Fixed(ms as i64))),
+        Some(Ok(ms)) if (0.0..2e9).contains(&ms) => Ok(Some(Wait::Millis(ms as u64))),
         _ => Ok(None),
     }
 }
@@ -597,31 +583,28 @@ pub(crate) fn retry(given: &str) -> Result<String> {
     // Of both options Cassandra speaks as of the first.
     let bad = || configuration(format!("Invalid value {given} for option 'speculative_retry'"));
     match upper.as_str() {
-        "ALWAYS" => return Ok(upper),
-        "NEVER" | "NONE" => return Ok("NEVER".to_string()),
+        "ALWAYS" => return Ok(SpeculativeRetry::Always.to_string()),
+        "NEVER" | "NONE" => return Ok(SpeculativeRetry::Never.to_string()),
         _ => {}
     }
     let hybrid = ["MIN", "MAX"].iter().find_map(|word| {
         let inside = upper.strip_prefix(word)?.trim_start().strip_prefix('(')?.strip_suffix(')')?;
-        Some((*word, inside))
+        let of = if *word == "MIN" { SpeculativeRetry::Least } else { SpeculativeRetry::Greatest };
+        Some((of, inside))
     });
-    let Some((word, inside)) = hybrid else {
-        return match policy(given)? {
-            Some(policy) => Ok(policy.text()),
+    let Some((of, inside)) = hybrid else {
+        return match wait(given)? {
+            Some(wait) => Ok(SpeculativeRetry::After(wait).to_string()),
             None => bad(),
         };
     };
     let Some((first, second)) = inside.split_once(',') else { return bad() };
-    let (Some(first), Some(second)) = (policy(first)?, policy(second)?) else { return bad() };
-    let kind = match (&first, &second) {
-        (Policy::Percentile(_), Policy::Percentile(_)) => "PERCENTILE",
-        (Policy::Fixed(_), Policy::Fixed(_)) => "FIXED",
-        (Policy::Percentile(_), Policy::Fixed(_)) => {
-            return Ok(format!("{word}({},{})", first.text(), second.text()));
-        }
-        (Policy::Fixed(_), Policy::Percentile(_)) => {
-            return Ok(format!("{word}({},{})", second.text(), first.text()));
-        }
+    let (Some(first), Some(second)) = (wait(first)?, wait(second)?) else { return bad() };
+    let kind = match (first, second) {
+        (Wait::Percentile(_), Wait::Percentile(_)) => "PERCENTILE",
+        (Wait::Millis(_), Wait::Millis(_)) => "FIXED",
+        (Wait::Percentile(_), Wait::Millis(_)) => return Ok(of(first, second).to_string()),
+        (Wait::Millis(_), Wait::Percentile(_)) => return Ok(of(second, first).to_string()),
     };
     configuration(format!(
         "Invalid value {given} for option 'speculative_retry': MIN()/MAX() arguments should be of different types, \

@@ -17,6 +17,9 @@ pub struct Arguments {
 pub enum Command {
     /// Run a database node.
     Node(Node),
+    /// Run several nodes of one cluster on this machine, each a process of its own, until told to stop.
+    #[command(name = "cluster")]
+    LocalCluster(LocalCluster),
     /// Run the shipped node code in a simulated world.
     Simulate(Simulate),
     /// Send load to a node and print what it cost.
@@ -161,6 +164,78 @@ pub struct Dump {
     pub json_lines: bool,
 }
 
+/// What is asked of a cluster that runs, from another terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub enum ClusterAction {
+    /// Print a line for each node: number, address, datacenter, rack, state, process and folder.
+    Status,
+    /// End a node as a crash would.
+    Kill {
+        /// Its number, from 1.
+        node: u8,
+    },
+    /// End a node in order.
+    Stop {
+        /// Its number, from 1.
+        node: u8,
+    },
+    /// Start a node that has ended.
+    Start {
+        /// Its number, from 1.
+        node: u8,
+    },
+}
+
+impl ClusterAction {
+    /// The line that says it.
+    pub fn line(self) -> String {
+        match self {
+            ClusterAction::Status => "status".to_owned(),
+            ClusterAction::Kill { node } => format!("kill {node}"),
+            ClusterAction::Stop { node } => format!("stop {node}"),
+            ClusterAction::Start { node } => format!("start {node}"),
+        }
+    }
+}
+
+/// Arguments of `messina cluster`.
+#[derive(Clone, Debug, Args)]
+pub struct LocalCluster {
+    /// What is asked of the cluster that runs in the folder; without, one is started.
+    #[command(subcommand)]
+    pub action: Option<ClusterAction>,
+    /// How many nodes.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub nodes: u8,
+    /// Over how many datacenters they are spread, in turn; with more than one they are called dc1, dc2 and so on.
+    #[arg(long, alias = "dcs", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub datacenters: u8,
+    /// Over how many racks those of a datacenter are spread, in turn.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub racks: u8,
+    /// The address of the first node, the seed; the others have those behind it. Addresses of this machine alone.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
+    pub first_address: core::net::Ipv4Addr,
+    /// The port for clients, on each of them.
+    #[arg(long, value_name = "PORT", default_value_t = 9042)]
+    pub native_transport_port: u16,
+    /// A folder for all: each node has one of the name of its address in it, with its data and its log.
+    #[arg(long, global = true, value_name = "DIR", default_value = "data")]
+    pub data: PathBuf,
+    /// Shards of each node.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub smp: u16,
+    /// Memory of each node.
+    #[arg(long, value_name = "SIZE", default_value = "1G")]
+    pub memory: String,
+    /// The cluster's name.
+    #[arg(long, value_name = "NAME", default_value = "Test Cluster")]
+    pub cluster_name: String,
+    /// Sets a key of every node's configuration, as for `messina node`.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+}
+
 /// Arguments of `messina node`.
 #[derive(Debug, Args)]
 pub struct Node {
@@ -179,6 +254,12 @@ pub struct Node {
     /// The data folder; what the file says, or ./data.
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Nodes to ask where the cluster is, host or host:port, with commas between; what the file says, or none.
+    #[arg(long, value_name = "HOSTS")]
+    pub seeds: Option<String>,
+    /// The address to listen on for other nodes; what the file says, or 127.0.0.1.
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen_address: Option<core::net::IpAddr>,
     /// The address to listen on for clients; what the file says, or 127.0.0.1.
     #[arg(long, value_name = "ADDRESS")]
     pub rpc_address: Option<core::net::IpAddr>,
@@ -191,6 +272,12 @@ pub struct Node {
     /// Sets a key of the configuration, nested ones with points; wins over file and environment.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
+    /// The address of a dead node whose place this one takes, with its tokens, when it starts for the first time, on an empty folder.
+    #[arg(long, value_name = "ADDRESS")]
+    pub replace_address: Option<core::net::IpAddr>,
+    /// A system property of Cassandra that has a meaning here: cassandra.replace_address_first_boot, cassandra.replace_address.
+    #[arg(short = 'D', value_name = "PROPERTY=VALUE")]
+    pub properties: Vec<String>,
     /// Which log lines are written: info, or info,storage=debug.
     #[arg(long, value_name = "LEVELS")]
     pub log_level: Option<String>,

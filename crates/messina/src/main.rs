@@ -8,6 +8,7 @@ mod bench;
 mod catalogue;
 mod import;
 mod load;
+mod local_cluster;
 mod simulate;
 mod sstable;
 mod start;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     }
     match Arguments::parse().command {
         Command::Node(node) => start::run(&node),
+        Command::LocalCluster(cluster) => local_cluster::run(&cluster),
         Command::Simulate(simulate) => simulate::run(&simulate),
         Command::Load(load) => load::run(&load),
         Command::Import(import) => import::run(&import),

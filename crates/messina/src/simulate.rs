@@ -75,7 +75,7 @@ fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    const BUGS: [(&str, Bug); 11] = [
+    const BUGS: [(&str, Bug); 20] = [
         ("skip-sync", Bug::SkipSync),
         ("ignore-crc", Bug::IgnoreCrc),
         ("replay-stops-early", Bug::ReplayStopsEarly),
@@ -87,6 +87,15 @@ fn bug(name: &str) -> Result<Bug, String> {
         ("forget-tail", Bug::ForgetTail),
         ("manifest-before-data", Bug::ManifestBeforeData),
         ("filter-false-negative", Bug::FilterFalseNegative),
+        ("vote-not-durable", Bug::VoteNotDurable),
+        ("head-cut-too-far", Bug::HeadCutTooFar),
+        ("pull-uncommitted", Bug::PullUncommitted),
+        ("late-write-after-truncate", Bug::LateWriteAfterTruncate),
+        ("roles-of-one-shard", Bug::RolesOfOneShard),
+        ("hint-unheard-is-delivered", Bug::HintUnheardIsDelivered),
+        ("repair-skips-rest", Bug::RepairSkipsRest),
+        ("repair-forgets-tombstones", Bug::RepairForgetsTombstones),
+        ("replace-unfilled", Bug::ReplaceUnfilled),
     ];
     let found = BUGS.iter().find(|(known, _)| *known == name);
     found.map(|(_, bug)| *bug).ok_or_else(|| {

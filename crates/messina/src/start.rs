@@ -5,7 +5,7 @@ use node::config::{Config, ENVIRONMENT_PREFIX};
 use node::units;
 use runtime::Reactor;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -88,6 +88,22 @@ fn configure(arguments: &Node) -> Result<Config, String> {
     for (written, key, text) in settings(arguments)? {
         tell(config.read_argument(&written, &key, &text).map_err(|e| e.to_string())?);
     }
+    if config.wants_rack_file() {
+        let folder = arguments.config.as_ref().and_then(|path| path.parent()).unwrap_or(Path::new("."));
+        let path = folder.join("cassandra-rackdc.properties");
+        let name = path.display().to_string();
+        match std::fs::read_to_string(&path) {
+            Ok(text) => tell(config.read_rack_file(&name, &text).map_err(|e| e.to_string())?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let (dc, rack) = (&config.data_center, &config.rack);
+                complain(&format!(
+                    "warning: {name} is not there: this node is in datacenter {dc}, rack {rack}"
+                ));
+            }
+            Err(error) => return Err(format!("{name}: {error}")),
+        }
+    }
+    config.take_interfaces(runtime::net::interface_addresses).map_err(|e| e.to_string())?;
     config.finish().map_err(|e| e.to_string())?;
     Ok(config)
 }
@@ -109,11 +125,22 @@ fn settings(arguments: &Node) -> Result<Vec<(String, String, String)>, String> {
     let path = arguments.data.as_ref().map(|path| path.display().to_string());
     let short = [
         ("--data", "data_file_directories", path),
+        (
+            "--seeds",
+            "seed_provider.parameters",
+            arguments.seeds.as_ref().map(|seeds| format!("{{seeds: \"{seeds}\"}}")),
+        ),
+        ("--listen-address", "listen_address", arguments.listen_address.map(|address| address.to_string())),
         ("--rpc-address", "rpc_address", arguments.rpc_address.map(|address| address.to_string())),
         (
             "--native-transport-port",
             "native_transport_port",
             arguments.native_transport_port.map(|port| port.to_string()),
+        ),
+        (
+            "--replace-address",
+            "replace_address_first_boot",
+            arguments.replace_address.map(|address| address.to_string()),
         ),
         ("--log-level", "log_level", arguments.log_level.clone()),
         ("--log-format", "log_format", arguments.log_format.clone()),
@@ -123,6 +150,20 @@ fn settings(arguments: &Node) -> Result<Vec<(String, String, String)>, String> {
         Some((option.to_string(), key.to_string(), value))
     });
     let mut settings: Vec<_> = short.collect();
+    for text in &arguments.properties {
+        let (name, value) =
+            text.split_once('=').ok_or_else(|| format!("-D: expected property=value, got \"{text}\""))?;
+        let key = match name {
+            "cassandra.replace_address_first_boot" => "replace_address_first_boot",
+            "cassandra.replace_address" => "replace_address",
+            _ => {
+                return Err(format!(
+                    "-D{name}: no property that has a meaning here; keys are set with --set key=value"
+                ));
+            }
+        };
+        settings.push((format!("-D{name}"), key.to_string(), value.to_string()));
+    }
     for text in &arguments.set {
         let (key, value) =
             text.split_once('=').ok_or_else(|| format!("--set: expected key=value, got \"{text}\""))?;
@@ -172,6 +213,28 @@ mod tests {
     use super::*;
     use crate::arguments::{Arguments, Command};
     use clap::Parser;
+
+    #[test]
+    fn who_is_replaced_is_said_in_each_of_the_known_ways() {
+        let address: core::net::IpAddr = "10.0.0.3".parse().unwrap();
+        for words in [
+            &["--replace-address", "10.0.0.3"][..],
+            &["-Dcassandra.replace_address_first_boot=10.0.0.3"],
+            &["-D", "cassandra.replace_address=10.0.0.3"],
+            &["--set", "replace_address_first_boot=10.0.0.3"],
+        ] {
+            let line = ["messina", "node"].iter().chain(words);
+            let Command::Node(arguments) = Arguments::parse_from(line).command else { panic!("a node") };
+            let replaces = configure(&arguments).unwrap().replaces;
+            assert_eq!(replaces, Some(node::config::Replaced::Address(address)), "{words:?}");
+        }
+        let Command::Node(arguments) =
+            Arguments::parse_from(["messina", "node", "-Dcassandra.foo=1"]).command
+        else {
+            panic!("a node")
+        };
+        assert!(configure(&arguments).unwrap_err().contains("-Dcassandra.foo"));
+    }
 
     #[test]
     fn values_of_arguments_are_not_told() {

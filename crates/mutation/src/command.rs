@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::input::{Input, put_sized};
+use crate::limit::ByteLimit;
 use crate::limits::{KEYS_MAX, SLICES_MAX};
 use base::Token;
 use schema::{Position, TableId};
@@ -75,6 +76,16 @@ pub enum Scope {
     Range(TokenRange),
 }
 
+impl Scope {
+    /// The first token it is about; `None`: it names no key.
+    pub fn first_token(&self) -> Option<Token> {
+        match self {
+            Scope::Keys(keys) => keys.first().map(|key| key.token),
+            Scope::Range(range) => Some(range.first),
+        }
+    }
+}
+
 /// Rows at `start <= position < end`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Slice {
@@ -123,7 +134,7 @@ pub struct ReadCommand {
     /// Live rows of one partition, at least 1.
     pub partition_row_limit: u32,
     /// The answer stops soon after this many bytes.
-    pub byte_limit: u32,
+    pub byte_limit: ByteLimit,
     /// The second at which ttls are judged.
     pub now_s: u32,
     /// Only what lies behind this point.
@@ -147,7 +158,7 @@ impl ReadCommand {
             static_counts: false,
             row_limit: u32::MAX,
             partition_row_limit: u32::MAX,
-            byte_limit: 0,
+            byte_limit: ByteLimit::MOST,
             now_s,
             resume: None,
             digest_only: false,
@@ -184,7 +195,7 @@ impl ReadCommand {
         }
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         out.push(flag(self.reversed, 1) | flag(self.static_counts, 2) | flag(self.digest_only, 4));
-        for number in [self.row_limit, self.partition_row_limit, self.byte_limit, self.now_s] {
+        for number in [self.row_limit, self.partition_row_limit, self.byte_limit.number(), self.now_s] {
             out.extend_from_slice(&number.to_be_bytes());
         }
         put_resume(out, self.resume.as_ref());
@@ -224,7 +235,7 @@ impl ReadCommand {
             digest_only: flags & 4 != 0,
             row_limit: input.u32("row limit")?,
             partition_row_limit: input.u32("partition row limit")?,
-            byte_limit: input.u32("byte limit")?,
+            byte_limit: ByteLimit::near(input.u32("byte limit")?.into()),
             now_s: input.u32("now")?,
             resume: resume(&mut input)?,
             tombstones: input.u32("tombstones")?,

@@ -17,6 +17,10 @@ pub mod identity;
 mod operator;
 /// What becomes of a node whose disk fails.
 mod faults;
+/// What is kept for nodes that are down.
+mod handoff;
+/// This node among the others.
+mod internode;
 /// What is started in which order, and stopped.
 mod start;
 

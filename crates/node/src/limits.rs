@@ -16,3 +16,11 @@ pub const SEGMENT_BYTES_MAX: u64 = 2 << 30;
 pub const FRAME_BYTES_MIN: u64 = 4 << 10;
 /// Largest frame the protocol allows, in bytes.
 pub const FRAME_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of the process that no cache counts: pages of the program's own file and what is made once.
+pub const PROCESS_BYTES: u64 = 16 << 20;
+/// Bytes of a shard that no cache counts: the tail of its commitlog, buffers of reads and requests, the heap's own blocks.
+pub const SHARD_BYTES: u64 = 8 << 20;
+/// Both together take no more than one in so many bytes of a shard's memory: a node with little still has its caches.
+pub const OWN_SHARE: u64 = 8;
+/// How often it is counted how much a node holds, for the others to show.
+pub const LOAD_PAUSE: core::time::Duration = core::time::Duration::from_secs(10);

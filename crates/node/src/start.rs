@@ -6,22 +6,26 @@
 //! shard 0   internode port → metrics port → REST port → native ports → "ready"
 //!           … serving …
 //! shard 0   native ports closed → every shard drained → metrics and internode closed
-//! every     engine and coordinator closed → store flushed and closed
+//! every     engine and coordinator closed → hints flushed → store flushed and closed
 //! ```
 //! The same function runs on threads and in the simulated world. Shard 0 leads; the others wait to be told.
 
 use crate::config::{CommitlogSync, Config};
 use crate::faults;
+use crate::handoff;
 use crate::identity::{self, Identity};
+use crate::internode::{Beginning, Others};
 use crate::limits;
 use crate::operator::{ClientPort, serve_operators};
-use cluster::{Cluster, SchemaLog};
+use base::HostId;
+use cluster::{Cluster, Folder, SchemaLog};
 use coordinator::Coordinator;
 use core::net::SocketAddr;
 use core::time::Duration;
-use query::{Authenticator, Engine, NodeInfo, PeerInfo};
+use journal::Journal;
+use query::{Authenticator, Engine, NodeInfo};
 use replica::Local;
-use runtime::net::TcpListener;
+use rpc::Pool;
 use runtime::sync::Flag;
 use runtime::{Group, ShardId};
 use schema::Schema;
@@ -29,8 +33,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use storage::Store;
-use storage::journal::Journal;
-use topology::{NodeIndex, Snapshot};
+use topology::{Member, MemberState, Members, Snapshot, Version};
 
 /// What a node that has started can be reached by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +122,9 @@ pub enum StartError {
     /// The metrics port cannot be listened on.
     #[error(transparent)]
     Metrics(#[from] admin::Error),
+    /// Keys and certificates between nodes cannot be used.
+    #[error("server_encryption_options: {0}")]
+    InternodeKeys(#[source] tls::Error),
     /// The port between nodes cannot be listened on.
     #[error("cannot listen on {address} for other nodes: {}", admin::listen_reason(source))]
     Internode {
@@ -166,16 +172,26 @@ async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError
     runtime::io::limit_devices(config.device_limits);
     let mut settings = storage_settings(&config);
     let plan = storage::prepare(&settings, runtime::shard_count()).await?;
+    // Beside the rest: on a slow disk every look takes its time.
+    let opened = config.clone();
+    let group0 = runtime::spawn(Group::MAIN, async move { open_group0(&opened).await });
     let schema_log = config.data_directory.join("schema.log");
     refuse_lost_schema(&config.data_directory, &schema_log).await?;
     let (log, schema) = SchemaLog::open(&schema_log).await?;
     let identity = identity::load(&config.data_directory, &config).await?;
     settings.host_id = identity.host_id;
-    let schema = Arc::new(schema);
+    let member = own_member(&config, &identity);
+    let folder = group0.await?;
+    let schema = folder.as_ref().and_then(Folder::schema).unwrap_or_else(|| Arc::new(schema));
+    let snapshot = match &folder {
+        Some(folder) => folder.snapshot(&member, &schema),
+        None => snapshot(&config, &member, &schema),
+    };
+    let log = folder.is_none().then_some(log);
     let started_at_s = (runtime::unix_micros() / 1_000_000) as i32;
     let shared = Arc::new(Shared {
-        info: node_info(&config, &identity, started_at_s),
-        snapshot: snapshot(&config, &identity),
+        info: node_info(&config, started_at_s),
+        snapshot: Arc::new(snapshot),
         config,
         settings,
         plan,
@@ -183,7 +199,7 @@ async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError
     });
     let opened = open_shards(&shared, log).await;
     let result = match opened {
-        Ok(()) => serve(&shared, &identity, reporter).await,
+        Ok(()) => serve(&shared, member, folder, reporter).await,
         Err(StartError::Storage(storage::Error::Stopping)) => {
             runtime::info!("node: stopped before everything was read; the next start reads it again");
             Ok(())
@@ -198,12 +214,19 @@ async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError
     result.and(closed)
 }
 
-async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Result<(), StartError> {
+async fn serve(
+    shared: &Shared,
+    member: Member,
+    folder: Option<Folder>,
+    reporter: &Reporter,
+) -> Result<(), StartError> {
+    let host_id = member.host_id;
     let config = &shared.config;
-    let stopping = Flag::new();
-    if !config.peers.is_empty() {
-        listen_internode(SocketAddr::new(config.listen_address, config.storage_port), &stopping).await?;
-    }
+    let clients = ClientPort::new(transport_settings(config));
+    let started_at_s = u64::try_from(shared.info.started_at_s).unwrap_or(0);
+    let beginning = Beginning { config, schema: &shared.schema, started_at_s };
+    let others = Others::open(&clients, member, folder, beginning).await?;
+    handoff::begin().await;
     let metrics = match config.prometheus {
         None => None,
         Some((address, port)) => {
@@ -222,17 +245,16 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
         }
     };
     let is_guarded = config.authentication.authenticator == Authenticator::Password;
-    before_clients(config, is_guarded).await?;
+    before_clients(others.are_none(), is_guarded).await?;
     // Clients last: nothing that may still fail is left to do once one is served.
-    let clients = ClientPort::new(transport_settings(config));
-    let operators = serve_operators(config, &clients).await?;
+    let operators = serve_operators(config, &clients, others.clone()).await?;
     let (native, shard_aware_port) = clients.open().await?;
     let ready = Ready {
         native,
         shard_aware_port,
         metrics: metrics.as_ref().map(admin::Server::address),
         shards: runtime::shard_count(),
-        host_id: uuid::Uuid::from_u128(identity.host_id),
+        host_id: uuid::Uuid::from_u128(host_id.0),
     };
     runtime::info!("node: ready for clients on {}", ready.native);
     (reporter.ready)(&ready);
@@ -244,19 +266,20 @@ async fn serve(shared: &Shared, identity: &Identity, reporter: &Reporter) -> Res
     runtime::shutdown_requested().await;
     faults.died()?;
     runtime::info!("node: stopping");
+    others.say_goodbye().await;
     clients.close().await;
     for server in [metrics, operators].into_iter().flatten() {
         server.stop();
     }
-    stopping.set();
+    others.close().await;
     Ok(())
 }
 
 /// What clients must not find undone: logged batches of an earlier life, and the first role where they need one.
-async fn before_clients(config: &Config, is_guarded: bool) -> Result<(), StartError> {
+async fn before_clients(is_alone: bool, is_guarded: bool) -> Result<(), StartError> {
     let coordinator = runtime::local::<Coordinator>();
     // Other nodes may take a while to be there.
-    if config.peers.is_empty() {
+    if is_alone {
         coordinator.replay_batches().await.map_err(StartError::Batches)?;
     } else {
         drop(runtime::spawn(Group::MAIN, async move {
@@ -268,7 +291,7 @@ async fn before_clients(config: &Config, is_guarded: bool) -> Result<(), StartEr
     if is_guarded {
         let roles = keep_a_role();
         // Without a role nobody could log in.
-        if config.peers.is_empty() {
+        if is_alone {
             let _in_the_background = runtime::timeout(ROLE_PATIENCE, roles).await;
         }
     }
@@ -287,7 +310,7 @@ struct Shared {
     settings: storage::Settings,
     plan: Arc<storage::StartPlan>,
     schema: Arc<Schema>,
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     info: NodeInfo,
 }
 
@@ -314,7 +337,7 @@ async fn refuse_lost_schema(
 /// A shard's store, for its end.
 struct Stored(Rc<Store>);
 
-async fn open_shards(shared: &Arc<Shared>, log: SchemaLog) -> Result<(), StartError> {
+async fn open_shards(shared: &Arc<Shared>, log: Option<SchemaLog>) -> Result<(), StartError> {
     let others: Vec<_> = (1..runtime::shard_count())
         .map(|shard| {
             let shared = shared.clone();
@@ -322,7 +345,7 @@ async fn open_shards(shared: &Arc<Shared>, log: SchemaLog) -> Result<(), StartEr
             runtime::spawn(Group::MAIN, runtime::submit_to(ShardId(shard), Group::MAIN, open))
         })
         .collect();
-    let mut outcome = open_shard(shared, Some(log)).await;
+    let mut outcome = open_shard(shared, log).await;
     for other in others {
         let opened = other.await;
         outcome = outcome.and(opened);
@@ -338,8 +361,11 @@ async fn open_shard(shared: &Shared, log: Option<SchemaLog>) -> Result<(), Start
     let replica = Rc::new(replica::Shard::new(store.clone()));
     runtime::install(replica.clone());
     let local = Local::new(replica);
-    let coordinator = Coordinator::new(shared.snapshot.clone(), schema.clone(), local);
+    let pool = Pool::install(coordinator::verbs(local.clone()));
+    let coordinator = Coordinator::new(shared.snapshot.clone(), schema.clone(), local, pool);
+    coordinator.set_snitch(shared.config.dynamic_snitch);
     runtime::install(coordinator.clone());
+    handoff::open(&shared.config, coordinator.clone()).await?;
     let cluster = Cluster::new(schema, log);
     runtime::install(cluster.clone());
     // The store first: nobody may plan on a table that the store does not know.
@@ -348,15 +374,22 @@ async fn open_shard(shared: &Shared, log: Option<SchemaLog>) -> Result<(), Start
         let store = forgetful.clone();
         async move { store.drops_recorded(&ids).await }
     });
-    cluster.on_schema(move |schema| store.set_schema(schema));
+    cluster.on_store(move |schema| store.set_schema(schema));
     let coordinated = coordinator.clone();
     cluster.on_schema(move |schema| coordinated.set_schema(schema.clone()));
-    let engine = Engine::new(engine_settings(shared), coordinator, &cluster);
+    let engine = Engine::new(engine_settings(shared), coordinator.clone(), &cluster);
     runtime::install(engine.clone());
     let shard = transport::Shard::start(engine.clone(), transport_settings(&shared.config));
     let listed = Rc::downgrade(&shard);
     engine.set_clients(move || listed.upgrade().map(|shard| shard.clients()).unwrap_or_default());
     runtime::install(shard.clone());
+    // Weak: the shard of the port holds the engine, and that the coordinator.
+    let told = Rc::downgrade(&shard);
+    coordinator.on_news(move |news| {
+        if let Some(shard) = told.upgrade() {
+            shard.tell_members(news);
+        }
+    });
     cluster.on_events(move |events| shard.tell(events));
     Ok(())
 }
@@ -369,6 +402,7 @@ async fn close_shards() -> Result<(), StartError> {
             if let Some(coordinator) = runtime::try_local::<Coordinator>() {
                 coordinator.close();
             }
+            handoff::close().await;
             match runtime::try_local::<Stored>() {
                 Some(store) => store.0.drain().await,
                 None => Ok(()),
@@ -383,19 +417,6 @@ async fn close_shards() -> Result<(), StartError> {
     outcome
 }
 
-pub(crate) async fn each_shard<F, Fut>(act: F)
-where
-    F: Fn() -> Fut + Copy + Send + 'static,
-    Fut: Future<Output = ()> + 'static,
-{
-    let tasks: Vec<_> = (0..runtime::shard_count())
-        .map(|shard| runtime::spawn(Group::MAIN, runtime::submit_to(ShardId(shard), Group::MAIN, act)))
-        .collect();
-    for task in tasks {
-        task.await;
-    }
-}
-
 async fn each_other_shard<F, Fut>(act: F)
 where
     F: Fn() -> Fut + Copy + Send + 'static,
@@ -407,7 +428,9 @@ where
 }
 
 async fn make_folders(config: &Config) -> Result<(), StartError> {
-    for path in [config.data_directory.clone(), commitlog_directory(config)] {
+    let folders = [config.data_directory.clone(), commitlog_directory(config)];
+    // That of hints is made with the first of them, unless somebody has named it.
+    for path in folders.into_iter().chain(config.hints.directory.clone()) {
         let made = make_folder(&path).await;
         made.map_err(|error| StartError::Folder { reason: runtime::file::reason(&error, &path), path })?;
     }
@@ -432,10 +455,17 @@ fn commitlog_directory(config: &Config) -> PathBuf {
     config.commitlog_directory.clone().unwrap_or_else(|| config.data_directory.join("commitlog"))
 }
 
+/// Bytes of this shard's memory that memtables and caches share: what its part of the process takes for itself is not theirs.
+fn shared_memory() -> u64 {
+    let budget = runtime::memory::budget();
+    let own = limits::PROCESS_BYTES / u64::from(runtime::shard_count()) + limits::SHARD_BYTES;
+    budget - own.min(budget / limits::OWN_SHARE)
+}
+
 fn storage_settings(config: &Config) -> storage::Settings {
     let millis = |d: core::time::Duration| u64::try_from(d.as_millis()).unwrap_or(u64::MAX);
     let shards = u64::from(runtime::shard_count());
-    let budget = runtime::memory::budget();
+    let budget = shared_memory();
     // A simulated node may flush after a few rows, so that flushes and compactions happen in a short run.
     let memtable_floor = if runtime::simulated() { 4 << 10 } else { 1 << 20 };
     let mut settings = storage::Settings {
@@ -550,90 +580,64 @@ fn engine_settings(shared: &Shared) -> query::Settings {
     }
 }
 
-fn node_info(config: &Config, identity: &Identity, started_at_s: i32) -> NodeInfo {
-    let peer = |peer: &crate::config::Peer| PeerInfo {
-        address: peer.address.ip(),
-        storage_port: peer.address.port(),
-        host_id: peer.host_id,
-        data_center: peer.data_center.clone(),
-        rack: peer.rack.clone(),
-        rpc_address: peer.native_address.ip(),
-        rpc_port: peer.native_address.port(),
-        tokens: peer.tokens.clone(),
-    };
+fn node_info(config: &Config, started_at_s: i32) -> NodeInfo {
     NodeInfo {
         cluster_name: config.cluster_name.clone(),
-        host_id: identity.host_id,
-        data_center: config.data_center.clone(),
-        rack: config.rack.clone(),
-        broadcast_address: config.internode_address(),
         listen_address: config.listen_address,
-        storage_port: config.storage_port,
-        rpc_address: config.client_address(),
-        rpc_port: config.native_transport_port,
-        tokens: identity.tokens.clone(),
+        listen_port: config.storage_port,
         started_at_s,
-        peers: config.peers.iter().map(peer).collect(),
         settings: config.effective(),
     }
 }
 
-/// The ring of this node and its fixed peers.
-fn snapshot(config: &Config, identity: &Identity) -> Snapshot {
-    let tokens = |tokens: &[i64]| tokens.iter().map(|t| base::Token(*t)).collect();
-    let here = topology::Node {
-        host_id: identity.host_id,
+/// This node, as it is a member of a cluster.
+fn own_member(config: &Config, identity: &Identity) -> Member {
+    Member {
+        host_id: HostId(identity.host_id),
         internode: SocketAddr::new(config.internode_address(), config.storage_port),
         native: SocketAddr::new(config.client_address(), config.native_transport_port),
-        broadcast: config.internode_address(),
         dc: config.data_center.clone(),
         rack: config.rack.clone(),
-        tokens: tokens(&identity.tokens),
+        tokens: identity.tokens.iter().map(|token| base::Token(*token)).collect(),
         shards: runtime::shard_count(),
+        ignore_msb: 0,
+        state: MemberState::Normal,
+        features: 0,
+        release: env!("CARGO_PKG_VERSION").to_owned(),
+    }
+}
+
+/// What the folder knows of a cluster, where the node has one or is told where to look for one.
+async fn open_group0(config: &Config) -> Result<Option<Folder>, StartError> {
+    let path = config.data_directory.join("group0");
+    let told = |error: std::io::Error| StartError::Folder {
+        reason: runtime::file::reason(&error, &path),
+        path: path.clone(),
     };
-    let mut nodes = vec![here];
-    nodes.extend(config.peers.iter().map(|peer| topology::Node {
-        host_id: peer.host_id,
+    let is_told = !config.seeds.is_empty() || runtime::file::exists(&path).await.map_err(told)?;
+    if !is_told && !Folder::was_member(&path).await.map_err(told)? {
+        return Ok(None);
+    }
+    Ok(Some(Folder::open(&path).await?))
+}
+
+/// This node and its fixed peers.
+fn snapshot(config: &Config, member: &Member, schema: &Schema) -> Snapshot {
+    let mut members = vec![member.clone()];
+    members.extend(config.peers.iter().map(|peer| Member {
+        host_id: HostId(peer.host_id),
         internode: peer.address,
         native: peer.native_address,
-        broadcast: peer.address.ip(),
         dc: peer.data_center.clone(),
         rack: peer.rack.clone(),
-        tokens: tokens(&peer.tokens),
+        tokens: peer.tokens.iter().map(|token| base::Token(*token)).collect(),
         shards: peer.shards,
+        ..member.clone()
     }));
-    // The same order on every node, so that replicas of equal distance are asked in the same order everywhere.
-    nodes.sort_by_key(|node| node.host_id);
-    let local = nodes.iter().position(|node| node.host_id == identity.host_id).unwrap_or(0);
-    Snapshot::new(nodes, NodeIndex(local as u16))
+    Snapshot::new(member.host_id, Members::new(Version::ZERO, members), &replications(schema))
 }
 
-/// Accepts other nodes on shard 0 and spreads their connections over the shards.
-async fn listen_internode(address: SocketAddr, stopping: &Flag) -> Result<(), StartError> {
-    let listen = |source| StartError::Internode { address, source };
-    let listener = TcpListener::bind(address).await.map_err(listen)?;
-    let stopping = stopping.clone();
-    drop(runtime::spawn(Group::RPC, async move {
-        let mut next = 0;
-        while !stopping.is_set() {
-            let Ok((stream, _)) = listener.accept().await else { return };
-            next = (next + 1) % runtime::shard_count();
-            let Ok(transfer) = stream.into_transfer() else { continue };
-            let serve = runtime::submit_to(ShardId(next), Group::RPC, move || async move {
-                serve_node(runtime::net::TcpStream::from_transfer(transfer));
-            });
-            drop(runtime::spawn(Group::RPC, serve));
-        }
-    }));
-    Ok(())
-}
-
-fn serve_node(stream: runtime::net::TcpStream) {
-    let Some(coordinator) = runtime::try_local::<Coordinator>() else { return stream.shutdown() };
-    let handler = coordinator::internode_handler(coordinator.local().clone());
-    drop(runtime::spawn(Group::RPC, async move {
-        if let Err(error) = rpc::serve(stream, handler).await {
-            runtime::warn!("node: another node's connection is broken: {error}");
-        }
-    }));
+/// The replication rules in use.
+fn replications(schema: &Schema) -> Vec<schema::Replication> {
+    schema.keyspaces.values().map(|keyspace| keyspace.replication.clone()).collect()
 }

@@ -51,8 +51,8 @@ pub(crate) enum Arguments {
     },
 }
 
-/// Runs one command line; what is printed goes to `out`.
-pub fn run(words: &[String], out: &mut String) -> Result<(), Error> {
+/// Runs one command line; what is printed goes to `out`. `show`: prints and takes away what is there, for commands that take long.
+pub fn run(words: &[String], out: &mut String, show: &mut dyn FnMut(&mut String)) -> Result<(), Error> {
     let (global, rest) = options::leading(words, GLOBAL)?;
     let Some((name, rest)) = rest.split_first() else {
         out.push_str(&help::overview());
@@ -91,7 +91,7 @@ pub fn run(words: &[String], out: &mut String) -> Result<(), Error> {
     let node = Node::new(Endpoint { host, port });
     // Whatever else may be wrong: that nobody is there is said first.
     node.greet()?;
-    let mut context = Context { node, given, print_port: global.has("-pp"), out };
+    let mut context = Context { node, given, print_port: global.has("-pp"), out, show };
     (command.run)(&mut context)
 }
 
@@ -114,7 +114,7 @@ mod tests {
     fn said(line: &str) -> (Result<(), String>, String) {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let mut out = String::new();
-        let result = run(&words, &mut out).map_err(|error| error.to_string());
+        let result = run(&words, &mut out, &mut |_| {}).map_err(|error| error.to_string());
         (result, out)
     }
 

@@ -28,6 +28,8 @@ pub struct Context<'a> {
     pub print_port: bool,
     /// What will be printed.
     pub out: &'a mut String,
+    /// Prints what is there, and takes it away.
+    pub show: &'a mut dyn FnMut(&mut String),
 }
 
 /// What no other endpoint says of the node.
@@ -48,6 +50,11 @@ impl Context<'_> {
     /// Adds one line.
     pub fn line(&mut self, text: impl std::fmt::Display) {
         let _ = writeln!(self.out, "{text}");
+    }
+
+    /// Prints what is there at once.
+    pub fn show(&mut self) {
+        (self.show)(self.out);
     }
 
     /// The arguments.

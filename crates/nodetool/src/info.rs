@@ -20,14 +20,16 @@ pub fn info(context: &mut Context<'_>) -> Result<(), Error> {
     let place = |what: &str| node.get::<String>(&format!("/snitch/{what}"), &[("host", &address)]);
     let off_heap: u64 = tables.iter().map(Table::off_heap_bytes).sum();
     let uncompressed: u64 = tables.iter().map(|table| table.uncompressed_bytes).sum();
+    let gossips: bool = node.get("/storage_service/gossiping", &[])?;
+    let generation: i64 = node.get("/storage_service/generation_number", &[])?;
     let heap = |bytes: u64| java::fixed(bytes as f64 / MIB, 2);
     let mut lines = vec![
         ("ID", id),
-        ("Gossip active", node.get::<bool>("/storage_service/gossiping", &[])?.to_string()),
+        ("Gossip active", gossips.to_string()),
         ("Native Transport active", node.get::<bool>("/storage_service/native_transport", &[])?.to_string()),
         ("Load", size::file_size(load)),
         ("Uncompressed load", size::file_size(uncompressed as f64)),
-        ("Generation No", node.get::<i64>("/storage_service/generation_number", &[])?.to_string()),
+        ("Generation No", if gossips { generation.to_string() } else { "0".into() }),
         ("Uptime (seconds)", ((uptime_ms / 1000.0) as u64).to_string()),
         ("Heap Memory (MB)", format!("{} / {}", heap(about.heap_used), heap(about.heap_total))),
         ("Off Heap Memory (MB)", heap(off_heap)),

@@ -37,6 +37,8 @@ mod options;
 mod context;
 /// Tokens and who has them: status, ring, describering, describecluster, getendpoints.
 mod ring;
+/// Other nodes as this one hears them, and what is done about them.
+mod members;
 /// info.
 mod info;
 /// tablestats.
@@ -49,12 +51,16 @@ mod compaction;
 mod snapshots;
 /// import and refresh.
 mod import;
+/// repair and repair_admin.
+mod repair;
 /// tpstats.
 mod pools;
 /// clientstats.
 mod clients;
 /// Everything that turns something on, off or over.
 mod control;
+/// What is kept for nodes that were away.
+mod handoff;
 /// The list of commands, and help.
 mod command;
 
@@ -66,9 +72,13 @@ use std::io::Write;
 /// failure. Blocks until the node has answered.
 pub fn run(arguments: &[String], out: &mut dyn Write, err: &mut dyn Write) -> u8 {
     let mut text = String::new();
-    let result = command::run(arguments, &mut text);
     // A reader that has gone away, such as `head`, is no failure of the command.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let mut show = |text: &mut String| {
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+        text.clear();
+    };
+    let result = command::run(arguments, &mut text, &mut show);
+    show(&mut text);
     match result {
         Ok(()) => 0,
         Err(Error::Usage(text)) => {

@@ -63,6 +63,11 @@ impl Given {
         self.values.get(name).and_then(|values| values.last()).map(String::as_str)
     }
 
+    /// Every value of an option, in order.
+    pub fn values(&self, name: &str) -> &[String] {
+        self.values.get(name).map_or(&[], Vec::as_slice)
+    }
+
     /// The last value of an option that is a number.
     pub fn int(&self, name: &str) -> Option<i32> {
         self.value(name).and_then(|text| text.parse().ok())

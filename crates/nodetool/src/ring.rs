@@ -140,45 +140,53 @@ pub fn status(context: &mut Context<'_>) -> Result<(), Error> {
     let ring = Ring::ask(context, keyspace.as_deref())?;
     let port = context.storage_port()?;
     let resolve = context.given.has("-r");
+    let storage_port = context.about()?.storage_port;
+    let text = status_text(&ring, storage_port, |address| context.shown(address, port, resolve));
+    context.out.push_str(&text);
+    Ok(())
+}
+
+/// Cassandra keeps the nodes of a datacenter in a hash table, by address and port, in the order of their first tokens.
+fn status_text(ring: &Ring, storage_port: u16, shown: impl Fn(&str) -> String) -> String {
     let datacenters = ring.datacenters();
     let owns = if ring.note.is_none() { "Owns (effective)" } else { "Owns" };
     let mut tables = Vec::new();
     for addresses in datacenters.values() {
         let mut table = Table::with_between("  ");
         table.add(["--", "Address", "Load", "Tokens", owns, "Host ID", "Rack"]);
-        for address in addresses {
+        let keyed = addresses.iter().map(|address| (format!("{address}:{storage_port}"), *address));
+        for (_, address) in java::hash_order(keyed.collect(), 16, |(key, _)| key) {
             let unknown = || "?".to_owned();
             let letter = |text: &str| text.chars().next().unwrap_or('?');
             let tokens = ring.tokens.iter().filter(|(_, owner)| owner == address).count();
             table.add([
                 format!("{}{}", letter(ring.status(address)), letter(ring.state(address))),
-                context.shown(address, port, resolve),
-                ring.load.get(*address).cloned().unwrap_or_else(unknown),
+                shown(address),
+                ring.load.get(address).cloned().unwrap_or_else(unknown),
                 tokens.to_string(),
                 ring.owns(address, 1),
-                ring.host_ids.get(*address).cloned().unwrap_or_else(unknown),
-                ring.places[*address].1.clone(),
+                ring.host_ids.get(address).cloned().unwrap_or_else(unknown),
+                ring.places[address].1.clone(),
             ]);
         }
         tables.push(table);
     }
     let widths = table::common_widths(&tables);
+    let mut text = String::new();
     for (index, (datacenter, table)) in datacenters.keys().zip(&tables).enumerate() {
         if index > 0 {
-            context.line("");
+            text.push('\n');
         }
         let head = format!("Datacenter: {datacenter}");
-        context.line(&head);
-        context.line("=".repeat(head.chars().count()));
-        context.line("Status=Up/Down");
-        context.line("|/ State=Normal/Leaving/Joining/Moving");
-        table.print_with(&widths, context.out);
+        text.push_str(&format!("{head}\n{}\n", "=".repeat(head.chars().count())));
+        text.push_str("Status=Up/Down\n|/ State=Normal/Leaving/Joining/Moving\n");
+        table.print_with(&widths, &mut text);
     }
-    context.line("");
+    text.push('\n');
     if let Some(note) = &ring.note {
-        context.line(format!("Note: {note}"));
+        text.push_str(&format!("Note: {note}\n"));
     }
-    Ok(())
+    text
 }
 
 /// `ring [ks]`: one line for each token.
@@ -187,11 +195,16 @@ pub fn ring(context: &mut Context<'_>) -> Result<(), Error> {
     let ring = Ring::ask(context, keyspace.as_deref())?;
     let port = context.storage_port()?;
     let resolve = context.given.has("-r");
-    let shown = |address: &str| context.shown(address, port, resolve);
     // Cassandra leaves room for the port whether it prints it or not.
     let room = Some(context.about()?.storage_port);
     let width =
         ring.tokens.iter().map(|(_, a)| context.shown(a, room, false).chars().count()).max().unwrap_or(0);
+    let text = ring_text(&ring, width, |address| context.shown(address, port, resolve));
+    context.out.push_str(&text);
+    Ok(())
+}
+
+fn ring_text(ring: &Ring, width: usize, shown: impl Fn(&str) -> String) -> String {
     let format = |cells: [&str; 7]| {
         let [address, rack, status, state, load, owns, token] = cells;
         format!("{address:<width$}  {rack:<12}{status:<7}{state:<8}{load:<16}{owns:<20}{token:<44}\n")
@@ -226,8 +239,7 @@ pub fn ring(context: &mut Context<'_>) -> Result<(), Error> {
     if let Some(note) = &ring.note {
         text.push_str(&format!("Note: {note}\n"));
     }
-    context.out.push_str(&text);
-    Ok(())
+    text
 }
 
 /// `describering ks`: ranges and who holds them.
@@ -309,15 +321,19 @@ pub fn describecluster(context: &mut Context<'_>) -> Result<(), Error> {
         context.line(format!("\t{datacenter} #Nodes: {} #Down: {down}", addresses.len()));
     }
     context.line("\nDatabase versions:");
+    let mut addresses: Vec<&str> = ring.datacenters().into_values().flatten().collect();
+    addresses.sort_by_key(|address| address.parse::<std::net::IpAddr>().ok());
     let addresses: Vec<String> =
-        ring.datacenters().values().flatten().map(|address| context.shown(address, always, false)).collect();
+        addresses.into_iter().map(|address| context.shown(address, always, false)).collect();
     context.line(format!("\t{release}: [{}]", addresses.join(", ")));
     context.line("\nKeyspaces:");
     for keyspace in node.replication()? {
         let class = keyspace.value.get("class").map(String::as_str).unwrap_or_default();
         let class = class.rsplit('.').next().unwrap_or_default();
-        let options = keyspace.value.iter().filter(|(name, _)| *name != "class");
-        let options: Vec<String> = options.map(|(name, value)| format!("{name}={value}")).collect();
+        let options = keyspace.value.iter().filter(|(name, _)| *name != "class").collect();
+        let options = java::hash_order(options, 16, |(name, _): &(&String, &String)| name.as_str());
+        let options: Vec<String> =
+            options.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         context.line(format!("\t{} -> Replication class: {class} {{{}}}", keyspace.key, options.join(", ")));
     }
     if let Some(note) = &ring.note {
@@ -345,4 +361,126 @@ pub fn getendpoints(context: &mut Context<'_>) -> Result<(), Error> {
         context.line(shown);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::golden;
+
+    /// Tokens, load, share and host id of one node.
+    type Facts<'a> = (&'a [i64], &'a str, f64, &'a str);
+
+    /// Nodes 127.0.7.1 and so on, as they stood in the clusters that the screens were taken from.
+    fn cluster(places: &[(&str, &str)], facts: &[Facts<'_>], down: u8) -> Ring {
+        let address = |at: usize| format!("127.0.7.{}", at + 1);
+        let mut tokens: Vec<(i64, String)> = Vec::new();
+        for (at, fact) in facts.iter().enumerate() {
+            tokens.extend(fact.0.iter().map(|token| (*token, address(at))));
+        }
+        tokens.sort();
+        let all = || (0..facts.len()).map(address);
+        let down = format!("127.0.7.{down}");
+        let places = places.iter().map(|(dc, rack)| ((*dc).to_owned(), (*rack).to_owned()));
+        Ring {
+            tokens,
+            places: all().zip(places).collect(),
+            live: all().filter(|address| *address != down).collect(),
+            dead: all().filter(|address| *address == down).collect(),
+            joining: Vec::new(),
+            leaving: Vec::new(),
+            moving: Vec::new(),
+            load: all().zip(facts.iter().map(|fact| fact.1.to_owned())).collect(),
+            host_ids: all().zip(facts.iter().map(|fact| fact.3.to_owned())).collect(),
+            owns: all().zip(facts.iter().map(|fact| fact.2)).collect(),
+            note: None,
+        }
+    }
+
+    const ONE: [i64; 4] =
+        [-7135090535216748403, 6278314744523580143, 6796619034484074658, 8178487946830493815];
+    const TWO: [i64; 4] =
+        [-5225412918917539040, -4624032049778536635, 807245392750664142, 4901769371750354077];
+    const THREE: [i64; 4] =
+        [-9125361901619617366, -3886633566064428532, -1017601865735381429, 3516723173199664692];
+
+    fn three(third_load: &str, second_load: &str) -> Ring {
+        let places = [("datacenter1", "rack1"); 3];
+        let facts = [
+            (&ONE[..], "107.51 KiB", 0.422_6, "3851572b-4c46-40ff-b1b9-c558a4f213e9"),
+            (&TWO[..], second_load, 0.760_4, "ed1177dc-deca-466d-94e0-80e86d05f371"),
+            (&THREE[..], third_load, 0.817, "4b781a55-2e47-4b1f-9edc-c47b1a2f321d"),
+        ];
+        cluster(&places, &facts, 3)
+    }
+
+    fn four(loads: [&str; 4], down: u8) -> Ring {
+        let places = [("dc1", "r1"), ("dc1", "r2"), ("dc2", "r1"), ("dc2", "r2")];
+        let tokens: [[i64; 4]; 4] = [
+            [-5814907404099792577, -2990275005756324949, -1497373166783613018, 3775479192418272757],
+            [-870275754132048363, 4717504199111745942, 5083978340113225226, 8382098646157929331],
+            [-5377532202205081506, -3765648096750146217, 2044407312726891369, 5482864479294113307],
+            [-7524918575836000434, -6489645105857182963, -3379443766361623304, 5511400445575114492],
+        ];
+        let ids = [
+            "45980d99-e20c-42d5-a5b8-347ee82a0bb8",
+            "fe758362-142e-4c3c-8d96-302a6bde3894",
+            "fe5e5989-31f0-470c-a225-f7512793b7ff",
+            "0601d520-e0ca-4c49-977b-d23d68e6ec6f",
+        ];
+        let shares = [1.0, 1.0, 0.6281, 0.3719];
+        let facts: Vec<Facts<'_>> =
+            (0..4).map(|at| (&tokens[at][..], loads[at], shares[at], ids[at])).collect();
+        cluster(&places, &facts, down)
+    }
+
+    fn plain(address: &str) -> String {
+        address.to_owned()
+    }
+
+    #[test]
+    fn three_nodes_one_of_them_down() {
+        let ring = three("90.96 KiB", "124.66 KiB");
+        assert_eq!(status_text(&ring, 7500, plain), golden(include_str!("../testdata/status_one_down.txt")));
+        // The screen ends without the end of a line.
+        let text = format!("{}\n", ring_text(&ring, 14, plain));
+        assert_eq!(text, golden(include_str!("../testdata/ring_one_down.txt")));
+    }
+
+    #[test]
+    fn keyspaces_that_differ_have_no_ownership() {
+        let mut ring = three("84.99 KiB", "84.82 KiB");
+        (ring.live, ring.dead) = (ring.places.keys().cloned().collect(), Vec::new());
+        let alone = |key: &str, factor: &str| Pair {
+            key: key.to_owned(),
+            value: BTreeMap::from([
+                ("class".to_owned(), "SimpleStrategy".to_owned()),
+                ("replication_factor".to_owned(), factor.to_owned()),
+            ]),
+        };
+        ring.note = common_keyspace(&[alone("shop", "3"), alone("two", "2")]).err().map(str::to_owned);
+        assert_eq!(status_text(&ring, 7500, plain), golden(include_str!("../testdata/status_differs.txt")));
+    }
+
+    #[test]
+    fn two_datacenters_of_two_nodes() {
+        let ring = four(["119.57 KiB", "119.64 KiB", "96.14 KiB", "30.88 KiB"], 0);
+        let with_port = |address: &str| format!("{address}:7500");
+        assert_eq!(
+            status_text(&ring, 7500, with_port),
+            golden(include_str!("../testdata/status_two_datacenters.txt"))
+        );
+        let ring = four(["107.53 KiB", "91.08 KiB", "96.14 KiB", "30.88 KiB"], 4);
+        let text = format!("{}\n", ring_text(&ring, 14, plain));
+        assert_eq!(text, golden(include_str!("../testdata/ring_two_datacenters.txt")));
+    }
+
+    #[test]
+    fn who_joins_owns_nothing_yet() {
+        let mut ring = three("90.96 KiB", "124.66 KiB");
+        ring.joining.push("127.0.7.2".to_owned());
+        ring.owns.remove("127.0.7.2");
+        let text = status_text(&ring, 7500, plain);
+        assert!(text.contains("UJ  127.0.7.2  124.66 KiB  4       ?                 ed1177dc"), "{text}");
+    }
 }

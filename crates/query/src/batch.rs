@@ -8,7 +8,6 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
 use crate::outcome::Answer;
-use crate::run::refuse_modification;
 use crate::statement::Analysed;
 use base::HashSet;
 use coordinator::WriteKind;
@@ -73,7 +72,7 @@ impl Engine {
             ));
         };
         let plan = plan.clone();
-        refuse_modification(plan.table())?;
+        self.refuse_modification(plan.table())?;
         match (kind, plan.table().counter) {
             (BatchKind::Counter, false) => {
                 Err(Error::Invalid("Cannot include non-counter statement in a counter batch".into()))

@@ -3,7 +3,6 @@
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::outcome::{Announce, Answer, Rows};
-use crate::run::refuse_modification;
 use crate::statement::{Analysed, Statement};
 use coordinator::WriteKind;
 use core::time::Duration;
@@ -164,7 +163,7 @@ impl Engine {
                 Work::Select(Box::new(self.bind_select(plan, analysed, values, announce, parameters)?))
             }
             Plan::Modify(plan) => {
-                refuse_modification(plan.table())?;
+                self.refuse_modification(plan.table())?;
                 let timeout = plan.timeout(values)?.unwrap_or(self.settings.write_timeout);
                 if plan.needs_prior() {
                     Work::ReadThenWrite(self.later(analysed, values, parameters, timeout))
@@ -174,7 +173,7 @@ impl Engine {
                 }
             }
             Plan::Batch(plan) => {
-                plan.statements.iter().try_for_each(|part| refuse_modification(part.table()))?;
+                plan.statements.iter().try_for_each(|part| self.refuse_modification(part.table()))?;
                 if plan.needs_prior() {
                     Work::ReadThenWrite(self.later(analysed, values, parameters, self.settings.write_timeout))
                 } else {

@@ -24,13 +24,14 @@ use crate::statement::{Statement, id_of};
 use crate::system::definitions;
 use crate::system::live::Statements;
 use crate::trace::{Trace, Traces};
-use cluster::Cluster;
+use cluster::{Cluster, Roles, builtin};
 use coordinator::Coordinator;
 use core::net::IpAddr;
+use core::net::SocketAddr;
 use protocol::request::Parameters;
 use runtime::metrics::{self, Counter, Gauge};
 use runtime::{Group, ShardId};
-use schema::{Keyspace, Schema};
+use schema::{Keyspace, Schema, Table};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -67,6 +68,8 @@ pub struct Engine {
     system: Vec<Arc<Keyspace>>,
     schema: RefCell<Arc<Schema>>,
     statements: RefCell<Cache<Statement>>,
+    /// What the cluster has agreed on; none on a lone node, whose roles are rows.
+    shared_roles: RefCell<Option<Arc<Roles>>>,
     /// Room for the next rows.
     room: Cell<Vec<u8>>,
     clients: RefCell<Option<ClientsSource>>,
@@ -112,6 +115,7 @@ impl Engine {
             system,
             schema: RefCell::new(schema),
             statements: RefCell::default(),
+            shared_roles: RefCell::default(),
             room: Cell::default(),
             clients: RefCell::default(),
         });
@@ -121,7 +125,27 @@ impl Engine {
                 engine.take(schema);
             }
         });
+        let follower = Rc::downgrade(&engine);
+        cluster.on_roles(move |roles, changed| {
+            if let Some(engine) = follower.upgrade() {
+                *engine.shared_roles.borrow_mut() = Some(roles.clone());
+                let mut remembered = engine.logins.remembered.borrow_mut();
+                changed.iter().for_each(|name| remembered.forget(name));
+            }
+        });
         engine
+    }
+
+    /// The roles that the cluster has agreed on, as this shard knows them; `None`: this node is alone, and its roles are rows.
+    pub(crate) fn shared_roles(&self) -> Option<Arc<Roles>> {
+        self.shared_roles.borrow().clone()
+    }
+
+    /// Whether a table's rows are made from the roles that the cluster has agreed on.
+    pub(crate) fn shows_shared_roles(&self, table: &Table) -> bool {
+        &*table.keyspace == builtin::AUTH
+            && matches!(&*table.name, "roles" | "role_members")
+            && self.shared_roles.borrow().is_some()
     }
 
     /// The newest schema on this shard, system keyspaces included.
@@ -143,7 +167,12 @@ impl Engine {
         self.metrics.evicted.set(statements.evicted() as i64);
     }
 
-    /// This node and its peers.
+    /// Where drivers connect to this node, as they are told.
+    pub fn native_address(&self) -> SocketAddr {
+        self.coordinator.topology().local().native
+    }
+
+    /// What of this node is fixed from start to stop.
     pub fn info(&self) -> &NodeInfo {
         &self.settings.info
     }

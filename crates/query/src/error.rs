@@ -64,8 +64,10 @@ pub enum Error {
     #[error("{0}")]
     Server(String),
     /// Too few replicas are alive. Nothing was done.
-    #[error("Cannot achieve consistency level {consistency}")]
+    #[error("{text}")]
     Unavailable {
+        /// What the client is told, in Cassandra's words.
+        text: String,
         /// What was asked for.
         consistency: Consistency,
         /// Replicas needed.
@@ -158,8 +160,8 @@ impl From<coordinator::Error> for Error {
         use coordinator::Error as From;
         let text = error.to_string();
         match error {
-            From::Unavailable { consistency, required, alive } => {
-                Error::Unavailable { consistency, required, alive }
+            From::Unavailable { consistency, required, alive, .. } => {
+                Error::Unavailable { text, consistency, required, alive }
             }
             From::Timeout { consistency, received, required, data_present, write: None } => {
                 Error::ReadTimeout { consistency, received, required, data_present }

@@ -3,56 +3,19 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::BTreeMap;
 
-/// The identity and addresses of this node. Fixed from start to stop.
+/// What of this node is fixed from start to stop and no other node needs to know. Who and where it is: the snapshot of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeInfo {
     /// The cluster's name.
     pub cluster_name: String,
-    /// This node's identity.
-    pub host_id: u128,
-    /// This node's data centre.
-    pub data_center: String,
-    /// This node's rack.
-    pub rack: String,
-    /// The address other nodes are told.
-    pub broadcast_address: IpAddr,
     /// The address listened on for other nodes.
     pub listen_address: IpAddr,
-    /// The port between nodes.
-    pub storage_port: u16,
-    /// The address clients are told.
-    pub rpc_address: IpAddr,
-    /// The port clients are told.
-    pub rpc_port: u16,
-    /// This node's tokens; never empty.
-    pub tokens: Vec<i64>,
+    /// The port listened on for other nodes.
+    pub listen_port: u16,
     /// Seconds since the epoch at the start.
     pub started_at_s: i32,
-    /// The other members.
-    pub peers: Vec<PeerInfo>,
     /// What `system_views.settings` shows: each name once.
     pub settings: Vec<(String, String)>,
-}
-
-/// Another member, as clients are told about it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerInfo {
-    /// Its address between nodes.
-    pub address: IpAddr,
-    /// Its port between nodes.
-    pub storage_port: u16,
-    /// Its identity.
-    pub host_id: u128,
-    /// Its data centre.
-    pub data_center: String,
-    /// Its rack.
-    pub rack: String,
-    /// Its address for clients.
-    pub rpc_address: IpAddr,
-    /// Its port for clients.
-    pub rpc_port: u16,
-    /// Its tokens; never empty.
-    pub tokens: Vec<i64>,
 }
 
 /// One client connection, as `system_views.clients` shows it.

@@ -2,7 +2,7 @@
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::outcome::Outcome;
+use crate::outcome::{Answer, Outcome};
 use protocol::request::Parameters;
 use protocol::values::ValuesBuilder;
 use protocol::wire::{RawValue, Reader};
@@ -28,13 +28,22 @@ impl Engine {
         let parameters = Parameters { values: bound.values(), ..Parameters::at(consistency) };
         // Boxed: statements about roles run statements themselves.
         let answer = Box::pin(self.query(None, None, text, &parameters)).await?;
-        let Outcome::Rows(rows) = answer.outcome else { return Ok(Vec::new()) };
-        let columns = rows.metadata.columns.len();
-        let mut reader = Reader::new(&rows.content);
-        let mut read = || {
-            let value = reader.bytes().map_err(|error| Error::Server(error.to_string()))?;
-            Ok(value.map(<[u8]>::to_vec))
-        };
-        (0..rows.count).map(|_| (0..columns).map(|_| read()).collect()).collect()
+        rows_of(answer)
     }
+
+    /// Runs a SELECT of constant text on what this node alone holds, whoever else holds what.
+    pub(crate) async fn internal_here(&self, text: &'static str) -> Result<Vec<Row>, Error> {
+        rows_of(Box::pin(self.select_here(text)).await?)
+    }
+}
+
+fn rows_of(answer: Answer) -> Result<Vec<Row>, Error> {
+    let Outcome::Rows(rows) = answer.outcome else { return Ok(Vec::new()) };
+    let columns = rows.metadata.columns.len();
+    let mut reader = Reader::new(&rows.content);
+    let mut read = || {
+        let value = reader.bytes().map_err(|error| Error::Server(error.to_string()))?;
+        Ok(value.map(<[u8]>::to_vec))
+    };
+    (0..rows.count).map(|_| (0..columns).map(|_| read()).collect()).collect()
 }

@@ -41,6 +41,8 @@ mod virtual_table;
 mod internal;
 /// Logging in.
 mod login;
+/// What statements about roles change.
+mod role_change;
 /// Statements about roles.
 mod role;
 /// Running bound work.
@@ -56,7 +58,7 @@ pub use bound::{Bound, Executed};
 pub use coordinator::{Reason, WriteKind};
 pub use engine::Engine;
 pub use error::Error;
-pub use info::{ClientInfo, NodeInfo, PeerInfo};
+pub use info::{ClientInfo, NodeInfo};
 pub use outcome::{Announce, Answer, Outcome, ResultMetadata, Rows};
 pub use settings::{Authentication, Authenticator, Settings};
 pub use slow::SlowRequests;

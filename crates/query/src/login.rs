@@ -1,4 +1,5 @@
-//! Logging in: names and passwords against `system_auth.roles`.
+//! Logging in: names and passwords against the roles of the cluster, which this node has in memory whoever else is there, or against
+//! `system_auth.roles` of a lone node.
 //!
 //! ```text
 //!   AUTH_RESPONSE ─▶ remembered? ── no ──▶ read the role ─▶ hash (few at once on the node, off its shards) ─▶ remember
@@ -20,7 +21,7 @@ use std::rc::Rc;
 use types::Consistency;
 
 /// The role that is made when there is none, and its password, as everybody knows.
-const DEFAULT_ROLE: &str = "cassandra";
+pub(crate) const DEFAULT_ROLE: &str = "cassandra";
 
 impl Engine {
     /// How clients say who they are.
@@ -96,6 +97,14 @@ impl Engine {
 
     /// A role that is not there, or has no password, is nobody.
     async fn read_login(&self, name: &str) -> Result<Known, Error> {
+        if let Some(roles) = self.shared_roles() {
+            let role = roles.roles.get(name);
+            let known = role.and_then(|role| {
+                let salted_hash = role.salted_hash.clone()?;
+                Some(Known { salted_hash, can_login: role.login, exists: true })
+            });
+            return Ok(known.unwrap_or_else(|| Known::nobody(cost())));
+        }
         let text = "SELECT salted_hash, can_login FROM system_auth.roles WHERE role = ?";
         let rows = self.internal(text, &[Some(name.as_bytes())], self.role_read_level(name)).await;
         let rows =
@@ -137,6 +146,10 @@ impl Engine {
 
     /// Makes the default superuser if there is no role at all. Whether it did.
     async fn make_default_role(&self) -> Result<bool, Error> {
+        // A cluster is founded with one.
+        if self.shared_roles().is_some() {
+            return Ok(false);
+        }
         let any = "SELECT role FROM system_auth.roles LIMIT 1";
         if !self.internal(any, &[], Consistency::Quorum).await?.is_empty() {
             return Ok(false);
@@ -163,7 +176,7 @@ fn cost() -> Cost {
     if runtime::simulated() { Cost::LEAST } else { Cost::USUAL }
 }
 
-/// Forgets on every shard what is known of a role, because it has changed.
+/// Forgets on every shard what is known of a role of a lone node, because it has changed. What a cluster changes, each shard forgets as it is shown it.
 pub(crate) async fn forget_login(name: &str) {
     for shard in 0..runtime::shard_count() {
         let name = name.to_string();

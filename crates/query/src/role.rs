@@ -1,35 +1,29 @@
-//! Statements about roles, run: the tables of `system_auth` changed and listed as Cassandra's role manager does.
+//! Statements about roles, run.
 //!
 //! ```text
-//!   roles         role ─▶ is_superuser, can_login, salted_hash, member_of
-//!   role_members  role, member        the same memberships from the other side
+//!   of a cluster   Roles, applied from the cluster's log on every node      changed by an entry of it
+//!   of a lone node system_auth.roles         role ─▶ is_superuser, can_login, salted_hash, member_of
+//!                  system_auth.role_members  role, member        the same memberships from the other side
 //! ```
 //! Who is not logged in changes and sees nothing; without an authorizer everybody else may all but what takes a superuser.
 
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::internal::Row;
-use crate::login::{forget_login, new_hash};
+use crate::login::{DEFAULT_ROLE, forget_login, new_hash};
 use crate::outcome::{Announce, Answer, Outcome, Rows};
+use crate::role_change::{Asked, invalid, is_super};
 use crate::settings::Authenticator;
 use crate::statement::Analysed;
+use cluster::{Cluster, Role, RoleChange, Roles};
 use cql::RolePlan;
 use cql::ast::{Access, RoleOptions};
 use protocol::wire::put_bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use types::collection;
 
 /// What Cassandra's role manager is called where it says that it cannot do something.
 const MANAGER: &str = "org.apache.cassandra.auth.CassandraRoleManager";
-
-/// A role as its row says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Role {
-    name: String,
-    is_superuser: bool,
-    can_login: bool,
-    member_of: BTreeSet<String>,
-}
 
 impl Engine {
     /// Runs a statement about roles for `user`; nobody is logged in when that is missing.
@@ -39,134 +33,125 @@ impl Engine {
         analysed: &Analysed,
         user: Option<&str>,
     ) -> Result<Answer, Error> {
+        let checked = match plan {
+            RolePlan::Create { options, .. } | RolePlan::Alter { options, .. } => self.check(options),
+            _ => Ok(()),
+        };
+        let (user_name, plan_asked, may_reset) = (user.map(str::to_owned), plan.clone(), self.may_reset());
+        let mut asked = Asked { user: user_name, plan: plan_asked, checked, hash: None, may_reset };
         match plan {
-            RolePlan::Create { name, options, if_not_exists } => {
-                self.create_role(user, name, options, *if_not_exists).await?;
-            }
-            RolePlan::Alter { name, options, if_exists } => {
-                self.alter_role(user, name, options, *if_exists).await?;
-            }
-            RolePlan::Drop { name, if_exists } => self.drop_role(user, name, *if_exists).await?,
-            RolePlan::Grant { grant, role, grantee } => {
-                logged_in(user)?;
-                self.existing(role).await?;
-                let member = self.existing(grantee).await?;
-                if *grant { self.grant(role, &member).await? } else { self.revoke(role, &member).await? }
-            }
             RolePlan::ListRoles { of, recursive } => {
-                logged_in(user)?;
-                return self.list_roles(analysed, of.as_deref(), *recursive).await;
+                asked.logged_in()?;
+                let roles = self.roles(user).await?;
+                return list_roles(&roles, analysed, of.as_deref(), *recursive);
             }
             RolePlan::ListUsers => {
-                logged_in(user)?;
-                return self.list_users(analysed).await;
+                asked.logged_in()?;
+                return list_users(&*self.roles(user).await?, analysed);
             }
             RolePlan::Permissions { verb, role, .. } => {
-                logged_in(user)?;
-                if let Some(role) = role
-                    && self.role(role).await?.is_none()
-                {
-                    let shown =
-                        if *verb == "LIST" { format!("<role {role}>") } else { format!("Role {role}") };
-                    return invalid(format!("{shown} doesn't exist"));
-                }
-                let what = if *verb == "LIST" { "LIST PERMISSIONS" } else { verb };
-                return invalid(format!("{what} operation is not supported by AllowAllAuthorizer"));
+                asked.logged_in()?;
+                return Err(no_authorizer(&*self.roles(user).await?, verb, role.as_deref()));
             }
+            RolePlan::Create { .. }
+            | RolePlan::Alter { .. }
+            | RolePlan::Drop { .. }
+            | RolePlan::Grant { .. } => {}
+        }
+        let roles = self.roles(user).await?;
+        let Some(mut change) = asked.decide(&roles)? else { return Ok(Answer::plain(Outcome::Void)) };
+        // Only now: a password takes tens of milliseconds to hash.
+        if let RolePlan::Create { options, .. } | RolePlan::Alter { options, .. } = plan {
+            asked.hash = self.hash_of(options).await?;
+        }
+        if self.shared_roles().is_some() {
+            let changed = Cluster::change_roles(move |roles| asked.decide(roles)).await;
+            changed.map_err(|error| match error {
+                cluster::Error::Refused(text) => Error::Invalid(text),
+                error => Error::Server(format!("the roles were not changed: {error}")),
+            })??;
+        } else {
+            if asked.hash.is_some() {
+                let Some(hashed) = asked.decide(&roles)? else { return Ok(Answer::plain(Outcome::Void)) };
+                change = hashed;
+            }
+            self.write_role(&change, &roles).await?;
         }
         Ok(Answer::plain(Outcome::Void))
     }
 
-    async fn create_role(
-        &self,
-        user: Option<&str>,
-        name: &str,
-        options: &RoleOptions,
-        if_not_exists: bool,
-    ) -> Result<(), Error> {
-        if options.superuser == Some(true) && !self.is_super(user).await? {
-            return unauthorized("Only superusers can create a role with superuser status");
+    /// Every role: as the cluster has agreed on, or as the rows say. The default one, as whoever asks, is read as [`Engine::role_read_level`] says.
+    async fn roles(&self, user: Option<&str>) -> Result<Arc<Roles>, Error> {
+        if let Some(roles) = self.shared_roles() {
+            return Ok(roles);
         }
-        self.check(options)?;
-        if name.is_empty() {
-            return invalid("Role name can't be an empty string");
+        let level = self.role_read_level(user.unwrap_or_default());
+        let rows = self.internal(ALL_ROLES, &[], level).await?;
+        read_roles(rows).map(Arc::new)
+    }
+
+    /// The roles in the rows that this node alone holds, with the default one if there is none: what it founds a cluster with.
+    pub async fn roles_to_found_with(&self) -> Result<Roles, Error> {
+        let mut roles = read_roles(self.internal_here(ALL_ROLES).await?)?;
+        if roles.roles.is_empty() {
+            let salted_hash = Some(new_hash(DEFAULT_ROLE.to_owned()).await?);
+            let role = Role { superuser: true, login: true, salted_hash, ..Role::default() };
+            roles.roles.insert(DEFAULT_ROLE.to_owned(), role);
         }
-        logged_in(user)?;
-        if self.role(name).await?.is_some() {
-            return if if_not_exists { Ok(()) } else { invalid(format!("{name} already exists")) };
+        Ok(roles)
+    }
+
+    /// Writes a change into the rows of a lone node.
+    async fn write_role(&self, change: &RoleChange, roles: &Roles) -> Result<(), Error> {
+        match change {
+            RoleChange::Create(name, role) => {
+                let text = "INSERT INTO system_auth.roles (role, is_superuser, can_login, salted_hash) \
+                            VALUES (?, ?, ?, ?)";
+                let (superuser, login) = ([u8::from(role.superuser)], [u8::from(role.login)]);
+                let hash = role.salted_hash.as_deref().map(str::as_bytes);
+                let values = [Some(name.as_bytes()), Some(&superuser[..]), Some(&login[..]), hash];
+                self.internal(text, &values, self.role_write_level(name)).await?;
+                forget_login(name).await;
+            }
+            RoleChange::Alter { name, superuser, login, salted_hash } => {
+                let (key, level) = (Some(name.as_bytes()), self.role_write_level(name));
+                if let Some(superuser) = superuser {
+                    let text = "UPDATE system_auth.roles SET is_superuser = ? WHERE role = ?";
+                    self.internal(text, &[Some(&[u8::from(*superuser)]), key], level).await?;
+                }
+                if let Some(login) = login {
+                    let text = "UPDATE system_auth.roles SET can_login = ? WHERE role = ?";
+                    self.internal(text, &[Some(&[u8::from(*login)]), key], level).await?;
+                }
+                if let Some(hash) = salted_hash {
+                    let text = "UPDATE system_auth.roles SET salted_hash = ? WHERE role = ?";
+                    self.internal(text, &[Some(hash.as_bytes()), key], level).await?;
+                }
+                forget_login(name).await;
+            }
+            RoleChange::Drop(name) => self.drop_rows(name, roles).await?,
+            RoleChange::GrantRole(role, member) => {
+                let level = self.role_write_level(member);
+                let text = "UPDATE system_auth.roles SET member_of = member_of + ? WHERE role = ?";
+                self.internal(text, &[Some(&set_of(role)), Some(member.as_bytes())], level).await?;
+                let text = "INSERT INTO system_auth.role_members (role, member) VALUES (?, ?)";
+                self.internal(text, &[Some(role.as_bytes()), Some(member.as_bytes())], level).await?;
+            }
+            RoleChange::RevokeRole(role, member) => {
+                let level = self.role_write_level(member);
+                let text = "UPDATE system_auth.roles SET member_of = member_of - ? WHERE role = ?";
+                self.internal(text, &[Some(&set_of(role)), Some(member.as_bytes())], level).await?;
+                let text = "DELETE FROM system_auth.role_members WHERE role = ? AND member = ?";
+                self.internal(text, &[Some(role.as_bytes()), Some(member.as_bytes())], level).await?;
+            }
+            RoleChange::Grant(..) | RoleChange::Revoke(..) => {
+                return Err(Error::Server("permissions are not kept in rows".into()));
+            }
         }
-        let hash = self.hash_of(options).await?;
-        let level = self.role_write_level(name);
-        let text = "INSERT INTO system_auth.roles (role, is_superuser, can_login, salted_hash) \
-                    VALUES (?, ?, ?, ?)";
-        let flag = |flag: Option<bool>| [u8::from(flag.unwrap_or(false))];
-        let (superuser, login) = (flag(options.superuser), flag(options.login));
-        let hash = hash.as_deref().map(str::as_bytes);
-        self.internal(text, &[Some(name.as_bytes()), Some(&superuser), Some(&login), hash], level).await?;
-        forget_login(name).await;
         Ok(())
     }
 
-    async fn alter_role(
-        &self,
-        user: Option<&str>,
-        name: &str,
-        options: &RoleOptions,
-        if_exists: bool,
-    ) -> Result<(), Error> {
-        let is_super = self.is_super(user).await?;
-        if options.superuser.is_some() {
-            if let Some(user) = user
-                && self.collect(user, true).await?.iter().any(|role| role.name == name)
-            {
-                return unauthorized(
-                    "You aren't allowed to alter your own superuser status or that of a role granted to you",
-                );
-            }
-            if !is_super {
-                return unauthorized("Only superusers are allowed to alter superuser status");
-            }
-        }
-        if !is_super && user == Some(name) && options.login.is_some() {
-            return unauthorized("You aren't allowed to alter LOGIN");
-        }
-        self.check(options)?;
-        logged_in(user)?;
-        if self.role(name).await?.is_none() {
-            return if if_exists { Ok(()) } else { invalid(format!("Role {name} doesn't exist")) };
-        }
-        if options.datacenters.is_some() {
-            return invalid("ACCESS TO DATACENTERS operations not supported by AllowAllNetworkAuthorizer");
-        }
-        let (key, level) = (Some(name.as_bytes()), self.role_write_level(name));
-        if let Some(superuser) = options.superuser {
-            let text = "UPDATE system_auth.roles SET is_superuser = ? WHERE role = ?";
-            self.internal(text, &[Some(&[u8::from(superuser)]), key], level).await?;
-        }
-        if let Some(login) = options.login {
-            let text = "UPDATE system_auth.roles SET can_login = ? WHERE role = ?";
-            self.internal(text, &[Some(&[u8::from(login)]), key], level).await?;
-        }
-        if let Some(hash) = self.hash_of(options).await? {
-            let text = "UPDATE system_auth.roles SET salted_hash = ? WHERE role = ?";
-            self.internal(text, &[Some(hash.as_bytes()), key], level).await?;
-        }
-        forget_login(name).await;
-        Ok(())
-    }
-
-    async fn drop_role(&self, user: Option<&str>, name: &str, if_exists: bool) -> Result<(), Error> {
-        let known = self.role(name).await?;
-        if known.is_some() && self.has_superuser_status(name).await? && !self.is_super(user).await? {
-            return unauthorized("Only superusers can drop a role with superuser status");
-        }
-        logged_in(user)?;
-        let Some(role) = known else {
-            return if if_exists { Ok(()) } else { invalid(format!("{name} doesn't exist")) };
-        };
-        if user == Some(name) {
-            return invalid("Cannot DROP primary role for current login");
-        }
+    async fn drop_rows(&self, name: &str, roles: &Roles) -> Result<(), Error> {
         let (key, level) = (Some(name.as_bytes()), self.role_write_level(name));
         self.internal("DELETE FROM system_auth.roles WHERE role = ?", &[key], level).await?;
         forget_login(name).await;
@@ -177,7 +162,7 @@ impl Engine {
             self.internal(text, &[Some(&set_of(name)), member.as_deref()], level).await?;
         }
         self.internal("DELETE FROM system_auth.role_members WHERE role = ?", &[key], level).await?;
-        for granted in &role.member_of {
+        for granted in roles.roles.get(name).into_iter().flat_map(|role| &role.member_of) {
             let text = "DELETE FROM system_auth.role_members WHERE role = ? AND member = ?";
             self.internal(text, &[Some(granted.as_bytes()), key], level).await?;
         }
@@ -186,70 +171,9 @@ impl Engine {
         Ok(())
     }
 
-    async fn grant(&self, role: &str, member: &Role) -> Result<(), Error> {
-        if self.collect(&member.name, true).await?.iter().any(|had| had.name == role) {
-            return invalid(format!("{} is a member of {role}", member.name));
-        }
-        if self.collect(role, true).await?.iter().any(|had| had.name == member.name) {
-            return invalid(format!("{role} is a member of {}", member.name));
-        }
-        let level = self.role_write_level(&member.name);
-        let text = "UPDATE system_auth.roles SET member_of = member_of + ? WHERE role = ?";
-        self.internal(text, &[Some(&set_of(role)), Some(member.name.as_bytes())], level).await?;
-        let text = "INSERT INTO system_auth.role_members (role, member) VALUES (?, ?)";
-        self.internal(text, &[Some(role.as_bytes()), Some(member.name.as_bytes())], level).await?;
-        Ok(())
-    }
-
-    async fn revoke(&self, role: &str, member: &Role) -> Result<(), Error> {
-        if !member.member_of.contains(role) && member.name != role {
-            return invalid(format!("{} is not a member of {role}", member.name));
-        }
-        let level = self.role_write_level(&member.name);
-        let text = "UPDATE system_auth.roles SET member_of = member_of - ? WHERE role = ?";
-        self.internal(text, &[Some(&set_of(role)), Some(member.name.as_bytes())], level).await?;
-        let text = "DELETE FROM system_auth.role_members WHERE role = ? AND member = ?";
-        self.internal(text, &[Some(role.as_bytes()), Some(member.name.as_bytes())], level).await?;
-        Ok(())
-    }
-
-    async fn list_roles(
-        &self,
-        analysed: &Analysed,
-        of: Option<&str>,
-        recursive: bool,
-    ) -> Result<Answer, Error> {
-        let roles = match of {
-            Some(name) => {
-                if self.role(name).await?.is_none() {
-                    return invalid(format!("<role {name}> doesn't exist"));
-                }
-                self.collect(name, recursive).await?
-            }
-            None => self.all_roles().await?,
-        };
-        let no_options = 0i32.to_be_bytes().to_vec();
-        let row = |role: Role| -> Row {
-            let (superuser, login) = (u8::from(role.is_superuser), u8::from(role.can_login));
-            vec![
-                Some(role.name.into_bytes()),
-                Some(vec![superuser]),
-                Some(vec![login]),
-                Some(no_options.clone()),
-                Some(b"ALL".to_vec()),
-            ]
-        };
-        listed(analysed, roles.into_iter().map(row))
-    }
-
-    async fn list_users(&self, analysed: &Analysed) -> Result<Answer, Error> {
-        let all = self.all_roles().await?;
-        let by_name: BTreeMap<&str, &Role> = all.iter().map(|role| (&*role.name, role)).collect();
-        let row = |role: &Role| -> Row {
-            let superuser = inherited(role, &by_name).iter().any(|role| role.is_superuser);
-            vec![Some(role.name.clone().into_bytes()), Some(vec![u8::from(superuser)]), Some(b"ALL".to_vec())]
-        };
-        listed(analysed, all.iter().filter(|role| role.can_login).map(row))
+    /// See [`Asked::may_reset`].
+    fn may_reset(&self) -> bool {
+        self.authenticator() == Authenticator::AllowAll && self.shared_roles().is_some()
     }
 
     /// Refuses options that cannot be, as far as that is known without asking for roles.
@@ -262,7 +186,7 @@ impl Engine {
             if options.password.is_some() {
                 return unsupported("PASSWORD");
             }
-            if options.hashed_password.is_some() {
+            if options.hashed_password.is_some() && !self.may_reset() {
                 return unsupported("HASHED_PASSWORD");
             }
         }
@@ -276,7 +200,8 @@ impl Engine {
         }
         if let Some(Access::Some(named)) = &options.datacenters {
             let snapshot = self.coordinator.topology();
-            let is_known = |name: &&String| snapshot.nodes().iter().any(|node| node.dc == **name);
+            let datacenters = snapshot.members().datacenters();
+            let is_known = |name: &&String| datacenters.contains(name.as_str());
             let unknown: Vec<&str> =
                 named.iter().filter(|name| !is_known(name)).map(String::as_str).collect();
             if !unknown.is_empty() {
@@ -295,84 +220,87 @@ impl Engine {
             (None, hashed) => Ok(hashed.clone()),
         }
     }
-
-    async fn existing(&self, name: &str) -> Result<Role, Error> {
-        match self.role(name).await? {
-            Some(role) => Ok(role),
-            None => invalid(format!("{name} doesn't exist")),
-        }
-    }
-
-    async fn role(&self, name: &str) -> Result<Option<Role>, Error> {
-        let text = "SELECT role, is_superuser, can_login, member_of FROM system_auth.roles WHERE role = ?";
-        let rows = self.internal(text, &[Some(name.as_bytes())], self.role_read_level(name)).await?;
-        rows.into_iter().next().map(read_role).transpose()
-    }
-
-    /// Every role, by name.
-    async fn all_roles(&self) -> Result<Vec<Role>, Error> {
-        let text = "SELECT role, is_superuser, can_login, member_of FROM system_auth.roles";
-        let rows = self.internal(text, &[], self.settings.authentication.read_level).await?;
-        let mut roles = rows.into_iter().map(read_role).collect::<Result<Vec<Role>, Error>>()?;
-        roles.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(roles)
-    }
-
-    /// A role and those granted to it, by name; with all that were granted to those, too, if `recursive`.
-    async fn collect(&self, name: &str, recursive: bool) -> Result<Vec<Role>, Error> {
-        let mut found: BTreeMap<String, Role> = BTreeMap::new();
-        let mut next = vec![(name.to_string(), true)];
-        while let Some((name, follow)) = next.pop() {
-            if found.contains_key(&name) {
-                continue;
-            }
-            let Some(role) = self.role(&name).await? else { continue };
-            if follow {
-                next.extend(role.member_of.iter().map(|granted| (granted.clone(), recursive)));
-            }
-            found.insert(name, role);
-        }
-        Ok(found.into_values().collect())
-    }
-
-    async fn has_superuser_status(&self, name: &str) -> Result<bool, Error> {
-        Ok(self.collect(name, true).await?.iter().any(|role| role.is_superuser))
-    }
-
-    async fn is_super(&self, user: Option<&str>) -> Result<bool, Error> {
-        match user {
-            Some(user) => self.has_superuser_status(user).await,
-            None => Ok(false),
-        }
-    }
 }
 
-/// A role and all that it has by others.
-fn inherited<'a>(role: &'a Role, all: &BTreeMap<&str, &'a Role>) -> Vec<&'a Role> {
-    let mut found: BTreeMap<&str, &Role> = [(&*role.name, role)].into();
-    let mut next: Vec<&Role> = vec![role];
-    while let Some(role) = next.pop() {
-        for granted in role.member_of.iter().filter_map(|name| all.get(name.as_str())) {
-            if found.insert(&granted.name, granted).is_none() {
-                next.push(granted);
-            }
-        }
+const ALL_ROLES: &str = "SELECT role, is_superuser, can_login, member_of, salted_hash FROM system_auth.roles";
+
+fn read_roles(rows: Vec<Row>) -> Result<Roles, Error> {
+    let mut roles = Roles::default();
+    for row in rows {
+        let (name, role) = read_role(row)?;
+        roles.roles.insert(name, role);
     }
-    found.into_values().collect()
+    Ok(roles)
 }
 
-fn read_role(row: Row) -> Result<Role, Error> {
-    let [Some(name), superuser, login, member_of] = &row[..] else {
+fn read_role(row: Row) -> Result<(String, Role), Error> {
+    let [Some(name), superuser, login, member_of, salted_hash] = &row[..] else {
         return Err(Error::Server("a role without a name".into()));
     };
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let flag = |value: &Option<Vec<u8>>| value.as_deref() == Some(&[1][..]);
-    let mut names = BTreeSet::new();
+    let mut role = Role {
+        superuser: flag(superuser),
+        login: flag(login),
+        salted_hash: salted_hash.as_deref().map(text),
+        ..Role::default()
+    };
     for element in member_of.as_deref().map(collection::elements).into_iter().flatten() {
         let element = element.map_err(|error| Error::Server(format!("a role's memberships: {error}")))?;
-        names.extend(element.map(text));
+        role.member_of.extend(element.map(text));
     }
-    Ok(Role { name: text(name), is_superuser: flag(superuser), can_login: flag(login), member_of: names })
+    Ok((text(name), role))
+}
+
+/// What cannot be done without an authorizer. Roles that are not there are said first.
+fn no_authorizer(roles: &Roles, verb: &str, role: Option<&str>) -> Error {
+    let is_list = verb == "LIST";
+    if let Some(role) = role.filter(|role| !roles.roles.contains_key(*role)) {
+        let shown = if is_list { format!("<role {role}>") } else { format!("Role {role}") };
+        return Error::Invalid(format!("{shown} doesn't exist"));
+    }
+    let what = if is_list { "LIST PERMISSIONS" } else { verb };
+    Error::Invalid(format!("{what} operation is not supported by AllowAllAuthorizer"))
+}
+
+/// Lists all roles, or one with those granted to it; with all that were granted to those, too, if `recursive`.
+fn list_roles(
+    roles: &Roles,
+    analysed: &Analysed,
+    of: Option<&str>,
+    recursive: bool,
+) -> Result<Answer, Error> {
+    let no_options = 0i32.to_be_bytes().to_vec();
+    let row = |(name, role): (&str, &Role)| -> Row {
+        vec![
+            Some(name.as_bytes().to_vec()),
+            Some(vec![u8::from(role.superuser)]),
+            Some(vec![u8::from(role.login)]),
+            Some(no_options.clone()),
+            Some(b"ALL".to_vec()),
+        ]
+    };
+    let Some(name) = of else {
+        return listed(analysed, roles.roles.iter().map(|(name, role)| row((name, role))));
+    };
+    let Some(role) = roles.roles.get(name) else {
+        return invalid(format!("<role {name}> doesn't exist"));
+    };
+    let mut found = roles.inherited(name);
+    found.retain(|other, _| recursive || *other == name || role.member_of.contains(*other));
+    listed(analysed, found.into_iter().map(row))
+}
+
+fn list_users(roles: &Roles, analysed: &Analysed) -> Result<Answer, Error> {
+    let users = roles.roles.iter().filter(|(_, role)| role.login);
+    let row = |(name, _): (&String, &Role)| -> Row {
+        vec![
+            Some(name.clone().into_bytes()),
+            Some(vec![u8::from(is_super(roles, name))]),
+            Some(b"ALL".to_vec()),
+        ]
+    };
+    listed(analysed, users.map(row))
 }
 
 /// The wire form of a set of one text.
@@ -389,19 +317,4 @@ fn listed(analysed: &Analysed, list: impl Iterator<Item = Row>) -> Result<Answer
         row.iter().for_each(|value| put_bytes(&mut rows.content, value.as_deref()));
     }
     Ok(Answer::plain(if rows.count == 0 { Outcome::Void } else { Outcome::Rows(rows) }))
-}
-
-fn logged_in(user: Option<&str>) -> Result<(), Error> {
-    match user {
-        Some(_) => Ok(()),
-        None => unauthorized("You have to be logged in and not anonymous to perform this request"),
-    }
-}
-
-fn unauthorized<T>(text: &str) -> Result<T, Error> {
-    Err(Error::Unauthorized(text.into()))
-}
-
-fn invalid<T>(text: impl Into<String>) -> Result<T, Error> {
-    Err(Error::Invalid(text.into()))
 }

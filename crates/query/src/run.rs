@@ -1,6 +1,6 @@
 //! Running bound work: reads page by page, writes, and everything that is neither.
 
-use crate::bound::{Bound, Select, Write, miscount_of_query};
+use crate::bound::{Bound, Select, Work, Write, miscount_of_query};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
@@ -17,6 +17,8 @@ use schema::{Replication, Table};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
+use topology::Member;
+use types::Consistency;
 
 impl Engine {
     /// Runs the text of a QUERY for `user`, if somebody is logged in.
@@ -30,6 +32,20 @@ impl Engine {
         let bound = self.bind_text(keyspace, text, parameters)?;
         self.seen.texts.inc();
         self.run(bound, user).await
+    }
+
+    /// The whole of a SELECT of constant text from this node alone.
+    pub(crate) async fn select_here(&self, text: &'static str) -> Result<Answer, Error> {
+        let bound = self.bind_text(None, text, &Parameters::at(Consistency::One))?;
+        let Work::Select(mut select) = bound.work else {
+            return Err(Error::Server("a statement took the wrong way".into()));
+        };
+        while let Some(command) = select.run.next() {
+            let answer = self.coordinator.local().read(command).await;
+            let answer = answer.map_err(|error| Error::Server(error.to_string()))?;
+            select.take(&answer)?;
+        }
+        select.answer()
     }
 
     fn bind_text(
@@ -46,7 +62,7 @@ impl Engine {
 
     /// The whole of a SELECT, if this shard's memory alone gives it; `None`: [`Engine::run_select`] goes on from here.
     pub(crate) fn select_now(&self, select: &mut Select) -> Option<Result<Answer, Error>> {
-        if is_made_up(select.run.plan().table()) {
+        if self.is_made_up(select.run.plan().table()) {
             return None;
         }
         let mut reads = 0;
@@ -65,7 +81,8 @@ impl Engine {
 
     pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
         let table = select.run.plan().table().clone();
-        let generated = if is_made_up(&table) { Some(Box::pin(self.generate(&table)).await?) } else { None };
+        let generated =
+            if self.is_made_up(&table) { Some(Box::pin(self.generate(&table)).await?) } else { None };
         while let Some(command) = select.run.next() {
             let answer = match &generated {
                 Some(partitions) => read::read(&table, partitions, command),
@@ -122,12 +139,8 @@ impl Engine {
             Plan::Truncate { table } => {
                 refuse_virtual(table, "Truncation")?;
                 refuse_system(&table.keyspace)?;
-                let patience = self.settings.truncate_timeout;
-                let truncated = self.coordinator.truncate(table.id, runtime::unix_micros(), patience).await;
-                truncated.map_err(|error| match Error::from(error) {
-                    unavailable @ (Error::Unavailable { .. } | Error::Invalid(_)) => unavailable,
-                    other => Error::Truncate(format!("Error during truncate: {other}")),
-                })?;
+                self.refuse_roles(table)?;
+                self.truncate(table).await?;
                 Ok(Answer::plain(Outcome::Void))
             }
             Plan::Role(plan) => self.run_role(plan, analysed, user).await,
@@ -148,11 +161,53 @@ impl Engine {
         }
     }
 
+    /// ⚔ In a cluster a truncation is part of its history: nodes that are down get it when they return, and what was written before it
+    /// does not come back behind it.
+    async fn truncate(&self, table: &Table) -> Result<(), Error> {
+        let (at, within) = (runtime::unix_micros(), self.settings.truncate_timeout);
+        let failed = |text: String| Error::Truncate(format!("Error during truncate: {text}"));
+        // Tables that every node has are in no cluster's schema.
+        if !builtin::is_builtin(table) {
+            match Cluster::truncate(table.id, at, within).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) => return Err(failed(error.to_string())),
+            }
+        }
+        let truncated = self.coordinator.truncate(table.id, at, within).await;
+        truncated.map_err(|error| match Error::from(error) {
+            unavailable @ (Error::Unavailable { .. } | Error::Invalid(_)) => unavailable,
+            other => failed(other.to_string()),
+        })
+    }
+
+    /// Whether the rows of a table are made from live state when they are read; all others are stored.
+    fn is_made_up(&self, table: &Table) -> bool {
+        is_system_keyspace(&table.keyspace) && (!builtin::is_builtin(table) || self.shows_shared_roles(table))
+    }
+
+    /// Users do not write to tables made up when read; to others of the system as [`refuse_system`] says.
+    pub(crate) fn refuse_modification(&self, table: &Table) -> Result<(), Error> {
+        refuse_virtual(table, "Modification")?;
+        refuse_system(&table.keyspace)?;
+        self.refuse_roles(table)
+    }
+
+    /// Cassandra lets superusers write rows of roles. In a cluster they are not rows here.
+    fn refuse_roles(&self, table: &Table) -> Result<(), Error> {
+        if self.shows_shared_roles(table) {
+            return Err(Error::Unauthorized(format!(
+                "{} is not user-modifiable: roles are changed by CREATE, ALTER, DROP, GRANT and REVOKE",
+                table.qualified_name()
+            )));
+        }
+        Ok(())
+    }
+
     async fn change_schema(&self, change: Arc<SchemaChange>) -> Result<Answer, Error> {
         refuse_system(change.keyspace())?;
-        let info = self.info();
-        let mut datacenters: Vec<String> = info.peers.iter().map(|p| p.data_center.clone()).collect();
-        datacenters.push(info.data_center.clone());
+        let snapshot = self.coordinator.topology();
+        let datacenters = snapshot.members().datacenters().into_iter().map(str::to_owned).collect();
         let context = ChangeContext {
             version: runtime::random_uuid(),
             table_id: runtime::random_uuid(),
@@ -207,7 +262,7 @@ impl Engine {
             return Vec::new();
         };
         let snapshot = self.coordinator.topology();
-        let nodes = snapshot.nodes();
+        let nodes: Vec<&Member> = snapshot.members().iter().collect();
         let warning = |factor: u32, count: usize| {
             let text = format!(
                 "Your replication factor {factor} for keyspace {} is higher than the number of nodes {count}",
@@ -237,33 +292,20 @@ impl Engine {
     }
 
     fn cluster_facts(&self) -> ClusterFacts {
-        let info = self.info();
-        let own = (info.broadcast_address, info.storage_port, &info.tokens);
-        let peers = info.peers.iter().map(|p| (p.address, p.storage_port, &p.tokens));
+        let snapshot = self.coordinator.topology();
         let mut owners: BTreeMap<i64, Vec<String>> = BTreeMap::new();
-        for (address, port, tokens) in std::iter::once(own).chain(peers) {
-            for token in tokens {
-                owners.entry(*token).or_default().push(format!("/{address}:{port}"));
+        for member in snapshot.members().iter().filter(|member| member.state.is_read()) {
+            for token in &member.tokens {
+                owners.entry(token.0).or_default().push(format!("/{}", member.internode));
             }
         }
         ClusterFacts {
-            name: info.cluster_name.clone(),
+            name: self.info().cluster_name.clone(),
             partitioner: "Murmur3Partitioner".into(),
             snitch: "DynamicEndpointSnitch".into(),
             ranges: owners.into_iter().map(|(token, endpoints)| (token.to_string(), endpoints)).collect(),
         }
     }
-}
-
-/// Whether the rows of a table are made from live state when they are read; all others are stored.
-fn is_made_up(table: &Table) -> bool {
-    is_system_keyspace(&table.keyspace) && !builtin::is_builtin(table)
-}
-
-/// Users do not write to tables made up when read; to others of the system as [`refuse_system`] says.
-pub(crate) fn refuse_modification(table: &Table) -> Result<(), Error> {
-    refuse_virtual(table, "Modification")?;
-    refuse_system(&table.keyspace)
 }
 
 fn refuse_virtual(table: &Table, what: &str) -> Result<(), Error> {

@@ -10,8 +10,8 @@ use crate::limits;
 use crate::system::contents::{self, Source};
 use crate::system::live::Live;
 use crate::system::partitions::{Partitions, partitions};
+use runtime::Group;
 use runtime::metrics::GroupUsage;
-use runtime::{Group, ShardId};
 use schema::{Table, TableId};
 use std::collections::BTreeMap;
 use storage::snapshot::{Snapshot, list_snapshots};
@@ -22,7 +22,8 @@ impl Engine {
     pub(crate) async fn generate(&self, table: &Table) -> Result<Partitions, Error> {
         let live = self.live(table).await?;
         let schema = self.schema();
-        let source = Source { node: self.info(), schema: &schema, live: &live };
+        let snapshot = self.coordinator.topology();
+        let source = Source { node: self.info(), snapshot: &snapshot, schema: &schema, live: &live };
         partitions(table, &contents::rows(table, &source))
     }
 
@@ -33,6 +34,7 @@ impl Engine {
             ("system", "prepared_statements") => live.prepared = self.prepared_statements(),
             ("system", "compaction_history") => live.history = history().await,
             ("system", "size_estimates" | "table_estimates") => live.tables = tables().await,
+            ("system_auth", _) => live.roles = self.shared_roles(),
             ("system_traces", _) => live.traces = each(|engine| engine.traces.all()).await,
             ("system_views", "clients") => live.clients = Engine::clients_of_node().await,
             ("system_views", "sstable_tasks") => live.compactions = compactions().await,
@@ -78,14 +80,9 @@ fn shows_tables(name: &str) -> bool {
 
 /// Asks the engine of every shard.
 async fn each<T: Send + 'static>(ask: impl Fn(&Engine) -> Vec<T> + Copy + Send + 'static) -> Vec<T> {
-    let mut all = Vec::new();
-    for shard in 0..runtime::shard_count() {
-        let of_shard = runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
-            runtime::try_local::<Engine>().map(|engine| ask(&engine)).unwrap_or_default()
-        });
-        all.extend(of_shard.await);
-    }
-    all
+    let of_shard =
+        move || async move { runtime::try_local::<Engine>().map(|engine| ask(&engine)).unwrap_or_default() };
+    runtime::on_every_shard(Group::QUERY, of_shard).await.into_iter().flatten().collect()
 }
 
 /// The store of the current shard.
@@ -95,14 +92,14 @@ fn store() -> Option<std::rc::Rc<storage::Store>> {
 
 async fn tables() -> Vec<TableStats> {
     let mut merged: BTreeMap<TableId, TableStats> = BTreeMap::new();
-    for shard in 0..runtime::shard_count() {
-        let of_shard = runtime::submit_to(ShardId(shard), Group::ADMIN, || async {
-            match store() {
-                Some(store) => store.table_stats().await,
-                None => Vec::new(),
-            }
-        });
-        for stats in of_shard.await {
+    let of_shard = || async {
+        match store() {
+            Some(store) => store.table_stats().await,
+            None => Vec::new(),
+        }
+    };
+    for of_shard in runtime::on_every_shard(Group::ADMIN, of_shard).await {
+        for stats in of_shard {
             match merged.get_mut(&stats.id) {
                 Some(known) => known.merge(&stats),
                 None => drop(merged.insert(stats.id, stats)),

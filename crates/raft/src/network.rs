@@ -1,171 +1,170 @@
-//! Messages between members over the runtime's TCP: one question at a time per connection.
+//! openraft's messages over the caller's transport.
 //!
 //! ```text
-//! question = u32 length of the rest, u8 kind, body          answer = u32 length of the rest, u8 0 ok | 1 no, body
+//! message = u64 epoch, body              answer = u8 0, body | u8 1, why not, as text
 //! ```
-//! A connection whose question was cut short (deadline, dropped future) is closed, never reused.
+//! A message of another epoch is refused: it is of a history that the other side does not share.
 
 use std::future::Future;
-use std::io;
-use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
 
+use base::HostId;
+use futures_util::future::{Either, select};
 use openraft::errors::{RPCError, ReplicationClosed, StreamingError, Unreachable};
 use openraft::network::{RPCOption, RaftNetworkFactory};
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use openraft::{BasicNode, OptionalSend, RaftNetworkV2};
-use runtime::net::TcpStream;
+use openraft::{EmptyNode, OptionalSend, RaftNetworkV2};
 
 use crate::codec::{self, DecodeError, In};
-use crate::limits::{CONNECT, FRAME_BYTES};
-use crate::{Snapshot, Types, Vote};
+use crate::limits::{SNAPSHOT_CHUNK_BYTES, SNAPSHOT_CHUNK_WAIT};
+use crate::seam::{SendError, Transport};
+use crate::store::LogStore;
+use crate::types::{Snapshot, SnapshotBytes, Types, Vote};
 
-/// What a question asks; the numbers are the wire's and never change.
+/// What a message asks; the numbers are the wire's and never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// Entries for a follower.
     Append = 1,
     /// A vote.
     Vote = 2,
     /// Would you vote?
     PreVote = 3,
-    /// A whole snapshot.
+    /// A part of a snapshot.
     Snapshot = 4,
-    /// A client's command.
-    Write = 5,
-    /// All applied commands, after a read barrier.
-    Read = 6,
+    /// A command for the leader.
+    Propose = 5,
+    /// Up to where must a read have applied?
+    Barrier = 6,
+    /// A change of members for the leader.
+    Change = 7,
+    /// Entries, or a snapshot, for one who is behind.
+    Pull = 8,
+    /// Become the leader.
+    Transfer = 9,
 }
 
 impl Kind {
     pub(crate) fn of(byte: u8) -> Option<Kind> {
-        [Kind::Append, Kind::Vote, Kind::PreVote, Kind::Snapshot, Kind::Write, Kind::Read]
+        use Kind::*;
+        [Append, Vote, PreVote, Snapshot, Propose, Barrier, Change, Pull, Transfer]
             .into_iter()
             .find(|kind| *kind as u8 == byte)
     }
 }
 
-/// A connection that carries frames.
-pub struct Wire {
-    stream: TcpStream,
-    received: Vec<u8>,
+/// The way to other members, with the epoch on every message.
+#[derive(Clone)]
+pub(crate) struct Network {
+    pub(crate) transport: Rc<dyn Transport>,
+    pub(crate) log: LogStore,
 }
 
-impl Wire {
-    /// A wire over a connection.
-    pub fn new(stream: TcpStream) -> Wire {
-        Wire { stream, received: Vec::new() }
-    }
-
-    /// Connects within a bound.
-    pub async fn connect(to: SocketAddr) -> io::Result<Wire> {
-        match runtime::timeout(CONNECT, TcpStream::connect(to, None)).await {
-            Ok(stream) => Ok(Wire::new(stream?)),
-            Err(_) => Err(io::ErrorKind::TimedOut.into()),
-        }
-    }
-
-    /// Sends one frame.
-    pub async fn send(&mut self, tag: u8, body: &[u8]) -> io::Result<()> {
-        let mut frame = Vec::with_capacity(5 + body.len());
-        frame.extend((1 + body.len() as u32).to_be_bytes());
-        frame.push(tag);
-        frame.extend(body);
-        self.stream.send_all(frame).await.map(|_| ())
-    }
-
-    /// The next frame: its tag and body. `UnexpectedEof` at the end of the stream.
-    pub async fn recv(&mut self) -> io::Result<(u8, Vec<u8>)> {
-        loop {
-            if let Some(header) = self.received.get(..4) {
-                let len = u32::from_be_bytes(header.try_into().expect("four bytes")) as usize;
-                if len == 0 || FRAME_BYTES < len {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, format!("frame of {len} bytes")));
-                }
-                if 4 + len <= self.received.len() {
-                    let frame: Vec<u8> = self.received.drain(..4 + len).collect();
-                    return Ok((frame[4], frame[5..].to_vec()));
-                }
-            }
-            let bytes = self.stream.recv().await?;
-            if bytes.is_empty() {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
-            self.received.extend_from_slice(&bytes);
-        }
-    }
-
-    /// Asks and waits for the answer; an answer of "no" is an error with its text.
-    pub async fn ask(&mut self, kind: Kind, body: &[u8]) -> io::Result<Vec<u8>> {
-        self.send(kind as u8, body).await?;
-        let (status, answer) = self.recv().await?;
-        if status == 0 {
-            Ok(answer)
-        } else {
-            Err(io::Error::other(String::from_utf8_lossy(&answer).into_owned()))
+impl Network {
+    /// Sends a message and returns the body of its answer. `NotSent` also when the other side refused it before it did anything.
+    pub(crate) async fn ask(
+        &self,
+        to: HostId,
+        kind: Kind,
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<Vec<u8>, SendError> {
+        let mut message = self.log.epoch().to_be_bytes().to_vec();
+        message.extend(body);
+        let sending = self.transport.send(to, kind as u8, message, timeout);
+        let answer = match runtime::timeout(timeout, sending).await {
+            Ok(answer) => answer?,
+            Err(late) => return Err(SendError::NoAnswer(late.to_string())),
+        };
+        match answer.split_first() {
+            Some((0, body)) => Ok(body.to_vec()),
+            Some((_, text)) => Err(SendError::NotSent(String::from_utf8_lossy(text).into_owned())),
+            None => Err(SendError::NoAnswer("an empty answer".to_string())),
         }
     }
 }
 
-/// Makes clients for other members.
-#[derive(Clone, Copy, Debug)]
-pub struct Network;
+/// The body of a message, if it is of this epoch, or this member is still of none.
+pub(crate) async fn opened<'a>(message: &'a [u8], log: &LogStore) -> Result<In<'a>, String> {
+    let mut input = In::new(message);
+    let theirs = input.u64().map_err(|_| "message is cut short".to_string())?;
+    let own = log.epoch();
+    if theirs == own || log.join_epoch(theirs).await.map_err(|error| error.to_string())? {
+        return Ok(input);
+    }
+    Err(format!("message of epoch {theirs}, this is epoch {own}"))
+}
+
+pub(crate) fn answered(result: Result<Vec<u8>, String>) -> Vec<u8> {
+    let (tag, body) = match result {
+        Ok(body) => (0, body),
+        Err(text) => (1, text.into_bytes()),
+    };
+    let mut answer = Vec::with_capacity(1 + body.len());
+    answer.push(tag);
+    answer.extend(body);
+    answer
+}
 
 impl RaftNetworkFactory<Types> for Network {
     type Network = Peer;
 
-    async fn new_client(&mut self, _target: u64, node: &BasicNode) -> Peer {
-        Peer { address: node.addr.parse().ok(), wire: None }
+    async fn new_client(&mut self, target: HostId, _node: &EmptyNode) -> Peer {
+        Peer { to: target, network: self.clone() }
     }
 }
 
 /// A client of one other member.
-pub struct Peer {
-    address: Option<SocketAddr>,
-    wire: Option<Wire>,
+pub(crate) struct Peer {
+    to: HostId,
+    network: Network,
 }
 
-fn bad(error: DecodeError) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
+fn parsed<T>(result: Result<T, DecodeError>) -> Result<T, Unreachable<Types>> {
+    result.map_err(|error| Unreachable::new(&error))
 }
 
 impl Peer {
-    async fn ask(
-        &mut self,
-        kind: Kind,
-        body: Vec<u8>,
-        option: &RPCOption,
-    ) -> Result<Vec<u8>, Unreachable<Types>> {
-        // Taken out while in use: if this future is dropped half way, the connection goes with it.
-        let wire = self.wire.take();
-        let address = self.address;
-        let work = async move {
-            let mut wire = match wire {
-                Some(wire) => wire,
-                None => Wire::connect(address.ok_or(io::ErrorKind::AddrNotAvailable)?).await?,
+    async fn ask(&self, kind: Kind, body: &[u8], timeout: Duration) -> Result<Vec<u8>, Unreachable<Types>> {
+        self.network.ask(self.to, kind, body, timeout).await.map_err(|error| Unreachable::new(&error))
+    }
+
+    /// Part after part; the answer says from where to go on, so a transfer that broke off is continued.
+    async fn send_snapshot(&self, vote: &Vote, snapshot: &Snapshot) -> Result<Vote, Unreachable<Types>> {
+        let bytes = &snapshot.snapshot;
+        let mut offset = 0;
+        loop {
+            let end = bytes.len().min(offset + SNAPSHOT_CHUNK_BYTES);
+            let part = codec::Part {
+                vote: *vote,
+                meta: snapshot.meta.clone(),
+                total: bytes.len() as u64,
+                offset: offset as u64,
+                bytes: bytes[offset..end].to_vec(),
             };
-            let answer = wire.ask(kind, &body).await?;
-            Ok::<_, io::Error>((wire, answer))
-        };
-        match runtime::timeout(option.hard_ttl(), work).await {
-            Ok(Ok((wire, answer))) => {
-                self.wire = Some(wire);
-                Ok(answer)
+            let mut body = Vec::new();
+            codec::put_part(&mut body, &part);
+            let answer = self.ask(Kind::Snapshot, &body, SNAPSHOT_CHUNK_WAIT).await?;
+            let reply = parsed(codec::part_answer(&mut In::new(&answer)))?;
+            match reply.next {
+                Some(next) if next <= part.total => offset = next as usize,
+                Some(next) => {
+                    let text = format!("a request for byte {next} of {}", part.total);
+                    return Err(Unreachable::new(&SendError::NoAnswer(text)));
+                }
+                None => return Ok(reply.vote),
             }
-            Ok(Err(error)) => Err(Unreachable::new(&error)),
-            Err(late) => Err(Unreachable::new(&late)),
         }
     }
 }
 
-fn parsed<T>(result: Result<T, DecodeError>) -> Result<T, Unreachable<Types>> {
-    result.map_err(|error| Unreachable::new(&bad(error)))
-}
-
 impl RaftNetworkV2<Types> for Peer {
-    type SnapshotData = Vec<u8>;
+    type SnapshotData = SnapshotBytes;
 
     async fn append_entries(
         &mut self,
@@ -174,7 +173,7 @@ impl RaftNetworkV2<Types> for Peer {
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
         let mut body = Vec::new();
         codec::put_append(&mut body, &rpc);
-        let answer = self.ask(Kind::Append, body, &option).await?;
+        let answer = self.ask(Kind::Append, &body, option.hard_ttl()).await?;
         Ok(parsed(codec::append_answer(&mut In::new(&answer)))?)
     }
 
@@ -185,7 +184,7 @@ impl RaftNetworkV2<Types> for Peer {
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         let mut body = Vec::new();
         codec::put_ballot(&mut body, &rpc);
-        let answer = self.ask(Kind::Vote, body, &option).await?;
+        let answer = self.ask(Kind::Vote, &body, option.hard_ttl()).await?;
         Ok(parsed(codec::ballot_answer(&mut In::new(&answer)))?)
     }
 
@@ -196,7 +195,7 @@ impl RaftNetworkV2<Types> for Peer {
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         let mut body = Vec::new();
         codec::put_ballot(&mut body, &rpc);
-        let answer = self.ask(Kind::PreVote, body, &option).await?;
+        let answer = self.ask(Kind::PreVote, &body, option.hard_ttl()).await?;
         Ok(parsed(codec::ballot_answer(&mut In::new(&answer)))?)
     }
 
@@ -204,14 +203,24 @@ impl RaftNetworkV2<Types> for Peer {
         &mut self,
         vote: Vote,
         snapshot: Snapshot,
-        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
-        option: RPCOption,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
+        let sending = Box::pin(self.send_snapshot(&vote, &snapshot));
+        match select(sending, Box::pin(cancel)).await {
+            Either::Left((sent, _)) => Ok(SnapshotResponse::new(sent?)),
+            Either::Right((closed, _)) => Err(StreamingError::Closed(closed)),
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<Types>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<Types>, RPCError<Types>> {
         let mut body = Vec::new();
-        codec::put_vote(&mut body, &vote);
-        codec::put_meta(&mut body, &snapshot.meta);
-        body.extend(&snapshot.snapshot);
-        let answer = self.ask(Kind::Snapshot, body, &option).await?;
-        Ok(SnapshotResponse::new(parsed(codec::vote(&mut In::new(&answer)))?))
+        codec::put_transfer(&mut body, &request);
+        let answer = self.ask(Kind::Transfer, &body, option.hard_ttl()).await?;
+        Ok(parsed(codec::transfer_answer(&mut In::new(&answer)))?)
     }
 }

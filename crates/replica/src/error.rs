@@ -44,6 +44,10 @@ pub enum Error {
     /// The read met more tombstones than are allowed. Other replicas hold as many: fail the request.
     #[error("{0}")]
     TooManyTombstones(String),
+    /// The write was planned before its table was truncated, at this index of the cluster's log. Nothing was applied. Catch up with that, and
+    /// plan anew what may come behind the truncation; let go of what was kept for later.
+    #[error("the write was planned before its table was truncated, at index {0} of the cluster's log")]
+    Overtaken(u64),
     /// The message does not decode: the other node speaks another version. Fail the request.
     #[error("{0}")]
     Malformed(String),
@@ -55,9 +59,11 @@ impl Error {
         match self {
             Error::UnknownTable(_) => Reason::IncompatibleSchema,
             Error::TooManyTombstones(_) => Reason::ReadTooManyTombstones,
-            Error::Refused(_) | Error::TooLarge(_) | Error::Failed(_) | Error::Malformed(_) => {
-                Reason::Unknown
-            }
+            Error::Refused(_)
+            | Error::TooLarge(_)
+            | Error::Failed(_)
+            | Error::Overtaken(_)
+            | Error::Malformed(_) => Reason::Unknown,
         }
     }
 }
@@ -68,6 +74,7 @@ impl From<storage::Error> for Error {
         match error {
             storage::Error::UnknownTable(_) => Error::UnknownTable(text),
             storage::Error::TooLarge { .. } => Error::TooLarge(text),
+            storage::Error::Overtaken { floor, .. } => Error::Overtaken(floor.1),
             storage::Error::CommitlogFailed(_)
             | storage::Error::NoSpace(_)
             | storage::Error::Drained

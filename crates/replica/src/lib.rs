@@ -13,5 +13,7 @@ mod shard;
 
 pub use error::{Error, Reason};
 pub use local::Local;
-pub use message::{Request, Response, VERB_REPLICA};
+pub use message::{
+    Request, Response, VERB_BACKGROUND, VERB_FORWARD, VERB_REPLICA, encode_read_to, encode_write_to,
+};
 pub use shard::Shard;

@@ -6,23 +6,36 @@ use crate::operations::snapshots_before;
 use crate::shard::Shard;
 use base::histogram::Placed;
 use base::{Token, shard_interval, shard_of};
-use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Resume, Scope, TokenRange};
+use mutation::{Key, Mutation, Page, ReadAnswer, ReadCommand, Resume, Scope, TokenRange};
 use runtime::{Group, ShardId};
 use schema::TableId;
 use std::rc::Rc;
-use storage::{Durability, Purpose};
+use storage::{Durability, Planned, Point, Purpose};
 
 /// The whole node seen from one of its shards.
 #[derive(Clone)]
 pub struct Local {
     here: Rc<Shard>,
+    /// What other shards are asked in.
+    group: Group,
 }
 
 impl Local {
     /// Speaks for the node from the shard that owns `here`. The same [`Shard`] must be installed in the runtime of
     /// every shard, so that the others can reach it.
     pub fn new(here: Rc<Shard>) -> Local {
-        Local { here }
+        Local { here, group: Group::QUERY }
+    }
+
+    /// The same node, other shards of which work in a group of their own instead of that of clients' requests.
+    #[must_use]
+    pub fn working_in(&self, group: Group) -> Local {
+        Local { here: self.here.clone(), group }
+    }
+
+    /// Whether compactions of this shard that begin from now on keep every tombstone.
+    pub fn keep_tombstones(&self, on: bool) {
+        self.here.store().keep_tombstones(on);
     }
 
     pub(crate) fn here(&self) -> &Shard {
@@ -34,20 +47,17 @@ impl Local {
         self.here.tombstone_limits(table)
     }
 
-    /// Answers a message.
-    pub async fn handle(&self, request: Request) -> Response {
+    /// Answers a message. `on`: what its sender knew of the cluster when it planned it.
+    pub async fn handle(&self, request: Request, on: Point) -> Response {
         let done = match request {
             Request::Read(command) => match self.read(&command).await {
                 Ok(answer) => return Response::Answer(answer),
                 Err(error) => Err(error),
             },
-            Request::Write { mutations, durability } => self.write(mutations, durability).await,
+            Request::Write { mutations, durability } => self.write(mutations, durability, on).await,
             Request::Truncate { table, at } => self.truncate(table, at).await,
         };
-        match done {
-            Ok(()) => Response::Done,
-            Err(error) => Response::Failed(error),
-        }
+        Response::of(done)
     }
 
     /// The answer to a message if this shard's memory alone gives it; `None`: nothing has happened, send the message.
@@ -87,10 +97,11 @@ impl Local {
         &self,
         mutations: &[Mutation],
         durability: Durability,
+        on: Point,
     ) -> Option<(Result<(), Error>, Placed)> {
         let here = runtime::shard();
         let owned = mutations.iter().all(|mutation| owner(mutation.token()) == here);
-        owned.then(|| self.here.write_now(mutations, durability))?
+        owned.then(|| self.here.write_now(mutations, durability, on))?
     }
 
     /// Reads from the shards that own the scope, one after the other in the order asked, within one set of limits.
@@ -107,37 +118,16 @@ impl Local {
     }
 
     async fn read_parts(&self, command: &ReadCommand) -> Result<ReadAnswer, Error> {
-        let mut whole = ReadAnswer::default();
-        let mut bytes = 0usize;
-        let parts = parts(command);
-        let count = parts.len();
-        for (index, (owner, scope)) in parts.into_iter().enumerate() {
-            let mut part = command.clone();
-            part.scope = scope;
-            part.digest_only = false;
-            part.tombstones = whole.tombstones.max(command.tombstones);
-            part.row_limit = command.row_limit - whole.live_rows;
-            part.byte_limit = command.byte_limit.saturating_sub(bytes as u32).max(1);
-            part.resume = command.resume.clone().filter(|r| resumes_in(r, &part.scope));
-            let answer = self.read_on(owner, &part).await?;
-            whole.live_rows += answer.live_rows;
-            whole.tombstones = answer.tombstones;
-            bytes += answer.partitions.iter().map(|p| p.as_bytes().len()).sum::<usize>();
-            whole.partitions.extend(answer.partitions);
-            if answer.stopped.is_some() {
-                whole.stopped = answer.stopped;
+        let mut page = Page::new(command);
+        for (owner, scope) in parts(command) {
+            let mut part = page.next(scope);
+            part.resume = part.resume.filter(|resume| resumes_in(resume, &part.scope));
+            page.push(self.read_on(owner, &part).await?);
+            if page.ends_before_more() {
                 break;
             }
-            let tired = command.is_tired_by(whole.tombstones);
-            let full = whole.live_rows >= command.row_limit || bytes >= command.byte_limit as usize || tired;
-            if full && index + 1 < count {
-                whole.stopped = behind_last(&whole);
-                if whole.stopped.is_some() {
-                    break;
-                }
-            }
         }
-        Ok(whole)
+        Ok(page.finish())
     }
 
     async fn read_on(&self, owner: ShardId, command: &ReadCommand) -> Result<ReadAnswer, Error> {
@@ -145,26 +135,32 @@ impl Local {
             return self.here.read(command).await;
         }
         let command = command.clone();
-        Box::pin(runtime::submit_to(owner, Group::QUERY, move || async move {
+        Box::pin(runtime::submit_to(owner, self.group, move || async move {
             runtime::local::<Shard>().read(&command).await
         }))
         .await
     }
 
     /// Applies mutations on the shards that own them. Those of one shard are applied all or none.
-    pub async fn write(&self, mut mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
+    /// `on`: what was known of the cluster when they were planned.
+    pub async fn write(
+        &self,
+        mut mutations: Vec<Mutation>,
+        durability: Durability,
+        on: Point,
+    ) -> Result<(), Error> {
         let Some(first) = mutations.first().map(|m| owner(m.token())) else {
             return Ok(());
         };
         if mutations.iter().all(|m| owner(m.token()) == first) {
-            return self.write_on(first, mutations, durability).await;
+            return self.write_on(first, mutations, durability, on).await;
         }
         mutations.sort_by_key(|m| owner(m.token()).0);
         let mut outcome = Ok(());
         while let Some(shard) = mutations.last().map(|m| owner(m.token())) {
             let at = mutations.partition_point(|m| owner(m.token()).0 < shard.0);
             let part = mutations.split_off(at);
-            outcome = outcome.and(self.write_on(shard, part, durability).await);
+            outcome = outcome.and(self.write_on(shard, part, durability, on).await);
         }
         outcome
     }
@@ -174,18 +170,20 @@ impl Local {
         owner: ShardId,
         mutations: Vec<Mutation>,
         durability: Durability,
+        on: Point,
     ) -> Result<(), Error> {
         if owner == runtime::shard() {
-            return self.here.write(mutations, durability).await;
+            return self.here.write(mutations, durability, on).await;
         }
-        Box::pin(runtime::submit_to(owner, Group::QUERY, move || async move {
-            runtime::local::<Shard>().write(mutations, durability).await
+        Box::pin(runtime::submit_to(owner, self.group, move || async move {
+            runtime::local::<Shard>().write(mutations, durability, on).await
         }))
         .await
     }
 
     /// Forgets a table's data on every shard, after a snapshot of it where the operator wants one.
     /// `at`: the time of whoever asks; what is recorded is later than everything begun on this node before.
+    /// Errors: the first; every shard was asked, unless there is no snapshot.
     pub async fn truncate(&self, table: TableId, at: i64) -> Result<(), Error> {
         let work = move || async move {
             let store = runtime::local::<Shard>().store().clone();
@@ -193,13 +191,8 @@ impl Local {
             let _turn = store.snapshot_turn().lock().await;
             snapshots_before(&store, "truncated", &[table]).await?;
             let at = store.next_time(at);
-            for shard in 0..runtime::shard_count() {
-                runtime::submit_to(ShardId(shard), Group::QUERY, move || async move {
-                    runtime::local::<Shard>().truncate(table, at).await
-                })
-                .await?;
-            }
-            Ok(())
+            let truncate = move || async move { runtime::local::<Shard>().truncate(table, at).await };
+            runtime::on_every_shard(Group::QUERY, truncate).await.into_iter().collect()
         };
         runtime::submit_to(ShardId(0), Group::QUERY, work).await
     }
@@ -210,9 +203,19 @@ impl Local {
         self.here().store().next_time(at_least)
     }
 
-    /// When a table was truncated last on this node, or one of its id dropped, in microseconds since the Unix epoch.
-    pub async fn truncated_at(&self, table: TableId) -> Option<i64> {
-        self.here.truncated_at(table).await
+    /// Has every shard refuse writes of these tables that were planned before these points, and of no others. See
+    /// [`storage::Store::set_floors`].
+    pub async fn set_floors(&self, floors: Vec<(TableId, Point)>) {
+        runtime::on_every_shard(Group::CONTROL, move || {
+            let floors = floors.clone();
+            async move { runtime::local::<Shard>().store().set_floors(floors.into_iter()) }
+        })
+        .await;
+    }
+
+    /// Whether a part of something that was kept for later is gone with a truncation of its table: see [`storage::Store::is_overtaken`].
+    pub async fn is_overtaken(&self, table: TableId, planned: Planned) -> bool {
+        self.here.store().is_overtaken(table, planned).await
     }
 }
 
@@ -254,10 +257,4 @@ fn resumes_in(resume: &Resume, scope: &Scope) -> bool {
         Scope::Keys(keys) => keys.contains(&resume.key),
         Scope::Range(range) => range.contains(resume.key.token),
     }
-}
-
-/// The point behind the last partition of an answer that a limit filled.
-fn behind_last(answer: &ReadAnswer) -> Option<Resume> {
-    let last = answer.partitions.last()?.view();
-    Some(Resume { key: Key::with_token(last.token, last.key), after: None, rows_taken: 0 })
 }

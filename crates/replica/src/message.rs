@@ -4,18 +4,22 @@
 //! request   u8 1 read      the read command
 //!           u8 2 write     u8 durability (0 as configured, 1 synced), u32 count, (u32 length + mutation)*
 //!           u8 3 truncate  u128 table id, i64 microseconds
-//! response  u8 0 done   u8 1 answer + read answer   u8 2.. error kind + UTF-8 text
+//! response  u8 0 done   u8 1 answer + read answer   u8 2..7 error kind + UTF-8 text   u8 8 behind + u64 version
 //! ```
 //! On the wire between versions: kinds are only ever added.
 
 use crate::Error;
-use base::ByteReader;
+use base::{ByteReader, Token};
 use mutation::{Mutation, ReadAnswer, ReadCommand};
 use schema::TableId;
 use storage::Durability;
 
 /// The rpc verb that carries these messages. Must never change.
 pub const VERB_REPLICA: u8 = 1;
+/// A message to write that is to be handed to other replicas, too; its layout is the coordinator's. Must never change.
+pub const VERB_FORWARD: u8 = 32;
+/// The same messages where nobody waits for them: the replica answers below requests of clients. Must never change.
+pub const VERB_BACKGROUND: u8 = 16;
 
 /// What a replica is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +51,9 @@ pub enum Response {
     Answer(ReadAnswer),
     /// It could not.
     Failed(Error),
+    /// Who holds what was asked has changed, at this version of the cluster's log, after the one it was planned on. Nothing was done: catch up and
+    /// plan again.
+    Behind(u64),
 }
 
 fn malformed(what: &str) -> Error {
@@ -54,20 +61,31 @@ fn malformed(what: &str) -> Error {
 }
 
 impl Request {
+    /// The token of the first partition it is about, if it names any.
+    pub fn token(&self) -> Option<Token> {
+        match self {
+            Request::Read(command) => command.scope.first_token(),
+            Request::Write { mutations, .. } => mutations.first().map(Mutation::token),
+            Request::Truncate { .. } => None,
+        }
+    }
+
     /// The message as bytes.
     pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.encode_to(&mut out);
+        out
+    }
+
+    /// Appends the message as bytes.
+    pub fn encode_to(&self, out: &mut Vec<u8>) {
         match self {
-            Request::Read(command) => {
-                let mut out = vec![1];
-                command.encode(&mut out);
-                out
-            }
-            Request::Write { mutations, durability } => encode_write(mutations, *durability),
+            Request::Read(command) => encode_read_to(command, out),
+            Request::Write { mutations, durability } => encode_write_to(mutations.iter(), *durability, out),
             Request::Truncate { table, at } => {
-                let mut out = vec![3];
+                out.push(3);
                 out.extend_from_slice(&table.0.to_be_bytes());
                 out.extend_from_slice(&at.to_be_bytes());
-                out
             }
         }
     }
@@ -92,20 +110,34 @@ impl Request {
     }
 }
 
-fn encode_write(mutations: &[Mutation], durability: Durability) -> Vec<u8> {
-    let size: usize = mutations.iter().map(|m| m.as_bytes().len() + 4).sum();
-    let mut out = Vec::with_capacity(size + 6);
+/// Appends a request to read, as [`Request::encode_to`] does, without owning it.
+pub fn encode_read_to(command: &ReadCommand, out: &mut Vec<u8>) {
+    out.push(1);
+    command.encode(out);
+}
+
+/// Appends a request to write these mutations, as [`Request::encode_to`] does, without owning them.
+pub fn encode_write_to<'m>(
+    mutations: impl Iterator<Item = &'m Mutation> + Clone,
+    durability: Durability,
+    out: &mut Vec<u8>,
+) {
+    let (mut size, mut count) = (0, 0u32);
+    for mutation in mutations.clone() {
+        size += mutation.as_bytes().len() + 4;
+        count += 1;
+    }
+    out.reserve(size + 6);
     out.push(2);
     out.push(match durability {
         Durability::Mode => 0,
         Durability::Synced => 1,
     });
-    out.extend_from_slice(&(mutations.len() as u32).to_be_bytes());
+    out.extend_from_slice(&count.to_be_bytes());
     for mutation in mutations {
         out.extend_from_slice(&(mutation.as_bytes().len() as u32).to_be_bytes());
         out.extend_from_slice(mutation.as_bytes());
     }
-    out
 }
 
 fn decode_write(bytes: &[u8]) -> Result<Request, Error> {
@@ -127,27 +159,38 @@ fn decode_write(bytes: &[u8]) -> Result<Request, Error> {
 }
 
 impl Response {
-    /// The message as bytes.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The answer to a write that ended so.
+    pub fn of(written: Result<(), Error>) -> Response {
+        match written {
+            Ok(()) => Response::Done,
+            Err(Error::Overtaken(version)) => Response::Behind(version),
+            Err(error) => Response::Failed(error),
+        }
+    }
+
+    /// Appends the message as bytes.
+    pub fn encode_to(&self, out: &mut Vec<u8>) {
         match self {
-            Response::Done => vec![0],
+            Response::Done => out.push(0),
             Response::Answer(answer) => {
-                let mut out = vec![1];
-                answer.encode(&mut out);
-                out
+                out.push(1);
+                answer.encode(out);
+            }
+            Response::Behind(version) | Response::Failed(Error::Overtaken(version)) => {
+                out.push(8);
+                out.extend_from_slice(&version.to_be_bytes());
             }
             Response::Failed(error) => {
                 let kind = match error {
                     Error::UnknownTable(_) => 2,
                     Error::Refused(_) => 3,
                     Error::TooLarge(_) => 4,
-                    Error::Failed(_) => 5,
+                    Error::Failed(_) | Error::Overtaken(_) => 5,
                     Error::Malformed(_) => 6,
                     Error::TooManyTombstones(_) => 7,
                 };
-                let mut out = vec![kind];
+                out.push(kind);
                 out.extend_from_slice(error.to_string().as_bytes());
-                out
             }
         }
     }
@@ -168,8 +211,26 @@ impl Response {
             5 => Error::Failed(text()),
             6 => Error::Malformed(text()),
             7 => Error::TooManyTombstones(text()),
+            8 => {
+                let version = ByteReader::new(rest).u64().map_err(|_| malformed("behind is cut"))?;
+                return Ok(Response::Behind(version));
+            }
             _ => return Err(malformed("unknown kind")),
         };
         Ok(Response::Failed(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_overtaken_is_answered_with_the_version_to_catch_up_with() {
+        let mut bytes = Vec::new();
+        Response::of(Err(Error::Overtaken(77))).encode_to(&mut bytes);
+        assert_eq!(bytes, [8, 0, 0, 0, 0, 0, 0, 0, 77]);
+        assert_eq!(Response::decode(&bytes), Ok(Response::Behind(77)));
+        assert!(Response::decode(&bytes[..8]).is_err(), "cut");
     }
 }

@@ -20,17 +20,11 @@ where
     F: Fn(Rc<Store>) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = T> + 'static,
 {
-    let ask = |shard| {
+    let ask = move || {
         let work = work.clone();
-        let task = move || async move { work(runtime::local::<Shard>().store().clone()).await };
-        runtime::spawn(Group::ADMIN, runtime::submit_to(ShardId(shard), Group::ADMIN, task))
+        async move { work(runtime::local::<Shard>().store().clone()).await }
     };
-    let tasks: Vec<_> = (0..runtime::shard_count()).map(ask).collect();
-    let mut answers = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        answers.push(task.await);
-    }
-    answers
+    runtime::on_every_shard(Group::ADMIN, ask).await
 }
 
 /// The first failure; every shard has done what it could.

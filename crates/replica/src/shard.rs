@@ -7,7 +7,7 @@ use mutation::{Mutation, ReadAnswer, ReadCommand};
 use runtime::log::Sparse;
 use schema::TableId;
 use std::rc::Rc;
-use storage::{Durability, Store};
+use storage::{Durability, Point, Store};
 
 /// The store of this shard, as replicas are spoken to. Installed once per shard.
 pub struct Shard {
@@ -61,8 +61,9 @@ impl Shard {
         &self,
         mutations: &[Mutation],
         durability: Durability,
+        on: Point,
     ) -> Option<(Result<(), Error>, Placed)> {
-        let (applied, micros) = self.store.apply_now(mutations, durability)?;
+        let (applied, micros) = self.store.apply_planned_now(mutations, durability, on)?;
         Some((applied.map_err(Error::from), micros))
     }
 
@@ -72,17 +73,17 @@ impl Shard {
     }
 
     /// Applies mutations whose tokens this shard owns, all or none.
-    pub async fn write(&self, mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
-        Ok(self.store.apply(mutations, durability).await?)
+    pub async fn write(
+        &self,
+        mutations: Vec<Mutation>,
+        durability: Durability,
+        on: Point,
+    ) -> Result<(), Error> {
+        Ok(self.store.apply_planned(mutations, durability, on).await?)
     }
 
     /// Forgets a table's data up to a time.
     pub async fn truncate(&self, table: TableId, at: i64) -> Result<(), Error> {
         Ok(self.store.truncate(table, at).await?)
-    }
-
-    /// When a table was truncated last, or one of its id dropped, in microseconds since the Unix epoch.
-    pub async fn truncated_at(&self, table: TableId) -> Option<i64> {
-        self.store.truncated_at(table).await
     }
 }

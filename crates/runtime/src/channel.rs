@@ -10,6 +10,26 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+/// Does something on every shard of this node at the same time; what each says, in the order of the shards. Like every call between shards, each runs
+/// to its end even when this future is dropped once it was polled.
+pub async fn on_every_shard<F, Fut, T>(group: Group, work: F) -> Vec<T>
+where
+    F: Fn() -> Fut + Clone + Send + 'static,
+    Fut: Future<Output = T> + 'static,
+    T: Send + 'static,
+{
+    let begin = |shard| {
+        let work = work.clone();
+        spawn(group, submit_to(ShardId(shard), group, work))
+    };
+    let begun: Vec<_> = (0..crate::shard_count()).map(begin).collect();
+    let mut answers = Vec::with_capacity(begun.len());
+    for answer in begun {
+        answers.push(answer.await);
+    }
+    answers
+}
+
 /// Runs a closure on another shard of the node (or this one), in a group, and resolves with the output of its future.
 ///
 /// Waits for a permit when too many calls from this shard to that one are in flight, except inside a call that

@@ -13,7 +13,7 @@ pub(crate) struct Description {
 /// Shares of requests. Whoever has fewer gives way to them at once.
 pub(crate) const REQUEST_SHARES: u32 = 1000;
 
-pub(crate) const DESCRIPTIONS: [Description; 8] = [
+pub(crate) const DESCRIPTIONS: [Description; 9] = [
     Description { name: "main", shares: REQUEST_SHARES },
     Description { name: "query", shares: REQUEST_SHARES },
     Description { name: "commitlog", shares: 4000 },
@@ -22,6 +22,7 @@ pub(crate) const DESCRIPTIONS: [Description; 8] = [
     Description { name: "admin", shares: 100 },
     Description { name: "rpc", shares: REQUEST_SHARES },
     Description { name: "streaming", shares: 200 },
+    Description { name: "control", shares: REQUEST_SHARES },
 ];
 
 impl Group {
@@ -42,8 +43,10 @@ impl Group {
     pub const RPC: Group = Group(6);
     /// Whole sstables on their way in or out: imports, and what other nodes ask for.
     pub const STREAMING: Group = Group(7);
+    /// What the cluster stands on: liveness and the consensus of its metadata. Little work, which no load of requests may keep waiting.
+    pub const CONTROL: Group = Group(8);
     /// All groups, in order of their index.
-    pub const ALL: [Group; 8] = [
+    pub const ALL: [Group; 9] = [
         Group::MAIN,
         Group::QUERY,
         Group::COMMITLOG,
@@ -52,6 +55,7 @@ impl Group {
         Group::ADMIN,
         Group::RPC,
         Group::STREAMING,
+        Group::CONTROL,
     ];
 
     /// The group's name in metrics and logs.

@@ -60,6 +60,8 @@ pub mod mapping;
 pub mod release;
 /// TCP.
 pub mod net;
+/// Addresses of host names.
+pub mod names;
 /// The memory a shard may use.
 pub mod memory;
 /// The shard a task runs on: identity, chance, values installed per shard, shutdown.
@@ -70,7 +72,7 @@ mod start;
 pub mod sim;
 
 pub use backend::{Bug, Reactor};
-pub use channel::submit_to;
+pub use channel::{on_every_shard, submit_to};
 pub use group::Group;
 pub use node::{
     compute, install, local, offload, planted, random_u64, random_uuid, rare, reactor, request_shutdown,

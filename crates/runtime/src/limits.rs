@@ -13,7 +13,7 @@ pub const REQUEST_CREDIT: Duration = Duration::from_millis(3);
 /// Shards of one node; a shard identifier shares a word with other things.
 pub const SHARDS_MAX: u16 = 1024;
 /// Scheduling groups of one node.
-pub const GROUPS_MAX: usize = 8;
+pub const GROUPS_MAX: usize = 9;
 /// Calls in flight per ordered pair of shards; more callers wait for a permit.
 pub const CALLS_PER_PAIR: usize = 256;
 /// Calls one turn takes from one peer, so that a flood of messages does not stop the reactor.

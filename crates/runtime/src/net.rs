@@ -5,8 +5,53 @@ use crate::limits::ACCEPT_PAUSE;
 use crate::shard::with;
 use crate::time::sleep;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Deref;
+
+/// The addresses of a network interface, such as `eth0`, as the system lists them; those of one link alone are left out.
+/// Errors: there is no interface of the name. Asks the system and may block.
+pub fn interface_addresses(name: &str) -> io::Result<Vec<IpAddr>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: the call writes a pointer to a list, or nothing and says so.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let (mut found, mut is_there) = (Vec::new(), false);
+    let mut next = first;
+    // SAFETY: entries are valid until the list is freed below, each ends the list or points to the next.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        // SAFETY: a name is a string that ends in zero.
+        let entry_name = unsafe { std::ffi::CStr::from_ptr(entry.ifa_name) };
+        if entry_name.to_bytes() != name.as_bytes() {
+            continue;
+        }
+        is_there = true;
+        // SAFETY: an address is none, or says its family first and has that family's form.
+        let address = unsafe {
+            match entry.ifa_addr.as_ref().map(|address| i32::from(address.sa_family)) {
+                Some(libc::AF_INET) => {
+                    let v4 = entry.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
+                    Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
+                }
+                Some(libc::AF_INET6) => {
+                    let v6 = entry.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
+                    Some(IpAddr::from(v6.sin6_addr.s6_addr))
+                }
+                _ => None,
+            }
+        };
+        let is_link_local =
+            |address: &IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        found.extend(address.filter(|address| !is_link_local(address)));
+    }
+    // SAFETY: the list came from the call above and is not used any more.
+    unsafe { libc::freeifaddrs(first) };
+    match is_there {
+        true => Ok(found),
+        false => Err(io::Error::new(io::ErrorKind::NotFound, "there is no such interface")),
+    }
+}
 
 /// Accepts connections on one address.
 #[derive(Clone)]
@@ -105,6 +150,16 @@ impl TcpStream {
         }
     }
 
+    /// As [`recv`](TcpStream::recv), but no more than `max` bytes are taken from the connection, so that it may still go to another
+    /// shard. Costs more: for the first bytes of a connection. Whoever drops the future before its end must not transfer the connection.
+    pub async fn recv_at_most(&self, max: usize) -> io::Result<Vec<u8>> {
+        match &self.handle {
+            StreamHandle::Uring(stream) => stream.recv_at_most(max).await,
+            StreamHandle::Epoll(stream) => stream.recv_at_most(max).await,
+            StreamHandle::Sim(stream) => stream.recv_at_most(max).await,
+        }
+    }
+
     /// Gives the kernel as many bytes as it takes without waiting, and says how many; 0 when its buffer is full.
     pub fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {
         match &self.handle {
@@ -179,5 +234,18 @@ impl Deref for RecvBuf {
             Received::Uring(bytes) => bytes,
             Received::Bytes(bytes) => bytes,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_has_its_addresses_and_an_unknown_one_is_named() {
+        let addresses = interface_addresses("lo").expect("every machine has it");
+        assert!(addresses.contains(&IpAddr::from([127, 0, 0, 1])), "{addresses:?}");
+        let unknown = interface_addresses("none0").expect_err("nobody calls one so");
+        assert_eq!(unknown.kind(), io::ErrorKind::NotFound);
     }
 }

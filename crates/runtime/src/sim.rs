@@ -8,8 +8,9 @@
 //! `main`, runs its clients as tasks of a client node, and plays power cuts, cut links and full disks in between.
 
 use crate::backend::Backend;
+use crate::backend::sim::disk::{Disk, Image};
 use crate::backend::sim::net::Delay;
-use crate::backend::sim::{Core, CoreNode, DiskSpeed, Latency, SharedCore, SimShard, disk::Disk};
+use crate::backend::sim::{Core, CoreNode, DiskSpeed, Latency, SharedCore, SimShard};
 use crate::inbox::Inbox;
 use crate::log::Level;
 use crate::shard::{NodeShared, Shard, ShardId, ShardParts};
@@ -97,6 +98,10 @@ impl SimConfig {
     }
 }
 
+/// What a disk held at one moment: see [`World::disk_image`].
+#[derive(Clone)]
+pub struct DiskImage(Image);
+
 /// A node of one world, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub usize);
@@ -113,6 +118,8 @@ struct Node {
     seats: Vec<Seat>,
     shared: Option<Arc<NodeShared>>,
     exit: Option<i32>,
+    /// Its process is stopped: no shard of it gets a turn.
+    paused: bool,
 }
 
 /// One simulated world.
@@ -122,6 +129,7 @@ pub struct World {
     nodes: Vec<Node>,
     rng: Prng,
     steps: u64,
+    leaves_nothing: bool,
 }
 
 /// A task of a scenario, running on a node.
@@ -154,7 +162,14 @@ impl World {
         let (min, max) = nanos(config.delay);
         core.net.set_delay(Delay { min, max, spike: config.delay_spikes });
         let rng = core.rng.fork();
-        World { core: Rc::new(RefCell::new(core)), config, nodes: Vec::new(), rng, steps: 0 }
+        let core = Rc::new(RefCell::new(core));
+        World { core, config, nodes: Vec::new(), rng, steps: 0, leaves_nothing: false }
+    }
+
+    /// The end of this world fails unless all objects of its nodes are gone with it. Those that refer to each other in a circle outlive their node, and
+    /// with them every disk of the world: a process would not notice, thousands of worlds in one process do.
+    pub fn expect_nothing_left(&mut self) {
+        self.leaves_nothing = true;
     }
 
     /// Adds a machine with an empty disk; it is switched off.
@@ -188,7 +203,7 @@ impl World {
             alive: false,
         });
         drop(core);
-        self.nodes.push(Node { ip, seats: Vec::new(), shared: None, exit: None });
+        self.nodes.push(Node { ip, seats: Vec::new(), shared: None, exit: None, paused: false });
         NodeId(self.nodes.len() - 1)
     }
 
@@ -284,7 +299,7 @@ impl World {
         let now = self.core.borrow().now;
         let mut ready: Vec<(usize, usize)> = Vec::new();
         let mut next = self.core.borrow().next_at().unwrap_or(u64::MAX);
-        for (n, node) in self.nodes.iter().enumerate() {
+        for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.paused) {
             for (s, seat) in node.seats.iter().enumerate() {
                 let timer = seat.shard.next_timer().map_or(u64::MAX, |t| t.0);
                 let wants = if seat.shard.has_work() { 0 } else { timer };
@@ -365,6 +380,18 @@ impl World {
         self.nodes[node.0].exit
     }
 
+    /// Stops the process of a node where it is (`SIGSTOP`): its kernel still takes what is sent to it.
+    pub fn pause(&mut self, node: NodeId) {
+        self.nodes[node.0].paused = true;
+        self.core.borrow_mut().trace.update(0x5709 << 32 | node.0 as u64);
+    }
+
+    /// Lets a stopped process go on; all its timers are late.
+    pub fn resume(&mut self, node: NodeId) {
+        self.nodes[node.0].paused = false;
+        self.core.borrow_mut().trace.update(0x6000 << 32 | node.0 as u64);
+    }
+
     /// The machine loses power: unsynced bytes are lost, kept or torn by seed, peers hear nothing.
     pub fn power_cut(&mut self, node: NodeId) {
         self.end(node, false);
@@ -397,6 +424,7 @@ impl World {
         let entry = &mut self.nodes[node.0];
         let seats = std::mem::take(&mut entry.seats);
         entry.shared = None;
+        entry.paused = false;
         for seat in &seats {
             seat.shard.tear_down();
         }
@@ -513,6 +541,24 @@ impl World {
         self.core.borrow_mut().nodes[node.0].disk.fail_next_reads(count);
     }
 
+    /// What is on the disk of a node that is down.
+    pub fn disk_image(&self, node: NodeId) -> DiskImage {
+        assert!(!self.alive(node), "a disk is copied while its node is down");
+        DiskImage(self.core.borrow().nodes[node.0].disk.image())
+    }
+
+    /// Puts an older state, or another node's, onto the disk of a node that is down.
+    pub fn restore_disk(&mut self, node: NodeId, image: DiskImage) {
+        assert!(!self.alive(node), "a disk is replaced while its node is down");
+        self.core.borrow_mut().nodes[node.0].disk.restore(image.0);
+    }
+
+    /// A node that is down gets a new, empty disk.
+    pub fn wipe_disk(&mut self, node: NodeId) {
+        let empty = Disk::new(0, self.config.disk_bytes).image();
+        self.restore_disk(node, DiskImage(empty));
+    }
+
     /// Moves a node's wall clock, in microseconds against the world's.
     pub fn set_skew(&mut self, node: NodeId, micros: i64) {
         self.core.borrow_mut().nodes[node.0].skew_micros = micros;
@@ -560,6 +606,9 @@ impl Drop for World {
     fn drop(&mut self) {
         for n in 0..self.nodes.len() {
             self.end(NodeId(n), false);
+        }
+        if self.leaves_nothing && !std::thread::panicking() {
+            assert_eq!(Rc::strong_count(&self.core), 1, "a node leaves something behind");
         }
     }
 }

@@ -14,6 +14,7 @@ mod keyspace;
 mod limits;
 mod options;
 mod position;
+mod retry;
 mod snapshot;
 mod table;
 
@@ -25,5 +26,6 @@ pub use keyspace::{Keyspace, Replication};
 pub use limits::{KEY_BYTES_MAX, ORDINALS_MAX};
 pub use options::{CHUNK_BYTES, TOMBSTONE_GC, TableOptions, TombstoneGc};
 pub use position::{BoundSide, Position, clustering_components, push_component};
+pub use retry::{SpeculativeRetry, Wait};
 pub use snapshot::Schema;
 pub use table::{Table, TableBuilder, TableId};

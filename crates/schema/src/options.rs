@@ -35,11 +35,11 @@ pub struct TableOptions {
     pub memtable_flush_period_in_ms: i32,
     /// Memtable flavour name; kept.
     pub memtable: Option<String>,
-    /// Such as `99p`.
+    /// When a read asks one replica more, in the spelling of [`crate::SpeculativeRetry`].
     pub speculative_retry: String,
-    /// Such as `99p`.
+    /// When the repair that a read waits for is sent to one replica more, in the same spelling.
     pub additional_write_policy: String,
-    /// `BLOCKING` or `NONE`.
+    /// `BLOCKING`: a read brings replicas that it found to differ up to date before it is answered. `NONE`: it does not.
     pub read_repair: String,
     /// Change data capture; kept.
     pub cdc: Option<bool>,

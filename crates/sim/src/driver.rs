@@ -11,7 +11,8 @@ use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 
 use crate::limits::FAILURES_KEPT;
-use crate::{Outcome, consensus, crash, engine, three};
+use crate::three::Ties;
+use crate::{Outcome, consensus, crash, engine, repair, three};
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,12 @@ pub enum Scenario {
     Crash,
     /// Three nodes that hold the same rows, slow, cut apart and down one at a time.
     Three,
+    /// The same three as one cluster: founded, joined, its schema changed meanwhile.
+    Cluster,
+    /// Three whose replicas differ are repaired.
+    Repair,
+    /// One of three whose disk is gone is replaced.
+    Replace,
     /// A consensus group of three to five members that crash and are cut apart.
     Raft,
     /// The stores of one node under faults of every kind, against a map of every cell.
@@ -30,14 +37,25 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 5] =
-        [Scenario::Crash, Scenario::Three, Scenario::Raft, Scenario::Storage, Scenario::Model];
+    pub const ALL: [Scenario; 8] = [
+        Scenario::Crash,
+        Scenario::Three,
+        Scenario::Cluster,
+        Scenario::Repair,
+        Scenario::Replace,
+        Scenario::Raft,
+        Scenario::Storage,
+        Scenario::Model,
+    ];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Scenario::Crash => "crash",
             Scenario::Three => "three",
+            Scenario::Cluster => "cluster",
+            Scenario::Repair => "repair",
+            Scenario::Replace => "replace",
             Scenario::Raft => "raft",
             Scenario::Storage => "storage",
             Scenario::Model => "model",
@@ -59,8 +77,16 @@ impl Scenario {
                 Bug::ProbeBeforeAwait,
                 Bug::ForgetTail,
             ],
-            Scenario::Three => &[Bug::DigestStopsAtNull],
-            Scenario::Raft => &[Bug::SkipSync],
+            Scenario::Three => &[Bug::DigestStopsAtNull, Bug::HintUnheardIsDelivered],
+            Scenario::Cluster => &[
+                Bug::DigestStopsAtNull,
+                Bug::LateWriteAfterTruncate,
+                Bug::RolesOfOneShard,
+                Bug::HintUnheardIsDelivered,
+            ],
+            Scenario::Replace => &[Bug::ReplaceUnfilled],
+            Scenario::Repair => &[Bug::RepairSkipsRest, Bug::RepairForgetsTombstones],
+            Scenario::Raft => &[Bug::SkipSync, Bug::VoteNotDurable, Bug::HeadCutTooFar, Bug::PullUncommitted],
             Scenario::Storage => &[
                 Bug::SkipSync,
                 Bug::IgnoreCrc,
@@ -75,19 +101,32 @@ impl Scenario {
         }
     }
 
+    /// Whether faults happen in the list of operations that a seed is; `None`: it is no list.
+    fn faults_in_list(self) -> Option<bool> {
+        match self {
+            Scenario::Crash
+            | Scenario::Three
+            | Scenario::Cluster
+            | Scenario::Repair
+            | Scenario::Replace
+            | Scenario::Raft => None,
+            Scenario::Storage => Some(true),
+            Scenario::Model => Some(false),
+        }
+    }
+
     /// Operations of one seed, where a seed is a list of them.
     pub fn operations(self) -> Option<u64> {
-        match self {
-            Scenario::Crash | Scenario::Three | Scenario::Raft => None,
-            Scenario::Storage => Some(engine::operations(true)),
-            Scenario::Model => Some(engine::operations(false)),
-        }
+        self.faults_in_list().map(engine::operations)
     }
 
     fn play(self, world: &mut World, seed: u64, planted: Option<Bug>) -> Result<(), String> {
         match self {
             Scenario::Crash => crash::play(world, seed, planted),
-            Scenario::Three => three::play(world, seed, planted),
+            Scenario::Three => three::play(world, seed, Ties::Fixed, planted),
+            Scenario::Cluster => three::play(world, seed, Ties::Cluster, planted),
+            Scenario::Repair => repair::play_repair(world, seed, planted),
+            Scenario::Replace => repair::play_replace(world, seed, planted),
             Scenario::Raft => consensus::play(world, seed, planted),
             Scenario::Storage => engine::play(world, seed, true, planted),
             Scenario::Model => engine::play(world, seed, false, planted),
@@ -135,11 +174,7 @@ pub fn run(scenario: Scenario, seed: u64, planted: Option<Bug>) -> Outcome {
 pub fn shrunk(scenario: Scenario, seed: u64, planted: Option<Bug>) -> Option<String> {
     keep_panics();
     RUNNING.with_borrow_mut(|running| *running = true);
-    let told = match scenario {
-        Scenario::Crash | Scenario::Three | Scenario::Raft => None,
-        Scenario::Storage => engine::shrink(seed, true, planted),
-        Scenario::Model => engine::shrink(seed, false, planted),
-    };
+    let told = scenario.faults_in_list().and_then(|faults| engine::shrink(seed, faults, planted));
     RUNNING.with_borrow_mut(|running| *running = false);
     told
 }
@@ -148,6 +183,7 @@ pub fn shrunk(scenario: Scenario, seed: u64, planted: Option<Bug>) -> Option<Str
 pub fn run_verbose(scenario: Scenario, seed: u64, planted: Option<Bug>) -> (Outcome, Vec<String>) {
     keep_panics();
     let mut world = World::new(seed, SimConfig::drawn(seed));
+    world.expect_nothing_left();
     let start = world.now();
     RUNNING.with_borrow_mut(|running| *running = true);
     let result = catch_unwind(AssertUnwindSafe(|| scenario.play(&mut world, seed, planted)));

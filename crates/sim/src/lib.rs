@@ -28,6 +28,8 @@ mod crash;
 mod register;
 /// Three nodes that hold the same rows.
 mod three;
+/// Replicas that missed something, and what makes up for it.
+mod repair;
 /// A consensus group that crashes and is cut apart.
 mod consensus;
 /// Runs seeds, one or many, and reports.

@@ -27,10 +27,10 @@ fn version(timestamp: i64, value: Option<&str>) -> Version {
     (timestamp, value.is_none(), value.unwrap_or_default().to_string())
 }
 
-#[derive(Clone, Debug)]
+/// When writes of a version were confirmed, and at which level. Two deletions with one timestamp are one version.
+#[derive(Clone, Debug, Default)]
 struct Write {
-    level: Consistency,
-    acked: Option<Instant>,
+    acked: Vec<(Consistency, Instant)>,
 }
 
 /// One register: every write by what decides, and the newest that reads have shown.
@@ -43,22 +43,20 @@ pub(crate) struct Register {
 
 impl Register {
     /// Notes a write that is about to be sent; None is a deletion. Values are written once.
-    pub(crate) fn issue(&mut self, timestamp: i64, value: Option<&str>, level: Consistency) {
-        self.writes.insert(version(timestamp, value), Write { level, acked: None });
+    pub(crate) fn issue(&mut self, timestamp: i64, value: Option<&str>) {
+        self.writes.entry(version(timestamp, value)).or_default();
     }
 
-    pub(crate) fn ack(&mut self, timestamp: i64, value: Option<&str>, at: Instant) {
-        if let Some(write) = self.writes.get_mut(&version(timestamp, value)) {
-            write.acked = Some(at);
-        }
+    pub(crate) fn ack(&mut self, timestamp: i64, value: Option<&str>, level: Consistency, at: Instant) {
+        self.writes.entry(version(timestamp, value)).or_default().acked.push((level, at));
     }
 
     /// The oldest version that a read from `start` at `level` may show; None is the empty register.
     fn floor(&self, start: Instant, level: Consistency) -> Option<&Version> {
         let asked = waits_for(level);
-        let met = |write: &Write| {
-            write.acked.is_some_and(|at| at < start) && waits_for(write.level) + asked > REPLICAS
-        };
+        let meets =
+            |(level, at): &(Consistency, Instant)| *at < start && waits_for(*level) + asked > REPLICAS;
+        let met = |write: &Write| write.acked.iter().any(meets);
         let written = self.writes.iter().rev().find(|(_, write)| met(write)).map(|(version, _)| version);
         let majority = |(end, _): &&(Instant, Version)| *end < start && asked + 2 > REPLICAS;
         let read = self.shown.iter().filter(majority).map(|(_, version)| version).max();
@@ -112,18 +110,18 @@ mod tests {
     #[test]
     fn majorities_meet_and_single_replicas_do_not() {
         let mut register = Register::default();
-        register.issue(10, Some("a"), Q);
-        register.ack(10, Some("a"), Instant(5));
+        register.issue(10, Some("a"));
+        register.ack(10, Some("a"), Q, Instant(5));
         let times = (Instant(6), Instant(7));
         assert!(register.check(times, Q, None).is_err());
         assert!(register.check(times, ONE, None).is_ok());
         assert!(register.check(times, Q, Some("a")).is_ok());
         assert!(register.check(times, Q, Some("b")).is_err(), "a phantom");
-        register.issue(20, Some("b"), ONE);
+        register.issue(20, Some("b"));
         assert!(register.check(times, Q, Some("b")).is_ok(), "unknown writes may show");
         assert!(register.check((Instant(8), Instant(9)), Q, Some("a")).is_err(), "and then stay");
-        register.issue(30, None, Consistency::All);
-        register.ack(30, None, Instant(10));
+        register.issue(30, None);
+        register.ack(30, None, Consistency::All, Instant(10));
         assert!(register.check((Instant(11), Instant(12)), ONE, Some("b")).is_err());
         assert!(register.check((Instant(11), Instant(12)), ONE, None).is_ok());
     }
@@ -132,15 +130,28 @@ mod tests {
     fn of_one_timestamp_the_larger_value_wins_and_a_deletion_over_both() {
         let mut register = Register::default();
         for value in ["b", "a"] {
-            register.issue(10, Some(value), Q);
-            register.ack(10, Some(value), Instant(5));
+            register.issue(10, Some(value));
+            register.ack(10, Some(value), Q, Instant(5));
         }
         let times = (Instant(6), Instant(7));
         assert!(register.check(times, Q, Some("a")).is_err());
         assert!(register.check(times, Q, Some("b")).is_ok());
-        register.issue(10, None, Q);
+        register.issue(10, None);
         assert!(register.check(times, Q, None).is_ok(), "it may have happened");
-        register.ack(10, None, Instant(8));
+        register.ack(10, None, Q, Instant(8));
         assert!(register.check((Instant(9), Instant(9)), Q, Some("b")).is_err());
+    }
+
+    #[test]
+    fn a_deletion_confirmed_by_a_majority_is_not_taken_for_its_twin_that_asks_for_all() {
+        let mut register = Register::default();
+        register.issue(5, Some("a"));
+        register.issue(10, None);
+        register.ack(10, None, Q, Instant(5));
+        register.issue(10, None);
+        let times = (Instant(6), Instant(7));
+        assert!(register.check(times, ONE, Some("a")).is_ok(), "the one at ALL is on its way");
+        register.ack(10, None, Consistency::All, Instant(8));
+        assert!(register.check((Instant(9), Instant(9)), ONE, Some("a")).is_err());
     }
 }

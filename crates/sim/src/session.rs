@@ -80,6 +80,8 @@ pub(crate) struct Session {
     /// What is prepared; another session with the same node may go on with it.
     pub(crate) statements: Statements,
     skip_metadata: bool,
+    /// Name and password.
+    login: (String, String),
 }
 
 fn lost(error: impl std::fmt::Display) -> Trouble {
@@ -89,6 +91,14 @@ fn lost(error: impl std::fmt::Display) -> Trouble {
 impl Session {
     /// Connects and greets, with version and compression drawn from the shard's chance.
     pub(crate) async fn connect(to: SocketAddr) -> Result<Session, Trouble> {
+        Session::connect_as(to, ("cassandra", "cassandra")).await
+    }
+
+    /// As [`Session::connect`]; name and password are for a node that asks for them.
+    pub(crate) async fn connect_as(
+        to: SocketAddr,
+        (name, password): (&str, &str),
+    ) -> Result<Session, Trouble> {
         let open = async {
             let stream = TcpStream::connect(to, None).await.map_err(lost)?;
             let chance = runtime::random_u64();
@@ -106,6 +116,7 @@ impl Session {
                 stream_id: 0,
                 statements: Statements::default(),
                 skip_metadata: chance & 4 == 0,
+                login: (name.to_string(), password.to_string()),
             };
             session.greet(version, compression).await?;
             Ok(session)
@@ -122,16 +133,28 @@ impl Session {
             options.push(("COMPRESSION", name));
         }
         self.send(&Request::Startup(Startup { options })).await?;
-        self.receive(|response| match response {
-            Response::Ready => Ok(()),
-            other => Err(lost(format!("STARTUP was answered with {other:?}"))),
-        })
-        .await?;
+        let must_log_in = self
+            .receive(|response| match response {
+                Response::Ready => Ok(false),
+                Response::Authenticate(_) => Ok(true),
+                other => Err(lost(format!("STARTUP was answered with {other:?}"))),
+            })
+            .await?;
         self.assembler.set_compression(compression);
         self.outgoing.compression = compression;
         if version == Version::V5 {
             self.assembler.use_segments();
             self.outgoing.segmented = true;
+        }
+        if must_log_in {
+            let (name, password) = &self.login;
+            let token = format!("\0{name}\0{password}");
+            self.send(&Request::AuthResponse(Some(token.as_bytes()))).await?;
+            self.receive(|response| match response {
+                Response::AuthSuccess(_) => Ok(()),
+                other => Err(lost(format!("a login was answered with {other:?}"))),
+            })
+            .await?;
         }
         Ok(())
     }

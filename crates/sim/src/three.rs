@@ -1,11 +1,13 @@
-//! Three nodes of one to four shards, every row on all of them: reads and writes at ONE, QUORUM and ALL while links are
+//! Three nodes of one to four shards, that know each other from their configuration or found a cluster and join it, every row on all of them: reads and writes at ONE, QUORUM and ALL while links are
 //! slow, cut or reset and one node at a time is down.
 //!
 //! Writes race for few rows, some with one timestamp, and deletions take several rows at once. Any number of nodes may lose
 //! power: what a node has confirmed is on its disk.
 //!
 //! Checked: each register as [`crate::register`] says, live and after all faults ended; then the pages of every
-//! partition and of a full scan, asked from every node, equal the unpaged answer.
+//! partition and of a full scan, asked from every node, equal the unpaged answer. Of a cluster also: one schema, nothing
+//! comes back behind a truncation, and one set of roles, which every shard acts on.
+//! In the end what one node misses while it is away: see [`handoff`].
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,7 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::Prng;
-use node::config::{CommitlogSync, Peer};
+use node::config::{Authenticator, CommitlogSync, Peer, Seed};
 use runtime::Bug;
 use runtime::sim::{NodeId, Task, World};
 use types::Consistency;
@@ -25,10 +27,35 @@ use crate::prepared::Statements;
 use crate::register::Register;
 use crate::session::{Ask, Row, Session, Trouble, insist};
 
+/// What one node misses reaches it by hints.
+mod handoff;
+
 const NODES: usize = 3;
 const LEVELS: [Consistency; 3] = [Consistency::One, Consistency::Quorum, Consistency::All];
 
+mod roles;
+mod truncations;
+
+/// How nodes know of each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ties {
+    /// They are named in each other's configuration; each has a schema of its own.
+    Fixed,
+    /// One founds a cluster and the others join it; the schema is one.
+    Cluster,
+}
+
+/// What is known of a table that clients made and perhaps dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Table {
+    Made,
+    Dropped,
+    /// The answer to the last change of it did not come.
+    Unknown,
+}
+
 struct Book {
+    tables: BTreeMap<u64, Table>,
     registers: BTreeMap<(i32, i32), Register>,
     next_time: i64,
     next_value: u64,
@@ -45,32 +72,63 @@ struct Run {
     shards: Vec<u16>,
     client: NodeId,
     book: Shared,
+    truncated: truncations::Shared,
+    roles: roles::Shared,
     rng: Prng,
 }
 
-fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
+fn prepare(world: &mut World, seed: u64, ties: Ties, planted: Option<Bug>) -> Run {
     let mut rng = Prng::new(seed ^ 0x7468_7265_6521);
     let ip = |n: usize| IpAddr::from([10, 0, 0, 1 + n as u8]);
     let mut hosts: Vec<Host> = (0..NODES).map(|n| Host::new(world, ip(n))).collect();
     let shards: Vec<u16> = (0..NODES).map(|_| 1 + rng.below(4) as u16).collect();
     for (n, host) in hosts.iter_mut().enumerate() {
-        host.config.host_id = Some(0x1000 + n as u128);
+        if ties == Ties::Fixed {
+            host.config.host_id = Some(0x1000 + n as u128);
+        }
         host.config.initial_tokens = (0..4).map(|_| rng.u64() as i64 | 1).collect();
         host.config.commitlog_sync = CommitlogSync::Batch;
         host.config.commitlog_segment_bytes = 256 << 10;
         host.config.memtable_bytes = Some(1 << (13 + rng.below(5)));
         host.config.shard_aware_port = None;
+        host.config.hints.flush_period = Duration::from_millis(100 + rng.below(3_000));
+        host.config.hints.file_bytes_max = 1 << (9 + rng.below(12));
         if let Some(bug) = planted {
             world.plant(host.node, bug);
         }
     }
-    let peers: Vec<Peer> = hosts.iter().zip(&shards).map(|(host, shards)| peer_of(host, *shards)).collect();
-    for (n, host) in hosts.iter_mut().enumerate() {
-        let others = peers.iter().enumerate().filter(|(other, _)| *other != n);
-        host.config.peers = others.map(|(_, peer)| peer.clone()).collect();
+    // A write from there goes to one of the other two, which hands it to the third.
+    let mut place = Prng::new(seed ^ 0x6661_7220_6177_6179);
+    if place.chance(0.4) {
+        hosts[place.below(NODES as u64) as usize].config.data_center = "far".to_owned();
+    }
+    match ties {
+        Ties::Fixed => {
+            let peers: Vec<Peer> =
+                hosts.iter().zip(&shards).map(|(host, shards)| peer_of(host, *shards)).collect();
+            for (n, host) in hosts.iter_mut().enumerate() {
+                let others = peers.iter().enumerate().filter(|(other, _)| *other != n);
+                host.config.peers = others.map(|(_, peer)| peer.clone()).collect();
+            }
+        }
+        Ties::Cluster => {
+            let count = 1 + rng.below(NODES as u64) as usize;
+            let seeds: Vec<Seed> =
+                hosts[..count].iter().map(|host| Seed { host: host.ip.to_string(), port: None }).collect();
+            let auto_snapshot = rng.chance(0.3);
+            let is_guarded = rng.chance(0.7);
+            for host in &mut hosts {
+                if is_guarded {
+                    host.config.authentication.authenticator = Authenticator::Password;
+                }
+                host.config.seeds.clone_from(&seeds);
+                host.config.auto_snapshot = auto_snapshot;
+            }
+        }
     }
     let client = world.add_client(IpAddr::from([10, 0, 1, 1]));
     let book = Book {
+        tables: BTreeMap::new(),
         registers: BTreeMap::new(),
         next_time: 1_600_000_000_000_000,
         next_value: 0,
@@ -79,7 +137,8 @@ fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
         violation: None,
         writes: 0,
     };
-    Run { hosts, shards, client, book: Rc::new(RefCell::new(book)), rng }
+    let book = Rc::new(RefCell::new(book));
+    Run { hosts, shards, client, book, truncated: Rc::default(), roles: Rc::default(), rng }
 }
 
 fn peer_of(host: &Host, shards: u16) -> Peer {
@@ -96,7 +155,7 @@ fn peer_of(host: &Host, shards: u16) -> Peer {
     }
 }
 
-/// The same definitions on every node: schema is not replicated yet, so the table's identity is named.
+/// The same definitions on every node that has a schema of its own; then the table's identity is named.
 async fn create_schema(nodes: Vec<SocketAddr>) -> Result<(), Trouble> {
     for to in nodes {
         let mut session = insist(to, START).await?;
@@ -104,6 +163,7 @@ async fn create_schema(nodes: Vec<SocketAddr>) -> Result<(), Trouble> {
             "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
             "CREATE TABLE ks.r (k int, c int, a text, v text, PRIMARY KEY (k, c)) \
              WITH id = 5a1c395e-b41f-11e5-9f22-ba0be0483c18",
+            "CREATE TABLE ks.u (k int PRIMARY KEY, v int) WITH id = 5a1c395e-b41f-11e5-9f22-ba0be0483c20",
         ];
         for statement in statements {
             session.query(statement, Ask::at(Consistency::One)).await?;
@@ -240,7 +300,7 @@ async fn write(session: &mut Session, book: &Shared, rng: &mut Prng) -> Result<(
         let timestamp = book.next_time;
         let change = change(&mut book, key, timestamp, rng);
         for key in &change.keys {
-            book.registers.entry(*key).or_default().issue(timestamp, change.value.as_deref(), level);
+            book.registers.entry(*key).or_default().issue(timestamp, change.value.as_deref());
         }
         (timestamp, change)
     };
@@ -249,7 +309,7 @@ async fn write(session: &mut Session, book: &Shared, rng: &mut Prng) -> Result<(
     let mut book = book.borrow_mut();
     for key in &change.keys {
         if let Some(register) = book.registers.get_mut(key) {
-            register.ack(timestamp, change.value.as_deref(), runtime::now());
+            register.ack(timestamp, change.value.as_deref(), level, runtime::now());
         }
     }
     Ok(())
@@ -313,6 +373,35 @@ fn judge(book: &Shared, key: (i32, i32), start: base::Instant, level: Consistenc
     }
 }
 
+/// Makes and drops tables, at any node.
+async fn change_tables(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) {
+    let (open, statements) = nodes.iter().map(|_| (None, Statements::default())).unzip();
+    let mut sessions = Sessions { nodes, open, statements, at: 0 };
+    while book.borrow().violation.is_none() {
+        sessions.move_on(&mut rng);
+        let made: Vec<u64> = {
+            let book = book.borrow();
+            book.tables.iter().filter(|(_, table)| **table == Table::Made).map(|(name, _)| *name).collect()
+        };
+        let drops = !made.is_empty() && rng.chance(0.4);
+        let name = if drops { made[rng.below(made.len() as u64) as usize] } else { rng.below(1 << 40) };
+        let (cql, becomes) = match drops {
+            true => (format!("DROP TABLE ks.t{name}"), Table::Dropped),
+            false => (format!("CREATE TABLE ks.t{name} (k int PRIMARY KEY, v text)"), Table::Made),
+        };
+        // Until the answer is there, anything may be.
+        book.borrow_mut().tables.insert(name, Table::Unknown);
+        if let Some(session) = sessions.get().await {
+            match session.query(&cql, Ask::at(Consistency::One)).await {
+                Ok(_) => drop(book.borrow_mut().tables.insert(name, becomes)),
+                Err(Trouble::Lost(_)) => sessions.close(),
+                Err(_) => {}
+            }
+        }
+        runtime::sleep(Duration::from_micros(rng.below(300_000))).await;
+    }
+}
+
 // ---- after the faults --------------------------------------------------------------------------------------------
 
 async fn settled(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) -> Result<(), String> {
@@ -346,6 +435,31 @@ async fn settled(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) -> Result<
     Ok(())
 }
 
+/// Every node has every table that was made and none that was dropped, and all say so by the same version.
+async fn one_schema(nodes: Vec<SocketAddr>, book: Shared) -> Result<(), String> {
+    let told = |trouble: Trouble| format!("comparing schemas: {trouble}");
+    let mut versions = Vec::new();
+    for to in &nodes {
+        let mut session = insist(*to, START).await.map_err(told)?;
+        let one = Ask::at(Consistency::One);
+        let cql = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = 'ks'";
+        let found = session.all(cql, one).await.map_err(told)?;
+        let found: Vec<String> = found.iter().filter_map(|row| text(&row[0])).collect();
+        for (name, table) in &book.borrow().tables {
+            let is_there = found.contains(&format!("t{name}"));
+            if *table == Table::Made && !is_there || *table == Table::Dropped && is_there {
+                return Err(format!("{to}: table t{name} is {table:?}, and it is there: {is_there}"));
+            }
+        }
+        let version = session.all("SELECT schema_version FROM system.local", one).await.map_err(told)?;
+        versions.push(version);
+    }
+    match versions.windows(2).all(|pair| pair[0] == pair[1]) {
+        true => Ok(()),
+        false => Err(format!("versions of the schema differ: {versions:?}")),
+    }
+}
+
 fn same(what: &str, whole: &[Row], pages: &[Row]) -> Result<(), String> {
     if whole == pages {
         return Ok(());
@@ -359,8 +473,13 @@ fn same(what: &str, whole: &[Row], pages: &[Row]) -> Result<(), String> {
 fn violation(run: &Run) -> Result<(), String> {
     match &run.book.borrow().violation {
         Some(text) => Err(text.clone()),
-        None => Ok(()),
+        None => run.truncated.borrow().verdict().and_then(|()| run.roles.borrow().verdict()),
     }
+}
+
+/// Whether nodes ask for passwords.
+fn is_guarded(run: &Run) -> bool {
+    run.hosts[0].config.authentication.authenticator == Authenticator::Password
 }
 
 fn fault(world: &mut World, run: &mut Run) {
@@ -401,20 +520,39 @@ fn finished<T>(world: &mut World, task: &mut Task<T>, limit: Duration, what: &st
 }
 
 /// One run.
-pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result<(), String> {
-    let mut run = prepare(world, seed, planted);
+pub(crate) fn play(world: &mut World, seed: u64, ties: Ties, planted: Option<Bug>) -> Result<(), String> {
+    let mut run = prepare(world, seed, ties, planted);
     boot_dead(world, &mut run, 1.0);
     for host in &run.hosts {
         host.await_ready(world)?;
     }
     let nodes: Vec<SocketAddr> = run.hosts.iter().map(Host::native).collect();
-    let mut schema = world.spawn(run.client, create_schema(nodes.clone()));
+    let makers = if ties == Ties::Fixed { nodes.clone() } else { nodes[..1].to_vec() };
+    let mut schema = world.spawn(run.client, create_schema(makers));
     finished(world, &mut schema, 2 * START, "making the schema")?
         .map_err(|t| format!("the schema is not made: {t}"))?;
     let clients: Vec<Task<()>> = (0..2 + run.rng.below(4))
         .map(|_| {
             let rng = run.rng.fork();
             world.spawn(run.client, client(nodes.clone(), run.book.clone(), rng))
+        })
+        .collect();
+    let changers: Vec<Task<()>> = (0..if ties == Ties::Cluster { 2 } else { 0 })
+        .map(|_| {
+            let rng = run.rng.fork();
+            world.spawn(run.client, change_tables(nodes.clone(), run.book.clone(), rng))
+        })
+        .collect();
+    let truncating: Vec<Task<()>> = (0..if ties == Ties::Cluster { 3 } else { 0 })
+        .map(|_| {
+            let rng = run.rng.fork();
+            world.spawn(run.client, truncations::client(nodes.clone(), run.truncated.clone(), rng))
+        })
+        .collect();
+    let guarding: Vec<Task<()>> = (0..if is_guarded(&run) { 2 } else { 0 })
+        .map(|owner| {
+            let rng = run.rng.fork();
+            world.spawn(run.client, roles::client(nodes.clone(), run.roles.clone(), owner, rng))
         })
         .collect();
     let book = run.book.clone();
@@ -432,7 +570,7 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
     violation(&run)?;
     // The clients end with the machine they run on; what they had asked for may still happen for a while.
     world.kill(run.client);
-    drop(clients);
+    drop((clients, changers, truncating, guarding));
     world.heal_all();
     world.set_delay(Duration::from_micros(20), Duration::from_micros(500), 0.0);
     boot_dead(world, &mut run, 1.0);
@@ -445,6 +583,20 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
     let mut end = world.spawn(judge, settled(nodes, run.book.clone(), rng));
     finished(world, &mut end, 2 * CONVERGE, "reading everything after the faults")??;
     violation(&run)?;
+    handoff::play(world, &mut run, ties)?;
+    if ties == Ties::Cluster {
+        let nodes = run.hosts.iter().map(Host::native).collect();
+        let mut end = world.spawn(judge, one_schema(nodes, run.book.clone()));
+        finished(world, &mut end, 2 * CONVERGE, "comparing schemas")??;
+        let (nodes, rng) = (run.hosts.iter().map(Host::native).collect(), run.rng.fork());
+        let mut end = world.spawn(judge, truncations::settled(nodes, run.truncated.clone(), rng));
+        finished(world, &mut end, 2 * CONVERGE, "looking for what was truncated")??;
+    }
+    if is_guarded(&run) {
+        let nodes = run.hosts.iter().map(Host::native).collect();
+        let mut end = world.spawn(judge, roles::settled(nodes, run.roles.clone()));
+        finished(world, &mut end, 2 * CONVERGE, "comparing roles")??;
+    }
     Ok(())
 }
 

@@ -62,6 +62,15 @@ pub enum Error {
     /// The table is unknown here (yet, or any more). Fail the request; the schema may be on its way.
     #[error("table with id {0} is unknown to this shard")]
     UnknownTable(schema::TableId),
+    /// The write was planned before its table was truncated, or before an earlier table of the id was dropped. Nothing was applied. Plan it
+    /// anew, if it may come behind the truncation; let it go, if it was kept for later.
+    #[error("the write was planned before table {table} was truncated at {}:{}", floor.0, floor.1)]
+    Overtaken {
+        /// The table.
+        table: schema::TableId,
+        /// What may be written is planned on this point or a later one.
+        floor: crate::floors::Point,
+    },
     /// Another process owns the data folder. Stop the node.
     #[error("data folder \"{}\" is used by another process", folder.display())]
     FolderInUse {
@@ -172,6 +181,17 @@ impl Error {
 impl From<sstable::Error> for Error {
     fn from(error: sstable::Error) -> Error {
         Error::Sstable(Arc::new(error))
+    }
+}
+
+impl From<journal::Error> for Error {
+    fn from(error: journal::Error) -> Error {
+        match error {
+            journal::Error::Io { file, action, source } => Error::Io { file, action, source },
+            journal::Error::Corrupt { file, offset, expected, got } => {
+                Error::corrupt("journal", &file, offset, expected, got)
+            }
+        }
     }
 }
 

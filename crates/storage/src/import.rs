@@ -11,7 +11,6 @@
 //! truncates or drops what counts on some shards only. The source is touched last, and only when it is to be moved.
 
 use crate::Error;
-use crate::journal::Journal;
 use crate::limits::{IMPORT_COPY_BYTES, IMPORT_SAMPLE_BYTES, IMPORT_SAMPLE_PIECES, IMPORT_SSTABLES_MAX};
 use crate::manifest::{Edit, SstableEntry};
 use crate::shards::{on_every_shard, opened};
@@ -19,6 +18,7 @@ use crate::start::{PlannedSstable, divide};
 use crate::store::Store;
 use crate::table::{Sstable, TableStore};
 use base::{Crc32, HashMap, Token};
+use journal::Journal;
 use mutation::{Slice, TokenRange};
 use runtime::file::{self, AlignedBuf, File, OpenOptions};
 use runtime::sync::{Event, Lock};
@@ -175,7 +175,8 @@ pub(crate) struct Intent {
 
 impl Intent {
     async fn write(&self, path: &Path) -> Result<(), Error> {
-        Journal::create(path, &[self.edit.encode(), self.at.to_be_bytes().to_vec()]).await.map(drop)
+        Journal::create(path, &[self.edit.encode(), self.at.to_be_bytes().to_vec()]).await?;
+        Ok(())
     }
 
     /// Reads an intent file.

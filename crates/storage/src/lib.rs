@@ -10,6 +10,7 @@
 pub mod commitlog;
 mod compaction;
 mod error;
+mod floors;
 mod backoff;
 #[cfg(test)]
 mod fixture;
@@ -19,8 +20,6 @@ mod lending;
 mod aging;
 mod flush;
 mod import;
-/// An append-only log of records that must never be lost.
-pub mod journal;
 /// Every limit, with unit and reason.
 pub mod limits;
 mod manifest;
@@ -37,7 +36,6 @@ mod operations;
 mod prefetch;
 mod read;
 mod replayable;
-mod rot;
 mod settings;
 mod shards;
 /// Hard links to sstables under a name.
@@ -48,6 +46,7 @@ mod store;
 mod table;
 mod table_metrics;
 mod tombstones;
+mod truncation;
 #[cfg(test)]
 mod tests;
 
@@ -58,8 +57,8 @@ pub use compaction::{
 };
 pub use error::Error;
 pub use faults::{CommitFailurePolicy, Consequence, DiskFailurePolicy, Fault};
+pub use floors::{Planned, Point};
 pub use import::{ImportOptions, ImportReport, Verify};
-pub use journal::Journal;
 pub use prefetch::{PREFETCH_STEPS, Purpose};
 pub use settings::{CommitlogSync, CompactionRoom, Durability, Settings, TombstoneLimits};
 pub use sstable::{CompressionChoice, Format as SstableFormat};

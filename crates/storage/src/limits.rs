@@ -45,8 +45,6 @@ pub const REPLAY_FLUSH_BYTES: u64 = 256 * 1024 * 1024;
 pub const REPLAY_FLUSH_SHARE: u64 = 16;
 /// This part of the log, which is then about as many flushes at most.
 pub const REPLAY_FLUSHES_MAX: u64 = 8;
-/// Body of one journal record, bytes: a snapshot of the manifest of some ten thousand sstables fits.
-pub const JOURNAL_RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// A manifest is rewritten as one snapshot when it has grown by this many bytes.
 pub const MANIFEST_REWRITE_BYTES: u64 = 1024 * 1024;
 /// Mutations in one commitlog entry.
@@ -69,8 +67,6 @@ pub const READ_ROW_BYTES: usize = 512;
 pub const READ_ROWS_BYTES_MIN: usize = 4 * 1024;
 /// Largest fragment a read fetches from one sstable in one round, bytes.
 pub const READ_FRAGMENT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Bytes of answer after which a read stops when its command sets no limit of its own.
-pub const READ_ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Bytes of a partition that are asked of memory ahead; the processor brings what follows by itself.
 pub const PREFETCHED_BYTES: usize = 256;
 /// Bytes of memtables and row cache from which on requests are looked ahead for: less a processor keeps near by itself.

@@ -5,9 +5,9 @@
 
 use crate::Error;
 use crate::commitlog::LogPosition;
-use crate::journal::{Journal, Unwritten};
 use crate::limits::MANIFEST_REWRITE_BYTES;
 use base::{ByteReader, Token, Truncated};
+use journal::Journal;
 use mutation::TokenRange;
 use schema::TableId;
 use sstable::Meta;
@@ -175,6 +175,26 @@ impl ManifestState {
     }
 }
 
+/// A change of a manifest that failed.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    pub(crate) error: Error,
+    /// Whether it is certain that the file holds nothing of the change.
+    pub(crate) absent: bool,
+}
+
+impl From<journal::Unwritten> for Unwritten {
+    fn from(unwritten: journal::Unwritten) -> Unwritten {
+        Unwritten { error: unwritten.error.into(), absent: unwritten.absent }
+    }
+}
+
+impl From<Unwritten> for Error {
+    fn from(unwritten: Unwritten) -> Error {
+        unwritten.error
+    }
+}
+
 /// An open manifest. One owner; edits one after the other.
 pub struct Manifest {
     state: ManifestState,
@@ -203,7 +223,7 @@ impl Manifest {
             self.state = next;
         } else {
             let appended = self.journal.append(&encode_edit(edit)).await;
-            appended.map_err(|error| Unwritten { error, absent: !self.journal.failed() })?;
+            appended.map_err(|error| Unwritten { error: error.into(), absent: !self.journal.failed() })?;
             self.state.apply(edit);
         }
         Ok(())

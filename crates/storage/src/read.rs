@@ -9,8 +9,8 @@
 use crate::Error;
 use crate::cache::{Coverage, Epoch, Found};
 use crate::limits::{
-    READ_ANSWER_BYTES_MAX, READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, READ_GROWTH_MAX, READ_ROW_BYTES,
-    READ_ROWS_BYTES_MIN, SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_PASSED_MAX,
+    READ_FRAGMENT_BYTES, READ_FRAGMENT_BYTES_MAX, READ_GROWTH_MAX, READ_ROW_BYTES, READ_ROWS_BYTES_MIN,
+    SCAN_PARTITIONS_MAX, SCAN_PARTITIONS_PASSED_MAX,
 };
 use crate::memtable::MemtableReading;
 use crate::merge::{Merged, Place, Wanted, slices_behind};
@@ -206,16 +206,9 @@ impl<'a> Page<'a> {
         Ok(None)
     }
 
-    fn byte_limit(&self) -> usize {
-        match u64::from(self.command.byte_limit) {
-            0 => READ_ANSWER_BYTES_MAX as usize,
-            limit => limit.min(READ_ANSWER_BYTES_MAX) as usize,
-        }
-    }
-
     fn is_full(&self) -> bool {
         self.live_rows >= self.command.row_limit
-            || self.bytes >= self.byte_limit()
+            || self.command.byte_limit.is_reached_by(self.bytes)
             || self.command.is_tired_by(self.tombstones)
     }
 
@@ -223,7 +216,7 @@ impl<'a> Page<'a> {
         Budget {
             rows: self.command.row_limit.saturating_sub(self.live_rows),
             partition_rows: self.command.partition_row_limit.saturating_sub(rows_taken),
-            bytes: self.byte_limit().saturating_sub(self.bytes).max(1),
+            bytes: self.command.byte_limit.after(self.bytes).bytes(),
             tombstones: self.command.tombstone_limit.saturating_sub(self.tombstones).max(1),
         }
     }

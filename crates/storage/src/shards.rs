@@ -2,7 +2,6 @@
 
 use crate::Error;
 use crate::store::Store;
-use runtime::ShardId;
 use std::rc::{Rc, Weak};
 
 /// The store of this shard, for calls of other shards.
@@ -25,16 +24,9 @@ where
     F: Fn(Rc<Store>) -> Fut + Clone + Send + 'static,
     Fut: Future<Output = Result<(), Error>> + 'static,
 {
-    let group = runtime::current_group();
-    let begin = |shard| {
+    let part = move || {
         let work = work.clone();
-        let part = move || async move { work(opened()?).await };
-        runtime::spawn(group, runtime::submit_to(ShardId(shard), group, part))
+        async move { work(opened()?).await }
     };
-    let parts: Vec<_> = (0..runtime::shard_count()).map(begin).collect();
-    let mut done = Ok(());
-    for part in parts {
-        done = done.and(part.await);
-    }
-    done
+    runtime::on_every_shard(runtime::current_group(), part).await.into_iter().collect()
 }

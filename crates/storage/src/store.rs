@@ -11,6 +11,7 @@ use crate::cache::{Cache, CacheStats};
 use crate::commitlog::{Appended, Commitlog, Held, LogPosition};
 use crate::compaction::Compactions;
 use crate::faults::Faults;
+use crate::floors::{Floors, Point};
 use crate::import::Imports;
 use crate::lending::row_cache_most;
 use crate::limits::{ADMISSION_LOOK, ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FLUSHES_MAX, FROZEN_MAX};
@@ -99,12 +100,16 @@ pub struct Store {
     pub(crate) faults: Faults,
     /// An operator has ended writes; only a restart begins them again.
     pub(crate) drained: Cell<bool>,
+    /// Compactions forget no tombstone: this node still gets rows that are older than what it was sent directly.
+    pub(crate) keeps_tombstones: Cell<bool>,
     /// Reads that failed for tombstones and are worth a line in the log.
     pub(crate) tombstones_told: Sparse,
     /// A stop ends the task that keeps the time of histograms.
     pub(crate) clock_stopped: Event,
     /// A stop ends the task that keeps the shares of compactions.
     pub(crate) controller_stopped: Event,
+    /// What a truncation has overtaken is refused.
+    pub(crate) floors: Floors,
     /// Tables whose drop is not in the manifest yet, with what to open under the same id afterwards.
     dropping: RefCell<HashMap<TableId, Option<Successor>>>,
     /// A drop is in the manifest.
@@ -154,9 +159,11 @@ impl Store {
             imports: Imports::default(),
             faults: Faults::default(),
             drained: Cell::new(false),
+            keeps_tombstones: Cell::new(false),
             tombstones_told: Sparse::new(FAILURE_LOG_EVERY),
             clock_stopped: Event::new(),
             controller_stopped: Event::new(),
+            floors: Floors::default(),
             dropping: RefCell::default(),
             drop_ended: Event::new(),
             generations: RefCell::default(),
@@ -231,14 +238,30 @@ impl Store {
     ///         full once there is room; each whole.
     /// Yields: in periodic mode below the memory budget only for a sync that is late.
     pub async fn apply(&self, mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
+        self.apply_planned(mutations, durability, Point::NOW).await
+    }
+
+    /// As [`Store::apply`], for what was planned on a point in the cluster's history.
+    /// Errors: also [`Error::Overtaken`], and nothing was applied.
+    pub async fn apply_planned(
+        &self,
+        mutations: Vec<Mutation>,
+        durability: Durability,
+        on: Point,
+    ) -> Result<(), Error> {
         let start = runtime::ticks();
         let tables: SmallVec<[TableId; 4]> = mutations.iter().map(Mutation::table).collect();
-        let applied = self.apply_timed(mutations, durability).await;
+        let applied = self.apply_timed(mutations, durability, on).await;
         self.count_writes(tables.into_iter(), micros_since(start));
         applied
     }
 
-    async fn apply_timed(&self, mutations: Vec<Mutation>, durability: Durability) -> Result<(), Error> {
+    async fn apply_timed(
+        &self,
+        mutations: Vec<Mutation>,
+        durability: Durability,
+        on: Point,
+    ) -> Result<(), Error> {
         if mutations.is_empty() {
             return Ok(());
         }
@@ -261,15 +284,15 @@ impl Store {
             || !matches!(self.settings.sync, CommitlogSync::Periodic { .. })
             || !self.log.keeps(entry_bytes(&mutations));
         if !self.is_durable(&mutations, durability)? {
-            return self.apply_unlogged(&mutations);
+            return self.apply_unlogged(&mutations, on);
         }
         if let Some(error) = self.log_refusal() {
             return Err(error);
         }
         if wait {
-            return self.apply_synced(mutations).await;
+            return self.apply_synced(mutations, on).await;
         }
-        self.log_and_apply(&mutations)
+        self.log_and_apply(&mutations, on)
     }
 
     /// As [`Store::apply`] when nothing has to be waited for. One step.
@@ -278,6 +301,16 @@ impl Store {
         &self,
         mutations: &[Mutation],
         durability: Durability,
+    ) -> Option<(Result<(), Error>, Placed)> {
+        self.apply_planned_now(mutations, durability, Point::NOW)
+    }
+
+    /// As [`Store::apply_planned`], as [`Store::apply_now`].
+    pub fn apply_planned_now(
+        &self,
+        mutations: &[Mutation],
+        durability: Durability,
+        on: Point,
     ) -> Option<(Result<(), Error>, Placed)> {
         let start = runtime::ticks();
         let periodic =
@@ -292,6 +325,9 @@ impl Store {
         if mutations.iter().any(|mutation| !self.is_open(mutation.table())) || self.log_refusal().is_some() {
             return None;
         }
+        if let Err(overtaken) = self.floors.admit(mutations, on) {
+            return Some((Err(overtaken), micros_since(start)));
+        }
         // Most writes are one mutation, whose table is looked up once.
         if let [mutation] = mutations {
             let table = self.table(mutation.table()).ok()?;
@@ -299,7 +335,7 @@ impl Store {
             let applied = if table.durable.get() {
                 self.log_and_apply_one(&table, mutation)
             } else {
-                self.apply_unlogged(mutations)
+                self.apply_unlogged(mutations, on)
             };
             let micros = micros_since(start);
             table.metrics.writes.record_placed(micros);
@@ -307,7 +343,8 @@ impl Store {
         }
         let durable = self.is_durable(mutations, durability).ok()?;
         self.metrics.writes.inc();
-        let applied = if durable { self.log_and_apply(mutations) } else { self.apply_unlogged(mutations) };
+        let applied =
+            if durable { self.log_and_apply(mutations, on) } else { self.apply_unlogged(mutations, on) };
         let micros = micros_since(start);
         self.count_writes(mutations.iter().map(Mutation::table), micros);
         Some((applied, micros))
@@ -320,7 +357,8 @@ impl Store {
     }
 
     /// Logs and applies in one step, so the order of the two does not matter: nobody sees one without the other.
-    fn log_and_apply(&self, mutations: &[Mutation]) -> Result<(), Error> {
+    fn log_and_apply(&self, mutations: &[Mutation], on: Point) -> Result<(), Error> {
+        self.floors.admit(mutations, on)?;
         if let [mutation] = mutations {
             return self.log_and_apply_one(&*self.table(mutation.table())?, mutation);
         }
@@ -365,12 +403,13 @@ impl Store {
         Error::TooLarge { bytes, limit, keyspace, keys: keys.join(", ") }
     }
 
-    async fn apply_synced(&self, mutations: Vec<Mutation>) -> Result<(), Error> {
+    async fn apply_synced(&self, mutations: Vec<Mutation>, on: Point) -> Result<(), Error> {
         let tables = loop {
             let tables = self.check(&mutations)?;
             let Some(paused) = tables.iter().find(|table| table.is_paused()) else { break tables };
             paused.settled.wait().await;
         };
+        self.floors.admit(&mutations, on)?;
         let Appended { position, number } =
             append_entry(&self.log, &mutations).map_err(|error| self.oversized(error, &mutations))?;
         // Until it is applied the flush positions of all tables stay below it.
@@ -419,7 +458,8 @@ impl Store {
         (!is_held).then(|| (oldest.remove(), is_synced))
     }
 
-    fn apply_unlogged(&self, mutations: &[Mutation]) -> Result<(), Error> {
+    fn apply_unlogged(&self, mutations: &[Mutation], on: Point) -> Result<(), Error> {
+        self.floors.admit(mutations, on)?;
         let tables = self.check(mutations)?;
         self.apply_in_memory(mutations, &tables, None)
     }
@@ -670,7 +710,7 @@ impl Store {
     /// Freezes everything that was written to a table so far and returns the place in the log behind all of it.
     /// Writes that wait for their sync are waited for, and new ones that would have to wait are held up as long; what is left when
     /// the log fails or finds no space has no caller any more.
-    async fn freeze_settled(&self, table: &TableStore) -> LogPosition {
+    pub(crate) async fn freeze_settled(&self, table: &TableStore) -> LogPosition {
         let paused = table.pause();
         loop {
             self.adopt();
@@ -709,60 +749,16 @@ impl Store {
     }
 
     /// Takes a table out of the writes without callers that were logged before a place.
-    fn give_up(&self, table: &TableStore, before: LogPosition) {
+    pub(crate) fn give_up(&self, table: &TableStore, before: LogPosition) {
         let mut given_up = self.given_up.borrow_mut();
         let earlier = given_up.values_mut().filter(|write| write.position < before);
         earlier.for_each(|write| write.leave(table));
         given_up.retain(|_, write| !write.mutations.is_empty());
     }
 
-    /// Forgets everything a table holds now; writes that come meanwhile stay.
-    /// `at`: microseconds since the Unix epoch, kept in the manifest.
-    /// Errors: nothing was forgotten.
-    /// Yields: until the writes that wait for their sync now are applied, and for the manifest.
-    pub async fn truncate(&self, id: TableId, at: i64) -> Result<(), Error> {
-        let table = self.table(id)?;
-        let _turn = table.turn.lock().await;
-        if table.dropped.get() {
-            // A table made again with the id must not lose what is written to it meanwhile.
-            return Err(Error::UnknownTable(id));
-        }
-        if self.is_behind(&table) {
-            self.flush_frozen(&table).await?;
-        }
-        let position = self.freeze_settled(&table).await;
-        let truncating = Truncating::begin(&table);
-        let gone = table.version().frozen.clone();
-        let (mut sstables, removed) = {
-            let mut manifest = self.manifest.lock().await;
-            let sstables = table.version().sstables.clone();
-            // Those that are left out count with the next start, so they go, too.
-            let known = manifest.state().sstables.keys().filter(|(table, _)| *table == id);
-            let removed: Vec<u64> = known.map(|(_, generation)| *generation).collect();
-            let edit = Edit {
-                remove: removed.iter().map(|generation| (id, *generation)).collect(),
-                flushed: vec![(id, position)],
-                truncated: vec![(id, at)],
-                ..Edit::default()
-            };
-            manifest.commit(&edit).await?;
-            table.publish(Vec::new(), &removed, None);
-            table.forget_cached();
-            (sstables, removed)
-        };
-        self.give_up(&table, position);
-        table.replayable.flushed(position);
-        drop(truncating);
-        assert!(sstables.len() <= removed.len(), "what is read is in the manifest");
-        for frozen in &gone {
-            table.publish(Vec::new(), &[], Some(&frozen.memtable));
-            self.memtable_gone(frozen.memtable.bytes());
-            sstables.extend(frozen.written.take());
-        }
-        self.doom(&table, sstables);
-        self.flushed.notify_all();
-        self.reap().await;
-        Ok(())
+    /// Whether compactions that begin from now on keep every tombstone.
+    pub fn keep_tombstones(&self, on: bool) {
+        self.keeps_tombstones.set(on);
     }
 
     /// Microseconds since the Unix epoch, as a clock says that nobody sets back: later than every time this gave before on
@@ -774,12 +770,6 @@ impl Store {
     /// Which start of the node this is.
     pub(crate) fn incarnation(&self) -> u32 {
         self.plan.incarnation()
-    }
-
-    /// When a table was truncated last, or one of its id dropped, in microseconds since the Unix epoch, as the caller of
-    /// [`Store::truncate`] said.
-    pub async fn truncated_at(&self, id: TableId) -> Option<i64> {
-        self.manifest.lock().await.truncated_at(id)
     }
 
     /// Remembers sstables that no version holds any more.
@@ -867,22 +857,6 @@ impl Store {
 struct Successor {
     definition: Arc<Table>,
     durable: bool,
-}
-
-/// While it is there no write without a caller is applied to a table.
-struct Truncating<'a>(&'a TableStore);
-
-impl Truncating<'_> {
-    fn begin(table: &TableStore) -> Truncating<'_> {
-        table.is_truncating.set(true);
-        Truncating(table)
-    }
-}
-
-impl Drop for Truncating<'_> {
-    fn drop(&mut self) {
-        self.0.is_truncating.set(false);
-    }
 }
 
 /// A write that is in the log and not yet in memory.

@@ -41,5 +41,7 @@ mod scans;
 mod tail_reads;
 /// More writes than the disk takes.
 mod throttle;
+/// Writes that a truncation has overtaken.
+mod truncation;
 /// Drops and truncations while writes wait.
 mod review;

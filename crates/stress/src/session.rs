@@ -85,6 +85,11 @@ impl Session {
         self.pool.query(text, Parameters::at(level)).await
     }
 
+    /// Runs a statement that may change the schema, and waits until all nodes know it.
+    pub async fn define(&self, text: &str, level: Consistency) -> Result<client::Outcome, client::Error> {
+        self.pool.define(text, level).await
+    }
+
     /// The timestamp of the next write: microseconds, each larger than the one before.
     pub fn timestamp(&self) -> i64 {
         if let Some(timestamp) = self.timestamp {

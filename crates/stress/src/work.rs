@@ -255,7 +255,7 @@ fn greet(session: &Session, settings: &Settings, output: &Output) {
 
 async fn create(session: &Session, settings: &Settings, output: &Output) -> Result<(), Error> {
     for text in standard::schema(settings) {
-        session.query(&text, Consistency::LocalQuorum).await.map_err(|error| {
+        session.define(&text, Consistency::LocalQuorum).await.map_err(|error| {
             Error::run(format!("Encountered exception creating schema: {}", named(&error)))
         })?;
     }

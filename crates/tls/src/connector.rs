@@ -25,12 +25,16 @@ pub struct Connector {
 impl Connector {
     /// Reads the files.
     pub async fn load(settings: &ClientSettings) -> Result<Connector, Error> {
+        Connector::new(settings, &Files::read(settings).await?)
+    }
+
+    fn new(settings: &ClientSettings, files: &Files) -> Result<Connector, Error> {
         let clock = Clock::new();
         let provider = provider();
-        let inner = match &settings.trust {
+        let inner = match &files.trust {
             None => None,
-            Some(path) => {
-                let roots = Arc::new(roots(&PemFile::read(path).await?)?);
+            Some(trust) => {
+                let roots = Arc::new(roots(trust)?);
                 let built = WebPkiServerVerifier::builder_with_provider(roots, provider.clone()).build();
                 Some(built.map_err(|error| Error::Settings(error.to_string()))?)
             }
@@ -41,14 +45,12 @@ impl Connector {
             .map_err(|error| Error::Settings(error.to_string()))?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
-        let mut config = match &settings.certificate {
-            None => builder.with_no_client_auth(),
-            Some((certificate, key)) => {
-                let chain = PemFile::read(certificate).await?.certificates()?;
-                let key = PemFile::read(key).await?.key()?;
-                let made = builder.with_client_auth_cert(chain, key);
+        let mut config = match (&files.certificate, &settings.certificate) {
+            (Some((chain, key)), Some((certificate, _))) => {
+                let made = builder.with_client_auth_cert(chain.certificates()?, key.key()?);
                 made.map_err(|error| Error::Settings(format!("{}: {error}", certificate.display())))?
             }
+            _ => builder.with_no_client_auth(),
         };
         config.resumption = Resumption::disabled();
         Ok(Connector { config: Arc::new(config), clock })
@@ -59,6 +61,64 @@ impl Connector {
         self.clock.set();
         let name = ServerName::IpAddress(server.into());
         Ok(Session::new(ClientConnection::new(self.config.clone(), name)?.into()))
+    }
+}
+
+/// The files a connector was made of.
+#[derive(PartialEq, Eq)]
+struct Files {
+    trust: Option<PemFile>,
+    certificate: Option<(PemFile, PemFile)>,
+}
+
+impl Files {
+    async fn read(settings: &ClientSettings) -> Result<Files, Error> {
+        let trust = match &settings.trust {
+            Some(path) => Some(PemFile::read(path).await?),
+            None => None,
+        };
+        let certificate = match &settings.certificate {
+            Some((certificate, key)) => Some((PemFile::read(certificate).await?, PemFile::read(key).await?)),
+            None => None,
+        };
+        Ok(Files { trust, certificate })
+    }
+}
+
+/// Looks whether the files of a connector have changed.
+pub struct ConnectorWatch {
+    settings: ClientSettings,
+    /// What the newest connector was made of.
+    used: Files,
+    /// What was read last and could not be used: that is reported once.
+    refused: Option<Result<Files, Error>>,
+}
+
+impl ConnectorWatch {
+    /// Reads the files for the first time.
+    pub async fn start(settings: ClientSettings) -> Result<(Connector, ConnectorWatch), Error> {
+        let used = Files::read(&settings).await?;
+        let connector = Connector::new(&settings, &used)?;
+        Ok((connector, ConnectorWatch { settings, used, refused: None }))
+    }
+
+    /// Reads the files again; `None` when they are as they were. After an error what was made before stays good.
+    pub async fn look(&mut self) -> Option<Result<Connector, Error>> {
+        let read = Files::read(&self.settings).await;
+        if read.as_ref() == Ok(&self.used) {
+            self.refused = None;
+            return None;
+        }
+        if self.refused.as_ref() == Some(&read) {
+            return None;
+        }
+        let made =
+            read.as_ref().map_err(Error::clone).and_then(|files| Connector::new(&self.settings, files));
+        match (&made, read) {
+            (Ok(_), Ok(files)) => (self.used, self.refused) = (files, None),
+            (_, read) => self.refused = Some(read),
+        }
+        Some(made)
     }
 }
 

@@ -30,7 +30,7 @@ mod acceptor;
 mod connector;
 
 pub use acceptor::{Acceptor, Watch};
-pub use connector::Connector;
+pub use connector::{Connector, ConnectorWatch};
 pub use error::Error;
 pub use session::{Received, Session};
 pub use settings::{ClientAuth, ClientSettings, Encryption, ServerSettings};

@@ -1,17 +1,27 @@
-//! Who holds a token: ring, replication strategy, shards; an immutable snapshot.
+//! Who belongs to the cluster, who answers and who holds a token: an immutable snapshot.
 //!
-//! A [`Snapshot`] answers every placement question of one request. It knows membership and liveness as they were when
-//! it was published; it never changes and never does I/O.
+//! [`Members`] come from the cluster's log and have its version; [`Liveness`] is what this node finds by itself. A [`Snapshot`] is both with
+//! the [`Placements`] that follow from them, shared by all shards. A request takes one and keeps it to its end. It never does I/O.
 #![forbid(unsafe_code)]
 
-mod node;
+#[cfg(test)]
+mod fixture;
+mod version;
+mod member;
+mod members;
+mod liveness;
 mod placement;
-mod required;
-mod ring;
+mod placements;
 mod snapshot;
+mod news;
+mod plan;
 
-pub use node::{Node, NodeIndex};
+pub use liveness::Liveness;
+pub use member::{Malformed, Member, MemberState};
+pub use members::Members;
+pub use news::News;
 pub use placement::{Location, Placement};
-pub use required::{Requirement, Shortfall, required};
-pub use ring::Ring;
+pub use placements::{Holders, Placements};
+pub use plan::{ReadPlan, Shortfall, Target, WritePlan};
 pub use snapshot::Snapshot;
+pub use version::Version;

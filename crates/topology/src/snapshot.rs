@@ -1,84 +1,128 @@
-//! Membership, ring and liveness at one moment.
+//! Membership, placements and liveness at one moment.
 
-use crate::{Node, NodeIndex, Ring};
-use base::Token;
+use crate::{Liveness, Member, Members, Placements};
+use base::HostId;
 use schema::Replication;
 use std::sync::Arc;
 
-/// What a request sees of the cluster. Cheap to clone: the ring is shared.
+/// What a request sees of the cluster, from its beginning to its end. Immutable, one for all shards of a process, and the only truth:
+/// system tables, operators' interfaces, drivers' events and coordinators read it. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
+    local: HostId,
     members: Arc<Members>,
-    /// Liveness by node index, as last published on this shard.
-    alive: Vec<bool>,
-    /// Grows with every published change.
-    pub epoch: u64,
-}
-
-#[derive(Debug)]
-struct Members {
-    nodes: Vec<Node>,
-    local: NodeIndex,
-    ring: Ring,
+    liveness: Arc<Liveness>,
+    placements: Arc<Vec<(Replication, Arc<Placements>)>>,
 }
 
 impl Snapshot {
-    /// A snapshot in which every node is alive. Panics when `local` is not an index of `nodes`.
-    pub fn new(nodes: Vec<Node>, local: NodeIndex) -> Snapshot {
-        assert!((local.0 as usize) < nodes.len(), "the local node is a member");
-        let ring = Ring::new(&nodes);
-        let alive = vec![true; nodes.len()];
-        Snapshot { members: Arc::new(Members { nodes, local, ring }), alive, epoch: 0 }
+    /// The members as `local` sees them, with the placements of these replications made once for all shards.
+    /// Panics when `local` is no member: a node is at least its own.
+    pub fn new(local: HostId, members: Members, replications: &[Replication]) -> Snapshot {
+        assert!(members.get(local).is_some(), "this node is a member");
+        let none =
+            Snapshot { local, members: Arc::default(), liveness: Arc::default(), placements: Arc::default() };
+        none.with_members(members, replications)
     }
 
-    /// The same members with one node's liveness changed.
-    pub fn with_alive(&self, node: NodeIndex, alive: bool) -> Snapshot {
-        let mut next = self.clone();
-        next.alive[node.0 as usize] = alive || node == self.members.local;
-        next.epoch += 1;
-        next
+    /// The same liveness over other members. Ranges that did not change keep their version.
+    #[must_use]
+    pub fn with_members(&self, members: Members, replications: &[Replication]) -> Snapshot {
+        let place = |replication: &Replication| {
+            let before = self.placed(replication);
+            let placements = Placements::of(&members, replication, self.local, before.map(AsRef::as_ref));
+            (replication.clone(), Arc::new(placements))
+        };
+        let mut placements: Vec<(Replication, Arc<Placements>)> = Vec::new();
+        for replication in replications {
+            if !placements.iter().any(|(made, _)| made == replication) {
+                placements.push(place(replication));
+            }
+        }
+        let (members, placements) = (Arc::new(members), Arc::new(placements));
+        Snapshot { local: self.local, members, liveness: self.liveness.clone(), placements }
     }
 
-    /// All nodes; a [`NodeIndex`] indexes this.
-    pub fn nodes(&self) -> &[Node] {
-        &self.members.nodes
+    /// The same members, with placements for these replications.
+    #[must_use]
+    pub fn with_replications(&self, replications: &[Replication]) -> Snapshot {
+        if replications.iter().all(|replication| self.placed(replication).is_some()) {
+            return self.clone();
+        }
+        self.with_members((*self.members).clone(), replications)
     }
 
-    /// One node.
-    pub fn node(&self, index: NodeIndex) -> &Node {
-        &self.members.nodes[index.0 as usize]
+    /// The same members, others of them alive.
+    #[must_use]
+    pub fn with_liveness(&self, liveness: Liveness) -> Snapshot {
+        Snapshot { liveness: Arc::new(liveness), ..self.clone() }
     }
 
-    /// This node's index.
-    pub fn local_index(&self) -> NodeIndex {
-        self.members.local
+    fn placed(&self, replication: &Replication) -> Option<&Arc<Placements>> {
+        self.placements.iter().find(|(made, _)| made == replication).map(|(_, placements)| placements)
+    }
+
+    /// Who holds what under a replication rule: made before if it is one of those the snapshot was made with.
+    pub fn placements(&self, replication: &Replication) -> Arc<Placements> {
+        let make = || Arc::new(Placements::of(&self.members, replication, self.local, None));
+        self.placed(replication).cloned().unwrap_or_else(make)
+    }
+
+    /// Everybody who belongs to the cluster.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Who answers.
+    pub fn liveness(&self) -> &Liveness {
+        &self.liveness
+    }
+
+    /// One member.
+    pub fn member(&self, host: HostId) -> Option<&Member> {
+        self.members.get(host)
+    }
+
+    /// All members but this node, ascending by host id.
+    pub fn others(&self) -> impl Iterator<Item = &Member> + Clone {
+        self.members.iter().filter(|member| member.host_id != self.local)
+    }
+
+    /// This node's identity.
+    pub fn local_id(&self) -> HostId {
+        self.local
     }
 
     /// This node.
-    pub fn local(&self) -> &Node {
-        self.node(self.members.local)
+    pub fn local(&self) -> &Member {
+        self.members
+            .get(self.local)
+            .expect("this node is a member, which was checked when the snapshot was made")
     }
 
-    /// Whether a node is believed to answer. The local node always is.
-    pub fn is_alive(&self, index: NodeIndex) -> bool {
-        self.alive[index.0 as usize]
+    /// This node's datacenter.
+    pub fn local_dc(&self) -> &str {
+        &self.local().dc
     }
 
-    /// The ring.
-    pub fn ring(&self) -> &Ring {
-        &self.members.ring
+    /// The datacenter of a member.
+    pub fn dc_of(&self, host: HostId) -> Option<&str> {
+        self.member(host).map(|member| member.dc.as_str())
     }
 
-    /// Whether this node is the only one, so that it holds every token.
-    pub fn is_single(&self) -> bool {
-        self.members.nodes.len() == 1
+    /// Whether a node is believed to answer. This node always is.
+    pub fn is_alive(&self, host: HostId) -> bool {
+        host == self.local || self.liveness.is_up(host)
     }
 
-    /// The nodes that hold a token, primary first.
-    pub fn replicas(&self, replication: &Replication, token: Token) -> Vec<NodeIndex> {
-        if self.is_single() {
-            return vec![self.members.local];
+    /// How far a member is: 0 this node, 1 its rack, 2 its datacenter, 3 elsewhere.
+    pub fn distance(&self, host: HostId) -> u8 {
+        let local = self.local();
+        match self.member(host) {
+            Some(_) if host == self.local => 0,
+            Some(member) if member.dc == local.dc && member.rack == local.rack => 1,
+            Some(member) if member.dc == local.dc => 2,
+            Some(_) | None => 3,
         }
-        self.members.ring.replicas(&self.members.nodes, replication, self.members.local, token)
     }
 }

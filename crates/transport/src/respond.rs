@@ -105,7 +105,7 @@ fn failure(error: &Error) -> Failure {
             arguments: arguments.clone(),
         },
         Error::Server(_) => FailureKind::Server,
-        Error::Unavailable { consistency, required, alive } => FailureKind::Unavailable {
+        Error::Unavailable { consistency, required, alive, .. } => FailureKind::Unavailable {
             consistency: *consistency,
             required: *required as i32,
             alive: *alive as i32,

@@ -10,7 +10,7 @@ use cluster::SchemaEvent;
 use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 use protocol::envelope::Version;
-use protocol::event::Event as ProtocolEvent;
+use protocol::event::{Event as ProtocolEvent, NodeChange};
 use protocol::response::{EVENT_STREAM, Reply};
 use query::{ClientInfo, Engine};
 use runtime::Group;
@@ -19,6 +19,7 @@ use runtime::sync::{Event, Semaphore};
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use tls::Acceptor;
+use topology::News;
 
 /// Counters of the native protocol, named as dashboards know them.
 pub(crate) struct Metrics {
@@ -287,9 +288,29 @@ impl Shard {
         }
     }
 
+    /// Tells clients that asked for it what has become of other members.
+    pub fn tell_members(&self, news: &[News]) {
+        for connection in self.connections() {
+            let Some(version) = Version::from_number(connection.version.get()) else { continue };
+            let registered = connection.registered.get();
+            for one in news {
+                let (event, wanted) = match *one {
+                    News::Joined(at) => (ProtocolEvent::Topology(NodeChange::New, at), registered.topology),
+                    News::Left(at) => (ProtocolEvent::Topology(NodeChange::Removed, at), registered.topology),
+                    News::Up(at) => (ProtocolEvent::Status(true, at), registered.status),
+                    News::Down(at) => (ProtocolEvent::Status(false, at), registered.status),
+                };
+                if wanted {
+                    let mut out = connection.out.borrow_mut();
+                    respond::reply(out.buffer(), version, EVENT_STREAM, &Reply::Event(&event));
+                }
+            }
+            connection.flush_later();
+        }
+    }
+
     fn tell_down(&self, connections: &[Rc<Connection>]) {
-        let info = self.engine.info();
-        let down = ProtocolEvent::Status(false, SocketAddr::new(info.rpc_address, info.rpc_port));
+        let down = ProtocolEvent::Status(false, self.engine.native_address());
         for connection in connections {
             let Some(version) = Version::from_number(connection.version.get()) else { continue };
             if connection.registered.get().status {

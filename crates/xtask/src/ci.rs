@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use crate::{
-    Outcome, bench_loader, bench_mesh, bench_rows, bench_serve, bench_start, check, fuzz, house, simulate,
-    tidy,
+    Outcome, bench_loader, bench_mesh, bench_rows, bench_rpc, bench_serve, bench_start, check, fuzz, house,
+    simulate, tidy,
 };
 
 /// One step: its name and what it does.
@@ -16,17 +16,19 @@ const STEPS: &[Step] = &[
     ("test", || check::test(&[])),
     ("sim crash", || simulate::sim(&words(&["crash", "--seeds", "0..200"]))),
     ("sim three", || simulate::sim(&words(&["three", "--seeds", "0..50"]))),
-    ("sim raft", || simulate::sim(&words(&["raft", "--seeds", "0..100"]))),
+    ("sim cluster", || simulate::sim(&words(&["cluster", "--seeds", "0..40"]))),
+    ("sim raft", || simulate::sim(&words(&["raft", "--seeds", "0..40"]))),
     ("sim storage", || simulate::sim(&words(&["storage", "--seeds", "0..200"]))),
-    ("sim model", || simulate::sim(&words(&["model", "--operations", "1000000"]))),
+    ("sim model", || simulate::sim(&words(&["model", "--operations", "400000"]))),
     ("sim prove", || simulate::sim(&words(&["prove"]))),
     ("sim planted", || simulate::sim(&words(&["planted"]))),
-    ("fuzz", || fuzz::fuzz(&words(&["--seconds", "15"]))),
+    ("fuzz", || fuzz::fuzz(&words(&["--seconds", "6"]))),
     ("compat", || check::compat(&words(COMPAT))),
     ("compat epoll", || check::compat(&words(COMPAT_EPOLL))),
     ("bench serve", || pinned(bench_serve::serve)),
     ("bench start", || bench_start::start(&words(&["--smoke"]))),
     ("bench mesh", || bench_mesh::mesh(&words(&["--smoke"]))),
+    ("bench rpc", || bench_rpc::rpc(&words(&["--smoke"]))),
     ("bench rows", || bench_rows::rows(&words(&["--smoke"]))),
     ("bench loader", || pinned(bench_loader::loader)),
 ];
@@ -51,6 +53,7 @@ const COMPAT: &[&str] = &[
     "stress",
     "ycsb",
     "catalogue",
+    "cluster",
     "kill",
 ];
 

@@ -6,7 +6,7 @@
 //! tidy             floors, headers, forbidden words, formatting; lists the longest functions
 //! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted; model: --operations N
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
-//! bench NAME       serve, start, mesh, storage, peer, tails, rows, loader or import; writes bench/results/
+//! bench NAME       serve, start, mesh, rpc, storage, peer, tails, rows, loader or import; writes bench/results/
 //! compat [ARGS]    real clients against the release build
 //! dist             the binary as it is released: compiled with what a training run showed
 //! run [ARGS]       the release node on 127.0.0.1:9042 with ./data
@@ -15,12 +15,14 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
 
+mod bench_cluster;
 mod bench_import;
 mod bench_loader;
 mod bench_mesh;
 mod bench_node;
 mod bench_peer;
 mod bench_rows;
+mod bench_rpc;
 mod bench_serve;
 mod bench_start;
 mod bench_storage;
@@ -85,6 +87,8 @@ fn bench(rest: &[String]) -> Outcome {
     match rest.first().map(String::as_str) {
         Some("serve") => bench_serve::serve(&rest[1..]),
         Some("start") => bench_start::start(&rest[1..]),
+        Some("rpc") => bench_rpc::rpc(&rest[1..]),
+        Some("cluster") => bench_cluster::cluster(&rest[1..]),
         Some("mesh") => bench_mesh::mesh(&rest[1..]),
         Some("peer") => bench_peer::peer(&rest[1..]),
         Some("storage") => bench_storage::storage(&rest[1..]),
@@ -92,10 +96,12 @@ fn bench(rest: &[String]) -> Outcome {
         Some("rows") => bench_rows::rows(&rest[1..]),
         Some("loader") => bench_loader::loader(&rest[1..]),
         Some("import") => bench_import::import(&rest[1..]),
-        _ => Err("bench serve, start, mesh, storage, peer, tails, rows, loader or import".into()),
+        _ => {
+            Err("bench serve, start, cluster, mesh, rpc, storage, peer, tails, rows, loader or import".into())
+        }
     }
 }
 
 const HELP: &str = "\
 cargo x check | test [ARGS] | tidy | sim SCENARIO --seeds A..B | fuzz [TARGET] --minutes N
-        bench serve|start|mesh|storage|peer|tails|rows|loader|import | compat [ARGS] | dist | run [ARGS] | ci";
+        bench serve|start|mesh|rpc|storage|peer|tails|rows|loader|import | compat [ARGS] | dist | run [ARGS] | ci";

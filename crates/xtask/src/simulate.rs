@@ -30,6 +30,15 @@ const PLANTED: &[(&str, &str)] = &[
     ("replay-stops-early", "crash"),
     ("probe-before-await", "crash"),
     ("digest-stops-at-null", "three"),
+    ("late-write-after-truncate", "cluster"),
+    ("roles-of-one-shard", "cluster"),
+    ("hint-unheard-is-delivered", "cluster"),
+    ("replace-unfilled", "replace"),
+    ("repair-skips-rest", "repair"),
+    ("repair-forgets-tombstones", "repair"),
+    ("skip-sync", "raft"),
+    ("head-cut-too-far", "raft"),
+    ("pull-uncommitted", "raft"),
     ("skip-batchlog", "crash"),
     ("forget-tail", "crash"),
     ("skip-sync", "storage"),
@@ -150,7 +159,7 @@ fn gist(text: &str) -> String {
 /// The trace hash of a run is a function of its seed alone.
 fn prove(binary: &std::path::Path) -> Outcome {
     let mut shown = Vec::new();
-    for scenario in ["crash", "three", "raft", "storage", "model"] {
+    for scenario in ["crash", "three", "cluster", "repair", "replace", "raft", "storage", "model"] {
         let mut hashes_seen = Vec::new();
         for seed in [1, 7, 1234] {
             let first = hashes(&chunk(binary, scenario, seed..seed + 1, &[])?);

@@ -351,9 +351,7 @@ pub async fn create_cloudsuite(servers: &Servers, replicas: u32) -> Result<(), E
             fields.join(", ")
         ),
     ] {
-        pool.query(&text, Parameters::at(Consistency::One))
-            .await
-            .map_err(|error| Error::Connect(contact::named(&error)))?;
+        pool.define(&text, Consistency::One).await.map_err(|error| Error::Connect(contact::named(&error)))?;
     }
     Ok(())
 }

@@ -2,13 +2,13 @@
 
 use super::{Answer, Failure, Rest, json::map};
 use crate::http::Request;
-use base::{HashMap, Token};
+use base::{HashMap, HostId, Token};
 use query::RELEASE_VERSION;
 use schema::Replication;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use topology::{NodeIndex, Snapshot};
+use topology::{Member, MemberState, Snapshot};
 
 /// A ring of tokens as shares of the whole.
 const WHOLE: f64 = 18_446_744_073_709_551_616.0;
@@ -26,6 +26,8 @@ impl Rest {
     /// The answer to a GET that needs nobody else; `None`: ask [`Rest::look`].
     pub(super) fn fact(&self, path: &[&str], request: &Request) -> Option<Answer> {
         let info = self.settings.engine.info();
+        let snapshot = self.coordinator().topology();
+        let local = snapshot.local();
         let value = match path {
             ["storage_service", rest @ ..] => return self.storage_fact(rest, request),
             ["system", "uptime_ms"] => {
@@ -34,12 +36,7 @@ impl Rest {
             ["snitch", "name"] => json!(snitch(&info.settings)),
             ["snitch", what @ ("datacenter" | "rack")] => return Some(self.place(what, request)),
             ["storage_proxy", "schema_versions"] => {
-                let mut versions = vec![(self.schema_version(), json!(self.addresses(|up| up)))];
-                let down = self.addresses(|up| !up);
-                if !down.is_empty() {
-                    versions.push(("UNREACHABLE".to_string(), json!(down)));
-                }
-                map(versions)
+                map(self.schema_versions().into_iter().map(|(version, nodes)| (version, json!(nodes))))
             }
             ["failure_detector" | "gossiper", rest @ ..] => return self.states(rest).map(Ok),
             ["system", "logger", rest @ ..] => loggers(rest),
@@ -63,8 +60,8 @@ impl Rest {
             ["messina", "caches" | "dropped"] => json!([]),
             ["messina", "replication"] => self.replication(),
             ["messina", "node"] => json!({
-                "storage_port": info.storage_port, "native_port": info.rpc_port,
-                "data_center": info.data_center, "rack": info.rack, "version": RELEASE_VERSION,
+                "storage_port": local.internode.port(), "native_port": local.native.port(),
+                "data_center": local.dc, "rack": local.rack, "version": RELEASE_VERSION,
                 "shards": runtime::shard_count(),
                 "heap_total": runtime::memory::budget() * u64::from(runtime::shard_count()),
             }),
@@ -103,31 +100,32 @@ impl Rest {
     fn storage_fact(&self, path: &[&str], request: &Request) -> Option<Answer> {
         let info = self.settings.engine.info();
         let snapshot = self.coordinator().topology();
-        let nodes = snapshot.nodes();
+        let nodes = || snapshot.members().iter();
         let value = match path {
             ["release_version"] => json!(RELEASE_VERSION),
             ["cluster_name"] => json!(info.cluster_name),
             ["partitioner_name"] => json!("org.apache.cassandra.dht.Murmur3Partitioner"),
             ["schema_version"] => json!(self.schema_version()),
-            ["hostid", "local"] => json!(uuid::Uuid::from_u128(info.host_id).to_string()),
-            ["host_id"] => map(nodes
-                .iter()
-                .map(|node| (node.broadcast.to_string(), uuid::Uuid::from_u128(node.host_id).to_string()))),
-            ["tokens"] => json!(info.tokens.iter().map(i64::to_string).collect::<Vec<_>>()),
+            ["hostid", "local"] => json!(snapshot.local_id().to_string()),
+            ["host_id"] => map(nodes().map(|node| (node.broadcast().to_string(), node.host_id.to_string()))),
+            ["tokens"] => json!(snapshot.local().tokens.iter().map(Token::to_string).collect::<Vec<_>>()),
             ["tokens", node] => {
-                let found = nodes.iter().find(|known| known.broadcast.to_string() == *node);
+                let found = nodes().find(|known| known.broadcast().to_string() == *node);
                 let unknown = || Failure::new(404, format!("{node} is no member of the cluster"));
-                let text = |node: &topology::Node| {
-                    json!(node.tokens.iter().map(|t| t.0.to_string()).collect::<Vec<_>>())
-                };
+                let text =
+                    |node: &Member| json!(node.tokens.iter().map(Token::to_string).collect::<Vec<_>>());
                 return Some(found.map(text).ok_or_else(unknown));
             }
-            ["tokens_endpoint"] => map(ring(&snapshot)
+            ["tokens_endpoint"] => map(shown_ring(&snapshot)
                 .into_iter()
-                .map(|(token, node)| (token.to_string(), snapshot.node(node).broadcast.to_string()))),
-            ["operation_mode"] => json!(self.mode.get().name()),
-            // Members are named in the configuration: nobody gossips.
-            ["gossiping"] | ["rpc_server"] | ["is_starting"] => json!(false),
+                .map(|(token, node)| (token.to_string(), node.broadcast().to_string()))),
+            ["operation_mode"] => json!(match self.mode.get() {
+                super::Mode::Normal => super::members::state_name(snapshot.local().state),
+                drained => drained.name(),
+            }),
+            ["gossiping"] => json!(self.settings.peers.is_talking()),
+            ["rpc_server"] | ["is_starting"] => json!(false),
+            ["removal_status"] => json!("No token removals in process."),
             ["incremental_backups"] => json!(self.coordinator().local().incremental_backups()),
             ["native_transport"] => json!(self.settings.native.is_running()),
             ["join_ring"] => json!(true),
@@ -136,9 +134,16 @@ impl Rest {
             ["compaction_throughput"] => {
                 json!(self.coordinator().local().compaction_throughput() as f64 / f64::from(1u32 << 20))
             }
-            ["nodes", "joining" | "leaving" | "moving"] => json!([]),
+            ["nodes", what @ ("joining" | "leaving" | "moving")] => {
+                let is_meant = |member: &&Member| match member.state {
+                    MemberState::Joining | MemberState::Replacing(_) => *what == "joining",
+                    MemberState::Leaving => *what == "leaving",
+                    MemberState::Normal | MemberState::Left | MemberState::Banned => false,
+                };
+                nodes().filter(is_meant).map(|member| json!(member.broadcast().to_string())).collect()
+            }
             ["keyspaces"] => return Some(self.keyspaces(request)),
-            ["ownership"] => self.shares(|_, node, _| vec![node]),
+            ["ownership"] => self.shares(&snapshot, |owner, _| vec![owner]),
             ["ownership", keyspace] => return Some(self.ownership(keyspace)),
             ["describe_ring", keyspace] => return Some(self.describe_ring(keyspace)),
             ["natural_endpoints", keyspace] => return Some(self.natural_endpoints(keyspace, request)),
@@ -157,9 +162,8 @@ impl Rest {
 
     fn addresses(&self, wanted: impl Fn(bool) -> bool) -> Vec<String> {
         let snapshot = self.coordinator().topology();
-        let up = |index: usize| snapshot.is_alive(NodeIndex(index as u16));
-        let chosen = snapshot.nodes().iter().enumerate().filter(|(index, _)| wanted(up(*index)));
-        chosen.map(|(_, node)| node.broadcast.to_string()).collect()
+        let chosen = snapshot.members().iter().filter(|node| wanted(snapshot.is_alive(node.host_id)));
+        chosen.map(|node| node.broadcast().to_string()).collect()
     }
 
     fn place(&self, what: &str, request: &Request) -> Answer {
@@ -167,12 +171,13 @@ impl Rest {
         let node = match request.parameter("host").filter(|host| !host.is_empty()) {
             None => snapshot.local(),
             Some(host) => {
-                let is_it = |node: &&topology::Node| {
+                let is_it = |node: &&Member| {
                     let address: Option<IpAddr> = host.parse().ok();
-                    address == Some(node.broadcast) || (host == "localhost" && node.broadcast.is_loopback())
+                    let own = node.broadcast();
+                    address == Some(own) || (host == "localhost" && own.is_loopback())
                 };
                 let unknown = || Failure::new(404, format!("{host} is no member of the cluster"));
-                snapshot.nodes().iter().find(is_it).ok_or_else(unknown)?
+                snapshot.members().iter().find(is_it).ok_or_else(unknown)?
             }
         };
         Ok(json!(if what == "rack" { &node.rack } else { &node.dc }))
@@ -232,9 +237,10 @@ impl Rest {
     pub(super) fn owned_ranges(&self, keyspace: &str) -> Result<Vec<(Token, Token)>, Failure> {
         let replication = self.replication_of(keyspace)?;
         let snapshot = self.coordinator().topology();
+        let placements = snapshot.placements(&replication);
         let mut owned = Vec::new();
         for (start, end, _) in ranges(&snapshot) {
-            if !snapshot.replicas(&replication, Token(end)).contains(&snapshot.local_index()) {
+            if !placements.at(Token(end)).read.contains(&snapshot.local_id()) {
                 continue;
             }
             if end <= start {
@@ -248,35 +254,37 @@ impl Rest {
     }
 
     /// Each node's share of the ring, where `holders` says who holds the range that ends at a token.
-    fn shares(&self, holders: impl Fn(&Snapshot, NodeIndex, i64) -> Vec<NodeIndex>) -> Value {
-        let snapshot = self.coordinator().topology();
-        let mut shares: HashMap<NodeIndex, f64> = HashMap::default();
-        for (start, end, owner) in ranges(&snapshot) {
+    fn shares(&self, snapshot: &Snapshot, holders: impl Fn(HostId, i64) -> Vec<HostId>) -> Value {
+        let mut shares: HashMap<HostId, f64> = HashMap::default();
+        for (start, end, owner) in ranges(snapshot) {
             let share = if start == end { 1.0 } else { end.wrapping_sub(start) as u64 as f64 / WHOLE };
-            for node in holders(&snapshot, owner, end) {
+            for node in holders(owner.host_id, end) {
                 *shares.entry(node).or_default() += share;
             }
         }
-        let share = |index: usize| shares.get(&NodeIndex(index as u16)).copied().unwrap_or(0.0);
-        let nodes = snapshot.nodes().iter().enumerate();
-        map(nodes.map(|(index, node)| (node.broadcast.to_string(), share(index))))
+        let share = |node: &Member| shares.get(&node.host_id).copied().unwrap_or(0.0);
+        let owners = snapshot.members().iter().filter(|node| node.state.is_read());
+        map(owners.map(|node| (node.broadcast().to_string(), share(node))))
     }
 
     fn ownership(&self, keyspace: &str) -> Answer {
         let replication = self.replication_of(keyspace)?;
-        Ok(self.shares(|snapshot, _, end| snapshot.replicas(&replication, Token(end))))
+        let snapshot = self.coordinator().topology();
+        let placements = snapshot.placements(&replication);
+        Ok(self.shares(&snapshot, |_, end| placements.at(Token(end)).read.to_vec()))
     }
 
     fn describe_ring(&self, keyspace: &str) -> Answer {
         let replication = self.replication_of(keyspace)?;
         let snapshot = self.coordinator().topology();
-        let range = |(start, end, _): (i64, i64, NodeIndex)| {
-            let replicas = snapshot.replicas(&replication, Token(end));
-            let nodes: Vec<&topology::Node> = replicas.iter().map(|index| snapshot.node(*index)).collect();
-            let detail = |node: &&topology::Node| json!({ "host": node.broadcast.to_string(), "datacenter": node.dc, "rack": node.rack });
+        let placements = snapshot.placements(&replication);
+        let range = |(start, end, _): (i64, i64, &Member)| {
+            let replicas = &placements.at(Token(end)).read;
+            let nodes: Vec<&Member> = replicas.iter().filter_map(|host| snapshot.member(*host)).collect();
+            let detail = |node: &&Member| json!({ "host": node.broadcast().to_string(), "datacenter": node.dc, "rack": node.rack });
             json!({
                 "start_token": start.to_string(), "end_token": end.to_string(),
-                "endpoints": nodes.iter().map(|node| node.broadcast.to_string()).collect::<Vec<_>>(),
+                "endpoints": nodes.iter().map(|node| node.broadcast().to_string()).collect::<Vec<_>>(),
                 "rpc_endpoints": nodes.iter().map(|node| node.native.ip().to_string()).collect::<Vec<_>>(),
                 "endpoint_details": nodes.iter().map(detail).collect::<Vec<_>>(),
             })
@@ -288,9 +296,10 @@ impl Rest {
         let replication = self.replication_of(keyspace)?;
         let key = self.key_of(keyspace, &request.parameter("cf").unwrap_or_default(), request)?;
         let snapshot = self.coordinator().topology();
-        let replicas = snapshot.replicas(&replication, Token::of_key(&key));
-        let address = |index: &NodeIndex| snapshot.node(*index).broadcast.to_string();
-        Ok(json!(replicas.iter().map(address).collect::<Vec<_>>()))
+        let placements = snapshot.placements(&replication);
+        let replicas = placements.at(Token::of_key(&key)).read.iter();
+        let address = |member: &Member| member.broadcast().to_string();
+        Ok(json!(replicas.filter_map(|host| snapshot.member(*host)).map(address).collect::<Vec<_>>()))
     }
 
     /// The partition key that a request's `key` writes: components with colons between, or hexadecimal.
@@ -374,18 +383,28 @@ fn is_virtual(keyspace: &str) -> bool {
     matches!(keyspace, "system_views" | "system_virtual_schema")
 }
 
-/// Every token and its node, in ring order.
-fn ring(snapshot: &Snapshot) -> Vec<(i64, NodeIndex)> {
-    let mut ring = Vec::new();
-    for (index, node) in snapshot.nodes().iter().enumerate() {
-        ring.extend(node.tokens.iter().map(|token| (token.0, NodeIndex(index as u16))));
+/// Every token and its node as operators see them, in ring order: those of a node that joins, too.
+fn shown_ring(snapshot: &Snapshot) -> Vec<(i64, &Member)> {
+    let mut ring = ring(snapshot);
+    for node in snapshot.members().iter().filter(|node| node.state == MemberState::Joining) {
+        ring.extend(node.tokens.iter().map(|token| (token.0, node)));
     }
-    ring.sort_unstable_by_key(|(token, node)| (*token, node.0));
+    ring.sort_unstable_by_key(|(token, node)| (*token, node.host_id));
+    ring
+}
+
+/// Every token and the node that holds it, in ring order.
+fn ring(snapshot: &Snapshot) -> Vec<(i64, &Member)> {
+    let mut ring = Vec::new();
+    for node in snapshot.members().iter().filter(|node| node.state.is_read()) {
+        ring.extend(node.tokens.iter().map(|token| (token.0, node)));
+    }
+    ring.sort_unstable_by_key(|(token, node)| (*token, node.host_id));
     ring
 }
 
 /// Ranges between neighbouring tokens: behind the first, up to and with the second, and who owns it.
-fn ranges(snapshot: &Snapshot) -> Vec<(i64, i64, NodeIndex)> {
+fn ranges(snapshot: &Snapshot) -> Vec<(i64, i64, &Member)> {
     let ring = ring(snapshot);
     let Some((mut before, _)) = ring.last().copied() else { return Vec::new() };
     let mut ranges = Vec::with_capacity(ring.len());

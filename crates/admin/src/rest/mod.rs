@@ -6,15 +6,19 @@
 
 mod compactions;
 mod facts;
+mod hints;
 mod imports;
 mod json;
+mod members;
 mod operations;
+mod repairs;
 mod routes;
 mod tables;
 
 use crate::http::{self, Request};
 use crate::server::{Error, Handler, Server};
-use coordinator::Coordinator;
+use base::HostId;
+use coordinator::{Coordinator, Repairs};
 use core::net::SocketAddr;
 use query::Engine;
 use schema::TableId;
@@ -22,6 +26,7 @@ use serde_json::{Value, json};
 use std::cell::Cell;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// What comes of switching the clients' port.
 pub type Switched = Pin<Box<dyn Future<Output = Result<(), String>>>>;
@@ -45,6 +50,72 @@ pub struct RestSettings {
     pub native: Rc<dyn NativeTransport>,
     /// Kind of request and milliseconds, as `gettimeout` names them.
     pub timeouts: Vec<(&'static str, u64)>,
+    /// What this node hears of the other members.
+    pub peers: Rc<dyn Peers>,
+}
+
+/// What a member said when it was heard last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Bytes of its live data.
+    pub load: u64,
+    /// The version of the schema that it showed to its clients; 0 when it did not say.
+    pub schema_version: u128,
+    /// Whether its port of clients was open.
+    pub native_open: bool,
+    /// When its process started, seconds since the epoch.
+    pub started_at_s: u64,
+    /// How long ago that was.
+    pub silent: Duration,
+    /// How long pings took to be answered.
+    pub round_trip: Option<Duration>,
+    /// It has said that it stops, and is not back.
+    pub has_left: bool,
+}
+
+/// Messages between this node and others since the start, of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Messages {
+    /// Sent, or waiting to be.
+    pub sent: u64,
+    /// Calls that have no answer yet.
+    pub pending: u64,
+    /// Calls that ended without one.
+    pub failed: u64,
+}
+
+/// Messages between this node and others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Requests and answers of data that are large.
+    pub large: Messages,
+    /// Those that are not.
+    pub small: Messages,
+    /// Pings, and what the cluster agrees on.
+    pub control: Messages,
+}
+
+/// What a question to all shards comes to.
+pub type Counted = Pin<Box<dyn Future<Output = Traffic>>>;
+
+/// The other members, as this node hears them, and what an operator has it do about them.
+pub trait Peers {
+    /// What a member said last; `None`: it was not heard since this node started.
+    fn heard(&self, host: HostId) -> Option<Heard>;
+    /// Whether others are let know that this node lives.
+    fn is_talking(&self) -> bool;
+    /// Tells them that it is gone; or takes connections again, so that they find it back.
+    fn talk(&self, on: bool) -> Switched;
+    /// Tells them at once what they would be told with the next ping, such as that the port of clients is closed.
+    fn say_facts(&self);
+    /// What was sent to all of them.
+    fn traffic(&self) -> Counted;
+    /// Puts a member out that is down: it is refused from now on, and nobody waits for it. Errors: in words for the operator.
+    fn put_out(&self, host: HostId) -> Switched;
+    /// Whether a member was put out; one that holds tokens goes on holding them until it is replaced.
+    fn is_put_out(&self, host: HostId) -> bool;
+    /// Why a member cannot be taken out of the ring, in words for the operator.
+    fn removal_refusal(&self, host: HostId) -> String;
 }
 
 /// What an operator has made of the node.
@@ -72,12 +143,13 @@ impl Mode {
 pub struct Rest {
     settings: RestSettings,
     mode: Cell<Mode>,
+    repairs: Repairs,
 }
 
 impl Rest {
     /// Listens on `address` from the current shard.
     pub async fn start(address: SocketAddr, settings: RestSettings) -> Result<Server, Error> {
-        let rest = Rc::new(Rest { settings, mode: Cell::new(Mode::Normal) });
+        let rest = Rc::new(Rest { settings, mode: Cell::new(Mode::Normal), repairs: Repairs::default() });
         let handler: Handler = Rc::new(move |request| {
             let rest = rest.clone();
             Box::pin(async move { rest.respond(request).await })
@@ -203,6 +275,7 @@ fn status_line(status: u16) -> &'static str {
         403 => "403 Forbidden",
         404 => "404 Not Found",
         405 => "405 Method Not Allowed",
+        409 => "409 Conflict",
         501 => "501 Not Implemented",
         _ => "500 Internal Server Error",
     }

@@ -73,9 +73,25 @@ impl Rest {
             ["column_family", "major_compaction", name] if post => {
                 self.compact(vec![self.table_of(name)?], request).await
             }
-            ["storage_service", "gossiping" | "trace_probability"] => {
+            ["hinted_handoff" | "storage_proxy", _] | ["messina", "hints", ..] => {
+                self.switch_hints(path, request).await
+            }
+            ["storage_service", "gossiping"] => self.switch_gossip(post).await,
+            ["gossiper", "assassinate", address] if post => self.assassinate(address).await,
+            ["storage_service", "remove_node"] if post => self.remove_node(request),
+            ["storage_service", "force_remove_completion"] if post => Ok(Value::Null),
+            ["storage_service", "decommission"] if post => self.decommission(),
+            ["storage_service", "move"] if post => self.move_node(request),
+            ["storage_service", "rebuild"] if post => self.rebuild(request),
+            ["storage_service", "join_ring"] if post => {
+                Err(Failure::new(400, "This node has already joined the ring."))
+            }
+            ["storage_service", "trace_probability"] => {
                 Err(Failure::new(501, "Messina has nothing of the kind"))
             }
+            ["storage_service", "repair_async", keyspace] if post => self.repair(keyspace, request),
+            ["storage_service", "force_terminate_repair"] if post => self.stop_repairs(None),
+            ["messina", "stop_repair"] if post => self.stop_repairs(request.parameter("id")),
             ["system", "logger"] if post => set_all_levels(request),
             ["system", "logger", name] if post => set_level(name, request),
             _ => Err(Failure::unknown()),
@@ -229,12 +245,20 @@ impl Rest {
         }
         runtime::info!("admin: draining");
         self.mode.set(Mode::Draining);
+        self.repairs.close();
         if let Err(error) = self.settings.native.switch(false).await {
             runtime::warn!("admin: the port of clients stays open: {error}");
+        }
+        // Others send it no more writes, and their clients no more requests.
+        if let Err(error) = self.settings.peers.talk(false).await {
+            runtime::warn!("admin: other nodes were not told: {error}");
         }
         let drained = self.coordinator().local().quiesce().await;
         // What could not be flushed is in the commitlog, and may be tried again.
         self.mode.set(if drained.is_ok() { Mode::Drained } else { Mode::Normal });
+        if drained.is_err() {
+            let _talks_again = self.settings.peers.talk(true).await;
+        }
         drained?;
         runtime::info!("admin: drained");
         Ok(Value::Null)
@@ -245,6 +269,8 @@ impl Rest {
             return Err(Failure::new(500, "the node is drained: only a restart lets clients in again"));
         }
         self.settings.native.switch(on).await.map_err(|error| Failure::new(500, error))?;
+        // Clients of other nodes are told now, and not with the next ping.
+        self.settings.peers.say_facts();
         Ok(Value::Null)
     }
 }

@@ -5,18 +5,16 @@ use crate::http::Request;
 use base::HashMap;
 use coordinator::{Coordinator, Latencies};
 use query::{ClientInfo, Engine};
+use runtime::Group;
 use runtime::metrics::GroupUsage;
-use runtime::{Group, ShardId};
+use schema::TableId;
 use serde_json::{Value, json as value};
 use storage::TableStats;
+use topology::Member;
 
-/// What every shard says, one after the other.
+/// What every shard says.
 async fn each_shard<T: Send + 'static>(ask: impl Fn() -> T + Copy + Send + 'static) -> Vec<T> {
-    let mut answers = Vec::new();
-    for shard in 0..runtime::shard_count() {
-        answers.push(runtime::submit_to(ShardId(shard), Group::ADMIN, move || async move { ask() }).await);
-    }
-    answers
+    runtime::on_every_shard(Group::ADMIN, move || async move { ask() }).await
 }
 
 /// Latencies of the requests of all shards.
@@ -33,8 +31,15 @@ impl Rest {
     pub(super) async fn look(&self, path: &[&str], request: &Request) -> Answer {
         match path {
             ["messina", "tables"] => self.tables(request).await,
+            ["messina", "repair" | "repairs", ..]
+            | ["storage_service", "active_repair" | "repair_async" | "repair_status", ..] => {
+                self.look_at_repairs(path, request).await
+            }
             ["messina", "proxy"] => Ok(proxy(&latencies().await)),
             ["messina", "pools"] => Ok(pools().await),
+            ["messina", "hints", ..] | ["storage_proxy", "hinted_handoff_enabled" | "max_hint_window"] => {
+                self.hints(path).await
+            }
             ["cache_service", "metrics", "row", what] => self.row_cache(what).await,
             ["messina", "clients"] => Ok(Engine::clients_of_node().await.iter().map(client).collect()),
             ["column_family", "metrics", rest @ ..] => self.column_family(rest).await,
@@ -68,12 +73,20 @@ impl Rest {
                 };
                 Ok(json::rates_and_histogram(of, self.uptime_s()))
             }
+            ["messina", "members"] => self.members().await,
+            ["messina", "internode"] => self.internode().await,
             ["storage_service", "load"] => Ok(value!(self.coordinator().local().live_bytes().await)),
             ["storage_service", "load_map"] => {
                 let snapshot = self.coordinator().topology();
-                // What others hold they do not tell yet.
-                let load = self.coordinator().local().live_bytes().await;
-                Ok(json::map([(snapshot.local().broadcast.to_string(), load)]))
+                let own = self.coordinator().local().live_bytes().await;
+                let load = |member: &Member| {
+                    if member.host_id == snapshot.local_id() {
+                        return Some((member.broadcast().to_string(), own));
+                    }
+                    // One that is down keeps what it said last.
+                    Some((member.broadcast().to_string(), self.settings.peers.heard(member.host_id)?.load))
+                };
+                Ok(json::map(snapshot.members().iter().filter_map(load)))
             }
             ["storage_service", "metrics", "exceptions"] => {
                 // Nothing is thrown here: what fails unseen by any client are compactions.
@@ -102,6 +115,10 @@ impl Rest {
         for snapshot in self.coordinator().local().list_snapshots().await? {
             *snapshots.entry((snapshot.keyspace, snapshot.table)).or_default() += snapshot.true_size;
         }
+        let mut retries: HashMap<TableId, u64> = HashMap::default();
+        for shard in each_shard(|| runtime::local::<Coordinator>().speculative_retries()).await {
+            shard.into_iter().for_each(|(table, count)| *retries.entry(table).or_default() += count);
+        }
         let mut tables = Vec::new();
         for stats in self.coordinator().local().table_stats().await {
             let wanted = |name: &Option<String>, of: &str| name.as_deref().is_none_or(|name| name == of);
@@ -109,7 +126,8 @@ impl Rest {
                 continue;
             }
             let own = snapshots.get(&(stats.keyspace.clone(), stats.table.clone()));
-            tables.push(table_value(&stats, own.copied().unwrap_or(0)));
+            let retries = retries.get(&stats.id).copied().unwrap_or(0);
+            tables.push(table_value(&stats, own.copied().unwrap_or(0), retries));
             runtime::yield_if_needed().await;
         }
         Ok(Value::Array(tables))
@@ -226,7 +244,7 @@ fn metric(stats: &TableStats, what: &str) -> Option<Value> {
 }
 
 /// One table as nodetool's screens show it. What is left out has no meaning here.
-fn table_value(stats: &TableStats, snapshots: u64) -> Value {
+fn table_value(stats: &TableStats, snapshots: u64, retries: u64) -> Value {
     let mut whole = value!({
         "keyspace": stats.keyspace,
         "table": stats.table,
@@ -245,6 +263,7 @@ fn table_value(stats: &TableStats, snapshots: u64) -> Value {
         "memtable_data_bytes": stats.memtable_bytes,
         "memtable_off_heap_bytes": stats.memtable_bytes,
         "memtable_switches": stats.memtable_switches,
+        "speculative_retries": retries,
         "read": json::distribution(&stats.reads),
         "write": json::distribution(&stats.writes),
         "local_scan": json::distribution(&stats.scans),

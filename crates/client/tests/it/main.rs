@@ -67,14 +67,14 @@ fn statements_in_every_dress() {
             let parameters = Parameters { values: values.values(), ..at_one() };
             connection.execute(&insert, parameters).await.expect("written");
             // The node forgets its statements: they are prepared again without being asked.
-            connection.query("forget", at_one()).await.expect("forgotten");
+            connection.query("forget three more", at_one()).await.expect("forgotten");
             let key = read.bind(&[Value::text("k")]).expect("fits");
             let parameters = Parameters { values: key.values(), ..at_one() };
             let rows = connection.execute(&read, parameters).await.expect("read").rows();
             assert_eq!(rows.values().expect("blobs"), [[Value::Blob(blob)]]);
             let failed = connection.query("bad", at_one()).await.expect_err("bad");
             assert_eq!(failed.failure(), Some(&FailureKind::Invalid));
-            connection.query("forget", at_one()).await.expect("forgotten");
+            connection.query("forget three more", at_one()).await.expect("forgotten");
             let statement =
                 BatchStatement { source: BatchSource::Prepared(insert.id()), values: values.values() };
             let batch =
@@ -308,6 +308,31 @@ fn with_two_servers<T: 'static, F: Future<Output = T> + 'static>(seed: u64, clie
     let mut task = world.spawn(caller, client());
     assert!(world.run_until(|_| task.done(), Duration::from_secs(60)), "the client hangs");
     task.take().expect("done")
+}
+
+#[test]
+fn a_definition_waits_for_the_nodes_that_can_be_reached() {
+    with_two_servers(23, || async {
+        let options = || PoolOptions::new(Options::new(Version::V4));
+        let took = async |pool: &Pool| {
+            let since = runtime::now();
+            let made = pool.define("CREATE TABLE by_and_by", types::Consistency::One).await;
+            assert!(matches!(made, Ok(client::Outcome::Void)));
+            runtime::now().since(since)
+        };
+        let tell = Connection::connect(address(), &Options::new(Version::V4)).await.expect("a server");
+        tell.query("leave", at_one()).await.expect("told");
+        let alone = Pool::connect(&[address()], options()).await.expect("a server");
+        assert!(took(&alone).await < client::limits::AGREEMENT_PAUSE, "the other one is not there");
+        tell.query("join", at_one()).await.expect("told");
+        let pool = Pool::connect(&[address()], options()).await.expect("a server");
+        // Whichever of the two is asked.
+        for _ in 0..4 {
+            let took = took(&pool).await;
+            let looks = client::limits::AGREEMENT_PAUSE * 3;
+            assert!(took >= looks && took < looks * 2, "{took:?}");
+        }
+    });
 }
 
 #[test]

@@ -17,7 +17,7 @@ use protocol::wire::RawValue;
 use runtime::Group;
 use runtime::net::{TcpListener, TcpStream};
 use runtime::sync::Semaphore;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -35,6 +35,10 @@ pub struct Data {
     rows: RefCell<HashMap<Vec<u8>, Vec<u8>>>,
     /// Texts by id.
     prepared: RefCell<HashMap<Vec<u8>, String>>,
+    /// So many statements are forgotten as soon as they are prepared.
+    forgetful: Cell<usize>,
+    /// So many looks at the peers show one with a schema of its own.
+    disagrees: Cell<usize>,
     /// The peers; nothing for the two that never answer.
     peers: RefCell<Option<Vec<Peer>>>,
     /// Keyspaces beside `twice`, with two replicas as well.
@@ -141,7 +145,10 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
         Request::AuthResponse(_) => say(Reply::AuthSuccess(None), &mut out),
         Request::Prepare(prepare) => {
             let id = statement_id(prepare.query);
-            data.prepared.borrow_mut().insert(id.clone(), prepare.query.to_owned());
+            match data.forgetful.get() {
+                0 => drop(data.prepared.borrow_mut().insert(id.clone(), prepare.query.to_owned())),
+                left => data.forgetful.set(left - 1),
+            }
             let reading = prepare.query.starts_with("SELECT");
             let prepared = Prepared {
                 id,
@@ -188,6 +195,21 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
                 let slices: Vec<&[Option<&[u8]>]> = cells.iter().map(|cells| &cells[..]).collect();
                 rows(header, &columns, &slices, None, &mut out);
             }
+            "SELECT schema_version FROM system.local" => {
+                let columns = [column("schema_version", CqlType::Uuid)];
+                rows(header, &columns, &[&[Some(&[1; 16])]], None, &mut out);
+            }
+            "SELECT rpc_address, schema_version FROM system.peers" => {
+                let columns = [column("rpc_address", CqlType::Inet), column("schema_version", CqlType::Uuid)];
+                let left = data.disagrees.get();
+                data.disagrees.set(left.saturating_sub(1));
+                let version = [if left > 0 { 2 } else { 1 }; 16];
+                rows(header, &columns, &[&[Some(&[10, 0, 0, 2]), Some(&version)]], None, &mut out);
+            }
+            "CREATE TABLE by_and_by" => {
+                data.disagrees.set(3);
+                say(Reply::Void, &mut out);
+            }
             "SELECT keyspace_name, replication FROM system_schema.keyspaces" => {
                 let ty = CqlType::map(CqlType::Text, CqlType::Text);
                 let columns = [column("keyspace_name", CqlType::Text), column("replication", ty.clone())];
@@ -224,6 +246,11 @@ async fn answer(header: &Header, body: &[u8], shard: u16, data: &Data) -> Vec<u8
             "who" => say(Reply::SetKeyspace(&data.name.borrow()), &mut out),
             "forget" => {
                 data.prepared.borrow_mut().clear();
+                say(Reply::Void, &mut out);
+            }
+            "forget three more" => {
+                data.prepared.borrow_mut().clear();
+                data.forgetful.set(3);
                 say(Reply::Void, &mut out);
             }
             "slow" => {

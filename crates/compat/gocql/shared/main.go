@@ -26,6 +26,10 @@ type suite struct {
 }
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "load" {
+		loadCluster(os.Args[2])
+		return
+	}
 	all := conversations
 	if quick {
 		all = all[:3]

@@ -7,6 +7,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout)]
 
 mod cases;
+mod cluster;
 mod rows;
 mod schema;
 mod secure;
@@ -30,6 +31,10 @@ const GATHERING: Duration = Duration::from_millis(20);
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> Result<(), Failure> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, first] = words.as_slice() {
+        return if word == "load" { cluster::run(first.parse()?).await } else { Err("unknown word".into()) };
+    }
     let told = Told::read()?;
     let mut suite = Suite::new(&told);
     let all = [Some(Compression::Lz4), None, Some(Compression::Snappy)];

@@ -4,7 +4,7 @@
 //! The node serves its other clients meanwhile, or refuses with the protocol's error; it never dies of it; afterwards it
 //! serves again, and every acknowledged row is there. What is about connections runs over TLS, too.
 
-mod limits;
+pub mod limits;
 mod load;
 
 use std::io::{Read, Write};

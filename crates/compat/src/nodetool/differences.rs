@@ -30,16 +30,6 @@ pub struct Allowed {
 /// Every allowed difference.
 pub const ALLOWED: &[Allowed] = &[
     Allowed {
-        step: "info",
-        lines: &["Gossip active          : "],
-        reason: "info: nobody gossips, members are named in the configuration",
-    },
-    Allowed {
-        step: "statusgossip",
-        lines: &["running", "not running"],
-        reason: "statusgossip: nobody gossips, members are named in the configuration",
-    },
-    Allowed {
         step: "compactionhistory",
         lines: &[
             "row <uuid>|system",

@@ -13,8 +13,8 @@ mod steps;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::PathBuf;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -35,10 +35,13 @@ struct Target<'a> {
 }
 
 /// What a command said.
-struct Said {
-    out: String,
-    err: String,
-    code: i32,
+pub struct Said {
+    /// On standard output.
+    pub out: String,
+    /// On standard error.
+    pub err: String,
+    /// How it ended.
+    pub code: i32,
 }
 
 /// Runs every step against one server.
@@ -184,28 +187,50 @@ impl Target<'_> {
             command.arg("nodetool").args(asked);
             command
         };
-        let log = self.server.folder.join("nodetool");
-        let file = |name: &str| {
-            let path = log.with_extension(name);
-            std::fs::File::create(&path).map_err(|error| format!("{}: {error}", path.display()))
-        };
-        command.stdin(Stdio::null()).stdout(file("out")?).stderr(file("err")?);
-        let mut child = command.spawn().map_err(|error| format!("nodetool: {error}"))?;
-        if command::wait(&mut child, LIMIT).is_none() {
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(format!("nodetool {} did not end within {LIMIT:?}", words.join(" ")));
-        }
-        let status = child.wait().map_err(|error| format!("nodetool: {error}"))?;
-        let text = |name: &str| command::read(&log.with_extension(name));
-        Ok(Said { out: text("out")?, err: text("err")?, code: status.code().unwrap_or(-1) })
+        said(&mut command, &self.server.folder.join("nodetool"))
+            .map_err(|error| format!("{error}: {}", words.join(" ")))
     }
+}
+
+/// Runs nodetool to its end; `log` is the name of files for what it says, without an ending.
+pub fn said(nodetool: &mut Command, log: &Path) -> Result<Said, String> {
+    let file = |name: &str| {
+        let path = log.with_extension(name);
+        std::fs::File::create(&path).map_err(|error| format!("{}: {error}", path.display()))
+    };
+    nodetool.stdin(Stdio::null()).stdout(file("out")?).stderr(file("err")?);
+    let mut child = nodetool.spawn().map_err(|error| format!("nodetool: {error}"))?;
+    if command::wait(&mut child, LIMIT).is_none() {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(format!("nodetool did not end within {LIMIT:?}"));
+    }
+    let status = child.wait().map_err(|error| format!("nodetool: {error}"))?;
+    let text = |name: &str| command::read(&log.with_extension(name));
+    Ok(Said { out: text("out")?, err: text("err")?, code: status.code().unwrap_or(-1) })
+}
+
+/// The lines that only one of two screens has, each with whose it is.
+pub fn between(theirs: &[String], ours: &[String]) -> Vec<String> {
+    let (theirs, ours): (Vec<&str>, Vec<&str>) =
+        (theirs.iter().map(String::as_str).collect(), ours.iter().map(String::as_str).collect());
+    differences::between(&theirs, &ours).iter().map(ToString::to_string).collect()
+}
+
+/// A line without numbers, sizes, times, addresses and ids.
+pub fn without_numbers(line: &str) -> String {
+    shape::lines(line, shape::Layout::Lines).concat().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Makes the tables and fills them; the connection is returned and stays open.
 fn load(server: &Server) -> Result<TcpStream, String> {
+    run_statements(server.address, &steps::statements())
+}
+
+/// Runs statements; the connection is returned and stays open.
+pub fn run_statements(address: SocketAddr, statements: &[String]) -> Result<TcpStream, String> {
     let told = |error: std::io::Error| format!("loading: {error}");
-    let mut stream = TcpStream::connect(server.address).map_err(told)?;
+    let mut stream = TcpStream::connect(address).map_err(told)?;
     stream.set_read_timeout(Some(Duration::from_secs(60))).map_err(told)?;
     let ask = |stream: &mut TcpStream, opcode: u8, body: &[u8]| -> Result<(u8, Vec<u8>), String> {
         stream.write_all(&wire::request(4, opcode, 1, body)).map_err(told)?;
@@ -217,7 +242,7 @@ fn load(server: &Server) -> Result<TcpStream, String> {
         Ok((header[4], body))
     };
     ask(&mut stream, wire::STARTUP, &wire::startup_body())?;
-    for statement in steps::statements() {
+    for statement in statements {
         let (opcode, body) = ask(&mut stream, wire::QUERY, &wire::query_body(4, statement.as_bytes()))?;
         if opcode == wire::ERROR {
             return Err(format!("{statement}: {}", String::from_utf8_lossy(&body)));

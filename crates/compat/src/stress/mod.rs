@@ -26,6 +26,17 @@ struct Tools<'a> {
     server: Server,
 }
 
+/// The Java tool, without its words.
+pub fn java(class_path: &str) -> Command {
+    let mut tool = Command::new("java");
+    // Its timeuuids look into files and channels of the library.
+    for package in ["java.io", "java.lang", "sun.nio.ch", "jdk.internal.ref"] {
+        tool.args(["--add-opens", &format!("java.base/{package}=ALL-UNNAMED")]);
+    }
+    tool.args(["-Xmx512M", "-XX:+UseSerialGC", "-cp", class_path, "org.apache.cassandra.stress.Stress"]);
+    tool
+}
+
 /// What a run said on both streams, whatever its end.
 struct Said {
     text: String,
@@ -40,13 +51,7 @@ impl Tools<'_> {
     }
 
     fn java(&self, words: &[&str], name: &str) -> Result<Said, String> {
-        let mut tool = Command::new("java");
-        // Its timeuuids look into files and channels of the library.
-        for package in ["java.io", "java.lang", "sun.nio.ch", "jdk.internal.ref"] {
-            tool.args(["--add-opens", &format!("java.base/{package}=ALL-UNNAMED")]);
-        }
-        tool.args(["-Xmx512M", "-XX:+UseSerialGC", "-cp"]);
-        tool.args([&self.class_path, "org.apache.cassandra.stress.Stress"]);
+        let mut tool = java(&self.class_path);
         tool.args(words);
         self.said(tool, name)
     }

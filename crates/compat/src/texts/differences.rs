@@ -50,6 +50,8 @@ const DIFFERENCES: &[Difference] = &[
                 && is_text(question);
             // The same number in fewer bytes.
             let shorter = ty == "decimal" && ours.len() > 10 && value.starts_with(ours);
+            // Without what stands behind it.
+            let shorter = shorter || ty == "duration" && value.starts_with(ours);
             let duration =
                 ty == "duration" && is_text(question) && (ours.contains("0ns") || ours.contains("\"-"));
             (question == "INSERT JSON of SELECT JSON" && (ours == value || shorter))

@@ -1,7 +1,7 @@
 //! Replicas that each saw some of the writes, read through merging page after page, answer what one replica that saw
 //! all of them would; and the repairs leave every replica with the merged content.
 
-use super::{agreed, append, for_replicas, merge_answers};
+use super::{agreed, for_replicas, merge_answers};
 use base::Prng;
 use mutation::{
     Budget, Cell, Deletion, Emit, Key, Liveness, Mutation, MutationBuilder, Partition, ReadAnswer,
@@ -106,7 +106,7 @@ fn command(row_limit: u32, partition_row_limit: u32, reversed: bool) -> ReadComm
         reversed,
         row_limit,
         partition_row_limit,
-        byte_limit: u32::MAX,
+        byte_limit: mutation::ByteLimit::MOST,
         ..ReadCommand::everything(TableId(3), Scope::Range(TokenRange::ALL), 50)
     }
 }
@@ -194,7 +194,7 @@ fn equal_digests_hide_no_rows_behind_a_limit() {
     }
     let command = ReadCommand {
         row_limit: 2,
-        byte_limit: u32::MAX,
+        byte_limit: mutation::ByteLimit::MOST,
         ..ReadCommand::everything(TableId(3), Scope::Range(TokenRange::ALL), 10)
     };
     let answers = vec![read(&fewer, &command), read(&more, &command)];
@@ -204,26 +204,4 @@ fn equal_digests_hide_no_rows_behind_a_limit() {
     let expected = answers[1].stopped.clone();
     assert!(expected.is_some());
     assert_eq!(agreed(&command, answers).stopped, expected);
-}
-
-#[test]
-fn a_partition_read_in_two_rounds_stays_one() {
-    let part = |key: &[u8], c: i32| {
-        let key = Key::new(key);
-        let mut builder = MutationBuilder::new(TableId(3), key.token, &key.bytes);
-        builder.static_row_with(|out| {
-            mutation::RowWriter::new(out, Liveness::NONE, Deletion::LIVE).simple(0, Cell::live(1, b"s"));
-        });
-        let mut clustering = Vec::new();
-        push_component(&mut clustering, Some(&c.to_be_bytes()));
-        builder.write_row(&clustering, Liveness::at(1), Deletion::LIVE, |_| {});
-        builder.finish()
-    };
-    let mut whole = mutation::Partitions::from_iter([part(b"a", 1)]);
-    append(&mut whole, mutation::Partitions::from_iter([part(b"a", 2), part(b"b", 1)]));
-    let rows: Vec<usize> = whole.iter().map(|m| m.view().rows().count()).collect();
-    assert_eq!(rows, [2, 1]);
-    assert!(whole.iter().all(|m| m.view().static_row.is_some()));
-    append(&mut whole, mutation::Partitions::from_iter([part(b"c", 1)]));
-    assert_eq!(whole.len(), 3);
 }

@@ -40,7 +40,7 @@ fn key() -> Key {
 fn run_of(plan: &Arc<SelectPlan>, state: Option<Vec<u8>>) -> SelectRun {
     let command = ReadCommand {
         static_counts: true,
-        byte_limit: 1,
+        byte_limit: mutation::ByteLimit::near(1),
         ..ReadCommand::everything(TableId(1), Scope::Keys(smallvec![key()]), 60)
     };
     let mut run = SelectRun {

@@ -340,7 +340,7 @@ async fn d5(bench: Bench) -> Result<(), String> {
     let mut costs = Vec::new();
     for _ in 0..bench.options.rounds {
         let mut command = scan(&table, Scope::Range(TokenRange::ALL));
-        command.byte_limit = 1 << 20;
+        command.byte_limit = mutation::ByteLimit::near(1 << 20);
         let (mut rows, meter) = (0, Meter::start());
         loop {
             let (_, answer) = read(&store, &command).await?;

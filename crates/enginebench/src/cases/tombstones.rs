@@ -83,7 +83,11 @@ async fn row_tombstones(bench: Bench) -> Result<(), String> {
         apply(&store, delete_row(&table, c, 5)).await?;
     }
     apply(&store, insert_row(&table, &key(1), rows, 6, &VALUE)).await?;
-    let first = ReadCommand { row_limit: 1, byte_limit: 1 << 20, ..select(&table, &key(1)) };
+    let first = ReadCommand {
+        row_limit: 1,
+        byte_limit: mutation::ByteLimit::near(1 << 20),
+        ..select(&table, &key(1))
+    };
     measure_pages(&bench, &store, "LIMIT 1 behind the tombstones, memtable", first.clone()).await?;
     store.flush(None).await.map_err(told)?;
     measure_pages(&bench, &store, "the same, sstable", first.clone()).await?;
@@ -175,7 +179,7 @@ async fn read_ranges(
     let (took, _) =
         measure_pages(bench, store, &format!("{what}: slice of ten rows in the middle"), command).await?;
     bench.bar(&format!("ms for the slice, {what}"), took, Bar::AtMost(RANGES_MS));
-    let whole = ReadCommand { byte_limit: 1 << 20, ..select(table, key) };
+    let whole = ReadCommand { byte_limit: mutation::ByteLimit::near(1 << 20), ..select(table, key) };
     let (took, all) = measure_pages(bench, store, &format!("{what}: all of them"), whole).await?;
     bench.bar(&format!("ms for the longest page, {what}"), took, Bar::AtMost(RANGES_MS));
     bench.bar(&format!("ms for all of them, {what}"), all, Bar::AtMost(ALL_RANGES_MS));
@@ -192,7 +196,11 @@ async fn queue(bench: Bench) -> Result<(), String> {
         apply(&store, insert_row(&table, &key(1), c, c, &VALUE)).await?;
         apply(&store, delete_row(&table, c - 10, c)).await?;
         if c % 1_000 == 999 {
-            let head = ReadCommand { row_limit: 1, byte_limit: 1 << 20, ..select(&table, &key(1)) };
+            let head = ReadCommand {
+                row_limit: 1,
+                byte_limit: mutation::ByteLimit::near(1 << 20),
+                ..select(&table, &key(1))
+            };
             longest = longest.max(pages(&store, head).await?.2);
         }
         if c % 20_000 == 19_999 {
@@ -218,7 +226,10 @@ async fn expired(bench: Bench) -> Result<(), String> {
         apply(&store, builder.finish()).await?;
     }
     for place in ["memtable", "sstable"] {
-        let command = ReadCommand { byte_limit: 1 << 20, ..scan(&table, Scope::Range(TokenRange::ALL)) };
+        let command = ReadCommand {
+            byte_limit: mutation::ByteLimit::near(1 << 20),
+            ..scan(&table, Scope::Range(TokenRange::ALL))
+        };
         let meter = Meter::start();
         let (count, rows, longest) = pages(&store, command).await?;
         bench.cost(&format!("row of a scan of which half have expired, {place}"), meter.stop(partitions));
@@ -238,7 +249,7 @@ async fn partition_tombstone(bench: Bench) -> Result<(), String> {
     store.flush(None).await.map_err(told)?;
     let deletion = Deletion { timestamp: 9, local_time: 1_700_000_000 };
     apply(&store, in_partition(&table, |builder| builder.deletion(deletion))).await?;
-    let all = ReadCommand { byte_limit: 1 << 20, ..select(&table, &key(1)) };
+    let all = ReadCommand { byte_limit: mutation::ByteLimit::near(1 << 20), ..select(&table, &key(1)) };
     measure_pages(&bench, &store, "a deleted partition, rows in an older sstable", all.clone()).await?;
     apply(&store, insert_row(&table, &key(1), rows, 10, &VALUE)).await?;
     store.flush(None).await.map_err(told)?;

@@ -22,7 +22,7 @@ fn command(row_limit: u32, reversed: bool) -> ReadCommand {
         reversed,
         static_counts: true,
         row_limit,
-        byte_limit: u32::MAX,
+        byte_limit: crate::ByteLimit::MOST,
         ..ReadCommand::everything(TableId(7), Scope::Keys(vec![Key::new(KEY)].into()), 60)
     }
 }

@@ -14,6 +14,10 @@ mod error;
 mod old_names;
 /// What is asked of clients.
 mod clients;
+/// Encryption between nodes.
+mod internode;
+/// What is kept for nodes that are down.
+mod hints;
 /// Every key.
 mod keys;
 /// From text to a configuration.
@@ -24,7 +28,11 @@ mod report;
 mod tests;
 
 pub use clients::ClientRules;
+pub use cluster::Replaced;
 pub use error::{ConfigError, Source};
+pub use hints::HintRules;
+pub use internode::{InternodeEncryption, InternodeRules, Place};
+pub use query::Authenticator;
 pub use read::ENVIRONMENT_PREFIX;
 pub use report::document;
 pub use storage::{CommitFailurePolicy, DiskFailurePolicy};
@@ -64,6 +72,15 @@ pub struct Peer {
     pub rack: String,
 }
 
+/// A node that others ask where the cluster is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seed {
+    /// Its name or address.
+    pub host: String,
+    /// Its port between nodes; this node's own where none is given.
+    pub port: Option<u16>,
+}
+
 /// Everything a node is told at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -75,6 +92,12 @@ pub struct Config {
     pub host_id: Option<u128>,
     /// This node's tokens, when they are given instead of derived from the identity.
     pub initial_tokens: Vec<i64>,
+    /// Where a node without a cluster asks for one.
+    pub seeds: Vec<Seed>,
+    /// Whether a node that joins must find the cluster without user data, as none can be brought to it yet.
+    pub auto_bootstrap: bool,
+    /// The dead member whose place this node takes at its first start.
+    pub replaces: Option<cluster::Replaced>,
     /// This node's data centre.
     pub data_center: String,
     /// This node's rack.
@@ -83,6 +106,8 @@ pub struct Config {
     pub listen_address: IpAddr,
     /// The address other nodes are told.
     pub broadcast_address: Option<IpAddr>,
+    /// Whether that one is listened on, too.
+    pub listen_on_broadcast: bool,
     /// The address clients connect to, and listened on.
     pub rpc_address: IpAddr,
     /// The address clients are told.
@@ -137,6 +162,12 @@ pub struct Config {
     pub requests_per_shard_max: Option<u32>,
     /// What is asked of clients.
     pub clients: ClientRules,
+    /// How nodes speak with each other.
+    pub internode: InternodeRules,
+    /// What is kept for nodes that are down.
+    pub hints: HintRules,
+    /// How replicas that answer slowly are avoided.
+    pub dynamic_snitch: coordinator::SnitchRules,
     /// Who is let in.
     pub authentication: query::Authentication,
     /// How long a single-partition read may take.
@@ -221,6 +252,10 @@ struct Pieces {
     loggers: Vec<(String, String)>,
     sstable_format: Option<storage::SstableFormat>,
     for_cassandra_4: bool,
+    listen_interface: Option<String>,
+    listen_prefers_ipv6: bool,
+    rpc_interface: Option<String>,
+    rpc_prefers_ipv6: bool,
 }
 
 impl Config {
@@ -232,10 +267,14 @@ impl Config {
             num_tokens: 16,
             host_id: None,
             initial_tokens: Vec::new(),
+            seeds: Vec::new(),
+            auto_bootstrap: true,
+            replaces: None,
             data_center: "datacenter1".into(),
             rack: "rack1".into(),
             listen_address: loopback,
             broadcast_address: None,
+            listen_on_broadcast: false,
             rpc_address: loopback,
             broadcast_rpc_address: None,
             storage_port: 7000,
@@ -263,6 +302,9 @@ impl Config {
             connections_max: None,
             requests_per_shard_max: None,
             clients: ClientRules::standard(),
+            internode: InternodeRules::standard(),
+            hints: HintRules::standard(),
+            dynamic_snitch: coordinator::SnitchRules::STANDARD,
             authentication: query::Authentication::STANDARD,
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
@@ -303,6 +345,13 @@ impl Config {
     /// The address clients are told.
     pub fn client_address(&self) -> IpAddr {
         self.broadcast_rpc_address.unwrap_or(self.rpc_address)
+    }
+
+    /// The addresses listened on for other nodes, each once.
+    pub fn internode_listeners(&self) -> Vec<IpAddr> {
+        let told =
+            self.broadcast_address.filter(|told| self.listen_on_broadcast && *told != self.listen_address);
+        std::iter::once(self.listen_address).chain(told).collect()
     }
 
     /// Has somebody set the key? Not getting a port that was asked for by name is an error.

@@ -6,6 +6,7 @@ use super::old_names::{self, Converted};
 use super::report::{REDACTED, names_secret};
 use super::value::{Shape, Value, show};
 use super::{CommitlogSync, Config, Given};
+use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -40,6 +41,50 @@ impl Config {
             reading.enter(&entry.key, &entry.value, entry.line, &place)?;
         }
         Ok(reading.end())
+    }
+
+    /// Whether datacenter and rack are said by `cassandra-rackdc.properties` beside the file.
+    pub fn wants_rack_file(&self) -> bool {
+        let snitch = self.given.get("endpoint_snitch");
+        snitch.is_some_and(|given| given.text.ends_with("GossipingPropertyFileSnitch"))
+    }
+
+    /// Reads the text of `cassandra-rackdc.properties`; what the keys `data_center` and `rack` say wins over it.
+    /// Errors: the file names no datacenter or no rack.
+    pub fn read_rack_file(&mut self, name: &str, text: &str) -> Result<Vec<String>, ConfigError> {
+        let mut warnings = Vec::new();
+        let (mut dc, mut rack, mut suffix) = (None, None, String::new());
+        for (index, line) in text.lines().enumerate() {
+            let line_text = line.trim();
+            if line_text.is_empty() || line_text.starts_with(['#', '!']) {
+                continue;
+            }
+            let (key, value) = line_text.split_once(['=', ':']).unwrap_or((line_text, ""));
+            let value = value.trim().to_owned();
+            match key.trim() {
+                "dc" => dc = Some(value),
+                "rack" => rack = Some(value),
+                "dc_suffix" => suffix = value,
+                "prefer_local" if value != "true" => {}
+                "prefer_local" => warnings.push(format!(
+                    "{name}:{}: no effect: prefer_local: other nodes are always called at their broadcast_address",
+                    index + 1
+                )),
+                other => warnings.push(format!("{name}:{}: no effect: {other}", index + 1)),
+            }
+        }
+        let missing = |what: &str| ConfigError::Malformed {
+            source_of: Source::File { name: name.into(), line: 1 },
+            reason: format!("\"{what}\" is missing"),
+        };
+        let (dc, rack) = (dc.ok_or_else(|| missing("dc"))?, rack.ok_or_else(|| missing("rack"))?);
+        if !self.is_given("data_center") {
+            self.data_center = dc + &suffix;
+        }
+        if !self.is_given("rack") {
+            self.rack = rack;
+        }
+        Ok(warnings)
     }
 
     /// Sets one key from the environment: `MESSINA_READ_REQUEST_TIMEOUT`, `MESSINA_CLIENT_ENCRYPTION_OPTIONS__ENABLED`.
@@ -80,6 +125,39 @@ impl Config {
         let mut reading = Reading::new(self);
         reading.enter(key, &node, 1, &|_| source.clone())?;
         Ok(reading.end())
+    }
+
+    /// Takes the addresses of `listen_interface` and `rpc_interface`, where they are set; `addresses_of` knows those of an interface.
+    /// [`Config::finish`] follows. Errors: there is no such interface, it has no address, or an address is set beside it.
+    pub fn take_interfaces(
+        &mut self,
+        addresses_of: impl Fn(&str) -> std::io::Result<Vec<IpAddr>>,
+    ) -> Result<(), ConfigError> {
+        let pieces = &mut self.pieces;
+        let wanted = [
+            ("listen", pieces.listen_interface.take(), pieces.listen_prefers_ipv6),
+            ("rpc", pieces.rpc_interface.take(), pieces.rpc_prefers_ipv6),
+        ];
+        for (kind, name, prefers_ipv6) in wanted {
+            let Some(name) = name.filter(|name| !matches!(name.as_str(), "" | "null")) else { continue };
+            let key = format!("{kind}_interface");
+            if self.is_given(&format!("{kind}_address")) {
+                return Err(self.wrong(&key, &format!("no {kind}_address beside it"), &name));
+            }
+            let known = addresses_of(&name).map_err(|error| {
+                self.wrong(&key, "the name of a network interface", &format!("{name}: {error}"))
+            })?;
+            // The first of the wanted kind, else the first at all, as in Cassandra.
+            let address = known.iter().find(|address| address.is_ipv6() == prefers_ipv6).or(known.first());
+            let Some(address) = address.copied() else {
+                return Err(self.wrong(&key, "an interface with an address", &name));
+            };
+            match kind {
+                "listen" => self.listen_address = address,
+                _ => self.rpc_address = address,
+            }
+        }
+        Ok(())
     }
 
     /// Puts together what only makes sense together. Call it once, after everything was read.
@@ -134,6 +212,20 @@ impl Config {
         }
         self.finish_log();
         self.clients.check().map_err(|(key, expected, got)| self.wrong(key, expected, &got))?;
+        self.internode.check().map_err(|(key, expected, got)| self.wrong(key, expected, &got))?;
+        let told = self.internode_address();
+        if told.is_unspecified() {
+            return Err(self.wrong(
+                "listen_address",
+                "broadcast_address beside it, because other nodes cannot be told 0.0.0.0",
+                &told.to_string(),
+            ));
+        }
+        let count = self.initial_tokens.len();
+        if count > 0 && self.is_given("num_tokens") && count != self.num_tokens as usize {
+            let expected = format!("as many tokens as num_tokens says, {}", self.num_tokens);
+            return Err(self.wrong("initial_token", &expected, &count.to_string()));
+        }
         let client = self.client_address();
         if client.is_unspecified() {
             return Err(self.wrong(

@@ -70,12 +70,8 @@ fn what_cassandra_ships_is_taken() {
          rpc_address: localhost\nendpoint_snitch: SimpleSnitch\ninitial_token:\n",
     )
     .unwrap();
-    assert_eq!(
-        warnings,
-        [
-            "no effect: seed_provider.class_name (line 12), seed_provider.parameters (line 13): nodes do not join, repair or stream yet"
-        ]
-    );
+    assert_eq!(warnings, [""; 0]);
+    assert_eq!(c.seeds, [Seed { host: "127.0.0.1".into(), port: Some(7000) }]);
     assert_eq!(c.listen_address, IpAddr::V4(Ipv4Addr::LOCALHOST));
     let settings = c.effective();
     let setting = |name: &str| settings.iter().find(|row| row.0 == name).map(|row| row.1.as_str());
@@ -199,9 +195,9 @@ fn wrong_values_name_file_line_key_and_expectation() {
             "node.yaml:1: authorizer: expected AllowAllAuthorizer (there are no permissions yet), got \"CassandraAuthorizer\"",
         ),
         (
-            "server_encryption_options:\n  internode_encryption: all\n",
+            "server_encryption_options:\n  internode_encryption: all\n  keystore: ''\n",
             "node.yaml:2: server_encryption_options.internode_encryption: \
-             expected none (traffic between nodes is not encrypted yet), got \"all\"",
+             expected keystore, or certificate and keyfile, beside it: PEM files, got \"all\"",
         ),
         (
             "read_request_timeout: 7s\nread_request_timeout_in_ms: 900\n",
@@ -301,7 +297,7 @@ fn passwords_are_not_shown() {
         "client_encryption_options:\n  ssl_context_factory:\n    class_name: PEMBasedSslContextFactory\n    \
          parameters:\n      private_key_password: hunter2\nauthenticator:\n  class_name: AllowAllAuthenticator\n  \
          parameters:\n    pin: hunter2\nkmip_hosts:\n  host:\n    username: ann\n    token: hunter2\n\
-         seed_provider:\n  - class_name: x\n    parameters:\n      - seeds: 10.0.0.1\n        password: hunter2\n",
+         seed_provider:\n  - class_name: SimpleSeedProvider\n    parameters:\n      - seeds: 10.0.0.1\n        password: hunter2\n",
     )
     .unwrap();
     assert!(!c.explain().contains("hunter2"), "{}", c.explain());
@@ -347,7 +343,7 @@ fn every_key_takes_a_value_of_its_shape() {
             (_, Shape::Map) => "{}".into(),
             (_, Shape::Text | Shape::Class | Shape::Any) => match key.name {
                 "initial_token" => "1,2".into(),
-                "host_id" => "6ba7b810-9dad-41d1-80b4-00c04fd430c8".into(),
+                "host_id" | "replace_node_first_boot" => "6ba7b810-9dad-41d1-80b4-00c04fd430c8".into(),
                 "log_level" => "debug".into(),
                 "authenticator.class_name" => "PasswordAuthenticator".into(),
                 _ => "x".into(),
@@ -401,4 +397,86 @@ fn the_document_lists_every_key() {
         return;
     }
     assert!(tables == document(), "the document is old: UPDATE=1 cargo test -p node document");
+}
+
+#[test]
+fn the_rack_file_says_where_a_node_is_unless_the_configuration_does() {
+    let text = "# a comment\ndc=DC1\nrack = RAC2\ndc_suffix=_west\nprefer_local=true\n";
+    let (mut c, _) = read("endpoint_snitch: GossipingPropertyFileSnitch\n").unwrap();
+    assert!(c.wants_rack_file());
+    assert_eq!(
+        c.read_rack_file("r", text).unwrap(),
+        ["r:5: no effect: prefer_local: other nodes are always called at their broadcast_address"]
+    );
+    assert_eq!((&*c.data_center, &*c.rack), ("DC1_west", "RAC2"));
+    let (mut c, _) = read("data_center: here\n").unwrap();
+    assert!(!c.wants_rack_file());
+    c.read_rack_file("r", text).unwrap();
+    assert_eq!((&*c.data_center, &*c.rack), ("here", "RAC2"));
+    assert_eq!(c.read_rack_file("r", "rack=a\n").unwrap_err().to_string(), "r:1: \"dc\" is missing");
+}
+
+#[test]
+fn interfaces_stand_for_their_addresses() {
+    let known = |name: &str| match name {
+        "eth0" => Ok(vec!["fd00::1".parse().unwrap(), "10.0.0.5".parse().unwrap()]),
+        "tun0" => Ok(vec!["fd00::2".parse().unwrap()]),
+        "bare" => Ok(Vec::new()),
+        _ => Err(std::io::Error::from(std::io::ErrorKind::NotFound)),
+    };
+    let (mut c, warnings) =
+        read("listen_interface: eth0\nrpc_interface: eth0\nrpc_interface_prefer_ipv6: true\n").unwrap();
+    c.take_interfaces(known).unwrap();
+    c.finish().unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(
+        (c.listen_address.to_string(), c.rpc_address.to_string()),
+        ("10.0.0.5".into(), "fd00::1".into())
+    );
+    let (mut c, _) = read("listen_interface: tun0\nrpc_interface: null\n").unwrap();
+    c.take_interfaces(known).unwrap();
+    assert_eq!(
+        (c.listen_address.to_string(), c.rpc_address.to_string()),
+        ("fd00::2".into(), "127.0.0.1".into())
+    );
+    for (text, named) in [
+        (
+            "listen_interface: eth9\n",
+            "node.yaml:1: listen_interface: expected the name of a network interface",
+        ),
+        ("rpc_interface: bare\n", "node.yaml:1: rpc_interface: expected an interface with an address"),
+        (
+            "rpc_address: 10.0.0.1\nrpc_interface: eth0\n",
+            "node.yaml:2: rpc_interface: expected no rpc_address beside it",
+        ),
+    ] {
+        let (mut c, _) = read(text).unwrap();
+        let refused = c.take_interfaces(known).unwrap_err().to_string();
+        assert!(refused.starts_with(named), "{refused}");
+    }
+}
+
+#[test]
+fn other_nodes_are_told_an_address_that_they_can_call() {
+    let listeners = |text: &str| {
+        let (c, _) = read(text).unwrap();
+        c.internode_listeners().iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(listeners("listen_address: 10.0.0.1\nbroadcast_address: 1.2.3.4\n"), ["10.0.0.1"]);
+    let both = "listen_address: 10.0.0.1\nbroadcast_address: 1.2.3.4\nlisten_on_broadcast_address: true\n";
+    assert_eq!(listeners(both), ["10.0.0.1", "1.2.3.4"]);
+    assert_eq!(listeners("listen_address: 10.0.0.1\nlisten_on_broadcast_address: true\n"), ["10.0.0.1"]);
+    let refused = read("listen_address: 0.0.0.0\n").unwrap_err().to_string();
+    assert!(refused.contains("listen_address: expected broadcast_address beside it"), "{refused}");
+    assert!(read("listen_address: 0.0.0.0\nbroadcast_address: 10.0.0.1\n").is_ok());
+}
+
+#[test]
+fn tokens_are_as_many_as_they_are_said_to_be() {
+    let refused = read("num_tokens: 3\ninitial_token: 1,2\n").unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "node.yaml:2: initial_token: expected as many tokens as num_tokens says, 3, got \"2\""
+    );
+    assert!(read("num_tokens: 2\ninitial_token: 1,2\n").is_ok() && read("initial_token: 1,2\n").is_ok());
 }

@@ -18,7 +18,7 @@ pub fn native() -> SocketAddr {
 }
 
 /// How long a scenario may take on the world's clock.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub const SCENARIO_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One node, switched off, and a client machine.
 pub struct Stage {
@@ -32,6 +32,7 @@ pub struct Stage {
 impl Stage {
     pub fn new(seed: u64) -> Stage {
         let mut world = World::new(seed, SimConfig::calm());
+        world.expect_nothing_left();
         let ip: IpAddr = "10.0.0.1".parse().unwrap();
         let node = world.add_node(ip);
         let client = world.add_client("10.0.9.9".parse().unwrap());
@@ -57,9 +58,10 @@ impl Stage {
         };
         self.world.boot(self.node, shards, main_closure(self.config.clone(), reporter));
         let (waiting, failure) = (ready.clone(), self.failure.clone());
-        let settled = self
-            .world
-            .run_until(|_| waiting.lock().unwrap().is_some() || failure.lock().unwrap().is_some(), PATIENCE);
+        let settled = self.world.run_until(
+            |_| waiting.lock().unwrap().is_some() || failure.lock().unwrap().is_some(),
+            SCENARIO_TIMEOUT,
+        );
         assert!(settled, "the node neither starts nor says why: {:?}", self.world.log_lines());
         let ready = ready.lock().unwrap().take();
         ready.ok_or_else(|| self.failure.lock().unwrap().clone().unwrap_or_default())
@@ -69,7 +71,7 @@ impl Stage {
     pub fn stop(&mut self) {
         let node = self.node;
         self.world.stop(node);
-        let stopped = self.world.run_until(|world| !world.alive(node), PATIENCE);
+        let stopped = self.world.run_until(|world| !world.alive(node), SCENARIO_TIMEOUT);
         assert!(stopped, "the node does not stop: {:?}", self.world.log_lines());
         assert_eq!(self.world.exit_code(node), Some(0));
     }
@@ -77,7 +79,7 @@ impl Stage {
     /// Runs a scenario on the client machine to its end.
     pub fn play<T: 'static>(&mut self, scenario: impl Future<Output = T> + 'static) -> T {
         let mut task = self.world.spawn(self.client, scenario);
-        let done = self.world.run_until(|_| task.done(), PATIENCE);
+        let done = self.world.run_until(|_| task.done(), SCENARIO_TIMEOUT);
         assert!(done, "the scenario does not end: {:?}", self.world.log_lines());
         task.take().expect("it is done")
     }

@@ -2,10 +2,14 @@
 
 mod bad_days;
 mod bad_input;
+mod datacenters;
 mod encrypted;
 mod events;
 mod limits;
+mod filtering;
 mod harness;
+mod levels;
+mod many;
 mod operations;
 mod operators;
 mod prepared;

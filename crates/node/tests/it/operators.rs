@@ -323,7 +323,15 @@ fn mistakes_are_told_and_change_nothing() {
             ("POST", "/compaction_manager/stop_compaction?type=NAPPING".into(), 400),
             ("POST", "/compaction_manager/stop_compaction?id=1".into(), 400),
             ("POST", "/system/logger/storage?level=loud".into(), 400),
-            ("POST", "/storage_service/gossiping".into(), 501),
+            ("POST", "/storage_service/decommission".into(), 400),
+            ("POST", "/storage_service/join_ring".into(), 400),
+            ("POST", "/storage_service/move?new_token=x".into(), 400),
+            ("POST", "/storage_service/rebuild?source_dc=none".into(), 400),
+            ("POST", "/storage_service/rebuild".into(), 501),
+            ("POST", "/storage_service/remove_node?host_id=1".into(), 400),
+            ("POST", "/storage_service/remove_node?host_id=00000000-0000-0000-0000-000000000001".into(), 404),
+            ("POST", "/gossiper/assassinate/nobody".into(), 400),
+            ("POST", "/gossiper/assassinate/9.9.9.9".into(), 404),
         ];
         for (method, target, expected) in cases {
             let (status, value) = ask(method, &target).await;

@@ -46,7 +46,7 @@ fn whatever_is_described_is_served() {
         requests.sort_by_key(|(_, path)| path.ends_with("/drain"));
         for (method, path) in requests {
             let (status, value) = ask(&method, &path).await;
-            let refused = path.ends_with("/gossiping") || path.ends_with("/trace_probability");
+            let refused = path.ends_with("/rebuild") || path.ends_with("/trace_probability");
             match status {
                 200 => {}
                 501 if refused && method != "GET" => {}

@@ -2,7 +2,10 @@
 
 use super::{Arguments, Command};
 use crate::options::{Opt, int, switch, valued};
-use crate::{clients, compaction, control, histograms, import, info, pools, ring, snapshots, tablestats};
+use crate::{
+    clients, compaction, control, handoff, histograms, import, info, members, pools, repair, ring, snapshots,
+    tablestats,
+};
 
 const JOBS: Opt = int(&["-j", "--jobs"], "jobs", "Accepted for scripts: every shard works at once");
 const HUMAN: Opt = switch(&["-H", "--human-readable"], "Sizes in KiB, MiB, GiB, TiB");
@@ -13,6 +16,7 @@ const KEYSPACE: Arguments =
     Arguments::One { title: "keyspace", about: "A keyspace, for effective ownership", required: false };
 const TABLES: Arguments =
     Arguments::Many { title: "[<keyspace> <tables>...]", about: "A keyspace, and tables of it" };
+const DATACENTER: Arguments = Arguments::Many { title: "<datacenter>", about: "The name of a data centre" };
 const KEY: Arguments = Arguments::Many {
     title: "[<keyspace> <table> <key>]",
     about: "A keyspace, a table of it, and a partition key",
@@ -26,8 +30,49 @@ const fn plain(
     Command { name, aliases: &[], about, options: &[], arguments: Arguments::None, check: None, run }
 }
 
+const REPAIR: &[Opt] = &[
+    switch(&["-pr", "--partitioner-range"], "Only ranges whose first replica this node is"),
+    switch(&["-full", "--full"], "Accepted for scripts: every repair looks at all that is stored"),
+    valued(&["-st", "--start-token"], "start_token", "The token behind which the range begins"),
+    valued(&["-et", "--end-token"], "end_token", "The last token of the range"),
+    switch(&["-local", "--in-local-dc"], "Only replicas in this node's data centre"),
+    valued(
+        &["-dc", "--in-dc"],
+        "specific_dc",
+        "Only replicas in this data centre; may be given several times",
+    ),
+    valued(&["-hosts", "--in-hosts"], "specific_host", "Only these replicas; may be given several times"),
+    switch(&["-force", "--force"], "Leave out replicas that are down"),
+    switch(&["-seq", "--sequential"], "Accepted for scripts: all replicas of a range are read at once"),
+    switch(&["-dcpar", "--dc-parallel"], "Accepted for scripts, as --sequential"),
+    int(&["-j", "--job-threads"], "job_threads", "Accepted for scripts: a few ranges are repaired at once"),
+    switch(&["-os", "--optimise-streams"], "Accepted for scripts: a replica is sent only what it lacks"),
+    switch(
+        &["-iuk", "--ignore-unreplicated-keyspaces"],
+        "Accepted for scripts: keyspaces with one replica are passed over",
+    ),
+    switch(&["-skip-paxos", "--skip-paxos"], "Accepted for scripts: there is nothing of Paxos to repair"),
+    switch(&["-prv", "--preview"], "Refused: a repair writes what it finds"),
+    switch(&["-vd", "--validate"], "Refused, as --preview"),
+    switch(&["-pl", "--pull"], "Refused: all replicas are made equal"),
+    switch(&["-tr", "--trace"], "Refused: repairs are not traced"),
+    switch(&["-paxos-only", "--paxos-only"], "Refused: there is nothing of Paxos to repair"),
+    switch(
+        &["--include-gcgs-expired-tombstones"],
+        "Refused: tombstones whose grace is over go only where they delete something",
+    ),
+];
+
 /// Every command, by name.
 pub const COMMANDS: &[Command] = &[
+    Command {
+        arguments: Arguments::One {
+            title: "ip address",
+            about: "The address of a node that is down",
+            required: true,
+        },
+        ..plain("assassinate", "Put out a node that is down, without moving its data", members::assassinate)
+    },
     Command {
         options: &[JOBS],
         arguments: TABLES,
@@ -77,6 +122,10 @@ pub const COMMANDS: &[Command] = &[
         options: &[HUMAN],
         ..plain("compactionstats", "Show running and waiting compactions", compaction::compactionstats)
     },
+    Command {
+        options: &[switch(&["-f", "--force"], "Accepted for scripts")],
+        ..plain("decommission", "Refused: nothing moves the data of this node yet", members::decommission)
+    },
     plain("describecluster", "Show names, versions, data centres and keyspaces", ring::describecluster),
     Command {
         arguments: Arguments::One { title: "keyspace", about: "The keyspace", required: true },
@@ -90,6 +139,16 @@ pub const COMMANDS: &[Command] = &[
     },
     plain("disablebackup", "Link flushed sstables no longer", |context| control::backup(context, false)),
     plain("disablebinary", "Close the ports of clients", |context| control::binary(context, false)),
+    plain("disablegossip", "Tell other nodes that this one is gone", |context| {
+        members::gossip(context, false)
+    }),
+    plain("disablehandoff", "Keep no hints any longer", |context| handoff::handoff(context, false)),
+    Command {
+        arguments: DATACENTER,
+        ..plain("disablehintsfordc", "Keep no hints for the nodes of a data centre", |context| {
+            handoff::datacenter(context, false)
+        })
+    },
     plain("drain", "Take no more writes and flush every table", control::drain),
     Command {
         arguments: TABLES,
@@ -99,6 +158,17 @@ pub const COMMANDS: &[Command] = &[
     },
     plain("enablebackup", "Link flushed sstables as backups", |context| control::backup(context, true)),
     plain("enablebinary", "Open the ports of clients again", |context| control::binary(context, true)),
+    plain("enablegossip", "Let other nodes know again that this one lives", |context| {
+        members::gossip(context, true)
+    }),
+    plain("enablehandoff", "Keep hints again", |context| handoff::handoff(context, true)),
+    Command {
+        arguments: DATACENTER,
+        ..plain("enablehintsfordc", "Keep hints for the nodes of a data centre again", |context| {
+            handoff::datacenter(context, true)
+        })
+    },
+    plain("failuredetector", "Show how long other nodes have been silent", members::failuredetector),
     Command { arguments: TABLES, ..plain("flush", "Write memtables to sstables", control::flush) },
     Command {
         options: &[valued(&["-g", "--granularity"], "granularity", "ROW, or CELL to look closer"), JOBS],
@@ -123,6 +193,7 @@ pub const COMMANDS: &[Command] = &[
         ..plain("getendpoints", "Show which nodes have a partition", ring::getendpoints)
     },
     plain("getlogginglevels", "Show the levels of the log", control::getlogginglevels),
+    plain("getmaxhintwindow", "Show for how long an absence hints are kept", handoff::getmaxhintwindow),
     Command {
         options: &[switch(&["-hf", "--hex-format"], "The key is written in hexadecimal digits")],
         arguments: KEY,
@@ -133,6 +204,10 @@ pub const COMMANDS: &[Command] = &[
         ..plain("gettimeout", "Show a timeout in milliseconds", control::gettimeout)
     },
     plain("gettraceprobability", "Show which share of requests is traced", control::gettraceprobability),
+    Command {
+        options: &[RESOLVE],
+        ..plain("gossipinfo", "Show what every node says of itself", members::gossipinfo)
+    },
     Command {
         options: &[
             switch(
@@ -168,6 +243,8 @@ pub const COMMANDS: &[Command] = &[
         options: &[switch(&["-T", "--tokens"], "All tokens")],
         ..plain("info", "Show this node: load, uptime, memory", info::info)
     },
+    plain("join", "Refused: a node that answers has joined", members::join),
+    plain("listpendinghints", "Show what is kept for nodes that were away", handoff::listpendinghints),
     Command {
         options: &[
             switch(&["-nt", "--no-ttl"], "Leave out snapshots that expire"),
@@ -175,7 +252,23 @@ pub const COMMANDS: &[Command] = &[
         ],
         ..plain("listsnapshots", "Show snapshots and their sizes", snapshots::listsnapshots)
     },
+    Command {
+        arguments: Arguments::One { title: "newToken", about: "The new token", required: true },
+        ..plain("move", "Refused: nothing moves the data of this node yet", members::move_node)
+    },
+    Command { options: &[HUMAN], ..plain("netstats", "Show messages with other nodes", members::netstats) },
+    plain("pausehandoff", "Deliver no hints for now", |context| handoff::pause(context, true)),
     plain("proxyhistograms", "Show how long this node's clients wait", histograms::proxyhistograms),
+    Command {
+        options: &[
+            valued(&["-ks", "--keyspace"], "specific_keyspace", "Accepted for scripts"),
+            valued(&["-ts", "--tokens"], "specific_tokens", "Accepted for scripts"),
+            valued(&["-s", "--sources"], "specific_sources", "Accepted for scripts"),
+            switch(&["--exclude-local-dc"], "Accepted for scripts"),
+        ],
+        arguments: Arguments::One { title: "src-dc-name", about: "A data centre", required: false },
+        ..plain("rebuild", "Refused: nothing streams data yet", members::rebuild)
+    },
     Command {
         arguments: Arguments::Many {
             title: "[<keyspace> <table>]",
@@ -183,6 +276,29 @@ pub const COMMANDS: &[Command] = &[
         },
         ..plain("refresh", "Load the sstables in a table's upload folder", import::refresh)
     },
+    Command {
+        arguments: Arguments::One {
+            title: "remove_operation",
+            about: "status, force, or the host id of a node that is down",
+            required: true,
+        },
+        ..plain("removenode", "Refused but for status: who holds tokens is replaced", members::removenode)
+    },
+    Command {
+        options: REPAIR,
+        arguments: TABLES,
+        ..plain("repair", "Make the replicas of tables equal", repair::repair)
+    },
+    Command {
+        options: &[
+            valued(&["-s", "--session"], "session", "The repair to cancel, by its number or session id"),
+            switch(&["-a", "--all"], "List those that have ended, too"),
+            switch(&["-f", "--force"], "Accepted for scripts: a repair runs on the node that is asked"),
+        ],
+        arguments: Arguments::Many { title: "[list | cancel]", about: "What to do; list unless given" },
+        ..plain("repair_admin", "List repairs of this node, or cancel one", repair::repair_admin)
+    },
+    plain("resumehandoff", "Deliver hints again", |context| handoff::pause(context, false)),
     Command { options: &[RESOLVE], arguments: KEYSPACE, ..plain("ring", "Show every token", ring::ring) },
     Command {
         options: &[
@@ -212,11 +328,25 @@ pub const COMMANDS: &[Command] = &[
         )
     },
     Command {
+        arguments: Arguments::One {
+            title: "throttle_in_kb",
+            about: "KiB per second to a node, divided by the number of other nodes; 0 is no limit",
+            required: true,
+        },
+        check: Some(|text| text.parse::<i32>().map(drop).map_err(|_| "Integer")),
+        ..plain("sethintedhandoffthrottlekb", "Set how fast hints are delivered", handoff::setthrottle)
+    },
+    Command {
         arguments: Arguments::Many {
             title: "[<logger> <level>]",
             about: "A logger, and trace, debug, info, warn or error",
         },
         ..plain("setlogginglevel", "Set the level of a logger", control::setlogginglevel)
+    },
+    Command {
+        arguments: Arguments::One { title: "max_hint_window", about: "Milliseconds", required: true },
+        check: Some(|text| text.parse::<i32>().map(drop).map_err(|_| "Integer")),
+        ..plain("setmaxhintwindow", "Set for how long an absence hints are kept", handoff::setmaxhintwindow)
     },
     Command {
         arguments: Arguments::One { title: "trace_probability", about: "From 0 to 1", required: true },
@@ -244,6 +374,7 @@ pub const COMMANDS: &[Command] = &[
     plain("statusgossip", "Show whether this node talks to others", |context| {
         control::running(context, "/storage_service/gossiping")
     }),
+    plain("statushandoff", "Show whether hints are kept", handoff::statushandoff),
     Command {
         options: &[valued(&["-id", "--compaction-id"], "compactionId", "The one of compactionstats")],
         arguments: Arguments::Many {
@@ -281,6 +412,13 @@ pub const COMMANDS: &[Command] = &[
     Command {
         options: &[FORMAT],
         ..plain("tpstats", "Show groups of tasks and dropped messages", pools::tpstats)
+    },
+    Command {
+        arguments: Arguments::Many {
+            title: "[endpoint ... ]",
+            about: "The address of the node whose hints go; all unless given",
+        },
+        ..plain("truncatehints", "Throw hints away", handoff::truncatehints)
     },
     Command {
         options: &[switch(&["-a", "--include-all-sstables"], "Also those of the present format"), JOBS],

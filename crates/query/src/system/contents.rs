@@ -6,10 +6,12 @@ mod views;
 use super::definitions::{STORED_KEYSPACES, VIRTUAL_KEYSPACES};
 use super::live::Live;
 use super::row::Row;
-use crate::info::{NodeInfo, PeerInfo};
+use crate::info::NodeInfo;
 use crate::trace::Trace;
+use cluster::Role;
 use schema::{Column, ColumnKind, Keyspace, Order, Schema, Table};
 use std::collections::BTreeMap;
+use topology::{Member, Snapshot};
 
 /// The version Cassandra clients are told; tools compare it with what they know.
 pub const RELEASE_VERSION: &str = "5.0.6";
@@ -20,8 +22,10 @@ pub const PARTITIONER: &str = "org.apache.cassandra.dht.Murmur3Partitioner";
 
 /// Everything rows are made from.
 pub struct Source<'a> {
-    /// This node and its peers.
+    /// What only this node knows of itself.
     pub node: &'a NodeInfo,
+    /// This node and the other members.
+    pub snapshot: &'a Snapshot,
     /// The schema, system keyspaces included.
     pub schema: &'a Schema,
     /// What the shards say, as far as this table shows it.
@@ -32,14 +36,22 @@ pub struct Source<'a> {
 pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
     match (&*table.keyspace, &*table.name) {
         ("system", "local") => vec![local(source)],
-        ("system", "peers") => source.node.peers.iter().map(|p| peer(p, source)).collect(),
-        ("system", "peers_v2") => source.node.peers.iter().map(|p| peer_v2(p, source)).collect(),
+        ("system", "peers") => peers(source).map(|member| peer(member, source)).collect(),
+        ("system", "peers_v2") => peers(source).map(|member| peer_v2(member, source)).collect(),
         ("system", "prepared_statements") => source.live.prepared.iter().map(prepared).collect(),
         ("system_schema", name) => schema_rows(name, source),
         ("system_virtual_schema", name) => virtual_schema_rows(name, source),
         ("system", "compaction_history") => estimates::compaction_history(source),
         ("system", "size_estimates") => estimates::estimates(source, &[""]),
         ("system", "table_estimates") => estimates::estimates(source, &["local_primary", "primary"]),
+        ("system_auth", "roles") => shared(source).map(|(name, role)| role_row(name, role)).collect(),
+        ("system_auth", "role_members") => {
+            let of = |(name, role): (&'_ String, &'_ Role)| -> Vec<Row> {
+                let row = |granted: &String| Row::new().text("role", granted).text("member", name);
+                role.member_of.iter().map(row).collect()
+            };
+            shared(source).flat_map(of).collect()
+        }
         ("system_views", name) => views::rows(name, source),
         ("system_traces", "sessions") => {
             source.live.traces.iter().map(|t| trace_session(t, source)).collect()
@@ -51,62 +63,88 @@ pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
     }
 }
 
+/// The roles that the cluster has agreed on.
+fn shared<'s>(source: &'s Source<'_>) -> impl Iterator<Item = (&'s String, &'s Role)> {
+    source.live.roles.iter().flat_map(|roles| &roles.roles)
+}
+
+fn role_row(name: &str, role: &Role) -> Row {
+    let members: Vec<&String> = role.member_of.iter().collect();
+    let row = Row::new()
+        .text("role", name)
+        .boolean("can_login", role.login)
+        .boolean("is_superuser", role.superuser)
+        .text_if("salted_hash", role.salted_hash.as_deref());
+    if members.is_empty() { row } else { row.texts("member_of", &members) }
+}
+
 fn local(source: &Source<'_>) -> Row {
-    let node = source.node;
+    let (node, member) = (source.node, source.snapshot.local());
     Row::new()
         .text("key", "local")
         .text("bootstrapped", "COMPLETED")
-        .inet("broadcast_address", node.broadcast_address)
-        .int("broadcast_port", i32::from(node.storage_port))
+        .inet("broadcast_address", member.broadcast())
+        .int("broadcast_port", i32::from(member.internode.port()))
         .text("cluster_name", &node.cluster_name)
         .text("cql_version", CQL_VERSION)
-        .text("data_center", &node.data_center)
+        .text("data_center", &member.dc)
         .int("gossip_generation", node.started_at_s)
-        .uuid("host_id", node.host_id)
+        .uuid("host_id", member.host_id.0)
         .inet("listen_address", node.listen_address)
-        .int("listen_port", i32::from(node.storage_port))
+        .int("listen_port", i32::from(node.listen_port))
         .text("native_protocol_version", "5")
         .text("partitioner", PARTITIONER)
-        .text("rack", &node.rack)
+        .text("rack", &member.rack)
         .text("release_version", RELEASE_VERSION)
-        .inet("rpc_address", node.rpc_address)
-        .int("rpc_port", i32::from(node.rpc_port))
+        .inet("rpc_address", member.native.ip())
+        .int("rpc_port", i32::from(member.native.port()))
         .uuid("schema_version", source.schema.version)
-        .texts("tokens", &token_texts(&node.tokens))
+        .texts("tokens", &token_texts(member))
 }
 
-fn peer(peer: &PeerInfo, source: &Source<'_>) -> Row {
-    Row::new()
-        .inet("peer", peer.address)
-        .text("data_center", &peer.data_center)
-        .uuid("host_id", peer.host_id)
-        .inet("preferred_ip", peer.address)
-        .text("rack", &peer.rack)
-        .text("release_version", RELEASE_VERSION)
-        .inet("rpc_address", peer.rpc_address)
-        .uuid("schema_version", source.schema.version)
-        .texts("tokens", &token_texts(&peer.tokens))
+/// The other members that drivers may be told of: those that hold their tokens.
+fn peers<'s>(source: &Source<'s>) -> impl Iterator<Item = &'s Member> {
+    source.snapshot.others().filter(|member| member.state.is_read())
 }
 
-fn peer_v2(peer: &PeerInfo, source: &Source<'_>) -> Row {
+fn peer(member: &Member, source: &Source<'_>) -> Row {
     Row::new()
-        .inet("peer", peer.address)
-        .int("peer_port", i32::from(peer.storage_port))
-        .text("data_center", &peer.data_center)
-        .uuid("host_id", peer.host_id)
-        .inet("native_address", peer.rpc_address)
-        .int("native_port", i32::from(peer.rpc_port))
-        .inet("preferred_ip", peer.address)
-        .int("preferred_port", i32::from(peer.storage_port))
-        .text("rack", &peer.rack)
+        .inet("peer", member.broadcast())
+        .text("data_center", &member.dc)
+        .uuid("host_id", member.host_id.0)
+        .inet("preferred_ip", member.broadcast())
+        .text("rack", &member.rack)
         .text("release_version", RELEASE_VERSION)
-        .uuid("schema_version", source.schema.version)
-        .texts("tokens", &token_texts(&peer.tokens))
+        .inet("rpc_address", member.native.ip())
+        .uuid("schema_version", peer_schema(member, source))
+        .texts("tokens", &token_texts(member))
+}
+
+fn peer_v2(member: &Member, source: &Source<'_>) -> Row {
+    Row::new()
+        .inet("peer", member.broadcast())
+        .int("peer_port", i32::from(member.internode.port()))
+        .text("data_center", &member.dc)
+        .uuid("host_id", member.host_id.0)
+        .inet("native_address", member.native.ip())
+        .int("native_port", i32::from(member.native.port()))
+        .inet("preferred_ip", member.broadcast())
+        .int("preferred_port", i32::from(member.internode.port()))
+        .text("rack", &member.rack)
+        .text("release_version", RELEASE_VERSION)
+        .uuid("schema_version", peer_schema(member, source))
+        .texts("tokens", &token_texts(member))
+}
+
+/// The version of the schema that a peer said last. One that was not heard since this node started does not answer: drivers
+/// leave it out when they compare versions, but some take a row without a version for no node.
+fn peer_schema(member: &Member, source: &Source<'_>) -> u128 {
+    source.snapshot.liveness().schema_version(member.host_id).unwrap_or(source.schema.version)
 }
 
 /// Tokens as decimal texts in the order of a `set<text>`.
-fn token_texts(tokens: &[i64]) -> Vec<String> {
-    let mut texts: Vec<String> = tokens.iter().map(i64::to_string).collect();
+fn token_texts(member: &Member) -> Vec<String> {
+    let mut texts: Vec<String> = member.tokens.iter().map(base::Token::to_string).collect();
     texts.sort_unstable();
     texts
 }
@@ -124,8 +162,8 @@ fn trace_session(trace: &Trace, source: &Source<'_>) -> Row {
         .uuid("session_id", trace.id)
         .inet("client", trace.client)
         .text("command", "QUERY")
-        .inet("coordinator", source.node.broadcast_address)
-        .int("coordinator_port", i32::from(source.node.storage_port))
+        .inet("coordinator", source.snapshot.local().broadcast())
+        .int("coordinator_port", i32::from(source.snapshot.local().internode.port()))
         .int("duration", trace.duration_us)
         .map("parameters", &trace.parameters)
         .text("request", trace.request)
@@ -138,9 +176,9 @@ fn trace_events(trace: &Trace, source: &Source<'_>) -> impl Iterator<Item = Row>
             .uuid("session_id", trace.id)
             .uuid("event_id", event.id)
             .text("activity", &event.activity)
-            .inet("source", source.node.broadcast_address)
+            .inet("source", source.snapshot.local().broadcast())
             .int("source_elapsed", event.elapsed_us)
-            .int("source_port", i32::from(source.node.storage_port))
+            .int("source_port", i32::from(source.snapshot.local().internode.port()))
             .text("thread", &event.thread)
     })
 }

@@ -3,7 +3,9 @@
 use crate::info::ClientInfo;
 use crate::trace::Trace;
 use base::histogram::Distribution;
+use cluster::Roles;
 use runtime::metrics::GroupUsage;
+use std::sync::Arc;
 use storage::snapshot::Snapshot;
 use storage::{CacheStats, CompactionProgress, CompactionRecord, TableStats};
 
@@ -32,6 +34,8 @@ pub struct Live {
     pub shards: u16,
     /// What statements have done.
     pub statements: Statements,
+    /// The roles that the cluster has agreed on.
+    pub roles: Option<Arc<Roles>>,
 }
 
 /// What statements have done since the start.

@@ -10,7 +10,7 @@ pub fn read(table: &Table, partitions: &Partitions, command: &ReadCommand) -> Re
         table,
         command,
         rows_left: command.row_limit,
-        bytes_left: command.byte_limit as usize,
+        bytes_left: command.byte_limit.bytes(),
         answer: ReadAnswer::default(),
     };
     let resume = command.resume.as_ref();

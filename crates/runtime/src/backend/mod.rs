@@ -125,6 +125,24 @@ pub enum Bug {
     FilterFalseNegative,
     /// What nobody waits for uses a device as if somebody did.
     BackgroundUnbounded,
+    /// A vote is given and not written.
+    VoteNotDurable,
+    /// Cutting the head of a log cuts one entry too many.
+    HeadCutTooFar,
+    /// A member that is behind is given entries that are not committed.
+    PullUncommitted,
+    /// A write that was planned before a truncation is applied behind it.
+    LateWriteAfterTruncate,
+    /// A change of roles is shown to one shard alone.
+    RolesOfOneShard,
+    /// A hint counts as delivered although its replica has not answered.
+    HintUnheardIsDelivered,
+    /// A repair leaves out what of a partition lies behind the end of a page.
+    RepairSkipsRest,
+    /// A repair does not send tombstones.
+    RepairForgetsTombstones,
+    /// A node that replaces another is read from without having got what it must hold.
+    ReplaceUnfilled,
 }
 
 /// How a real shard talks to the kernel.

@@ -167,6 +167,18 @@ pub(super) fn try_send(fd: &OwnedFd, bytes: &[u8]) -> io::Result<usize> {
     }
 }
 
+/// Received bytes, at most so many; `WouldBlock` while there are none. Nothing beyond them leaves the kernel.
+pub(super) fn try_recv(fd: &OwnedFd, max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; max];
+    // SAFETY: the buffer has room for `max` bytes.
+    let count = unsafe { libc::recv(fd.as_raw_fd(), bytes.as_mut_ptr().cast(), max, libc::MSG_DONTWAIT) };
+    if count < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    bytes.truncate(count as usize);
+    Ok(bytes)
+}
+
 /// Ends both directions. An error means that the other side was faster.
 pub(super) fn shutdown(fd: &OwnedFd) {
     // SAFETY: plain system call on an open socket.

@@ -220,3 +220,39 @@ fn clocks_move_together_and_quotas_count_virtual_time() {
     world.run_for(Duration::from_secs(1));
     assert!(rare.done());
 }
+
+#[test]
+fn a_paused_node_goes_on_late_and_its_disk_may_be_copied_and_emptied() {
+    let mut world = World::new(5, SimConfig::calm());
+    let node = world.add_node(ip(1));
+    let turns = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let counted = turns.clone();
+    let main = main_of(move || {
+        let counted = counted.clone();
+        async move {
+            crate::file::write_new_synced("/f", b"here").await.ok();
+            loop {
+                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                crate::sleep(Duration::from_millis(1)).await;
+            }
+        }
+    });
+    let count = || turns.load(std::sync::atomic::Ordering::Relaxed);
+    world.boot(node, 1, main.clone());
+    world.run_for(Duration::from_millis(100));
+    let before = count();
+    assert!(before > 50);
+    world.pause(node);
+    world.run_for(Duration::from_millis(100));
+    assert_eq!(count(), before);
+    world.resume(node);
+    world.run_for(Duration::from_millis(50));
+    assert!(count() > before);
+    world.kill(node);
+    let image = world.disk_image(node);
+    world.wipe_disk(node);
+    assert!(world.files(node).is_empty());
+    let other = world.add_node(ip(2));
+    world.restore_disk(other, image);
+    assert_eq!(world.files(other), [("/f".to_string(), 4)]);
+}

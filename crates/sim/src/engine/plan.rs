@@ -251,13 +251,13 @@ impl Draw {
             reversed: self.rng.chance(0.3),
             rows: limit(&mut self.rng, 0.4, 20),
             partition_rows: limit(&mut self.rng, 0.15, 5),
-            bytes: if self.rng.chance(0.15) { 1 + self.rng.below(2_000) as u32 } else { 0 },
+            bytes: if self.rng.chance(0.15) { 1 + self.rng.below(2_000) as u32 } else { u32::MAX },
             static_counts: self.rng.chance(0.4),
             digest: false,
         };
         // Where a page ends may depend on how much was fetched at a time.
-        read.digest =
-            (read.rows, read.partition_rows, read.bytes) == (u32::MAX, u32::MAX, 0) && self.rng.chance(0.1);
+        read.digest = (read.rows, read.partition_rows, read.bytes) == (u32::MAX, u32::MAX, u32::MAX)
+            && self.rng.chance(0.1);
         read
     }
 
@@ -277,7 +277,7 @@ impl Draw {
         let key = self.key();
         let mut read = self.read(table);
         read.wanted = Wanted::Keys(vec![key]);
-        (read.rows, read.partition_rows, read.bytes) = (u32::MAX, u32::MAX, 0);
+        (read.rows, read.partition_rows, read.bytes) = (u32::MAX, u32::MAX, u32::MAX);
         let writes = (0..1 + self.rng.below(4)).map(|_| self.write_to(table, key)).collect();
         let reads = 1 + self.rng.below(3) as u32;
         let with =

@@ -49,7 +49,7 @@ impl Run {
             static_counts: read.static_counts,
             row_limit: read.rows,
             partition_row_limit: read.partition_rows,
-            byte_limit: read.bytes,
+            byte_limit: mutation::ByteLimit::near(read.bytes.into()),
             tombstone_limit: if read.rows % 4 == 1 { 1 + read.rows % 5 } else { u32::MAX },
             ..ReadCommand::everything(shape.table.id, scope, 0)
         }
@@ -227,7 +227,7 @@ impl Run {
         // things lie: a tombstone's bounds count, and files cut those that reach beyond what is asked for.
         let table = &self.shapes[read.table].table;
         let content = |answer: &ReadAnswer| mutation::digest(table, &asked, answer, None);
-        let ends_alike = read.bytes == 0 || before.stopped == digest.stopped;
+        let ends_alike = read.bytes == u32::MAX || before.stopped == digest.stopped;
         let same = content(&before) == content(&after) && ends_alike;
         if same && digest.digest != Some(content(&before)) {
             return Err(format!("{read:?}: the digest is not that of the content"));
@@ -362,7 +362,7 @@ pub(super) fn everything(table: usize) -> ReadOp {
         reversed: false,
         rows: u32::MAX,
         partition_rows: u32::MAX,
-        bytes: 0,
+        bytes: u32::MAX,
         static_counts: false,
         digest: false,
     }

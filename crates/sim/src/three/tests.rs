@@ -4,6 +4,9 @@ use super::*;
 use protocol::failure::{Failure, FailureKind};
 use runtime::sim::SimConfig;
 
+/// What is kept for a node that is away.
+mod handoff;
+
 const LONG: Duration = Duration::from_secs(60);
 
 /// Three calm nodes with one row on all of them.
@@ -14,9 +17,11 @@ fn trio() -> (World, Run) {
 /// As [`trio`]; their reads have so much time.
 fn trio_with(read_timeout: Duration) -> (World, Run) {
     let mut world = World::new(11, SimConfig::calm());
-    let mut run = prepare(&mut world, 11, None);
+    let mut run = prepare(&mut world, 11, Ties::Fixed, None);
     for host in &mut run.hosts {
         host.config.read_timeout = read_timeout;
+        // A node that lacks something goes on lacking it.
+        host.config.hints.enabled = false;
     }
     boot_dead(&mut world, &mut run, 1.0);
     for host in &run.hosts {
@@ -218,4 +223,166 @@ fn a_statement_is_prepared_again_when_the_node_has_restarted() {
         read(&mut session).await
     });
     finished(&mut world, &mut after, LONG, "reading again").expect("in time").expect("no UNPREPARED is left");
+}
+
+/// Three nodes that have found each other, with the tables of the scenario.
+fn cluster() -> (World, Run) {
+    let mut world = World::new(12, SimConfig::calm());
+    let mut run = prepare(&mut world, 12, Ties::Cluster, None);
+    boot_dead(&mut world, &mut run, 1.0);
+    for host in &run.hosts {
+        host.await_ready(&mut world).expect("starts");
+    }
+    let first = run.hosts[0].native();
+    let mut made = world.spawn(run.client, create_schema(vec![first]));
+    finished(&mut world, &mut made, LONG, "making the schema").expect("in time").expect("made");
+    (world, run)
+}
+
+/// Runs statements through a node, one after the other.
+fn through(world: &mut World, run: &Run, at: usize, level: Consistency, statements: &'static [&'static str]) {
+    let to = run.hosts[at].native();
+    let mut done = world.spawn(run.client, async move {
+        let mut session = insist(to, START).await?;
+        for statement in statements {
+            session.query(statement, Ask::at(level)).await?;
+        }
+        Ok::<_, Trouble>(())
+    });
+    finished(world, &mut done, LONG, "running statements").expect("in time").expect("done");
+}
+
+fn first_column(world: &mut World, run: &Run, at: usize, level: Consistency, cql: &'static str) -> Vec<Row> {
+    let to = run.hosts[at].native();
+    let mut read =
+        world.spawn(run.client, async move { insist(to, START).await?.all(cql, Ask::at(level)).await });
+    finished(world, &mut read, LONG, "reading").expect("in time").expect("read")
+}
+
+#[test]
+fn a_truncation_reaches_once_who_was_down() {
+    let (mut world, mut run) = cluster();
+    through(&mut world, &run, 1, Consistency::All, &["INSERT INTO ks.u (k, v) VALUES (1, 1)"]);
+    world.power_cut(run.hosts[2].node);
+    world.run_for(Duration::from_secs(5));
+    let statements = &["TRUNCATE ks.u", "INSERT INTO ks.u (k, v) VALUES (2, 2)"];
+    through(&mut world, &run, 0, Consistency::Quorum, statements);
+    boot_dead(&mut world, &mut run, 1.0);
+    run.hosts[2].await_ready(&mut world).expect("starts");
+    let cql = "SELECT k FROM ks.u";
+    let seen = first_column(&mut world, &run, 2, Consistency::One, cql);
+    assert!(!seen.contains(&vec![Some(vec![0, 0, 0, 1])]), "it caught up before it served: {seen:?}");
+    let behind = vec![vec![Some(vec![0, 0, 0, 2])]];
+    for at in 0..NODES {
+        assert_eq!(first_column(&mut world, &run, at, Consistency::All, cql), behind, "through {at}");
+    }
+    // Nobody does it again.
+    for host in &run.hosts {
+        world.power_cut(host.node);
+    }
+    boot_dead(&mut world, &mut run, 1.0);
+    for at in 0..NODES {
+        run.hosts[at].await_ready(&mut world).expect("starts");
+        assert_eq!(first_column(&mut world, &run, at, Consistency::One, cql), behind, "on {at}");
+    }
+}
+
+/// As [`cluster`], of nodes that ask for passwords; these roles are made through the first.
+fn guarded(seeds: usize, statements: &'static [&'static str]) -> (World, Run) {
+    let mut world = World::new(13, SimConfig::calm());
+    let mut run = prepare(&mut world, 13, Ties::Cluster, None);
+    for at in 0..NODES {
+        let config = &mut run.hosts[at].config;
+        config.authentication.authenticator = Authenticator::Password;
+        config.seeds.truncate(seeds);
+    }
+    run.hosts[0].boot(&mut world, run.shards[0]);
+    run.hosts[0].await_ready(&mut world).expect("starts");
+    through(&mut world, &run, 0, Consistency::One, statements);
+    (world, run)
+}
+
+/// Whether a role is let in by a node, or why not.
+fn login(
+    world: &mut World,
+    run: &Run,
+    at: usize,
+    name: &'static str,
+    password: &'static str,
+) -> Result<(), Trouble> {
+    let to = run.hosts[at].native();
+    let mut done =
+        world.spawn(run.client, async move { Session::connect_as(to, (name, password)).await.map(|_| ()) });
+    finished(world, &mut done, LONG, "logging in").expect("in time")
+}
+
+const MEMBERS: &str = "SELECT role, member FROM system_auth.role_members";
+
+#[test]
+fn roles_of_a_lone_node_go_with_it_and_let_in_while_any_node_lives() {
+    // It stands alone first, with roles in rows.
+    let statements = &[
+        "CREATE ROLE boss WITH PASSWORD = 'b' AND LOGIN = true AND SUPERUSER = true",
+        "CREATE ROLE clerk WITH PASSWORD = 'c' AND LOGIN = true",
+        "GRANT boss TO clerk",
+        "ALTER ROLE cassandra WITH PASSWORD = 'known to few'",
+    ];
+    let (mut world, mut run) = guarded(0, statements);
+    run.hosts[0].stop(&mut world).expect("stops");
+    let seed = Seed { host: run.hosts[0].ip.to_string(), port: None };
+    run.hosts.iter_mut().for_each(|host| host.config.seeds = vec![seed.clone()]);
+    boot_dead(&mut world, &mut run, 1.0);
+    for host in &run.hosts {
+        host.await_ready(&mut world).expect("starts");
+    }
+    for at in 0..NODES {
+        assert_eq!(login(&mut world, &run, at, "clerk", "c"), Ok(()), "on {at}");
+        assert_eq!(login(&mut world, &run, at, "cassandra", "known to few"), Ok(()), "on {at}");
+        assert!(login(&mut world, &run, at, "cassandra", "cassandra").is_err(), "on {at}");
+    }
+    // Two of three voters are gone: roles cannot change, and let in all the same, also after a restart.
+    world.power_cut(run.hosts[1].node);
+    world.power_cut(run.hosts[2].node);
+    world.power_cut(run.hosts[0].node);
+    run.hosts[0].boot(&mut world, run.shards[0]);
+    run.hosts[0].await_ready(&mut world).expect("starts");
+    assert_eq!(login(&mut world, &run, 0, "boss", "b"), Ok(()));
+    let to = run.hosts[0].native();
+    let mut asked = world.spawn(run.client, async move {
+        let mut session = Session::connect_as(to, ("clerk", "c")).await?;
+        let members = session.all(MEMBERS, Ask::at(Consistency::All)).await?;
+        let written = session
+            .query("INSERT INTO system_auth.roles (role) VALUES ('x')", Ask::at(Consistency::One))
+            .await;
+        let changed = session.query("DROP ROLE boss", Ask::at(Consistency::One)).await;
+        Ok::<_, Trouble>((members, written.map(|_| ()), changed.map(|_| ())))
+    });
+    let (members, written, changed) =
+        finished(&mut world, &mut asked, LONG, "asking").expect("in time").expect("answered");
+    assert_eq!(members, [vec![Some(b"boss".to_vec()), Some(b"clerk".to_vec())]]);
+    let refused = |outcome: Result<(), Trouble>| match outcome {
+        Err(Trouble::Refused(failure)) => failure,
+        other => panic!("{other:?}"),
+    };
+    let written = refused(written);
+    assert!(written.message.contains("not user-modifiable"), "{}", written.message);
+    let changed = refused(changed);
+    assert!(changed.message.contains("the roles were not changed"), "{}", changed.message);
+    boot_dead(&mut world, &mut run, 1.0);
+    for host in &run.hosts {
+        host.await_ready(&mut world).expect("starts");
+    }
+    assert_eq!(login(&mut world, &run, 2, "clerk", "c"), Ok(()));
+    // A password that was lost is replaced on a node that asks for none.
+    run.hosts[2].stop(&mut world).expect("stops");
+    run.hosts[2].config.authentication.authenticator = Authenticator::AllowAll;
+    boot_dead(&mut world, &mut run, 1.0);
+    run.hosts[2].await_ready(&mut world).expect("starts");
+    // That of "abc", as it was published with jBCrypt.
+    let reset = &[
+        "ALTER ROLE clerk WITH HASHED PASSWORD = '$2a$06$If6bvum7DFjUnE9p2uDeDu0YHzrHM6tf.iqN8.yx.jNN1ILEf7h0i'",
+    ];
+    through(&mut world, &run, 2, Consistency::One, reset);
+    assert_eq!(login(&mut world, &run, 0, "clerk", "abc"), Ok(()), "at once, though it was remembered");
+    assert!(login(&mut world, &run, 0, "clerk", "c").is_err());
 }

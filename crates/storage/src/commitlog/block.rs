@@ -12,8 +12,8 @@
 
 use super::memory::{BlockMemory, BlockRef};
 use crate::limits::{INCARNATION_MAX, REPLAY_READ_BYTES, SEGMENT_NUMBER_MAX, SHARDS_MAX};
-use crate::rot::{Flipped, one_bit_off};
 use base::{ByteReader, Crc32, crc32};
+use journal::rot::{Flipped, one_bit_off};
 use runtime::mapping::{store_u32, store_u64};
 
 /// Bytes of a block; also the alignment of every write.

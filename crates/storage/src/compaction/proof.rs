@@ -33,8 +33,9 @@ impl Proof {
 
     /// As [`Proof::new`], with what the options say already known.
     pub(super) fn with(store: &Store, table: &TableStore, definition: &Table, common: &Common) -> Proof {
-        // What an sstable holds that cannot be read is not known.
-        let kept = table.compacting.shares_files() || table.is_incomplete.get();
+        // What an sstable holds that cannot be read is not known, nor what is on its way here from other nodes.
+        let kept =
+            table.compacting.shares_files() || table.is_incomplete.get() || store.keeps_tombstones.get();
         let gc_before = if kept { 0 } else { gc_before(definition, store.waiting_since_s(table)) };
         Proof { gc_before, only_repaired: common.only_repaired }
     }

@@ -50,7 +50,7 @@ fn a_large_static_row_leaves_room_for_a_page_of_rows() {
             store.flush(None).await.expect("flushes");
         }
     });
-    let asked = ReadCommand { byte_limit: 128 * 1024, ..of_key(&table, b"k") };
+    let asked = ReadCommand { byte_limit: mutation::ByteLimit::near(128 * 1024), ..of_key(&table, b"k") };
     let page = node.run(async move { runtime::local::<Store>().read_cold(&asked).await }).expect("readable");
     assert!((115..130).contains(&page.live_rows), "{}", page.live_rows);
 }

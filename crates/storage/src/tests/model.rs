@@ -201,7 +201,7 @@ impl Run {
     fn command(&mut self, scope: Scope) -> ReadCommand {
         let mut command = command(&self.table, scope);
         command.row_limit = *[1, 3, 10, u32::MAX].get(self.prng.below(4) as usize).expect("in range");
-        command.byte_limit = *[0, 100, 5000].get(self.prng.below(3) as usize).expect("in range");
+        command.byte_limit = mutation::ByteLimit::near([u64::MAX, 100, 5000][self.prng.below(3) as usize]);
         command.tombstone_limit = *[1, 5, u32::MAX].get(self.prng.below(3) as usize).expect("in range");
         command
     }

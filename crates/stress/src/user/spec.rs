@@ -247,7 +247,7 @@ async fn make(
 
 /// Runs a definition; what is there already is well. Errors: with file, line and key.
 async fn run(profile: &Profile, session: &Session, definition: &Definition) -> Result<(), Error> {
-    match session.query(&definition.cql, Consistency::One).await {
+    match session.define(&definition.cql, Consistency::One).await {
         Ok(_) => Ok(()),
         Err(client::Error::Failure(failure)) if matches!(failure.kind, FailureKind::AlreadyExists { .. }) => {
             Ok(())

@@ -1,7 +1,7 @@
 //! Keys without a counterpart in `cassandra.yaml`; those of `scylla.yaml` that have an effect are here, too.
 
 use super::Effect::{Checks, Sets};
-use super::{Key, key, set, some_port};
+use super::{Key, key, set, some_port, uuid};
 use crate::config::log_levels;
 use crate::config::value::Shape::{Address, Flag, Map, OneOf, PlainSize, Rate, Text, Whole};
 use crate::config::value::{LONG, PORT};
@@ -55,10 +55,6 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("workdir", Text, "null", Sets(|c, v| c.pieces.workdir = Some(v.text().into()))),
 ];
-
-fn uuid(text: &str) -> Result<u128, String> {
-    uuid::Uuid::parse_str(text).map(|id| id.as_u128()).map_err(|_| "a uuid".into())
-}
 
 /// `{storage=debug, cql=trace}`, as a map of a document is shown.
 fn loggers(text: &str) -> Result<Vec<(String, String)>, String> {

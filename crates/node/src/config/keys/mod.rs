@@ -21,9 +21,10 @@ mod scylla;
 mod security;
 mod storage;
 
-use super::Config;
 use super::value::{Shape, Value};
+use super::{Config, Seed};
 use crate::limits;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use std::path::PathBuf;
@@ -114,6 +115,13 @@ fn bound(value: &Value) -> Result<Option<u32>, String> {
     }
 }
 
+fn at_least_one(value: &Value) -> Result<u32, String> {
+    match u32::try_from(value.whole()) {
+        Ok(count) if 0 < count => Ok(count),
+        _ => Err("a count above zero".into()),
+    }
+}
+
 fn some_time(value: &Value) -> Result<Duration, String> {
     match value.time() {
         Duration::ZERO => Err("a duration above zero".into()),
@@ -127,6 +135,38 @@ fn tokens(value: &Value) -> Result<Vec<i64>, String> {
         Ok(tokens) if tokens.len() <= limits::NUM_TOKENS_MAX as usize => Ok(tokens),
         _ => Err("tokens between -2^63 and 2^63-1 with commas between them".into()),
     }
+}
+
+/// Seeds out of the parameters of their provider, as one line shows them: `[{seeds=10.0.0.1:7000,node2}]`.
+fn seeds(shown: &str) -> Result<Vec<Seed>, String> {
+    let expected = || "seeds: hosts or host:port with commas between them".to_owned();
+    let Some((_, list)) = shown.split_once("seeds=") else {
+        return if matches!(shown, "null" | "[]" | "{}" | "[{}]" | "") {
+            Ok(Vec::new())
+        } else {
+            Err(expected())
+        };
+    };
+    let list = list.split('}').next().unwrap_or_default();
+    // Behind the seeds may come another parameter.
+    let items = list.split(',').map(str::trim).take_while(|item| !item.contains('='));
+    let items: Vec<&str> = items.filter(|item| !item.is_empty()).collect();
+    items.into_iter().map(|item| seed(item).ok_or_else(expected)).collect()
+}
+
+fn seed(text: &str) -> Option<Seed> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some(Seed { host: address.ip().to_string(), port: Some(address.port()) });
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(Seed { host: address.to_string(), port: None });
+    }
+    let (host, port) = match text.split_once(':') {
+        Some((host, port)) => (host, Some(port.parse().ok()?)),
+        None => (text, None),
+    };
+    let is_name = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c));
+    is_name.then(|| Seed { host: host.to_owned(), port })
 }
 
 fn only_folder(value: &Value) -> Result<PathBuf, String> {
@@ -147,6 +187,10 @@ fn set<T>(place: &mut T, value: T) -> Result<(), String> {
     Ok(())
 }
 
+fn uuid(text: &str) -> Result<u128, String> {
+    uuid::Uuid::parse_str(text).map(|id| id.as_u128()).map_err(|_| "a uuid".into())
+}
+
 /// At least one, or as many as the node thinks right.
 fn compactors(value: &Value) -> Result<Option<u32>, String> {
     let count = u32::try_from(value.whole()).ok().filter(|count| *count > 0);
@@ -162,4 +206,33 @@ fn part(value: &Value) -> Result<u32, String> {
 /// A threshold; a negative number is none.
 fn most(value: &Value) -> u32 {
     u32::try_from(value.whole()).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seeds_are_hosts_with_or_without_a_port() {
+        let shown = |text: &str| {
+            let all = seeds(text)?;
+            let one = |s: &Seed| s.port.map_or_else(|| s.host.clone(), |port| format!("{} {port}", s.host));
+            Ok::<_, String>(all.iter().map(one).collect::<Vec<_>>())
+        };
+        for (text, expected) in [
+            ("[{seeds=127.0.0.1:7000}]", &["127.0.0.1 7000"][..]),
+            (
+                "{seeds=10.0.0.1, node-2.example.org:7001,::1,[::1]:7002}",
+                &["10.0.0.1", "node-2.example.org 7001", "::1", "::1 7002"],
+            ),
+            ("[{seeds=a, other=b}]", &["a"]),
+            ("null", &[]),
+            ("[{seeds=}]", &[]),
+        ] {
+            assert_eq!(shown(text).unwrap(), expected, "{text}");
+        }
+        for text in ["[{seeds=a b}]", "[{seeds=a:x}]", "[{seed=a}]", "a"] {
+            assert!(shown(text).is_err(), "{text}");
+        }
+    }
 }

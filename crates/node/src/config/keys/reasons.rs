@@ -12,15 +12,27 @@ pub(super) const PAGE_CACHE: &str = "what is cached of sstables is said by file_
 pub(super) const PAGES_GO: &str = "what is cached are pages of indexes; they go with their sstable";
 pub(super) const SCHEMA_LOG: &str = "the schema has a log of its own in the data folder";
 
-pub(super) const MEMBERS: &str = "nodes do not join, repair or stream yet";
-pub(super) const HINTS: &str = "hints are not kept yet";
+pub(super) const STREAMS: &str = "nothing is streamed between nodes yet";
+pub(super) const REPAIR: &str = "there is no repair but by reads yet";
+pub(super) const PAXOS: &str = "conditional statements are not there yet";
+pub(super) const SILENCE: &str = "a node that does not answer for 2.5 s is down, and connections with it end";
+pub(super) const NEAREST: &str =
+    "reads go to the replicas of the datacenter that answer fast, whatever they have in memory";
+pub(super) const QUEUES: &str =
+    "what waits for a node, and what it may ask at a time, is bounded by the node itself";
+pub(super) const DRAWN: &str = "tokens are drawn at random, or named by initial_token";
+pub(super) const NO_GOSSIP: &str =
+    "nodes agree on members and schema by consensus: no start waits for gossip to settle";
+pub(super) const CONSENSUS: &str = "nodes always agree on members and schema by consensus";
+pub(super) const INTERNODE_COMPRESSION: &str = "messages between nodes are not compressed yet";
+pub(super) const OWNERSHIP: &str = "a replica answers for what it holds; coordinators ask who holds a token";
+pub(super) const PLAIN_HINTS: &str = "hints are not compressed yet";
 pub(super) const CACHES: &str = "there is no such cache yet; chunks and index pages of sstables are cached";
 pub(super) const PERMISSIONS: &str = "there are no permissions yet";
 pub(super) const CREDENTIALS: &str = "roles are read anew when their validity has ended";
 pub(super) const AUDIT: &str = "there is no audit log and no full query log yet";
 pub(super) const CDC: &str = "changes are not captured yet";
 pub(super) const PEM: &str = "keys and certificates are read from PEM files, which say what they are";
-pub(super) const TLS: &str = "it has no effect yet";
 pub(super) const FUNCTIONS: &str = "there are no user-defined functions yet";
 pub(super) const VIEWS: &str = "there are no materialized views yet";
 pub(super) const INDEXES: &str = "there are no secondary indexes yet";

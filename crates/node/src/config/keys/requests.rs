@@ -1,7 +1,7 @@
 //! Timeouts, thresholds and logs of requests.
 
 use super::Effect::{Checks, Idle, Later, Sets};
-use super::reasons::{FUNCTIONS, GUARDRAILS, JVM, MEMBERS, THREADS};
+use super::reasons::{FUNCTIONS, GUARDRAILS, JVM, REPAIR, THREADS};
 use super::{Key, key, most, set, some_time};
 use crate::config::value::Shape::{Flag, OneOf, Size, Time};
 use crate::config::value::{INT, KIB, MIB, MS, SECOND};
@@ -43,7 +43,12 @@ pub(super) const KEYS: &[Key] = &[
         "false",
         Idle("ids of prepared statements include the keyspace where it matters"),
     ),
-    key("ideal_consistency_level", OneOf(CONSISTENCY), "null", Later(MEMBERS)),
+    key(
+        "ideal_consistency_level",
+        OneOf(CONSISTENCY),
+        "null",
+        Later("the level that was asked for is the only one that is measured"),
+    ),
     key("local_read_size_fail_threshold", Size(1), "null", Later(GUARDRAILS)),
     key("local_read_size_warn_threshold", Size(1), "null", Later(GUARDRAILS)),
     key("page_size_fail_threshold", INT, "-1", Later(GUARDRAILS)),
@@ -62,7 +67,7 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("read_request_timeout", Time(MS), "5000ms", Checks(|c, v| set(&mut c.read_timeout, some_time(v)?))),
     key("read_thresholds_enabled", Flag, "false", Later(GUARDRAILS)),
-    key("repair_request_timeout", Time(MS), "120000ms", Later(MEMBERS)),
+    key("repair_request_timeout", Time(MS), "120000ms", Later(REPAIR)),
     key("request_timeout", Time(MS), "10000ms", Idle("every request has a timeout of its own kind")),
     key("row_index_read_size_fail_threshold", Size(1), "null", Later(GUARDRAILS)),
     key("row_index_read_size_warn_threshold", Size(1), "null", Later(GUARDRAILS)),

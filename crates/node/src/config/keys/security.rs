@@ -1,9 +1,10 @@
 //! Who may do what, and what is hidden from whom.
 
 use super::Effect::{Checks, Idle, Later, Only, Sets};
-use super::reasons::{AUDIT, CREDENTIALS, MEMBERS, PEM, PERMISSIONS, PLAIN_FILES, ROLES_LOCAL, TLS};
+use super::reasons::{AUDIT, CREDENTIALS, PEM, PERMISSIONS, PLAIN_FILES, ROLES_LOCAL};
 use super::{Key, Value, key, set};
 use crate::config::clients::{client_auth, file};
+use crate::config::internode::InternodeEncryption;
 use crate::config::value::Shape::{Class, Flag, List, Map, OneOf, Text, Time, Whole};
 use crate::config::value::{INT, LONG, MS};
 use query::Authenticator;
@@ -158,7 +159,12 @@ pub(super) const KEYS: &[Key] = &[
         "AllowAllInternodeAuthenticator",
         Only(&["AllowAllInternodeAuthenticator"], "nodes do not authenticate each other yet"),
     ),
-    key("internode_authenticator.parameters", Map, "null", Later(MEMBERS)),
+    key(
+        "internode_authenticator.parameters",
+        Map,
+        "null",
+        Later("nodes are told apart by their certificates: server_encryption_options.require_client_auth"),
+    ),
     key(
         "network_authorizer.class_name",
         Class,
@@ -181,40 +187,101 @@ pub(super) const KEYS: &[Key] = &[
     key("roles_cache_max_entries", INT, "1000", Later(PERMISSIONS)),
     key("roles_update_interval", Time(MS), "null", Later(PERMISSIONS)),
     key("roles_validity", Time(MS), "2s", Later(PERMISSIONS)),
-    key("server_encryption_options.accepted_protocols", List, "null", Later(TLS)),
-    key("server_encryption_options.algorithm", Text, "null", Later(TLS)),
-    key("server_encryption_options.cipher_suites", List, "null", Later(TLS)),
+    key(
+        "server_encryption_options.accepted_protocols",
+        List,
+        "null",
+        Sets(|c, v| c.internode.accepted_protocols = v.list()),
+    ),
+    key("server_encryption_options.algorithm", Text, "null", Idle(PEM)),
+    key("server_encryption_options.certificate", Text, "", Sets(|c, v| c.internode.certificate = file(v))),
+    key(
+        "server_encryption_options.cipher_suites",
+        List,
+        "null",
+        Sets(|c, v| c.internode.cipher_suites = v.list()),
+    ),
     key(
         "server_encryption_options.enabled",
         Flag,
         "false",
-        Only(&["false"], "traffic between nodes is not encrypted yet"),
+        Idle("internode_encryption says what is encrypted, as in Cassandra"),
     ),
     key(
         "server_encryption_options.internode_encryption",
         OneOf(&["all", "none", "dc", "rack"]),
         "none",
-        Only(&["none"], "traffic between nodes is not encrypted yet"),
+        Sets(|c, v| c.internode.encryption = InternodeEncryption::parse(&v.text())),
     ),
-    key("server_encryption_options.keystore", Text, "conf/.keystore", Later(TLS)),
-    key("server_encryption_options.keystore_password", Text, "null", Later(TLS)),
-    key("server_encryption_options.legacy_ssl_storage_port_enabled", Flag, "false", Later(TLS)),
-    key("server_encryption_options.optional", Flag, "false", Later(TLS)),
-    key("server_encryption_options.outbound_keystore", Text, "null", Later(TLS)),
-    key("server_encryption_options.outbound_keystore_password", Text, "null", Later(TLS)),
-    key("server_encryption_options.protocol", Text, "null", Later(TLS)),
-    key("server_encryption_options.require_client_auth", Flag, "false", Later(TLS)),
-    key("server_encryption_options.require_endpoint_verification", Flag, "false", Later(TLS)),
+    key("server_encryption_options.keyfile", Text, "", Sets(|c, v| c.internode.keyfile = file(v))),
+    key(
+        "server_encryption_options.keystore",
+        Text,
+        "conf/.keystore",
+        Sets(|c, v| c.internode.keystore = file(v)),
+    ),
+    key("server_encryption_options.keystore_password", Text, "null", Idle(PEM)),
+    key(
+        "server_encryption_options.legacy_ssl_storage_port_enabled",
+        Flag,
+        "false",
+        Sets(|c, v| c.internode.is_ssl_port_open = v.flag()),
+    ),
+    key("server_encryption_options.optional", Flag, "false", Sets(|c, v| c.internode.is_optional = v.flag())),
+    key(
+        "server_encryption_options.outbound_keystore",
+        Text,
+        "null",
+        Sets(|c, v| c.internode.outbound_keystore = file(v)),
+    ),
+    key("server_encryption_options.outbound_keystore_password", Text, "null", Idle(PEM)),
+    key(
+        "server_encryption_options.priority_string",
+        Text,
+        "",
+        Idle("the words are GnuTLS's; see accepted_protocols and cipher_suites"),
+    ),
+    key(
+        "server_encryption_options.protocol",
+        Text,
+        "null",
+        Sets(|c, v| c.internode.protocol = Some(v.text()).filter(|name| !name.is_empty())),
+    ),
+    key(
+        "server_encryption_options.require_client_auth",
+        Flag,
+        "false",
+        Sets(|c, v| c.internode.is_client_auth_required = v.flag()),
+    ),
+    key(
+        "server_encryption_options.require_endpoint_verification",
+        Flag,
+        "false",
+        Only(&["false"], "nodes' certificates are not compared with their addresses"),
+    ),
     key(
         "server_encryption_options.ssl_context_factory.class_name",
-        Text,
+        Class,
         "org.apache.cassandra.security.DefaultSslContextFactory",
-        Later(TLS),
+        Only(
+            &[
+                "DefaultSslContextFactory",
+                "org.apache.cassandra.security.DefaultSslContextFactory",
+                "PEMBasedSslContextFactory",
+                "org.apache.cassandra.security.PEMBasedSslContextFactory",
+            ],
+            "keys and certificates come from PEM files",
+        ),
     ),
-    key("server_encryption_options.ssl_context_factory.parameters", Map, "{}", Later(TLS)),
-    key("server_encryption_options.store_type", Text, "JKS", Later(TLS)),
-    key("server_encryption_options.truststore", Text, "conf/.truststore", Later(TLS)),
-    key("server_encryption_options.truststore_password", Text, "null", Later(TLS)),
+    key("server_encryption_options.ssl_context_factory.parameters", Map, "{}", Idle(PEM)),
+    key("server_encryption_options.store_type", Text, "JKS", Idle(PEM)),
+    key(
+        "server_encryption_options.truststore",
+        Text,
+        "conf/.truststore",
+        Sets(|c, v| c.internode.truststore = file(v)),
+    ),
+    key("server_encryption_options.truststore_password", Text, "null", Idle(PEM)),
     key("transparent_data_encryption_options.chunk_length_kb", INT, "64", Idle(PLAIN_FILES)),
     key("transparent_data_encryption_options.cipher", Text, "AES/CBC/PKCS5Padding", Idle(PLAIN_FILES)),
     key(

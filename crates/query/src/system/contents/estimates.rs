@@ -1,10 +1,10 @@
 //! Rows of `system.size_estimates`, `system.table_estimates` and `system.compaction_history`.
 
 use super::Source;
-use crate::info::NodeInfo;
 use crate::system::row::Row;
 use std::collections::BTreeMap;
 use storage::TableStats;
+use topology::{Member, Snapshot};
 
 /// A range of tokens this node is the first replica of, and its share of all tokens.
 #[derive(Debug, PartialEq)]
@@ -16,13 +16,16 @@ struct Primary {
 }
 
 /// The ranges that end at this node's tokens.
-fn primaries(node: &NodeInfo) -> Vec<Primary> {
-    let peers = node.peers.iter().flat_map(|peer| peer.tokens.iter());
-    let mut ring: Vec<i64> = node.tokens.iter().chain(peers).copied().collect();
+fn primaries(snapshot: &Snapshot) -> Vec<Primary> {
+    let tokens = |member: &Member| member.tokens.iter().map(|token| token.0).collect::<Vec<i64>>();
+    let in_ring = snapshot.members().iter().filter(|member| member.state.is_read());
+    let mut ring: Vec<i64> = in_ring.flat_map(tokens).collect();
     ring.sort_unstable();
     ring.dedup();
-    let mut own = node.tokens.clone();
-    own.sort_unstable();
+    let own = tokens(snapshot.local());
+    if ring.is_empty() {
+        return Vec::new();
+    }
     let primary = |last: i64| {
         let at = ring.partition_point(|token| *token < last);
         let after = if at == 0 { ring[ring.len() - 1] } else { ring[at - 1] };
@@ -36,7 +39,7 @@ fn primaries(node: &NodeInfo) -> Vec<Primary> {
 
 /// What connectors that split a table by ranges want to know: keys are spread evenly, so a range holds its share of them.
 pub fn estimates(source: &Source<'_>, types: &[&str]) -> Vec<Row> {
-    let ranges = primaries(source.node);
+    let ranges = primaries(source.snapshot);
     let row = |stats: &TableStats, range: &Primary, range_type: &str| {
         let mean = stats.partition_sizes.mean().unwrap_or(0.0);
         let row = Row::new()
@@ -82,37 +85,11 @@ pub fn compaction_history(source: &Source<'_>) -> Vec<Row> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::info::PeerInfo;
-    use core::net::{IpAddr, Ipv4Addr};
+    use crate::system::contents::tests::{member, snapshot};
 
-    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-
-    fn node(tokens: &[i64], of_peer: &[i64]) -> NodeInfo {
-        let peer = PeerInfo {
-            address: HERE,
-            storage_port: 7000,
-            host_id: 2,
-            data_center: "dc".into(),
-            rack: "rack".into(),
-            rpc_address: HERE,
-            rpc_port: 9042,
-            tokens: of_peer.to_vec(),
-        };
-        NodeInfo {
-            cluster_name: "c".into(),
-            host_id: 1,
-            data_center: "dc".into(),
-            rack: "rack".into(),
-            broadcast_address: HERE,
-            listen_address: HERE,
-            storage_port: 7000,
-            rpc_address: HERE,
-            rpc_port: 9042,
-            tokens: tokens.to_vec(),
-            started_at_s: 0,
-            peers: if of_peer.is_empty() { Vec::new() } else { vec![peer] },
-            settings: Vec::new(),
-        }
+    fn node(tokens: &[i64], of_peer: &[i64]) -> Snapshot {
+        let peer = (!of_peer.is_empty()).then(|| member(2, of_peer));
+        snapshot([member(1, tokens)].into_iter().chain(peer).collect())
     }
 
     #[test]

@@ -6,11 +6,13 @@ use crate::system::definitions;
 use crate::system::live::Statements;
 use crate::system::partitions::partitions;
 use base::histogram::{Distribution, EstimatedHistogram, Zeroes};
+use base::{HostId, Token};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use runtime::metrics::GroupUsage;
 use schema::TableId;
 use storage::snapshot::Snapshot;
 use storage::{CompactionKind, CompactionProgress, CompactionRecord, TableStats};
+use topology::{MemberState, Members, Version};
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// A time-based UUID.
@@ -44,6 +46,7 @@ fn stats(keyspace: &str) -> TableStats {
 
 fn live() -> Live {
     Live {
+        roles: None,
         row_cache: storage::CacheStats::default(),
         clients: vec![ClientInfo {
             address: SocketAddr::new(HERE, 40_000),
@@ -97,31 +100,38 @@ fn live() -> Live {
 }
 
 fn node() -> NodeInfo {
-    let peer = PeerInfo {
-        address: HERE,
-        storage_port: 7001,
-        host_id: 2,
-        data_center: "dc".into(),
-        rack: "rack".into(),
-        rpc_address: HERE,
-        rpc_port: 9043,
-        tokens: vec![5],
-    };
     NodeInfo {
         cluster_name: "c".into(),
-        host_id: 1,
-        data_center: "dc".into(),
-        rack: "rack".into(),
-        broadcast_address: HERE,
         listen_address: HERE,
-        storage_port: 7000,
-        rpc_address: HERE,
-        rpc_port: 9042,
-        tokens: vec![0],
+        listen_port: 7000,
         started_at_s: 0,
-        peers: vec![peer],
         settings: vec![("cluster_name".into(), "c".into())],
     }
+}
+
+/// A normal member that listens on this machine.
+pub(super) fn member(id: u16, tokens: &[i64]) -> Member {
+    let mut tokens: Vec<Token> = tokens.iter().copied().map(Token).collect();
+    tokens.sort_unstable();
+    Member {
+        host_id: HostId(u128::from(id)),
+        internode: (HERE, 7000 + id).into(),
+        native: (HERE, 9042 + id).into(),
+        dc: "dc".into(),
+        rack: "rack".into(),
+        tokens,
+        shards: 1,
+        ignore_msb: 0,
+        state: MemberState::Normal,
+        features: 0,
+        release: "test".into(),
+    }
+}
+
+/// Seen by the first of them.
+pub(super) fn snapshot(members: Vec<Member>) -> topology::Snapshot {
+    let local = members[0].host_id;
+    topology::Snapshot::new(local, Members::new(Version::ZERO, members), &[])
 }
 
 /// Rows by name of their table, each checked against the table's columns.
@@ -129,7 +139,8 @@ fn generated() -> BTreeMap<String, Vec<Row>> {
     let keyspaces = definitions::keyspaces();
     let schema = Schema::new(3, keyspaces.iter().map(|k| (k.name.clone(), k.clone())).collect());
     let (node, live) = (node(), live());
-    let source = Source { node: &node, schema: &schema, live: &live };
+    let snapshot = snapshot(vec![member(1, &[0]), member(2, &[5])]);
+    let source = Source { node: &node, snapshot: &snapshot, schema: &schema, live: &live };
     let mut all = BTreeMap::new();
     for table in keyspaces.iter().flat_map(|keyspace| keyspace.tables.values()) {
         let rows = rows(table, &source);
@@ -208,4 +219,33 @@ fn numbers_are_in_their_columns_units() {
         .find(|row| row.get("name") == Some(b"prepared_statements_ratio".as_slice()));
     assert_eq!(double(ratio.unwrap(), "value"), 0.75);
     assert_eq!(double(&all["system_views.sstable_tasks"][0], "completion_ratio"), 0.25);
+}
+
+#[test]
+fn a_peers_schema_version_is_the_one_it_said_last() {
+    let keyspaces = definitions::keyspaces();
+    let schema = Schema::new(3, keyspaces.iter().map(|k| (k.name.clone(), k.clone())).collect());
+    let [answers, is_down, unheard] = [2, 3, 4].map(HostId);
+    let before = topology::Liveness::of([answers, is_down])
+        .with_schemas(&topology::Liveness::default(), [(answers, 1), (is_down, 2)]);
+    let now = topology::Liveness::of([answers]).with_schemas(&before, [(answers, 9)]);
+    let snapshot = snapshot((1..5).map(|id| member(id, &[i64::from(id)])).collect()).with_liveness(now);
+    let (node, live) = (node(), live());
+    let source = Source { node: &node, snapshot: &snapshot, schema: &schema, live: &live };
+    for name in ["peers", "peers_v2"] {
+        let system = keyspaces.iter().find(|keyspace| &*keyspace.name == "system").expect("it is there");
+        let rows = rows(&system.tables[name], &source);
+        let said = |host: HostId| {
+            let row = rows.iter().find(|row| row.get("host_id") == Some(&host.0.to_be_bytes()[..]));
+            row.and_then(|row| row.get("schema_version")).map(<[u8]>::to_vec)
+        };
+        let version = |version: u128| Some(version.to_be_bytes().to_vec());
+        assert_eq!(said(answers), version(9), "{name}");
+        assert_eq!(said(is_down), version(2), "{name}");
+        assert_eq!(
+            said(unheard),
+            version(3),
+            "{name}: this node's, as some drivers take a row without one for no node"
+        );
+    }
 }

@@ -7,6 +7,7 @@ use base::histogram::Distribution;
 use core::net::IpAddr;
 use storage::snapshot::Snapshot;
 use storage::{CacheStats, TableStats};
+use topology::Member;
 
 /// Bytes of the unit in which sizes of tables are shown, rounded up.
 const MEBIBYTE: u64 = 1 << 20;
@@ -199,36 +200,28 @@ fn batches(source: &Source<'_>) -> Vec<Row> {
 
 /// What is known of every member. There is no gossip: versions and heartbeats are null.
 fn members(source: &Source<'_>) -> Vec<Row> {
-    let node = source.node;
     let schema = uuid::Uuid::from_u128(source.schema.version).to_string();
-    let member = |address: IpAddr, port: u16| {
-        Row::new()
-            .inet("address", address)
-            .int("port", i32::from(port))
-            .text("hostname", &host_name(address))
+    let local = source.snapshot.local_id();
+    let row = |member: &Member| {
+        let status = format!("NORMAL,{}", member.tokens.first().copied().unwrap_or_default());
+        let row = Row::new()
+            .inet("address", member.broadcast())
+            .int("port", i32::from(member.internode.port()))
+            .text("hostname", &host_name(member.broadcast()))
             .text("release_version", RELEASE_VERSION)
             .text("schema", &schema)
             .text("sstable_versions", "big-nb")
-    };
-    let place = |row: Row, dc: &str, rack: &str, host_id: u128, tokens: &[i64], native: (IpAddr, u16)| {
-        let status = format!("NORMAL,{}", tokens.first().copied().unwrap_or_default());
-        row.text("dc", dc)
-            .text("rack", rack)
-            .text("host_id", &uuid::Uuid::from_u128(host_id).to_string())
-            .text("native_address_and_port", &format!("{}:{}", native.0, native.1))
-            .text("rpc_address", &native.0.to_string())
+            .text("dc", &member.dc)
+            .text("rack", &member.rack)
+            .text("host_id", &member.host_id.to_string())
+            .text("native_address_and_port", &member.native.to_string())
+            .text("rpc_address", &member.native.ip().to_string())
             .text("status", &status)
-            .text("status_with_port", &status)
+            .text("status_with_port", &status);
+        match member.host_id == local {
+            true => row.int("generation", source.node.started_at_s).text("rpc_ready", "true"),
+            false => row,
+        }
     };
-    let own = member(node.broadcast_address, node.storage_port)
-        .int("generation", node.started_at_s)
-        .text("rpc_ready", "true");
-    let own_native = (node.rpc_address, node.rpc_port);
-    let own = place(own, &node.data_center, &node.rack, node.host_id, &node.tokens, own_native);
-    let peers = node.peers.iter().map(|peer| {
-        let row = member(peer.address, peer.storage_port);
-        let native = (peer.rpc_address, peer.rpc_port);
-        place(row, &peer.data_center, &peer.rack, peer.host_id, &peer.tokens, native)
-    });
-    std::iter::once(own).chain(peers).collect()
+    source.snapshot.members().iter().map(row).collect()
 }

@@ -2,7 +2,8 @@
 
 use super::{Direction, Epoll, Source};
 use crate::backend::socket::{
-    accept_one, keep_alive, listen, name, set_non_blocking, set_option, shutdown, socket, to_raw, try_send,
+    accept_one, keep_alive, listen, name, set_non_blocking, set_option, shutdown, socket, to_raw, try_recv,
+    try_send,
 };
 use crate::limits::RECV_BUFFER_BYTES;
 use std::cell::Cell;
@@ -174,6 +175,10 @@ impl EpollStream {
                 Ok(scratch[..count as usize].to_vec())
             })
             .await
+    }
+
+    pub(crate) async fn recv_at_most(&self, max: usize) -> io::Result<Vec<u8>> {
+        self.socket().retry(Direction::Read, |fd| try_recv(fd, max)).await
     }
 
     pub(crate) fn try_send(&self, bytes: &[u8]) -> io::Result<usize> {

@@ -15,9 +15,12 @@ use std::path::{Component, Path};
 
 use base::Prng;
 
+/// Copies of a whole disk.
+mod image;
 /// Mapped files.
 mod mapped;
 
+pub(crate) use image::Image;
 use mapped::Map;
 
 /// The unit that a power cut loses, keeps or tears.
@@ -81,7 +84,7 @@ pub(crate) enum DiskOut {
     Entries(Vec<Entry>),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct FileNode {
     /// What reads see; its length is the file's size.
     cache: Vec<u8>,
@@ -97,20 +100,20 @@ struct FileNode {
     syncing: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct DirNode {
     cache: BTreeMap<String, Ino>,
     durable: BTreeMap<String, Ino>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Node {
     File(FileNode),
     Dir(DirNode),
 }
 
 /// One atomic change of names that is not durable yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct NameOp {
     changes: Vec<(Ino, String, Option<Ino>)>,
 }

@@ -717,11 +717,16 @@ pub(crate) struct SimStream(Rc<SocketInner>);
 impl SimStream {
     /// Bytes that have arrived; empty at the end of the stream.
     pub(crate) async fn recv(&self) -> io::Result<Vec<u8>> {
-        let SocketInner { shard, id, read } = &*self.0;
-        read.set(true);
+        self.0.read.set(true);
+        self.recv_at_most(RECV_BYTES as usize).await
+    }
+
+    /// As [`SimStream::recv`], but the connection may still go to another shard: what is not taken stays in the network.
+    pub(crate) async fn recv_at_most(&self, max: usize) -> io::Result<Vec<u8>> {
+        let SocketInner { shard, id, .. } = &*self.0;
         poll_fn(|cx| {
             let mut core = shard.core.borrow_mut();
-            let max = 1 + shard.rng.borrow_mut().below(RECV_BYTES);
+            let max = 1 + shard.rng.borrow_mut().below(max as u64);
             match core.net.recv(*id, max as usize) {
                 Ok(Some(bytes)) => Poll::Ready(Ok(bytes)),
                 Err(error) => Poll::Ready(Err(error)),

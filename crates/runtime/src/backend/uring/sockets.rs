@@ -9,7 +9,7 @@ use super::ops::{Keep, Op};
 use super::recv_buffers::{GROUP, RingBytes};
 use crate::backend::socket::{
     accept_one, bind, keep_alive, listen, name, set_non_blocking, set_option, shutdown, socket, to_raw,
-    try_send,
+    try_recv, try_send,
 };
 use crate::limits::{RECV_BUFFER_BYTES, RECV_BUFFERS_PER_STREAM};
 use io_uring::{cqueue, opcode, squeue, types};
@@ -213,6 +213,26 @@ impl UringStream {
 
     pub(crate) async fn recv(&self) -> io::Result<RingBytes> {
         std::future::poll_fn(|context| self.poll_recv(context)).await
+    }
+
+    /// By a plain system call, waiting on the ring: no receive op is armed that would take more.
+    pub(crate) async fn recv_at_most(&self, max: usize) -> io::Result<Vec<u8>> {
+        loop {
+            match try_recv(&self.core().fd, max) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let fd = types::Fd(self.core().fd.as_raw_fd());
+                    let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32).build();
+                    let keep = Keep::Socket { _core: self.core().clone(), bytes: Vec::new() };
+                    let (result, keep) = self.uring.submit(keep, true, entry).await;
+                    drop(keep);
+                    if result < 0 {
+                        return Err(io::Error::from_raw_os_error(-result));
+                    }
+                }
+                received => return received,
+            }
+        }
     }
 
     fn poll_recv(&self, context: &mut Context<'_>) -> Poll<io::Result<RingBytes>> {
