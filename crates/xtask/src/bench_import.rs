@@ -31,7 +31,7 @@ pub fn import(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
     let files = house::number(rest, "--files", if smoke { 2_000 } else { 1_000_000 })?;
     let rounds = house::number(rest, "--rounds", if smoke { 1 } else { 3 })?.max(1);
-    let binary = house::binary(rest, "release")?;
+    let binary = house::binary(rest, house::profile(rest))?;
     let node = BenchNode::start(&binary, "import", "4G", "")?;
     let mut text = format!(
         "# bench import\n\n{}\ncommit {}; {files} files; one shard on processor {}, the importer on processor {LOADER}; medians of {rounds} \

@@ -88,10 +88,10 @@ pub fn loader(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
     let rounds = house::number(rest, "--rounds", if smoke { 1 } else { 3 })?.max(1);
     let binary = dist::binary(rest, smoke)?;
-    house::run(house::cargo().args(["build", "--release", "--package", "client", "--example", "canned"]))?;
+    let canned_program = house::example(rest, "client", "canned")?;
     let node = BenchNode::start(&binary, "loader", "1G", "")?;
     let node_address = node.address().parse().map_err(|_| format!("no address: {}", node.address()))?;
-    let canned = canned(node_address, &node.folder)?;
+    let canned = canned(&canned_program, node_address, &node.folder)?;
     let quiet = node.folder.join("logback.xml");
     let told = |error: std::io::Error| format!("{}: {error}", quiet.display());
     std::fs::write(&quiet, "<configuration><root level=\"WARN\"/></configuration>").map_err(told)?;
@@ -154,12 +154,11 @@ pub fn loader(rest: &[String]) -> Outcome {
 }
 
 /// Starts the server with the answers before a node, its log in a folder.
-fn canned(node: SocketAddr, folder: &Path) -> Result<Running, String> {
+fn canned(program: &Path, node: SocketAddr, folder: &Path) -> Result<Running, String> {
     let port = machine::free_port()?;
     let arguments = ["--port".to_owned(), port.to_string(), "--before".to_owned(), node.port().to_string()];
-    let program = house::target().join("release/examples/canned");
     let log = folder.join("canned.log");
-    let mut server = Running::start(Some(SERVER), &program, &arguments, port, &log)?;
+    let mut server = Running::start(Some(SERVER), program, &arguments, port, &log)?;
     server.wait_until_listening(Duration::from_secs(10))?;
     Ok(server)
 }

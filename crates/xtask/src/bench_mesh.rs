@@ -13,8 +13,7 @@ const ROUNDS: usize = 5;
 /// Runs the bench and writes its result.
 pub fn mesh(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
-    house::run(house::cargo().args(["build", "--release", "--package", "runtime", "--example", "calls"]))?;
-    let binary = house::target().join("release/examples/calls");
+    let binary = house::example(rest, "runtime", "calls")?;
     let (rounds, millis) = if smoke { (1, "100") } else { (ROUNDS, "1000") };
     let mut text = format!(
         "# bench mesh\n\n{}\ncommit {}; two shards, pinned; median of {rounds} rounds of {millis} ms.\n\n\

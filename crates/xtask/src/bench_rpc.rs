@@ -30,6 +30,12 @@ const ECHO_ANSWER_BYTES: usize = 13;
 /// What a remote write may cost above that echo, in microseconds.
 const WRITE_ABOVE_ECHO_US: f64 = 2.0;
 
+/// What runs.
+struct Programs {
+    node_calls: PathBuf,
+    echo: PathBuf,
+}
+
 /// One measurement, per call.
 #[derive(Clone, Copy)]
 struct Measured {
@@ -52,9 +58,10 @@ pub fn rpc(rest: &[String]) -> Outcome {
         None if smoke => 0.2,
         None => 2.0,
     };
-    for (package, example) in [("rpc", "node_calls"), ("runtime", "echo")] {
-        house::run(house::cargo().args(["build", "--release", "--package", package, "--example", example]))?;
-    }
+    let programs = Programs {
+        node_calls: house::example(rest, "rpc", "node_calls")?,
+        echo: house::example(rest, "runtime", "echo")?,
+    };
     machine::pin_self(1);
     let rounds = if smoke { 1 } else { 5 };
     let mut text = format!(
@@ -63,23 +70,23 @@ pub fn rpc(rest: &[String]) -> Outcome {
         machine::shape(),
         machine::commit(),
     );
-    closed_loops(&mut text, rounds, seconds)?;
-    bar(&mut text, seconds)?;
+    closed_loops(&programs, &mut text, rounds, seconds)?;
+    bar(&programs, &mut text, seconds)?;
     if !smoke {
-        counts(&mut text)?;
+        counts(&programs, &mut text)?;
     }
     println!("{text}");
     if smoke { Ok("bench result: ok. rpc works".into()) } else { machine::record("rpc", &text) }
 }
 
-fn closed_loops(text: &mut String, rounds: usize, seconds: f64) -> Result<(), String> {
+fn closed_loops(programs: &Programs, text: &mut String, rounds: usize, seconds: f64) -> Result<(), String> {
     writeln!(text, "| depth | way | calls/s | caller CPU µs | called CPU µs | both | above TCP |").ok();
     writeln!(text, "|---:|---|---:|---:|---:|---:|---:|").ok();
     for &depth in DEPTHS {
         let mut measured = vec![Vec::new(); WAYS.len()];
         for _ in 0..rounds {
             for (of_way, (way, _)) in measured.iter_mut().zip(WAYS) {
-                of_way.push(measure(way, depth, seconds)?);
+                of_way.push(measure(programs, way, depth, seconds)?);
             }
         }
         let medians: Vec<Measured> =
@@ -100,39 +107,35 @@ fn closed_loops(text: &mut String, rounds: usize, seconds: f64) -> Result<(), St
     Ok(())
 }
 
-fn program(name: &str) -> PathBuf {
-    house::target().join("release/examples").join(name)
-}
-
 fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
 /// Starts who is called: a node, or the bare server that only echoes.
-fn called(way: &str, port: u16) -> Result<Running, String> {
+fn called(programs: &Programs, way: &str, port: u16) -> Result<Running, String> {
     let log = house::target().join("bench").join(format!("rpc-{way}.log"));
     std::fs::create_dir_all(log.parent().unwrap_or(&log)).map_err(|error| error.to_string())?;
     let mut server = match way {
         // An answer of the size that a response has.
         "tcp" => {
             let arguments = words(&format!("--port {port} --shards 1 --answer-bytes 36 --pin"));
-            Running::start(Some("0"), &program("echo"), &arguments, port, &log)?
+            Running::start(Some("0"), &programs.echo, &arguments, port, &log)?
         }
         _ => {
             let arguments = words(&format!("serve --port {port}"));
-            Running::start(Some("0"), &program("node_calls"), &arguments, port, &log)?
+            Running::start(Some("0"), &programs.node_calls, &arguments, port, &log)?
         }
     };
     server.wait_until_listening(Duration::from_secs(10))?;
     Ok(server)
 }
 
-fn measure(way: &str, depth: usize, seconds: f64) -> Result<Measured, String> {
+fn measure(programs: &Programs, way: &str, depth: usize, seconds: f64) -> Result<Measured, String> {
     let (port, own) = (machine::free_port()?, machine::free_port()?);
-    let mut server = called(way, port)?;
+    let mut server = called(programs, way, port)?;
     let arguments = format!(
         "-c 1 {} call --peer {port} --port {own} --way {way} --depth {depth} --body {BODY_BYTES} --seconds {seconds} --server {}",
-        program("node_calls").display(),
+        programs.node_calls.display(),
         server.child.id(),
     );
     let line = house::output(house::command("taskset").args(words(&arguments)))?;
@@ -149,11 +152,11 @@ fn measure(way: &str, depth: usize, seconds: f64) -> Result<Measured, String> {
 }
 
 /// What a remote write may cost, from the echo of `bench serve`.
-fn bar(text: &mut String, seconds: f64) -> Result<(), String> {
+fn bar(programs: &Programs, text: &mut String, seconds: f64) -> Result<(), String> {
     let port = machine::free_port()?;
     let log = house::target().join("bench/rpc-echo.log");
     let arguments = words(&format!("--port {port} --shards 1 --answer-bytes {ECHO_ANSWER_BYTES} --pin"));
-    let mut server = Running::start(Some("0"), &program("echo"), &arguments, port, &log)?;
+    let mut server = Running::start(Some("0"), &programs.echo, &arguments, port, &log)?;
     server.wait_until_listening(Duration::from_secs(10))?;
     let mut connections =
         (0..ECHO_CONNECTIONS).map(|_| Connection::open(server.address)).collect::<Result<Vec<_>, _>>()?;
@@ -179,7 +182,7 @@ fn bar(text: &mut String, seconds: f64) -> Result<(), String> {
 }
 
 /// Instructions and allocations of both sides, where callgrind is.
-fn counts(text: &mut String) -> Result<(), String> {
+fn counts(programs: &Programs, text: &mut String) -> Result<(), String> {
     let found = std::process::Command::new("valgrind").arg("--version").output();
     if !found.is_ok_and(|output| output.status.success()) {
         writeln!(text, "\nvalgrind is not installed: no instruction and allocation counts.").ok();
@@ -193,7 +196,7 @@ fn counts(text: &mut String) -> Result<(), String> {
     writeln!(text, "|---|---:|---:|---:|---:|").ok();
     const CALLS: u64 = 16_000;
     for (way, name) in &WAYS[1..] {
-        let (few, many) = (counted(way, CALLS)?, counted(way, 3 * CALLS)?);
+        let (few, many) = (counted(programs, way, CALLS)?, counted(programs, way, 3 * CALLS)?);
         let per = |few: u64, many: u64| many.saturating_sub(few) as f64 / (2 * CALLS) as f64;
         let [caller, called] = [0, 1].map(|side: usize| {
             let (few, many) = (few[side], many[side]);
@@ -206,12 +209,12 @@ fn counts(text: &mut String) -> Result<(), String> {
 }
 
 /// Counts of the caller and of who is called, from start to end.
-fn counted(way: &str, calls: u64) -> Result<[callgrind::Counts; 2], String> {
+fn counted(programs: &Programs, way: &str, calls: u64) -> Result<[callgrind::Counts; 2], String> {
     let folder = machine::fresh(&format!("callgrind-rpc-{way}"))?;
     let (port, own) = (machine::free_port()?, machine::free_port()?);
     let out = |side: &str| folder.join(format!("{side}.out"));
     let tool = |side: &str| format!("--tool=callgrind --callgrind-out-file={}", out(side).display());
-    let binary = program("node_calls");
+    let binary = &programs.node_calls;
     // Valgrind lets no other thread run while one waits for io_uring.
     let arguments = format!("{} {} serve --port {port} --reactor epoll", tool("called"), binary.display());
     let log = folder.join("called.log");

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use base::Token;
@@ -62,8 +62,8 @@ pub fn serve(rest: &[String]) -> Outcome {
     };
     let options =
         Options { smoke, measure: Duration::from_secs_f64(seconds), rounds: if smoke { 1 } else { 3 } };
-    let binary = house::binary(rest, "release")?;
-    house::run(house::cargo().args(["build", "--release", "--package", "runtime", "--example", "echo"]))?;
+    let binary = house::binary(rest, house::profile(rest))?;
+    let echo = house::example(rest, "runtime", "echo")?;
     machine::pin_self(1);
     let mut text = format!(
         "# bench serve\n\n{}\ncommit {}; server on processor 0, loader on processor 1; {CONNECTIONS} connections; \
@@ -75,7 +75,7 @@ pub fn serve(rest: &[String]) -> Outcome {
     );
     let part = house::option(rest, "--part");
     let wanted = |name: &str| part.is_none_or(|part| part == name);
-    let best = if wanted("echo") { one_shard(&options, &binary, &mut text)? } else { 0.0 };
+    let best = if wanted("echo") { one_shard(&options, &binary, &echo, &mut text)? } else { 0.0 };
     if wanted("counts") && !options.smoke {
         in_process(&binary, &mut text)?;
     }
@@ -95,7 +95,7 @@ pub fn serve(rest: &[String]) -> Outcome {
 }
 
 /// Echo and node side by side; returns the node's best rate of reads.
-fn one_shard(options: &Options, binary: &Path, text: &mut String) -> Result<f64, String> {
+fn one_shard(options: &Options, binary: &Path, program: &Path, text: &mut String) -> Result<f64, String> {
     let folder = machine::fresh("serve-1")?;
     let port = machine::free_port()?;
     let arguments = machine::node_arguments(&folder, port, "", &["--smp", "1", "--memory", "2G"])?;
@@ -108,8 +108,8 @@ fn one_shard(options: &Options, binary: &Path, text: &mut String) -> Result<f64,
     fill(node.address, &inserts)?;
     let answer_bytes = 9 + first.ask(&reads[0])?.len();
     let kinds = [
-        Kind { name: "read", frames: reads, echo: echo(answer_bytes)? },
-        Kind { name: "insert", frames: inserts, echo: echo(13)? },
+        Kind { name: "read", frames: reads, echo: echo(program, answer_bytes)? },
+        Kind { name: "insert", frames: inserts, echo: echo(program, 13)? },
     ];
     writeln!(
         text,
@@ -202,13 +202,12 @@ fn open(address: SocketAddr, count: usize) -> Result<Vec<Connection>, String> {
     (0..count).map(|_| Connection::open(address)).collect()
 }
 
-fn echo(answer_bytes: usize) -> Result<Running, String> {
+fn echo(program: &Path, answer_bytes: usize) -> Result<Running, String> {
     let port = machine::free_port()?;
-    let program: PathBuf = house::target().join("release/examples/echo");
     let words = format!("--port {port} --shards 1 --answer-bytes {answer_bytes} --pin");
     let arguments: Vec<String> = words.split(' ').map(str::to_owned).collect();
     let log = house::target().join("bench").join(format!("echo-{answer_bytes}.log"));
-    let mut server = Running::start(Some("0"), &program, &arguments, port, &log)?;
+    let mut server = Running::start(Some("0"), program, &arguments, port, &log)?;
     server.wait_until_listening(Duration::from_secs(10))?;
     Ok(server)
 }

@@ -21,7 +21,7 @@ const STARTS: usize = 7;
 /// Runs the bench and writes its result.
 pub fn start(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
-    let binary = house::binary(rest, "release")?;
+    let binary = house::binary(rest, house::profile(rest))?;
     let mut text = format!(
         "# bench start\n\n{}\ncommit {}; messina --smp 1 --overprovisioned; median (worst) of {STARTS} starts; \
          stopped in order before each.\n\n| server | spawn to first row | resident | idle CPU |\n|---|---:|---:|---:|\n",

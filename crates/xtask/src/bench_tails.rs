@@ -108,7 +108,7 @@ pub fn tails(rest: &[String]) -> Outcome {
     let rounds = number("--rounds", 9, 1)?.max(1);
     let window = Duration::from_secs(number("--seconds", 20, 2)?.max(1));
     let binary = dist::binary(rest, smoke)?;
-    house::run(house::cargo().args(["build", "--release", "--package", "runtime", "--example", "echo"]))?;
+    let echo_program = house::example(rest, "runtime", "echo")?;
     let yaml = |half: &str| {
         format!(
             "io_throughput_limit: {DISK_YAML}\nmemtable_heap_space: {half}\nmemtable_offheap_space: {half}\n"
@@ -116,7 +116,7 @@ pub fn tails(rest: &[String]) -> Outcome {
     };
     let node = BenchNode::start(&binary, "tails", "2G", &yaml("32MiB"))?;
     let roomy = BenchNode::start(&binary, "tails-roomy", "8G", &yaml("2GiB"))?;
-    let echo = echo_server()?;
+    let echo = echo_server(&echo_program)?;
     let bench = Bench { binary: &binary, node: &node, roomy: &roomy, echo: &echo, window };
     bench.write_every_key(&node)?;
     bench.write_every_key(&roomy)?;
@@ -247,13 +247,12 @@ fn flushes(node: &BenchNode) -> Result<String, String> {
     line.map(|count| count.trim().to_owned()).ok_or(format!("no count of memtables in {text:?}"))
 }
 
-fn echo_server() -> Result<Running, String> {
+fn echo_server(program: &Path) -> Result<Running, String> {
     let folder = machine::fresh("tails-echo")?;
     let port = machine::free_port()?;
-    let program = house::target().join("release/examples/echo");
     // It says back what it hears.
     let arguments = ["--port", &port.to_string(), "--answer-bytes", "0"].map(str::to_owned);
-    let mut echo = Running::start(Some(SERVER), &program, &arguments, port, &folder.join("echo.log"))?;
+    let mut echo = Running::start(Some(SERVER), program, &arguments, port, &folder.join("echo.log"))?;
     echo.wait_until_listening(Duration::from_secs(10))?;
     Ok(echo)
 }

@@ -64,14 +64,16 @@ pub fn test_summary(text: &str) -> String {
     format!("test result: {verdict}. {passed} passed; {failed} failed in {binaries} binaries")
 }
 
-/// Real clients against the release build.
+/// Real clients against the release build, with `--quick` against that of the simulator.
 pub fn compat(rest: &[String]) -> Outcome {
-    let needs_node =
-        !rest.iter().any(|word| matches!(word.as_str(), "--bring" | "--help" | "-h" | "cassandra"));
-    if needs_node {
-        house::messina("release")?;
+    let needs_no_node =
+        rest.iter().any(|word| matches!(word.as_str(), "--bring" | "--help" | "-h" | "cassandra"));
+    let mut run = house::cargo();
+    run.args(["run", "--quiet", "--package", "compat", "--"]).args(rest);
+    if !needs_no_node {
+        run.arg("--binary").arg(house::binary(rest, house::profile(rest))?);
     }
-    let text = house::teed(house::cargo().args(["run", "--quiet", "--package", "compat", "--"]).args(rest))?;
+    let text = house::teed(&mut run)?;
     let last = text.lines().rev().find(|line| line.starts_with("compat result: "));
     Ok(last.unwrap_or_default().to_owned())
 }

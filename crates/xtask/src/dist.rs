@@ -56,7 +56,7 @@ pub fn dist(rest: &[String]) -> Outcome {
 /// built faster.
 pub fn binary(words: &[String], smoke: bool) -> Result<PathBuf, String> {
     if smoke || house::option(words, "--binary").is_some() {
-        return house::binary(words, "release");
+        return house::binary(words, house::profile(words));
     }
     program("messina")
 }

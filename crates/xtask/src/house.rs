@@ -126,6 +126,20 @@ pub fn compat() -> Result<Command, String> {
     Ok(compat)
 }
 
+/// How what runs is compiled: as it is released, and for a run that only shows that it works as the simulator is, so that one
+/// optimised build, with assertions, serves all that must hold for every commit.
+pub fn profile(words: &[String]) -> &'static str {
+    let is_small = words.iter().any(|word| word == "--smoke" || word == "--quick");
+    if is_small { "sim" } else { "release" }
+}
+
+/// Builds an example of a crate for these words of a bench and returns its path.
+pub fn example(words: &[String], package: &str, name: &str) -> Result<PathBuf, String> {
+    let profile = profile(words);
+    run(cargo().args(["build", "--profile", profile, "--package", package, "--example", name]))?;
+    Ok(target().join(profile).join("examples").join(name))
+}
+
 /// The binary to use: the one given by `--binary`, to compare with an earlier build, or a fresh build.
 pub fn binary(words: &[String], profile: &str) -> Result<PathBuf, String> {
     match option(words, "--binary") {

@@ -7,7 +7,7 @@
 //! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted; model: --operations N
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
 //! bench NAME       serve, start, mesh, rpc, storage, peer, tails, rows, loader or import; writes bench/results/
-//! compat [ARGS]    real clients against the release build
+//! compat [ARGS]    real clients against the release build, with --quick against the simulator's
 //! dist             the binary as it is released: compiled with what a training run showed
 //! run [ARGS]       the release node on 127.0.0.1:9042 with ./data
 //! ci               all of it, short; what `make test` runs
