@@ -1,6 +1,8 @@
 //! TLS and passwords on the second server, and clients' certificates on the third: right and wrong.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -25,6 +27,11 @@ const STRANGER: &str = "NODE_STRANGER";
 const CLIENT: &str = "NODE_CLIENT";
 const IMPOSTOR: &str = "NODE_IMPOSTOR";
 const PASSWORD: &str = "it's secret";
+/// How long a session may take to open or to be refused: more than the server gives a client that says nothing.
+const OPENING: Duration = Duration::from_secs(70);
+/// Times that a session is tried. Of some thousand whose certificate the server refuses, the driver (1.9.0) waits for one without an end
+/// after it has closed its sockets.
+const OPENINGS: u32 = 3;
 
 /// A way to a server: what is trusted, what is shown, and who logs in.
 #[derive(Clone, Copy, Debug)]
@@ -45,14 +52,26 @@ impl<'a> Way<'a> {
     }
 
     async fn open(self, told: &Told) -> Result<Session, Failure> {
-        Ok(self.builder(told)?.build().await.map_err(|error| format!("{self:?}: {error}"))?)
+        Ok(self.build(told).await?.map_err(|error| format!("{self:?}: {error}"))?)
     }
 
     async fn refused(self, told: &Told) -> Result<NewSessionError, Failure> {
-        match self.builder(told)?.build().await {
+        match self.build(told).await? {
             Ok(_) => Err(format!("{self:?}: a session that must be refused was opened").into()),
             Err(error) => Ok(error),
         }
+    }
+
+    /// What the driver made of it. Errors: it made nothing of it in time, while it had a connection: the server is silent.
+    async fn build(self, told: &Told) -> Result<Result<Session, NewSessionError>, Failure> {
+        for _ in 0..OPENINGS {
+            if let Ok(ended) = tokio::time::timeout(OPENING, self.builder(told)?.build()).await {
+                return Ok(ended);
+            }
+            let open = own_sockets(self.port)?;
+            that(open.is_empty(), || format!("{self:?}: nothing after {OPENING:?}, connected by\n{open}"))?;
+        }
+        Err(format!("{self:?}: the driver waits without a connection, each of {OPENINGS} times").into())
     }
 
     fn builder(self, told: &Told) -> Result<SessionBuilder, Failure> {
@@ -129,6 +148,22 @@ pub async fn shard_aware(told: &Told, compression: Option<Compression>) -> Outco
     let note = every_shard(&talk, told, told.secure_port).await?;
     talk.exec(format!("DROP KEYSPACE {}", talk.keyspace)).await?;
     Ok(note)
+}
+
+/// The kernel's lines of this process's connections to a port: addresses, state, bytes that wait.
+fn own_sockets(port: u16) -> Result<String, Failure> {
+    const INODE: usize = 9;
+    let links = std::fs::read_dir("/proc/self/fd")?
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    let own: BTreeSet<String> = links.map(|link| link.to_string_lossy().into_owned()).collect();
+    let end = format!(":{port:04X} ");
+    let table = std::fs::read_to_string("/proc/self/net/tcp")?;
+    let is_own = |line: &&str| {
+        let inode = line.split_whitespace().nth(INODE);
+        line.contains(&end) && inode.is_some_and(|inode| own.contains(&format!("socket:[{inode}]")))
+    };
+    Ok(table.lines().filter(is_own).collect::<Vec<_>>().join("\n"))
 }
 
 /// Why the first connection failed.
