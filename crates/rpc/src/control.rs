@@ -3,6 +3,7 @@
 //! ```text
 //!            hello                       silence 2.5 s, or the connection ended and the next attempt was refused, or a goodbye
 //!   Down ───────────▶ Up ───────────────────────────────────────────────────────────────────────────────────────▶ Down
+//!            hello and a pong, if it was silence that ended the last time of this process
 //! ```
 //! Both sides dial until there is a connection; of two the one that the higher host id dialed is closed by its dialer. Invariants: every change of
 //! state is reported once, in order; a peer is up only while it has an open connection, or has lost it and tries anew.
@@ -104,6 +105,8 @@ struct State {
     heard_at: Option<Instant>,
     /// It said that it is about to stop, and has not been back.
     has_left: bool,
+    /// It was silent: until it answers a ping, or is another process, its hellos are no life.
+    must_answer: bool,
     watch: Watch,
     /// Since when nothing is known of the peer: when its last connection ended, or the first ping was sent that had no answer then.
     lost_at: Option<Instant>,
@@ -235,11 +238,13 @@ impl Control {
         }
         self.conns.borrow_mut().push(conn);
         let mut state = self.state.borrow_mut();
-        let was_up = std::mem::replace(&mut state.is_up, true);
+        let was_up = state.is_up;
+        state.must_answer &= !is_another;
+        state.is_up = !state.must_answer;
         state.hello = Some(Box::new(hello.clone()));
         state.lost_at = None;
         state.has_left = false;
-        state.watch.restart();
+        state.watch.restart(runtime::now(), was_up && !is_another);
         state.round_trip = None;
         let node = &hello.node;
         if is_another {
@@ -250,17 +255,40 @@ impl Control {
         if is_another {
             self.standing.renew();
         }
+        if !self.is_up() {
+            // The first ping goes out now, and its answer makes the peer up.
+            self.note_address(hello);
+            self.end_second();
+            return self.bell.notify();
+        }
         self.standing.set_up(true, node.shards);
         self.look_everywhere();
         self.note_address(hello);
         if self.target.get().is_none() {
             self.report(EventKind::Met(Box::new(hello.clone())));
         } else if !was_up || is_another {
-            runtime::info!("rpc: node {} at {} is up", self.host, Shown(node.address));
-            self.report(EventKind::Up(Box::new(hello.clone())));
+            self.report_up(hello);
         }
         self.end_second();
         self.bell.notify();
+    }
+
+    fn report_up(&self, hello: &Hello) {
+        runtime::info!("rpc: node {} at {} is up", self.host, Shown(hello.node.address));
+        self.report(EventKind::Up(Box::new(hello.clone())));
+    }
+
+    /// It has answered, behind a silence.
+    fn answers_again(&self) {
+        let mut state = self.state.borrow_mut();
+        let Some(hello) = state.hello.clone() else { return };
+        (state.must_answer, state.is_up) = (false, true);
+        drop(state);
+        self.standing.set_up(true, hello.node.shards);
+        self.look_everywhere();
+        if self.target.get().is_some() {
+            self.report_up(&hello);
+        }
     }
 
     /// A known node says where it is now: all nodes may have come back with other addresses.
@@ -434,6 +462,7 @@ impl Control {
             Tick::Silent => {
                 let reason = format!("no answer for {} ms", SILENCE_MAX.as_millis());
                 self.down(&reason, false);
+                self.state.borrow_mut().must_answer = true;
                 let conns = self.conns.borrow().clone();
                 conns.iter().for_each(|conn| conn.close(&reason));
                 Duration::ZERO
@@ -448,17 +477,21 @@ impl Hooks for Control {
     }
 
     fn heard(&self, _peer: HostId, facts: &Facts, pong: Option<u64>) {
+        let mut is_back = false;
         let mut state = self.state.borrow_mut();
         if let Some(sent) = pong.and_then(|number| state.watch.pong(number)) {
             let took = runtime::now() - sent;
             // An eighth of each: a single late pong says little.
             state.round_trip = Some(state.round_trip.map_or(took, |usual| usual * 7 / 8 + took / 8));
+            is_back = state.must_answer && !state.has_left;
         }
         state.heard_at = Some(runtime::now());
         let old = std::mem::replace(&mut state.facts, *facts);
         let is_news = state.is_up && Facts { load: facts.load, ..old } != *facts;
         drop(state);
-        if is_news && self.target.get().is_some() {
+        if is_back {
+            self.answers_again();
+        } else if is_news && self.target.get().is_some() {
             self.report(EventKind::Facts(*facts));
         }
     }

@@ -97,7 +97,7 @@ impl Met {
 
 /// A connection on its way to the shard that will use it.
 pub(crate) struct Handed {
-    transfer: Transfer,
+    pub(crate) transfer: Transfer,
     session: Option<Box<Session>>,
     plain: Vec<u8>,
     origin: Origin,

@@ -10,6 +10,8 @@ pub(crate) struct Watch {
     unanswered: VecDeque<(u64, Instant)>,
     next: u64,
     last_tick: Option<Instant>,
+    /// Since when hellos alone speak for the peer, on however many connections: no ping was answered since.
+    greeted: Option<Instant>,
 }
 
 /// What a tick asks for.
@@ -29,6 +31,7 @@ impl Watch {
         if late {
             // This process was stopped: answers may lie in the socket.
             self.unanswered.iter_mut().for_each(|(_, at)| *at = now);
+            self.greeted = self.greeted.map(|_| now);
         }
         if self.oldest().is_some_and(|at| SILENCE_MAX < now - at && SILENCE_MAX < now - proved) {
             return Tick::Silent;
@@ -42,15 +45,18 @@ impl Watch {
         Tick::Ping(self.next)
     }
 
-    /// Another connection: what was sent on the last one will not be answered.
-    pub(crate) fn restart(&mut self) {
+    /// Another connection: what was sent on the last one will not be answered. `was_up`: its hello follows others that counted as life. One that says
+    /// hello again and again and answers nothing gets no more time by it.
+    pub(crate) fn restart(&mut self, now: Instant, was_up: bool) {
         self.unanswered.clear();
         self.last_tick = None;
+        self.greeted = self.greeted.filter(|_| was_up).or(Some(now));
     }
 
-    /// When the oldest ping without an answer was sent.
+    /// Since when there is no answer: when the oldest ping without one was sent, or the first hello came that no answer followed.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        self.unanswered.front().map(|(_, at)| *at)
+        let pinged = self.unanswered.front().map(|(_, at)| *at);
+        [pinged, self.greeted].into_iter().flatten().min()
     }
 
     /// When the oldest ping without an answer will have waited too long.
@@ -61,6 +67,9 @@ impl Watch {
     /// A ping was answered, and with it those before: a connection keeps its order. When it was sent, if that is known.
     pub(crate) fn pong(&mut self, number: u64) -> Option<Instant> {
         let mut sent = None;
+        if self.unanswered.front().is_some_and(|(first, _)| *first <= number) {
+            self.greeted = None;
+        }
         while let Some((first, at)) = self.unanswered.front().copied().filter(|(first, _)| *first <= number) {
             sent = Some(at).filter(|_| first == number);
             self.unanswered.pop_front();
@@ -121,6 +130,30 @@ mod tests {
         }
         assert!(watch.unanswered.len() <= PINGS_REMEMBERED);
         assert_eq!(watch.tick(at(50_000), at(47_000)), Tick::Silent);
+    }
+
+    #[test]
+    fn hellos_alone_are_life_for_no_longer_than_one_silence() {
+        let mut watch = Watch::default();
+        watch.restart(at(0), false);
+        assert_eq!(watch.tick(at(0), NEVER), Tick::Ping(1));
+        // Its connection breaks and it says hello anew, again and again.
+        for turn in 1..=2 {
+            watch.restart(at(1000 * turn), true);
+            assert!(matches!(watch.tick(at(1000 * turn), NEVER), Tick::Ping(_)), "{turn}");
+        }
+        assert_eq!(watch.deadline(), Some(at(2500)));
+        assert_eq!(watch.tick(at(2501), NEVER), Tick::Silent);
+        // One that was down meanwhile begins anew, and one that answers has all its time.
+        watch.restart(at(9000), false);
+        assert_eq!(watch.tick(at(9000), NEVER), Tick::Ping(4));
+        watch.pong(4);
+        assert_eq!(watch.deadline(), None);
+        watch.restart(at(20_000), true);
+        assert_eq!(watch.deadline(), Some(at(22_500)));
+        // Our own pause is not its silence.
+        watch.tick(at(20_000), NEVER);
+        assert_eq!(watch.tick(at(50_000), NEVER), Tick::Ping(6));
     }
 
     #[test]

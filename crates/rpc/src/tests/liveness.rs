@@ -1,6 +1,9 @@
 //! Who is up: silence, resets, restarts, goodbyes, new addresses, cuts of one direction.
 
 use super::*;
+use crate::greet::{Handed, Wire};
+use runtime::net::{TcpListener, TcpStream};
+use runtime::sync::Semaphore;
 
 fn up(mut world: World, nodes: Vec<Node>) -> (World, Vec<Node>) {
     world.run_for(2 * SECOND);
@@ -378,4 +381,62 @@ fn a_large_transfer_that_goes_on_keeps_a_peer_up_that_answers_no_ping() {
     assert_eq!(a.rules.story(host(2))[1], "down: no answer for 2500 ms");
     let (failed, ended) = result(&mut world, task, SECOND);
     assert!(failed && ended - begun < took + SECOND);
+}
+
+/// A process at `10.0.0.2` that says hello to whoever calls, reads what comes and answers nothing; each connection lives so long.
+fn boot_dumb(world: &mut World, id: NodeId, life: Duration) {
+    let main = main_of(move || async move {
+        let listener = TcpListener::bind(address(2)).await.expect("the port is free");
+        drop(runtime::spawn(Group::CONTROL, async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                drop(runtime::spawn(Group::CONTROL, greet_only(stream, life)));
+            }
+        }));
+        runtime::shutdown_requested().await;
+        0
+    });
+    world.boot(id, 1, main);
+}
+
+async fn greet_only(stream: TcpStream, life: Duration) {
+    let wire = Wire::accept(stream, tls::Encryption::None, None, &Semaphore::new(1)).await;
+    let Ok(wire) = wire else { return };
+    let met = wire.be_greeted(|theirs| {
+        let node = Rules::new(2, 1).identity.lock().expect("as above").clone();
+        (Hello { node, process: 77, expected: theirs.node.host, ..theirs.clone() }, Ok(()))
+    });
+    let Ok(met) = met.await else { return };
+    let Handed { transfer, .. } = met.into_handed().map_err(|_| ()).expect("a socket");
+    let stream = TcpStream::from_transfer(transfer);
+    let _late = runtime::timeout(life, async {
+        while stream.recv_at_most(1 << 16).await.is_ok_and(|bytes| !bytes.is_empty()) {}
+    })
+    .await;
+}
+
+/// The stories of a peer of which only hellos are heard, after a minute.
+fn dumb(life: Duration) -> (World, Node, NodeId) {
+    let mut world = World::new(5, SimConfig::calm());
+    let (a, b) = (world.add_node(ip(1)), world.add_node(ip(2)));
+    boot_dumb(&mut world, b, life);
+    let node = boot(&mut world, a, &Rules::new(1, 2), 2, 1, &[(2, 2)]);
+    until(&mut world, &node, host(2), 1);
+    let took = until(&mut world, &node, host(2), 2);
+    assert!(took < 3 * SECOND, "{took:?}");
+    world.run_for(60 * SECOND);
+    (world, node, b)
+}
+
+#[test]
+fn a_peer_that_says_hello_and_nothing_more_is_down_and_stays_so() {
+    for life in [600 * SECOND, 2 * SECOND, SECOND / 2] {
+        let (mut world, node, other) = dumb(life);
+        let story = node.rules.story(host(2));
+        assert_eq!(story, ["up 1", "down: no answer for 2500 ms"], "connections of {life:?}");
+        // Another process of it is another matter.
+        world.kill(other);
+        boot(&mut world, other, &Rules::new(2, 1), 1, 2, &[(1, 1)]);
+        world.run_for(5 * SECOND);
+        assert_eq!(node.rules.story(host(2))[2..], ["up 1"]);
+    }
 }
