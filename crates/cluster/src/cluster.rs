@@ -34,6 +34,25 @@ pub enum Changed {
     Nothing,
 }
 
+/// ⚔ Whether a decision that changes nothing may be answered: it rests on what is applied here, and this node may lag. A client that was told that
+/// a table is dropped must not be told by another node that it is there. A change needs no such look, as it is applied as nothing where it rests on an
+/// older state.
+#[derive(Default)]
+struct CaughtUp(bool);
+
+impl CaughtUp {
+    /// Waits until this node has applied all that was agreed on before now, unless it has done so for this request; whether it did: decide again then.
+    /// Errors: no majority answered in time.
+    async fn waits(&mut self, group0: &Group0) -> Result<bool, Error> {
+        if self.0 {
+            return Ok(false);
+        }
+        self.0 = true;
+        group0.catch_up().await?;
+        Ok(true)
+    }
+}
+
 type SchemaHook = Box<dyn Fn(&Arc<Schema>)>;
 type RolesHook = Box<dyn Fn(&Arc<Roles>, &[String])>;
 type EventHook = Box<dyn Fn(&[SchemaEvent])>;
@@ -132,6 +151,18 @@ impl Cluster {
         .await
     }
 
+    /// Returns once every shard of this node has what was agreed on before the call; at once where there is no cluster.
+    /// Errors: no majority answered in time.
+    pub async fn catch_up() -> Result<(), Error> {
+        runtime::submit_to(ShardId(0), Group::ADMIN, || async {
+            match runtime::try_local::<Group0>() {
+                Some(group0) => group0.catch_up().await,
+                None => Ok(()),
+            }
+        })
+        .await
+    }
+
     /// Changes the roles of the cluster: `decide` runs on shard 0 and sees the roles it changes, once more for each change of another node that
     /// came first; `None` is no change.
     /// Returns when the change is applied here and by every member that answers, a while at most. Outer errors are of the log; inner
@@ -141,10 +172,12 @@ impl Cluster {
     ) -> Result<Result<(), E>, Error> {
         runtime::submit_to(ShardId(0), Group::ADMIN, move || async move {
             let group0 = runtime::try_local::<Group0>().ok_or(Error::NotStarted)?;
+            let mut caught_up = CaughtUp::default();
             loop {
                 let state = group0.machine.state();
                 let change = match decide(state.roles()) {
                     Ok(Some(change)) => change,
+                    _ if caught_up.waits(&group0).await? => continue,
                     Ok(None) => return Ok(Ok(())),
                     Err(error) => return Ok(Err(error)),
                 };
@@ -205,18 +238,21 @@ impl Cluster {
         decide: impl Fn(&Schema) -> Decision<E>,
     ) -> Result<Result<Changed, E>, Error> {
         let group0 = runtime::try_local::<Group0>().ok_or(Error::NotStarted)?;
+        let mut caught_up = CaughtUp::default();
         loop {
             // What a decision sees must be one state: the schema that is applied here, laid over by the built-in tables.
             let state = group0.machine.state();
             let before = builtin::with_builtin(Schema::clone(state.schema()));
-            let (next, events) = match decide(&before) {
+            let decided = match decide(&before) {
+                Ok(Some((next, _))) if schema::Change::between(&before, &next).is_empty() => Ok(None),
+                other => other,
+            };
+            let (next, events) = match decided {
                 Ok(Some(decided)) => decided,
+                _ if caught_up.waits(&group0).await? => continue,
                 Ok(None) => return Ok(Ok(Changed::Nothing)),
                 Err(error) => return Ok(Err(error)),
             };
-            if schema::Change::between(&before, &next).is_empty() {
-                return Ok(Ok(Changed::Nothing));
-            }
             await_forgotten(&before, &next).await?;
             let changes = schema::Change::between(state.schema(), &builtin::logged(&next));
             readable(&changes)?;

@@ -3,16 +3,19 @@
 use crate::ask;
 use crate::error::Error;
 use crate::group::{Group0, Replaced};
-use base::HostId;
+use base::{HostId, Instant};
 use core::net::SocketAddr;
+use core::pin::pin;
+use core::task::Poll;
 use core::time::Duration;
 use group0::{
     Answer, Applicant, Change, Command, Decision, Fill, Folder, Founding, MemberUpdate, Node, Outcome, Seed,
     SeedAnswer, State, decide, lost_its_folder,
 };
 use rpc::fields::{FieldReader, FieldWriter};
-use rpc::{Contact, Outgoing, Target};
+use rpc::{Contact, ContactError, Outgoing, RefusalKind, Target};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use topology::{Member, MemberState, Version};
 
 /// Between two rounds of asking seeds.
@@ -32,9 +35,24 @@ pub(crate) const HAS_DATA: &str = "the cluster holds data of users, and bringing
 
 impl Group0 {
     /// Returns when this node is a member that has caught up, as far as there is a majority to ask.
-    /// Errors: it is refused, with what its operator can do about it.
+    /// Errors: it is refused, with what its operator can do about it; or its cluster's log cannot be written.
     pub async fn enter(&self) -> Result<(), Error> {
-        let mut told = String::new();
+        let ended = async {
+            match self.ended().await {
+                Some(error) => error,
+                None => std::future::pending().await,
+            }
+        };
+        let (mut entering, mut ended) = (pin!(self.come_in()), pin!(ended));
+        poll_fn(|context| match ended.as_mut().poll(context) {
+            Poll::Ready(error) => Poll::Ready(Err(error)),
+            Poll::Pending => entering.as_mut().poll(context),
+        })
+        .await
+    }
+
+    async fn come_in(&self) -> Result<(), Error> {
+        let mut told = Told::default();
         let mut answers = BTreeMap::new();
         let replaces = self.replaces()?;
         while !self.machine.state().serves(self.local_id()) {
@@ -42,13 +60,32 @@ impl Group0 {
                 return Ok(());
             }
             let node = self.node().await;
+            let mut refused = None;
+            let mut reasons = BTreeMap::new();
             for address in node.others() {
                 match self.ask(address).await {
                     Ok(answer) => drop(answers.insert(address, answer)),
-                    Err(reason) => runtime::debug!("cluster: {address}: {reason}"),
+                    Err(Unasked { reason, holds }) => {
+                        runtime::debug!("cluster: {address}: {reason}");
+                        if refused.as_ref().is_none_or(|(before, _)| *before < holds) {
+                            refused = Some((holds, refused_by(address, &reason)));
+                        }
+                        reasons.insert(address, reason);
+                    }
                 }
             }
-            match decide(&node, self.folder(), &answers) {
+            let decision = decide(&node, self.folder(), &answers);
+            if let Some((holds, text)) = refused
+                && match decision {
+                    Decision::Wait { .. } => holds != Holds::ForNow,
+                    Decision::Serve => holds == Holds::ForAll,
+                    _ => false,
+                }
+            {
+                // Asking again would not end.
+                return Err(Error::Join(text));
+            }
+            match decision {
                 Decision::Found if let Some(replaced) = replaces => {
                     return Err(Error::Join(format!(
                         "this node is to replace {replaced}, and none of its seeds knows of a cluster"
@@ -64,9 +101,9 @@ impl Group0 {
                     answers.remove(&at);
                 }
                 Decision::Wait { whom, why } => {
-                    tell(&mut told, format!("waiting for {}: {why}", whom.join(", ")))
+                    told.say(format!("waiting for {}: {why}{}", whom.join(", "), behind_all(&reasons)));
                 }
-                Decision::Serve => tell(&mut told, "waiting for the cluster's log".to_owned()),
+                Decision::Serve => told.say(format!("{}{}", self.waits_to_serve(), behind_all(&reasons))),
                 Decision::Refuse(text) | Decision::CloseNative(text) => return Err(Error::Join(text)),
             }
             if !self.machine.state().serves(self.local_id()) {
@@ -79,6 +116,18 @@ impl Group0 {
         self.update_member();
         self.greet_strange_seeds();
         Ok(())
+    }
+
+    /// What a node waits for that the cluster knows already.
+    fn waits_to_serve(&self) -> String {
+        let state = self.machine.state();
+        match state.operation().filter(|operation| operation.host == self.local_id()) {
+            Some(operation) => format!("waiting to join: {}", self.waits_for(&state, operation)),
+            None => match self.group().status().leader {
+                Some(leader) => format!("waiting for the cluster's log, which {leader} leads"),
+                None => "waiting for the cluster's log: no leader has called this node yet".to_owned(),
+            },
+        }
     }
 
     /// Calls seeds that are no members, in the background and for a while. One of another cluster refuses, and both logs say so: nothing else
@@ -98,7 +147,7 @@ impl Group0 {
                     return;
                 }
                 for address in strange {
-                    if let Err(reason) = this.contact(address).await {
+                    if let Err(Unasked { reason, .. }) = this.contact(address).await {
                         runtime::debug!("cluster: the seed {address} is no member: {reason}");
                     }
                 }
@@ -171,20 +220,28 @@ impl Group0 {
             .any(|keyspace| !keyspace.tables.is_empty() || !keyspace.types.is_empty())
     }
 
-    async fn contact(&self, address: SocketAddr) -> Result<Contact, String> {
+    async fn contact(&self, address: SocketAddr) -> Result<Contact, Unasked> {
         // Whose place is not known yet is spoken to as this node's own neighbours are.
         let encrypt = (self.settings.encrypts)(&self.settings.member);
         let contacted = self.links.contact(Target { address, encrypt }).await;
-        contacted.map_err(|error| error.to_string())
+        contacted.map_err(|error| Unasked { holds: holds(&error), reason: error.reason })
     }
 
-    async fn ask(&self, address: SocketAddr) -> Result<Answer, String> {
+    /// A member by its address and host id, for operators.
+    pub(crate) fn shown(&self, host: HostId) -> Option<String> {
+        let state = self.machine.state();
+        let member = state.members().get(host)?;
+        Some(format!("{} ({host})", member.broadcast()))
+    }
+
+    async fn ask(&self, address: SocketAddr) -> Result<Answer, Unasked> {
         let contact = self.contact(address).await?;
         let outgoing = Outgoing { verb: crate::wire::VERB_ASK, version: 0, timeout: ASK_WITHIN };
         let asked = contact
             .call(outgoing, |out| ask::encode_question(self.local_id(), self.settings.member.internode, out));
-        let answer = asked.await.map_err(|error| error.to_string())?;
-        ask::decode_answer(&answer).map_err(|error| error.to_string())
+        let for_now = |reason: String| Unasked { reason, holds: Holds::ForNow };
+        let answer = asked.await.map_err(|error| for_now(error.to_string()))?;
+        ask::decode_answer(&answer).map_err(|error| for_now(error.to_string()))
     }
 
     pub(crate) async fn answer_ask(&self, question: &[u8]) -> Vec<u8> {
@@ -237,18 +294,21 @@ impl Group0 {
         cluster: u128,
         fill: Fill,
         replaces: Option<Replaced>,
-        told: &mut String,
+        told: &mut Told,
     ) -> Result<(), Error> {
         match replaces {
-            Some(replaced) => tell(told, format!("joining the cluster of {at} in the place of {replaced}")),
-            None => tell(told, format!("joining the cluster of {at}")),
+            Some(replaced) => told.say(format!("joining the cluster of {at} in the place of {replaced}")),
+            None => told.say(format!("joining the cluster of {at}")),
         }
         // Behind this no start of this folder founds a cluster of its own.
         self.machine.note_asked(cluster).await?;
         let contact = match self.contact(at).await {
             Ok(contact) => contact,
-            Err(reason) => {
-                tell(told, format!("waiting for {at}: {reason}"));
+            Err(Unasked { reason, holds: Holds::ForAll | Holds::ForThisSeed }) => {
+                return Err(Error::Join(refused_by(at, &reason)));
+            }
+            Err(Unasked { reason, holds: Holds::ForNow }) => {
+                told.say(format!("waiting for {at}: {reason}"));
                 return Ok(());
             }
         };
@@ -278,7 +338,7 @@ impl Group0 {
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        tell(told, format!("waiting to join: {reason}"));
+        told.say(format!("waiting to join: {reason}"));
         Ok(())
     }
 
@@ -292,7 +352,10 @@ impl Group0 {
     }
 
     async fn take_in(&self, body: &[u8]) -> Result<Outcome, Error> {
-        let asked = Command::decode(body).map_err(|error| Error::Join(error.to_string()))?;
+        let asked = match Command::decode(body) {
+            Ok(asked) => asked,
+            Err(error) => return Ok(unreadable(&error)),
+        };
         let Change::Join(applicant) = &asked.change else {
             return Ok(Outcome::Refused("only a join may be asked for".to_owned()));
         };
@@ -310,8 +373,9 @@ impl Group0 {
     }
 
     async fn take_place(&self, body: &[u8]) -> Result<Outcome, Error> {
-        let (whom, asked) =
-            decode_replace(body).ok_or_else(|| Error::Join("no request to replace".to_owned()))?;
+        let Some((whom, asked)) = decode_replace(body) else {
+            return Ok(unreadable(&"a request to replace"));
+        };
         let Change::Join(applicant) = asked.change else {
             return Ok(Outcome::Refused("only a join may be asked for".to_owned()));
         };
@@ -385,11 +449,18 @@ impl Group0 {
             if state.serves(host) {
                 return Ok(Outcome::Done(state.version()));
             }
-            if state.operation().is_none_or(|operation| operation.host != host) {
-                return Ok(Outcome::Refused(given_up.to_owned()));
-            }
+            let Some(running) = state.operation().filter(|operation| operation.host == host) else {
+                let text = match state.is_banned(host) {
+                    true => format!(
+                        "an operator has put {host} out: a node joins again with an empty data folder"
+                    ),
+                    false => given_up.to_owned(),
+                };
+                return Ok(Outcome::Refused(text));
+            };
             if runtime::timeout_at(deadline, self.machine.changed().wait()).await.is_err() {
-                return Ok(Outcome::Refused(format!("{FOR_NOW}the members have not agreed in time")));
+                let why = self.waits_for(&state, running);
+                return Ok(Outcome::Refused(format!("{FOR_NOW}the members have not agreed in time: {why}")));
             }
         }
     }
@@ -471,10 +542,82 @@ fn is_for_now(text: &str) -> bool {
     text.starts_with(FOR_NOW)
 }
 
-/// One line for each new reason.
-fn tell(told: &mut String, text: String) {
-    if *told != text {
-        runtime::info!("cluster: {text}");
-        *told = text;
+/// Why a node was not asked.
+struct Unasked {
+    reason: String,
+    holds: Holds,
+}
+
+/// How long, and of whom, a reason holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Holds {
+    /// It may end by itself, or by what an operator does elsewhere: clocks are set, processes end, clusters that are not founded change their names.
+    ForNow,
+    /// As long as this seed and this node are what they are: releases, names of clusters.
+    ForThisSeed,
+    /// It is agreed on by all members, about this host id or its folder.
+    ForAll,
+}
+
+fn holds(error: &ContactError) -> Holds {
+    let has_cluster = error.hello.as_ref().is_some_and(|hello| hello.node.cluster_id != 0);
+    match error.refusal.as_ref().map(|refusal| refusal.kind) {
+        Some(RefusalKind::Banned | RefusalKind::Copied | RefusalKind::OldEpoch) if error.refused_there => {
+            Holds::ForAll
+        }
+        Some(RefusalKind::Protocol) => Holds::ForThisSeed,
+        Some(RefusalKind::ForeignCluster) if has_cluster => Holds::ForThisSeed,
+        Some(
+            RefusalKind::Banned
+            | RefusalKind::Copied
+            | RefusalKind::OldEpoch
+            | RefusalKind::ForeignCluster
+            | RefusalKind::Clock
+            | RefusalKind::HostTwice
+            | RefusalKind::Myself
+            | RefusalKind::OtherHost
+            | RefusalKind::Draining
+            | RefusalKind::Other,
+        )
+        | None => Holds::ForNow,
+    }
+}
+
+fn refused_by(seed: SocketAddr, reason: &str) -> String {
+    format!("this node cannot join: the seed {seed}: {reason}")
+}
+
+/// What was heard of nodes that could not be asked.
+fn behind_all(reasons: &BTreeMap<SocketAddr, String>) -> String {
+    let reasons: Vec<String> =
+        reasons.iter().map(|(address, reason)| format!("{address}: {reason}")).collect();
+    if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) }
+}
+
+/// A request that this release does not understand, and never will.
+fn unreadable(what: &impl std::fmt::Display) -> Outcome {
+    Outcome::Refused(format!(
+        "a member of release {} cannot read the request of this node: {what}",
+        env!("CARGO_PKG_VERSION")
+    ))
+}
+
+/// How long a line is not said again.
+const SAID_AGAIN: Duration = Duration::from_secs(50);
+/// Lines that are remembered; more are of addresses that change all the time.
+const SAID_MAX: usize = 64;
+
+/// What this node said of its start: each line when it is new, and about once a minute while it stays so.
+#[derive(Default)]
+struct Told(BTreeMap<String, Instant>);
+
+impl Told {
+    fn say(&mut self, text: String) {
+        let now = runtime::now();
+        self.0.retain(|_, at| now - *at < SAID_AGAIN);
+        if !self.0.contains_key(&text) && self.0.len() < SAID_MAX {
+            runtime::info!("cluster: {text}");
+            self.0.insert(text, now);
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::event::{ChangeKind, SchemaEvent, Target as EventTarget};
 use crate::fill::Fill;
 use crate::gate::Gate;
+use crate::lead::Stuck;
 use crate::machine::Machine;
 use crate::wire::{
     OverLinks, Slot, VERB_APPLIED, VERB_ASK, VERB_FILL, VERB_JOIN, VERB_RAFT, VERB_REPLACE, answer_raft,
@@ -23,7 +24,7 @@ use core::cell::{Cell, OnceCell, RefCell};
 use core::net::SocketAddr;
 use core::time::Duration;
 use group0::{Change, Command, Effects, Holdings, Joining, Outcome, Roles, State};
-use rpc::{Links, Registry, Target};
+use rpc::{EventKind, Links, Registry, Target};
 use runtime::sync::{Event, Lock};
 use runtime::{Group, ShardId};
 use schema::{Replication, Schema, TableId};
@@ -37,6 +38,8 @@ use topology::{Liveness, Member, MemberState, Members, Snapshot, Version};
 
 /// How often it is counted how much this node holds, for the others to show.
 const LOAD_PAUSE: Duration = Duration::from_secs(10);
+/// How long what others were seen to have may be in memory alone, where no hello said it.
+const SEEN_PAUSE: Duration = Duration::from_secs(1);
 /// Longest wait of a proposal for a leader and its majority: what a client waits for a change of the schema at most.
 const PROPOSE_WITHIN: Duration = Duration::from_secs(10);
 /// Pause before a command is proposed again whose outcome is not known.
@@ -193,6 +196,8 @@ pub struct Group0 {
     stopped: Cell<bool>,
     /// What a leader knows of the join that runs.
     pub(crate) joining: Cell<Option<Joining>>,
+    /// What keeps it from going on, as this node says if it leads.
+    pub(crate) stuck: RefCell<Option<Stuck>>,
     /// What this node does to get what it must hold.
     pub(crate) filling: RefCell<Option<Rc<Fill>>>,
 }
@@ -202,6 +207,7 @@ impl Group0 {
     /// with [`Group0::links`], then calls [`Group0::enter`].
     pub async fn start(mut settings: Settings, folder: Folder) -> Result<Rc<Group0>, Error> {
         let starts = folder.applied.starts();
+        let seen = folder.applied.seen().iter().map(|(host, seen)| (*host, *seen)).collect();
         let machine = Machine::new(folder.applied, folder.known);
         let slot = Slot::default();
         let gate = Rc::new(Gate {
@@ -216,12 +222,19 @@ impl Group0 {
             load: Cell::new(0),
             started_at_s: settings.started_at_s,
             schema_version: Cell::new(runtime::local::<Coordinator>().schema().version),
-            recorded: RefCell::default(),
+            recorded: RefCell::new(seen),
         });
         let moved = Event::new();
         let told = moved.clone();
         let this = Late::default();
-        let links = Links::start(gate.clone(), verbs(&slot, &this), Rc::new(move |_| told.notify()));
+        let listening = gate.clone();
+        let report = move |event: rpc::Event| {
+            if let EventKind::Facts(facts) = &event.kind {
+                listening.heard(event.host, facts);
+            }
+            told.notify();
+        };
+        let links = Links::start(gate.clone(), verbs(&slot, &this), Rc::new(report));
         let group0 = Rc::new(Group0 {
             settings,
             machine,
@@ -232,6 +245,7 @@ impl Group0 {
             moved,
             stopped: Cell::new(false),
             joining: Cell::new(None),
+            stuck: RefCell::new(None),
             filling: RefCell::new(None),
         });
         drop(this.set(Rc::downgrade(&group0)));
@@ -241,6 +255,7 @@ impl Group0 {
             folder: group0.settings.folder.clone(),
             snapshot_every: 1_000,
             keep_entries: 500,
+            log_bytes: 32 << 20,
             rewrite_bytes: 8 << 20,
         };
         let transport = Rc::new(OverLinks(Rc::downgrade(&group0.links)));
@@ -264,6 +279,18 @@ impl Group0 {
         drop(runtime::spawn(Group::CONTROL, async move { shower.show_moves().await }));
         drop(runtime::spawn(Group::ADMIN, async move { counter.count_load().await }));
         drop(runtime::spawn(Group::CONTROL, async move { leader.lead().await }));
+        let keeper = self.clone();
+        drop(runtime::spawn(Group::CONTROL, async move { keeper.keep_seen().await }));
+    }
+
+    /// Records from time to time what others were seen to have: nothing where nothing has happened.
+    async fn keep_seen(&self) {
+        while !self.is_stopped() {
+            if let Err(error) = self.gate.save_seen().await {
+                runtime::warn!("cluster: what other members have cannot be recorded: {error}");
+            }
+            runtime::sleep(SEEN_PAUSE).await;
+        }
     }
 
     /// The connections to other nodes.
@@ -277,6 +304,14 @@ impl Group0 {
 
     pub(crate) fn group(&self) -> &Rc<raft::Group> {
         self.slot.get().expect("it is set before anybody gets this")
+    }
+
+    /// Returns once this node can take no more part in the agreement, with the reason: its part of the cluster's log, or the state it has applied, could
+    /// not be written. A vote or an entry that may not be on the disk must not be acted on, and only a start learns what the disk has: end the process.
+    /// `None`: it was asked to stop.
+    pub async fn ended(&self) -> Option<Error> {
+        let text = self.group().ended().await;
+        (!self.is_stopped()).then_some(Error::Consensus(text))
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -504,6 +539,12 @@ impl Group0 {
     }
 
     // ---- proposals -------------------------------------------------------------------------------------------------
+
+    /// Returns once this node has applied and shown all that was agreed on before the call.
+    /// Errors: no majority answered in time.
+    pub(crate) async fn catch_up(&self) -> Result<(), Error> {
+        Ok(self.group().read_barrier(PROPOSE_WITHIN).await?)
+    }
 
     /// Proposes a change decided on `state` and waits until it is applied here.
     /// Errors: it was not applied, or that is not known.

@@ -6,9 +6,9 @@ use crate::error::Error;
 use crate::fill::Filling;
 use crate::group::Group0;
 use crate::wire::ask_applied;
-use base::HostId;
+use base::{HostId, Instant};
 use core::time::Duration;
-use group0::{Action, Event, Holdings, Joining, Operation, State};
+use group0::{Action, Event, Holdings, Joining, Operation, OperationKind, State};
 use std::collections::{BTreeMap, BTreeSet};
 use topology::{Member, Version};
 
@@ -16,8 +16,22 @@ use topology::{Member, Version};
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Longest wait for a change of those who listen and vote.
 const CHANGE_WITHIN: Duration = Duration::from_secs(10);
+/// How often it is said for whom a join waits.
+const SAY_EVERY: Duration = Duration::from_secs(60);
 /// Longest wait for one member to have applied a version.
 const APPLIED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What a leader says of an operation that does not get on.
+#[derive(Default)]
+pub(crate) struct Stuck {
+    since: Version,
+    /// When it was said last; at first when it was seen first.
+    said_at: Option<Instant>,
+    /// For whom and what it waits.
+    why: String,
+    /// What a node said that fetches what it must hold.
+    filling: String,
+}
 
 impl Group0 {
     pub(crate) async fn lead(&self) {
@@ -77,8 +91,84 @@ impl Group0 {
             },
         };
         let done = self.step(&mut joining).await;
+        self.say_stuck(&joining, done.as_ref().err());
         self.joining.set(Some(joining));
         done
+    }
+
+    /// Says once a minute what keeps an operation from going on.
+    fn say_stuck(&self, joining: &Joining, error: Option<&Error>) {
+        let state = self.machine.state();
+        let (operation, now) = (joining.operation(), runtime::now());
+        let mut stuck = self.stuck.borrow_mut();
+        if state.operation() != Some(operation) {
+            *stuck = None;
+            return;
+        }
+        let before = stuck.take().filter(|stuck| stuck.since == operation.since);
+        let is_up = |host: HostId| host == self.local_id() || self.links.is_up(host);
+        let live = state.counted().map(|member| member.host_id).filter(|host| is_up(*host)).collect();
+        let waiting = joining.waiting(&state, &live);
+        let whom: Vec<String> = waiting.whom.iter().map(|host| self.with_reason(*host)).collect();
+        let mut why = format!("for {}: {}", whom.join(", "), waiting.what);
+        let filling = before.as_ref().map(|stuck| &stuck.filling).filter(|text| !text.is_empty());
+        match error {
+            Some(error) => why += &format!(" ({error})"),
+            None => why += &filling.map(|text| format!(" ({text})")).unwrap_or_default(),
+        }
+        let mut next = before.unwrap_or_else(|| Stuck { since: operation.since, ..Stuck::default() });
+        next.why = why;
+        let said_at = *next.said_at.get_or_insert(now);
+        if SAY_EVERY <= now - said_at {
+            next.said_at = Some(now);
+            runtime::warn!("cluster: {} waits {}", self.named(&state, operation), next.why);
+        }
+        *stuck = Some(next);
+    }
+
+    fn named(&self, state: &State, operation: Operation) -> String {
+        let shown = |host: HostId| match state.members().get(host) {
+            Some(member) => format!("{} ({host})", member.broadcast()),
+            None => host.to_string(),
+        };
+        match operation.kind {
+            OperationKind::Join => format!("the join of {}", shown(operation.host)),
+            OperationKind::Replace(old) => {
+                format!("the replacement of {} by {}", shown(old), shown(operation.host))
+            }
+        }
+    }
+
+    /// A member, and why it does not answer if it does not.
+    fn with_reason(&self, host: HostId) -> String {
+        let shown = self.shown(host).unwrap_or_else(|| host.to_string());
+        if host == self.local_id() || self.links.is_up(host) {
+            return shown;
+        }
+        let reason = self.links.reason(host).map(|reason| format!(": {reason}")).unwrap_or_default();
+        format!("{shown}, which does not answer{reason}")
+    }
+
+    /// What an operation waits for, as far as this node knows: the leader knows best.
+    pub(crate) fn waits_for(&self, state: &State, operation: Operation) -> String {
+        let stuck = self.stuck.borrow();
+        if self.group().is_leader()
+            && let Some(stuck) = stuck.as_ref().filter(|stuck| stuck.since == operation.since)
+        {
+            return format!("it waits {}", stuck.why);
+        }
+        let is_down = |host: &HostId| *host != self.local_id() && !self.links.is_up(*host);
+        let down: Vec<String> = state
+            .counted()
+            .map(|member| member.host_id)
+            .filter(is_down)
+            .map(|host| self.with_reason(host))
+            .collect();
+        match (down.is_empty(), self.group().status().leader) {
+            (false, _) => format!("it waits for {}", down.join(", ")),
+            (true, Some(leader)) => format!("the log of {}, which leads, says why", self.with_reason(leader)),
+            (true, None) => "no majority of the voters answers".to_owned(),
+        }
     }
 
     async fn step(&self, joining: &mut Joining) -> Result<(), Error> {
@@ -90,20 +180,20 @@ impl Group0 {
             match joining.step(&state, &live, events.pop()) {
                 _ if !events.is_empty() => {}
                 Action::AskPassed(hosts, version) => {
-                    for host in hosts {
-                        self.ask_held(host, version).await?;
-                        events.push(Event::Passed(host, version));
-                    }
+                    let held = self.ask_all(hosts, version).await?;
+                    events.extend(held.into_iter().map(|(host, _)| Event::Passed(host, version)));
                 }
                 Action::AskHoldings(hosts, version) => {
-                    for host in hosts {
-                        events.push(Event::Held(host, version, self.ask_held(host, version).await?));
-                    }
+                    let held = self.ask_all(hosts, version).await?;
+                    events.extend(held.into_iter().map(|(host, held)| Event::Held(host, version, held)));
                 }
                 Action::Repair(host, version) => match self.ask_fill(host, version).await? {
                     Filling::Done => events.push(Event::Repaired(version)),
                     Filling::Running(text) => {
                         runtime::debug!("cluster: {host} gets what it must hold: {text}");
+                        if let Some(stuck) = self.stuck.borrow_mut().as_mut() {
+                            stuck.filling = text;
+                        }
                         return Ok(());
                     }
                     Filling::None => return Ok(()),
@@ -115,6 +205,21 @@ impl Group0 {
                     return Ok(());
                 }
             }
+        }
+    }
+
+    /// What each of them holds that says so. Errors: none does.
+    async fn ask_all(&self, hosts: Vec<HostId>, version: Version) -> Result<Vec<(HostId, Holdings)>, Error> {
+        let (mut held, mut failed) = (Vec::new(), None);
+        for host in hosts {
+            match self.ask_held(host, version).await {
+                Ok(holdings) => held.push((host, holdings)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) if held.is_empty() => Err(error),
+            _ => Ok(held),
         }
     }
 

@@ -1,7 +1,8 @@
 //! The state of the cluster on this node, as consensus drives it.
 
-use crate::applied::{Applied, Known, version_of};
+use crate::applied::{Applied, Known, Seen, version_of};
 use crate::error::Error;
+use base::HostId;
 use group0::State;
 use raft::{BoxFuture, Position, StateMachine};
 use runtime::sync::{Event, Lock};
@@ -60,6 +61,13 @@ impl Machine {
         self.applied.lock().await.note_asked(cluster).await?;
         self.asked.set(Some(cluster));
         Ok(())
+    }
+
+    /// Remembers what other members were seen to have. Durable when this returns.
+    pub(crate) async fn note_seen(&self, news: &[(HostId, Seen)]) -> Result<(), Error> {
+        let mut applied = self.applied.lock().await;
+        let state = self.state();
+        applied.note_seen(news, self.position.get(), &state).await
     }
 
     /// The newest applied state.

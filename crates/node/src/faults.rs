@@ -1,8 +1,10 @@
 //! What the node does when a disk fails, as `disk_failure_policy` and `commit_failure_policy` say.
 //!
 //! Each shard's store judges; shard 0 acts: it closes the port of clients, which an operator may open again
-//! (`nodetool enablebinary`), or ends the node without another write.
+//! (`nodetool enablebinary`), or ends the node without another write. Whatever the policies say, a node that cannot write its part of the cluster's
+//! log ends: it may have promised what its disk does not have.
 
+use crate::internode::Others;
 use crate::operator::ClientPort;
 use crate::start::StartError;
 use admin::NativeTransport;
@@ -14,7 +16,7 @@ use storage::{Consequence, Fault, Store};
 /// What shard 0 needs to act.
 struct Guard {
     clients: ClientPort,
-    died: RefCell<Option<(&'static str, String)>>,
+    died: RefCell<Option<StartError>>,
 }
 
 /// Says whether the node ended itself.
@@ -24,16 +26,30 @@ impl Guarded {
     /// Errors: it did, for this reason.
     pub(crate) fn died(&self) -> Result<(), StartError> {
         match self.0.died.take() {
-            Some((policy, reason)) => Err(StartError::DiskFailed { policy, reason }),
+            Some(error) => Err(error),
             None => Ok(()),
         }
     }
 }
 
+impl Guard {
+    /// Ends the node, for the first reason there was.
+    fn die(&self, error: StartError) {
+        self.died.borrow_mut().get_or_insert(error);
+        runtime::request_shutdown();
+    }
+}
+
 /// From now on faults have consequences. Runs on shard 0, when clients may connect.
-pub(crate) fn guard(clients: &ClientPort) -> Guarded {
+pub(crate) fn guard(clients: &ClientPort, others: &Others) -> Guarded {
     let guard = Rc::new(Guard { clients: clients.clone(), died: RefCell::new(None) });
     runtime::install(guard.clone());
+    let (ending, others) = (guard.clone(), others.clone());
+    drop(runtime::spawn(Group::ADMIN, async move {
+        if let Some(reason) = others.ended().await {
+            ending.die(StartError::ClusterLog(reason));
+        }
+    }));
     Guarded(guard)
 }
 
@@ -61,9 +77,6 @@ async fn act(consequence: Consequence, policy: &'static str, reason: String) {
             }
         }
         Consequence::StopClients => {}
-        Consequence::Die => {
-            guard.died.borrow_mut().get_or_insert((policy, reason));
-            runtime::request_shutdown();
-        }
+        Consequence::Die => guard.die(StartError::DiskFailed { policy, reason }),
     }
 }

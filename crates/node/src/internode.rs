@@ -104,6 +104,14 @@ impl Others {
         }
     }
 
+    /// Returns once this node cannot write its part of the cluster's log any more, with file and error; with nothing where it has none, or stops.
+    pub(crate) async fn ended(&self) -> Option<String> {
+        match self {
+            Others::None | Others::Fixed(_) => None,
+            Others::Cluster(group0) => group0.ended().await.map(|error| error.to_string()),
+        }
+    }
+
     /// Tells them that this node stops.
     pub(crate) async fn say_goodbye(&self) {
         match self {

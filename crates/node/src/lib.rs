@@ -15,12 +15,12 @@ pub mod config;
 pub mod identity;
 /// What operators reach.
 mod operator;
-/// What becomes of a node whose disk fails.
-mod faults;
 /// What is kept for nodes that are down.
 mod handoff;
 /// This node among the others.
 mod internode;
+/// What becomes of a node whose disk fails.
+mod faults;
 /// What is started in which order, and stopped.
 mod start;
 

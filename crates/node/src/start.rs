@@ -116,6 +116,10 @@ pub enum StartError {
         /// What went wrong.
         reason: String,
     },
+    /// This node's part of the cluster's log cannot be written, whatever the policies for failing disks say: it may have promised what its disk does not
+    /// have. Nothing was flushed; the log has everything.
+    #[error("the node ends, as it cannot take part in the cluster's agreement: {0}")]
+    ClusterLog(String),
     /// A port cannot be listened on.
     #[error(transparent)]
     Clients(#[from] transport::Error),
@@ -206,7 +210,7 @@ async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError
         }
         Err(error) => Err(error),
     };
-    if matches!(result, Err(StartError::DiskFailed { .. })) {
+    if matches!(result, Err(StartError::DiskFailed { .. } | StartError::ClusterLog(_))) {
         // Nothing is written to a disk that fails.
         return result;
     }
@@ -262,7 +266,7 @@ async fn serve(
         // Where nobody has to log in, no start waits for its password to be hashed.
         drop(keep_a_role());
     }
-    let faults = faults::guard(&clients);
+    let faults = faults::guard(&clients, &others);
     runtime::shutdown_requested().await;
     faults.died()?;
     runtime::info!("node: stopping");

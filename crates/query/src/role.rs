@@ -22,6 +22,13 @@ use protocol::wire::put_bytes;
 use std::sync::Arc;
 use types::collection;
 
+fn not_changed(error: cluster::Error) -> Error {
+    match error {
+        cluster::Error::Refused(text) => Error::Invalid(text),
+        error => Error::Server(format!("the roles were not changed: {error}")),
+    }
+}
+
 /// What Cassandra's role manager is called where it says that it cannot do something.
 const MANAGER: &str = "org.apache.cassandra.auth.CassandraRoleManager";
 
@@ -58,18 +65,22 @@ impl Engine {
             | RolePlan::Drop { .. }
             | RolePlan::Grant { .. } => {}
         }
-        let roles = self.roles(user).await?;
-        let Some(mut change) = asked.decide(&roles)? else { return Ok(Answer::plain(Outcome::Void)) };
+        let mut roles = self.roles(user).await?;
+        let mut decided = asked.decide(&roles);
+        if self.shared_roles().is_some() && matches!(decided, Ok(None) | Err(Error::Invalid(_))) {
+            // ⚔ That a role is there or is not may be news that this node has not heard yet.
+            Cluster::catch_up().await.map_err(not_changed)?;
+            roles = self.roles(user).await?;
+            decided = asked.decide(&roles);
+        }
+        let Some(mut change) = decided? else { return Ok(Answer::plain(Outcome::Void)) };
         // Only now: a password takes tens of milliseconds to hash.
         if let RolePlan::Create { options, .. } | RolePlan::Alter { options, .. } = plan {
             asked.hash = self.hash_of(options).await?;
         }
         if self.shared_roles().is_some() {
             let changed = Cluster::change_roles(move |roles| asked.decide(roles)).await;
-            changed.map_err(|error| match error {
-                cluster::Error::Refused(text) => Error::Invalid(text),
-                error => Error::Server(format!("the roles were not changed: {error}")),
-            })??;
+            changed.map_err(not_changed)??;
         } else {
             if asked.hash.is_some() {
                 let Some(hashed) = asked.decide(&roles)? else { return Ok(Answer::plain(Outcome::Void)) };

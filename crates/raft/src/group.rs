@@ -1,10 +1,12 @@
 //! One member of the group: opens its log, runs openraft, proposes, reads, changes members.
 
 use std::collections::BTreeSet;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use base::{HostId, Instant};
@@ -19,8 +21,8 @@ use crate::codec::{self, DecodeError, In, Led, PartAnswer};
 use crate::error::Error;
 use crate::incoming::{Arrived, Incoming};
 use crate::limits::{
-    APPEND_ENTRIES, ATTEMPT_MIN, COMMAND_BYTES_MAX, ELECTION_MAX, ELECTION_MIN, HEARTBEAT, PROMOTE_LAG_MAX,
-    RETRY, SNAPSHOT_WAIT, VOTERS_MAX,
+    APPEND_ENTRIES, ATTEMPT_MIN, COMMAND_BYTES_MAX, ELECTION_MAX, ELECTION_MIN, HEARTBEAT, LOG_LOOK_EVERY,
+    PROMOTE_LAG_MAX, RETRY, SNAPSHOT_WAIT, VOTERS_MAX,
 };
 use crate::machine::Machine;
 use crate::network::{Kind, Network, answered, opened};
@@ -39,6 +41,8 @@ pub struct Settings {
     pub snapshot_every: u64,
     /// Entries kept behind a snapshot, for members that lack a few.
     pub keep_entries: u64,
+    /// Bytes of entries in memory above which a snapshot is made and all behind it cut, however few they are.
+    pub log_bytes: usize,
     /// Bytes the file of the log may grow by before it is written anew without what snapshots cover.
     pub rewrite_bytes: u64,
 }
@@ -60,6 +64,8 @@ pub struct Status {
     pub settled: bool,
     /// Index of the last entry in the log.
     pub last: Option<u64>,
+    /// Entries of the log that are in memory, and their bytes.
+    pub entries: (usize, usize),
     /// What the state machine has applied.
     pub applied: Option<Position>,
     /// Why this member has ended, if it has: stop the node.
@@ -146,7 +152,31 @@ impl Group {
         if alone {
             group.raft.trigger().elect(false).await.map_err(ended)?;
         }
+        let bounded = Rc::downgrade(&group);
+        drop(runtime::spawn(runtime::Group::ADMIN, async move {
+            loop {
+                runtime::sleep(LOG_LOOK_EVERY).await;
+                let Some(group) = bounded.upgrade() else { return };
+                if settings.log_bytes < group.log.bytes() && group.cut_log().await.is_err() {
+                    return;
+                }
+            }
+        }));
         Ok(group)
+    }
+
+    /// Makes a snapshot and cuts all entries behind it: openraft counts entries, and they may be long. Errors: this member has ended.
+    async fn cut_log(&self) -> Result<(), Error> {
+        let applied = self.applied().map_or(0, |at| at.index);
+        self.raft.trigger().snapshot().await.map_err(ended)?;
+        let covered =
+            || self.machine.snapshot().and_then(|(meta, _)| meta.last_log_id).map_or(0, |id| id.index);
+        match self.wait(LOG_LOOK_EVERY * 10, || applied <= covered()).await {
+            Ok(()) => self.raft.trigger().purge_log(covered()).await.map_err(ended),
+            Err(Error::Ended(text)) => Err(Error::Ended(text)),
+            // It takes long, or there is none yet: the next look asks again.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Founds a group of this member alone. Only one member of a cluster may ever do this.
@@ -178,6 +208,7 @@ impl Group {
             learners: members.learner_ids().collect(),
             settled: !joint && metrics.membership_config == metrics.committed_membership_config,
             last: self.log.last().map(|id| id.index),
+            entries: (self.log.len(), self.log.bytes()),
             applied: self.machine.applied(),
             ended: metrics.running_state.as_ref().err().map(Fatal::to_string),
         }
@@ -188,6 +219,45 @@ impl Group {
     pub fn durable(&self) -> (u64, Option<u64>) {
         let vote = self.log.kept_vote();
         (vote.map_or(0, |vote| vote.leader_id().term), self.machine.durable().map(|at| at.index))
+    }
+
+    /// Returns once this member has ended, and why: what could not be written, with its file. The log is looked at itself, since what waits for
+    /// it may never hear of its failure. Also returns behind [`Group::stop`].
+    pub async fn ended(&self) -> String {
+        let mut log_failed = pin!(self.log.failed());
+        let mut ended = pin!(async {
+            let mut changes = self.changes();
+            loop {
+                if let Some(text) = self.status().ended {
+                    return text;
+                }
+                if changes.changed().await.is_err() {
+                    return self.status().ended.unwrap_or_else(|| "stopped".to_owned());
+                }
+            }
+        });
+        poll_fn(|context| match log_failed.as_mut().poll(context) {
+            Poll::Ready(text) => Poll::Ready(text),
+            Poll::Pending => ended.as_mut().poll(context),
+        })
+        .await
+    }
+
+    /// Members whose disks have a vote of this term, and the term: the leader, and where this member leads, those that have acknowledged an entry of
+    /// its term, which they do when it is durable. A refusal of entries proves nothing: it is answered before its vote is on the disk.
+    pub fn votes_kept(&self) -> Vec<(HostId, u64)> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let term = metrics.current_term;
+        match (metrics.current_leader, &metrics.replication) {
+            (Some(leader), _) if leader != self.id => vec![(leader, term)],
+            (Some(_), Some(all)) => {
+                let has_acknowledged =
+                    all.iter().filter(|(_, last)| last.as_ref().is_some_and(|id| id.leader_id.term == term));
+                has_acknowledged.map(|(host, _)| (*host, term)).filter(|(host, _)| *host != self.id).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// What the state machine has applied.

@@ -39,3 +39,5 @@ pub const MEMBERS_MAX: usize = 65_536;
 pub const PROMOTE_LAG_MAX: u64 = 1024;
 /// Time that must be left for another try with the leader: one that is cut off by the deadline would leave its outcome unknown for no use.
 pub const ATTEMPT_MIN: Duration = Duration::from_millis(10);
+/// How often it is looked at how many bytes of entries are in memory: what comes in between comes on top.
+pub const LOG_LOOK_EVERY: Duration = Duration::from_secs(1);

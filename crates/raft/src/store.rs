@@ -29,6 +29,7 @@ use openraft::async_runtime::{
 use openraft::storage::{IOFlushed, RaftLogStorage};
 use openraft::vote::RaftLeaderId as _;
 use openraft::{EmptyNode, EntryPayload, LogState, Membership, OptionalSend, RaftLogReader};
+use runtime::sync::Flag;
 use runtime::{Bug, Group};
 
 use crate::channel::{LocalMpsc, LocalOneshot, OnceSender, PipeReceiver, PipeSender};
@@ -218,6 +219,25 @@ struct Shared {
     /// Bytes in the file since the last rewrite.
     grown: Cell<u64>,
     rewrite_bytes: u64,
+    failure: Failure,
+}
+
+/// Why the file takes nothing more, once it does not.
+#[derive(Clone, Default)]
+struct Failure {
+    text: Rc<RefCell<Option<String>>>,
+    is_there: Flag,
+}
+
+impl Failure {
+    fn get(&self) -> Option<String> {
+        self.text.borrow().clone()
+    }
+
+    fn set(&self, text: &str) {
+        self.text.borrow_mut().get_or_insert_with(|| text.to_owned());
+        self.is_there.set();
+    }
 }
 
 /// The log of one member; clones share it.
@@ -228,13 +248,12 @@ pub(crate) struct LogStore {
 }
 
 /// Writes what is asked for, in order; ends when all handles are gone. After a failure everything is refused.
-async fn write(mut journal: Journal, mut jobs: PipeReceiver<Job>) {
-    let mut failed: Option<String> = None;
+async fn write(mut journal: Journal, mut jobs: PipeReceiver<Job>, failure: Failure) {
     let mut next = jobs.recv().await;
     while let Some(job) = next.take() {
         let mut done = vec![job.done];
-        let result = match (job.work, &failed) {
-            (_, Some(text)) => Err(text.clone()),
+        let result = match (job.work, failure.get()) {
+            (_, Some(text)) => Err(text),
             (Work::Barrier, None) => Ok(()),
             (Work::Rewrite(records), None) => journal.rewrite(&records).await.map_err(|e| e.to_string()),
             (Work::Append(mut record), None) => {
@@ -255,7 +274,7 @@ async fn write(mut journal: Journal, mut jobs: PipeReceiver<Job>) {
             }
         };
         if let Err(text) = &result {
-            failed.get_or_insert_with(|| text.clone());
+            failure.set(text);
         }
         done.into_iter().for_each(|done| done.tell(result.clone().map_err(io::Error::other)));
         if next.is_none() {
@@ -291,7 +310,8 @@ impl LogStore {
     pub(crate) async fn open(folder: &Path, id: HostId, rewrite_bytes: u64) -> Result<LogStore, Error> {
         let (journal, state, _) = read(folder).await?;
         let (jobs, receiver) = LocalMpsc::channel(LOG_QUEUE);
-        runtime::spawn(Group::ADMIN, write(journal, receiver));
+        let failure = Failure::default();
+        runtime::spawn(Group::ADMIN, write(journal, receiver, failure.clone()));
         let shared = Shared {
             id,
             kept_vote: Cell::new(state.vote),
@@ -299,6 +319,7 @@ impl LogStore {
             pending: RefCell::default(),
             grown: Cell::new(0),
             rewrite_bytes,
+            failure,
         };
         Ok(LogStore { shared: Rc::new(shared), jobs })
     }
@@ -325,6 +346,16 @@ impl LogStore {
         self.shared.state.borrow().last()
     }
 
+    /// Entries in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.shared.state.borrow().entries.len()
+    }
+
+    /// Bytes of entries in memory; a look at each.
+    pub(crate) fn bytes(&self) -> usize {
+        self.shared.state.borrow().entries.values().map(codec::entry_bytes).sum()
+    }
+
     pub(crate) fn vote(&self) -> Option<Vote> {
         self.shared.state.borrow().vote
     }
@@ -332,6 +363,13 @@ impl LogStore {
     /// The last vote that is durable.
     pub(crate) fn kept_vote(&self) -> Option<Vote> {
         self.shared.kept_vote.get()
+    }
+
+    /// Returns once the file could not be written or synced: file and error.
+    pub(crate) async fn failed(&self) -> String {
+        let failure = &self.shared.failure;
+        failure.is_there.wait().await;
+        failure.get().unwrap_or_default()
     }
 
     pub(crate) fn members_at(&self, index: u64) -> StoredMembers {

@@ -8,6 +8,7 @@ use crate::limits::{CLOCK_OFF_MAX, HELLO_BYTES_MAX, PROTOCOL_MAX, PROTOCOL_MIN, 
 use base::{HostId, crc32, unzigzag, zigzag};
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 
 const HELLO_MAGIC: [u8; 4] = *b"MSNH";
 const VERDICT_MAGIC: [u8; 4] = *b"MSNV";
@@ -175,6 +176,9 @@ impl fmt::Display for Refusal {
     }
 }
 
+/// Something that is made durable; else the reason why not.
+pub type Recording<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + 'a>>;
+
 /// Decides who may connect.
 pub trait Gatekeeper {
     /// What this node says of itself now.
@@ -183,6 +187,12 @@ pub trait Gatekeeper {
     /// Judges a peer's hello, of connections made and of connections accepted. [`Hello::judge`] holds the usual rules. Protocols,
     /// the own host id, another host id than expected and a second live process of one host id have been refused before.
     fn check(&self, theirs: &Hello) -> Result<(), Refusal>;
+
+    /// Makes durable what a peer that was let in has said, before its control connection is used. Calls on other connections do not wait for it.
+    /// Errors: it is not, and there is no connection.
+    fn record<'a>(&'a self, _theirs: &'a Hello) -> Recording<'a> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// A peer has called this node's address and expects another host there. It is refused whatever this does: it is for what that says
     /// of this node, such as that it has lost its folder.

@@ -71,7 +71,7 @@ pub use frame::{
     FRAME_HEADER_BYTES, Facts, Kind, Message, Status, encode_message, next_message, seal_frame, split_frame,
 };
 pub use hello::{
-    Class, Cut, Gatekeeper, Greeting, Hello, Identity, Recorded, Refusal, RefusalKind, Verdict,
+    Class, Cut, Gatekeeper, Greeting, Hello, Identity, Recorded, Recording, Refusal, RefusalKind, Verdict,
     decode_verdict, encode_verdict, split_greeting,
 };
 pub use links::{Contact, ContactError, Links, Listener};

@@ -59,6 +59,8 @@ pub struct ContactError {
     pub reason: String,
     /// The refusal, if it was one, of whichever side.
     pub refusal: Option<Refusal>,
+    /// Whether it was the other side that refused.
+    pub refused_there: bool,
     /// Who answers there, if it said so.
     pub hello: Option<Box<Hello>>,
 }
@@ -312,6 +314,7 @@ impl Links {
             address,
             reason: failed.to_string(),
             hello,
+            refused_there: matches!(failed, Failed::RefusedThere(_)),
             refusal: match failed {
                 Failed::RefusedHere(refusal) | Failed::RefusedThere(refusal) => Some(refusal),
                 Failed::Broken(_) | Failed::Foreign(_) | Failed::Slow => None,
@@ -512,7 +515,7 @@ impl Links {
             let met = runtime::timeout(HELLO_TIMEOUT, greeting).await.unwrap_or(Err((None, Failed::Slow)));
             drop(permit);
             match met {
-                Ok(met) => links.take(met, from),
+                Ok(met) => links.take(met, from).await,
                 Err((hello, failed)) => {
                     // One that does not say where it is has another port each time.
                     let unknown = SocketAddr::new(from.ip(), 0);
@@ -536,8 +539,13 @@ impl Links {
     }
 
     /// Puts an accepted connection to use.
-    fn take(self: &Rc<Self>, met: Met, from: SocketAddr) {
+    async fn take(self: &Rc<Self>, met: Met, from: SocketAddr) {
         let (host, class) = (met.theirs.node.host, met.theirs.class);
+        if class == Class::Control
+            && let Err(reason) = self.gate.record(&met.theirs).await
+        {
+            return runtime::warn!("rpc: no connection with {host}: {reason}");
+        }
         // Verdicts take time: meanwhile another process may have come, or this node begun to stop.
         if let Err(refusal) = self.check(&met.theirs, HostId(0)) {
             return self.log_refusal(from, &Failed::RefusedHere(refusal));
@@ -583,6 +591,7 @@ impl DialControl for Links {
             let Some(target) = peer.target() else { return Err(Failed::Broken("it is no peer".into())) };
             let ours = self.hello_for(Class::Control, peer.host);
             let met = self.reach(target, ours).await.map_err(|(_, failed)| failed)?;
+            self.gate.record(&met.theirs).await.map_err(Failed::Broken)?;
             if let Err(refusal) = self.check(&met.theirs, peer.host) {
                 return Err(Failed::RefusedHere(refusal));
             }

@@ -6,9 +6,14 @@ use std::rc::Rc;
 use crate::world::{Cluster, SECOND, Sum, folder, host, on_shard};
 use raft::{Change, Error, Group};
 use runtime::file::{self, AlignedBuf, File, OpenOptions};
+use runtime::sim::{SimConfig, World};
 
 async fn three(padding: usize) -> (Rc<Cluster>, Rc<Group>) {
-    let cluster = Rc::new(Cluster { padding, ..Cluster::default() });
+    three_of(Cluster { padding, ..Cluster::default() }).await
+}
+
+async fn three_of(cluster: Cluster) -> (Rc<Cluster>, Rc<Group>) {
+    let cluster = Rc::new(cluster);
     let first = cluster.open(1).await.unwrap();
     first.found().await.unwrap();
     for n in [2, 3] {
@@ -167,6 +172,81 @@ fn who_is_far_behind_pulls_a_snapshot() {
         third.pull(host(2), index, SECOND * 5).await.unwrap();
         assert_eq!(cluster.sum(3), 60);
     });
+}
+
+#[test]
+fn a_voter_that_is_away_makes_nobody_keep_the_log_for_it() {
+    on_shard(async {
+        let (cluster, first) = three(0).await;
+        let second = cluster.groups.borrow()[&host(2)].clone();
+        for sent in [0, 600] {
+            cluster.cut(1, 3);
+            cluster.cut(2, 3);
+            let mut most = 0;
+            for _ in 0..600 {
+                first.propose(vec![1], SECOND * 5).await.unwrap();
+                most = most.max(first.status().entries.0).max(second.status().entries.0);
+                runtime::sleep(SECOND / 100).await;
+            }
+            // A snapshot after every 10 entries, 2 kept behind it, and what comes until an attempt to reach the third has failed.
+            assert!(most < 200, "{most} entries of 600 were kept");
+            assert!(
+                file::read(folder(1).join("group0.log")).await.unwrap().len() < 10_000,
+                "and so the file"
+            );
+            cluster.cut.borrow_mut().clear();
+            let third = cluster.groups.borrow()[&host(3)].clone();
+            let index = first.applied().unwrap().index;
+            third.wait_applied(index, SECOND * 30).await.unwrap();
+            assert_eq!(cluster.sum(3), sent + 600, "by a snapshot");
+        }
+    });
+}
+
+#[test]
+fn few_long_entries_are_cut_as_many_short_ones_are() {
+    on_shard(async {
+        let (cluster, first) = three_of(Cluster { seldom: true, ..Cluster::default() }).await;
+        cluster.cut(1, 3);
+        cluster.cut(2, 3);
+        let second = cluster.groups.borrow()[&host(2)].clone();
+        let mut most = 0;
+        for _ in 0..100 {
+            first.propose(vec![1; 1000], SECOND * 5).await.unwrap();
+            most = most.max(first.status().entries.1).max(second.status().entries.1);
+            runtime::sleep(SECOND / 5).await;
+        }
+        assert!(most < 30_000, "{most} bytes of 100,000 were kept, where 20,000 may be");
+        cluster.cut.borrow_mut().clear();
+        let third = cluster.groups.borrow()[&host(3)].clone();
+        third.wait_applied(first.applied().unwrap().index, SECOND * 30).await.unwrap();
+        assert_eq!(cluster.sum(3), 100_000);
+    });
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_its_member_and_says_which_file() {
+    let mut world = World::new(1, SimConfig::calm());
+    let node = world.add_client([10, 0, 0, 1].into());
+    let cluster = Rc::new(Cluster::default());
+    let opened = cluster.clone();
+    let mut task = world.spawn(node, async move {
+        let group = opened.open(1).await.unwrap();
+        group.found().await.unwrap();
+        group.propose(vec![7], SECOND).await.unwrap();
+        group
+    });
+    assert!(world.run_until(|_| task.done(), SECOND * 10));
+    let group = task.take().unwrap();
+    world.fail_next_syncs(node, 1);
+    let mut task = world.spawn(node, async move {
+        let proposed = group.propose(vec![5], SECOND).await;
+        assert!(matches!(proposed, Err(Error::Unknown(_) | Error::Ended(_))), "{proposed:?}");
+        group.ended().await
+    });
+    assert!(world.run_until(|_| task.done(), SECOND * 10), "nobody hears that it has ended");
+    let text = task.take().unwrap();
+    assert!(text.contains("/member-1/group0.log"), "{text}");
 }
 
 #[test]

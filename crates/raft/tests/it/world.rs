@@ -76,6 +76,8 @@ pub struct Cluster {
     pub cut: RefCell<BTreeSet<(u64, u64)>>,
     /// Answers to this host are lost.
     pub deaf: RefCell<BTreeSet<u64>>,
+    /// Whether snapshots are made for the bytes of entries alone.
+    pub seldom: bool,
     pub padding: usize,
 }
 
@@ -127,8 +129,9 @@ impl Cluster {
         let settings = Settings {
             id: host(n),
             folder: folder(n),
-            snapshot_every: 10,
-            keep_entries: 2,
+            snapshot_every: if self.seldom { 100_000 } else { 10 },
+            keep_entries: if self.seldom { 100_000 } else { 2 },
+            log_bytes: 20_000,
             rewrite_bytes: 500,
         };
         let transport = Rc::new(Direct { from: n, cluster: self.clone() });

@@ -177,6 +177,7 @@ async fn start(setup: &Setup) -> Result<(), String> {
         folder,
         snapshot_every: setup.snapshot_every,
         keep_entries: setup.keep_entries,
+        log_bytes: 1 << 20,
         rewrite_bytes: 2048,
     };
     let group =
