@@ -77,8 +77,8 @@ impl Group0 {
             let decision = decide(&node, self.folder(), &answers);
             if let Some((holds, text)) = refused
                 && match decision {
-                    Decision::Wait { .. } => holds != Holds::ForNow,
-                    Decision::Serve => holds == Holds::ForAll,
+                    Decision::Wait { .. } => holds != Holds::Temporarily,
+                    Decision::Serve => holds == Holds::Everywhere,
                     _ => false,
                 }
             {
@@ -239,7 +239,7 @@ impl Group0 {
         let outgoing = Outgoing { verb: crate::wire::VERB_ASK, version: 0, timeout: ASK_WITHIN };
         let asked = contact
             .call(outgoing, |out| ask::encode_question(self.local_id(), self.settings.member.internode, out));
-        let for_now = |reason: String| Unasked { reason, holds: Holds::ForNow };
+        let for_now = |reason: String| Unasked { reason, holds: Holds::Temporarily };
         let answer = asked.await.map_err(|error| for_now(error.to_string()))?;
         ask::decode_answer(&answer).map_err(|error| for_now(error.to_string()))
     }
@@ -304,10 +304,10 @@ impl Group0 {
         self.machine.note_asked(cluster).await?;
         let contact = match self.contact(at).await {
             Ok(contact) => contact,
-            Err(Unasked { reason, holds: Holds::ForAll | Holds::ForThisSeed }) => {
+            Err(Unasked { reason, holds: Holds::Everywhere | Holds::AtThisSeed }) => {
                 return Err(Error::Join(refused_by(at, &reason)));
             }
-            Err(Unasked { reason, holds: Holds::ForNow }) => {
+            Err(Unasked { reason, holds: Holds::Temporarily }) => {
                 told.say(format!("waiting for {at}: {reason}"));
                 return Ok(());
             }
@@ -552,21 +552,21 @@ struct Unasked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Holds {
     /// It may end by itself, or by what an operator does elsewhere: clocks are set, processes end, clusters that are not founded change their names.
-    ForNow,
+    Temporarily,
     /// As long as this seed and this node are what they are: releases, names of clusters.
-    ForThisSeed,
+    AtThisSeed,
     /// It is agreed on by all members, about this host id or its folder.
-    ForAll,
+    Everywhere,
 }
 
 fn holds(error: &ContactError) -> Holds {
     let has_cluster = error.hello.as_ref().is_some_and(|hello| hello.node.cluster_id != 0);
     match error.refusal.as_ref().map(|refusal| refusal.kind) {
         Some(RefusalKind::Banned | RefusalKind::Copied | RefusalKind::OldEpoch) if error.refused_there => {
-            Holds::ForAll
+            Holds::Everywhere
         }
-        Some(RefusalKind::Protocol) => Holds::ForThisSeed,
-        Some(RefusalKind::ForeignCluster) if has_cluster => Holds::ForThisSeed,
+        Some(RefusalKind::Protocol) => Holds::AtThisSeed,
+        Some(RefusalKind::ForeignCluster) if has_cluster => Holds::AtThisSeed,
         Some(
             RefusalKind::Banned
             | RefusalKind::Copied
@@ -579,7 +579,7 @@ fn holds(error: &ContactError) -> Holds {
             | RefusalKind::Draining
             | RefusalKind::Other,
         )
-        | None => Holds::ForNow,
+        | None => Holds::Temporarily,
     }
 }
 
