@@ -85,6 +85,11 @@ impl Group0 {
                 // Asking again would not end.
                 return Err(Error::Join(text));
             }
+            let is_wrong = runtime::planted(runtime::Bug::FoundsUnasked);
+            let decision = match decision {
+                Decision::Wait { .. } if is_wrong && self.folder() == Folder::Empty => Decision::Found,
+                decision => decision,
+            };
             match decision {
                 Decision::Found if let Some(replaced) = replaces => {
                     return Err(Error::Join(format!(

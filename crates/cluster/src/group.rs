@@ -250,11 +250,16 @@ impl Group0 {
         });
         drop(this.set(Rc::downgrade(&group0)));
         group0.hook();
+        // Some simulated nodes make them so often that others, who were away for seconds, are given one: several tries make it a good part of them.
+        let (snapshot_every, keep_entries) = match (0..8).any(|_| runtime::rare("cluster_snapshots_often")) {
+            true => (10, 2),
+            false => (1_000, 500),
+        };
         let settings = raft::Settings {
             id: group0.local_id(),
             folder: group0.settings.folder.clone(),
-            snapshot_every: 1_000,
-            keep_entries: 500,
+            snapshot_every,
+            keep_entries,
             log_bytes: 32 << 20,
             rewrite_bytes: 8 << 20,
         };
@@ -495,7 +500,9 @@ impl Group0 {
         }
         let next = before.with_members(members, &replications(&known)).with_liveness(liveness);
         let next = Arc::new(next);
-        if let Some(schema) = &schema {
+        let is_late = runtime::planted(runtime::Bug::PlansBeforeStores);
+        let stored = schema.clone();
+        if let Some(schema) = stored.as_ref().filter(|_| !is_late) {
             crate::cluster::show_store(schema).await;
         }
         runtime::on_every_shard(Group::CONTROL, move || {
@@ -508,6 +515,9 @@ impl Group0 {
             }
         })
         .await;
+        if let Some(schema) = stored.as_ref().filter(|_| is_late) {
+            crate::cluster::show_store(schema).await;
+        }
         if self.gate.schema_version.replace(known.version) != known.version {
             // Drivers compare the versions of all nodes right behind a change, and would wait for the next ping.
             self.links.say_facts();

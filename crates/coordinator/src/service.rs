@@ -109,7 +109,9 @@ fn begin(
         let mut view = None;
         let mut on = Point(0, version);
         if let Some(coordinator) = runtime::try_local::<Coordinator>() {
-            coordinator.catch_up(from, version, answer.until()).await;
+            if !runtime::planted(runtime::Bug::BehindDoesNotPull) {
+                coordinator.catch_up(from, version, answer.until()).await;
+            }
             on = Point(coordinator.view_point().0, version);
             let changed = decoded.as_ref().ok().and_then(|asked| coordinator.changed_since(asked, version));
             if let Some(changed) = changed {

@@ -38,6 +38,9 @@ fn simulate(arguments: &Simulate) -> Result<bool, String> {
             lines.iter().for_each(|line| println!("{line}"));
         }
         println!("{}", told(scenario, &outcome));
+        if !outcome.counts.is_empty() {
+            println!("{}", counted(scenario, &outcome));
+        }
         good &= outcome.failure.is_none();
     }
     Ok(good)
@@ -66,6 +69,12 @@ fn told(scenario: Scenario, outcome: &Outcome) -> String {
     )
 }
 
+/// What happened in a run, by kind; `cargo x sim` adds these lines up.
+fn counted(scenario: Scenario, outcome: &Outcome) -> String {
+    let kinds: Vec<String> = outcome.counts.iter().map(|(kind, count)| format!("{kind}={count}")).collect();
+    format!("{} seed {} happened: {}", scenario.name(), outcome.seed, kinds.join("; "))
+}
+
 fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
     let wrong = || format!("--seeds: expected A..B with A below B, got \"{text}\"");
     let (first, end) = text.split_once("..").ok_or_else(wrong)?;
@@ -75,7 +84,7 @@ fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    const BUGS: [(&str, Bug); 20] = [
+    const BUGS: [(&str, Bug); 25] = [
         ("skip-sync", Bug::SkipSync),
         ("ignore-crc", Bug::IgnoreCrc),
         ("replay-stops-early", Bug::ReplayStopsEarly),
@@ -96,6 +105,11 @@ fn bug(name: &str) -> Result<Bug, String> {
         ("repair-skips-rest", Bug::RepairSkipsRest),
         ("repair-forgets-tombstones", Bug::RepairForgetsTombstones),
         ("replace-unfilled", Bug::ReplaceUnfilled),
+        ("founds-unasked", Bug::FoundsUnasked),
+        ("behind-does-not-pull", Bug::BehindDoesNotPull),
+        ("plans-before-stores", Bug::PlansBeforeStores),
+        ("old-folder-let-in", Bug::OldFolderLetIn),
+        ("snapshot-without-effects", Bug::SnapshotWithoutEffects),
     ];
     let found = BUGS.iter().find(|(known, _)| *known == name);
     found.map(|(_, bug)| *bug).ok_or_else(|| {

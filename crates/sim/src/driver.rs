@@ -11,8 +11,7 @@ use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 
 use crate::limits::FAILURES_KEPT;
-use crate::three::Ties;
-use crate::{Outcome, consensus, crash, engine, repair, three};
+use crate::{Counts, Outcome, cluster, consensus, crash, engine, repair, three};
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub enum Scenario {
     Crash,
     /// Three nodes that hold the same rows, slow, cut apart and down one at a time.
     Three,
-    /// The same three as one cluster: founded, joined, its schema changed meanwhile.
+    /// Three to nine nodes in one datacenter or two: founded, joined, replaced, with everything that the world can do to them.
     Cluster,
     /// Three whose replicas differ are repaired.
     Repair,
@@ -83,6 +82,11 @@ impl Scenario {
                 Bug::LateWriteAfterTruncate,
                 Bug::RolesOfOneShard,
                 Bug::HintUnheardIsDelivered,
+                Bug::FoundsUnasked,
+                Bug::BehindDoesNotPull,
+                Bug::PlansBeforeStores,
+                Bug::OldFolderLetIn,
+                Bug::SnapshotWithoutEffects,
             ],
             Scenario::Replace => &[Bug::ReplaceUnfilled],
             Scenario::Repair => &[Bug::RepairSkipsRest, Bug::RepairForgetsTombstones],
@@ -120,11 +124,17 @@ impl Scenario {
         self.faults_in_list().map(engine::operations)
     }
 
-    fn play(self, world: &mut World, seed: u64, planted: Option<Bug>) -> Result<(), String> {
+    fn play(
+        self,
+        world: &mut World,
+        seed: u64,
+        planted: Option<Bug>,
+        counts: &mut Counts,
+    ) -> Result<(), String> {
         match self {
             Scenario::Crash => crash::play(world, seed, planted),
-            Scenario::Three => three::play(world, seed, Ties::Fixed, planted),
-            Scenario::Cluster => three::play(world, seed, Ties::Cluster, planted),
+            Scenario::Three => three::play(world, seed, planted),
+            Scenario::Cluster => cluster::play(world, seed, planted, counts),
             Scenario::Repair => repair::play_repair(world, seed, planted),
             Scenario::Replace => repair::play_replace(world, seed, planted),
             Scenario::Raft => consensus::play(world, seed, planted),
@@ -185,8 +195,9 @@ pub fn run_verbose(scenario: Scenario, seed: u64, planted: Option<Bug>) -> (Outc
     let mut world = World::new(seed, SimConfig::drawn(seed));
     world.expect_nothing_left();
     let start = world.now();
+    let mut counts = Counts::new();
     RUNNING.with_borrow_mut(|running| *running = true);
-    let result = catch_unwind(AssertUnwindSafe(|| scenario.play(&mut world, seed, planted)));
+    let result = catch_unwind(AssertUnwindSafe(|| scenario.play(&mut world, seed, planted, &mut counts)));
     RUNNING.with_borrow_mut(|running| *running = false);
     let failure = match &result {
         Ok(Ok(())) => None,
@@ -198,6 +209,7 @@ pub fn run_verbose(scenario: Scenario, seed: u64, planted: Option<Bug>) -> (Outc
         trace_hash: world.trace_hash(),
         steps: world.steps(),
         virtual_millis: (world.now() - start).as_millis() as u64,
+        counts,
         failure,
     };
     let lines = world.log_lines().into_iter().map(|(_, line)| line).collect();
@@ -216,6 +228,8 @@ pub struct Report {
     pub ran: u64,
     /// Seeds that failed.
     pub failed: u64,
+    /// What happened to machines and links in all of them.
+    pub counts: Counts,
     /// The first failing outcomes, by seed.
     pub failures: Vec<Outcome>,
     /// Combined trace of all seeds, whatever the number of threads.
@@ -251,6 +265,9 @@ pub fn run_range(
                     progress(&outcome);
                     let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
                     report.ran += 1;
+                    for (kind, count) in &outcome.counts {
+                        *report.counts.entry(kind).or_default() += count;
+                    }
                     // Order does not matter to a sum of mixed hashes.
                     let mixed =
                         (outcome.trace_hash ^ seed.rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -26,8 +26,18 @@ mod engine;
 mod crash;
 /// Registers that the last writer wins.
 mod register;
+/// Clients of registers, through any node at any level.
+mod clients;
+/// The machines of a scenario with several nodes.
+mod machines;
+/// Repairs, as an operator asks for them.
+mod repairs;
+/// What one node misses reaches it by hints.
+mod handoff;
 /// Three nodes that hold the same rows.
 mod three;
+/// Clusters of any shape, and everything that happens to them.
+mod cluster;
 /// Replicas that missed something, and what makes up for it.
 mod repair;
 /// A consensus group that crashes and is cut apart.
@@ -36,5 +46,5 @@ mod consensus;
 mod driver;
 
 pub use driver::{Report, Scenario, run, run_range, run_verbose, shrunk};
-pub use outcome::Outcome;
+pub use outcome::{Counts, Outcome};
 pub use runtime::Bug;

@@ -22,3 +22,5 @@ pub const UNKNOWN_MAX: usize = 6;
 pub const STATEMENTS_KEPT: usize = 64;
 /// Times a statement is prepared for one request: again when the node has restarted, and once more to be fair.
 pub const PREPARES_MAX: usize = 3;
+/// Longest that a repair may take, in virtual time, when nothing is wrong.
+pub const REPAIR_WITHIN: Duration = Duration::from_secs(600);

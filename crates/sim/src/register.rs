@@ -1,23 +1,114 @@
 //! Registers that the last writer by timestamp wins, and what a read of one may show in real time.
 //!
-//! With `w` replicas confirming a write and `r` asked by a read, `w + r > 3` means that they meet: the read shows that
-//! write or a newer one. A read at QUORUM or ALL that has shown a value leaves it on a majority, so no later one goes back.
+//! ```text
+//! write confirmed by w, read asks r, of n replicas:   w + r > n everywhere, or in one datacenter  ⇒  they meet
+//! LOCAL_QUORUM of one datacenter, then of another:    never                                       ⇒  nothing is asked for
+//! ```
+//! A read that meets a write shows it or a newer one. A read of a quorum, of whatever scope, that has shown a value leaves it on that quorum,
+//! so no later read that meets it goes back.
 
 use std::collections::BTreeMap;
 
 use base::Instant;
 use types::Consistency;
 
-/// Replicas of every register.
-const REPLICAS: u32 = 3;
+/// Datacenters that a scenario has at most.
+pub(crate) const DATACENTERS: usize = 2;
 
-/// How many replicas a level waits for.
-pub(crate) fn waits_for(level: Consistency) -> u32 {
-    match level {
-        Consistency::All => REPLICAS,
-        Consistency::Quorum => 2,
-        _ => 1,
+/// How many replicas a keyspace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Factors {
+    total: u32,
+    /// In each datacenter; None: they lie wherever the ring says.
+    by_dc: Option<[u32; DATACENTERS]>,
+}
+
+impl Factors {
+    /// Of a SimpleStrategy.
+    pub(crate) fn simple(factor: u32) -> Factors {
+        Factors { total: factor, by_dc: None }
     }
+
+    /// Of a NetworkTopologyStrategy.
+    pub(crate) fn by_dc(factors: [u32; DATACENTERS]) -> Factors {
+        Factors { total: factors.iter().sum(), by_dc: Some(factors) }
+    }
+
+    /// In each datacenter; of a SimpleStrategy, which names none, nothing.
+    pub(crate) fn by_datacenter(self) -> [u32; DATACENTERS] {
+        self.by_dc.unwrap_or_default()
+    }
+
+    /// How many replicas confirm a request at a level, at least, and where.
+    fn reach(self, At { level, dc }: At) -> Reach {
+        let quorum = |factor: u32| if factor == 0 { 0 } else { factor / 2 + 1 };
+        let anywhere = |total| Reach { total, by_dc: [0; DATACENTERS] };
+        let each = |by_dc: [u32; DATACENTERS]| Reach { total: by_dc.iter().sum(), by_dc };
+        let here = |count: u32| {
+            let mut by_dc = [0; DATACENTERS];
+            by_dc[dc] = count;
+            each(by_dc)
+        };
+        match (level, self.by_dc) {
+            // A hint is no replica.
+            (Consistency::Any, _) => anywhere(0),
+            (Consistency::All, Some(factors)) => each(factors),
+            (Consistency::All, None) => anywhere(self.total),
+            (Consistency::EachQuorum, Some(factors)) => each(factors.map(quorum)),
+            (Consistency::LocalQuorum, Some(factors)) => here(quorum(factors[dc])),
+            (Consistency::LocalOne, Some(_)) => here(1),
+            (Consistency::Quorum | Consistency::EachQuorum | Consistency::LocalQuorum, _) => {
+                anywhere(quorum(self.total))
+            }
+            _ => anywhere(1),
+        }
+    }
+
+    fn meet(self, written: Reach, read: Reach) -> bool {
+        let in_one = |factors: [u32; DATACENTERS]| {
+            (0..DATACENTERS).any(|dc| written.by_dc[dc] + read.by_dc[dc] > factors[dc])
+        };
+        written.total + read.total > self.total || self.by_dc.is_some_and(in_one)
+    }
+}
+
+impl Default for Factors {
+    /// Three replicas in one datacenter.
+    fn default() -> Factors {
+        Factors::simple(3)
+    }
+}
+
+/// How many replicas have confirmed, at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Reach {
+    total: u32,
+    by_dc: [u32; DATACENTERS],
+}
+
+/// A level, and the datacenter of the node that was asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) level: Consistency,
+    pub(crate) dc: usize,
+}
+
+impl From<Consistency> for At {
+    fn from(level: Consistency) -> At {
+        At { level, dc: 0 }
+    }
+}
+
+impl std::fmt::Debug for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} in datacenter {}", self.level, self.dc)
+    }
+}
+
+/// Whether a read at a level leaves what it shows on so many replicas that others meet them.
+fn is_quorum(level: Consistency) -> bool {
+    use Consistency::{All, EachQuorum, LocalQuorum, Quorum};
+    matches!(level, All | EachQuorum | LocalQuorum | Quorum)
 }
 
 /// What decides which of two writes wins: the later timestamp; of the same, the deletion; of two values, the larger.
@@ -30,47 +121,61 @@ fn version(timestamp: i64, value: Option<&str>) -> Version {
 /// When writes of a version were confirmed, and at which level. Two deletions with one timestamp are one version.
 #[derive(Clone, Debug, Default)]
 struct Write {
-    acked: Vec<(Consistency, Instant)>,
+    acked: Vec<(At, Instant)>,
 }
 
 /// One register: every write by what decides, and the newest that reads have shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Register {
+    factors: Factors,
     writes: BTreeMap<Version, Write>,
-    /// End of a majority read and the version it showed.
-    shown: Vec<(Instant, Version)>,
+    /// End of a read of a quorum, which one, and the version it showed.
+    shown: Vec<(Instant, At, Version)>,
 }
 
 impl Register {
+    /// With so many replicas; the usual ones are three.
+    pub(crate) fn of(factors: Factors) -> Register {
+        Register { factors, ..Register::default() }
+    }
+
+    /// One replica has lost everything for good, and gets it from the others: what it alone had confirmed is gone.
+    pub(crate) fn lose_one(&mut self) {
+        let factors = self.factors;
+        for write in self.writes.values_mut() {
+            write.acked.retain(|(at, _)| factors.reach(*at).total > 1);
+        }
+        self.shown.retain(|(_, at, _)| factors.reach(*at).total > 1);
+    }
+
     /// Notes a write that is about to be sent; None is a deletion. Values are written once.
     pub(crate) fn issue(&mut self, timestamp: i64, value: Option<&str>) {
         self.writes.entry(version(timestamp, value)).or_default();
     }
 
-    pub(crate) fn ack(&mut self, timestamp: i64, value: Option<&str>, level: Consistency, at: Instant) {
-        self.writes.entry(version(timestamp, value)).or_default().acked.push((level, at));
+    pub(crate) fn ack(&mut self, timestamp: i64, value: Option<&str>, level: impl Into<At>, at: Instant) {
+        self.writes.entry(version(timestamp, value)).or_default().acked.push((level.into(), at));
     }
 
     /// The oldest version that a read from `start` at `level` may show; None is the empty register.
-    fn floor(&self, start: Instant, level: Consistency) -> Option<&Version> {
-        let asked = waits_for(level);
-        let meets =
-            |(level, at): &(Consistency, Instant)| *at < start && waits_for(*level) + asked > REPLICAS;
-        let met = |write: &Write| write.acked.iter().any(meets);
+    fn floor(&self, start: Instant, read: At) -> Option<&Version> {
+        let read = self.factors.reach(read);
+        let meets = |at: At, end: Instant| end < start && self.factors.meet(self.factors.reach(at), read);
+        let met = |write: &Write| write.acked.iter().any(|(at, end)| meets(*at, *end));
         let written = self.writes.iter().rev().find(|(_, write)| met(write)).map(|(version, _)| version);
-        let majority = |(end, _): &&(Instant, Version)| *end < start && asked + 2 > REPLICAS;
-        let read = self.shown.iter().filter(majority).map(|(_, version)| version).max();
-        written.max(read)
+        let shown = self.shown.iter().filter(|(end, at, _)| meets(*at, *end)).map(|(_, _, version)| version);
+        written.max(shown.max())
     }
 
     /// Judges one read; notes what it showed.
     pub(crate) fn check(
         &mut self,
         (start, end): (Instant, Instant),
-        level: Consistency,
+        level: impl Into<At>,
         seen: Option<&str>,
     ) -> Result<(), String> {
-        let floor = self.floor(start, level);
+        let at = level.into();
+        let floor = self.floor(start, at);
         let explains =
             |(_, deleted, value): &Version| seen.map_or(*deleted, |seen| !deleted && seen == value);
         // The newest write that explains it; the empty register explains nothing seen.
@@ -80,22 +185,31 @@ impl Register {
         }
         if shown < floor {
             return Err(format!(
-                "a read at {level} from {start:?} to {end:?} shows {seen:?}, {shown:?}, but must show {floor:?} or \
+                "a read at {at:?} from {start:?} to {end:?} shows {seen:?}, {shown:?}, but must show {floor:?} or \
                  newer:\n{}",
                 self.story()
             ));
         }
         // A value is written once, so it names its write; nothing seen may be any deletion.
-        if let Some(shown) = shown.filter(|_| waits_for(level) >= 2 && seen.is_some()) {
-            self.shown.push((end, shown.clone()));
+        if let Some(shown) = shown.filter(|_| is_quorum(at.level) && seen.is_some()) {
+            self.shown.push((end, at, shown.clone()));
         }
         Ok(())
+    }
+
+    /// Whether a value was ever written; nothing else is asked of a read.
+    pub(crate) fn knows(&self, value: &str) -> bool {
+        self.writes.keys().any(|(_, deleted, known)| !deleted && known == value)
     }
 
     fn story(&self) -> String {
         let writes = self.writes.iter().map(|(version, write)| format!("  {version:?}: {write:?}\n"));
         writes
-            .chain(self.shown.iter().map(|(end, version)| format!("  shown {end:?}: {version:?}\n")))
+            .chain(
+                self.shown
+                    .iter()
+                    .map(|(end, at, version)| format!("  shown {end:?} at {at:?}: {version:?}\n")),
+            )
             .collect()
     }
 }
@@ -153,5 +267,39 @@ mod tests {
         assert!(register.check(times, ONE, Some("a")).is_ok(), "the one at ALL is on its way");
         register.ack(10, None, Consistency::All, Instant(8));
         assert!(register.check((Instant(9), Instant(9)), ONE, Some("a")).is_err());
+    }
+
+    #[test]
+    fn quorums_of_datacenters_meet_in_a_datacenter_or_everywhere() {
+        let factors = Factors::by_dc([3, 3]);
+        let meet = |(write, there): (Consistency, usize), (read, here): (Consistency, usize)| {
+            let reach = |level, dc| factors.reach(At { level, dc });
+            factors.meet(reach(write, there), reach(read, here))
+        };
+        let (local, each, any) = (Consistency::LocalQuorum, Consistency::EachQuorum, Consistency::Any);
+        assert!(meet((local, 0), (local, 0)));
+        assert!(!meet((local, 0), (local, 1)), "two quorums of two datacenters");
+        assert!(meet((each, 0), (local, 1)));
+        assert!(meet((local, 1), (each, 0)));
+        assert!(!meet((Q, 0), (local, 0)), "four of six may be three there and one here");
+        assert!(meet((Q, 0), (Q, 1)));
+        assert!(meet((each, 0), (Q, 1)), "two of each leave two, and four are asked");
+        assert!(!meet((local, 0), (Q, 0)), "two here, and four others");
+        assert!(meet((ONE, 0), (Consistency::All, 1)));
+        assert!(!meet((any, 0), (Consistency::All, 0)));
+    }
+
+    #[test]
+    fn what_a_lost_replica_alone_had_confirmed_is_not_asked_for() {
+        let mut register = Register::default();
+        register.issue(10, Some("a"));
+        register.ack(10, Some("a"), Q, Instant(5));
+        register.issue(20, Some("b"));
+        register.ack(20, Some("b"), ONE, Instant(5));
+        let times = (Instant(6), Instant(7));
+        assert!(register.check(times, Consistency::All, Some("a")).is_err());
+        register.lose_one();
+        assert!(register.check(times, Consistency::All, Some("a")).is_ok());
+        assert!(register.check(times, Consistency::All, None).is_err());
     }
 }

@@ -8,6 +8,7 @@
 //! sim planted                    each planted bug is caught within a few hundred seeds, so the checkers see
 //! ```
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::Stdio;
 use std::sync::Mutex;
@@ -20,6 +21,10 @@ use crate::{Outcome, house};
 const CHUNK: u64 = 25;
 /// Operations of one seed of the model scenario, as `sim::Scenario::operations` says.
 const MODEL_OPERATIONS: u64 = 10_000;
+/// What stands before what happened in a run, by kind.
+const HAPPENED: &str = " happened: ";
+/// Clock ticks a second in which the kernel says how long processes ran.
+const TICKS: f64 = 100.0;
 /// What a checker says of a seed that failed.
 const VERDICT: &str = "FAILED: ";
 
@@ -33,6 +38,11 @@ const PLANTED: &[(&str, &str)] = &[
     ("late-write-after-truncate", "cluster"),
     ("roles-of-one-shard", "cluster"),
     ("hint-unheard-is-delivered", "cluster"),
+    ("founds-unasked", "cluster"),
+    ("behind-does-not-pull", "cluster"),
+    ("plans-before-stores", "cluster"),
+    ("old-folder-let-in", "cluster"),
+    ("snapshot-without-effects", "cluster"),
     ("replace-unfilled", "replace"),
     ("repair-skips-rest", "repair"),
     ("repair-forgets-tombstones", "repair"),
@@ -92,7 +102,8 @@ fn seeds_of(binary: &std::path::Path, scenario: &str, seeds: Range<u64>) -> Outc
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicU64::new(seeds.start);
     let failures: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let since = Instant::now();
+    let campaign: Mutex<Campaign> = Mutex::default();
+    let (since, ticks) = (Instant::now(), ticks_of_children());
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -103,11 +114,14 @@ fn seeds_of(binary: &std::path::Path, scenario: &str, seeds: Range<u64>) -> Outc
                         return;
                     }
                     let end = (first + CHUNK).min(seeds.end);
-                    if let Err(text) = chunk(binary, scenario, first..end, &[])
-                        && let Ok(mut failures) = failures.lock()
-                    {
-                        println!("{text}");
-                        failures.push(text);
+                    let outcome = chunk(binary, scenario, first..end, &[]);
+                    match (outcome, campaign.lock(), failures.lock()) {
+                        (Ok(text), Ok(mut campaign), _) => campaign.add(&text),
+                        (Err(text), _, Ok(mut failures)) => {
+                            println!("{text}");
+                            failures.push(text);
+                        }
+                        _ => return,
                     }
                 }
             });
@@ -116,6 +130,9 @@ fn seeds_of(binary: &std::path::Path, scenario: &str, seeds: Range<u64>) -> Outc
     let failures = failures.into_inner().map_err(|_| "a worker panicked")?;
     let count = seeds.end - seeds.start;
     let seconds = since.elapsed().as_secs_f64();
+    let campaign = campaign.into_inner().map_err(|_| "a worker panicked")?;
+    let cpu = ticks_of_children().zip(ticks).map(|(after, before)| (after - before) as f64 / TICKS);
+    campaign.told(scenario, cpu).iter().for_each(|line| println!("{line}"));
     if failures.is_empty() {
         Ok(format!("sim result: ok. {scenario}: {count} seeds in {seconds:.1} s"))
     } else {
@@ -124,6 +141,53 @@ fn seeds_of(binary: &std::path::Path, scenario: &str, seeds: Range<u64>) -> Outc
             failures.len()
         ))
     }
+}
+
+/// What all good seeds gave together.
+#[derive(Default)]
+struct Campaign {
+    counts: BTreeMap<String, u64>,
+    virtual_millis: u64,
+}
+
+impl Campaign {
+    /// Adds what one process said.
+    fn add(&mut self, text: &str) {
+        for line in text.lines() {
+            if let Some((_, kinds)) = line.split_once(HAPPENED) {
+                for (kind, count) in kinds.split("; ").filter_map(|kind| kind.split_once('=')) {
+                    *self.counts.entry(kind.to_owned()).or_default() += count.parse::<u64>().unwrap_or(0);
+                }
+            }
+            let words: Vec<&str> = line.split(' ').collect();
+            let before =
+                |unit: &str| words.iter().position(|word| *word == unit).and_then(|at| words.get(at - 1));
+            if words.contains(&"steps") {
+                let millis = before("ms").and_then(|number| number.parse::<u64>().ok());
+                self.virtual_millis += millis.unwrap_or(0);
+            }
+        }
+    }
+
+    /// One line for each kind, and how fast the world was. `cpu`: seconds of all processes.
+    fn told(&self, scenario: &str, cpu: Option<f64>) -> Vec<String> {
+        let counts = self.counts.iter().map(|(kind, count)| format!("{scenario}: {count} x {kind}"));
+        let simulated = self.virtual_millis as f64 / 1000.0;
+        let speed = cpu.filter(|cpu| *cpu > 0.0).map(|cpu| {
+            let each = simulated / cpu;
+            format!("{scenario}: {simulated:.0} simulated s in {cpu:.1} s of CPU, {each:.0} each")
+        });
+        counts.chain(speed).collect()
+    }
+}
+
+/// Clock ticks that ended children of this process ran. `None`: the kernel does not say.
+fn ticks_of_children() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name, which may hold anything, ends at the last bracket; user and system time of children are the 14th and 15th behind it.
+    let behind = text.rsplit_once(')')?.1;
+    let mut fields = behind.split_whitespace().skip(13).map_while(|field| field.parse::<u64>().ok());
+    Some(fields.next()? + fields.next()?)
 }
 
 /// One process over a few seeds; an error holds the end of what it said.
@@ -238,6 +302,19 @@ mod tests {
         assert!(gist(&text).starts_with("seed 3 FAILED: lost\ndetail\n"));
         assert_eq!(gist(&text).lines().count(), 41);
         assert_eq!(gist("all is well"), "all is well");
+    }
+
+    #[test]
+    fn what_happened_in_all_seeds_is_added_up() {
+        let mut campaign = Campaign::default();
+        campaign.add(
+            "cluster seed 0 trace 00ff 12 steps 1500 ms ok\ncluster seed 0 happened: cut=2; power cut=1",
+        );
+        campaign.add("cluster seed 1 trace 00fe 12 steps 500 ms ok\ncluster seed 1 happened: cut=3");
+        assert_eq!(
+            campaign.told("cluster", Some(0.5)),
+            ["cluster: 5 x cut", "cluster: 1 x power cut", "cluster: 2 simulated s in 0.5 s of CPU, 4 each"]
+        );
     }
 
     #[test]

@@ -143,6 +143,16 @@ pub enum Bug {
     RepairForgetsTombstones,
     /// A node that replaces another is read from without having got what it must hold.
     ReplaceUnfilled,
+    /// A node founds a cluster although it has not heard all seeds.
+    FoundsUnasked,
+    /// A replica that is sent what was planned on a newer version acts on its own.
+    BehindDoesNotPull,
+    /// Coordinators are shown a table before stores know it.
+    PlansBeforeStores,
+    /// A node that comes with an older folder is spoken with.
+    OldFolderLetIn,
+    /// A snapshot of the cluster's state is taken without what the entries in it have each node do.
+    SnapshotWithoutEffects,
 }
 
 /// How a real shard talks to the kernel.

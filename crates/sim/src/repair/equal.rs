@@ -5,48 +5,17 @@
 
 use std::time::Duration;
 
-use coordinator::{Coordinator, RepairOptions, RepairState, Repairs};
 use runtime::Bug;
 use runtime::sim::World;
 use types::Consistency;
 
-use crate::limits::CONVERGE;
+use crate::machines::finished;
+use crate::repairs::{repair, repair_from};
 
-use super::rows::{NODES, Run, Seen, boot_dead, diverge, finished, judge, prepare, read_all, write_some};
+use super::rows::{NODES, Run, Seen, boot_dead, diverge, judge, prepare, read_all, write_some};
 
-/// Longest that a repair may take, in virtual time, when nothing is wrong.
-const REPAIR_WITHIN: Duration = Duration::from_secs(600);
 /// What a table keeps its tombstones for where they stay as long as a run.
 const LONG_GRACE_S: u64 = 864_000;
-
-/// Repairs from a node; the mutations that were written to replicas.
-async fn repair(primary_range: bool) -> Result<u64, String> {
-    let (coordinator, repairs) = (runtime::local::<Coordinator>(), Repairs::default());
-    let options = RepairOptions { primary_range, ..RepairOptions::default() };
-    let begun = repairs.start(&coordinator, "ks", &options, |ranges| ranges.to_string())?;
-    let begun = begun.ok_or("there is nothing to repair among three")?;
-    begun.wait(REPAIR_WITHIN).await;
-    let (lines, _) = begun.lines(0);
-    match begun.state() {
-        RepairState::Done if begun.progress().0 == begun.progress().1 => Ok(begun.written().0),
-        RepairState::Failed(text) => Err(text),
-        state => Err(format!("{state:?} after {lines:?}")),
-    }
-}
-
-/// Repairs from one node. Who is slow may be taken for dead for a moment, and then the repair says so: it is asked for again.
-fn repair_from(world: &mut World, run: &Run, at: usize, primary_range: bool) -> Result<u64, String> {
-    let until = world.now() + CONVERGE;
-    loop {
-        let mut task = world.spawn(run.hosts[at].node, repair(primary_range));
-        match finished(world, &mut task, REPAIR_WITHIN, "a repair")? {
-            Err(text) if text.contains("Endpoint not alive") && world.now() < until => {
-                world.run_for(Duration::from_secs(5));
-            }
-            outcome => return outcome.map_err(|text| format!("a repair of node {at}: {text}")),
-        }
-    }
-}
 
 /// Every range of the ring, by one node or by all; the mutations that were written.
 fn repair_all(world: &mut World, run: &mut Run) -> Result<u64, String> {
@@ -55,7 +24,8 @@ fn repair_all(world: &mut World, run: &mut Run) -> Result<u64, String> {
     let from: Vec<usize> = if primary_range { (0..NODES).collect() } else { vec![first] };
     let mut written = 0;
     for at in from {
-        written += repair_from(world, run, at, primary_range)?;
+        let repaired = repair_from(world, run.hosts[at].node, "ks", primary_range);
+        written += repaired.map_err(|text| format!("node {at}: {text}"))?;
     }
     Ok(written)
 }
@@ -63,7 +33,7 @@ fn repair_all(world: &mut World, run: &mut Run) -> Result<u64, String> {
 /// A repair whose coordinator or replicas die or are cut off, with writes meanwhile. However it ends.
 fn disturbed(world: &mut World, run: &mut Run) -> Result<(), String> {
     let at = run.rng.below(NODES as u64) as usize;
-    drop(world.spawn(run.hosts[at].node, repair(false)));
+    drop(world.spawn(run.hosts[at].node, repair("ks", false)));
     let (rng, to) = (run.rng.fork(), run.hosts[(at + 1) % NODES].native());
     let writes = write_some(to, run.book.clone(), rng, 20, Consistency::Quorum);
     let mut task = world.spawn(run.client, writes);

@@ -13,11 +13,10 @@ use runtime::sim::{NodeId, Task, World};
 use types::Consistency;
 
 use crate::limits::CONVERGE;
+use crate::machines::finished;
 use crate::session::{Trouble, insist};
 
-use super::rows::{
-    NODES, Run, Shared, diverge, finished, judge, machine, miss, prepare, read_all, write_one,
-};
+use super::rows::{NODES, Run, Shared, diverge, judge, machine, miss, prepare, read_all, write_one};
 
 /// What a table keeps its tombstones for: as long as a run.
 const GRACE_S: u64 = 864_000;

@@ -9,11 +9,12 @@ use std::time::Duration;
 use base::Prng;
 use node::config::{CommitlogSync, Seed};
 use runtime::Bug;
-use runtime::sim::{NodeId, Task, World};
+use runtime::sim::{NodeId, World};
 use types::Consistency;
 
 use crate::host::Host;
 use crate::limits::START;
+use crate::machines::finished;
 use crate::register::Register;
 use crate::session::{Ask, Session, Trouble, insist};
 
@@ -109,16 +110,6 @@ pub(super) fn prepare(
         written: 0,
     };
     Ok(Run { hosts, shards, client, book: Rc::new(RefCell::new(book)), rng })
-}
-
-pub(super) fn finished<T>(
-    world: &mut World,
-    task: &mut Task<T>,
-    limit: Duration,
-    what: &str,
-) -> Result<T, String> {
-    world.run_until(|_| task.done(), limit);
-    task.take().ok_or_else(|| format!("{what} takes longer than {limit:?}"))
 }
 
 /// A write: its statement, the registers it is about, and what they hold afterwards.

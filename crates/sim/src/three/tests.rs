@@ -1,11 +1,24 @@
 //! One replica that fails or is slow does not fail a read that others can answer.
 
 use super::*;
+use crate::session::{Row, Session};
+use node::config::{Authenticator, Seed};
 use protocol::failure::{Failure, FailureKind};
 use runtime::sim::SimConfig;
 
 /// What is kept for a node that is away.
 mod handoff;
+
+/// Three machines that found one cluster, switched off.
+fn members(world: &mut World, seed: u64) -> Run {
+    let mut run = prepare(world, seed, None);
+    let seeds = vec![Seed { host: run.hosts[0].ip.to_string(), port: None }];
+    for host in &mut run.hosts {
+        (host.config.host_id, host.config.peers) = (None, Vec::new());
+        host.config.seeds.clone_from(&seeds);
+    }
+    run
+}
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -17,13 +30,13 @@ fn trio() -> (World, Run) {
 /// As [`trio`]; their reads have so much time.
 fn trio_with(read_timeout: Duration) -> (World, Run) {
     let mut world = World::new(11, SimConfig::calm());
-    let mut run = prepare(&mut world, 11, Ties::Fixed, None);
+    let mut run = prepare(&mut world, 11, None);
     for host in &mut run.hosts {
         host.config.read_timeout = read_timeout;
         // A node that lacks something goes on lacking it.
         host.config.hints.enabled = false;
     }
-    boot_dead(&mut world, &mut run, 1.0);
+    run.boot_dead(&mut world, 1.0);
     for host in &run.hosts {
         host.await_ready(&mut world).expect("starts");
     }
@@ -144,7 +157,7 @@ fn damage(world: &mut World, run: &mut Run, at: usize) {
         damaged += usize::from(world.flip_bit(node, path, bytes / 2, 3));
     }
     assert!(damaged > 0, "{files:?}");
-    boot_dead(world, run, 1.0);
+    run.boot_dead(world, 1.0);
     run.hosts[at].await_ready(world).expect("starts");
     world.run_for(Duration::from_secs(5));
 }
@@ -215,7 +228,7 @@ fn a_statement_is_prepared_again_when_the_node_has_restarted() {
     let known = finished(&mut world, &mut before, LONG, "reading").expect("in time").expect("read");
     assert!(known.get("SELECT v FROM ks.r WHERE k = ?").is_some(), "{known:?}");
     run.hosts[0].stop(&mut world).expect("stops");
-    boot_dead(&mut world, &mut run, 1.0);
+    run.boot_dead(&mut world, 1.0);
     run.hosts[0].await_ready(&mut world).expect("starts");
     let mut after = world.spawn(run.client, async move {
         let mut session = insist(to, START).await?;
@@ -228,8 +241,8 @@ fn a_statement_is_prepared_again_when_the_node_has_restarted() {
 /// Three nodes that have found each other, with the tables of the scenario.
 fn cluster() -> (World, Run) {
     let mut world = World::new(12, SimConfig::calm());
-    let mut run = prepare(&mut world, 12, Ties::Cluster, None);
-    boot_dead(&mut world, &mut run, 1.0);
+    let mut run = members(&mut world, 12);
+    run.boot_dead(&mut world, 1.0);
     for host in &run.hosts {
         host.await_ready(&mut world).expect("starts");
     }
@@ -267,7 +280,7 @@ fn a_truncation_reaches_once_who_was_down() {
     world.run_for(Duration::from_secs(5));
     let statements = &["TRUNCATE ks.u", "INSERT INTO ks.u (k, v) VALUES (2, 2)"];
     through(&mut world, &run, 0, Consistency::Quorum, statements);
-    boot_dead(&mut world, &mut run, 1.0);
+    run.boot_dead(&mut world, 1.0);
     run.hosts[2].await_ready(&mut world).expect("starts");
     let cql = "SELECT k FROM ks.u";
     let seen = first_column(&mut world, &run, 2, Consistency::One, cql);
@@ -280,7 +293,7 @@ fn a_truncation_reaches_once_who_was_down() {
     for host in &run.hosts {
         world.power_cut(host.node);
     }
-    boot_dead(&mut world, &mut run, 1.0);
+    run.boot_dead(&mut world, 1.0);
     for at in 0..NODES {
         run.hosts[at].await_ready(&mut world).expect("starts");
         assert_eq!(first_column(&mut world, &run, at, Consistency::One, cql), behind, "on {at}");
@@ -290,7 +303,7 @@ fn a_truncation_reaches_once_who_was_down() {
 /// As [`cluster`], of nodes that ask for passwords; these roles are made through the first.
 fn guarded(seeds: usize, statements: &'static [&'static str]) -> (World, Run) {
     let mut world = World::new(13, SimConfig::calm());
-    let mut run = prepare(&mut world, 13, Ties::Cluster, None);
+    let mut run = members(&mut world, 13);
     for at in 0..NODES {
         let config = &mut run.hosts[at].config;
         config.authentication.authenticator = Authenticator::Password;
@@ -331,7 +344,7 @@ fn roles_of_a_lone_node_go_with_it_and_let_in_while_any_node_lives() {
     run.hosts[0].stop(&mut world).expect("stops");
     let seed = Seed { host: run.hosts[0].ip.to_string(), port: None };
     run.hosts.iter_mut().for_each(|host| host.config.seeds = vec![seed.clone()]);
-    boot_dead(&mut world, &mut run, 1.0);
+    run.boot_dead(&mut world, 1.0);
     for host in &run.hosts {
         host.await_ready(&mut world).expect("starts");
     }
@@ -368,7 +381,7 @@ fn roles_of_a_lone_node_go_with_it_and_let_in_while_any_node_lives() {
     assert!(written.message.contains("not user-modifiable"), "{}", written.message);
     let changed = refused(changed);
     assert!(changed.message.contains("the roles were not changed"), "{}", changed.message);
-    boot_dead(&mut world, &mut run, 1.0);
+    run.boot_dead(&mut world, 1.0);
     for host in &run.hosts {
         host.await_ready(&mut world).expect("starts");
     }
@@ -376,7 +389,7 @@ fn roles_of_a_lone_node_go_with_it_and_let_in_while_any_node_lives() {
     // A password that was lost is replaced on a node that asks for none.
     run.hosts[2].stop(&mut world).expect("stops");
     run.hosts[2].config.authentication.authenticator = Authenticator::AllowAll;
-    boot_dead(&mut world, &mut run, 1.0);
+    run.boot_dead(&mut world, 1.0);
     run.hosts[2].await_ready(&mut world).expect("starts");
     // That of "abc", as it was published with jBCrypt.
     let reset = &[

@@ -1,6 +1,7 @@
 //! Scenarios over a few seeds each, with the assertions of a debug build. That they repeat bit for bit is what `cargo x sim prove` shows of an optimised
 //! one, and that their checkers find planted mistakes `cargo x sim planted`: both take minutes here.
 
+mod cluster;
 mod crash;
 mod engine;
 mod raft;
@@ -23,6 +24,9 @@ fn clean(scenario: Scenario, usual: u64) {
             eprintln!("{} seed {}: {text}", scenario.name(), outcome.seed);
         }
     });
+    if !report.counts.is_empty() {
+        eprintln!("{}: {:?}", scenario.name(), report.counts);
+    }
     assert_eq!(report.failed, 0, "of {} seeds", report.ran);
 }
 

@@ -7,8 +7,3 @@ use sim::Scenario;
 fn three_show_every_acknowledged_quorum_write() {
     clean(Scenario::Three, 4);
 }
-
-#[test]
-fn a_cluster_keeps_every_acknowledged_quorum_write_and_one_schema() {
-    clean(Scenario::Cluster, 4);
-}

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 /// Starts every node that is dead.
 fn all_up(world: &mut World, run: &mut Run) {
-    boot_dead(world, run, 1.0);
+    run.boot_dead(world, 1.0);
     for host in &run.hosts {
         host.await_ready(world).expect("starts");
     }

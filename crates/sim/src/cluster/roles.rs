@@ -13,9 +13,8 @@ use base::Prng;
 use protocol::failure::FailureKind;
 use types::Consistency;
 
-use super::{Sessions, text};
+use crate::clients::{Door, Sessions, text};
 use crate::limits::{CONNECT_PATIENCE, START};
-use crate::prepared::Statements;
 use crate::session::{Ask, Session, Trouble, insist};
 
 /// Connections that look at one node, as each may be of another shard.
@@ -48,13 +47,12 @@ impl Book {
 }
 
 /// Makes roles, changes and drops them until something is wrong. `owner`: no other client has this number.
-pub(super) async fn client(nodes: Vec<SocketAddr>, book: Shared, owner: u64, mut rng: Prng) {
-    let (open, statements) = nodes.iter().map(|_| (None, Statements::default())).unzip();
-    let mut sessions = Sessions { nodes, open, statements, at: 0 };
+pub(super) async fn client(nodes: Vec<Door>, book: Shared, owner: u64, mut rng: Prng) {
+    let mut sessions = Sessions::new(nodes);
     let mut count = 0;
     while book.borrow().violation.is_none() {
         sessions.move_on(&mut rng);
-        let to = sessions.nodes[sessions.at];
+        let to = sessions.door().address;
         let name = format!("r{owner}_{}", rng.below(count + 1));
         count = (count + 1).min(5);
         let fate = book.borrow().roles.get(&name).copied();

@@ -5,11 +5,21 @@
 //! interrupted. Nothing is read meanwhile, so that no read repairs anything; in the end every node is asked at ONE, which a node that
 //! holds everything answers by itself.
 
-use super::*;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use base::Prng;
+use runtime::sim::{Task, World};
+
+use crate::clients::{Door, Sessions, Shared, read_alone, write};
+use crate::limits::{CONVERGE, START};
+use crate::machines::{Run, finished};
+use crate::repairs::repair_all;
+use crate::session::Trouble;
 
 /// Longest that a write of the scenario is under way: the timeout of its replicas, and some time for what is behind it.
 const WRITE: Duration = Duration::from_secs(4);
-/// Longest that hints may take to drain when everybody is up and nothing is cut.
+/// Longest that hints may take to drain when all nodes are up and nothing is cut.
 const DRAIN: Duration = Duration::from_secs(120);
 
 /// How a node comes to miss writes.
@@ -18,20 +28,20 @@ enum Away {
     Killed,
     Powerless,
     Paused,
-    /// From both others.
+    /// From all others.
     CutOff,
     /// From this one.
     CutFrom(usize),
 }
 
 impl Away {
-    fn drawn(rng: &mut Prng, victim: usize) -> Away {
-        match rng.below(6) {
+    fn drawn(run: &mut Run, victim: usize) -> Away {
+        match run.rng.below(6) {
             0 | 1 => Away::Killed,
             2 => Away::Powerless,
             3 => Away::Paused,
             4 => Away::CutOff,
-            _ => Away::CutFrom((victim + 1 + rng.below(NODES as u64 - 1) as usize) % NODES),
+            _ => Away::CutFrom(run.other_than(victim)),
         }
     }
 
@@ -41,7 +51,7 @@ impl Away {
             Away::Killed => world.kill(node),
             Away::Powerless => world.power_cut(node),
             Away::Paused => world.pause(node),
-            Away::CutOff => others(victim).for_each(|other| world.cut(node, run.hosts[other].node)),
+            Away::CutOff => others(run, victim).for_each(|other| world.cut(node, run.hosts[other].node)),
             Away::CutFrom(other) => world.cut(node, run.hosts[other].node),
         }
     }
@@ -56,23 +66,18 @@ impl Away {
     }
 }
 
-fn others(victim: usize) -> impl Iterator<Item = usize> {
-    (0..NODES).filter(move |n| *n != victim)
+fn others(run: &Run, victim: usize) -> impl Iterator<Item = usize> {
+    (0..run.count()).filter(move |n| *n != victim)
 }
 
 /// Writes through these nodes, one after the other.
-async fn write_some(nodes: Vec<SocketAddr>, book: Shared, count: u64, mut rng: Prng) {
-    let (open, statements) = nodes.iter().map(|_| (None, Statements::default())).unzip();
-    let mut sessions = Sessions { nodes, open, statements, at: 0 };
+async fn write_some(nodes: Vec<Door>, book: Shared, count: u64, mut rng: Prng) {
+    let mut sessions = Sessions::new(nodes);
     for _ in 0..count {
         if rng.chance(0.3) {
             sessions.move_on(&mut rng);
         }
-        let written = match sessions.get().await {
-            Some(session) => write(session, &book, &mut rng).await,
-            None => Err(Trouble::Lost("no session".to_string())),
-        };
-        if let Err(Trouble::Lost(_)) = written {
+        if let Err(Trouble::Lost(_)) = write(&mut sessions, &book, &mut rng).await {
             sessions.close();
             sessions.move_on(&mut rng);
         }
@@ -80,28 +85,42 @@ async fn write_some(nodes: Vec<SocketAddr>, book: Shared, count: u64, mut rng: P
     }
 }
 
+/// What is possible besides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// A node says how many shards it has, and may return with another number.
+    pub(crate) may_reshard: bool,
+    /// Not everything is kept: a repair brings the rest.
+    pub(crate) repairs: bool,
+}
+
 /// Plays it, when everything is up and was read at ALL.
-pub(super) fn play(world: &mut World, run: &mut Run, ties: Ties) -> Result<(), String> {
+pub(crate) fn play(world: &mut World, run: &mut Run, rules: Rules) -> Result<(), String> {
     for _ in 0..1 + run.rng.below(2) {
-        let victim = run.rng.below(NODES as u64) as usize;
-        let away = Away::drawn(&mut run.rng, victim);
+        let victim = run.any();
+        let away = Away::drawn(run, victim);
         miss(world, run, victim, away)?;
-        interrupt(world, run, victim, ties);
+        interrupt(world, run, victim, rules);
         world.heal_all();
-        boot_dead(world, run, 1.0);
-        for host in &run.hosts {
-            host.await_ready(world)?;
-        }
+        run.all_ready(world)?;
         drain(world, run)?;
-        let judge = world.add_client(IpAddr::from([10, 0, 1, 3]));
-        for host in &run.hosts {
-            let mut alone = world.spawn(judge, read_alone(host.native(), run.book.clone()));
-            finished(world, &mut alone, CONVERGE, "reading each node alone")??;
-            violation(run)
-                .map_err(|text| format!("node {} alone, after {victim} was {away:?}: {text}", host.ip))?;
+        if rules.repairs {
+            repair_all(world, run)?;
         }
-        world.kill(judge);
+        alone(world, run).map_err(|text| format!("after {} was {away:?}: {text}", run.hosts[victim].ip))?;
     }
+    Ok(())
+}
+
+/// Each node alone has everything.
+pub(crate) fn alone(world: &mut World, run: &Run) -> Result<(), String> {
+    let judge = world.add_client(IpAddr::from([10, 0, 1, 3]));
+    for at in 0..run.count() {
+        let mut alone = world.spawn(judge, read_alone(run.door(at), run.book.clone()));
+        finished(world, &mut alone, CONVERGE, "reading each node alone")??;
+        run.verdict().map_err(|text| format!("node {} alone: {text}", run.hosts[at].ip))?;
+    }
+    world.kill(judge);
     Ok(())
 }
 
@@ -110,7 +129,7 @@ fn miss(world: &mut World, run: &mut Run, victim: usize, away: Away) -> Result<(
     away.begin(world, run, victim);
     // Sometimes the others know already.
     world.run_for(Duration::from_millis(run.rng.below(2) * 4_000));
-    let asked: Vec<SocketAddr> = others(victim).map(|n| run.hosts[n].native()).collect();
+    let asked: Vec<Door> = others(run, victim).map(|n| run.door(n)).collect();
     let writer = world.add_client(IpAddr::from([10, 0, 1, 4]));
     let mut writers: Vec<Task<()>> = (0..1 + run.rng.below(3))
         .map(|_| {
@@ -125,14 +144,14 @@ fn miss(world: &mut World, run: &mut Run, victim: usize, away: Away) -> Result<(
     let periods = run.hosts.iter().map(|host| host.config.hints.flush_period);
     world.run_for(WRITE + 2 * periods.max().unwrap_or_default());
     away.end(world, run, victim);
-    violation(run)
+    run.verdict()
 }
 
 /// What happens while hints are delivered: anything but the loss of a disk.
-fn interrupt(world: &mut World, run: &mut Run, victim: usize, ties: Ties) {
+fn interrupt(world: &mut World, run: &mut Run, victim: usize, rules: Rules) {
     for _ in 0..run.rng.below(4) {
-        let n = run.rng.below(NODES as u64) as usize;
-        let other = (victim + 1) % NODES;
+        let n = run.any();
+        let other = (victim + 1) % run.count();
         match run.rng.below(5) {
             0 => world.power_cut(run.hosts[n].node),
             1 => world.kill(run.hosts[n].node),
@@ -140,18 +159,17 @@ fn interrupt(world: &mut World, run: &mut Run, victim: usize, ties: Ties) {
             3 => world.cut_one_way(run.hosts[other].node, run.hosts[victim].node),
             _ => {}
         }
-        // Members of a cluster say how many shards they have; others have it in their configurations.
-        if ties == Ties::Cluster && !world.alive(run.hosts[n].node) && run.rng.chance(0.5) {
+        if rules.may_reshard && !world.alive(run.hosts[n].node) && run.rng.chance(0.5) {
             run.shards[n] = 1 + run.rng.below(4) as u16;
         }
-        boot_dead(world, run, 0.7);
+        run.boot_dead(world, 0.7);
         world.run_for(Duration::from_micros(run.rng.below(4_000_000)));
         world.heal_all();
     }
 }
 
 /// Waits until no node keeps anything for another.
-fn drain(world: &mut World, run: &Run) -> Result<(), String> {
+pub(crate) fn drain(world: &mut World, run: &Run) -> Result<(), String> {
     let end = world.now() + DRAIN;
     loop {
         let mut kept = Vec::new();
@@ -168,22 +186,4 @@ fn drain(world: &mut World, run: &Run) -> Result<(), String> {
         }
         world.run_for(Duration::from_millis(500));
     }
-}
-
-/// What one node has, judged as if all had been asked.
-async fn read_alone(to: SocketAddr, book: Shared) -> Result<(), String> {
-    let told = |trouble: Trouble| format!("reading {to} alone: {trouble}");
-    let (partitions, rows) = (book.borrow().partitions, book.borrow().rows);
-    let mut session = insist(to, START).await.map_err(told)?;
-    for k in 0..partitions {
-        let start = runtime::now();
-        let cql = format!("SELECT c, v FROM ks.r WHERE k = {k}");
-        let found = session.all(&cql, Ask::at(Consistency::One)).await.map_err(told)?;
-        let mut seen: BTreeMap<i32, Option<String>> =
-            found.iter().map(|row| (number(&row[0]), text(&row[1]))).collect();
-        for c in 0..rows {
-            judge(&book, (k, c), start, Consistency::All, seen.remove(&c).flatten().as_deref());
-        }
-    }
-    Ok(())
 }
