@@ -66,7 +66,12 @@ impl Gatekeeper for Gate {
         }
         // What nodes had that are no members is of no use: they may begin anew.
         let is_member = self.machine.state().members().get(host).is_some();
-        let known = self.recorded.borrow().get(&host).copied().filter(|_| is_member && !runtime::planted(runtime::Bug::OldFolderLetIn));
+        let known = self
+            .recorded
+            .borrow()
+            .get(&host)
+            .copied()
+            .filter(|_| is_member && !runtime::planted(runtime::Bug::OldFolderLetIn));
         let now = judged(known, theirs, &self.identity(), runtime::unix_micros())?;
         self.recorded.borrow_mut().insert(host, now);
         Ok(())

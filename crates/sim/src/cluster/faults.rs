@@ -12,8 +12,6 @@ use crate::machines::FAR;
 const DISK_BYTES: u64 = 1 << 30;
 /// Longest that a clock is off, microseconds; those of two nodes may be twice as far apart, and five seconds are refused.
 const SKEW_MICROS: u64 = 1_500_000;
-/// A full disk and failed syncs, which a cluster's log does not survive as it should: a node whose log fails hangs.
-const DISKS_FAIL: bool = true;
 
 /// What goes on until it is healed.
 #[derive(Default)]
@@ -70,13 +68,13 @@ pub(super) fn fault(world: &mut World, cluster: &mut Cluster) {
             world.slow_disk(node_a, (micros(50), micros(100 + cluster.run.rng.below(10_000))));
             "slow disk"
         }
-        13 if DISKS_FAIL => {
+        13 => {
             let used = DISK_BYTES - world.free_space(node_a);
             world.set_capacity(node_a, used + cluster.run.rng.below(100 << 10));
             trouble(cluster, a);
             "full disk"
         }
-        14 if DISKS_FAIL => {
+        14 => {
             world.fail_next_syncs(node_a, 1 + cluster.run.rng.below(3) as u32);
             trouble(cluster, a);
             "failed syncs"

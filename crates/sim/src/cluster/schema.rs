@@ -16,8 +16,6 @@ use crate::clients::{Door, Sessions, text};
 use crate::limits::START;
 use crate::session::{Ask, Session, Trouble, insist};
 
-/// Whether the answer to IF EXISTS and IF NOT EXISTS is believed. A node that is behind answers by what it knows.
-const IF_IS_JUDGED: bool = false;
 /// Names that a client makes tables of.
 const NAMES: u64 = 4;
 
@@ -49,34 +47,35 @@ impl Book {
         self.violation.clone().map_or(Ok(()), Err)
     }
 
-    /// The next statement about a table, what it makes of it, and whether its answer says so.
-    fn next(&mut self, name: &str, rng: &mut Prng) -> (String, Fate, bool) {
+    /// The next statement about a table, and what it makes of it.
+    fn next(&mut self, name: &str, rng: &mut Prng) -> (String, Fate) {
         let create =
             |condition: &str| format!("CREATE TABLE {condition}ks.{name} (k int PRIMARY KEY, v text)");
         let drop = |condition: &str| format!("DROP TABLE {condition}ks.{name}");
         let conditional = rng.chance(0.3);
         match self.tables.get(name) {
             None | Some(Fate::Dropped) if conditional => {
-                (create("IF NOT EXISTS "), Fate::Made(BTreeSet::new()), IF_IS_JUDGED)
+                (create("IF NOT EXISTS "), Fate::Made(BTreeSet::new()))
             }
-            None | Some(Fate::Dropped) => (create(""), Fate::Made(BTreeSet::new()), true),
-            Some(Fate::Unknown) if conditional => (drop("IF EXISTS "), Fate::Dropped, IF_IS_JUDGED),
-            Some(Fate::Unknown) if rng.chance(0.5) => (create(""), Fate::Made(BTreeSet::new()), true),
-            Some(Fate::Unknown) => (drop(""), Fate::Dropped, true),
+            None | Some(Fate::Dropped) => (create(""), Fate::Made(BTreeSet::new())),
+            // What was asked for without an answer may still happen behind it.
+            Some(Fate::Unknown) if conditional => (drop("IF EXISTS "), Fate::Unknown),
+            Some(Fate::Unknown) if rng.chance(0.5) => (create(""), Fate::Made(BTreeSet::new())),
+            Some(Fate::Unknown) => (drop(""), Fate::Dropped),
             Some(Fate::Made(columns)) => {
                 let mut columns = columns.clone();
                 match rng.below(10) {
-                    0..=2 if conditional => (drop("IF EXISTS "), Fate::Dropped, IF_IS_JUDGED),
-                    0..=2 => (drop(""), Fate::Dropped, true),
+                    0..=2 if conditional => (drop("IF EXISTS "), Fate::Dropped),
+                    0..=2 => (drop(""), Fate::Dropped),
                     3 | 4 if let Some(column) = columns.pop_last() => {
-                        (format!("ALTER TABLE ks.{name} DROP c{column}"), Fate::Made(columns), true)
+                        (format!("ALTER TABLE ks.{name} DROP c{column}"), Fate::Made(columns))
                     }
-                    5 => (format!("ALTER TABLE ks.{name} WITH comment = 'again'"), Fate::Made(columns), true),
+                    5 => (format!("ALTER TABLE ks.{name} WITH comment = 'again'"), Fate::Made(columns)),
                     _ => {
                         self.next_column += 1;
                         let column = self.next_column;
                         columns.insert(column);
-                        (format!("ALTER TABLE ks.{name} ADD c{column} int"), Fate::Made(columns), true)
+                        (format!("ALTER TABLE ks.{name} ADD c{column} int"), Fate::Made(columns))
                     }
                 }
             }
@@ -91,19 +90,18 @@ pub(super) async fn client(nodes: Vec<Door>, book: Shared, owner: u64, mut rng: 
     while book.borrow().violation.is_none() {
         sessions.move_on(&mut rng);
         let name = format!("t{owner}_{}", rng.below(NAMES));
-        let (cql, becomes, is_told) = book.borrow_mut().next(&name, &mut rng);
+        let (cql, becomes) = book.borrow_mut().next(&name, &mut rng);
         // Until the answer is there, anything may be.
         book.borrow_mut().tables.insert(name.clone(), Fate::Unknown);
         if let Some(session) = sessions.get().await {
             match session.query(&cql, Ask::at(Consistency::One)).await {
-                Ok(_) if is_told => {
+                Ok(_) => {
                     let is_made = cql.starts_with("CREATE");
                     book.borrow_mut().tables.insert(name.clone(), becomes);
                     if is_made && let Err(Trouble::Lost(_)) = write_to(session, &name, &book).await {
                         sessions.close();
                     }
                 }
-                Ok(_) => {}
                 Err(Trouble::Lost(_)) => sessions.close(),
                 Err(_) => {}
             }
