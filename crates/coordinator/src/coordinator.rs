@@ -43,6 +43,7 @@ pub struct Coordinator {
     topology_hook: RefCell<Option<TopologyHook>>,
     news_hook: RefCell<Option<NewsHook>>,
     pull_hook: RefCell<Option<PullHook>>,
+    trace_hook: RefCell<Option<TraceHook>>,
     /// The version up to which a request pulls now; 0: none does.
     pulled: Cell<u64>,
     /// A newer snapshot is here, or a pull has ended.
@@ -79,6 +80,11 @@ type TopologyHook = Box<dyn Fn(&Arc<Snapshot>)>;
 type NewsHook = Box<dyn Fn(&[News])>;
 /// Takes what this node lacks from a member, up to a version of the cluster's log, within a time.
 type PullHook = Rc<dyn Fn(HostId, u64, Duration) -> Pin<Box<dyn Future<Output = ()>>>>;
+
+/// Bytes, later.
+pub(crate) type LocalBytes = Pin<Box<dyn Future<Output = Vec<u8>>>>;
+/// What this node has kept of a traced request that it coordinated; empty: nothing.
+type TraceHook = Rc<dyn Fn(u128) -> LocalBytes>;
 
 pub(crate) struct Metrics {
     pub(crate) reads: Counter,
@@ -149,6 +155,7 @@ impl Coordinator {
             topology_hook: RefCell::default(),
             news_hook: RefCell::default(),
             pull_hook: RefCell::default(),
+            trace_hook: RefCell::default(),
             pulled: Cell::new(0),
             newer: Event::new(),
             metrics: Metrics::register(),
@@ -216,6 +223,16 @@ impl Coordinator {
         hook: impl Fn(HostId, u64, Duration) -> Pin<Box<dyn Future<Output = ()>>> + 'static,
     ) {
         *self.pull_hook.borrow_mut() = Some(Rc::new(hook));
+    }
+
+    /// Names the function that says what this node has kept of a traced request that it coordinated, for a member that was asked for it; nothing, if
+    /// it has none.
+    pub fn on_trace(&self, hook: impl Fn(u128) -> Pin<Box<dyn Future<Output = Vec<u8>>>> + 'static) {
+        *self.trace_hook.borrow_mut() = Some(Rc::new(hook));
+    }
+
+    pub(crate) fn trace_hook(&self) -> Option<TraceHook> {
+        self.trace_hook.borrow().clone()
     }
 
     /// The index of the cluster's log that this shard acts on.

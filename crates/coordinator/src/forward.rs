@@ -11,10 +11,11 @@
 //! releases: an older one does not know the verb, and is sent plain writes.
 
 use crate::coordinator::Coordinator;
+use crate::tracing::{NO_EVENTS, TRACED, Tracer};
 use crate::view::View;
 use base::{ByteReader, HostId, Token, shard_of};
-use replica::VERB_REPLICA;
-use rpc::{Beside, CallError, Gather, Outgoing, Responder};
+use rpc::{Beside, CallError, Gather, Responder};
+use runtime::tracing::Trace;
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -49,16 +50,24 @@ pub(crate) fn decode_names(body: &[u8]) -> Option<(Names, &[u8])> {
 /// Answers on their way through this node.
 struct Relay {
     ways: RefCell<Vec<Option<Beside>>>,
+    /// The coordinator looks for events before each answer.
+    traced: bool,
     /// ⚔ Kept to the end: what this node handed on is a request of its, for which a barrier waits.
     _view: Rc<View>,
 }
 
 impl Gather for Relay {
     fn answered(&self, index: u16, answer: Result<&[u8], CallError>) {
-        let way = self.ways.borrow_mut()[usize::from(index)].take();
+        let way = self.ways.borrow_mut()[usize::from(index & !TRACED)].take();
+        let lacks_events = self.traced && index & TRACED == 0;
         // Without an answer the way back is dropped, and the coordinator learns that there is none.
         if let (Some(way), Ok(answer)) = (way, answer) {
-            way.send(|out| out.extend_from_slice(answer));
+            way.send(|out| {
+                if lacks_events {
+                    out.extend_from_slice(&NO_EVENTS);
+                }
+                out.extend_from_slice(answer);
+            });
         }
     }
 }
@@ -70,24 +79,36 @@ impl Coordinator {
         token.filter(|_| shards > 0).map_or(0, |token| shard_of(token, shards))
     }
 
-    /// Hands a write of another coordinator to replicas near this node.
+    /// Hands a write of another coordinator to replicas near this node. `trace`: this node's part of it, where the coordinator wants it traced.
     pub(crate) fn hand_on(
         &self,
         request: &rpc::Request<'_>,
         names: &[(HostId, u64)],
-        write: &[u8],
-        token: Option<Token>,
+        (write, token): (&[u8], Option<Token>),
         answer: &Responder,
+        trace: Option<&Rc<Trace>>,
     ) {
         let ways = names.iter().map(|(_, call)| Some(answer.beside(*call))).collect();
-        let relay = Rc::new(Relay { ways: RefCell::new(ways), _view: self.view() });
-        let timeout = answer.until().saturating_duration_since(runtime::now());
+        let view = self.view();
+        let tracer = trace.map(|trace| Tracer::on(trace, &view));
+        let relay = Rc::new(Relay { ways: RefCell::new(ways), traced: trace.is_some(), _view: view });
         for (index, (host, _)) in names.iter().enumerate() {
-            let outgoing = Outgoing { verb: VERB_REPLICA, version: request.version, timeout };
-            let shard = self.shard_there(*host, token);
+            if let Some(tracer) = &tracer {
+                tracer.trace.note(format!("Forwarding MUTATION_REQ message to {}", tracer.name(*host)));
+            }
             let gather = relay.clone() as Rc<dyn Gather>;
             let encode = |out: &mut Vec<u8>| out.extend_from_slice(write);
-            if let Err(error) = self.pool().send(*host, shard, outgoing, (gather, index as u16), encode) {
+            let (version, until) = (request.version, answer.until());
+            let sent = self.send_there(
+                version,
+                *host,
+                token,
+                until,
+                (gather, index as u16),
+                tracer.as_ref(),
+                encode,
+            );
+            if let Err(error) = sent {
                 relay.answered(index as u16, Err(error));
             }
         }

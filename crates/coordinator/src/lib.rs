@@ -13,6 +13,7 @@ mod merge;
 mod pace;
 mod snitch;
 mod view;
+mod tracing;
 mod read;
 mod forward;
 mod replicas;
@@ -33,4 +34,5 @@ pub use repair::{Filled, Line, LineKind, Repair, RepairOptions, RepairState, Rep
 pub use replica::Reason;
 pub use service::verbs;
 pub use snitch::SnitchRules;
+pub use tracing::FEATURE_TRACES;
 pub use view::View;

@@ -4,9 +4,10 @@ use crate::coordinator::{Coordinator, micros};
 use crate::error::Error;
 use crate::limits::{READ_REPAIR_TIMEOUT, SHORT_READ_ROUNDS_MAX, SPECULATE_RANGE_AFTER};
 use crate::merge::{Merged, agreed, for_replicas, merge_answers};
-use crate::replicas::{Silence, heard};
+use crate::replicas::{Silence, heard, name_of_read};
 use crate::scan::{Piece, pieces};
 use crate::snitch::Timing;
+use crate::tracing::{TRACED, Tracer};
 use crate::view::{Placed, View};
 use base::{HostId, Instant};
 use mutation::{Mutation, Page, ReadAnswer, ReadCommand, Scope};
@@ -33,6 +34,8 @@ struct Read<'r> {
     deadline: Instant,
     /// A replica that knows a newer version of what the plan rests on: who asks must plan again.
     behind: Cell<Option<(HostId, u64)>>,
+    /// Of a request that is traced.
+    tracer: Option<Tracer>,
 }
 
 /// Answers of replicas, as they come.
@@ -41,13 +44,15 @@ struct Arrivals {
     asked: RefCell<Vec<(Target, Timing)>>,
     came: RefCell<VecDeque<Arrival>>,
     more: Event,
+    /// Of a request that is traced, with what its messages are called.
+    tracer: Option<(Tracer, &'static str)>,
 }
 
 type Arrival = (Target, Result<ReadAnswer, Silence>);
 
 impl Arrivals {
-    fn new() -> Rc<Arrivals> {
-        Rc::new(Arrivals { asked: RefCell::default(), came: RefCell::default(), more: Event::new() })
+    fn new(tracer: Option<(Tracer, &'static str)>) -> Rc<Arrivals> {
+        Rc::new(Arrivals { asked: RefCell::default(), came: RefCell::default(), more: Event::new(), tracer })
     }
 
     fn push(&self, target: Target, answer: Result<ReadAnswer, Silence>) {
@@ -67,11 +72,16 @@ impl Arrivals {
 
 impl Gather for Arrivals {
     fn answered(&self, index: u16, answer: Result<&[u8], CallError>) {
+        let number = if self.tracer.is_some() { index & !TRACED } else { index };
         let target = {
             let asked = self.asked.borrow();
-            let (target, timing) = &asked[usize::from(index)];
+            let (target, timing) = &asked[usize::from(number)];
             timing.end(answer.is_ok());
             *target
+        };
+        let answer = match &self.tracer {
+            Some((tracer, name)) => tracer.heard(target.host, name, index & TRACED != 0, answer),
+            None => answer,
         };
         self.push(target, heard(answer).and_then(answer_of));
     }
@@ -164,7 +174,8 @@ impl Coordinator {
             let view = self.view();
             let placed = view.placed(command.table).ok_or(Error::UnknownTable)?;
             let behind = Cell::new(None);
-            let read = Read { coordinator: self, view, placed, consistency, deadline, behind };
+            let tracer = Tracer::of(&view);
+            let read = Read { coordinator: self, view, placed, consistency, deadline, behind, tracer };
             let answer = read.run(command).await;
             let Some((host, version)) = read.behind.take().filter(|_| answer.is_err()) else { return answer };
             self.catch_up(host, version, deadline).await;
@@ -181,7 +192,10 @@ impl Read<'_> {
         if let Some(all) = self.placed.placements.of_all()
             && *all.read == here
         {
-            self.plan(&here)?;
+            let plan = self.plan(&here)?;
+            self.note(|tracer| {
+                format!("Reading data from {} at {}", tracer.name(plan.0.targets[0].host), self.consistency)
+            });
             return self.ask_here(command).await;
         }
         // Boxed, so that a read of one node's own data does not carry the room of merging several answers.
@@ -231,7 +245,26 @@ impl Read<'_> {
         let replication = &self.placed.keyspace.replication;
         let class = |host| self.coordinator.snitch().class(host);
         let plan = self.view.snapshot.plan_read(replication, replicas, self.consistency, class);
-        plan.map(Asked).map_err(|short| self.coordinator.unavailable(self.consistency, short))
+        let asked = plan.map(Asked).map_err(|short| self.coordinator.unavailable(self.consistency, short))?;
+        self.note(|tracer| {
+            let hosts = |targets: &[Target]| tracer.names(targets.iter().map(|target| target.host));
+            let (targets, spares) = (hosts(&asked.0.targets), hosts(&asked.0.spares));
+            let spares = if spares.is_empty() { spares } else { format!("; of need also from {spares}") };
+            format!("Reading data at {} from {targets}{spares}", self.consistency)
+        });
+        Ok(asked)
+    }
+
+    /// Adds an event to the trace of the request, if it is traced.
+    fn note(&self, activity: impl FnOnce(&Tracer) -> String) {
+        if let Some(tracer) = &self.tracer {
+            tracer.trace.note(activity(tracer));
+        }
+    }
+
+    /// For answers to a command.
+    fn arrivals(&self, command: &ReadCommand) -> Rc<Arrivals> {
+        Arrivals::new(self.tracer.clone().map(|tracer| (tracer, name_of_read(command))))
     }
 
     fn time_left(&self) -> Duration {
@@ -279,11 +312,11 @@ impl Read<'_> {
                 if silence == Silence::Unheard && !asked.0.spares.is_empty() {
                     asked.0.spares.push(first);
                 }
-                self.note(&mut tally, first, silence);
+                self.count_silence(&mut tally, first, silence);
             }
             Err(_) if wait.is_none() => asked.0.spares.clear(),
             Err(_) => {
-                self.count_retry();
+                self.count_retry(first);
                 slow = Some(answer);
             }
         }
@@ -292,7 +325,7 @@ impl Read<'_> {
         }
         self.coordinator.metrics.read_stand_ins.inc();
         asked.0.targets = vec![asked.0.spares.remove(0)];
-        let (mut open, arrived) = (Vec::new(), Arrivals::new());
+        let (mut open, arrived) = (Vec::new(), self.arrivals(&command));
         if let Some(answer) = slow {
             open.push(first);
             listen(first, answer, &arrived);
@@ -301,7 +334,7 @@ impl Read<'_> {
         Ok(answers.into_iter().next().expect("one was needed").1)
     }
 
-    fn note(&self, tally: &mut Tally, from: Target, silence: Silence) {
+    fn count_silence(&self, tally: &mut Tally, from: Target, silence: Silence) {
         if let Silence::Behind(version) = silence {
             self.behind.set(Some((from.host, version)));
         }
@@ -327,7 +360,13 @@ impl Read<'_> {
         self.placed.speculative_retry == SpeculativeRetry::Always && matches!(command.scope, Scope::Keys(_))
     }
 
-    fn count_retry(&self) {
+    fn count_retry(&self, slow: Target) {
+        self.note(|tracer| {
+            format!(
+                "Speculating read retry: {} is slow, or the table always asks one more",
+                tracer.name(slow.host)
+            )
+        });
         self.coordinator.metrics.speculative_retries.inc();
         let retries = &self.placed.pace.retries;
         retries.set(retries.get() + 1);
@@ -377,6 +416,7 @@ impl Read<'_> {
             page.push(self.round(asked, &round).await?);
             let Some(stopped) = page.stopped().filter(|_| !page.is_full()) else { return Ok(page.finish()) };
             self.coordinator.metrics.short_reads.inc();
+            self.note(|_| "Rows vanished on merging: reading on to fill the page".to_owned());
             round = ReadCommand { resume: Some(stopped.clone()), ..page.next(command.scope.clone()) };
         }
         // The page ends early; the next one goes on from where this one stopped.
@@ -397,6 +437,7 @@ impl Read<'_> {
             return Ok(self.merge(command, &[answer])?.answer);
         }
         self.coordinator.metrics.digest_mismatches.inc();
+        self.note(|_| "Digest mismatch: reading data from all replicas of the level".to_owned());
         let answers = self.gather(asked, Tally::default(), &whole, false).await?;
         let (targets, answers): (Vec<Target>, Vec<ReadAnswer>) = answers.into_iter().unzip();
         let Merged { answer, repairs } = self.merge(command, &answers)?;
@@ -425,7 +466,7 @@ impl Read<'_> {
         command: &ReadCommand,
         digests: bool,
     ) -> Result<Vec<(Target, ReadAnswer)>, Error> {
-        self.gather_more(asked, (Vec::new(), Arrivals::new()), tally, command, digests).await
+        self.gather_more(asked, (Vec::new(), self.arrivals(command)), tally, command, digests).await
     }
 
     /// As [`Read::gather`], with replicas that were asked for data before.
@@ -443,9 +484,9 @@ impl Read<'_> {
             && let Some(more) = asked.take_spare(asked.0.targets[0])
         {
             // Of data, too: either of the first two may be the slow one.
+            self.count_retry(asked.0.targets[0]);
             asked.0.targets.insert(1, more);
             data_wanted = 2;
-            self.count_retry();
         }
         for target in std::mem::take(&mut asked.0.targets) {
             let digest_only = digests && data_wanted <= open.len();
@@ -474,7 +515,7 @@ impl Read<'_> {
                     speculate_at = never;
                     let count = if asked.is_one() { 1 } else { open.len() };
                     if !asked.0.spares.is_empty() {
-                        self.count_retry();
+                        self.count_retry(open[0]);
                     }
                     open[..count].to_vec()
                 }
@@ -486,7 +527,7 @@ impl Read<'_> {
                             answers.push((target, answer));
                             continue;
                         }
-                        Err(silence) => self.note(&mut tally, target, silence),
+                        Err(silence) => self.count_silence(&mut tally, target, silence),
                     }
                     vec![target]
                 }
@@ -510,7 +551,9 @@ impl Read<'_> {
     fn send(&self, target: Target, command: &ReadCommand, digest_only: bool, arrived: &Rc<Arrivals>) {
         let command = ReadCommand { digest_only, ..command.clone() };
         if target.host == self.view.snapshot.local_id() {
-            if let Some((answer, _)) = self.coordinator.local().read_now(&command) {
+            // A traced read says what it does in a task.
+            let now = if self.tracer.is_none() { self.coordinator.local().read_now(&command) } else { None };
+            if let Some((answer, _)) = now {
                 return arrived.push(target, Ok(answer));
             }
             let request = Request::Read(command);
@@ -525,11 +568,20 @@ impl Read<'_> {
             asked.push((target, self.begin_timing(target, &command)));
             (asked.len() - 1) as u16
         };
+        self.note(|tracer| {
+            let what = if digest_only { "a digest" } else { "data" };
+            format!(
+                "Sending {}_REQ message for {what} to {}",
+                name_of_read(&command),
+                tracer.name(target.host)
+            )
+        });
         let token = command.scope.first_token();
         let encode = |out: &mut Vec<u8>| replica::encode_read_to(&command, out);
         let gather = (arrived.clone() as Rc<dyn Gather>, number);
-        let (view, until) = (&self.view, self.deadline);
-        if let Err(error) = self.coordinator.send_there(view, target.host, token, until, gather, encode) {
+        let (version, until, tracer) = (self.view.point().1, self.deadline, self.tracer.as_ref());
+        let sent = self.coordinator.send_there(version, target.host, token, until, gather, tracer, encode);
+        if let Err(error) = sent {
             arrived.asked.borrow()[usize::from(number)].1.end(false);
             arrived.push(target, heard(Err(error)).and_then(answer_of));
         }
@@ -616,13 +668,15 @@ impl Read<'_> {
         arrived: &Queue<(Target, Result<(), Silence>)>,
     ) {
         self.coordinator.metrics.read_repairs.inc();
+        self.note(|tracer| format!("Read-repair of {}", tracer.name(target.host)));
         let (coordinator, arrived) = (self.coordinator.clone(), arrived.clone());
         let (on, timeout) = (self.view.point(), self.time_left().min(READ_REPAIR_TIMEOUT));
-        drop(runtime::spawn(Group::QUERY, async move {
+        let repair = async move {
             let request = Request::Write { mutations, durability: Durability::Mode };
             let done = coordinator.ask(target.host, request, on, timeout).await.map(|_| ());
             let _unwanted = arrived.try_push((target, done));
-        }));
+        };
+        drop(runtime::spawn(Group::QUERY, runtime::tracing::carry(repair)));
     }
 }
 
@@ -633,9 +687,8 @@ fn listen(
     arrived: &Rc<Arrivals>,
 ) {
     let arrived = arrived.clone();
-    drop(runtime::spawn(Group::QUERY, async move {
-        arrived.push(target, answer.await.and_then(answer_of));
-    }));
+    let listening = async move { arrived.push(target, answer.await.and_then(answer_of)) };
+    drop(runtime::spawn(Group::QUERY, runtime::tracing::carry(listening)));
 }
 
 fn answer_of(response: Response) -> Result<ReadAnswer, Silence> {

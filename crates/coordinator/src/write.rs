@@ -143,11 +143,8 @@ impl Coordinator {
         }
         // In a task of its own: once begun, a write is never dropped half way.
         let (local, on) = (self.local().clone(), view.point());
-        let write =
-            runtime::spawn_now(
-                Group::QUERY,
-                async move { local.write(mutations, Durability::Mode, on).await },
-            );
+        let write = async move { local.write(mutations, Durability::Mode, on).await };
+        let write = runtime::spawn_now(Group::QUERY, runtime::tracing::carry(write));
         let answer = match runtime::timeout(timeout, write).await {
             Ok(done) => done.map_err(Silence::Failed),
             Err(_) => Err(Silence::Unheard),

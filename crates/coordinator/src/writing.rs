@@ -7,11 +7,12 @@
 //! answers ─▶ progress of each mutation ─▶ the client is told once; what comes later only tells what a replica has missed
 //! ```
 
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, Ticket};
 use crate::error::{Error, WriteKind};
 use crate::forward::NAMED_MAX;
 use crate::replicas::{Silence, heard};
 use crate::snitch::Timing;
+use crate::tracing::{TRACED, Tracer};
 use crate::view::View;
 use crate::write::judge_one;
 use base::{HostId, Instant};
@@ -56,6 +57,8 @@ pub(crate) struct Writing {
     until: Cell<Instant>,
     state: RefCell<State>,
     ended: Event,
+    /// Of a request that is traced.
+    tracer: Option<Tracer>,
 }
 
 /// Parts with the same mutations for replicas of one datacenter. The first one's replica hands them to the others.
@@ -118,6 +121,7 @@ impl Writing {
         consistency: Consistency,
         kind: WriteKind,
     ) -> Result<Rc<Writing>, Error> {
+        let tracer = Tracer::of(view);
         let mut plans = Vec::with_capacity(mutations.len());
         for mutation in &*mutations {
             plans.push(coordinator.plan_write(view, mutation, consistency)?);
@@ -127,7 +131,8 @@ impl Writing {
             let send = |target: &Target| Send { host: target.host, mutation: index, need: target.need };
             sends.extend(plan.targets.iter().map(send));
             for host in &plan.missed {
-                coordinator.tell_missed(*host, &mutations[index..=index], planned);
+                let ticket = coordinator.tell_missed(*host, &mutations[index..=index], planned);
+                note_missed(tracer.as_ref(), *host, ticket);
             }
         }
         // Stable: a replica applies mutations in the order in which they were given.
@@ -137,6 +142,13 @@ impl Writing {
         let progress = plans.iter().map(Progress::new).collect();
         let state = State { progress, reason: String::new(), ended: None, told: false };
         let groups = groups_of(coordinator, view, &mutations, &sends, &bounds);
+        // Numbers of calls have a bit less then.
+        let tracer = tracer.filter(|_| bounds.len() <= usize::from(TRACED));
+        if let Some(tracer) = &tracer {
+            let replicas = bounds[..bounds.len() - 1].iter().map(|at| sends[*at].host);
+            let replicas = tracer.names(replicas);
+            tracer.trace.note(format!("Determining replicas for mutation at {consistency}: {replicas}"));
+        }
         let ways = if groups.is_empty() { 0 } else { bounds.len() - 1 };
         Ok(Rc::new_cyclic(|this| Writing {
             this: this.clone(),
@@ -153,6 +165,7 @@ impl Writing {
             until: Cell::new(Instant(0)),
             state: RefCell::new(state),
             ended: Event::new(),
+            tracer,
         }))
     }
 
@@ -206,7 +219,15 @@ impl Writing {
         let encode = |out: &mut Vec<u8>| replica::encode_write_to(picked, Durability::Mode, out);
         let gather: Rc<dyn Gather> = self.clone();
         let to = (replica(first), &*others);
-        let sent = self.coordinator.forward_there(&self.view, to, token, self.until.get(), &gather, encode);
+        if let Some(tracer) = &self.tracer {
+            let rest = tracer.names(others.iter().map(|(host, _)| *host));
+            let forwarder = tracer.name(to.0.0);
+            tracer
+                .trace
+                .note(format!("Sending MUTATION_REQ message to {forwarder}, which forwards it to {rest}"));
+        }
+        let (until, tracer) = (self.until.get(), self.tracer.as_ref());
+        let sent = self.coordinator.forward_there(&self.view, to, token, until, &gather, tracer, encode);
         if sent.is_ok() {
             self.coordinator.metrics.forwards.inc();
             *timing.borrow_mut() =
@@ -263,10 +284,15 @@ impl Writing {
         }
         let token = self.picked(part).next().map(Mutation::token);
         let encode = |out: &mut Vec<u8>| replica::encode_write_to(self.picked(part), Durability::Mode, out);
-        let sent =
-            self.coordinator.send_there(&self.view, host, token, until, (self.clone(), part as u16), encode);
+        if let Some(tracer) = &self.tracer {
+            tracer.trace.note(format!("Sending MUTATION_REQ message to {}", tracer.name(host)));
+        }
+        let (version, gather, tracer) =
+            (self.view.point().1, (self.clone() as Rc<dyn Gather>, part as u16), self.tracer.as_ref());
+        let sent = self.coordinator.send_there(version, host, token, until, gather, tracer, encode);
         if let Err(error) = sent {
-            self.note(part, heard(Err(error)).map(drop));
+            let answer = self.traced(part, false, Err(error));
+            self.note(part, heard(answer).map(drop));
         }
     }
 
@@ -277,18 +303,18 @@ impl Writing {
         let picked: Vec<Mutation> = if is_all { Vec::new() } else { self.picked(part).cloned().collect() };
         let lent: &[Mutation] = if is_all { &self.mutations } else { &picked };
         let on = self.view.point();
-        if let Some((written, _)) = local.write_now(lent, Durability::Mode, on) {
+        // A traced write says what it does in a task.
+        let now = if self.tracer.is_none() { local.write_now(lent, Durability::Mode, on) } else { None };
+        if let Some((written, _)) = now {
             return self.note(part, written.map_err(Silence::from));
         }
         let owned = if is_all { self.mutations.to_vec() } else { picked };
         let (this, local) = (self.clone(), local.clone());
+        let trace = self.tracer.as_ref().map(|tracer| tracer.trace.clone());
         drop(runtime::spawn(Tasks::QUERY, async move {
             // In a task of its own: once begun, a write is never dropped half way.
-            let write =
-                runtime::spawn_now(
-                    Tasks::QUERY,
-                    async move { local.write(owned, Durability::Mode, on).await },
-                );
+            let write = async move { local.write(owned, Durability::Mode, on).await };
+            let write = runtime::spawn_now(Tasks::QUERY, runtime::tracing::follow(trace, write));
             let written = match runtime::timeout_at(until, write).await {
                 Ok(written) => written.map_err(Silence::from),
                 Err(_) => Err(Silence::Unheard),
@@ -312,7 +338,8 @@ impl Writing {
         drop(state);
         if answer.is_err() && !planned_again {
             let missed: Vec<Mutation> = self.picked(part).cloned().collect();
-            self.coordinator.tell_missed(host, &missed, self.planned);
+            let ticket = self.coordinator.tell_missed(host, &missed, self.planned);
+            note_missed(self.tracer.as_ref(), host, ticket);
         }
         if wake {
             self.ended.notify_all();
@@ -341,8 +368,37 @@ impl Writing {
     }
 }
 
+impl Writing {
+    /// An answer of another node without the events that it brings for a traced request.
+    fn traced<'a>(
+        &self,
+        part: usize,
+        has_events: bool,
+        answer: Result<&'a [u8], CallError>,
+    ) -> Result<&'a [u8], CallError> {
+        match &self.tracer {
+            Some(tracer) => tracer.heard(self.part(part)[0].host, "MUTATION", has_events, answer),
+            None => answer,
+        }
+    }
+}
+
+/// Notes whether what a replica missed is kept for it.
+fn note_missed(tracer: Option<&Tracer>, host: HostId, ticket: Option<Ticket>) {
+    if let Some(tracer) = tracer {
+        let kept = if ticket.is_some() { "Kept a hint" } else { "No hint is kept" };
+        tracer.trace.note(format!("{kept} for {}", tracer.name(host)));
+    }
+}
+
 impl Gather for Writing {
     fn answered(&self, index: u16, answer: Result<&[u8], CallError>) {
+        let (index, answer) = if self.tracer.is_some() {
+            let plain = index & !TRACED;
+            (plain, self.traced(usize::from(plain & !HANDED), index & TRACED != 0, answer))
+        } else {
+            (index, answer)
+        };
         if index & HANDED != 0 {
             return self.handed(usize::from(index & !HANDED), answer);
         }

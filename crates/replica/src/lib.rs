@@ -14,6 +14,7 @@ mod shard;
 pub use error::{Error, Reason};
 pub use local::Local;
 pub use message::{
-    Request, Response, VERB_BACKGROUND, VERB_FORWARD, VERB_REPLICA, encode_read_to, encode_write_to,
+    Request, Response, VERB_BACKGROUND, VERB_FORWARD, VERB_REPLICA, VERB_TRACE, VERB_TRACED,
+    VERB_TRACED_FORWARD, encode_read_to, encode_write_to,
 };
 pub use shard::Shard;

@@ -135,7 +135,7 @@ impl Local {
             return self.here.read(command).await;
         }
         let command = command.clone();
-        Box::pin(runtime::submit_to(owner, self.group, move || async move {
+        Box::pin(runtime::tracing::submit_to(owner, self.group, move || async move {
             runtime::local::<Shard>().read(&command).await
         }))
         .await
@@ -175,7 +175,7 @@ impl Local {
         if owner == runtime::shard() {
             return self.here.write(mutations, durability, on).await;
         }
-        Box::pin(runtime::submit_to(owner, self.group, move || async move {
+        Box::pin(runtime::tracing::submit_to(owner, self.group, move || async move {
             runtime::local::<Shard>().write(mutations, durability, on).await
         }))
         .await

@@ -18,6 +18,12 @@ use storage::Durability;
 pub const VERB_REPLICA: u8 = 1;
 /// A message to write that is to be handed to other replicas, too; its layout is the coordinator's. Must never change.
 pub const VERB_FORWARD: u8 = 32;
+/// The same messages for a request whose client wants it traced; what is around them is the coordinator's. Must never change.
+pub const VERB_TRACED: u8 = 33;
+/// As [`VERB_FORWARD`] for a request whose client wants it traced. Must never change.
+pub const VERB_TRACED_FORWARD: u8 = 34;
+/// Asks for what a member has kept of a traced request that it coordinated. Must never change.
+pub const VERB_TRACE: u8 = 35;
 /// The same messages where nobody waits for them: the replica answers below requests of clients. Must never change.
 pub const VERB_BACKGROUND: u8 = 16;
 

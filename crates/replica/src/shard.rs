@@ -79,7 +79,13 @@ impl Shard {
         durability: Durability,
         on: Point,
     ) -> Result<(), Error> {
-        Ok(self.store.apply_planned(mutations, durability, on).await?)
+        let count = mutations.len();
+        self.store.apply_planned(mutations, durability, on).await?;
+        runtime::tracing::note(|| match count {
+            1 => "Appended a mutation to the commitlog and added it to its memtable".to_owned(),
+            _ => format!("Appended {count} mutations to the commitlog and added them to memtables"),
+        });
+        Ok(())
     }
 
     /// Forgets a table's data up to a time.

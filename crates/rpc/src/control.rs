@@ -261,7 +261,7 @@ impl Control {
             self.end_second();
             return self.bell.notify();
         }
-        self.standing.set_up(true, node.shards);
+        self.standing.set_up(node.shards, node.features);
         self.look_everywhere();
         self.note_address(hello);
         if self.target.get().is_none() {
@@ -284,7 +284,7 @@ impl Control {
         let Some(hello) = state.hello.clone() else { return };
         (state.must_answer, state.is_up) = (false, true);
         drop(state);
-        self.standing.set_up(true, hello.node.shards);
+        self.standing.set_up(hello.node.shards, hello.node.features);
         self.look_everywhere();
         if self.target.get().is_some() {
             self.report_up(&hello);
@@ -333,7 +333,7 @@ impl Control {
             return;
         }
         reason.clone_into(&mut self.state.borrow_mut().reason);
-        self.standing.set_up(false, 0);
+        self.standing.set_down();
         if !calls_go_on {
             self.standing.renew();
         }

@@ -395,8 +395,10 @@ fn process_number(host: HostId) -> u64 {
 
 impl Links {
     fn hello_for(&self, class: Class, expected: HostId) -> Hello {
+        let mut node = self.gate.identity();
+        node.features |= runtime::try_local::<Pool>().map_or(0, |pool| pool.features());
         Hello {
-            node: self.gate.identity(),
+            node,
             protocol: (PROTOCOL_MIN, PROTOCOL_MAX),
             class,
             wanted_shard: 0,

@@ -114,6 +114,16 @@ impl Pool {
         self.routes.borrow().get(&host).map_or(0, |route| route.standing.shards())
     }
 
+    /// Whether a peer has said that it knows what all these bits stand for: see [`Registry::with_features`].
+    pub fn knows(&self, host: HostId, features: u64) -> bool {
+        self.routes.borrow().get(&host).is_some_and(|route| route.standing.features() & features == features)
+    }
+
+    /// What this node's hellos say that its verbs know.
+    pub(crate) fn features(&self) -> u64 {
+        self.verbs.features()
+    }
+
     /// What went between this shard and all peers by connections of data.
     pub fn traffic(&self) -> Counts {
         self.load.traffic.sum()

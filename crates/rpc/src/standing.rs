@@ -17,6 +17,7 @@ pub(crate) struct Standing {
     /// Grows when connections made before are worth nothing: the peer went down, or is another process.
     generation: AtomicU32,
     shards: AtomicU16,
+    features: AtomicU64,
     /// Until when the peer was proved alive by what data connections saw.
     proved: AtomicU64,
 }
@@ -29,6 +30,7 @@ impl Standing {
             gone: AtomicBool::new(false),
             generation: AtomicU32::new(0),
             shards: AtomicU16::new(0),
+            features: AtomicU64::new(0),
             proved: AtomicU64::new(0),
         }
     }
@@ -37,11 +39,15 @@ impl Standing {
         self.up.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_up(&self, up: bool, shards: u16) {
-        if up {
-            self.shards.store(shards, Ordering::Relaxed);
-        }
-        self.up.store(up, Ordering::Release);
+    pub(crate) fn set_down(&self) {
+        self.up.store(false, Ordering::Release);
+    }
+
+    /// What its hello said of it.
+    pub(crate) fn set_up(&self, shards: u16, features: u64) {
+        self.shards.store(shards, Ordering::Relaxed);
+        self.features.store(features, Ordering::Relaxed);
+        self.up.store(true, Ordering::Release);
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -66,6 +72,11 @@ impl Standing {
     /// Shards of the peer; 0 before it was met.
     pub(crate) fn shards(&self) -> u16 {
         self.shards.load(Ordering::Relaxed)
+    }
+
+    /// What the peer knows how to do, as its last hello said; nothing before it was met.
+    pub(crate) fn features(&self) -> u64 {
+        self.features.load(Ordering::Relaxed)
     }
 
     /// The peer did something that only a living one does.

@@ -141,6 +141,7 @@ pub trait Serve {
 #[derive(Default)]
 pub struct Registry {
     verbs: Vec<Option<(Group, Rc<dyn Serve>)>>,
+    features: u64,
 }
 
 impl Registry {
@@ -172,6 +173,16 @@ impl Registry {
         Fut: Future<Output = Vec<u8>> + 'static,
     {
         self.on(verb, group, Rc::new(Later(begin)))
+    }
+
+    /// Has the node's hellos say that it knows what these bits stand for: peers look at them before they use a verb that older releases do not know.
+    pub fn with_features(mut self, bits: u64) -> Registry {
+        self.features |= bits;
+        self
+    }
+
+    pub(crate) fn features(&self) -> u64 {
+        self.features
     }
 
     pub(crate) fn find(&self, verb: u8) -> Option<&(Group, Rc<dyn Serve>)> {

@@ -52,6 +52,8 @@ mod time;
 mod task;
 /// Calls from shard to shard.
 mod channel;
+/// What happens to traced requests.
+pub mod tracing;
 /// Files.
 pub mod file;
 /// Files as memory.

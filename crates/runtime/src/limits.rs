@@ -98,6 +98,12 @@ pub const TRANSFER_BYTES: usize = 1 << 30;
 pub const SPIN: Duration = Duration::from_micros(50);
 /// At most one stall is written to the log in this time; all are counted.
 pub const STALL_LOG_EVERY: Duration = Duration::from_secs(10);
+/// Bytes of the events that one traced request may leave on one shard, and of all that come together at its coordinator: some hundred of them.
+pub const TRACE_BYTES_MAX: usize = 32 * 1024;
+/// What an event is counted with beside its text, in bytes.
+pub const TRACE_EVENT_BYTES: usize = 80;
+/// The text of an event is cut at this many bytes.
+pub const TRACE_ACTIVITY_BYTES_MAX: usize = 1024;
 /// One log line is cut at this many bytes.
 pub const LOG_LINE_BYTES: usize = 16 * 1024;
 /// Modules that have a log level of their own; every line that may be written looks through them.

@@ -109,6 +109,8 @@ pub(crate) struct Shard {
     pub(crate) memory: u64,
     pub(crate) stopping: Flag,
     pub(crate) releases: crate::release::Slot,
+    /// The trace of the request that is worked on, if it is traced.
+    pub(crate) trace: RefCell<Option<Rc<crate::tracing::Trace>>>,
     slots: RefCell<HashMap<TypeId, Rc<dyn Any>>>,
     main_result: Cell<Option<i32>>,
     address: Address,
@@ -194,6 +196,7 @@ impl Shard {
             memory,
             stopping: Flag::new(),
             releases: crate::release::Slot::default(),
+            trace: RefCell::default(),
             slots: RefCell::default(),
             main_result: Cell::new(None),
             address,

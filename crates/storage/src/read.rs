@@ -98,6 +98,14 @@ impl Store {
         if let Err(error @ Error::TooManyTombstones { .. }) = &stopped {
             self.tell_tombstones(error);
         }
+        runtime::tracing::note(|| {
+            let Met { sstables, live_rows, tombstones } = page.met();
+            let name = &page.definition.name;
+            format!(
+                "Merged data of {name} from memtables and {sstables} sstables: read {live_rows} live rows and \
+                 {tombstones} tombstone cells"
+            )
+        });
         Ok(page.into_answer(stopped?))
     }
 }

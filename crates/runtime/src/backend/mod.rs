@@ -153,6 +153,8 @@ pub enum Bug {
     OldFolderLetIn,
     /// A snapshot of the cluster's state is taken without what the entries in it have each node do.
     SnapshotWithoutEffects,
+    /// No mistake, but an older release: the node neither says that it knows traces nor knows their verbs.
+    BeforeTraces,
 }
 
 /// How a real shard talks to the kernel.
