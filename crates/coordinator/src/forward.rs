@@ -101,8 +101,7 @@ impl Coordinator {
             let (version, until) = (request.version, answer.until());
             let sent = self.send_there(
                 version,
-                *host,
-                token,
+                (*host, token),
                 until,
                 (gather, index as u16),
                 tracer.as_ref(),

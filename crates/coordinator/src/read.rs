@@ -192,10 +192,7 @@ impl Read<'_> {
         if let Some(all) = self.placed.placements.of_all()
             && *all.read == here
         {
-            let plan = self.plan(&here)?;
-            self.note(|tracer| {
-                format!("Reading data from {} at {}", tracer.name(plan.0.targets[0].host), self.consistency)
-            });
+            self.plan(&here)?;
             return self.ask_here(command).await;
         }
         // Boxed, so that a read of one node's own data does not carry the room of merging several answers.
@@ -580,8 +577,9 @@ impl Read<'_> {
         let encode = |out: &mut Vec<u8>| replica::encode_read_to(&command, out);
         let gather = (arrived.clone() as Rc<dyn Gather>, number);
         let (version, until, tracer) = (self.view.point().1, self.deadline, self.tracer.as_ref());
-        let sent = self.coordinator.send_there(version, target.host, token, until, gather, tracer, encode);
+        let sent = self.coordinator.send_there(version, (target.host, token), until, gather, tracer, encode);
         if let Err(error) = sent {
+            self.note(|tracer| format!("Nothing is sent to {}: {error}", tracer.name(target.host)));
             arrived.asked.borrow()[usize::from(number)].1.end(false);
             arrived.push(target, heard(Err(error)).and_then(answer_of));
         }

@@ -227,7 +227,7 @@ impl Writing {
                 .note(format!("Sending MUTATION_REQ message to {forwarder}, which forwards it to {rest}"));
         }
         let (until, tracer) = (self.until.get(), self.tracer.as_ref());
-        let sent = self.coordinator.forward_there(&self.view, to, token, until, &gather, tracer, encode);
+        let sent = self.coordinator.forward_there(&self.view, to, (token, until), &gather, tracer, encode);
         if sent.is_ok() {
             self.coordinator.metrics.forwards.inc();
             *timing.borrow_mut() =
@@ -289,7 +289,7 @@ impl Writing {
         }
         let (version, gather, tracer) =
             (self.view.point().1, (self.clone() as Rc<dyn Gather>, part as u16), self.tracer.as_ref());
-        let sent = self.coordinator.send_there(version, host, token, until, gather, tracer, encode);
+        let sent = self.coordinator.send_there(version, (host, token), until, gather, tracer, encode);
         if let Err(error) = sent {
             let answer = self.traced(part, false, Err(error));
             self.note(part, heard(answer).map(drop));

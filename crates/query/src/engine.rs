@@ -9,7 +9,7 @@
 //! Binding never waits, so values are read where the request's bytes lie; running owns what it needs. An EXECUTE is also
 //! run where it was bound, as long as this shard's memory is enough for it: see `begin_analysed`.
 
-use crate::bound::{Bound, Executed, Work, next_tick};
+use crate::bound::{Bound, Executed, Work, miscount_of_execute, next_tick};
 use crate::cache::Cache;
 use crate::clock::{Ascending, Steady};
 use crate::error::Error;
@@ -23,10 +23,9 @@ use crate::slow::SlowRequests;
 use crate::statement::{Statement, id_of};
 use crate::system::definitions;
 use crate::system::live::Statements;
-use crate::trace::{Trace, Traces};
+use crate::trace::{Traced, Traces};
 use cluster::{Cluster, Roles, builtin};
 use coordinator::Coordinator;
-use core::net::IpAddr;
 use core::net::SocketAddr;
 use protocol::request::Parameters;
 use runtime::metrics::{self, Counter, Gauge};
@@ -125,6 +124,7 @@ impl Engine {
                 engine.take(schema);
             }
         });
+        engine.coordinator.on_trace(|id| Box::pin(Engine::encoded_trace(id)));
         let follower = Rc::downgrade(&engine);
         cluster.on_roles(move |roles, changed| {
             if let Some(engine) = follower.upgrade() {
@@ -277,6 +277,20 @@ impl Engine {
         self.begin_analysed(&analysed, announce, parameters)
     }
 
+    /// Binds an EXECUTE and begins nothing: what is traced is run by [`Engine::run`].
+    /// Errors: the request cannot be bound.
+    pub fn bind_execute(
+        &self,
+        id: &[u8],
+        result_metadata_id: Option<&[u8]>,
+        parameters: &Parameters<'_>,
+    ) -> Result<Bound, Error> {
+        let statement = self.find(id)?;
+        let analysed = statement.analysed(&self.schema.borrow())?;
+        let announce = statement.announce(&analysed, result_metadata_id, parameters.skip_metadata);
+        self.bind_analysed(&analysed, announce, parameters, miscount_of_execute)
+    }
+
     /// Room for rows, that of earlier ones if it was given back.
     pub(crate) fn room(&self) -> Vec<u8> {
         self.room.take()
@@ -290,14 +304,14 @@ impl Engine {
         }
     }
 
-    /// Begins to trace a request of `client`. `text` is its statement, if it has one only.
+    /// Begins to trace a request of `client`. `text` is its statement, if it has one only. Its work is to be done as [`Traced::follow`] says.
     pub fn begin_trace(
         &self,
         request: &'static str,
-        client: IpAddr,
+        client: SocketAddr,
         text: Option<&str>,
         parameters: Option<&Parameters<'_>>,
-    ) -> Trace {
+    ) -> Traced {
         let mut shown = BTreeMap::new();
         if let Some(text) = text {
             let end = text.floor_char_boundary(limits::TRACE_TEXT_BYTES_MAX);
@@ -311,14 +325,16 @@ impl Engine {
                 shown.insert("page_size".into(), rows.to_string());
             }
         }
-        Trace::begin(request, client, shown, next_tick)
+        let view = self.coordinator.view();
+        let here = view.snapshot.local();
+        Traced::begin(request, client, shown, (here.host_id, here.internode), next_tick())
     }
 
-    /// Ends a trace and keeps it for who asks for it; `answer` is missing when the request failed.
-    pub fn end_trace(&self, mut trace: Trace, answer: Option<&Answer>) -> [u8; 16] {
-        trace.end(answer, next_tick());
-        let id = trace.id.to_be_bytes();
-        self.traces.keep(trace);
+    /// Ends a trace and keeps it for who asks for it.
+    pub fn end_trace(&self, traced: Traced, result: Result<&Answer, &Error>) -> [u8; 16] {
+        traced.end(result);
+        let id = traced.id();
+        self.traces.keep(traced);
         id
     }
 

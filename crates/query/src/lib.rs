@@ -64,4 +64,4 @@ pub use settings::{Authentication, Authenticator, Settings};
 pub use slow::SlowRequests;
 pub use storage::PREFETCH_STEPS;
 pub use system::contents::RELEASE_VERSION;
-pub use trace::{Trace, TraceEvent};
+pub use trace::Traced;

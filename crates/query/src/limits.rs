@@ -20,8 +20,10 @@ pub const DEFAULT_ROLE_RETRY: Duration = Duration::from_secs(10);
 pub const RESULT_BYTES_MAX: usize = 240 << 20;
 /// How long making a statement known to every shard may take.
 pub const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Traced requests one shard remembers: enough to look at, at most a few megabytes.
+/// Traced requests one shard remembers: enough to look at, at most some megabytes, as events are bounded (`runtime::limits::TRACE_BYTES_MAX`).
 pub const TRACES_MAX: usize = 500;
+/// Traces of other nodes that one SELECT may name: each is a message.
+pub const TRACES_FETCHED_MAX: usize = 16;
 /// Bytes of a statement's text kept with its trace.
 pub const TRACE_TEXT_BYTES_MAX: usize = 4096;
 /// Client connections of one shard listed in `system_views.clients`.

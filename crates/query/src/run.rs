@@ -29,7 +29,9 @@ impl Engine {
         text: &str,
         parameters: &Parameters<'_>,
     ) -> Result<Answer, Error> {
+        runtime::tracing::note(|| format!("Parsing {text}"));
         let bound = self.bind_text(keyspace, text, parameters)?;
+        runtime::tracing::note(|| "Preparing statement");
         self.seen.texts.inc();
         self.run(bound, user).await
     }
@@ -81,8 +83,12 @@ impl Engine {
 
     pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
         let table = select.run.plan().table().clone();
-        let generated =
-            if self.is_made_up(&table) { Some(Box::pin(self.generate(&table)).await?) } else { None };
+        let generated = if self.is_made_up(&table) {
+            let timeout = select.timeout;
+            Some(Box::pin(self.generate(&table, select.run.next(), timeout)).await?)
+        } else {
+            None
+        };
         while let Some(command) = select.run.next() {
             let answer = match &generated {
                 Some(partitions) => read::read(&table, partitions, command),

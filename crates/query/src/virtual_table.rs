@@ -10,17 +10,31 @@ use crate::limits;
 use crate::system::contents::{self, Source};
 use crate::system::live::Live;
 use crate::system::partitions::{Partitions, partitions};
+use crate::trace::{Trace, is_of};
+use mutation::{Key, ReadCommand, Scope};
 use runtime::Group;
 use runtime::metrics::GroupUsage;
 use schema::{Table, TableId};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use storage::snapshot::{Snapshot, list_snapshots};
 use storage::{CompactionProgress, CompactionRecord, TableStats};
 
 impl Engine {
-    /// The content of a system table at this moment.
-    pub(crate) async fn generate(&self, table: &Table) -> Result<Partitions, Error> {
-        let live = self.live(table).await?;
+    /// The content of a system table at this moment, as far as a command reads it, within a time where other nodes are asked.
+    pub(crate) async fn generate(
+        &self,
+        table: &Table,
+        command: Option<&ReadCommand>,
+        timeout: Duration,
+    ) -> Result<Partitions, Error> {
+        let live = match &*table.keyspace {
+            "system_traces" => {
+                let traces = self.traces_for(command, timeout).await;
+                Live { shards: runtime::shard_count(), traces, ..Live::default() }
+            }
+            _ => self.live(table).await?,
+        };
         let schema = self.schema();
         let snapshot = self.coordinator.topology();
         let source = Source { node: self.info(), snapshot: &snapshot, schema: &schema, live: &live };
@@ -35,7 +49,6 @@ impl Engine {
             ("system", "compaction_history") => live.history = history().await,
             ("system", "size_estimates" | "table_estimates") => live.tables = tables().await,
             ("system_auth", _) => live.roles = self.shared_roles(),
-            ("system_traces", _) => live.traces = each(|engine| engine.traces.all()).await,
             ("system_views", "clients") => live.clients = Engine::clients_of_node().await,
             ("system_views", "sstable_tasks") => live.compactions = compactions().await,
             ("system_views", "snapshots") => live.snapshots = snapshots().await?,
@@ -52,6 +65,56 @@ impl Engine {
             _ => {}
         }
         Ok(live)
+    }
+
+    /// The traces that a command names, whichever member has coordinated them; with a command that names none, those of this node.
+    async fn traces_for(&self, command: Option<&ReadCommand>, timeout: Duration) -> Vec<Trace> {
+        let ids = command.and_then(|command| match &command.scope {
+            Scope::Keys(keys) => {
+                let id = |key: &Key| <[u8; 16]>::try_from(&*key.bytes).ok().map(u128::from_be_bytes);
+                Some(keys.iter().filter_map(id).collect::<Vec<u128>>())
+            }
+            Scope::Range(_) => None,
+        });
+        let mut found = Engine::traces_of_node(ids.clone()).await;
+        let snapshot = self.coordinator.topology();
+        let holder = |id: &u128| {
+            let known = found.iter().any(|trace| trace.id == *id);
+            let mut others = snapshot.others().map(|member| member.host_id);
+            others.find(|host| !known && is_of(*id, *host)).map(|host| (host, *id))
+        };
+        let wanted: Vec<_> =
+            ids.iter().flatten().filter_map(holder).take(limits::TRACES_FETCHED_MAX).collect();
+        let asked: Vec<_> = wanted
+            .into_iter()
+            .map(|(host, id)| {
+                let coordinator = self.coordinator.clone();
+                let fetch = async move { coordinator.fetch_trace(host, id, timeout).await };
+                runtime::spawn(Group::QUERY, fetch)
+            })
+            .collect();
+        for asked in asked {
+            found.extend(Trace::decode(&asked.await));
+        }
+        found
+    }
+
+    /// Traces that this node has coordinated: those of these ids, or all of them.
+    async fn traces_of_node(ids: Option<Vec<u128>>) -> Vec<Trace> {
+        let of_shard = move || {
+            let ids = ids.clone();
+            async move {
+                let engine = runtime::try_local::<Engine>();
+                engine.map(|engine| engine.traces.of(ids.as_deref())).unwrap_or_default()
+            }
+        };
+        runtime::on_every_shard(Group::QUERY, of_shard).await.into_iter().flatten().collect()
+    }
+
+    /// A trace that this node has coordinated, for another member; nothing, if there is none of this id.
+    pub(crate) async fn encoded_trace(id: u128) -> Vec<u8> {
+        let found = Engine::traces_of_node(Some(vec![id])).await;
+        found.first().map(Trace::encode).unwrap_or_default()
     }
 
     /// The connections of every shard, at most [`limits::CLIENTS_MAX`].

@@ -65,13 +65,14 @@ pub struct Trace {
 impl Trace {
     /// Begins now on this node. `base`: ticks of 100 ns since the request came to its coordinator.
     pub fn begin(id: u128, base: u64) -> Rc<Trace> {
-        Trace::of(Begun { id, base, at: crate::now() })
+        Trace::of(Begun { id, base, at: crate::now() }, base)
     }
 
-    fn of(begun: Begun) -> Rc<Trace> {
+    /// `last`: ticks of the newest event that came before.
+    fn of(begun: Begun, last: u64) -> Rc<Trace> {
         Rc::new(Trace {
             begun,
-            last: Cell::new(begun.base),
+            last: Cell::new(last),
             bytes: Cell::new(0),
             is_full: Cell::new(false),
             events: RefCell::default(),
@@ -83,9 +84,9 @@ impl Trace {
         self.begun.id
     }
 
-    /// Ticks of 100 ns since the request came to its coordinator.
+    /// Ticks of 100 ns since the request came to its coordinator; not before the newest event.
     pub fn ticks(&self) -> u64 {
-        self.begun.base.saturating_add(self.elapsed_ns() / 100)
+        self.begun.base.saturating_add(self.elapsed_ns() / 100).max(self.last.get())
     }
 
     /// Microseconds since this node began with it.
@@ -107,10 +108,14 @@ impl Trace {
         self.keep(Event { at, elapsed_us, shard, source: None, activity });
     }
 
-    /// Adds events of another node, or with `None` of another shard of this one.
+    /// Adds events of another node, or with `None` of another shard of this one. None can have happened later than now, but that
+    /// those of one shard are at least a tick apart.
     pub fn absorb(&self, source: Option<SocketAddr>, events: Vec<Event>) {
+        let now = self.ticks().saturating_add(events.len() as u64);
         for mut event in events {
             event.source = event.source.or(source);
+            event.at = event.at.min(now);
+            self.last.set(self.last.get().max(event.at));
             self.keep(event);
         }
     }
@@ -179,9 +184,9 @@ where
     T: Send + 'static,
 {
     let Some(trace) = current() else { return crate::submit_to(target, group, work).await };
-    let begun = trace.begun;
+    let (begun, last) = (trace.begun, trace.ticks());
     let (output, events) = crate::submit_to(target, group, move || async move {
-        let part = Trace::of(begun);
+        let part = Trace::of(begun, last);
         let output = follow(Some(part.clone()), work()).await;
         (output, part.take())
     })

@@ -12,7 +12,7 @@ use protocol::event::EventType;
 use protocol::request::{Execute, Request};
 use protocol::response::Reply;
 use protocol::supported::{self, Sharding};
-use query::{Answer, Authenticator, Engine, Error, Executed, Trace};
+use query::{Answer, Authenticator, Engine, Error, Executed, Traced};
 use runtime::Group;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -195,22 +195,16 @@ fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<
         return Err(Error::Protocol("Unexpected message, expecting EXECUTE".into()));
     };
     let Execute { id, result_metadata_id, parameters } = &request;
+    if is_traced(header) {
+        return execute_traced(connection, header, &request, body.len());
+    }
     let engine = &connection.shard.engine;
-    let trace = is_traced(header).then(|| {
-        let text = engine.text_of(id);
-        engine.begin_trace(
-            "Execute CQL3 prepared query",
-            connection.peer.ip(),
-            text.as_deref(),
-            Some(parameters),
-        )
-    });
     let begun = engine.slow().begin_step();
     let executed = engine.execute(id, *result_metadata_id, parameters)?;
     let guard = connection.enter(body.len(), 1);
     let bound = match executed {
         Executed::Done(result) => {
-            finish(&guard, header, result, trace);
+            finish(&guard, header, result, None);
             engine.slow().end(begun, || prepared_text(engine, id));
             return Ok(());
         }
@@ -221,8 +215,35 @@ fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<
     runtime::spawn_detached_now(Group::QUERY, async move {
         let user = guard.connection.user.borrow().clone();
         let result = engine.run(bound, user.as_deref()).await;
-        finish(&guard, &header, result, trace);
+        finish(&guard, &header, result, None);
         engine.slow().end(begun, || prepared_text(&engine, id.as_ref().map_or(&[], |id| &id[..])));
+    });
+    Ok(())
+}
+
+/// The same with every stage noted: never within this step, whose speed belongs to other requests.
+fn execute_traced(
+    connection: &Rc<Connection>,
+    header: &Header,
+    request: &Execute<'_>,
+    bytes: usize,
+) -> Result<(), Error> {
+    let Execute { id, result_metadata_id, parameters } = request;
+    let engine = connection.shard.engine.clone();
+    let text = engine.text_of(id);
+    let kind = "Execute CQL3 prepared query";
+    let traced = engine.begin_trace(kind, connection.peer, text.as_deref(), Some(parameters));
+    let bound = engine.bind_execute(id, *result_metadata_id, parameters);
+    let (header, guard, begun) = (*header, connection.enter(bytes, 1), engine.slow().begin());
+    let id = id.to_vec();
+    runtime::spawn_detached_now(Group::QUERY, async move {
+        let user = guard.connection.user.borrow().clone();
+        let result = match bound {
+            Ok(bound) => Traced::follow(Some(&traced), engine.run(bound, user.as_deref())).await,
+            Err(error) => Err(error),
+        };
+        finish(&guard, &header, result, Some(traced));
+        engine.slow().end(begun, || prepared_text(&engine, &id));
     });
     Ok(())
 }
@@ -245,17 +266,20 @@ async fn run_statement(guard: InFlight, header: Header, body: Vec<u8>) {
         Ok(request) => request,
         Err(error) => return finish(&guard, &header, Err(error), None),
     };
-    let trace = is_traced(&header).then(|| begin_trace(&connection, &request)).flatten();
+    let traced = is_traced(&header).then(|| begin_trace(&connection, &request)).flatten();
     let begun = engine.slow().begin();
-    let result = match &request {
-        Request::Query(query) => {
-            engine.query(keyspace, user.as_deref(), query.query, &query.parameters).await
+    let work = async {
+        match &request {
+            Request::Query(query) => {
+                engine.query(keyspace, user.as_deref(), query.query, &query.parameters).await
+            }
+            Request::Batch(batch) => engine.batch(keyspace, batch).await,
+            Request::Prepare(prepare) => engine.prepare(prepare.keyspace.or(keyspace), prepare.query).await,
+            _ => Err(Error::Protocol("Unexpected message".into())),
         }
-        Request::Batch(batch) => engine.batch(keyspace, batch).await,
-        Request::Prepare(prepare) => engine.prepare(prepare.keyspace.or(keyspace), prepare.query).await,
-        _ => Err(Error::Protocol("Unexpected message".into())),
     };
-    finish(&guard, &header, result, trace);
+    let result = Traced::follow(traced.as_ref(), work).await;
+    finish(&guard, &header, result, traced);
     engine.slow().end(begun, || (keyspace.map(str::to_string), text_of(&request)));
 }
 
@@ -282,8 +306,8 @@ fn is_traced(header: &Header) -> bool {
 }
 
 /// Begins the trace of a QUERY, PREPARE or BATCH.
-fn begin_trace(connection: &Connection, request: &Request<'_>) -> Option<Trace> {
-    let (engine, client) = (&connection.shard.engine, connection.peer.ip());
+fn begin_trace(connection: &Connection, request: &Request<'_>) -> Option<Traced> {
+    let (engine, client) = (&connection.shard.engine, connection.peer);
     match request {
         Request::Query(query) => {
             Some(engine.begin_trace("Execute CQL3 query", client, Some(query.query), Some(&query.parameters)))
@@ -298,9 +322,9 @@ fn begin_trace(connection: &Connection, request: &Request<'_>) -> Option<Trace> 
     }
 }
 
-fn finish(guard: &InFlight, header: &Header, result: Result<Answer, Error>, trace: Option<Trace>) {
+fn finish(guard: &InFlight, header: &Header, result: Result<Answer, Error>, traced: Option<Traced>) {
     let connection = &guard.connection;
-    let traced = trace.map(|trace| connection.shard.engine.end_trace(trace, result.as_ref().ok()));
+    let traced = traced.map(|traced| connection.shard.engine.end_trace(traced, result.as_ref()));
     match result {
         Ok(answer) => {
             if let query::Outcome::SetKeyspace(keyspace) = &answer.outcome {

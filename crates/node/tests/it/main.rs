@@ -20,5 +20,6 @@ mod safety;
 mod statements;
 mod system_tables;
 mod three;
+mod traces;
 mod tracing;
 mod views;

@@ -53,12 +53,8 @@ pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
             shared(source).flat_map(of).collect()
         }
         ("system_views", name) => views::rows(name, source),
-        ("system_traces", "sessions") => {
-            source.live.traces.iter().map(|t| trace_session(t, source)).collect()
-        }
-        ("system_traces", "events") => {
-            source.live.traces.iter().flat_map(|t| trace_events(t, source)).collect()
-        }
+        ("system_traces", "sessions") => source.live.traces.iter().map(trace_session).collect(),
+        ("system_traces", "events") => source.live.traces.iter().flat_map(trace_events).collect(),
         _ => Vec::new(),
     }
 }
@@ -157,29 +153,30 @@ fn prepared(statement: &(Vec<u8>, Option<String>, String)) -> Row {
         .text("query_string", text)
 }
 
-fn trace_session(trace: &Trace, source: &Source<'_>) -> Row {
+fn trace_session(trace: &Trace) -> Row {
     Row::new()
         .uuid("session_id", trace.id)
-        .inet("client", trace.client)
+        .inet("client", trace.client.ip())
         .text("command", "QUERY")
-        .inet("coordinator", source.snapshot.local().broadcast())
-        .int("coordinator_port", i32::from(source.snapshot.local().internode.port()))
+        .inet("coordinator", trace.coordinator.ip())
+        .int("coordinator_port", i32::from(trace.coordinator.port()))
         .int("duration", trace.duration_us)
         .map("parameters", &trace.parameters)
-        .text("request", trace.request)
+        .text("request", &trace.request)
         .bigint("started_at", trace.started_at_ms)
 }
 
-fn trace_events(trace: &Trace, source: &Source<'_>) -> impl Iterator<Item = Row> {
-    trace.events.iter().map(|event| {
+fn trace_events(trace: &Trace) -> impl Iterator<Item = Row> {
+    trace.events.iter().enumerate().map(|(number, event)| {
+        let source = event.source.unwrap_or(trace.coordinator);
         Row::new()
             .uuid("session_id", trace.id)
-            .uuid("event_id", event.id)
+            .uuid("event_id", trace.event_id(number))
             .text("activity", &event.activity)
-            .inet("source", source.snapshot.local().broadcast())
-            .int("source_elapsed", event.elapsed_us)
-            .int("source_port", i32::from(source.snapshot.local().internode.port()))
-            .text("thread", &event.thread)
+            .inet("source", source.ip())
+            .int("source_elapsed", i32::try_from(event.elapsed_us).unwrap_or(i32::MAX))
+            .int("source_port", i32::from(source.port()))
+            .text("thread", &format!("shard-{}", event.shard))
     })
 }
 

@@ -16,7 +16,7 @@ pub struct Live {
     pub clients: Vec<ClientInfo>,
     /// Prepared statements of this shard: id, keyspace, text.
     pub prepared: Vec<(Vec<u8>, Option<String>, String)>,
-    /// The traces of every shard.
+    /// Those of every shard, or those that are asked for, of whichever node.
     pub traces: Vec<Trace>,
     /// Every stored table, summed over shards, by keyspace and name.
     pub tables: Vec<TableStats>,

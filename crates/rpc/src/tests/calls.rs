@@ -38,6 +38,18 @@ fn a_call_runs_on_the_shard_it_is_for() {
 }
 
 #[test]
+fn what_the_verbs_of_a_peer_know_is_known_from_its_hello() {
+    let (mut world, nodes) = cluster(5, &[2, 1]);
+    world.run_for(SECOND);
+    let task = on_shard(&mut world, &nodes[0], 1, async || {
+        let pool = runtime::local::<Pool>();
+        [(2, 1 << 40), (2, 0b101 << 40), (2, 0b11 << 40), (9, 1 << 40)]
+            .map(|(n, bits)| pool.knows(host(n), bits))
+    });
+    assert_eq!(result(&mut world, task, SECOND), [true, true, false, false]);
+}
+
+#[test]
 fn each_failure_has_its_name() {
     let (mut world, nodes) = cluster(1, &[1, 1]);
     world.run_for(SECOND);
