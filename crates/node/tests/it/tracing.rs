@@ -103,3 +103,44 @@ fn a_traced_request_is_found_in_the_tables_of_traces() {
         }
     });
 }
+
+#[test]
+fn a_prepared_statement_is_traced_where_it_would_end_within_a_step() {
+    let mut stage = stage(62, 1);
+    stage.play(async {
+        let connection = connect().await;
+        make_kv(&connection).await;
+        run(&connection, "INSERT INTO ks.kv (k, v) VALUES (1, 'one')").await;
+        let stream = TcpStream::connect(native(), None).await.unwrap();
+        let mut pending = Vec::new();
+        stream.send_all(frame(0, 1, b"\x00\x01\x00\x0bCQL_VERSION\x00\x053.0.0")).await.unwrap();
+        receive(&stream, &mut pending).await;
+        let text = "SELECT v FROM ks.kv WHERE k = 1";
+        let mut prepare = (text.len() as u32).to_be_bytes().to_vec();
+        prepare.extend_from_slice(text.as_bytes());
+        stream.send_all(frame(0, 9, &prepare)).await.unwrap();
+        let (_, prepared) = receive(&stream, &mut pending).await;
+        assert_eq!(prepared[..4], [0, 0, 0, 4], "PREPARED");
+        let id = &prepared[4..4 + 2 + usize::from(prepared[5])];
+        let execute = [id, &[0, 1, 0]].concat();
+        let ask = |flags| stream.send_all(frame(flags, 10, &execute));
+        ask(0).await.unwrap();
+        let (_, plain) = receive(&stream, &mut pending).await;
+        assert!(rows(&connection, "SELECT * FROM system_traces.events").await.rows.is_empty());
+        ask(flag::TRACING).await.unwrap();
+        let (flags, traced) = receive(&stream, &mut pending).await;
+        assert_eq!((flags & flag::TRACING, &traced[16..]), (flag::TRACING, &plain[..]), "the same rows");
+        let text = format!("SELECT activity FROM system_traces.events WHERE session_id = {}", id_in(&traced));
+        let events = rows(&connection, &text).await;
+        let activities: Vec<String> =
+            (0..events.rows.len()).map(|row| events.value(row, 0).unwrap().to_cql()).collect();
+        assert_eq!(activities.len(), 4, "{activities:#?}");
+        assert!(activities[2].contains("read 1 live rows"), "{activities:#?}");
+        // One that cannot be executed has a trace, too.
+        let unknown = [&[0, 16][..], &[7; 16], &[0, 1, 0]].concat();
+        stream.send_all(frame(flag::TRACING, 10, &unknown)).await.unwrap();
+        let (_, body) = receive(&stream, &mut pending).await;
+        let text = format!("SELECT duration FROM system_traces.sessions WHERE session_id = {}", id_in(&body));
+        assert_eq!(rows(&connection, &text).await.rows.len(), 1);
+    });
+}
