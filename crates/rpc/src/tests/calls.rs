@@ -38,8 +38,9 @@ fn a_call_runs_on_the_shard_it_is_for() {
 }
 
 #[test]
-fn what_the_verbs_of_a_peer_know_is_known_from_its_hello() {
+fn what_a_peer_knows_is_known_from_its_hello() {
     let (mut world, nodes) = cluster(5, &[2, 1]);
+    nodes[1].rules.identity.lock().unwrap().features = 0b101 << 40;
     world.run_for(SECOND);
     let task = on_shard(&mut world, &nodes[0], 1, async || {
         let pool = runtime::local::<Pool>();

@@ -176,7 +176,6 @@ fn registry(rules: &Arc<Rules>) -> Registry {
     let count = |rules: &Arc<Rules>| *rules.begun.lock().expect("as above") += 1;
     let (echoes, slow, large) = (rules.clone(), rules.clone(), rules.clone());
     Registry::new()
-        .with_features(0b101 << 40)
         .on_now(ECHO, move |request, out| {
             count(&echoes);
             out.push(runtime::shard().0 as u8);
