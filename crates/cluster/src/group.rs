@@ -670,7 +670,7 @@ impl Group0 {
         let holds = |table: &&storage::TableStats| table.sstables > 0 || table.memtable_cells > 0;
         let tables = stats.iter().filter(|table| is_user(&table.keyspace)).filter(holds).count() as u64;
         // Batches first: one that is replayed meanwhile may leave hints.
-        let batches = unfinished_batches().await;
+        let batches = unfinished_batches(until).await;
         Some(Holdings { tables, hints: (self.settings.hints)().await, batches })
     }
 }
@@ -717,8 +717,8 @@ async fn older_requests_run(version: Version) -> bool {
     runtime::on_every_shard(Group::CONTROL, ask).await.contains(&true)
 }
 
-async fn unfinished_batches() -> u64 {
-    let ask = || async { runtime::local::<Coordinator>().unfinished_batches() as u64 };
+async fn unfinished_batches(until: base::Instant) -> u64 {
+    let ask = move || async move { runtime::local::<Coordinator>().unfinished_batches(until).await as u64 };
     runtime::on_every_shard(Group::CONTROL, ask).await.into_iter().sum()
 }
 

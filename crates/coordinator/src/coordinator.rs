@@ -1,7 +1,7 @@
 //! What coordination on one shard holds: the newest snapshots, the doors to other nodes, this node's replica.
 
-use crate::batchlog::Unfinished;
-use crate::limits::{PULL_AGAIN_AFTER, WARNING_LOG_EVERY};
+use crate::batchlog::Kept;
+use crate::limits::{PULL_AGAIN_AFTER, WARNING_LOG_EVERY, WRITE_TIMEOUT};
 use crate::pace::Paces;
 use crate::snitch::{Snitch, SnitchRules};
 use crate::view::{Placed, View};
@@ -35,7 +35,9 @@ pub struct Coordinator {
     local: Local,
     pool: Rc<Pool>,
     closed: Cell<bool>,
-    pub(crate) unfinished: Unfinished,
+    /// Logged batches of this shard's part of the table.
+    pub(crate) kept: Kept,
+    pub(crate) write_timeout: Cell<Duration>,
     /// The table and level that this node alone was last found to suffice for whatever the token, under the newest view.
     sufficed: Cell<Option<(TableId, Consistency)>>,
     missed_hook: RefCell<Option<MissedHook>>,
@@ -99,6 +101,8 @@ pub(crate) struct Metrics {
     pub(crate) missed: Counter,
     pub(crate) forwards: Counter,
     pub(crate) forwards_failed: Counter,
+    pub(crate) batches_kept: Counter,
+    pub(crate) batches_replayed: Counter,
     pub(crate) read_latency: Histogram,
     pub(crate) range_latency: Histogram,
     pub(crate) write_latency: Histogram,
@@ -148,7 +152,8 @@ impl Coordinator {
             local,
             pool,
             closed: Cell::new(false),
-            unfinished: Unfinished::default(),
+            kept: Kept::new(),
+            write_timeout: Cell::new(WRITE_TIMEOUT),
             sufficed: Cell::new(None),
             missed_hook: RefCell::default(),
             durable_hook: RefCell::default(),
@@ -302,9 +307,9 @@ impl Coordinator {
         self.metrics.digest_mismatches.get()
     }
 
-    /// Logged batches of this shard that are not written to the end yet.
-    pub fn unfinished_batches(&self) -> usize {
-        self.unfinished.len()
+    /// How long a write may take, by which it is known when a logged batch was given up.
+    pub fn set_write_timeout(&self, timeout: Duration) {
+        self.write_timeout.set(timeout);
     }
 
     /// Calls a function with every write that a replica did not confirm; it says whether it keeps it.
@@ -487,6 +492,14 @@ impl Metrics {
             forwards_failed: counter(
                 "messina_coordinator_forwards_failed_total",
                 "Replicas that were sent a write after the one that was to hand it to them had not.",
+            ),
+            batches_kept: counter(
+                "messina_coordinator_batches_kept_total",
+                "Logged batches kept by this node until they are written.",
+            ),
+            batches_replayed: counter(
+                "messina_coordinator_batches_replayed_total",
+                "Logged batches that this node has written again, as they were not removed in time.",
             ),
             read_latency: latency("messina_coordinator_read_latency_us", "Reads by key, to their answer."),
             range_latency: latency(

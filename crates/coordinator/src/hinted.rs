@@ -1,9 +1,10 @@
 //! What replicas missed, written to them later; and writes at ANY, for which it is enough that it will be.
 
 use crate::coordinator::{Coordinator, Ticket};
-use crate::error::{Error, WriteKind};
+use crate::error::Error;
 use crate::replicas::Silence;
 use crate::view::View;
+use crate::write::{Asked, Once};
 use base::HostId;
 use mutation::Mutation;
 use replica::Request;
@@ -63,38 +64,35 @@ impl Coordinator {
     /// Errors: `Timeout` when no hint is kept, as Cassandra has it, at once.
     pub(crate) async fn write_any(
         self: &Rc<Self>,
-        view: Rc<View>,
-        mutations: Vec<Mutation>,
+        view: &Rc<View>,
+        mutations: &[Mutation],
         planned: Planned,
-        kind: WriteKind,
-        timeout: Duration,
-    ) -> Result<(), Error> {
-        let until = runtime::now() + timeout;
+        asked: Asked,
+    ) -> Once {
         let (mut present, mut kept) = (Vec::new(), Vec::new());
         for mutation in mutations {
-            let plan = self.plan_write(&view, &mutation, Consistency::Any)?;
+            let plan = match self.plan_write(view, mutation, Consistency::Any) {
+                Ok(plan) => plan,
+                Err(error) => return Once::Told(Err(error)),
+            };
             if !plan.targets.is_empty() {
-                present.push(mutation);
+                present.push(mutation.clone());
                 continue;
             }
-            let keep = |host: &HostId| self.tell_missed(*host, std::slice::from_ref(&mutation), planned);
+            let keep = |host: &HostId| self.tell_missed(*host, std::slice::from_ref(mutation), planned);
             kept.push(plan.missed.iter().filter_map(keep).collect::<Vec<Ticket>>());
         }
         if !present.is_empty() {
-            self.write_parts(view, present, planned, Consistency::Any, kind, timeout).await?;
-        }
-        for tickets in kept {
-            if runtime::timeout_at(until, self.is_durable(&tickets)).await != Ok(true) {
-                let (consistency, write) = (Consistency::Any, Some(kind));
-                return Err(Error::Timeout {
-                    consistency,
-                    received: 0,
-                    required: 1,
-                    data_present: false,
-                    write,
-                });
+            match self.write_once(view, &present.into(), planned, asked).await {
+                Once::Told(Ok(())) => {}
+                ended => return ended,
             }
         }
-        Ok(())
+        for tickets in kept {
+            if runtime::timeout_at(asked.until, self.is_durable(&tickets)).await != Ok(true) {
+                return Once::Told(Err(asked.late(1)));
+            }
+        }
+        Once::Told(Ok(()))
     }
 }

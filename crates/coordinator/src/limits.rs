@@ -19,10 +19,18 @@ pub const SPECULATE_PERCENTILE_MIN: Duration = Duration::from_millis(1);
 /// How long a replica may take to answer a read of a range before one more is asked, at most half of what the client still waits: such a read
 /// takes longer by nature and costs more to ask for twice.
 pub const SPECULATE_RANGE_AFTER: Duration = Duration::from_secs(1);
-/// Unfinished logged batches that one shard remembers to write again; more wait in their table for the next start.
+/// Logged batches that one shard remembers to look at; more wait in their table, which is read again when there are none.
 pub const BATCHES_UNFINISHED_MAX: usize = 100_000;
 /// How long a batch that could not be written again waits for the next attempt.
 pub const REPLAY_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// How long a write may take where nothing else is said: Cassandra's default.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Logged batches that one shard writes again at once: a replica that stands still holds each of them up.
+pub const BATCHES_AT_ONCE: usize = 16;
+/// Pause before it is asked again whether it is known what the table of batches holds.
+pub const BATCHES_UNKNOWN_PAUSE: Duration = Duration::from_millis(5);
+/// Longest pause between two looks for what is due.
+pub const BATCH_PAUSE_MAX: Duration = Duration::from_secs(1);
 /// How long the replicas of a batch that is written again may take.
 pub const REPLAY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of unfinished batches read at once.

@@ -1,5 +1,6 @@
 //! Other nodes' requests to this node's replica.
 
+use crate::batchlog::{Batches, VERB_BATCH};
 use crate::coordinator::{Coordinator, LocalBytes};
 use crate::forward::decode_names;
 use crate::replicas::name_of;
@@ -26,6 +27,7 @@ pub fn verbs(local: Local) -> Registry {
     let verbs = Registry::new()
         .on(VERB_REPLICA, Group::QUERY, Rc::new(Replica(local.clone())))
         .on(VERB_FORWARD, Group::QUERY, Rc::new(Forward { local: local.clone(), traced: false }))
+        .on(VERB_BATCH, Group::QUERY, Rc::new(Batches))
         .on(VERB_BACKGROUND, Group::STREAMING, Rc::new(background));
     if runtime::planted(Bug::BeforeTraces) {
         return verbs;

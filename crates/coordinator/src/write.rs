@@ -5,7 +5,7 @@ use crate::error::{Error, WriteKind};
 use crate::replicas::Silence;
 use crate::view::View;
 use crate::writing::{Ended, Writing};
-use base::HostId;
+use base::{HostId, Instant};
 use mutation::Mutation;
 use replica::Request;
 use runtime::Group;
@@ -16,6 +16,36 @@ use std::time::Duration;
 use storage::{Durability, Planned, Point};
 use topology::{Shortfall, WritePlan};
 use types::Consistency;
+
+/// What a write is asked to meet.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) consistency: Consistency,
+    pub(crate) kind: WriteKind,
+    pub(crate) start: Instant,
+    pub(crate) until: Instant,
+}
+
+impl Asked {
+    pub(crate) fn now(consistency: Consistency, kind: WriteKind, timeout: Duration) -> Asked {
+        let start = runtime::now();
+        Asked { consistency, kind, start, until: start + timeout }
+    }
+
+    /// What the client is told when plans moved until it was too late: what was sent by one of them may take effect.
+    pub(crate) fn late(&self, required: usize) -> Error {
+        let (consistency, write) = (self.consistency, Some(self.kind));
+        Error::Timeout { consistency, received: 0, required, data_present: false, write }
+    }
+}
+
+/// How a write on one plan ended.
+pub(crate) enum Once {
+    /// With this for the client.
+    Told(Result<(), Error>),
+    /// A replica knows a newer version, which this node knows by now or will: plan again. So many answers were needed.
+    Moved { needs: usize },
+}
 
 impl Coordinator {
     /// Writes mutations at a consistency level; those that one shard of one replica owns take effect together.
@@ -69,42 +99,57 @@ impl Coordinator {
         kind: WriteKind,
         timeout: Duration,
     ) -> Result<(), Error> {
-        if consistency == Consistency::Any && self.lacks_targets(&view, &mutations)? {
-            return Box::pin(self.write_any(view, mutations, planned, kind, timeout)).await;
-        }
-        let start = runtime::now();
-        let until = start + timeout;
+        let asked = Asked::now(consistency, kind, timeout);
         let mutations: Rc<[Mutation]> = mutations.into();
         let mut required = 0;
         loop {
-            let writing = match Writing::plan(self, &view, mutations.clone(), planned, consistency, kind) {
-                Err(Error::Unavailable { .. }) if required > 0 => break,
-                begun => begun?,
-            };
-            match writing.run(until).await {
-                Ended::Told(outcome) => {
-                    if let Some(placed) = mutations.first().and_then(|first| view.placed(first.table())) {
-                        placed.pace.writes.record(runtime::now().since(start));
-                    }
-                    return outcome;
-                }
-                Ended::Behind { host, version, needs } => {
-                    self.catch_up(host, version, until).await;
-                    required = needs.max(1);
-                }
+            match self.write_once(&view, &mutations, planned, asked).await {
+                Once::Told(Err(Error::Unavailable { .. })) if required > 0 => break,
+                Once::Told(outcome) => return outcome,
+                Once::Moved { needs } => required = needs,
             }
-            if until <= runtime::now() {
+            if asked.until <= runtime::now() {
                 break;
             }
             view = self.view();
-            // It comes behind what it has just learned of, and so does what a replica misses of it. A logged batch stays what its entry says:
-            // written again after a crash, all of it must have the same fate.
-            if kind != WriteKind::Batch {
-                planned = self.plan_now(&view);
+            // It comes behind what it has just learned of, and so does what a replica misses of it.
+            planned = self.plan_now(&view);
+        }
+        Err(asked.late(required))
+    }
+
+    /// As above, on one plan.
+    pub(crate) async fn write_once(
+        self: &Rc<Self>,
+        view: &Rc<View>,
+        mutations: &Rc<[Mutation]>,
+        planned: Planned,
+        asked: Asked,
+    ) -> Once {
+        if asked.consistency == Consistency::Any {
+            match self.lacks_targets(view, mutations) {
+                Ok(true) => return Box::pin(self.write_any(view, mutations, planned, asked)).await,
+                Ok(false) => {}
+                Err(error) => return Once::Told(Err(error)),
             }
         }
-        // What was sent by the plan before may take effect.
-        Err(Error::Timeout { consistency, received: 0, required, data_present: false, write: Some(kind) })
+        let Asked { consistency, kind, start, until } = asked;
+        let writing = match Writing::plan(self, view, mutations.clone(), planned, consistency, kind) {
+            Ok(writing) => writing,
+            Err(error) => return Once::Told(Err(error)),
+        };
+        match writing.run(until).await {
+            Ended::Told(outcome) => {
+                if let Some(placed) = mutations.first().and_then(|first| view.placed(first.table())) {
+                    placed.pace.writes.record(runtime::now().since(start));
+                }
+                Once::Told(outcome)
+            }
+            Ended::Behind { host, version, needs } => {
+                self.catch_up(host, version, until).await;
+                Once::Moved { needs: needs.max(1) }
+            }
+        }
     }
 
     /// Where a mutation goes.

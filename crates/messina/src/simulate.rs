@@ -84,13 +84,14 @@ fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    const BUGS: [(&str, Bug); 25] = [
+    const BUGS: [(&str, Bug); 26] = [
         ("skip-sync", Bug::SkipSync),
         ("ignore-crc", Bug::IgnoreCrc),
         ("replay-stops-early", Bug::ReplayStopsEarly),
         ("probe-before-await", Bug::ProbeBeforeAwait),
         ("digest-stops-at-null", Bug::DigestStopsAtNull),
         ("skip-batchlog", Bug::SkipBatchlog),
+        ("batchlog-only-here", Bug::BatchlogOnlyHere),
         ("purge-without-proof", Bug::PurgeWithoutProof),
         ("population-race", Bug::PopulationRace),
         ("forget-tail", Bug::ForgetTail),

@@ -282,16 +282,11 @@ async fn serve(
 /// What clients must not find undone: logged batches of an earlier life, and the first role where they need one.
 async fn before_clients(is_alone: bool, is_guarded: bool) -> Result<(), StartError> {
     let coordinator = runtime::local::<Coordinator>();
-    // Other nodes may take a while to be there.
-    if is_alone {
+    if coordinator.topology().others().next().is_none() {
         coordinator.replay_batches().await.map_err(StartError::Batches)?;
-    } else {
-        drop(runtime::spawn(Group::MAIN, async move {
-            if let Err(error) = coordinator.replay_batches().await {
-                runtime::error!("node: logged batches cannot be read: {error}");
-            }
-        }));
     }
+    // Of other nodes' batches each comes at its time, and others may take a while to be there.
+    runtime::on_every_shard(Group::MAIN, || async { runtime::local::<Coordinator>().begin_batches() }).await;
     if is_guarded {
         let roles = keep_a_role();
         // Without a role nobody could log in.
@@ -368,7 +363,9 @@ async fn open_shard(shared: &Shared, log: Option<SchemaLog>) -> Result<(), Start
     let pool = Pool::install(coordinator::verbs(local.clone()));
     let coordinator = Coordinator::new(shared.snapshot.clone(), schema.clone(), local, pool);
     coordinator.set_snitch(shared.config.dynamic_snitch);
+    coordinator.set_write_timeout(shared.config.write_timeout);
     runtime::install(coordinator.clone());
+    coordinator.read_batches();
     handoff::open(&shared.config, coordinator.clone()).await?;
     let cluster = Cluster::new(schema, log);
     runtime::install(cluster.clone());

@@ -117,6 +117,8 @@ pub enum Bug {
     DigestStopsAtNull,
     /// A logged batch of several shards is written without being logged first.
     SkipBatchlog,
+    /// A logged batch is kept by its coordinator alone.
+    BatchlogOnlyHere,
     /// Compactions forget tombstones without proof that nothing older is left elsewhere.
     PurgeWithoutProof,
     /// The manifest names an sstable whose files are not synced.

@@ -26,7 +26,7 @@ pub(super) const KEYS: &[Key] = &[
         "batchlog_endpoint_strategy",
         OneOf(&["random_remote", "prefer_local", "dynamic_remote", "dynamic"]),
         "random_remote",
-        Later("batches are kept by the node that takes them"),
+        Later("who keeps a batch is drawn at random, of other racks first"),
     ),
     key("batchlog_replay_throttle", Size(KIB), "1024KiB", Later("the batchlog is replayed at its own pace")),
     key("block_for_peers_in_remote_dcs", Flag, "false", Idle(NO_GOSSIP)),

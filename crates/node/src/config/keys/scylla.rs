@@ -54,7 +54,7 @@ pub(super) const KEYS: &[Key] = &[
         "batchlog_replay_cleanup_after_replays",
         Any,
         "null",
-        Later("batches are kept by the node that takes them"),
+        Later("what is left of batches that were written is compacted as any table"),
     ),
     key("cache_hit_rate_read_balancing", Any, "null", Later(NEAREST)),
     key("cache_index_pages", Any, "null", Idle(PAGE_CACHE)),
