@@ -11,7 +11,7 @@ use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 
 use crate::limits::FAILURES_KEPT;
-use crate::{Counts, Outcome, cluster, consensus, crash, engine, repair, three};
+use crate::{Counts, Outcome, batches, cluster, consensus, crash, engine, repair, three};
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Scenario {
     Repair,
     /// One of three whose disk is gone is replaced.
     Replace,
+    /// Three to five whose coordinators of logged batches lose power for good.
+    Batches,
     /// A consensus group of three to five members that crash and are cut apart.
     Raft,
     /// The stores of one node under faults of every kind, against a map of every cell.
@@ -36,12 +38,13 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 8] = [
+    pub const ALL: [Scenario; 9] = [
         Scenario::Crash,
         Scenario::Three,
         Scenario::Cluster,
         Scenario::Repair,
         Scenario::Replace,
+        Scenario::Batches,
         Scenario::Raft,
         Scenario::Storage,
         Scenario::Model,
@@ -55,6 +58,7 @@ impl Scenario {
             Scenario::Cluster => "cluster",
             Scenario::Repair => "repair",
             Scenario::Replace => "replace",
+            Scenario::Batches => "batches",
             Scenario::Raft => "raft",
             Scenario::Storage => "storage",
             Scenario::Model => "model",
@@ -90,6 +94,7 @@ impl Scenario {
             ],
             Scenario::Replace => &[Bug::ReplaceUnfilled],
             Scenario::Repair => &[Bug::RepairSkipsRest, Bug::RepairForgetsTombstones],
+            Scenario::Batches => &[Bug::BatchlogOnlyHere],
             Scenario::Raft => &[Bug::SkipSync, Bug::VoteNotDurable, Bug::HeadCutTooFar, Bug::PullUncommitted],
             Scenario::Storage => &[
                 Bug::SkipSync,
@@ -113,6 +118,7 @@ impl Scenario {
             | Scenario::Cluster
             | Scenario::Repair
             | Scenario::Replace
+            | Scenario::Batches
             | Scenario::Raft => None,
             Scenario::Storage => Some(true),
             Scenario::Model => Some(false),
@@ -137,6 +143,7 @@ impl Scenario {
             Scenario::Cluster => cluster::play(world, seed, planted, counts),
             Scenario::Repair => repair::play_repair(world, seed, planted),
             Scenario::Replace => repair::play_replace(world, seed, planted),
+            Scenario::Batches => batches::play(world, seed, planted),
             Scenario::Raft => consensus::play(world, seed, planted),
             Scenario::Storage => engine::play(world, seed, true, planted),
             Scenario::Model => engine::play(world, seed, false, planted),

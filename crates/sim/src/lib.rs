@@ -40,6 +40,8 @@ mod three;
 mod cluster;
 /// Replicas that missed something, and what makes up for it.
 mod repair;
+/// Logged batches whose coordinators are gone for good.
+mod batches;
 /// A consensus group that crashes and is cut apart.
 mod consensus;
 /// Runs seeds, one or many, and reports.

@@ -46,6 +46,7 @@ const PLANTED: &[(&str, &str)] = &[
     ("replace-unfilled", "replace"),
     ("repair-skips-rest", "repair"),
     ("repair-forgets-tombstones", "repair"),
+    ("batchlog-only-here", "batches"),
     ("skip-sync", "raft"),
     ("head-cut-too-far", "raft"),
     ("pull-uncommitted", "raft"),
@@ -223,7 +224,8 @@ fn gist(text: &str) -> String {
 /// The trace hash of a run is a function of its seed alone.
 fn prove(binary: &std::path::Path) -> Outcome {
     let mut shown = Vec::new();
-    for scenario in ["crash", "three", "cluster", "repair", "replace", "raft", "storage", "model"] {
+    for scenario in ["crash", "three", "cluster", "repair", "replace", "batches", "raft", "storage", "model"]
+    {
         let mut hashes_seen = Vec::new();
         for seed in [1, 7, 1234] {
             let first = hashes(&chunk(binary, scenario, seed..seed + 1, &[])?);

@@ -1,6 +1,7 @@
 //! Scenarios over a few seeds each, with the assertions of a debug build. That they repeat bit for bit is what `cargo x sim prove` shows of an optimised
 //! one, and that their checkers find planted mistakes `cargo x sim planted`: both take minutes here.
 
+mod batches;
 mod cluster;
 mod crash;
 mod engine;
