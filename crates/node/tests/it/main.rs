@@ -2,6 +2,7 @@
 
 mod bad_days;
 mod bad_input;
+mod batches;
 mod datacenters;
 mod encrypted;
 mod events;
