@@ -253,6 +253,7 @@ impl Cluster {
                 Ok(None) => return Ok(Ok(Changed::Nothing)),
                 Err(error) => return Ok(Err(error)),
             };
+            group0.refuse_empty_readers(&state, &before, &next).await?;
             await_forgotten(&before, &next).await?;
             let changes = schema::Change::between(state.schema(), &builtin::logged(&next));
             readable(&changes)?;

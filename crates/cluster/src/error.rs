@@ -40,6 +40,9 @@ pub enum Error {
     /// All nodes have refused the change. Fail the statement.
     #[error("{0}")]
     Refused(String),
+    /// Reads would miss rows behind it: see `widen.rs`. Nothing has changed; fail the statement as one that can never succeed as things are.
+    #[error("{0}")]
+    EmptyReaders(String),
     /// This node cannot join the cluster it asked. Stop the node, and tell its operator.
     #[error("{0}")]
     Join(String),

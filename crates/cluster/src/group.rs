@@ -15,6 +15,7 @@ use crate::fill::Fill;
 use crate::gate::Gate;
 use crate::lead::Stuck;
 use crate::machine::Machine;
+use crate::widen::VERB_HOLDS;
 use crate::wire::{
     OverLinks, Slot, VERB_APPLIED, VERB_ASK, VERB_FILL, VERB_JOIN, VERB_RAFT, VERB_REPLACE, answer_raft,
 };
@@ -751,6 +752,7 @@ fn verbs(slot: &Slot, this: &Late) -> Registry {
     let registry = on(registry, VERB_JOIN, this, async |this, body, _| this.answer_join(body).await);
     let registry = on(registry, VERB_REPLACE, this, async |this, body, _| this.answer_replace(&body).await);
     let registry = on(registry, VERB_FILL, this, async |this, body, _| this.answer_fill(&body));
+    let registry = on(registry, VERB_HOLDS, this, async |this, body, _| this.answer_holds(&body).await);
     on(registry, VERB_APPLIED, this, async |this, body, until| this.answer_applied(&body, until).await)
 }
 

@@ -27,6 +27,8 @@ mod enter;
 mod fill;
 /// What the leader does.
 mod lead;
+/// Which changes of a replication must not happen.
+mod widen;
 mod cluster;
 #[cfg(test)]
 mod tests;

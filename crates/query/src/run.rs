@@ -248,6 +248,7 @@ impl Engine {
                 None => Answer::plain(Outcome::Void),
             }),
             Ok(Err(error)) => Err(Error::from(error)),
+            Err(cluster::Error::EmptyReaders(text)) => Err(Error::Invalid(text)),
             Err(error) => Err(Error::Server(format!("the schema was not changed: {error}"))),
         }
     }

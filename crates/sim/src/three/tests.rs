@@ -8,6 +8,8 @@ use runtime::sim::SimConfig;
 
 /// What is kept for a node that is away.
 mod handoff;
+/// Which changes of a replication are refused.
+mod replication;
 
 /// Three machines that found one cluster, switched off.
 fn members(world: &mut World, seed: u64) -> Run {
