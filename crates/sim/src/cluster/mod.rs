@@ -181,7 +181,7 @@ fn prepare<'c>(world: &mut World, seed: u64, planted: Option<Bug>, counts: &'c m
         run: Run { hosts, shards, client, book, rng },
         late,
         schema: Rc::default(),
-        truncated: Rc::default(),
+        truncated: Rc::new(RefCell::new(truncations::Book::new(factors.iter().sum()))),
         roles: Rc::default(),
         lasting: faults::Lasting::default(),
         is_window_short: common.hint_window.is_some(),

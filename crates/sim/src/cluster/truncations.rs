@@ -39,12 +39,19 @@ pub(super) struct Book {
     rows: BTreeMap<i32, Written>,
     next_row: i32,
     truncations: Vec<Truncation>,
+    /// Replicas of the table.
+    replicas: u32,
     violation: Option<String>,
 }
 
 pub(super) type Shared = Rc<RefCell<Book>>;
 
 impl Book {
+    /// Nothing is known yet of a table with so many replicas.
+    pub(super) fn new(replicas: u32) -> Book {
+        Book { replicas, ..Book::default() }
+    }
+
     /// Errors: what a client has seen and must not.
     pub(super) fn verdict(&self) -> Result<(), String> {
         self.violation.clone().map_or(Ok(()), Err)
@@ -59,8 +66,9 @@ impl Book {
     }
 
     fn acknowledge(&mut self, row: i32, level: Consistency) {
+        let is_safe = level != Consistency::One && self.replicas > 1;
         if let Some(written) = self.rows.get_mut(&row) {
-            (written.acknowledged, written.is_safe) = (Some(runtime::now()), level != Consistency::One);
+            (written.acknowledged, written.is_safe) = (Some(runtime::now()), is_safe);
         }
     }
 

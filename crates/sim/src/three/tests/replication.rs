@@ -5,11 +5,11 @@ use super::*;
 /// A founded cluster of three nodes of one datacenter.
 fn cluster() -> (World, Run) {
     let mut world = World::new(12, SimConfig::calm());
-    let mut run = prepare(&mut world, 12, Ties::Cluster, None);
+    let mut run = members(&mut world, 12);
     for host in &mut run.hosts {
         host.config.data_center = "near".to_owned();
     }
-    boot_dead(&mut world, &mut run, 1.0);
+    run.boot_dead(&mut world, 1.0);
     for host in &run.hosts {
         host.await_ready(&mut world).expect("starts");
     }
@@ -64,7 +64,7 @@ fn a_replication_with_new_readers_is_refused_while_there_are_rows() {
     assert_eq!(code, 0x2200, "{text}");
     assert!(text.contains("does not say"), "{text}");
     let mut run = run;
-    boot_dead(&mut world, &mut run, 1.0);
+    run.boot_dead(&mut world, 1.0);
     run.hosts[2].await_ready(&mut world).expect("starts");
     world.run_for(Duration::from_secs(5));
     said(&mut world, &run, 0, &replicated("ks", 3)).expect("it is empty");
