@@ -177,9 +177,13 @@ impl Cluster {
                 let state = group0.machine.state();
                 let change = match decide(state.roles()) {
                     Ok(Some(change)) => change,
-                    _ if caught_up.waits(&group0).await? => continue,
-                    Ok(None) => return Ok(Ok(())),
-                    Err(error) => return Ok(Err(error)),
+                    undecided => match (caught_up.waits(&group0).await, undecided) {
+                        (Ok(true), _) => continue,
+                        // An error acknowledges nothing: it needs no majority.
+                        (_, Err(error)) => return Ok(Err(error)),
+                        (Ok(false), _) => return Ok(Ok(())),
+                        (Err(error), _) => return Err(error),
+                    },
                 };
                 match group0.propose(&state, group0::Change::Role(change)).await? {
                     Outcome::Done(version) => {
@@ -249,9 +253,12 @@ impl Cluster {
             };
             let (next, events) = match decided {
                 Ok(Some(decided)) => decided,
-                _ if caught_up.waits(&group0).await? => continue,
-                Ok(None) => return Ok(Ok(Changed::Nothing)),
-                Err(error) => return Ok(Err(error)),
+                undecided => match (caught_up.waits(&group0).await, undecided) {
+                    (Ok(true), _) => continue,
+                    (_, Err(error)) => return Ok(Err(error)),
+                    (Ok(false), _) => return Ok(Ok(Changed::Nothing)),
+                    (Err(error), _) => return Err(error),
+                },
             };
             group0.refuse_empty_readers(&state, &before, &next).await?;
             await_forgotten(&before, &next).await?;

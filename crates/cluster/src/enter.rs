@@ -61,12 +61,18 @@ impl Group0 {
             }
             let node = self.node().await;
             let mut refused = None;
+            // Whether no other node answers, now or, as it stands, later.
+            let mut is_hopeless = true;
             let mut reasons = BTreeMap::new();
             for address in node.others() {
                 match self.ask(address).await {
-                    Ok(answer) => drop(answers.insert(address, answer)),
+                    Ok(answer) => {
+                        is_hopeless = false;
+                        answers.insert(address, answer);
+                    }
                     Err(Unasked { reason, holds }) => {
                         runtime::debug!("cluster: {address}: {reason}");
+                        is_hopeless &= holds != Holds::Temporarily;
                         if refused.as_ref().is_none_or(|(before, _)| *before < holds) {
                             refused = Some((holds, refused_by(address, &reason)));
                         }
@@ -77,7 +83,7 @@ impl Group0 {
             let decision = decide(&node, self.folder(), &answers);
             if let Some((holds, text)) = refused
                 && match decision {
-                    Decision::Wait { .. } => holds != Holds::Temporarily,
+                    Decision::Wait { .. } => holds == Holds::Everywhere || is_hopeless,
                     Decision::Serve => holds == Holds::Everywhere,
                     _ => false,
                 }

@@ -83,7 +83,11 @@ impl Gatekeeper for Gate {
         Box::pin(async move {
             let host = theirs.node.host;
             let news: Vec<_> = self.unsaved().into_iter().filter(|(member, _)| *member == host).collect();
-            self.machine.note_seen(&news).await.map_err(|error| error.to_string())
+            let machine = self.machine.clone();
+            // ⚔ In a task of its own: whoever dials may stop waiting, and a record must not be dropped half way.
+            let noted =
+                runtime::spawn_now(runtime::Group::CONTROL, async move { machine.note_seen(&news).await });
+            noted.await.map_err(|error| error.to_string())
         })
     }
 

@@ -41,6 +41,8 @@ use topology::{Liveness, Member, MemberState, Members, Snapshot, Version};
 const LOAD_PAUSE: Duration = Duration::from_secs(10);
 /// How long what others were seen to have may be in memory alone, where no hello said it.
 const SEEN_PAUSE: Duration = Duration::from_secs(1);
+/// How long what changes nothing waits for a majority to say so: longer than the next election takes, shorter than drivers wait.
+const BARRIER_WITHIN: Duration = Duration::from_secs(5);
 /// Longest wait of a proposal for a leader and its majority: what a client waits for a change of the schema at most.
 const PROPOSE_WITHIN: Duration = Duration::from_secs(10);
 /// Pause before a command is proposed again whose outcome is not known.
@@ -554,7 +556,7 @@ impl Group0 {
     /// Returns once this node has applied and shown all that was agreed on before the call.
     /// Errors: no majority answered in time.
     pub(crate) async fn catch_up(&self) -> Result<(), Error> {
-        Ok(self.group().read_barrier(PROPOSE_WITHIN).await?)
+        Ok(self.group().read_barrier(BARRIER_WITHIN).await?)
     }
 
     /// Proposes a change decided on `state` and waits until it is applied here.

@@ -43,11 +43,16 @@ pub(crate) fn begin_part(body: &[u8]) -> Option<(Rc<Trace>, &[u8])> {
     Some((Trace::begin(id, ticks), input.rest()))
 }
 
-/// Appends events, the oldest [`EVENTS_MAX`] of them.
+/// Appends events; of more than [`EVENTS_MAX`] those in the middle are left out, where the fewest tell how it went.
 pub(crate) fn encode_events(events: &[Event], out: &mut Vec<u8>) {
-    let events = &events[..events.len().min(EVENTS_MAX)];
-    out.extend_from_slice(&(events.len() as u16).to_be_bytes());
-    for event in events {
+    let all = events.len();
+    let (first, last) = match all <= EVENTS_MAX {
+        true => (events, &events[all..]),
+        false => (&events[..EVENTS_MAX / 2], &events[all - EVENTS_MAX / 2..]),
+    };
+    let events = || first.iter().chain(last);
+    out.extend_from_slice(&(events().count() as u16).to_be_bytes());
+    for event in events() {
         out.extend_from_slice(&event.at.to_be_bytes());
         out.extend_from_slice(&event.elapsed_us.to_be_bytes());
         out.extend_from_slice(&event.shard.to_be_bytes());

@@ -207,7 +207,7 @@ pub fn decide(node: &Node, folder: Folder, answers: &BTreeMap<SocketAddr, Answer
 }
 
 fn removed(node: &Node) -> String {
-    format!("{} was removed from its cluster: a node joins again with an empty folder", node.host_id)
+    format!("{} was removed from its cluster: a node joins again with an empty data folder", node.host_id)
 }
 
 fn as_member(node: &Node, cluster: u128, alone: bool, heard: &[(SocketAddr, &Answer)]) -> Decision {

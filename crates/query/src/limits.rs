@@ -47,3 +47,5 @@ pub const SLOW_STATEMENTS_MAX: usize = 50;
 pub const SLOW_LINE_BYTES: usize = 256;
 /// Longer than a request may take that ends in the step in which it arrived, unless a limit asks for less.
 pub const SLOW_STEP: Duration = Duration::from_millis(10);
+/// Bytes of a statement's text that its trace shows where it is parsed.
+pub const PARSED_SHOWN: usize = 256;

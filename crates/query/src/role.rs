@@ -69,9 +69,15 @@ impl Engine {
         let mut decided = asked.decide(&roles);
         if self.shared_roles().is_some() && matches!(decided, Ok(None) | Err(Error::Invalid(_))) {
             // ⚔ That a role is there or is not may be news that this node has not heard yet.
-            Cluster::catch_up().await.map_err(not_changed)?;
-            roles = self.roles(user).await?;
-            decided = asked.decide(&roles);
+            match Cluster::catch_up().await {
+                Ok(()) => {
+                    roles = self.roles(user).await?;
+                    decided = asked.decide(&roles);
+                }
+                // An error acknowledges nothing: it needs no majority.
+                Err(error) if decided.is_ok() => return Err(not_changed(error)),
+                Err(_) => {}
+            }
         }
         let Some(mut change) = decided? else { return Ok(Answer::plain(Outcome::Void)) };
         // Only now: a password takes tens of milliseconds to hash.

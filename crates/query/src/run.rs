@@ -29,7 +29,10 @@ impl Engine {
         text: &str,
         parameters: &Parameters<'_>,
     ) -> Result<Answer, Error> {
-        runtime::tracing::note(|| format!("Parsing {text}"));
+        runtime::tracing::note(|| {
+            let shown = text.floor_char_boundary(limits::PARSED_SHOWN);
+            format!("Parsing {}", &text[..shown])
+        });
         let bound = self.bind_text(keyspace, text, parameters)?;
         runtime::tracing::note(|| "Preparing statement");
         self.seen.texts.inc();

@@ -21,8 +21,8 @@ use crate::codec::{self, DecodeError, In, Led, PartAnswer};
 use crate::error::Error;
 use crate::incoming::{Arrived, Incoming};
 use crate::limits::{
-    APPEND_ENTRIES, ATTEMPT_MIN, COMMAND_BYTES_MAX, ELECTION_MAX, ELECTION_MIN, HEARTBEAT, LOG_LOOK_EVERY,
-    PROMOTE_LAG_MAX, RETRY, SNAPSHOT_WAIT, VOTERS_MAX,
+    APPEND_ENTRIES, ATTEMPT_MIN, BARRIER_ATTEMPT, BARRIER_PAUSE, COMMAND_BYTES_MAX, ELECTION_MAX,
+    ELECTION_MIN, HEARTBEAT, LOG_LOOK_EVERY, PROMOTE_LAG_MAX, RETRY, SNAPSHOT_WAIT, VOTERS_MAX,
 };
 use crate::machine::Machine;
 use crate::network::{Kind, Network, answered, opened};
@@ -322,11 +322,19 @@ impl Group {
     pub async fn read_barrier(&self, timeout: Duration) -> Result<(), Error> {
         let deadline = runtime::now() + timeout;
         let here = async |wait| self.barrier_here(wait).await;
-        let asked = self.lead(Kind::Barrier, &[], timeout, here, |input| Ok(input.u64()?)).await;
-        let index = match asked {
-            // Nothing happens by asking.
-            Err(Error::Unknown(text)) => return Err(Error::NotDone(text)),
-            other => other?,
+        let index = loop {
+            let wait = deadline.since(runtime::now()).min(BARRIER_ATTEMPT);
+            match self.lead(Kind::Barrier, &[], wait, here, |input| Ok(input.u64()?)).await {
+                // Nothing happens by asking: a leader that has died is followed by another one, which is asked then.
+                Err(Error::Unknown(text) | Error::NotDone(text)) => {
+                    let pause = BARRIER_PAUSE.min(deadline.since(runtime::now()));
+                    if pause.is_zero() {
+                        return Err(Error::NotDone(text));
+                    }
+                    runtime::sleep(pause).await;
+                }
+                other => break other?,
+            }
         };
         self.wait_applied(index, deadline.since(runtime::now())).await
     }

@@ -41,3 +41,7 @@ pub const PROMOTE_LAG_MAX: u64 = 1024;
 pub const ATTEMPT_MIN: Duration = Duration::from_millis(10);
 /// How often it is looked at how many bytes of entries are in memory: what comes in between comes on top.
 pub const LOG_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Longest wait for one leader's answer to a read barrier; then it is asked for again, perhaps of the next one.
+pub const BARRIER_ATTEMPT: Duration = Duration::from_secs(2);
+/// Pause before a read barrier is asked for again.
+pub const BARRIER_PAUSE: Duration = Duration::from_millis(50);

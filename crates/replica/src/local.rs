@@ -135,9 +135,9 @@ impl Local {
             return self.here.read(command).await;
         }
         let command = command.clone();
-        Box::pin(runtime::tracing::submit_to(owner, self.group, move || async move {
+        runtime::tracing::submit_to(owner, self.group, move || async move {
             runtime::local::<Shard>().read(&command).await
-        }))
+        })
         .await
     }
 
@@ -175,9 +175,9 @@ impl Local {
         if owner == runtime::shard() {
             return self.here.write(mutations, durability, on).await;
         }
-        Box::pin(runtime::tracing::submit_to(owner, self.group, move || async move {
+        runtime::tracing::submit_to(owner, self.group, move || async move {
             runtime::local::<Shard>().write(mutations, durability, on).await
-        }))
+        })
         .await
     }
 

@@ -100,8 +100,13 @@ impl Trace {
 
     /// Adds an event of this node.
     pub fn note(&self, activity: impl Into<String>) {
+        if self.is_full.get() {
+            return;
+        }
         let mut activity = activity.into();
         activity.truncate(activity.floor_char_boundary(TRACE_ACTIVITY_BYTES_MAX));
+        // What is kept counts by its length.
+        activity.shrink_to_fit();
         let at = self.ticks().max(self.last.get().saturating_add(1));
         self.last.set(at);
         let (elapsed_us, shard) = (self.elapsed_us(), crate::shard().0);
@@ -177,22 +182,25 @@ pub fn carry<F: Future>(future: F) -> Followed<F> {
 }
 
 /// As [`crate::submit_to`]; where the request that is worked on is traced, so is what is done there.
-pub async fn submit_to<F, Fut, T>(target: ShardId, group: Group, work: F) -> T
+/// Boxed: what is not traced takes no more memory for it.
+pub fn submit_to<F, Fut, T>(target: ShardId, group: Group, work: F) -> Pin<Box<dyn Future<Output = T>>>
 where
     F: FnOnce() -> Fut + Send + 'static,
     Fut: Future<Output = T> + 'static,
     T: Send + 'static,
 {
-    let Some(trace) = current() else { return crate::submit_to(target, group, work).await };
+    let Some(trace) = current() else { return Box::pin(crate::submit_to(target, group, work)) };
     let (begun, last) = (trace.begun, trace.ticks());
-    let (output, events) = crate::submit_to(target, group, move || async move {
-        let part = Trace::of(begun, last);
-        let output = follow(Some(part.clone()), work()).await;
-        (output, part.take())
+    Box::pin(async move {
+        let (output, events) = crate::submit_to(target, group, move || async move {
+            let part = Trace::of(begun, last);
+            let output = follow(Some(part.clone()), work()).await;
+            (output, part.take())
+        })
+        .await;
+        trace.absorb(None, events);
+        output
     })
-    .await;
-    trace.absorb(None, events);
-    output
 }
 
 /// A future that works for a traced request, or for none: see [`follow`].

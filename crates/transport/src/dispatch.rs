@@ -16,6 +16,7 @@ use query::{Answer, Authenticator, Engine, Error, Executed, Traced};
 use runtime::Group;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::rc::Rc;
 
 /// What STARTUP agreed on.
@@ -268,7 +269,7 @@ async fn run_statement(guard: InFlight, header: Header, body: Vec<u8>) {
     };
     let traced = is_traced(&header).then(|| begin_trace(&connection, &request)).flatten();
     let begun = engine.slow().begin();
-    let work = async {
+    let work = pin!(async {
         match &request {
             Request::Query(query) => {
                 engine.query(keyspace, user.as_deref(), query.query, &query.parameters).await
@@ -277,7 +278,7 @@ async fn run_statement(guard: InFlight, header: Header, body: Vec<u8>) {
             Request::Prepare(prepare) => engine.prepare(prepare.keyspace.or(keyspace), prepare.query).await,
             _ => Err(Error::Protocol("Unexpected message".into())),
         }
-    };
+    });
     let result = Traced::follow(traced.as_ref(), work).await;
     finish(&guard, &header, result, traced);
     engine.slow().end(begun, || (keyspace.map(str::to_string), text_of(&request)));

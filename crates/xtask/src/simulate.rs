@@ -17,8 +17,8 @@ use std::time::Instant;
 
 use crate::{Outcome, house};
 
-/// Seeds handed to one process at a time.
-const CHUNK: u64 = 25;
+/// Seeds handed to one process at a time: few, as seeds of one scenario may differ a hundredfold.
+const CHUNK: u64 = 5;
 /// Operations of one seed of the model scenario, as `sim::Scenario::operations` says.
 const MODEL_OPERATIONS: u64 = 10_000;
 /// What stands before what happened in a run, by kind.

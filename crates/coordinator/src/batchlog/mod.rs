@@ -80,7 +80,7 @@ impl Coordinator {
         let kept = Rc::new(Cell::new(false));
         let told = kept.clone();
         // In a task of its own: once begun, a write is never dropped half way.
-        let work = runtime::spawn_now(Group::QUERY, async move {
+        let work = runtime::tracing::carry(async move {
             match keepers {
                 None => coordinator.write_here(view, entry, mutations, asked, &told).await,
                 Some(keepers) => {
@@ -88,6 +88,7 @@ impl Coordinator {
                 }
             }
         });
+        let work = runtime::spawn_now(Group::QUERY, work);
         match runtime::timeout(timeout, work).await {
             Ok(outcome) => outcome,
             Err(_) if kept.get() => self.judge(Err(Silence::Unheard), (consistency, 1), WriteKind::Batch),
@@ -156,6 +157,12 @@ impl Coordinator {
                 Err(replica::Error::Overtaken(version)) if runtime::now() < asked.until => {
                     self.catch_up(view.snapshot.local_id(), version, asked.until).await;
                     view = self.view();
+                    if !mutations.iter().all(|mutation| view.is_only_here(mutation)) {
+                        // ⚔ Others hold them since: a join or a new replication came meanwhile.
+                        entry.planned = self.plan_now(&view);
+                        let keepers = self.first_keepers(&view, asked.consistency)?;
+                        return self.write_kept(view, entry, mutations.into(), asked, keepers, kept).await;
+                    }
                     entry.planned.on = view.point();
                 }
                 Err(error) => {

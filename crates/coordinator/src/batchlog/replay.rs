@@ -88,7 +88,13 @@ impl Coordinator {
             match self.kept.next().filter(|_| may_write) {
                 // At times it looks again: one may have come that is due earlier.
                 Some(at) => runtime::sleep((at - now).min(BATCH_PAUSE_MAX)).await,
-                None if self.kept.begin_reading() => self.read_kept().await,
+                None if self.kept.begin_reading() => {
+                    self.read_kept().await;
+                    if self.kept.is_unread() {
+                        // More than are remembered: those that are go first.
+                        runtime::sleep(BATCH_PAUSE_MAX).await;
+                    }
+                }
                 None => break,
             }
         }
@@ -295,15 +301,19 @@ impl Coordinator {
         }
         let mut will_have = written.clone();
         for (host, part, ticket) in hinted {
-            if self.is_durable(&[ticket]).await {
+            if runtime::timeout_at(until, self.is_durable(&[ticket])).await.unwrap_or(false) {
                 part.iter().for_each(|index| will_have[*index].push(host));
             }
         }
         let is_over = |(index, mutation): (usize, &Mutation)| {
             let holders = view.holders_of(mutation).unwrap_or_default();
-            let placed = view.placed(mutation.table());
-            let quorum = placed.map_or(0, |placed| placed.placements.at(mutation.token()).read.len() / 2 + 1);
-            holders.iter().all(|host| will_have[index].contains(host)) || quorum <= written[index].len()
+            // ⚔ Those that are read from: a node that is to hold it may be given up, and what it has with it.
+            let is_quorum = view.placed(mutation.table()).is_none_or(|placed| {
+                let read = &placed.placements.at(mutation.token()).read;
+                let having = read.iter().filter(|host| written[index].contains(host)).count();
+                read.len() / 2 < having
+            });
+            holders.iter().all(|host| will_have[index].contains(host)) || is_quorum
         };
         match mutations.iter().enumerate().all(is_over) {
             true => Ok(()),

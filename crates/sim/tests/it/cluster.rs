@@ -5,5 +5,5 @@ use sim::Scenario;
 
 #[test]
 fn a_cluster_keeps_what_it_has_acknowledged_and_one_history() {
-    clean(Scenario::Cluster, 4);
+    clean(Scenario::Cluster, 2);
 }
