@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use base::{Instant, Prng};
+use protocol::failure::FailureKind;
 use types::Consistency;
 
 use crate::clients::{Door, Sessions, number};
@@ -200,7 +201,15 @@ pub(super) async fn settled(nodes: Vec<Door>, book: Shared, mut rng: Prng) -> Re
     let statements = [(any(), insert(before)), (any(), "TRUNCATE ks.u".to_string()), (any(), insert(behind))];
     for (to, cql) in statements {
         let mut session = insist(to, START).await.map_err(told)?;
-        session.query(&cql, at_all).await.map_err(told)?;
+        let until = runtime::now() + START;
+        // Nodes that were started a moment ago are not known to all yet; what is unavailable was not begun.
+        while let Err(trouble) = session.query(&cql, at_all).await {
+            let Trouble::Refused(failure) = &trouble else { return Err(told(trouble)) };
+            if !matches!(failure.kind, FailureKind::Unavailable { .. }) || until < runtime::now() {
+                return Err(told(trouble));
+            }
+            runtime::sleep(Duration::from_millis(200)).await;
+        }
     }
     for to in &nodes {
         let to = to.address;
