@@ -345,6 +345,8 @@ fn end(world: &mut World, cluster: &mut Cluster) -> Result<(), String> {
     }
     let rules = handoff::Rules { may_reshard: true, repairs: cluster.is_window_short };
     handoff::play(world, &mut cluster.run, rules)?;
+    // Who was cut off a moment ago may be found out only now, and must be known to be back for what is read at ALL.
+    world.run_for(Duration::from_secs(10));
     let doors = cluster.run.doors();
     let book = cluster.schema.clone();
     check(world, cluster, "comparing schemas", schema::settled(doors.clone(), book))?;
