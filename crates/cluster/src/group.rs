@@ -669,9 +669,7 @@ impl Group0 {
         let is_user = |keyspace: &str| {
             !matches!(keyspace, "system" | "system_auth" | "system_schema" | "system_traces")
         };
-        let stats = coordinator.local().table_stats().await;
-        let holds = |table: &&storage::TableStats| table.sstables > 0 || table.memtable_cells > 0;
-        let tables = stats.iter().filter(|table| is_user(&table.keyspace)).filter(holds).count() as u64;
+        let tables = coordinator.local().count_with_data(is_user).await;
         // Batches first: one that is replayed meanwhile may leave hints.
         let batches = unfinished_batches(until).await;
         Some(Holdings { tables, hints: (self.settings.hints)().await, batches })

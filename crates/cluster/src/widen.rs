@@ -103,11 +103,8 @@ impl Group0 {
     }
 
     async fn holds(&self, keyspace: &str) -> (u64, u64) {
-        let stats = runtime::local::<Coordinator>().local().table_stats().await;
-        let holds = |table: &&storage::TableStats| {
-            &*table.keyspace == keyspace && (table.sstables > 0 || table.memtable_cells > 0)
-        };
-        let tables = stats.iter().filter(holds).count() as u64;
+        let coordinator = runtime::local::<Coordinator>();
+        let tables = coordinator.local().count_with_data(|name| name == keyspace).await;
         (tables, (self.settings.hints)().await)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::local::Local;
 use crate::shard::Shard;
-use base::{HashMap, Token};
+use base::{HashMap, HashSet, Token};
 use runtime::{Group, ShardId};
 use schema::TableId;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,13 @@ impl Local {
             }
         }
         whole
+    }
+
+    /// Tables of the keyspaces that `is_counted` names that have rows, or deletions of rows, on some shard.
+    pub async fn count_with_data(&self, is_counted: impl Fn(&str) -> bool) -> u64 {
+        let shards = on_every(|store| async move { store.tables_with_data() }).await;
+        let counted = shards.into_iter().flatten().filter(|(keyspace, _)| is_counted(keyspace));
+        counted.map(|(_, id)| id).collect::<HashSet<TableId>>().len() as u64
     }
 
     /// Bytes of all sstables.

@@ -177,8 +177,12 @@ impl Conn {
         *self.origin.borrow_mut() = Some(Rc::new(origin));
         *self.stream.borrow_mut() = Some(stream.clone());
         self.heard.set(runtime::now());
-        let reader = self.clone();
-        drop(runtime::spawn(self.group(), async move { reader.read(stream, plain).await }));
+        // Made here: a task that ends before it began has no variables of its own.
+        let (reader, ends) = (self.clone(), Ends::with(self));
+        drop(runtime::spawn(self.group(), async move {
+            reader.read(stream, plain).await;
+            drop(ends);
+        }));
         if self.setup.class == Class::Data || self.side() == Side::Accepted {
             let keeper = self.clone();
             drop(runtime::spawn(Group::RPC, async move { keeper.look_after().await }));

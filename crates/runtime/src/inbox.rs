@@ -124,6 +124,11 @@ impl Inbox {
         fence(Ordering::SeqCst);
     }
 
+    /// Whether nobody has left anything since the shard fell asleep.
+    pub(crate) fn is_asleep(&self) -> bool {
+        self.asleep.load(Ordering::SeqCst)
+    }
+
     pub(crate) fn awake(&self) {
         self.asleep.store(false, Ordering::SeqCst);
     }

@@ -302,7 +302,7 @@ impl World {
         for (n, node) in self.nodes.iter().enumerate().filter(|(_, node)| !node.paused) {
             for (s, seat) in node.seats.iter().enumerate() {
                 let timer = seat.shard.next_timer().map_or(u64::MAX, |t| t.0);
-                let wants = if seat.shard.has_work() { 0 } else { timer };
+                let wants = if seat.shard.has_simulated_work() { 0 } else { timer };
                 let at = wants.max(seat.busy_until);
                 if at <= now {
                     ready.push((n, s));

@@ -7,7 +7,7 @@
 //! A read that meets a write shows it or a newer one. A read of a quorum, of whatever scope, that has shown a value leaves it on that quorum,
 //! so no later read that meets it goes back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::Instant;
 use types::Consistency;
@@ -87,7 +87,7 @@ struct Reach {
 }
 
 /// A level, and the datacenter of the node that was asked.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct At {
     pub(crate) level: Consistency,
     pub(crate) dc: usize,
@@ -118,19 +118,34 @@ fn version(timestamp: i64, value: Option<&str>) -> Version {
     (timestamp, value.is_none(), value.unwrap_or_default().to_string())
 }
 
-/// When writes of a version were confirmed, and at which level. Two deletions with one timestamp are one version.
+/// What is known to be on the replicas of one level, from when on: a later entry has a newer version.
 #[derive(Clone, Debug, Default)]
-struct Write {
-    acked: Vec<(At, Instant)>,
+struct Known(Vec<(Instant, Version)>);
+
+impl Known {
+    fn add(&mut self, end: Instant, version: &Version) {
+        let place = self.0.partition_point(|(known, _)| *known <= end);
+        if place > 0 && self.0[place - 1].1 >= *version {
+            return;
+        }
+        let older = self.0[place..].iter().take_while(|(_, later)| later <= version).count();
+        self.0.splice(place..place + older, [(end, version.clone())]);
+    }
+
+    /// The newest version that was there before `start`.
+    fn before(&self, start: Instant) -> Option<&Version> {
+        let place = self.0.partition_point(|(end, _)| *end < start);
+        self.0[..place].last().map(|(_, version)| version)
+    }
 }
 
-/// One register: every write by what decides, and the newest that reads have shown.
+/// One register: every write by what decides, and the newest that was confirmed or shown by reads of a quorum.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Register {
     factors: Factors,
-    writes: BTreeMap<Version, Write>,
-    /// End of a read of a quorum, which one, and the version it showed.
-    shown: Vec<(Instant, At, Version)>,
+    /// Two deletions with one timestamp are one version.
+    writes: BTreeSet<Version>,
+    known: BTreeMap<At, Known>,
 }
 
 impl Register {
@@ -142,29 +157,25 @@ impl Register {
     /// One replica has lost everything for good, and gets it from the others: what it alone had confirmed is gone.
     pub(crate) fn lose_one(&mut self) {
         let factors = self.factors;
-        for write in self.writes.values_mut() {
-            write.acked.retain(|(at, _)| factors.reach(*at).total > 1);
-        }
-        self.shown.retain(|(_, at, _)| factors.reach(*at).total > 1);
+        self.known.retain(|at, _| factors.reach(*at).total > 1);
     }
 
     /// Notes a write that is about to be sent; None is a deletion. Values are written once.
     pub(crate) fn issue(&mut self, timestamp: i64, value: Option<&str>) {
-        self.writes.entry(version(timestamp, value)).or_default();
+        self.writes.insert(version(timestamp, value));
     }
 
     pub(crate) fn ack(&mut self, timestamp: i64, value: Option<&str>, level: impl Into<At>, at: Instant) {
-        self.writes.entry(version(timestamp, value)).or_default().acked.push((level.into(), at));
+        let version = version(timestamp, value);
+        self.known.entry(level.into()).or_default().add(at, &version);
+        self.writes.insert(version);
     }
 
     /// The oldest version that a read from `start` at `level` may show; None is the empty register.
     fn floor(&self, start: Instant, read: At) -> Option<&Version> {
         let read = self.factors.reach(read);
-        let meets = |at: At, end: Instant| end < start && self.factors.meet(self.factors.reach(at), read);
-        let met = |write: &Write| write.acked.iter().any(|(at, end)| meets(*at, *end));
-        let written = self.writes.iter().rev().find(|(_, write)| met(write)).map(|(version, _)| version);
-        let shown = self.shown.iter().filter(|(end, at, _)| meets(*at, *end)).map(|(_, _, version)| version);
-        written.max(shown.max())
+        let met = self.known.iter().filter(|(at, _)| self.factors.meet(self.factors.reach(**at), read));
+        met.filter_map(|(_, known)| known.before(start)).max()
     }
 
     /// Judges one read; notes what it showed.
@@ -179,7 +190,7 @@ impl Register {
         let explains =
             |(_, deleted, value): &Version| seen.map_or(*deleted, |seen| !deleted && seen == value);
         // The newest write that explains it; the empty register explains nothing seen.
-        let shown = self.writes.keys().rev().find(|version| explains(version));
+        let shown = self.writes.iter().rev().find(|version| explains(version));
         if let (None, Some(value)) = (shown, seen) {
             return Err(format!("shows {value:?}, which was never written"));
         }
@@ -192,25 +203,20 @@ impl Register {
         }
         // A value is written once, so it names its write; nothing seen may be any deletion.
         if let Some(shown) = shown.filter(|_| is_quorum(at.level) && seen.is_some()) {
-            self.shown.push((end, at, shown.clone()));
+            self.known.entry(at).or_default().add(end, shown);
         }
         Ok(())
     }
 
     /// Whether a value was ever written; nothing else is asked of a read.
     pub(crate) fn knows(&self, value: &str) -> bool {
-        self.writes.keys().any(|(_, deleted, known)| !deleted && known == value)
+        self.writes.iter().any(|(_, deleted, known)| !deleted && known == value)
     }
 
     fn story(&self) -> String {
-        let writes = self.writes.iter().map(|(version, write)| format!("  {version:?}: {write:?}\n"));
-        writes
-            .chain(
-                self.shown
-                    .iter()
-                    .map(|(end, at, version)| format!("  shown {end:?} at {at:?}: {version:?}\n")),
-            )
-            .collect()
+        let writes = self.writes.iter().map(|version| format!("  {version:?}\n"));
+        let known = self.known.iter().map(|(at, known)| format!("  known at {at:?}: {:?}\n", known.0));
+        writes.chain(known).collect()
     }
 }
 
@@ -287,6 +293,19 @@ mod tests {
         assert!(!meet((local, 0), (Q, 0)), "two here, and four others");
         assert!(meet((ONE, 0), (Consistency::All, 1)));
         assert!(!meet((any, 0), (Consistency::All, 0)));
+    }
+
+    #[test]
+    fn what_is_known_grows_with_time_whatever_the_order_in_which_it_is_heard() {
+        let of = |timestamp| version(timestamp, Some("a"));
+        let mut known = Known::default();
+        for (end, timestamp) in [(10, 5), (30, 7), (20, 6), (25, 6), (15, 8), (40, 8), (5, 1)] {
+            known.add(Instant(end), &of(timestamp));
+        }
+        assert_eq!(known.0, [(5, 1), (10, 5), (15, 8)].map(|(end, timestamp)| (Instant(end), of(timestamp))));
+        assert_eq!(known.before(Instant(5)), None);
+        assert_eq!(known.before(Instant(10)), Some(&of(1)));
+        assert_eq!(known.before(Instant(100)), Some(&of(8)));
     }
 
     #[test]

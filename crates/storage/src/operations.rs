@@ -138,6 +138,18 @@ impl Store {
         Ok((self.settings.describe)(&self.table(id)?.definition()))
     }
 
+    /// Keyspace and identity of every table here that has rows or deletions of rows, in memory or in an sstable.
+    pub fn tables_with_data(&self) -> Vec<(String, TableId)> {
+        let holds = |version: &crate::table::TableVersion| {
+            !version.sstables.is_empty() || version.memtables().any(|memtable| memtable.partitions() > 0)
+        };
+        let named = |table: std::rc::Rc<crate::table::TableStore>| {
+            let keyspace = || table.definition().keyspace.to_string();
+            holds(&table.version()).then(|| (keyspace(), table.id))
+        };
+        self.all_tables().into_iter().filter_map(named).collect()
+    }
+
     /// Name, keyspace and identity of every table here.
     pub fn table_names(&self) -> Vec<(String, String, TableId)> {
         let name = |table: std::rc::Rc<crate::table::TableStore>| {

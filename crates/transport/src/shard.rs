@@ -96,6 +96,29 @@ pub struct Shard {
     flush_wanted: Event,
 }
 
+/// Flushes the connections that asked for it. When it ends with the shard's tasks, so does the circle of connections that wait for it and of the
+/// shard that they belong to.
+struct Flusher(Rc<Shard>);
+
+impl Flusher {
+    async fn flush_forever(&self) {
+        let mut batch = Vec::new();
+        loop {
+            self.0.flush_wanted.wait().await;
+            std::mem::swap(&mut batch, &mut *self.0.to_flush.borrow_mut());
+            for connection in batch.drain(..) {
+                connection.flush();
+            }
+        }
+    }
+}
+
+impl Drop for Flusher {
+    fn drop(&mut self) {
+        drop(self.0.to_flush.take());
+    }
+}
+
 impl Shard {
     /// The server of the current shard, and its flusher.
     pub fn start(engine: Rc<Engine>, settings: Settings) -> Rc<Shard> {
@@ -126,7 +149,7 @@ impl Shard {
             to_flush: RefCell::default(),
             flush_wanted: Event::new(),
         });
-        let flusher = shard.clone();
+        let flusher = Flusher(shard.clone());
         drop(runtime::spawn(Group::QUERY, async move { flusher.flush_forever().await }));
         shard
     }
@@ -320,22 +343,12 @@ impl Shard {
         }
     }
 
+    /// Has the connection flushed by the shard's flusher, which ends with the shard's tasks.
     pub(crate) fn ask_flush(&self, connection: Rc<Connection>) {
         let mut waiting = self.to_flush.borrow_mut();
         waiting.push(connection);
         if waiting.len() == 1 {
             self.flush_wanted.notify();
-        }
-    }
-
-    async fn flush_forever(self: Rc<Self>) {
-        let mut batch = Vec::new();
-        loop {
-            self.flush_wanted.wait().await;
-            std::mem::swap(&mut batch, &mut *self.to_flush.borrow_mut());
-            for connection in batch.drain(..) {
-                connection.flush();
-            }
         }
     }
 

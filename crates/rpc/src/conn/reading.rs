@@ -1,6 +1,6 @@
 //! What comes by one connection: requests, responses, pings.
 
-use super::{Conn, Ends};
+use super::Conn;
 use crate::error::{CallError, Malformed};
 use crate::frame::{FRAME_HEADER_BYTES, Facts, Kind, Message, Status, next_message, split_frame};
 use crate::limits::{ANSWER_BYTES_MAX, BUFFER_KEPT_BYTES, CALLS_IN_FLIGHT_MAX, LARGE_FRAME_BYTES};
@@ -14,7 +14,6 @@ use std::time::Duration;
 
 impl Conn {
     pub(super) async fn read(self: Rc<Self>, stream: TcpStream, plain: Vec<u8>) {
-        let _ends = Ends::with(&self);
         let mut partial = Vec::new();
         let mut memory = None;
         let mut ended = self.take_in(&plain, true, &mut partial);

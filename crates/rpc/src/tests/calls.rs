@@ -114,6 +114,32 @@ impl Gather for Counted {
     }
 }
 
+/// Waits for an answer and has the connections, as a coordinator's requests do.
+struct Holder(Rc<Pool>);
+
+impl Gather for Holder {
+    fn answered(&self, _: u16, _: Result<&[u8], CallError>) {
+        drop(self.0.clone());
+    }
+}
+
+#[test]
+fn a_node_that_dies_at_any_moment_of_a_call_leaves_nothing_behind() {
+    for steps in 0..250 {
+        let (mut world, nodes) = cluster(6, &[1, 1]);
+        world.run_for(SECOND);
+        drop(on_shard(&mut world, &nodes[0], 0, async || {
+            let pool = runtime::local::<Pool>();
+            let gather: Rc<dyn Gather> = Rc::new(Holder(pool.clone()));
+            pool.send(host(2), 0, asks(SLOW, SECOND), (gather, 0), |out| out.extend_from_slice(&[0, 0, 0, 9]))
+        }));
+        for _ in 0..steps {
+            world.step(u64::MAX);
+        }
+        world.kill(nodes[0].id);
+    }
+}
+
 #[test]
 fn gathered_calls_are_told_once_each() {
     let (mut world, nodes) = cluster(1, &[1, 2]);

@@ -20,6 +20,11 @@ mod settled;
 
 pub(crate) use settled::{read_alone, settled};
 
+/// Requests that a client makes as fast as it does at first.
+const HURRIED_REQUESTS: u32 = 2_000;
+/// Longest pause of one that has made so many.
+const TIRED_MICROS: u64 = 200_000;
+
 /// A keyspace with a table `r` of registers.
 #[derive(Clone, Debug)]
 pub(crate) struct Keyspace {
@@ -150,9 +155,12 @@ impl Sessions {
 /// Writes and reads until something is wrong.
 pub(crate) async fn client(nodes: Vec<Door>, book: Shared, mut rng: Prng) {
     let mut sessions = Sessions::new(nodes);
-    // Some clients hurry, so that writes race and reads follow reads at once.
-    let pause = [20_000, 2_000, 200][rng.below(3) as usize];
+    // Some clients hurry, so that writes race and reads follow reads at once; but not for minutes, in which nothing new would come of it.
+    let hurry = [20_000, 2_000, 200][rng.below(3) as usize];
+    let mut asked = 0;
     while book.borrow().violation.is_none() {
+        asked += 1;
+        let pause = if asked < HURRIED_REQUESTS { hurry } else { TIRED_MICROS };
         if rng.chance(0.1) {
             sessions.move_on(&mut rng);
         }

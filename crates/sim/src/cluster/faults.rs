@@ -41,7 +41,7 @@ pub(super) fn fault(world: &mut World, cluster: &mut Cluster) {
             struck.iter().for_each(|at| world.power_cut(cluster.run.hosts[*at].node));
             if struck.len() < 2 { "power cut" } else { "power cut of several" }
         }
-        3 if all_up => {
+        3 if world.alive(node_a) && (all_up || cluster.run.rng.chance(0.5)) => {
             world.kill(node_a);
             "kill"
         }
