@@ -24,6 +24,11 @@ impl Members {
         Members { version, all }
     }
 
+    /// Whether these are the same members, at whatever version: then everything lies where it lay. O(tokens).
+    pub fn are_those_of(&self, other: &Members) -> bool {
+        self.all == other.all
+    }
+
     /// The version they are of.
     pub fn version(&self) -> Version {
         self.version

@@ -89,10 +89,21 @@ impl Placements {
         if ranges.is_empty() {
             ranges = whole(Vec::new());
         }
-        for range in &mut ranges {
-            let same = before.map(|before| before.at(range.end));
-            let same = same.filter(|old| old.read == range.read && old.pending == range.pending);
-            range.changed = same.map_or(members.version(), |old| old.changed);
+        let last = ranges.last().map_or(Token::MAX, |range| range.end);
+        let mut first = Token::MIN;
+        for (at, range) in ranges.iter_mut().enumerate() {
+            let mut kept = before.map(|before| before.parts(first, range.end));
+            if at == 0
+                && let (Some(before), Some(kept), Some(behind)) = (before, &mut kept, last.0.checked_add(1))
+            {
+                kept.extend(before.parts(Token(behind), Token::MAX));
+            }
+            // ⚔ All of it: a range that has grown over that of a member that is gone has changed, whoever holds its end.
+            let is_same = |old: &Holders| old.read == range.read && old.pending == range.pending;
+            let kept = kept.filter(|parts| parts.iter().all(|(_, _, old)| is_same(old)));
+            let changed = kept.and_then(|parts| parts.iter().map(|(_, _, old)| old.changed).max());
+            range.changed = changed.unwrap_or(members.version());
+            first = Token(range.end.0.saturating_add(1));
         }
         Placements { ranges }
     }

@@ -25,11 +25,16 @@ impl Snapshot {
         none.with_members(members, replications)
     }
 
-    /// The same liveness over other members. Ranges that did not change keep their version.
+    /// The same liveness over other members. Ranges that did not change keep their version. What is placed already is not placed again for the same
+    /// members, as they are behind each change of the schema.
     #[must_use]
     pub fn with_members(&self, members: Members, replications: &[Replication]) -> Snapshot {
+        let are_same = members.are_those_of(&self.members);
         let place = |replication: &Replication| {
             let before = self.placed(replication);
+            if let Some(placed) = before.filter(|_| are_same) {
+                return (replication.clone(), placed.clone());
+            }
             let placements = Placements::of(&members, replication, self.local, before.map(AsRef::as_ref));
             (replication.clone(), Arc::new(placements))
         };
@@ -124,5 +129,31 @@ impl Snapshot {
             Some(member) if member.dc == local.dc => 2,
             Some(_) | None => 3,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Version;
+    use crate::fixture::member;
+    use base::Token;
+
+    #[test]
+    fn the_same_members_at_a_later_version_hold_what_they_held() {
+        let rules = [Replication::Simple { factor: 1 }, Replication::Simple { factor: 2 }];
+        let at = |index| Version { epoch: 1, index };
+        let [first, second] = [member(1, "a", "r", &[0]), member(2, "a", "r", &[100])];
+        let members = |index| Members::new(at(index), [first.clone(), second.clone()]);
+        let before = Snapshot::new(first.host_id, members(1), &rules[..1]);
+        let after = before.with_members(members(2), &rules);
+        assert!(Arc::ptr_eq(&before.placements(&rules[0]), &after.placements(&rules[0])), "not made again");
+        assert_eq!(after.members().version(), at(2));
+        assert_eq!(after.placements(&rules[1]).at(Token(0)).read.len(), 2, "made anew");
+        let moved = crate::Member { tokens: vec![Token(50)], ..second.clone() };
+        let moved = after.with_members(Members::new(at(3), [first.clone(), moved]), &rules);
+        let placements = moved.placements(&rules[0]);
+        assert_eq!(placements.at(Token(75)).read.as_ref(), [first.host_id], "the token has moved away");
+        assert_eq!(placements.at(Token(75)).changed, at(3), "though its end has not");
     }
 }

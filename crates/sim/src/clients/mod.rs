@@ -20,10 +20,26 @@ mod settled;
 
 pub(crate) use settled::{read_alone, settled};
 
-/// Requests that a client makes as fast as it does at first.
-const HURRIED_REQUESTS: u32 = 2_000;
-/// Longest pause of one that has made so many.
-const TIRED_MICROS: u64 = 200_000;
+/// How long a client waits between two requests. It may hurry, so that requests race; but not for minutes, in which nothing new would come of it.
+pub(crate) struct Pace {
+    longest_micros: u64,
+    hurried: u32,
+}
+
+impl Pace {
+    /// Pauses are at most so long for the first `hurried` requests, and a hundred times as long, but not over two seconds, from then on.
+    pub(crate) fn new(longest_micros: u64, hurried: u32) -> Pace {
+        Pace { longest_micros, hurried }
+    }
+
+    /// Waits before the next request.
+    pub(crate) async fn pause(&mut self, rng: &mut Prng) {
+        let longest =
+            if self.hurried == 0 { (100 * self.longest_micros).min(2_000_000) } else { self.longest_micros };
+        self.hurried = self.hurried.saturating_sub(1);
+        runtime::sleep(Duration::from_micros(rng.below(longest))).await;
+    }
+}
 
 /// A keyspace with a table `r` of registers.
 #[derive(Clone, Debug)]
@@ -155,12 +171,8 @@ impl Sessions {
 /// Writes and reads until something is wrong.
 pub(crate) async fn client(nodes: Vec<Door>, book: Shared, mut rng: Prng) {
     let mut sessions = Sessions::new(nodes);
-    // Some clients hurry, so that writes race and reads follow reads at once; but not for minutes, in which nothing new would come of it.
-    let hurry = [20_000, 2_000, 200][rng.below(3) as usize];
-    let mut asked = 0;
+    let mut pace = Pace::new([20_000, 2_000, 200][rng.below(3) as usize], 2_000);
     while book.borrow().violation.is_none() {
-        asked += 1;
-        let pause = if asked < HURRIED_REQUESTS { hurry } else { TIRED_MICROS };
         if rng.chance(0.1) {
             sessions.move_on(&mut rng);
         }
@@ -168,7 +180,7 @@ pub(crate) async fn client(nodes: Vec<Door>, book: Shared, mut rng: Prng) {
             sessions.close();
             sessions.move_on(&mut rng);
         }
-        runtime::sleep(Duration::from_micros(rng.below(pause))).await;
+        pace.pause(&mut rng).await;
     }
 }
 

@@ -7,13 +7,12 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
 
 use base::Prng;
 use protocol::failure::FailureKind;
 use types::Consistency;
 
-use crate::clients::{Door, Sessions, text};
+use crate::clients::{Door, Pace, Sessions, text};
 use crate::limits::{CONNECT_PATIENCE, START};
 use crate::session::{Ask, Session, Trouble, insist};
 
@@ -50,6 +49,7 @@ impl Book {
 pub(super) async fn client(nodes: Vec<Door>, book: Shared, owner: u64, mut rng: Prng) {
     let mut sessions = Sessions::new(nodes);
     let mut count = 0;
+    let mut pace = Pace::new(100_000, 100);
     while book.borrow().violation.is_none() {
         sessions.move_on(&mut rng);
         let to = sessions.door().address;
@@ -79,7 +79,7 @@ pub(super) async fn client(nodes: Vec<Door>, book: Shared, owner: u64, mut rng: 
                 Err(_) => {}
             }
         }
-        runtime::sleep(Duration::from_micros(rng.below(100_000))).await;
+        pace.pause(&mut rng).await;
     }
 }
 

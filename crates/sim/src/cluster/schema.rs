@@ -6,13 +6,12 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::time::Duration;
 
 use base::Prng;
 use protocol::failure::FailureKind;
 use types::Consistency;
 
-use crate::clients::{Door, Sessions, text};
+use crate::clients::{Door, Pace, Sessions, text};
 use crate::limits::START;
 use crate::session::{Ask, Session, Trouble, insist};
 
@@ -86,7 +85,7 @@ impl Book {
 /// Makes, changes and drops tables until something is wrong. `owner`: no other client has this number.
 pub(super) async fn client(nodes: Vec<Door>, book: Shared, owner: u64, mut rng: Prng) {
     let mut sessions = Sessions::new(nodes);
-    let pause = [300_000, 30_000, 3_000][rng.below(3) as usize];
+    let mut pace = Pace::new([300_000, 30_000, 3_000][rng.below(3) as usize], 150);
     while book.borrow().violation.is_none() {
         sessions.move_on(&mut rng);
         let name = format!("t{owner}_{}", rng.below(NAMES));
@@ -106,7 +105,7 @@ pub(super) async fn client(nodes: Vec<Door>, book: Shared, owner: u64, mut rng: 
                 Err(_) => {}
             }
         }
-        runtime::sleep(Duration::from_micros(rng.below(pause))).await;
+        pace.pause(&mut rng).await;
     }
 }
 

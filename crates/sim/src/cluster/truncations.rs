@@ -13,7 +13,7 @@ use base::{Instant, Prng};
 use protocol::failure::FailureKind;
 use types::Consistency;
 
-use crate::clients::{Door, Sessions, number};
+use crate::clients::{Door, Pace, Sessions, number};
 use crate::limits::START;
 use crate::session::{Ask, Session, Trouble, insist};
 
@@ -132,6 +132,7 @@ impl Book {
 /// Writes, reads and truncates until something is wrong.
 pub(super) async fn client(nodes: Vec<Door>, book: Shared, mut rng: Prng) {
     let mut sessions = Sessions::new(nodes);
+    let mut pace = Pace::new(10_000, 1_000);
     while book.borrow().violation.is_none() {
         if rng.chance(0.3) {
             sessions.move_on(&mut rng);
@@ -146,7 +147,7 @@ pub(super) async fn client(nodes: Vec<Door>, book: Shared, mut rng: Prng) {
             sessions.close();
             sessions.move_on(&mut rng);
         }
-        runtime::sleep(Duration::from_micros(rng.below(10_000))).await;
+        pace.pause(&mut rng).await;
     }
 }
 

@@ -88,6 +88,48 @@ fn a_range_keeps_the_version_that_changed_it() {
 }
 
 #[test]
+fn a_range_that_takes_over_that_of_a_member_that_is_gone_has_changed() {
+    let rule = Replication::Simple { factor: 1 };
+    let at = |index| Version { epoch: 0, index };
+    let place = |index, all: &[Member], before: Option<&Placements>| {
+        Placements::of(&Members::new(at(index), all.to_vec()), &rule, ME, before)
+    };
+    let all = [member(1, "a", "r", &[0]), member(2, "a", "r", &[100]), member(3, "a", "r", &[200])];
+    let old = place(9, &all, None);
+    let changed = |new: &Placements, tokens: [i64; 4]| tokens.map(|t| new.at(Token(t)).changed.index);
+    // 2 is gone: 3 holds what lies behind 0. Then 3: 1 holds everything, also what lies around the end of the ring.
+    let without = place(12, &[all[0].clone(), all[2].clone()], Some(&old));
+    assert_eq!(changed(&without, [0, 50, 150, 250]), [9, 12, 12, 9]);
+    let alone = place(15, &all[..1], Some(&without));
+    assert_eq!(changed(&alone, [0, 50, 150, 250]), [15; 4]);
+    assert_eq!(changed(&place(17, &all[..1], Some(&alone)), [0, 50, 150, 250]), [15; 4], "nothing changes");
+}
+
+/// Whoever holds a token by other members than before is known to, for every token and any members.
+#[test]
+fn no_token_changes_its_holders_under_an_old_version() {
+    let mut prng = base::Prng::new(12);
+    for _ in 0..300 {
+        let rule = Replication::Simple { factor: 1 + prng.below(3) as u32 };
+        let all: Vec<Member> =
+            (1..=1 + prng.below(6) as u8).map(|n| member(n, "a", "r", &drawn(&mut prng))).collect();
+        let mut before = Placements::of(&members(&all), &rule, ME, None);
+        for index in 10..20 {
+            let some: Vec<Member> = all.iter().filter(|_| prng.chance(0.7)).cloned().collect();
+            let later = Members::new(Version { epoch: 0, index }, some);
+            let after = Placements::of(&later, &rule, ME, Some(&before));
+            let ends = before.ranges().iter().chain(after.ranges()).map(|range| range.end.0);
+            for token in ends.flat_map(|end| [end, end.saturating_add(1)]).map(Token) {
+                let (old, new) = (before.at(token), after.at(token));
+                let is_same = (&old.read, &old.pending) == (&new.read, &new.pending);
+                assert!(is_same || new.changed.index == index, "{token:?} of {before:?} to {after:?}");
+            }
+            before = after;
+        }
+    }
+}
+
+#[test]
 fn parts_cover_a_range_once() {
     let all = [member(1, "a", "r", &[-10, 10]), member(2, "a", "r", &[0])];
     let placements = simple(&all, 1);
