@@ -14,6 +14,7 @@ pub mod codec;
 /// Every limit of this crate.
 pub mod limits;
 mod error;
+mod entries;
 mod store;
 mod seam;
 mod machine;

@@ -14,7 +14,8 @@
 //! what there is and writes it anew.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
@@ -34,6 +35,7 @@ use runtime::{Bug, Group};
 
 use crate::channel::{LocalMpsc, LocalOneshot, OnceSender, PipeReceiver, PipeSender};
 use crate::codec::{self, DecodeError, In};
+use crate::entries::Entries;
 use crate::error::Error;
 use crate::limits::{APPEND_BYTES, LOG_QUEUE, SYNC_BYTES};
 use crate::types::{Entry, LogId, StoredMembers, Types, Vote};
@@ -56,7 +58,7 @@ struct State {
     /// Members as of the base.
     base_members: StoredMembers,
     /// Follow the base without a gap.
-    entries: BTreeMap<u64, Entry>,
+    entries: Entries,
 }
 
 fn item(out: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
@@ -94,14 +96,14 @@ impl State {
                 if entry.log_id.index != next {
                     return Err(DecodeError::Hole { expected: next, got: entry.log_id.index });
                 }
-                self.entries.insert(entry.log_id.index, entry);
+                self.entries.insert(entry);
             }
             TRUNCATE => self.truncate_after(codec::opt_log_id(body)?),
             BASE => {
                 let base = codec::log_id(body)?;
                 let at = codec::opt_log_id(body)?;
                 self.base_members = StoredMembers::new(at, codec::members(body)?);
-                self.entries = self.entries.split_off(&(base.index + 1));
+                self.entries.cut_head(base.index + 1);
                 self.base = Some(base);
             }
             COMMITTED => self.committed = Some(codec::log_id(body)?),
@@ -116,13 +118,13 @@ impl State {
 
     fn truncate_after(&mut self, last: Option<LogId>) {
         let first = last.map_or(0, |id| id.index + 1);
-        self.entries.split_off(&first);
+        self.entries.cut_tail(first);
     }
 
     /// Members as of the entry of that index.
     fn members_at(&self, index: u64) -> StoredMembers {
         let mut entries = self.entries.range(..=index).rev();
-        let found = entries.find_map(|(_, entry)| match &entry.payload {
+        let found = entries.find_map(|entry| match &entry.payload {
             EntryPayload::Membership(members) => {
                 Some(StoredMembers::new(Some(entry.log_id), members.clone()))
             }
@@ -137,7 +139,7 @@ impl State {
             return;
         }
         self.base_members = self.members_at(upto.index);
-        self.entries = self.entries.split_off(&(upto.index + 1));
+        self.entries.cut_head(upto.index + 1);
         self.base = Some(upto);
     }
 
@@ -351,9 +353,9 @@ impl LogStore {
         self.shared.state.borrow().entries.len()
     }
 
-    /// Bytes of entries in memory; a look at each.
+    /// Bytes of entries in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.shared.state.borrow().entries.values().map(codec::entry_bytes).sum()
+        self.shared.state.borrow().entries.bytes()
     }
 
     pub(crate) fn vote(&self) -> Option<Vote> {
@@ -388,13 +390,13 @@ impl LogStore {
         }
         let before = match index.checked_sub(1) {
             None => None,
-            Some(before) => match state.entries.get(&before) {
+            Some(before) => match state.entries.get(before) {
                 Some(entry) => Some(entry.log_id),
                 None => Some(state.base.filter(|base| base.index == before)?),
             },
         };
         let range = state.entries.range(index..=upto.max(index));
-        let found = range.filter(|(at, _)| **at <= upto).map(|(_, entry)| entry);
+        let found = range.filter(|entry| entry.log_id.index <= upto);
         Some((before, fitting(found)))
     }
 
@@ -450,12 +452,12 @@ impl RaftLogReader<Types> for LogStore {
     ) -> io::Result<Vec<Entry>> {
         let state = self.shared.state.borrow();
         let bounds: (Bound<u64>, Bound<u64>) = (range.start_bound().cloned(), range.end_bound().cloned());
-        Ok(state.entries.range(bounds).map(|(_, entry)| entry.clone()).collect())
+        Ok(state.entries.range(bounds).cloned().collect())
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<Entry>> {
         let state = self.shared.state.borrow();
-        Ok(fitting(state.entries.range(start..end).map(|(_, entry)| entry)))
+        Ok(fitting(state.entries.range(start..end)))
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {
@@ -510,7 +512,7 @@ impl RaftLogStorage<Types> for LogStore {
         let mut items = Vec::new();
         for entry in entries {
             item(&mut items, ENTRY, |out| codec::put_entry(out, &entry));
-            self.shared.state.borrow_mut().entries.insert(entry.log_id.index, entry);
+            self.shared.state.borrow_mut().entries.insert(entry);
         }
         // openraft goes on meanwhile; what it asks for next is written behind this.
         self.put(Work::Append(items), Done::Appended(callback)).await
@@ -544,7 +546,7 @@ impl RaftLogStorage<Types> for LogStore {
 
 /// Where the head is cut: what [`Bug::HeadCutTooFar`] plants cuts one entry more.
 fn cut(state: &State, upto: LogId) -> LogId {
-    let next = state.entries.get(&(upto.index + 1)).filter(|_| runtime::planted(Bug::HeadCutTooFar));
+    let next = state.entries.get(upto.index + 1).filter(|_| runtime::planted(Bug::HeadCutTooFar));
     next.map_or(upto, |entry| entry.log_id)
 }
 
@@ -567,7 +569,7 @@ pub async fn recover(folder: &Path, id: HostId) -> Result<u64, Error> {
     let log_id = LogId { leader_id: vote.leader_id().to_committed(), index };
     state.epoch += 1;
     state.vote = Some(vote);
-    state.entries.insert(index, Entry { log_id, payload: EntryPayload::Membership(members) });
+    state.entries.insert(Entry { log_id, payload: EntryPayload::Membership(members) });
     state.committed = Some(log_id);
     journal.rewrite(&state.records()).await?;
     Ok(state.epoch)
