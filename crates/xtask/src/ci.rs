@@ -11,7 +11,7 @@ use crate::{
 type Step = (&'static str, fn() -> Outcome);
 
 const STEPS: &[Step] = &[
-    ("tidy", tidy::tidy),
+    ("tidy", || tidy::tidy(&[])),
     ("clippy", check::clippy),
     ("test", || check::test(&[])),
     ("sim crash", || simulate::sim(&words(&["crash", "--seeds", "0..200"]))),

@@ -3,7 +3,8 @@
 //! ```text
 //! check            type check everything, then clippy with the house's bans
 //! test [ARGS]      unit and integration tests of all crates; ARGS go to cargo test
-//! tidy             floors, headers, forbidden words, formatting; lists the longest functions
+//! tidy             floors, order of modules, unused dependencies, headers, forbidden words, formatting; lists the longest
+//!                  functions; --record accepts the order of modules as it is
 //! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted; model: --operations N
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
 //! bench NAME       serve, start, mesh, rpc, storage, peer, tails, rows, loader or import; writes bench/results/
@@ -31,15 +32,18 @@ mod bench_tls;
 mod callgrind;
 mod check;
 mod ci;
+mod dependencies;
 mod dist;
 mod fuzz;
 mod house;
 mod loader;
 mod machine;
+mod modules;
 mod serve;
 mod simulate;
 mod source;
 mod tidy;
+mod tokens;
 
 use std::process::ExitCode;
 
@@ -55,7 +59,7 @@ fn main() -> ExitCode {
     let outcome = match word.as_str() {
         "check" => check::check(),
         "test" => check::test(rest),
-        "tidy" => tidy::tidy(),
+        "tidy" => tidy::tidy(rest),
         "sim" => simulate::sim(rest),
         "fuzz" => fuzz::fuzz(rest),
         "bench" => bench(rest),
@@ -103,5 +107,5 @@ fn bench(rest: &[String]) -> Outcome {
 }
 
 const HELP: &str = "\
-cargo x check | test [ARGS] | tidy | sim SCENARIO --seeds A..B | fuzz [TARGET] --minutes N
+cargo x check | test [ARGS] | tidy [--record] | sim SCENARIO --seeds A..B | fuzz [TARGET] --minutes N
         bench serve|start|mesh|rpc|storage|peer|tails|rows|loader|import | compat [ARGS] | dist | run [ARGS] | ci";

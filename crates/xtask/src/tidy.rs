@@ -1,4 +1,5 @@
-//! What the compiler does not check: floors, headers, forbidden words, unfinished code, formatting.
+//! What the compiler does not check: floors, the order of modules, unused dependencies, headers, forbidden words, unfinished code,
+//! formatting.
 //!
 //! Every rule names file and line. Long functions and files are listed so that someone looks; they are no failure.
 
@@ -6,8 +7,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::modules::{self, Graph};
 use crate::source::{self, Source};
-use crate::{Outcome, house};
+use crate::{Outcome, dependencies, house};
 
 /// Crates beside the house: they may use anything, and nothing may use them.
 const BESIDE: &[&str] = &["xtask", "compat", "enginebench"];
@@ -44,12 +46,15 @@ const UNFINISHED: &[(&str, &str)] = &[
 /// difference in this. A test runs in the folder of its crate.
 const BUILT_IN: &str = "env!(\"CARGO_MANIFEST_DIR\")";
 
-/// Runs every rule and prints every breach.
-pub fn tidy() -> Outcome {
+/// Runs every rule and prints every breach. `--record` writes the figures of the modules' order first, and so accepts them.
+pub fn tidy(words: &[String]) -> Outcome {
     let sources = source::all()?;
-    let mut breaches = floors()?;
+    let packages = packages()?;
+    let mut breaches = floors(&packages);
+    dependencies::unused(&packages, &sources, &mut breaches);
+    let graphs = order(&sources, words.iter().any(|word| word == "--record"), &mut breaches)?;
     for file in &sources {
-        words(file, &mut breaches);
+        forbidden(file, &mut breaches);
         if file.is_rust() {
             rust(file, &mut breaches);
         }
@@ -59,6 +64,7 @@ pub fn tidy() -> Outcome {
         println!("{breach}");
     }
     longest(&sources);
+    least_ordered(&graphs);
     let formatted = house::run(house::cargo().args(["fmt", "--all", "--", "--check", "-l"]));
     if !breaches.is_empty() {
         return Err(format!("{} breaches", breaches.len()));
@@ -67,11 +73,32 @@ pub fn tidy() -> Outcome {
     Ok(format!("tidy result: ok. {} files", sources.len()))
 }
 
-/// A crate may use only crates on strictly lower floors.
-fn floors() -> Result<Vec<String>, String> {
+/// The crates as Cargo knows them.
+fn packages() -> Result<Vec<Value>, String> {
     let text = house::output(house::cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
-    let metadata: Value = serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
-    let packages = metadata["packages"].as_array().ok_or("cargo metadata lists no packages")?;
+    let mut metadata: Value =
+        serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
+    match metadata["packages"].take() {
+        Value::Array(packages) => Ok(packages),
+        _ => Err("cargo metadata lists no packages".into()),
+    }
+}
+
+/// Compares the order of modules with its record, or writes that.
+fn order(sources: &[Source], record: bool, breaches: &mut Vec<String>) -> Result<Vec<Graph>, String> {
+    let graphs = modules::graphs(sources);
+    let path = house::root().join(modules::RECORD);
+    let told = |error: std::io::Error| format!("{}: {error}", modules::RECORD);
+    if record {
+        std::fs::write(&path, modules::record(&graphs)).map_err(told)?;
+    }
+    let recorded = std::fs::read_to_string(&path).map_err(told)?;
+    modules::check(&graphs, &recorded, breaches);
+    Ok(graphs)
+}
+
+/// A crate may use only crates on strictly lower floors.
+fn floors(packages: &[Value]) -> Vec<String> {
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
     let mut floors = BTreeMap::new();
     for package in packages {
@@ -89,7 +116,7 @@ fn floors() -> Result<Vec<String>, String> {
             breaches.push(format!("crates/{name}/Cargo.toml: says no floor"));
         }
     }
-    Ok(breaches)
+    breaches
 }
 
 fn breach(user: &str, user_floor: Option<u64>, used: &str, used_floor: Option<u64>) -> Option<String> {
@@ -107,7 +134,7 @@ fn breach(user: &str, user_floor: Option<u64>, used: &str, used_floor: Option<u6
     }
 }
 
-fn words(file: &Source, breaches: &mut Vec<String>) {
+fn forbidden(file: &Source, breaches: &mut Vec<String>) {
     if source::is_lock_file(&file.path) {
         return;
     }
@@ -176,6 +203,20 @@ fn longest(sources: &[Source]) {
     list(&mut functions, 8);
     println!("the longest files:");
     list(&mut files, 5);
+}
+
+fn least_ordered(graphs: &[Graph]) {
+    let total = |of: fn(&Graph) -> usize| graphs.iter().map(of).sum::<usize>();
+    let (uses, upward) = (total(Graph::uses), total(|graph| graph.figures().upward));
+    println!("{uses} uses between modules, {upward} of them upward; the crates with most of these:");
+    let mut crates: Vec<(usize, String)> = graphs
+        .iter()
+        .map(|graph| {
+            let cycle = graph.figures().cycle;
+            (graph.figures().upward, format!("of {} in {}; largest cycle {cycle}", graph.uses(), graph.name))
+        })
+        .collect();
+    list(&mut crates, 8);
 }
 
 fn list(entries: &mut [(usize, String)], count: usize) {
