@@ -248,9 +248,9 @@ impl Graph {
             }
         }
         let mut largest = Vec::new();
-        for one in 0..count {
+        for (one, reached) in reaches.iter().enumerate() {
             let cycle: Vec<usize> =
-                (0..count).filter(|other| reaches[one][*other] && reaches[*other][one]).collect();
+                (0..count).filter(|other| reached[*other] && reaches[*other][one]).collect();
             if cycle.len() > largest.len() {
                 largest = cycle;
             }
