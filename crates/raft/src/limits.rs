@@ -45,3 +45,5 @@ pub const LOG_LOOK_EVERY: Duration = Duration::from_secs(1);
 pub const BARRIER_ATTEMPT: Duration = Duration::from_secs(2);
 /// Pause before a read barrier is asked for again.
 pub const BARRIER_PAUSE: Duration = Duration::from_millis(50);
+/// Messages of other members with entries that are taken at a time: far above what a group sends to one member.
+pub const TAKING_MAX: usize = 1024;

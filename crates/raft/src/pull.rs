@@ -84,19 +84,18 @@ impl Group {
         let Some(last) = request.entries.last().map(|entry| entry.log_id.index) else {
             return Err(Error::NotDone("no entries".to_string()));
         };
-        match self.raft.append_entries(request).await {
+        match self.take_append(request).await {
             Ok(AppendEntriesResponse::Success) => self.wait_applied(last, timeout).await,
             Ok(AppendEntriesResponse::PartialSuccess(_)) => Ok(()),
             Ok(other) => Err(Error::NotDone(format!("entries are not taken: {other:?}"))),
-            Err(fatal) => Err(Error::Ended(fatal.to_string())),
+            Err(reason) => Err(Error::Ended(reason)),
         }
     }
 
     async fn take_snapshot(&self, vote: Vote, snapshot: Snapshot, timeout: Duration) -> Result<(), Error> {
         let last = snapshot.meta.last_log_id;
-        let answer = self.raft.install_full_snapshot(vote, snapshot).await;
-        let answer = answer.map_err(|fatal| Error::Ended(fatal.to_string()))?;
-        if answer.vote > vote {
+        let own = self.install(vote, snapshot).await.map_err(Error::Ended)?;
+        if own > vote {
             return Err(Error::NotDone("a later election is under way".to_string()));
         }
         self.wait_applied(last.map_or(0, |id| id.index), timeout).await

@@ -134,13 +134,18 @@ fn machine_like(world: &mut World, cluster: &mut Cluster, octet: u8) -> Host {
 }
 
 fn shards_of(rng: &mut Prng) -> u16 {
-    let most = if rng.chance(0.8) { 3 } else { SHARDS_MAX };
+    // Large shapes cost ten times as much as small ones and find hardly more: they are rare.
+    let most = if rng.chance(0.9) { 2 } else { SHARDS_MAX };
     1 + rng.below(most) as u16
 }
 
 fn prepare<'c>(world: &mut World, seed: u64, planted: Option<Bug>, counts: &'c mut Counts) -> Cluster<'c> {
     let mut rng = Prng::new(seed ^ 0x636c_7573_7465_7221);
-    let count = if rng.chance(0.5) { NODES_MIN } else { NODES_MIN + 1 + rng.below(NODES_MAX - 3) as usize };
+    let count = match rng.below(10) {
+        0..6 => NODES_MIN,
+        6..9 => NODES_MIN + 1 + rng.below(2) as usize,
+        _ => NODES_MIN + 1 + rng.below(NODES_MAX - 3) as usize,
+    };
     let seeds =
         (0..1 + rng.below(3)).map(|n| Seed { host: format!("10.0.0.{}", n + 1), port: None }).collect();
     let common = Common {

@@ -68,6 +68,9 @@ fn join(world: &mut World, cluster: &mut Cluster) -> Result<(), String> {
     cluster.addresses += 1;
     let mut host = machine_like(world, cluster, cluster.addresses);
     host.config.auto_bootstrap = false;
+    // The seeds of the others may have been replaced by nodes with other addresses.
+    let seed = cluster.run.any();
+    host.config.seeds = vec![Seed { host: cluster.run.hosts[seed].ip.to_string(), port: None }];
     if cluster.run.hosts.iter().any(|host| host.config.data_center == FAR) && cluster.run.rng.chance(0.5) {
         host.config.data_center = FAR.to_owned();
     }
