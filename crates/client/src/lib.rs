@@ -6,7 +6,7 @@
 //!
 //! Everything belongs to one shard and runs as tasks of it, so the same client runs against a real node and in a simulated world.
 //!
-//! Modules, bottom to top: each uses only those listed above it.
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 
 /// A server that only says back what it hears, to measure against.

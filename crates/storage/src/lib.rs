@@ -2,8 +2,9 @@
 //!
 //! A write goes to the [`commitlog`] and a memtable; flushes turn memtables into sstables, compactions merge sstables, and the
 //! manifest is the authority over both. A read merges one version of the table in one step. Each shard owns its store alone;
-//! [`prepare`] divides what an earlier start left among the shards of this one, however many there were. Modules, bottom to
-//! top: each uses only those listed above it.
+//! [`prepare`] divides what an earlier start left among the shards of this one, however many there were.
+//!
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 
 mod floors;
