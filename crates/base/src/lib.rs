@@ -26,10 +26,10 @@ pub mod never;
 pub mod prefetch;
 /// Seeded pseudo random numbers.
 pub mod prng;
-/// Which shard of a node owns a token.
-pub mod sharder;
 /// The partitioner's hash and tokens.
 pub mod token;
+/// Which shard of a node owns a token.
+pub mod sharder;
 
 pub use checksum::{Crc32, TraceHash, crc32};
 pub use cursor::{ByteReader, Truncated, put_svint, put_uvint, svint_len, unzigzag, uvint_len, zigzag};

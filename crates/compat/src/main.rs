@@ -11,37 +11,37 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
 
-mod bad_days;
-mod bad_input;
-mod cassandra;
-mod catalogue;
-mod certificates;
-mod cluster;
 mod command;
-mod cql;
-mod cqlsh;
-mod damage;
-mod drivers;
-mod encrypted_tools;
-mod kill_loop;
-mod messina;
-mod nodetool;
-mod no_io_uring;
-mod packages;
-mod paths;
-mod peer;
-mod protocol;
-mod python;
-mod renewal;
-mod scylla;
+mod certificates;
+mod wire;
 mod server;
-mod sstables;
 mod stream;
+mod bad_input;
+mod no_io_uring;
+mod paths;
+mod scylla;
+mod packages;
+mod cql;
+mod cassandra;
+mod nodetool;
+mod python;
+mod kill_loop;
+mod peer;
+mod messina;
+mod drivers;
+mod damage;
+mod cqlsh;
+mod catalogue;
+mod sstables;
+mod ycsb;
 mod stress;
 mod suite;
 mod texts;
-mod wire;
-mod ycsb;
+mod protocol;
+mod bad_days;
+mod cluster;
+mod encrypted_tools;
+mod renewal;
 
 use std::process::ExitCode;
 

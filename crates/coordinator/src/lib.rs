@@ -4,7 +4,6 @@
 //! are reached through [`replica::Request`] whether they are another node or this one.
 #![forbid(unsafe_code)]
 
-mod coordinator;
 mod error;
 #[cfg(test)]
 mod fixture;
@@ -13,16 +12,17 @@ mod merge;
 mod pace;
 mod snitch;
 mod view;
+mod coordinator;
 mod tracing;
-mod read;
 mod forward;
 mod replicas;
 mod scan;
-mod service;
+mod read;
 mod tombstones;
 mod write;
 mod writing;
 mod batchlog;
+mod service;
 mod now;
 mod hinted;
 mod repair;

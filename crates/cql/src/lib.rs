@@ -8,40 +8,40 @@
 //! ([`BindContext`], [`ChangeContext`]). Everything that must be read is asked for by a [`SelectRun`] and given back to it.
 #![forbid(unsafe_code)]
 
-mod alter;
-mod aggregate;
-mod arithmetic;
 pub mod ast;
-mod ddl;
-mod describe;
 mod error;
+mod arithmetic;
+mod aggregate;
 mod expr_text;
-mod from_json;
-mod function;
-mod lexer;
 mod limits;
-mod modify;
+mod lexer;
+mod value;
+mod from_json;
 mod names;
-mod options;
-mod parse;
-mod plan;
-mod prior;
-mod restriction;
-mod role;
-mod row;
-mod run;
-mod select;
-mod select_clause;
-mod selector;
-mod term;
+mod to_json;
+mod function;
 mod sub_options;
+mod options;
+mod alter;
+mod parse;
+mod prior;
+mod term;
+mod restriction;
+mod row;
 #[cfg(test)]
 mod tests;
-mod to_json;
 mod user_types;
-mod value;
+mod selector;
 mod where_clause;
+mod ddl;
+mod select_clause;
+mod select;
+mod role;
 mod write;
+mod run;
+mod describe;
+mod modify;
+mod plan;
 
 pub use ddl::{
     Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent, apply, is_system_keyspace,

@@ -1,7 +1,9 @@
 //! What a whole cluster agrees on: members, schema, roles, truncations; the commands that change it; founding and joining.
 //!
 //! Pure: no I/O, no time, no chance. Consensus orders bytes and [`State::apply_entry`] says what they mean; every node that has
-//! applied the same entries has the same state. See docs/mechanisms/group-0.md. Modules, bottom to top: each uses only those above it.
+//! applied the same entries has the same state. See docs/mechanisms/group-0.md.
+//!
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 
 /// What bounds each thing here.

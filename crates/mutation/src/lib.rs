@@ -8,23 +8,23 @@
 //! Nothing here does I/O, knows the time or meets chance: every moment comes in as a parameter.
 #![forbid(unsafe_code)]
 
-mod answer;
-mod buffer;
-mod cell;
-mod command;
-mod counter;
-mod deletion;
-mod digest;
-mod encoded;
 mod error;
 mod input;
 mod limit;
 pub mod limits;
+mod command;
+mod buffer;
+mod cell;
+mod deletion;
+mod ranges;
+mod row;
+mod encoded;
+mod answer;
+mod counter;
+mod digest;
 mod merge;
 mod page;
 mod partition;
-mod ranges;
-mod row;
 mod view;
 mod emit;
 #[cfg(test)]

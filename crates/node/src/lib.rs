@@ -1,6 +1,6 @@
 //! Configuration file, wiring, order of start and stop.
 //!
-//! Modules, bottom to top: each uses only those listed above it.
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 // A request is one future from the frame down to the file; its type is as deep as the floors.
 #![recursion_limit = "256"]

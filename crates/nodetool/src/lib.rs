@@ -45,6 +45,8 @@ mod info;
 mod tablestats;
 /// tablehistograms and proxyhistograms.
 mod histograms;
+/// Everything that turns something on, off or over.
+mod control;
 /// compact, compactionstats, compactionhistory and automatic compaction.
 mod compaction;
 /// snapshot, listsnapshots, clearsnapshot.
@@ -57,8 +59,6 @@ mod repair;
 mod pools;
 /// clientstats.
 mod clients;
-/// Everything that turns something on, off or over.
-mod control;
 /// What is kept for nodes that were away.
 mod handoff;
 /// The list of commands, and help.

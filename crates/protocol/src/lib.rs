@@ -7,41 +7,41 @@
 //! Modules, bottom to top: each uses only those listed above it.
 #![forbid(unsafe_code)]
 
-/// Bytes in, envelopes out.
-pub mod assembler;
-/// CRC-24 and CRC-32 of segments.
-pub mod checksum;
-/// LZ4 and Snappy.
-pub mod compression;
-/// The envelope header.
-pub mod envelope;
 /// The error of this crate.
 pub mod error;
+/// LZ4 and Snappy.
+pub mod compression;
+/// What bounds each thing here.
+pub mod limits;
+/// The envelope header.
+pub mod envelope;
+/// CRC-24 and CRC-32 of segments.
+pub mod checksum;
+/// Version 5 segments.
+pub mod segment;
+/// Bytes in, envelopes out.
+pub mod assembler;
+/// Primitive encodings.
+pub mod wire;
 /// Events and schema changes.
 pub mod event;
 /// What comes before a response.
 pub mod extras;
 /// ERROR bodies.
 pub mod failure;
-/// What bounds each thing here.
-pub mod limits;
+/// Types on the wire.
+pub mod type_option;
 /// Columns and markers.
 pub mod metadata;
 /// Envelopes in, bytes out.
 pub mod outgoing;
-/// Requests.
-pub mod request;
-/// Responses.
-pub mod response;
-/// Rows results.
-pub mod rows;
-/// Version 5 segments.
-pub mod segment;
-/// What SUPPORTED says.
-pub mod supported;
-/// Types on the wire.
-pub mod type_option;
 /// Bound values.
 pub mod values;
-/// Primitive encodings.
-pub mod wire;
+/// Requests.
+pub mod request;
+/// Rows results.
+pub mod rows;
+/// Responses.
+pub mod response;
+/// What SUPPORTED says.
+pub mod supported;

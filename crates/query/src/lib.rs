@@ -1,6 +1,6 @@
 //! Runs plans: prepared statements, binding, paging, system tables.
 //!
-//! Modules, bottom to top.
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 
 /// What bounds each thing here.

@@ -6,10 +6,10 @@
 #![forbid(unsafe_code)]
 
 mod error;
-mod local;
 mod message;
-mod operations;
 mod shard;
+mod operations;
+mod local;
 
 pub use error::{Error, Reason};
 pub use local::Local;

@@ -3,8 +3,8 @@
 //! A node is [`run`] with one `main` that runs on every shard. Everything here acts on the current shard; tasks never
 //! leave theirs. In simulation the same code runs with other clocks, disks and networks.
 //!
-//! Modules, bottom to top: each uses only those listed above it, except that `log`, `metrics` and `io` look at the current
-//! shard.
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded: most look at
+//! the current shard or ask whether it is simulated.
 
 #![allow(
     clippy::disallowed_methods,

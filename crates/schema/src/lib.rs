@@ -5,18 +5,18 @@
 //! that a column's ordinal is given once and never to a column of another name for the life of its table.
 #![forbid(unsafe_code)]
 
-mod change;
-mod codec;
 mod column;
-mod column_order;
 mod error;
-mod keyspace;
+mod column_order;
 mod limits;
 mod options;
 mod position;
-mod retry;
-mod snapshot;
 mod table;
+mod keyspace;
+mod snapshot;
+mod codec;
+mod change;
+mod retry;
 
 pub use change::Change;
 pub use column::{Column, ColumnKind, DroppedColumn, Order};

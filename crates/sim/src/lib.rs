@@ -1,7 +1,9 @@
 //! Whole nodes in one thread from a seed: scenarios, faults, checkers.
 //!
 //! A scenario is a function of a world and a seed; it plays faults and says what was wrong. `(scenario, seed, commit)`
-//! replays any run. Modules, bottom to top: each uses only those listed above it.
+//! replays any run.
+//!
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 
 /// Every limit of this crate.

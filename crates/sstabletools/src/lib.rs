@@ -2,7 +2,7 @@
 //!
 //! They open the files of a node that is stopped, or copies, and need no schema: an sstable says what it holds. A tool runs on
 //! one shard of the runtime and prints into a writer. What they print is compared with the tools of Apache Cassandra 5.0.6.
-//! Modules, bottom to top.
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, reason = "a tool beside the node writes to its terminal")]
 

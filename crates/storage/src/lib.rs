@@ -2,49 +2,50 @@
 //!
 //! A write goes to the [`commitlog`] and a memtable; flushes turn memtables into sstables, compactions merge sstables, and the
 //! manifest is the authority over both. A read merges one version of the table in one step. Each shard owns its store alone;
-//! [`prepare`] divides what an earlier start left among the shards of this one, however many there were. Modules, bottom to
-//! top: each uses only those listed above it.
+//! [`prepare`] divides what an earlier start left among the shards of this one, however many there were.
+//!
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 
-/// The log of writes.
-pub mod commitlog;
-mod compaction;
-mod error;
 mod floors;
-mod backoff;
-#[cfg(test)]
-mod fixture;
-mod faults;
-mod pressure;
-mod lending;
-mod aging;
-mod flush;
-mod import;
+mod error;
 /// Every limit, with unit and reason.
 pub mod limits;
+mod now;
+/// The log of writes.
+pub mod commitlog;
 mod manifest;
+mod backoff;
 /// Where memtables and the cache keep partitions.
 pub mod memory;
 mod memtable;
 mod cache;
-mod merge;
-mod settled;
-mod metrics;
-mod now;
-mod open;
-mod operations;
-mod prefetch;
-mod read;
 mod replayable;
-mod settings;
+mod table_metrics;
+mod table;
+mod pressure;
 mod shards;
 /// Hard links to sstables under a name.
 pub mod snapshot;
+mod import;
+mod metrics;
+mod prefetch;
+mod faults;
+mod settings;
+mod lending;
+mod compaction;
 mod start;
-mod stats;
 mod store;
-mod table;
-mod table_metrics;
+#[cfg(test)]
+mod fixture;
+mod aging;
+mod settled;
+mod flush;
+mod merge;
+mod stats;
+mod open;
+mod operations;
+mod read;
 mod tombstones;
 mod truncation;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! cassandra-stress: the words, keys, values and output of the tool every published figure of this field was made with, from an
 //! asynchronous client.
 //!
-//! Modules, bottom to top: each uses only those listed above it.
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 
 /// The error of this crate.

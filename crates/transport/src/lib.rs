@@ -1,6 +1,6 @@
 //! The native protocol server: accept, frame, dispatch, shed load.
 //!
-//! Modules, bottom to top.
+//! Modules, bottom to top: each uses only those listed above it, but for the uses that `cargo x tidy` has recorded.
 #![forbid(unsafe_code)]
 // A request is one future from the frame down to the file; its type is as deep as the floors.
 #![recursion_limit = "256"]

@@ -16,34 +16,34 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::print_stdout, clippy::print_stderr)]
 
+mod house;
+mod loader;
+mod machine;
+mod bench_node;
+mod dist;
 mod bench_cluster;
 mod bench_import;
 mod bench_loader;
 mod bench_mesh;
-mod bench_node;
 mod bench_peer;
 mod bench_rows;
+mod callgrind;
 mod bench_rpc;
+mod bench_tls;
 mod bench_serve;
 mod bench_start;
 mod bench_storage;
 mod bench_tails;
-mod bench_tls;
-mod callgrind;
 mod check;
-mod ci;
-mod dependencies;
-mod dist;
 mod fuzz;
-mod house;
-mod loader;
-mod machine;
-mod modules;
-mod serve;
 mod simulate;
 mod source;
-mod tidy;
 mod tokens;
+mod dependencies;
+mod modules;
+mod tidy;
+mod ci;
+mod serve;
 
 use std::process::ExitCode;
 
