@@ -29,7 +29,7 @@ use crate::machine::Machine;
 use crate::network::{Kind, Network, answered, opened};
 use crate::seam::{Position, SendError, StateMachine, Transport};
 use crate::store::LogStore;
-use crate::types::{Command, LogId, Snapshot, Types, Vote};
+use crate::types::{Command, Snapshot, Types, Vote};
 use runtime::sync::Semaphore;
 
 /// What a member needs to know.
@@ -657,9 +657,8 @@ impl Group {
     pub(crate) async fn install(&self, vote: Vote, snapshot: Snapshot) -> Result<Vote, String> {
         let _alone = self.taking.acquire(TAKING_MAX).await;
         let last = snapshot.meta.last_log_id;
-        let in_log = move |id: &LogId, state: &RaftState<Types>| state.log_ids.get(id.index) == Some(*id);
-        let look = self.raft.with_raft_state(move |state| last.is_some_and(|id| in_log(&id, state)));
-        let is_known = look.await.map_err(text)?;
+        let look = move |state: &RaftState<Types>| last.is_some_and(|id| state.log_ids.get(id.index) == last);
+        let is_known = self.raft.with_raft_state(look).await.map_err(text)?;
         if !is_known {
             let answer = self.raft.install_full_snapshot(vote, snapshot).await;
             return answer.map(|answer| answer.vote).map_err(text);

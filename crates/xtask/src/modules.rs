@@ -54,7 +54,7 @@ fn graph(name: &str, files: &Files) -> Option<Graph> {
     let folder = Path::new("crates").join(name).join("src");
     let root = *["lib.rs", "main.rs"].iter().find_map(|root| files.get(folder.join(root).as_path()))?;
     let tokens = tokens::shipped(&tokens::tokens(&root.text));
-    let modules: Vec<String> = declared(&tokens).into_iter().map(|(name, _)| name.to_owned()).collect();
+    let modules: Vec<String> = declared(&tokens);
     let exports = exports(&tokens, &modules);
     let mut walk = Walk { files, modules: &modules, exports: &exports, uses: BTreeMap::new() };
     for (index, module) in modules.iter().enumerate() {
@@ -64,13 +64,13 @@ fn graph(name: &str, files: &Files) -> Option<Graph> {
     Some(Graph { name: name.to_owned(), root: root.path.clone(), modules, uses })
 }
 
-/// The modules that a file declares outside of braces, each with the place of its name.
-fn declared<'a>(tokens: &[Token<'a>]) -> Vec<(&'a str, usize)> {
+/// The modules that a file declares outside of braces.
+fn declared(tokens: &[Token]) -> Vec<String> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
         match tokens[at].text {
-            "mod" if says(tokens, at + 2, ";") => found.push((tokens[at + 1].text, at + 1)),
+            "mod" if says(tokens, at + 2, ";") => found.push(tokens[at + 1].text.to_owned()),
             "{" => at = closed(tokens, at) - 1,
             _ => {}
         }
