@@ -172,7 +172,7 @@ pub fn cluster(rest: &[String]) -> Outcome {
         warm: number("--warm", 400_000, 1_000)?,
         heap: house::option(rest, "--heap").unwrap_or("1500M").to_owned(),
     };
-    let mut text = header(&options);
+    let mut text = header(&options, dist::compiled_how(rest));
     let three = measure(Servers::messina(&binary, "three of Messina", 3)?, &binary, &options, 0)?;
     let alone = measure(Servers::messina(&binary, "one of Messina", 1)?, &binary, &options, 0)?;
     let without = smoke || rest.iter().any(|word| word == "--without-cassandra");
@@ -210,9 +210,9 @@ pub fn cluster(rest: &[String]) -> Outcome {
     if smoke { Ok("bench result: ok. cluster works".into()) } else { machine::record("cluster", &text) }
 }
 
-fn header(options: &Options) -> String {
+fn header(options: &Options, compiled_how: &str) -> String {
     format!(
-        "# bench cluster\n\n{}\ncommit {}, as `cargo x dist` compiles it; all servers on processor {SERVER}, loader on processor {LOADER}; cassandra-stress with \
+        "# bench cluster\n\n{}\ncommit {}, {compiled_how}; all servers on processor {SERVER}, loader on processor {LOADER}; cassandra-stress with \
          {THREADS} threads, {} keys, median of {} rounds of {} operations; Cassandra with heaps of {}, after {} operations of each kind. \
          Processor time of all servers per operation in µs.\n\n\
          | load | level | three of Messina | one of Messina | × one | three of Cassandra | Cassandra × Messina |\n\

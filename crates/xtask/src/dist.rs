@@ -61,6 +61,14 @@ pub fn binary(words: &[String], smoke: bool) -> Result<PathBuf, String> {
     program("messina")
 }
 
+/// How what [`binary`] names was compiled, for the head of a result.
+pub fn compiled_how(words: &[String]) -> &'static str {
+    match house::option(words, "--binary") {
+        Some(_) => "by a binary that was given",
+        None => "as `cargo x dist` compiles it",
+    }
+}
+
 /// A program of the house, its crates compiled as they are released.
 pub fn program(package: &str) -> Result<PathBuf, String> {
     with_profile(package, &trained()?)
