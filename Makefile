@@ -12,7 +12,7 @@ SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 help:
 	@echo "make run    builds the release binary and starts a node on 127.0.0.1:9042 with data under ./data"
 	@echo "make test   brings the client packages the tests need and runs every test"
-	@echo "make dist   builds the binary as it is released, with what a training run counted"
+	@echo "make dist   builds the release binary with the profile of a training run, and its symbols as a separate file"
 
 run: toolchain
 	@cargo x run $(ARGS)

@@ -5,13 +5,14 @@
 //! not fit its memory, then two shards with all published runs at their tiniest scale. A first build counts, the run
 //! writes what it counted, a second build uses that. `--profile FILE` uses counts of an earlier run instead: functions
 //! that changed since then are compiled without. Needs LLVM's `llvm-profdata`; `make dist` brings it.
+//! What is shipped is a stripped copy ([`shipped`]); benches and the training run the program as Cargo built it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
 use crate::bench_node::{self, BenchNode};
-use crate::{Outcome, house};
+use crate::{Outcome, house, shipped};
 
 /// LLVM's tool for profiles, by the names that systems give it.
 const TOOLS: &[&str] =
@@ -40,16 +41,19 @@ const LOADS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Builds it; says where it is. `--has-tool` only looks whether that could be done.
+/// Builds it and makes the files that are shipped; says where they are. `--has-tool` only looks whether that could be done.
 pub fn dist(rest: &[String]) -> Outcome {
     if rest.iter().any(|word| word == "--has-tool") {
         return tool().map(|tool| format!("counts are put together by {}", tool.display()));
     }
+    shipped::has_tool()?;
     let profile = match house::option(rest, "--profile") {
         Some(file) => PathBuf::from(file),
         None => trained()?,
     };
-    with_profile("messina", &profile).map(|binary| format!("built {}", binary.display()))
+    let program = with_profile("messina", &profile)?;
+    let files = shipped::ship(&program)?;
+    Ok(format!("built   {}\n{files}", program.display()))
 }
 
 /// The binary to compare with other systems: the one given by `--binary`, or one as it is released; for a smoke run one that is

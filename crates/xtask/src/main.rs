@@ -9,7 +9,7 @@
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
 //! bench NAME       serve, start, mesh, rpc, storage, peer, tails, rows, loader or import; writes bench/results/
 //! compat [ARGS]    real clients against the release build, with --quick against the simulator's
-//! dist             the binary as it is released: compiled with what a training run showed
+//! dist             the binary as it is released: compiled with what a training run showed, its symbols in a file of their own
 //! run [ARGS]       the release node on 127.0.0.1:9042 with ./data
 //! ci               all of it, short; what `make test` runs
 //! ```
@@ -20,6 +20,7 @@ mod house;
 mod loader;
 mod machine;
 mod bench_node;
+mod shipped;
 mod dist;
 mod bench_cluster;
 mod bench_import;
