@@ -1,9 +1,9 @@
-//! The words of the house. `cargo x WORD`:
+//! The commands of this repository. `cargo x COMMAND`:
 //!
 //! ```text
-//! check            type check everything, then clippy with the house's bans
+//! check            type check everything, then clippy with the bans of `clippy.toml`
 //! test [ARGS]      unit and integration tests of all crates; ARGS go to cargo test
-//! tidy             floors, order of modules, unused dependencies, headers, forbidden words, formatting; lists the longest
+//! tidy             direction of dependencies, order of modules, unused dependencies, headers, forbidden words, formatting; lists the longest
 //!                  functions; --record accepts the order of modules as it is
 //! sim SCENARIO     whole nodes in one thread from seeds: --seeds A..B, or prove, or planted; model: --operations N
 //! fuzz TARGET      --minutes N; without a TARGET all of them in turn
@@ -48,7 +48,7 @@ mod serve;
 
 use std::process::ExitCode;
 
-/// What a word returns: a note for the summary, or why it failed.
+/// What a command returns: a note for the summary, or why it failed.
 pub type Outcome = Result<String, String>;
 
 fn main() -> ExitCode {
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
             println!("{HELP}");
             return ExitCode::SUCCESS;
         }
-        other => Err(format!("unknown word {other}\n{HELP}")),
+        other => Err(format!("unknown command {other}\n{HELP}")),
     };
     match outcome {
         Ok(note) => {
