@@ -10,6 +10,7 @@ import com.datastax.driver.core.Row;
 import com.datastax.driver.core.Session;
 import com.datastax.driver.core.SocketOptions;
 import com.datastax.driver.core.exceptions.NoHostAvailableException;
+import com.datastax.driver.core.exceptions.TransportException;
 import com.datastax.driver.core.policies.ConstantReconnectionPolicy;
 import com.datastax.driver.core.policies.DCAwareRoundRobinPolicy;
 import com.datastax.driver.core.policies.FallthroughRetryPolicy;
@@ -94,6 +95,7 @@ public final class ClusterRun extends ClusterLoad {
       return name + ((NoHostAvailableException) cause).getErrors().values().stream()
           .map(inner -> " of " + inner.getClass().getSimpleName()).distinct().collect(Collectors.joining());
     }
-    return name;
+    // The class alone does not say which node's connection it was, and whether it was closed or never opened.
+    return cause instanceof TransportException ? name + " (" + cause.getMessage() + ")" : name;
   }
 }
