@@ -37,5 +37,5 @@ pub use cluster::{Changed, Cluster, Decision};
 pub use error::Error;
 pub use event::{ChangeKind, SchemaEvent, Target};
 pub use group::{Counted, Folder, Group0, Replaced, Settings};
-pub use group0::{Role, RoleChange, Roles};
+pub use group0::{FEATURES, Permissions, Resource, Role, RoleChange, Roles};
 pub use schema_log::SchemaLog;

@@ -6,7 +6,8 @@
 
 use crate::alter::alter_table;
 use crate::ast::{
-    ColumnDefinition, CreateIndex, CreateTable, Object, StatementKind, TableName, TableProperties, TypeName,
+    ColumnDefinition, CreateIndex, CreateTable, Object, Statement, StatementKind, TableName, TableProperties,
+    TypeName,
 };
 use crate::error::{Error, Result, configuration, invalid, unsupported};
 use crate::limits;
@@ -34,10 +35,73 @@ impl SchemaChange {
         &self.keyspace
     }
 
+    /// What it does to what, as far as a permission is wanted for it; `None` where what it names can never be there.
+    pub fn touches(&self) -> Option<(ChangeKind, Touched<'_>)> {
+        use ChangeKind::{Created, Dropped, Updated};
+        Some(match &self.statement {
+            StatementKind::CreateKeyspace(_) => (Created, Touched::AllKeyspaces),
+            StatementKind::AlterKeyspace { .. } => (Updated, Touched::Keyspace),
+            StatementKind::DropKeyspace { .. } => (Dropped, Touched::Keyspace),
+            StatementKind::CreateTable(_) | StatementKind::CreateType(_) => (Created, Touched::AllTables),
+            StatementKind::AlterType(_) => (Updated, Touched::AllTables),
+            StatementKind::DropObject { object: Object::Type, .. } => (Dropped, Touched::AllTables),
+            StatementKind::AlterTable(alter) => (Updated, Touched::Table(&alter.table.name)),
+            StatementKind::DropTable { table, .. } => (Dropped, Touched::Table(&table.name)),
+            // Indexes and views are of a table, and change it.
+            StatementKind::CreateIndex(create) => (Updated, Touched::Table(&create.table.name)),
+            StatementKind::CreateView(create) => (Updated, Touched::Table(&create.select.table.name)),
+            StatementKind::CreateFunction(_) | StatementKind::CreateAggregate(_) => {
+                (Created, Touched::Functions)
+            }
+            StatementKind::CreateTrigger { .. } => (Created, Touched::Triggers),
+            StatementKind::DropObject { object: Object::Trigger, .. } => (Dropped, Touched::Triggers),
+            _ => return None,
+        })
+    }
+
+    /// A statement that makes what is not there yet, unchecked: whether it may be made is said before that it cannot be.
+    pub fn not_made_yet(statement: Statement, in_use: Option<&str>) -> Option<SchemaChange> {
+        let name = match &statement.kind {
+            StatementKind::CreateIndex(create) => &create.table,
+            StatementKind::CreateView(create) => &create.name,
+            StatementKind::CreateFunction(create) => &create.name,
+            StatementKind::CreateAggregate(create) => &create.name,
+            StatementKind::CreateTrigger { table, .. } => table,
+            _ => return None,
+        };
+        let keyspace = name.keyspace.as_deref().or(in_use)?.to_owned();
+        Some(SchemaChange { statement: statement.kind, keyspace })
+    }
+
+    /// The table that it makes, if it makes one.
+    pub fn made_table(&self) -> Option<&str> {
+        match &self.statement {
+            StatementKind::CreateTable(create) => Some(&create.table.name),
+            _ => None,
+        }
+    }
+
     /// Whether it makes or alters the keyspace itself.
     pub fn is_of_keyspace(&self) -> bool {
         matches!(self.statement, StatementKind::CreateKeyspace(_) | StatementKind::AlterKeyspace { .. })
     }
+}
+
+/// What a change is made to: a permission on it is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Touched<'a> {
+    /// Every keyspace: a new one is made.
+    AllKeyspaces,
+    /// The change's keyspace.
+    Keyspace,
+    /// Every table of the keyspace: a table is made, or a type is changed.
+    AllTables,
+    /// A table of the keyspace.
+    Table(&'a str),
+    /// Every function of the keyspace: one is made.
+    Functions,
+    /// Code of the server: for superusers alone.
+    Triggers,
 }
 
 /// What applying a change needs from outside: identities, the clock, the cluster.

@@ -65,7 +65,7 @@ fn text(expr: &Expr, native: &str) -> String {
 }
 
 /// A type as it was written.
-pub(crate) fn type_text(ty: &TypeName) -> String {
+pub fn type_text(ty: &TypeName) -> String {
     let list = |items: &[TypeName]| items.iter().map(type_text).collect::<Vec<_>>().join(", ");
     match ty {
         TypeName::Named { keyspace: Some(keyspace), name, .. } => format!("{keyspace}.{name}"),

@@ -44,14 +44,16 @@ mod modify;
 mod plan;
 
 pub use ddl::{
-    Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent, apply, is_system_keyspace,
+    Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent, Touched, apply,
+    is_system_keyspace,
 };
 pub use describe::{
     ClusterFacts, DescribePlan, DescribedRow, create_keyspace, create_table, create_table_again, create_type,
 };
 pub use error::{Error, Result};
+pub use expr_text::type_text;
 pub use modify::{BatchPlan, ModifyPlan};
-pub use names::quoted;
+pub use names::{find_table, quoted};
 pub use parse::{parse, parse_expression};
 pub use plan::{Plan, Prepared, prepare};
 pub use prior::Prior;

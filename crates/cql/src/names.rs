@@ -24,20 +24,24 @@ pub(crate) fn keyspace_name<'a>(written: Option<&'a str>, in_use: Option<&'a str
     }
 }
 
+/// A table by its names, or the error of a statement that means it.
+pub fn find_table<'s>(schema: &'s Schema, keyspace: &str, name: &str) -> Result<&'s Arc<Table>> {
+    let Some(keyspace) = schema.keyspace(keyspace) else {
+        return invalid(format!("keyspace {keyspace} does not exist"));
+    };
+    match keyspace.tables.get(name) {
+        Some(table) => Ok(table),
+        None => invalid(format!("table {name} does not exist")),
+    }
+}
+
 /// The table a statement means.
 pub(crate) fn table<'s>(
     schema: &'s Schema,
     in_use: Option<&str>,
     name: &crate::ast::TableName,
 ) -> Result<&'s Arc<Table>> {
-    let keyspace = keyspace_name(name.keyspace.as_deref(), in_use)?;
-    let Some(keyspace) = schema.keyspace(keyspace) else {
-        return invalid(format!("keyspace {keyspace} does not exist"));
-    };
-    match keyspace.tables.get(name.name.as_str()) {
-        Some(table) => Ok(table),
-        None => invalid(format!("table {} does not exist", name.name)),
-    }
+    find_table(schema, keyspace_name(name.keyspace.as_deref(), in_use)?, &name.name)
 }
 
 /// Whether a type is written as a native one.

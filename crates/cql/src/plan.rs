@@ -30,10 +30,12 @@ pub enum Plan {
         /// The keyspace.
         keyspace: Arc<str>,
     },
-    /// Empties a table.
+    /// Empties a table, if there is one when it runs: whether there is must not be seen by who may not empty it.
     Truncate {
-        /// The table.
-        table: Arc<Table>,
+        /// Its keyspace.
+        keyspace: String,
+        /// Its name.
+        table: String,
     },
     /// Tells about the schema.
     Describe(Arc<DescribePlan>),
@@ -77,10 +79,12 @@ impl Prepared {
         match &self.plan {
             Plan::Select(plan) => Some(plan.table()),
             Plan::Modify(plan) => Some(plan.table()),
-            Plan::Truncate { table } => Some(table),
-            Plan::Batch(_) | Plan::SchemaChange(_) | Plan::Use { .. } | Plan::Describe(_) | Plan::Role(_) => {
-                None
-            }
+            Plan::Batch(_)
+            | Plan::SchemaChange(_)
+            | Plan::Use { .. }
+            | Plan::Truncate { .. }
+            | Plan::Describe(_)
+            | Plan::Role(_) => None,
         }
     }
 }
@@ -131,9 +135,12 @@ pub fn prepare(schema: &Schema, keyspace: Option<&str>, statement: Statement) ->
             Some(keyspace) => Plan::Use { keyspace: keyspace.name.clone() },
             None => return invalid(format!("Keyspace '{keyspace}' does not exist")),
         },
-        StatementKind::Truncate { table } => Plan::Truncate { table: find_for_write(&table)?.1 },
+        StatementKind::Truncate { table } => Plan::Truncate {
+            keyspace: names::keyspace_name(table.keyspace.as_deref(), keyspace)?.to_owned(),
+            table: table.name,
+        },
         StatementKind::Describe(describe) => Plan::Describe(Arc::new(DescribePlan::new(describe, keyspace))),
-        other => match RolePlan::of(other)? {
+        other => match RolePlan::of(other, keyspace) {
             Ok(plan) => Plan::Role(Arc::new(plan)),
             Err(other) => Plan::SchemaChange(Arc::new(schema_change(schema, other, keyspace)?)),
         },

@@ -1,7 +1,6 @@
 //! Statements about roles: what they ask for. Whether they may, and whether the roles exist, is known where they run.
 
 use crate::ast::{ListStatement, Object, Resource, RoleOptions, RoleStatement, StatementKind};
-use crate::error::{Result, unsupported};
 use crate::select::ResultColumn;
 use std::sync::Arc;
 use types::CqlType;
@@ -52,21 +51,50 @@ pub enum RolePlan {
     },
     /// LIST USERS.
     ListUsers,
-    /// GRANT, REVOKE and LIST of permissions.
+    /// GRANT and REVOKE of permissions.
     Permissions {
-        /// `GRANT`, `REVOKE` or `LIST`.
-        verb: &'static str,
-        /// On what, if it is said.
+        /// GRANT, otherwise REVOKE.
+        grant: bool,
+        /// The permissions by name; `ALL` alone for all.
+        permissions: Vec<String>,
+        /// On what; a table has its keyspace, unless none was in use.
+        resource: Resource,
+        /// To or from whom.
+        role: String,
+    },
+    /// LIST of permissions.
+    ListPermissions {
+        /// Those that are shown, by name; `ALL` alone for all.
+        permissions: Vec<String>,
+        /// On what, if it is said; a table has its keyspace, unless none was in use.
         resource: Option<Resource>,
         /// Whose, if it is said.
-        role: Option<String>,
+        of: Option<String>,
+        /// Without NORECURSIVE: on what it lies in, too.
+        recursive: bool,
+    },
+    /// ADD IDENTITY.
+    AddIdentity {
+        /// The identity in a certificate.
+        identity: String,
+        /// The role that it stands for.
+        role: String,
+        /// IF NOT EXISTS.
+        if_not_exists: bool,
+    },
+    /// DROP IDENTITY.
+    DropIdentity {
+        /// The identity in a certificate.
+        identity: String,
+        /// IF EXISTS.
+        if_exists: bool,
     },
 }
 
 impl RolePlan {
     /// The plan of a statement, or the statement again if it is not about roles.
-    pub(crate) fn of(statement: StatementKind) -> Result<std::result::Result<RolePlan, StatementKind>> {
-        Ok(Ok(match statement {
+    pub(crate) fn of(statement: StatementKind, in_use: Option<&str>) -> Result<RolePlan, StatementKind> {
+        Ok(match statement {
             StatementKind::Role(RoleStatement { create: true, conditional, name, options }) => {
                 RolePlan::Create { name, options, if_not_exists: conditional }
             }
@@ -77,20 +105,25 @@ impl RolePlan {
                 RolePlan::Drop { name: name.name, if_exists }
             }
             StatementKind::RoleGrant { grant, role, grantee } => RolePlan::Grant { grant, role, grantee },
-            StatementKind::Permission { grant, resource, role, .. } => {
-                let verb = if grant { "GRANT" } else { "REVOKE" };
-                RolePlan::Permissions { verb, resource: Some(resource), role: Some(role) }
+            StatementKind::Permission { grant, permissions, resource, role } => {
+                RolePlan::Permissions { grant, permissions, resource: within(resource, in_use), role }
             }
             StatementKind::List(ListStatement::Roles { of, recursive }) => {
                 RolePlan::ListRoles { of, recursive }
             }
             StatementKind::List(ListStatement::Users) => RolePlan::ListUsers,
-            StatementKind::List(ListStatement::Permissions { resource, of, .. }) => {
-                RolePlan::Permissions { verb: "LIST", resource, role: of }
+            StatementKind::List(ListStatement::Permissions { permissions, resource, of, recursive }) => {
+                let resource = resource.map(|resource| within(resource, in_use));
+                RolePlan::ListPermissions { permissions, resource, of, recursive }
             }
-            StatementKind::Identity { .. } => return unsupported("identities"),
-            other => return Ok(Err(other)),
-        }))
+            StatementKind::Identity { add: true, identity, role: Some(role), conditional } => {
+                RolePlan::AddIdentity { identity, role, if_not_exists: conditional }
+            }
+            StatementKind::Identity { identity, conditional, .. } => {
+                RolePlan::DropIdentity { identity, if_exists: conditional }
+            }
+            other => return Err(other),
+        })
     }
 
     /// What each row holds; `None` when there are none.
@@ -115,11 +148,17 @@ impl RolePlan {
                 ];
                 ("users", columns)
             }
+            RolePlan::ListPermissions { .. } => {
+                let columns = ["role", "username", "resource", "permission"];
+                ("permissions", columns.map(|name| (name, CqlType::Text)).to_vec())
+            }
             RolePlan::Create { .. }
             | RolePlan::Alter { .. }
             | RolePlan::Drop { .. }
             | RolePlan::Grant { .. }
-            | RolePlan::Permissions { .. } => return None,
+            | RolePlan::Permissions { .. }
+            | RolePlan::AddIdentity { .. }
+            | RolePlan::DropIdentity { .. } => return None,
         };
         let column = |(name, ty): (&str, CqlType)| ResultColumn {
             keyspace: "system_auth".into(),
@@ -131,13 +170,52 @@ impl RolePlan {
     }
 }
 
+/// A table or function named without its keyspace is one of the keyspace in use.
+fn within(resource: Resource, in_use: Option<&str>) -> Resource {
+    match resource {
+        Resource::Table(mut table) => {
+            table.keyspace = table.keyspace.or_else(|| in_use.map(str::to_owned));
+            Resource::Table(table)
+        }
+        Resource::Function(mut name, types) => {
+            name.keyspace = name.keyspace.or_else(|| in_use.map(str::to_owned));
+            Resource::Function(name, types)
+        }
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn plan(text: &str) -> RolePlan {
         let statement = crate::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-        RolePlan::of(statement.kind).expect("known").expect("it is about roles")
+        RolePlan::of(statement.kind, Some("ks")).expect("it is about roles")
+    }
+
+    #[test]
+    fn permissions_come_with_what_they_are_on() {
+        let table = |keyspace: &str| {
+            let keyspace = Some(keyspace.to_owned());
+            Resource::Table(crate::ast::TableName { keyspace, name: "t".to_owned() })
+        };
+        for (text, on) in [
+            ("GRANT SELECT, MODIFY ON t TO r", table("ks")),
+            ("GRANT SELECT PERMISSION, MODIFY PERMISSION ON TABLE other.t TO r", table("other")),
+        ] {
+            let permissions = vec!["SELECT".to_owned(), "MODIFY".to_owned()];
+            let expected =
+                RolePlan::Permissions { grant: true, permissions, resource: on, role: "r".to_owned() };
+            assert_eq!(plan(text), expected, "{text}");
+        }
+        let listed = plan("LIST ALL PERMISSIONS ON KEYSPACE k OF r NORECURSIVE");
+        assert!(listed.columns().is_some_and(|columns| columns.len() == 4));
+        assert!(matches!(listed, RolePlan::ListPermissions { recursive: false, .. }));
+        assert!(matches!(
+            plan("DROP IDENTITY IF EXISTS 'a'"),
+            RolePlan::DropIdentity { if_exists: true, .. }
+        ));
     }
 
     fn options(text: &str) -> RoleOptions {

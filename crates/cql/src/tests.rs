@@ -253,8 +253,9 @@ fn execute(node: &mut Node, statement: &str, directives: &Directives) -> crate::
             node.keyspace = Some(keyspace.to_string());
             String::new()
         }
-        Plan::Truncate { table } => {
-            node.partitions.retain(|(id, _), _| *id != table.id);
+        Plan::Truncate { keyspace, table } => {
+            let id = crate::find_table(&node.schema, &keyspace, &table)?.id;
+            node.partitions.retain(|(of, _), _| *of != id);
             String::new()
         }
         Plan::Describe(plan) => {

@@ -12,6 +12,7 @@ use crate::state::Fill;
 use crate::{Error, Permissions, Role, Roles};
 use base::HostId;
 use schema::{Schema, TableId};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use topology::{Member, Version};
@@ -154,6 +155,14 @@ pub enum RoleChange {
     Grant(String, String, Permissions),
     /// Permissions on a resource are taken from a role.
     Revoke(String, String, Permissions),
+    /// All of these in this order, or none. Not one within another.
+    All(Vec<RoleChange>),
+    /// The datacenters that a role may use; an empty set is all of them.
+    SetDatacenters(String, BTreeSet<String>),
+    /// The first, an identity of clients' certificates, stands for the second, a role.
+    AddIdentity(String, String),
+    /// An identity stands for no role any more.
+    DropIdentity(String),
 }
 
 impl std::fmt::Debug for RoleChange {
@@ -170,6 +179,10 @@ impl std::fmt::Debug for RoleChange {
             RoleChange::RevokeRole(role, member) => write!(f, "RevokeRole({role}, {member})"),
             RoleChange::Grant(role, resource, what) => write!(f, "Grant({role}, {resource}, {what:?})"),
             RoleChange::Revoke(role, resource, what) => write!(f, "Revoke({role}, {resource}, {what:?})"),
+            RoleChange::All(changes) => write!(f, "All({changes:?})"),
+            RoleChange::SetDatacenters(role, named) => write!(f, "SetDatacenters({role}, {named:?})"),
+            RoleChange::AddIdentity(identity, role) => write!(f, "AddIdentity({identity}, {role})"),
+            RoleChange::DropIdentity(identity) => write!(f, "DropIdentity({identity})"),
         }
     }
 }
@@ -188,8 +201,10 @@ pub struct Header {
 }
 
 /// The features of this release that gate kinds of commands and fields of the state: a member says them, see [`Change::needs`].
-/// The first release has none.
-pub const FEATURES: u64 = 0;
+pub const FEATURES: u64 = GRANTS;
+
+/// Several changes of roles in one, datacenters and identities of roles.
+const GRANTS: u64 = 1;
 
 const FOUND: u16 = 1;
 const SCHEMA: u16 = 2;
@@ -208,6 +223,10 @@ const GRANT_ROLE: u16 = 14;
 const REVOKE_ROLE: u16 = 15;
 const GRANT: u16 = 16;
 const REVOKE: u16 = 17;
+const ROLE_CHANGES: u16 = 18;
+const SET_DATACENTERS: u16 = 19;
+const ADD_IDENTITY: u16 = 20;
+const DROP_IDENTITY: u16 = 21;
 
 impl Change {
     /// What it is about.
@@ -240,13 +259,7 @@ impl Change {
             Change::Update(_) => UPDATE,
             Change::Ban(_) => BAN,
             Change::Truncate { .. } => TRUNCATE,
-            Change::Role(RoleChange::Create(..)) => CREATE_ROLE,
-            Change::Role(RoleChange::Alter { .. }) => ALTER_ROLE,
-            Change::Role(RoleChange::Drop(_)) => DROP_ROLE,
-            Change::Role(RoleChange::GrantRole(..)) => GRANT_ROLE,
-            Change::Role(RoleChange::RevokeRole(..)) => REVOKE_ROLE,
-            Change::Role(RoleChange::Grant(..)) => GRANT,
-            Change::Role(RoleChange::Revoke(..)) => REVOKE,
+            Change::Role(change) => change.kind(),
         }
     }
 
@@ -254,6 +267,7 @@ impl Change {
     pub fn needs(&self) -> u64 {
         match self.kind() {
             FOUND..=REVOKE => 0,
+            ROLE_CHANGES..=DROP_IDENTITY => GRANTS,
             later => unreachable!("kind {later} is listed in Change::kind and must say here what it needs"),
         }
     }
@@ -299,7 +313,7 @@ impl Change {
             TRUNCATE => {
                 Change::Truncate { table: TableId(input.u128("a table id")?), at: input.i64("a time")? }
             }
-            CREATE_ROLE..=REVOKE => Change::Role(RoleChange::read(kind, input)?),
+            CREATE_ROLE..=DROP_IDENTITY => Change::Role(RoleChange::read(kind, input)?),
             kind => return Err(Error::UnknownKind { kind }),
         })
     }
@@ -435,6 +449,22 @@ fn address(input: &mut Input<'_>) -> Result<SocketAddr, Error> {
 }
 
 impl RoleChange {
+    fn kind(&self) -> u16 {
+        match self {
+            RoleChange::Create(..) => CREATE_ROLE,
+            RoleChange::Alter { .. } => ALTER_ROLE,
+            RoleChange::Drop(_) => DROP_ROLE,
+            RoleChange::GrantRole(..) => GRANT_ROLE,
+            RoleChange::RevokeRole(..) => REVOKE_ROLE,
+            RoleChange::Grant(..) => GRANT,
+            RoleChange::Revoke(..) => REVOKE,
+            RoleChange::All(_) => ROLE_CHANGES,
+            RoleChange::SetDatacenters(..) => SET_DATACENTERS,
+            RoleChange::AddIdentity(..) => ADD_IDENTITY,
+            RoleChange::DropIdentity(_) => DROP_IDENTITY,
+        }
+    }
+
     fn put(&self, out: &mut Vec<u8>) {
         let put_flag = |out: &mut Vec<u8>, flag: bool| out.push(u8::from(flag));
         match self {
@@ -448,7 +478,19 @@ impl RoleChange {
                 put_option(out, *login, put_flag);
                 put_option(out, salted_hash.as_deref(), put_text);
             }),
-            RoleChange::Drop(name) => put_text(out, name),
+            RoleChange::Drop(name) | RoleChange::DropIdentity(name) => put_text(out, name),
+            RoleChange::All(changes) => put_list(out, changes.iter(), |out, change| {
+                out.extend_from_slice(&change.kind().to_be_bytes());
+                put_struct(out, |out| change.put(out));
+            }),
+            RoleChange::SetDatacenters(role, named) => {
+                put_text(out, role);
+                put_list(out, named.iter(), |out, name| put_text(out, name));
+            }
+            RoleChange::AddIdentity(identity, role) => {
+                put_text(out, identity);
+                put_text(out, role);
+            }
             RoleChange::GrantRole(role, member) | RoleChange::RevokeRole(role, member) => {
                 put_text(out, role);
                 put_text(out, member);
@@ -472,8 +514,28 @@ impl RoleChange {
                 salted_hash: input.option("a hash", |input| input.text("a hash"))?,
             });
         }
+        if kind == ROLE_CHANGES {
+            let changes = input.list("changes of roles", |input| {
+                let kind = input.u16("a kind")?;
+                let mut body = input.structure("a change of a role")?;
+                // One level: what an attacker writes must not nest until the stack ends.
+                if kind == ROLE_CHANGES {
+                    return Err(body.malformed("a single change"));
+                }
+                let change = RoleChange::read(kind, &mut body)?;
+                body.end()?;
+                Ok(change)
+            })?;
+            return Ok(RoleChange::All(changes));
+        }
         let name = input.text("a role")?;
         Ok(match kind {
+            SET_DATACENTERS => {
+                let named = input.list("datacenters", |input| input.text("a datacenter"))?;
+                RoleChange::SetDatacenters(name, named.into_iter().collect())
+            }
+            ADD_IDENTITY => RoleChange::AddIdentity(name, input.text("a role")?),
+            DROP_IDENTITY => RoleChange::DropIdentity(name),
             CREATE_ROLE => RoleChange::Create(name, Role::read(input)?),
             DROP_ROLE => RoleChange::Drop(name),
             GRANT_ROLE => RoleChange::GrantRole(name, input.text("a role")?),

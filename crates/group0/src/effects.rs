@@ -203,9 +203,16 @@ fn roles(from: &State, to: &State) -> Vec<String> {
     }
     let (from, to) = (&from.roles, &to.roles);
     let names: BTreeSet<&String> = from.roles.keys().chain(to.roles.keys()).collect();
+    let identities = |roles: &'_ crate::Roles, name: &str| -> Vec<String> {
+        let of = roles.identities.iter().filter(|(_, role)| *role == name);
+        of.map(|(identity, _)| identity.clone()).collect()
+    };
+    let same_identities = from.identities == to.identities;
     let same = |name: &&String| {
         from.roles.get(*name) == to.roles.get(*name)
             && from.permissions.get(*name) == to.permissions.get(*name)
+            && from.datacenters.get(*name) == to.datacenters.get(*name)
+            && (same_identities || identities(from, name) == identities(to, name))
     };
     names.into_iter().filter(|name| !same(name)).cloned().collect()
 }

@@ -12,6 +12,10 @@ pub mod limits;
 mod error;
 /// Length-prefixed values whose fields are only ever appended.
 mod bytes;
+/// What may be done with a resource.
+mod permission;
+/// What permissions are granted on.
+mod resource;
 /// Roles, memberships and permissions.
 mod role;
 /// What is proposed.
@@ -40,5 +44,7 @@ pub use founding::{
 };
 pub use joining::{Action, Event, Holdings, Joining, Waiting};
 pub use outcome::Outcome;
-pub use role::{Permissions, Role, Roles};
+pub use permission::Permissions;
+pub use resource::Resource;
+pub use role::{Role, Roles};
 pub use state::{Cluster, Fill, Operation, OperationKind, State, Truncation, Versions};

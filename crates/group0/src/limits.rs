@@ -19,6 +19,10 @@ pub const TOKENS_MAX: usize = 4096;
 pub const ROLES_MAX: usize = 50_000;
 /// Pairs of a role and a resource with permissions: every node holds all of them.
 pub const PERMISSIONS_MAX: usize = 500_000;
+/// Identities of certificates that stand for roles: every node holds all of them.
+pub const IDENTITIES_MAX: usize = 100_000;
+/// Datacenters that one role names.
+pub const DATACENTERS_MAX: usize = 1024;
 /// Bytes of a name of a role, a resource, a datacenter or a cluster: tables keep them as keys.
 pub const NAME_BYTES_MAX: usize = 65_535;
 /// Members changed by one command: those of the largest cluster, should all of them return with new addresses.

@@ -1,7 +1,7 @@
-//! Roles, memberships and permissions, as `system_auth` shows them.
+//! Roles, memberships, permissions, datacenters and identities, as `system_auth` shows them.
 
-use crate::Error;
 use crate::bytes::{Input, put_list, put_option, put_struct, put_text};
+use crate::{Error, Permissions, Resource};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One role.
@@ -26,38 +26,6 @@ impl std::fmt::Debug for Role {
     }
 }
 
-/// What may be done with a resource, one bit each. In bytes and in entries: bits never change their meaning.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Permissions(pub u32);
-
-impl Permissions {
-    /// Cassandra's names, the first one for bit 0.
-    pub const NAMES: [&'static str; 10] = [
-        "CREATE",
-        "ALTER",
-        "DROP",
-        "SELECT",
-        "MODIFY",
-        "AUTHORIZE",
-        "DESCRIBE",
-        "EXECUTE",
-        "UNMASK",
-        "SELECT_MASKED",
-    ];
-
-    /// The one of this name.
-    pub fn named(name: &str) -> Option<Permissions> {
-        let bit = Permissions::NAMES.iter().position(|known| known.eq_ignore_ascii_case(name))?;
-        Some(Permissions(1 << bit))
-    }
-
-    /// The names of those that are set and known here.
-    pub fn names(self) -> impl Iterator<Item = &'static str> {
-        let known = Permissions::NAMES.iter().enumerate();
-        known.filter(move |(bit, _)| self.0 & 1 << bit != 0).map(|(_, name)| *name)
-    }
-}
-
 /// Every role and what was granted to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Roles {
@@ -65,6 +33,10 @@ pub struct Roles {
     pub roles: BTreeMap<String, Role>,
     /// By role, then by resource as Cassandra names it (`data`, `data/ks/table`, `roles/name`). Never empty sets.
     pub permissions: BTreeMap<String, BTreeMap<String, Permissions>>,
+    /// The datacenters of which a role may use the nodes, of roles for which that was said; an empty set is all of them.
+    pub datacenters: BTreeMap<String, BTreeSet<String>>,
+    /// Identities of clients' certificates, and the role each stands for.
+    pub identities: BTreeMap<String, String>,
 }
 
 impl Roles {
@@ -82,6 +54,45 @@ impl Roles {
         found
     }
 
+    /// Whether a role is a superuser, by itself or by one granted to it.
+    pub fn is_super(&self, name: &str) -> bool {
+        self.inherited(name).values().any(|role| role.superuser)
+    }
+
+    /// What a role may do with a resource by grants on this one alone, its own and those of roles granted to it. A superuser may do all that it knows.
+    pub fn permissions_on(&self, name: &str, resource: &Resource) -> Permissions {
+        let roles = self.inherited(name);
+        if roles.values().any(|role| role.superuser) {
+            return resource.applicable();
+        }
+        let resource = resource.name();
+        let granted = |role: &&str| self.permissions.get(*role)?.get(&resource).copied();
+        roles.keys().filter_map(granted).fold(Permissions::NONE, |all, granted| all | granted)
+    }
+
+    /// Whether a role has all of `wanted` on `resource` or on what that lies in. `counts` says which of these grants count.
+    pub fn may(
+        &self,
+        name: &str,
+        wanted: Permissions,
+        resource: &Resource,
+        counts: impl Fn(&Resource) -> bool,
+    ) -> bool {
+        resource.chain().filter(counts).any(|on| self.permissions_on(name, &on).contains(wanted))
+    }
+
+    /// The datacenters that a role may use: `None` is all of them. One that may not log in may use none.
+    pub fn datacenters_of(&self, name: &str) -> Option<BTreeSet<String>> {
+        match self.roles.get(name) {
+            Some(role) if role.login => {}
+            _ => return Some(BTreeSet::new()),
+        }
+        if self.is_super(name) {
+            return None;
+        }
+        self.datacenters.get(name).filter(|named| !named.is_empty()).cloned()
+    }
+
     pub(crate) fn put(&self, out: &mut Vec<u8>) {
         put_struct(out, |out| {
             put_list(out, self.roles.iter(), |out, (name, role)| {
@@ -94,6 +105,17 @@ impl Roles {
                     put_text(out, resource);
                     out.extend_from_slice(&permissions.0.to_be_bytes());
                 });
+            });
+            if self.datacenters.is_empty() && self.identities.is_empty() {
+                return;
+            }
+            put_list(out, self.datacenters.iter(), |out, (role, named)| {
+                put_text(out, role);
+                put_list(out, named.iter(), |out, name| put_text(out, name));
+            });
+            put_list(out, self.identities.iter(), |out, (identity, role)| {
+                put_text(out, identity);
+                put_text(out, role);
             });
         });
     }
@@ -108,7 +130,23 @@ impl Roles {
             })?;
             Ok((role, resources.into_iter().collect()))
         })?;
-        Ok(Roles { roles: roles.into_iter().collect(), permissions: permissions.into_iter().collect() })
+        let mut read = Roles {
+            roles: roles.into_iter().collect(),
+            permissions: permissions.into_iter().collect(),
+            ..Roles::default()
+        };
+        // Bytes of before these were known end here.
+        if !input.is_at_end() {
+            let datacenters = input.list("datacenters", |input| {
+                let role = input.text("a role")?;
+                let named = input.list("datacenters", |input| input.text("a datacenter"))?;
+                Ok((role, named.into_iter().collect()))
+            })?;
+            read.datacenters = datacenters.into_iter().collect();
+            let identity = |input: &mut Input<'_>| Ok((input.text("an identity")?, input.text("a role")?));
+            read.identities = input.list("identities", identity)?.into_iter().collect();
+        }
+        Ok(read)
     }
 }
 

@@ -566,6 +566,7 @@ fn engine_settings(shared: &Shared) -> query::Settings {
     query::Settings {
         info: shared.info.clone(),
         authentication: config.authentication,
+        authorization: config.authorization,
         slow_timeout: config.slow_query_timeout,
         read_timeout: config.read_timeout,
         range_timeout: config.range_timeout,
@@ -603,7 +604,7 @@ fn own_member(config: &Config, identity: &Identity) -> Member {
         shards: runtime::shard_count(),
         ignore_msb: 0,
         state: MemberState::Normal,
-        features: 0,
+        features: cluster::FEATURES,
         release: env!("CARGO_PKG_VERSION").to_owned(),
     }
 }

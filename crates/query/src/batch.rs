@@ -20,8 +20,13 @@ use std::sync::Arc;
 use types::Consistency;
 
 impl Engine {
-    /// Runs a BATCH.
-    pub async fn batch(&self, keyspace: Option<&str>, batch: &Batch<'_>) -> Result<Answer, Error> {
+    /// Runs a BATCH for `user`, if somebody is logged in.
+    pub async fn batch(
+        &self,
+        keyspace: Option<&str>,
+        user: Option<&str>,
+        batch: &Batch<'_>,
+    ) -> Result<Answer, Error> {
         self.metrics.batches.inc();
         let parameters = &batch.parameters;
         let keyspace = parameters.keyspace.or(keyspace);
@@ -35,6 +40,7 @@ impl Engine {
             .iter()
             .map(|statement| Ok((self.analysed_part(keyspace, statement, batch.kind)?, statement)))
             .collect::<Result<Vec<_>, Error>>()?;
+        bound.iter().try_for_each(|((analysed, _), _)| self.authorize(analysed, user))?;
         let mut reads = Vec::new();
         for ((analysed, plan), statement) in bound.iter().filter(|((_, plan), _)| plan.needs_prior()) {
             with_values(&analysed.binds, &statement.values, miscount_of_batch, |values| {
@@ -52,7 +58,12 @@ impl Engine {
         }
         let logged = batch.kind == BatchKind::Logged;
         let write = self.batch_write(mutations, logged, parameters.consistency)?;
-        self.run_write(write).await
+        let of_roles = self.writes_roles(&write);
+        let answer = self.run_write(write).await?;
+        if of_roles {
+            self.show_own_roles().await?;
+        }
+        Ok(answer)
     }
 
     /// One statement of a batch, found or analysed, and allowed in it.

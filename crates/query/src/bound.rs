@@ -142,6 +142,7 @@ impl Engine {
             }
             let mut bound = self.bind_values(analysed, announce, parameters, values)?;
             if let Work::Write(write) = &mut bound.work
+                && !self.writes_roles(write)
                 && let Some(result) = self.write_now(write)
             {
                 self.metrics.writes.inc();

@@ -29,6 +29,7 @@ use coordinator::Coordinator;
 use core::net::SocketAddr;
 use protocol::request::Parameters;
 use runtime::metrics::{self, Counter, Gauge};
+use runtime::sync::Semaphore;
 use runtime::{Group, ShardId};
 use schema::{Keyspace, Schema, Table};
 use std::cell::{Cell, RefCell};
@@ -47,6 +48,16 @@ pub(crate) struct Metrics {
     prepared: Gauge,
     evicted: Gauge,
 }
+
+/// Tables of `system_auth` that show what a cluster has agreed on.
+const SHARED: [&str; 6] = [
+    "roles",
+    "role_members",
+    "role_permissions",
+    "resource_role_permissons_index",
+    "network_permissions",
+    "identity_to_role",
+];
 
 /// Tells the connections of this shard.
 type ClientsSource = Box<dyn Fn() -> Vec<ClientInfo>>;
@@ -69,6 +80,12 @@ pub struct Engine {
     statements: RefCell<Cache<Statement>>,
     /// What the cluster has agreed on; none on a lone node, whose roles are rows.
     shared_roles: RefCell<Option<Arc<Roles>>>,
+    /// What the rows of a lone node say, if statements are judged by it.
+    own_roles: RefCell<Option<Arc<Roles>>>,
+    /// Another one whenever one of these changes.
+    roles_number: Cell<u64>,
+    /// One reading of the rows after the other: what was read first must not be shown last. That of shard 0 is the node's.
+    pub(crate) reading_roles: Semaphore,
     /// Room for the next rows.
     room: Cell<Vec<u8>>,
     clients: RefCell<Option<ClientsSource>>,
@@ -115,6 +132,9 @@ impl Engine {
             schema: RefCell::new(schema),
             statements: RefCell::default(),
             shared_roles: RefCell::default(),
+            own_roles: RefCell::default(),
+            roles_number: Cell::new(1),
+            reading_roles: Semaphore::new(1),
             room: Cell::default(),
             clients: RefCell::default(),
         });
@@ -129,6 +149,7 @@ impl Engine {
         cluster.on_roles(move |roles, changed| {
             if let Some(engine) = follower.upgrade() {
                 *engine.shared_roles.borrow_mut() = Some(roles.clone());
+                engine.count_roles();
                 let mut remembered = engine.logins.remembered.borrow_mut();
                 changed.iter().for_each(|name| remembered.forget(name));
             }
@@ -141,10 +162,35 @@ impl Engine {
         self.shared_roles.borrow().clone()
     }
 
+    /// The roles in the rows of this node, which is alone, as they were read last.
+    pub(crate) fn own_roles(&self) -> Option<Arc<Roles>> {
+        self.own_roles.borrow().clone()
+    }
+
+    /// Whether statements are judged by rows of this node.
+    pub(crate) fn has_own_roles(&self) -> bool {
+        self.own_roles.borrow().is_some()
+    }
+
+    /// Goes on with other roles of this node's own.
+    pub(crate) fn take_own_roles(&self, roles: Arc<Roles>) {
+        *self.own_roles.borrow_mut() = Some(roles);
+        self.count_roles();
+    }
+
+    fn count_roles(&self) {
+        self.roles_number.set(self.roles_number.get() + 1);
+    }
+
+    /// Another number whenever the roles have changed on this shard.
+    pub(crate) fn roles_number(&self) -> u64 {
+        self.roles_number.get()
+    }
+
     /// Whether a table's rows are made from the roles that the cluster has agreed on.
     pub(crate) fn shows_shared_roles(&self, table: &Table) -> bool {
         &*table.keyspace == builtin::AUTH
-            && matches!(&*table.name, "roles" | "role_members")
+            && SHARED.contains(&&*table.name)
             && self.shared_roles.borrow().is_some()
     }
 
@@ -263,30 +309,34 @@ impl Engine {
         Ok(statement)
     }
 
-    /// Binds an EXECUTE and runs it as far as that goes without waiting.
+    /// Binds an EXECUTE of `user`, if somebody is logged in, and runs it as far as that goes without waiting.
     /// Errors: the request cannot be bound.
     pub fn execute(
         &self,
         id: &[u8],
         result_metadata_id: Option<&[u8]>,
+        user: Option<&str>,
         parameters: &Parameters<'_>,
     ) -> Result<Executed, Error> {
         let statement = self.find(id)?;
         let analysed = statement.analysed(&self.schema.borrow())?;
+        self.authorize(&analysed, user)?;
         let announce = statement.announce(&analysed, result_metadata_id, parameters.skip_metadata);
         self.begin_analysed(&analysed, announce, parameters)
     }
 
-    /// Binds an EXECUTE and begins nothing: what is traced is run by [`Engine::run`].
+    /// Binds an EXECUTE of `user` and begins nothing: what is traced is run by [`Engine::run`].
     /// Errors: the request cannot be bound.
     pub fn bind_execute(
         &self,
         id: &[u8],
         result_metadata_id: Option<&[u8]>,
+        user: Option<&str>,
         parameters: &Parameters<'_>,
     ) -> Result<Bound, Error> {
         let statement = self.find(id)?;
         let analysed = statement.analysed(&self.schema.borrow())?;
+        self.authorize(&analysed, user)?;
         let announce = statement.announce(&analysed, result_metadata_id, parameters.skip_metadata);
         self.bind_analysed(&analysed, announce, parameters, miscount_of_execute)
     }
@@ -363,7 +413,12 @@ impl Engine {
             }
             Work::Write(write) => {
                 self.metrics.writes.inc();
-                self.run_write(write).await
+                let of_roles = self.writes_roles(&write);
+                let answer = self.run_write(write).await?;
+                if of_roles {
+                    self.show_own_roles().await?;
+                }
+                Ok(answer)
             }
             Work::ReadThenWrite(work) => {
                 self.metrics.writes.inc();

@@ -27,8 +27,7 @@ impl Engine {
         }
         let parameters = Parameters { values: bound.values(), ..Parameters::at(consistency) };
         // Boxed: statements about roles run statements themselves.
-        let answer = Box::pin(self.query(None, None, text, &parameters)).await?;
-        rows_of(answer)
+        rows_of(Box::pin(self.query_unasked(text, &parameters)).await?)
     }
 
     /// Runs a SELECT of constant text on what this node alone holds, whoever else holds what.

@@ -25,6 +25,10 @@ mod system;
 mod slow;
 /// What is counted for system tables.
 mod seen;
+/// Which permissions are wanted for what, and who has them.
+mod permission;
+/// Who was let through.
+mod allowed;
 /// A statement and its analysis.
 mod statement;
 /// From values to work.
@@ -33,6 +37,8 @@ mod bound;
 mod logins;
 /// One shard's engine.
 mod engine;
+/// Whether whoever is logged in may run a statement.
+mod authorize;
 /// Requests before their turn.
 mod ahead;
 /// Reads of system tables.
@@ -41,6 +47,8 @@ mod virtual_table;
 mod internal;
 /// Logging in.
 mod login;
+/// Roles in the rows of a lone node.
+mod role_rows;
 /// What statements about roles change.
 mod role_change;
 /// Statements about roles.
@@ -60,7 +68,7 @@ pub use engine::Engine;
 pub use error::Error;
 pub use info::{ClientInfo, NodeInfo};
 pub use outcome::{Announce, Answer, Outcome, ResultMetadata, Rows};
-pub use settings::{Authentication, Authenticator, Settings};
+pub use settings::{Authentication, Authenticator, Authorization, Settings};
 pub use slow::SlowRequests;
 pub use storage::PREFETCH_STEPS;
 pub use system::contents::RELEASE_VERSION;

@@ -49,3 +49,5 @@ pub const SLOW_LINE_BYTES: usize = 256;
 pub const SLOW_STEP: Duration = Duration::from_millis(10);
 /// Bytes of a statement's text that its trace shows where it is parsed.
 pub const PARSED_SHOWN: usize = 256;
+/// Users that one statement remembers to have let through. An application has one or a few; whoever is pushed out is looked up again.
+pub const ALLOWED_USERS_MAX: usize = 16;

@@ -131,7 +131,12 @@ impl Engine {
     /// Makes the default superuser if there is no role at all; tries again until that is known or the node stops.
     pub async fn keep_a_role(&self) {
         while !runtime::shutdown_is_requested() {
-            match self.make_default_role().await {
+            let made = match self.make_default_role().await {
+                // Statements are judged from here on.
+                Ok(made) => self.show_own_roles().await.map(|()| made),
+                Err(error) => Err(error),
+            };
+            match made {
                 Ok(false) => return,
                 Ok(true) => {
                     runtime::info!("made the superuser '{DEFAULT_ROLE}', whose password everybody knows");

@@ -2,25 +2,25 @@
 //!
 //! ```text
 //!   of a cluster   Roles, applied from the cluster's log on every node      changed by an entry of it
-//!   of a lone node system_auth.roles         role ─▶ is_superuser, can_login, salted_hash, member_of
-//!                  system_auth.role_members  role, member        the same memberships from the other side
+//!   of a lone node rows of system_auth: see role_rows                       changed by writing them
 //! ```
 //! Who is not logged in changes and sees nothing; without an authorizer everybody else may all but what takes a superuser.
 
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::internal::Row;
-use crate::login::{DEFAULT_ROLE, forget_login, new_hash};
+use crate::login::new_hash;
 use crate::outcome::{Announce, Answer, Outcome, Rows};
-use crate::role_change::{Asked, invalid, is_super};
-use crate::settings::Authenticator;
+use crate::permission;
+use crate::role_change::{Asked, invalid};
+use crate::settings::{Authenticator, Authorization};
 use crate::statement::Analysed;
-use cluster::{Cluster, Role, RoleChange, Roles};
+use cluster::{Cluster, Permissions, Resource, Role, RoleChange, Roles};
 use cql::RolePlan;
 use cql::ast::{Access, RoleOptions};
 use protocol::wire::put_bytes;
-use std::sync::Arc;
-use types::collection;
+use schema::Schema;
+use std::collections::BTreeMap;
 
 fn not_changed(error: cluster::Error) -> Error {
     match error {
@@ -45,25 +45,41 @@ impl Engine {
             _ => Ok(()),
         };
         let (user_name, plan_asked, may_reset) = (user.map(str::to_owned), plan.clone(), self.may_reset());
-        let mut asked = Asked { user: user_name, plan: plan_asked, checked, hash: None, may_reset };
+        let authorization = self.settings.authorization;
+        let mut asked = Asked {
+            user: user_name,
+            plan: plan_asked,
+            checked,
+            hash: None,
+            authorization,
+            schema: self.schema(),
+            may_reset,
+        };
         match plan {
             RolePlan::ListRoles { of, recursive } => {
                 asked.logged_in()?;
-                let roles = self.roles(user).await?;
-                return list_roles(&roles, analysed, of.as_deref(), *recursive);
+                let lister = Lister { roles: &*self.roles(user).await?, user, authorization };
+                return lister.roles(analysed, of.as_deref(), *recursive);
             }
             RolePlan::ListUsers => {
                 asked.logged_in()?;
-                return list_users(&*self.roles(user).await?, analysed);
+                let lister = Lister { roles: &*self.roles(user).await?, user, authorization };
+                return lister.users(analysed);
             }
-            RolePlan::Permissions { verb, role, .. } => {
+            RolePlan::ListPermissions { permissions, resource, of, recursive } => {
                 asked.logged_in()?;
-                return Err(no_authorizer(&*self.roles(user).await?, verb, role.as_deref()));
+                let lister = Lister { roles: &*self.roles(user).await?, user, authorization };
+                let resource = resource.as_ref().map(permission::resource_of).transpose()?;
+                let listed = Listed { permissions, resource, of: of.as_deref(), recursive: *recursive };
+                return lister.permissions(analysed, listed, &asked.schema);
             }
             RolePlan::Create { .. }
             | RolePlan::Alter { .. }
             | RolePlan::Drop { .. }
-            | RolePlan::Grant { .. } => {}
+            | RolePlan::Grant { .. }
+            | RolePlan::Permissions { .. }
+            | RolePlan::AddIdentity { .. }
+            | RolePlan::DropIdentity { .. } => {}
         }
         let mut roles = self.roles(user).await?;
         let mut decided = asked.decide(&roles);
@@ -79,7 +95,9 @@ impl Engine {
                 Err(_) => {}
             }
         }
-        let Some(mut change) = decided? else { return Ok(Answer::plain(Outcome::Void)) };
+        let decided = decided?;
+        let answer = Answer { outcome: Outcome::Void, warnings: asked.warning(&roles).into_iter().collect() };
+        let Some(mut change) = decided else { return Ok(answer) };
         // Only now: a password takes tens of milliseconds to hash.
         if let RolePlan::Create { options, .. } | RolePlan::Alter { options, .. } = plan {
             asked.hash = self.hash_of(options).await?;
@@ -89,103 +107,32 @@ impl Engine {
             changed.map_err(not_changed)??;
         } else {
             if asked.hash.is_some() {
-                let Some(hashed) = asked.decide(&roles)? else { return Ok(Answer::plain(Outcome::Void)) };
+                let Some(hashed) = asked.decide(&roles)? else { return Ok(answer) };
                 change = hashed;
             }
             self.write_role(&change, &roles).await?;
+            self.show_own_roles().await?;
         }
-        Ok(Answer::plain(Outcome::Void))
+        Ok(answer)
     }
 
-    /// Every role: as the cluster has agreed on, or as the rows say. The default one, as whoever asks, is read as [`Engine::role_read_level`] says.
-    async fn roles(&self, user: Option<&str>) -> Result<Arc<Roles>, Error> {
-        if let Some(roles) = self.shared_roles() {
-            return Ok(roles);
+    /// Grants what was made to whoever made it, as all that it knows.
+    pub(crate) async fn grant_to_maker(&self, user: &str, made: Vec<Resource>) -> Result<(), Error> {
+        let grant = |on: &Resource| RoleChange::Grant(user.to_owned(), on.name(), on.applicable());
+        let mut grants: Vec<RoleChange> = made.iter().map(grant).collect();
+        let change = match grants.len() {
+            1 => grants.remove(0),
+            _ => RoleChange::All(grants),
+        };
+        if self.shared_roles().is_some() {
+            let user = user.to_owned();
+            // Whoever was dropped meanwhile is granted nothing.
+            let decide =
+                move |roles: &Roles| Ok::<_, Error>(roles.roles.contains_key(&user).then(|| change.clone()));
+            return Cluster::change_roles(decide).await.map_err(not_changed)?;
         }
-        let level = self.role_read_level(user.unwrap_or_default());
-        let rows = self.internal(ALL_ROLES, &[], level).await?;
-        read_roles(rows).map(Arc::new)
-    }
-
-    /// The roles in the rows that this node alone holds, with the default one if there is none: what it founds a cluster with.
-    pub async fn roles_to_found_with(&self) -> Result<Roles, Error> {
-        let mut roles = read_roles(self.internal_here(ALL_ROLES).await?)?;
-        if roles.roles.is_empty() {
-            let salted_hash = Some(new_hash(DEFAULT_ROLE.to_owned()).await?);
-            let role = Role { superuser: true, login: true, salted_hash, ..Role::default() };
-            roles.roles.insert(DEFAULT_ROLE.to_owned(), role);
-        }
-        Ok(roles)
-    }
-
-    /// Writes a change into the rows of a lone node.
-    async fn write_role(&self, change: &RoleChange, roles: &Roles) -> Result<(), Error> {
-        match change {
-            RoleChange::Create(name, role) => {
-                let text = "INSERT INTO system_auth.roles (role, is_superuser, can_login, salted_hash) \
-                            VALUES (?, ?, ?, ?)";
-                let (superuser, login) = ([u8::from(role.superuser)], [u8::from(role.login)]);
-                let hash = role.salted_hash.as_deref().map(str::as_bytes);
-                let values = [Some(name.as_bytes()), Some(&superuser[..]), Some(&login[..]), hash];
-                self.internal(text, &values, self.role_write_level(name)).await?;
-                forget_login(name).await;
-            }
-            RoleChange::Alter { name, superuser, login, salted_hash } => {
-                let (key, level) = (Some(name.as_bytes()), self.role_write_level(name));
-                if let Some(superuser) = superuser {
-                    let text = "UPDATE system_auth.roles SET is_superuser = ? WHERE role = ?";
-                    self.internal(text, &[Some(&[u8::from(*superuser)]), key], level).await?;
-                }
-                if let Some(login) = login {
-                    let text = "UPDATE system_auth.roles SET can_login = ? WHERE role = ?";
-                    self.internal(text, &[Some(&[u8::from(*login)]), key], level).await?;
-                }
-                if let Some(hash) = salted_hash {
-                    let text = "UPDATE system_auth.roles SET salted_hash = ? WHERE role = ?";
-                    self.internal(text, &[Some(hash.as_bytes()), key], level).await?;
-                }
-                forget_login(name).await;
-            }
-            RoleChange::Drop(name) => self.drop_rows(name, roles).await?,
-            RoleChange::GrantRole(role, member) => {
-                let level = self.role_write_level(member);
-                let text = "UPDATE system_auth.roles SET member_of = member_of + ? WHERE role = ?";
-                self.internal(text, &[Some(&set_of(role)), Some(member.as_bytes())], level).await?;
-                let text = "INSERT INTO system_auth.role_members (role, member) VALUES (?, ?)";
-                self.internal(text, &[Some(role.as_bytes()), Some(member.as_bytes())], level).await?;
-            }
-            RoleChange::RevokeRole(role, member) => {
-                let level = self.role_write_level(member);
-                let text = "UPDATE system_auth.roles SET member_of = member_of - ? WHERE role = ?";
-                self.internal(text, &[Some(&set_of(role)), Some(member.as_bytes())], level).await?;
-                let text = "DELETE FROM system_auth.role_members WHERE role = ? AND member = ?";
-                self.internal(text, &[Some(role.as_bytes()), Some(member.as_bytes())], level).await?;
-            }
-            RoleChange::Grant(..) | RoleChange::Revoke(..) => {
-                return Err(Error::Server("permissions are not kept in rows".into()));
-            }
-        }
-        Ok(())
-    }
-
-    async fn drop_rows(&self, name: &str, roles: &Roles) -> Result<(), Error> {
-        let (key, level) = (Some(name.as_bytes()), self.role_write_level(name));
-        self.internal("DELETE FROM system_auth.roles WHERE role = ?", &[key], level).await?;
-        forget_login(name).await;
-        let members = "SELECT member FROM system_auth.role_members WHERE role = ?";
-        for member in self.internal(members, &[key], self.role_read_level(name)).await? {
-            let member = member.into_iter().next().flatten();
-            let text = "UPDATE system_auth.roles SET member_of = member_of - ? WHERE role = ?";
-            self.internal(text, &[Some(&set_of(name)), member.as_deref()], level).await?;
-        }
-        self.internal("DELETE FROM system_auth.role_members WHERE role = ?", &[key], level).await?;
-        for granted in roles.roles.get(name).into_iter().flat_map(|role| &role.member_of) {
-            let text = "DELETE FROM system_auth.role_members WHERE role = ? AND member = ?";
-            self.internal(text, &[Some(granted.as_bytes()), key], level).await?;
-        }
-        let text = "DELETE FROM system_auth.network_permissions WHERE role = ?";
-        self.internal(text, &[key], level).await?;
-        Ok(())
+        self.write_role(&change, &*self.roles(Some(user)).await?).await?;
+        self.show_own_roles().await
     }
 
     /// See [`Asked::may_reset`].
@@ -239,90 +186,144 @@ impl Engine {
     }
 }
 
-const ALL_ROLES: &str = "SELECT role, is_superuser, can_login, member_of, salted_hash FROM system_auth.roles";
-
-fn read_roles(rows: Vec<Row>) -> Result<Roles, Error> {
-    let mut roles = Roles::default();
-    for row in rows {
-        let (name, role) = read_role(row)?;
-        roles.roles.insert(name, role);
-    }
-    Ok(roles)
+/// Who lists, and what there is.
+struct Lister<'a> {
+    roles: &'a Roles,
+    user: Option<&'a str>,
+    authorization: Authorization,
 }
 
-fn read_role(row: Row) -> Result<(String, Role), Error> {
-    let [Some(name), superuser, login, member_of, salted_hash] = &row[..] else {
-        return Err(Error::Server("a role without a name".into()));
-    };
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let flag = |value: &Option<Vec<u8>>| value.as_deref() == Some(&[1][..]);
-    let mut role = Role {
-        superuser: flag(superuser),
-        login: flag(login),
-        salted_hash: salted_hash.as_deref().map(text),
-        ..Role::default()
-    };
-    for element in member_of.as_deref().map(collection::elements).into_iter().flatten() {
-        let element = element.map_err(|error| Error::Server(format!("a role's memberships: {error}")))?;
-        role.member_of.extend(element.map(text));
-    }
-    Ok((text(name), role))
-}
-
-/// What cannot be done without an authorizer. Roles that are not there are said first.
-fn no_authorizer(roles: &Roles, verb: &str, role: Option<&str>) -> Error {
-    let is_list = verb == "LIST";
-    if let Some(role) = role.filter(|role| !roles.roles.contains_key(*role)) {
-        let shown = if is_list { format!("<role {role}>") } else { format!("Role {role}") };
-        return Error::Invalid(format!("{shown} doesn't exist"));
-    }
-    let what = if is_list { "LIST PERMISSIONS" } else { verb };
-    Error::Invalid(format!("{what} operation is not supported by AllowAllAuthorizer"))
-}
-
-/// Lists all roles, or one with those granted to it; with all that were granted to those, too, if `recursive`.
-fn list_roles(
-    roles: &Roles,
-    analysed: &Analysed,
-    of: Option<&str>,
+/// What LIST of permissions asks for.
+struct Listed<'a> {
+    permissions: &'a [String],
+    resource: Option<Resource>,
+    of: Option<&'a str>,
     recursive: bool,
-) -> Result<Answer, Error> {
-    let no_options = 0i32.to_be_bytes().to_vec();
-    let row = |(name, role): (&str, &Role)| -> Row {
-        vec![
-            Some(name.as_bytes().to_vec()),
-            Some(vec![u8::from(role.superuser)]),
-            Some(vec![u8::from(role.login)]),
-            Some(no_options.clone()),
-            Some(b"ALL".to_vec()),
-        ]
-    };
-    let Some(name) = of else {
-        return listed(analysed, roles.roles.iter().map(|(name, role)| row((name, role))));
-    };
-    let Some(role) = roles.roles.get(name) else {
-        return invalid(format!("<role {name}> doesn't exist"));
-    };
-    let mut found = roles.inherited(name);
-    found.retain(|other, _| recursive || *other == name || role.member_of.contains(*other));
-    listed(analysed, found.into_iter().map(row))
 }
 
-fn list_users(roles: &Roles, analysed: &Analysed) -> Result<Answer, Error> {
-    let users = roles.roles.iter().filter(|(_, role)| role.login);
-    let row = |(name, _): (&String, &Role)| -> Row {
-        vec![
-            Some(name.clone().into_bytes()),
-            Some(vec![u8::from(is_super(roles, name))]),
-            Some(b"ALL".to_vec()),
-        ]
-    };
-    listed(analysed, users.map(row))
-}
+impl Lister<'_> {
+    /// Roles: all, or one with those granted to it; with all that were granted to those, too, if `recursive`. Who may not see every role sees
+    /// those granted to himself.
+    fn roles(&self, analysed: &Analysed, of: Option<&str>, recursive: bool) -> Result<Answer, Error> {
+        let no_options = 0i32.to_be_bytes().to_vec();
+        let row = |(name, role): (&str, &Role)| -> Row {
+            vec![
+                Some(name.as_bytes().to_vec()),
+                Some(vec![u8::from(role.superuser)]),
+                Some(vec![u8::from(role.login)]),
+                Some(no_options.clone()),
+                Some(self.datacenters(name).into_bytes()),
+            ]
+        };
+        listed(analysed, self.shown(of, recursive)?.into_iter().map(row))
+    }
 
-/// The wire form of a set of one text.
-fn set_of(name: &str) -> Vec<u8> {
-    collection::build(std::iter::once(name.as_bytes()))
+    fn users(&self, analysed: &Analysed) -> Result<Answer, Error> {
+        let users = self.shown(None, true)?.into_iter().filter(|(_, role)| role.login);
+        let row = |(name, _): (&str, &Role)| -> Row {
+            vec![
+                Some(name.as_bytes().to_vec()),
+                Some(vec![u8::from(self.roles.is_super(name))]),
+                Some(self.datacenters(name).into_bytes()),
+            ]
+        };
+        listed(analysed, users.map(row))
+    }
+
+    fn shown<'s>(
+        &'s self,
+        of: Option<&'s str>,
+        recursive: bool,
+    ) -> Result<BTreeMap<&'s str, &'s Role>, Error> {
+        if let Some(of) = of.filter(|of| !self.roles.roles.contains_key(*of)) {
+            return invalid(format!("<role {of}> doesn't exist"));
+        }
+        let user = self.user.unwrap_or_default();
+        let of = match of {
+            _ if self.sees_all() => match of {
+                Some(of) => of,
+                None => {
+                    return Ok(self.roles.roles.iter().map(|(name, role)| (name.as_str(), role)).collect());
+                }
+            },
+            None => user,
+            Some(of) if self.roles.inherited(user).contains_key(of) => of,
+            Some(of) => {
+                let text = format!("You are not authorized to view roles granted to {of} ");
+                return Err(Error::Unauthorized(text));
+            }
+        };
+        let mut found = self.roles.inherited(of);
+        let own = self.roles.roles.get(of);
+        let is_granted = |name: &str| own.is_some_and(|role| role.member_of.contains(name));
+        found.retain(|name, _| recursive || *name == of || is_granted(name));
+        Ok(found)
+    }
+
+    fn sees_all(&self) -> bool {
+        let user = self.user.unwrap_or_default();
+        let on_roles = || self.roles.permissions_on(user, &Resource::AllRoles);
+        !self.authorization.by_permissions || on_roles().contains(Permissions::DESCRIBE)
+    }
+
+    fn datacenters(&self, name: &str) -> String {
+        let named = match self.authorization.by_datacenter {
+            true => self.roles.datacenters_of(name),
+            false => None,
+        };
+        match named {
+            None => "ALL".to_owned(),
+            Some(none) if none.is_empty() => "n/a".to_owned(),
+            Some(some) => some.into_iter().collect::<Vec<String>>().join(", "),
+        }
+    }
+
+    fn permissions(&self, analysed: &Analysed, listed: Listed<'_>, schema: &Schema) -> Result<Answer, Error> {
+        let Listed { permissions, resource, of, recursive } = listed;
+        if let Some(on) = resource.as_ref().filter(|on| !permission::exists(on, self.roles, schema)) {
+            return invalid(format!("{on} doesn't exist"));
+        }
+        if let Some(of) = of.filter(|of| !self.roles.roles.contains_key(*of)) {
+            return invalid(format!("<role {of}> doesn't exist"));
+        }
+        if !self.authorization.by_permissions {
+            return invalid("LIST PERMISSIONS operation is not supported by AllowAllAuthorizer");
+        }
+        let user = self.user.unwrap_or_default();
+        let describes = |of: &str| {
+            let on = Resource::Role(of.to_owned());
+            self.roles.permissions_on(user, &on).contains(Permissions::DESCRIBE)
+        };
+        let is_own = |of: &str| self.roles.inherited(user).contains_key(of) || describes(of);
+        if !self.roles.is_super(user) && !of.is_some_and(is_own) && !self.sees_all() {
+            let whose = of.unwrap_or("everyone");
+            return Err(Error::Unauthorized(format!("You are not authorized to view {whose}'s permissions")));
+        }
+        let wanted = permission::named(permissions);
+        let on: Option<Vec<String>> = resource.map(|resource| {
+            let outer = if recursive { usize::MAX } else { 1 };
+            resource.chain().take(outer).map(|resource| resource.name()).collect()
+        });
+        let of = of.map(|of| self.roles.inherited(of));
+        let mut rows = Vec::new();
+        for (role, resources) in &self.roles.permissions {
+            if of.as_ref().is_some_and(|of| !of.contains_key(role.as_str())) {
+                continue;
+            }
+            for (name, held) in resources {
+                if on.as_ref().is_some_and(|on| !on.contains(name)) {
+                    continue;
+                }
+                let shown = Resource::named(name).map_or_else(|| name.clone(), |on| on.to_string());
+                let row = |permission: &'static str| -> Row {
+                    let texts = [role, role, &shown].map(|text| Some(text.clone().into_bytes()));
+                    texts.into_iter().chain([Some(permission.as_bytes().to_vec())]).collect()
+                };
+                rows.extend((*held & wanted).names().map(row));
+            }
+        }
+        self::listed(analysed, rows.into_iter())
+    }
 }
 
 fn listed(analysed: &Analysed, list: impl Iterator<Item = Row>) -> Result<Answer, Error> {

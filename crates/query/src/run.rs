@@ -5,10 +5,11 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
 use crate::outcome::{Announce, Answer, Outcome, Rows};
+use crate::permission;
 use crate::statement::Analysed;
 use crate::system::definitions::VIRTUAL_KEYSPACES;
 use crate::system::read;
-use cluster::{ChangeKind, Changed, Cluster, SchemaEvent, Target, builtin};
+use cluster::{ChangeKind, Changed, Cluster, Resource, SchemaEvent, Target, builtin};
 use cql::{ChangeContext, ClusterFacts, Page, Plan, SchemaChange, SelectPlan, is_system_keyspace};
 use mutation::ReadAnswer;
 use protocol::request::Parameters;
@@ -19,6 +20,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use topology::Member;
 use types::Consistency;
+
+/// Whose statement it is.
+enum Who<'a> {
+    /// A client's, and who is logged in there.
+    Client(Option<&'a str>),
+    /// The server's own.
+    Server,
+}
 
 impl Engine {
     /// Runs the text of a QUERY for `user`, if somebody is logged in.
@@ -33,15 +42,33 @@ impl Engine {
             let shown = text.floor_char_boundary(limits::PARSED_SHOWN);
             format!("Parsing {}", &text[..shown])
         });
-        let bound = self.bind_text(keyspace, text, parameters)?;
+        let bound = self.bind_text(keyspace, Who::Client(user), text, parameters)?;
         runtime::tracing::note(|| "Preparing statement");
         self.seen.texts.inc();
         self.run(bound, user).await
     }
 
+    /// Runs a statement of the server's own, which nobody has to be allowed.
+    pub(crate) async fn query_unasked(
+        &self,
+        text: &'static str,
+        parameters: &Parameters<'_>,
+    ) -> Result<Answer, Error> {
+        let bound = self.bind_text(None, Who::Server, text, parameters)?;
+        self.seen.texts.inc();
+        match bound.work {
+            // Whoever changes roles shows them when all of it is written.
+            Work::Write(write) => {
+                self.metrics.writes.inc();
+                self.run_write(write).await
+            }
+            work => self.run(Bound { work }, None).await,
+        }
+    }
+
     /// The whole of a SELECT of constant text from this node alone.
     pub(crate) async fn select_here(&self, text: &'static str) -> Result<Answer, Error> {
-        let bound = self.bind_text(None, text, &Parameters::at(Consistency::One))?;
+        let bound = self.bind_text(None, Who::Server, text, &Parameters::at(Consistency::One))?;
         let Work::Select(mut select) = bound.work else {
             return Err(Error::Server("a statement took the wrong way".into()));
         };
@@ -56,11 +83,23 @@ impl Engine {
     fn bind_text(
         &self,
         keyspace: Option<&str>,
+        who: Who<'_>,
         text: &str,
         parameters: &Parameters<'_>,
     ) -> Result<Bound, Error> {
         let keyspace = parameters.keyspace.or(keyspace);
-        let analysed = Rc::new(Analysed::of(&self.schema(), keyspace, text)?);
+        let analysed = match (Analysed::of(&self.schema(), keyspace, text), who) {
+            (Ok(analysed), Who::Client(user)) => {
+                self.authorize(&analysed, user)?;
+                Rc::new(analysed)
+            }
+            (Ok(analysed), Who::Server) => Rc::new(analysed),
+            (Err(error), Who::Client(user)) => {
+                self.authorize_refused(keyspace, text, user)?;
+                return Err(error);
+            }
+            (Err(error), Who::Server) => return Err(error),
+        };
         let announce = if parameters.skip_metadata { Announce::Skip } else { Announce::Columns };
         self.bind_analysed(&analysed, announce, parameters, miscount_of_query)
     }
@@ -143,13 +182,18 @@ impl Engine {
         user: Option<&str>,
     ) -> Result<Answer, Error> {
         match &analysed.plan {
-            Plan::SchemaChange(change) => self.change_schema(change.clone()).await,
+            Plan::SchemaChange(change) => self.change_schema(change.clone(), user).await,
             Plan::Use { keyspace } => Ok(Answer::plain(Outcome::SetKeyspace(keyspace.clone()))),
-            Plan::Truncate { table } => {
+            Plan::Truncate { keyspace, table } => {
+                let schema = self.schema();
+                let table = cql::find_table(&schema, keyspace, table)?;
                 refuse_virtual(table, "Truncation")?;
                 refuse_system(&table.keyspace)?;
                 self.refuse_roles(table)?;
                 self.truncate(table).await?;
+                if &*table.keyspace == builtin::AUTH {
+                    self.show_own_roles().await?;
+                }
                 Ok(Answer::plain(Outcome::Void))
             }
             Plan::Role(plan) => self.run_role(plan, analysed, user).await,
@@ -213,8 +257,9 @@ impl Engine {
         Ok(())
     }
 
-    async fn change_schema(&self, change: Arc<SchemaChange>) -> Result<Answer, Error> {
+    async fn change_schema(&self, change: Arc<SchemaChange>, user: Option<&str>) -> Result<Answer, Error> {
         refuse_system(change.keyspace())?;
+        let made = permission::of_maker(&change);
         let snapshot = self.coordinator.topology();
         let datacenters = snapshot.members().datacenters().into_iter().map(str::to_owned).collect();
         let context = ChangeContext {
@@ -239,21 +284,40 @@ impl Engine {
                 Ok(Answer { outcome: Outcome::Void, warnings: self.too_few_nodes(altered.as_deref()) })
             }
             // Of a dropped keyspace others are told of everything in it; it is the answer itself.
-            Ok(Ok(Changed::Done(mut events))) => Ok(match answered(&mut events) {
-                Some(event) => {
-                    let mut warnings = self.too_few_nodes(altered.as_deref());
-                    if replicas.is_some_and(|before| Some(before) < self.replicas_of(altered.as_deref())) {
-                        warnings.push(MORE_REPLICAS.to_owned());
+            Ok(Ok(Changed::Done(mut events))) => {
+                Ok(match self.follow_schema(user, made, &mut events).await? {
+                    Some(event) => {
+                        let mut warnings = self.too_few_nodes(altered.as_deref());
+                        if replicas.is_some_and(|before| Some(before) < self.replicas_of(altered.as_deref()))
+                        {
+                            warnings.push(MORE_REPLICAS.to_owned());
+                        }
+                        warnings.extend(self.unused_options(&event));
+                        Answer { outcome: Outcome::SchemaChange(event), warnings }
                     }
-                    warnings.extend(self.unused_options(&event));
-                    Answer { outcome: Outcome::SchemaChange(event), warnings }
-                }
-                None => Answer::plain(Outcome::Void),
-            }),
+                    None => Answer::plain(Outcome::Void),
+                })
+            }
             Ok(Err(error)) => Err(Error::from(error)),
             Err(cluster::Error::EmptyReaders(text)) => Err(Error::Invalid(text)),
             Err(error) => Err(Error::Server(format!("the schema was not changed: {error}"))),
         }
+    }
+
+    /// Grants what was made to whoever made it, and takes what was granted on what is gone. The event that answers the client.
+    async fn follow_schema(
+        &self,
+        user: Option<&str>,
+        made: Vec<Resource>,
+        events: &mut Vec<SchemaEvent>,
+    ) -> Result<Option<SchemaEvent>, Error> {
+        if self.settings.authorization.by_permissions {
+            self.forget_dropped(events).await?;
+            if let Some(user) = user.filter(|_| !made.is_empty()) {
+                self.grant_to_maker(user, made).await?;
+            }
+        }
+        Ok(answered(events))
     }
 
     /// How many replicas a keyspace has in all.

@@ -39,6 +39,25 @@ pub struct Authentication {
     pub write_level: Consistency,
 }
 
+/// What those who were let in may do. Both need to know who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Authorization {
+    /// What was granted to them: `CassandraAuthorizer`.
+    pub by_permissions: bool,
+    /// Only on nodes of the datacenters that their roles name: `CassandraNetworkAuthorizer`.
+    pub by_datacenter: bool,
+}
+
+impl Authorization {
+    /// Everybody may everything, everywhere.
+    pub const NONE: Authorization = Authorization { by_permissions: false, by_datacenter: false };
+
+    /// Whether anything is asked of anybody.
+    pub fn is_on(self) -> bool {
+        self.by_permissions || self.by_datacenter
+    }
+}
+
 impl Authentication {
     /// Everybody is let in; Cassandra's numbers for who asks for passwords.
     pub const STANDARD: Authentication = Authentication {
@@ -57,6 +76,8 @@ pub struct Settings {
     pub info: NodeInfo,
     /// Who is let in.
     pub authentication: Authentication,
+    /// What they may do.
+    pub authorization: Authorization,
     /// Requests that take longer are told in the log; zero tells none.
     pub slow_timeout: Duration,
     /// How long a read of named partitions may take.

@@ -4,6 +4,7 @@
 //! new columns. After any other change the statement goes on: whoever runs it asks for its [`Analysed`] form, which is made
 //! anew when the schema is another than before. The id stays in both cases, as clients expect.
 
+use crate::allowed::Allowed;
 use crate::cache::{Cached, StatementId};
 use crate::error::Error;
 use crate::limits;
@@ -25,6 +26,8 @@ pub struct Analysed {
     pub key_markers: Vec<u16>,
     /// The columns of the result; `None` when there are none.
     pub metadata: Option<Rc<ResultMetadata>>,
+    /// Who was let through.
+    pub(crate) allowed: Allowed,
 }
 
 impl Analysed {
@@ -51,6 +54,7 @@ impl Analysed {
             binds: prepared.binds,
             key_markers: prepared.pk_binds,
             metadata: columns.map(|columns| Rc::new(ResultMetadata::new(columns))),
+            allowed: Allowed::default(),
         })
     }
 

@@ -20,7 +20,7 @@ use protocol::assembler::Assembler;
 use runtime::Group;
 use runtime::net::TcpStream;
 use runtime::sync::{Event, Flag};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -68,7 +68,7 @@ pub struct Connection {
     /// Where it is in the protocol.
     pub phase: Cell<Phase>,
     /// Who has logged in.
-    pub user: RefCell<Option<Rc<str>>>,
+    pub user: OnceCell<Rc<str>>,
     /// Until when it must have introduced itself.
     pub(crate) startup_deadline: Instant,
     /// A login is being checked; nothing more is served until that has ended.
@@ -131,7 +131,7 @@ impl Connection {
             sealed: RefCell::default(),
             version: Cell::new(0),
             phase: Cell::new(Phase::Startup),
-            user: RefCell::new(None),
+            user: OnceCell::new(),
             startup_deadline: runtime::now() + limits::STARTUP_TIMEOUT,
             logging_in: Cell::new(false),
             keyspace: RefCell::new(None),

@@ -139,7 +139,8 @@ fn log_in(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<(
         connection.logging_in.set(false);
         match result {
             Ok(user) => {
-                *connection.user.borrow_mut() = Some(user);
+                // Once a connection: its phase is another one from here on.
+                let _once = connection.user.set(user);
                 connection.phase.set(Phase::Ready);
                 reply(connection, &header, &Reply::AuthSuccess(None));
             }
@@ -201,7 +202,8 @@ fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<
     }
     let engine = &connection.shard.engine;
     let begun = engine.slow().begin_step();
-    let executed = engine.execute(id, *result_metadata_id, parameters)?;
+    let executed =
+        engine.execute(id, *result_metadata_id, connection.user.get().map(AsRef::as_ref), parameters)?;
     let guard = connection.enter(body.len(), 1);
     let bound = match executed {
         Executed::Done(result) => {
@@ -214,7 +216,7 @@ fn execute(connection: &Rc<Connection>, header: &Header, body: &[u8]) -> Result<
     let (header, engine, id) = (*header, engine.clone(), <[u8; 16]>::try_from(*id));
     let begun = begun.or_else(|| engine.slow().begin());
     runtime::spawn_detached_now(Group::QUERY, async move {
-        let user = guard.connection.user.borrow().clone();
+        let user = guard.connection.user.get().cloned();
         let result = engine.run(bound, user.as_deref()).await;
         finish(&guard, &header, result, None);
         engine.slow().end(begun, || prepared_text(&engine, id.as_ref().map_or(&[], |id| &id[..])));
@@ -234,11 +236,12 @@ fn execute_traced(
     let text = engine.text_of(id);
     let kind = "Execute CQL3 prepared query";
     let traced = engine.begin_trace(kind, connection.peer, text.as_deref(), Some(parameters));
-    let bound = engine.bind_execute(id, *result_metadata_id, parameters);
+    let bound =
+        engine.bind_execute(id, *result_metadata_id, connection.user.get().map(AsRef::as_ref), parameters);
     let (header, guard, begun) = (*header, connection.enter(bytes, 1), engine.slow().begin());
     let id = id.to_vec();
     runtime::spawn_detached_now(Group::QUERY, async move {
-        let user = guard.connection.user.borrow().clone();
+        let user = guard.connection.user.get().cloned();
         let result = match bound {
             Ok(bound) => Traced::follow(Some(&traced), engine.run(bound, user.as_deref())).await,
             Err(error) => Err(error),
@@ -262,7 +265,7 @@ async fn run_statement(guard: InFlight, header: Header, body: Vec<u8>) {
     let engine = connection.shard.engine.clone();
     let keyspace = connection.keyspace.borrow().clone();
     let keyspace = keyspace.as_deref();
-    let user = connection.user.borrow().clone();
+    let user = connection.user.get().cloned();
     let request = match decode(&header, &body) {
         Ok(request) => request,
         Err(error) => return finish(&guard, &header, Err(error), None),
@@ -274,7 +277,7 @@ async fn run_statement(guard: InFlight, header: Header, body: Vec<u8>) {
             Request::Query(query) => {
                 engine.query(keyspace, user.as_deref(), query.query, &query.parameters).await
             }
-            Request::Batch(batch) => engine.batch(keyspace, batch).await,
+            Request::Batch(batch) => engine.batch(keyspace, user.as_deref(), batch).await,
             Request::Prepare(prepare) => engine.prepare(prepare.keyspace.or(keyspace), prepare.query).await,
             _ => Err(Error::Protocol("Unexpected message".into())),
         }

@@ -285,7 +285,7 @@ impl Shard {
                 Phase::Authenticating => "authenticating",
                 Phase::Ready => "ready",
             },
-            user: connection.user.borrow().as_deref().map(str::to_string),
+            user: connection.user.get().map(|user| user.to_string()),
             protocol_version: connection.version.get(),
             options: connection.greeting.borrow().options.clone(),
             keyspace: connection.keyspace.borrow().as_deref().map(str::to_string),

@@ -5,7 +5,7 @@ use crate::ast::*;
 use crate::error::{Result, syntax};
 use crate::lexer::Kind;
 
-const PERMISSIONS: [&str; 12] = [
+const PERMISSIONS: [&str; 10] = [
     "CREATE",
     "ALTER",
     "DROP",
@@ -16,8 +16,6 @@ const PERMISSIONS: [&str; 12] = [
     "EXECUTE",
     "UNMASK",
     "SELECT_MASKED",
-    "TRUNCATE",
-    "VECTOR_SEARCH_INDEXING",
 ];
 
 impl Parser<'_> {

@@ -1,39 +1,16 @@
 //! Roles and permissions.
 
 use super::{Refusal, refuse};
-use crate::limits::{NAME_BYTES_MAX, PERMISSIONS_MAX, ROLES_MAX};
+use crate::limits::{DATACENTERS_MAX, IDENTITIES_MAX, NAME_BYTES_MAX, PERMISSIONS_MAX, ROLES_MAX};
 use crate::{Permissions, Role, RoleChange, Roles, State};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl State {
     pub(super) fn change_role(&mut self, change: &RoleChange) -> Result<(), Refusal> {
         // Worked on apart, so that what is refused in the middle changes nothing.
         let mut roles = Roles::clone(&self.roles);
-        match change {
-            RoleChange::Create(name, role) => create(&mut roles, name, role)?,
-            RoleChange::Alter { name, superuser, login, salted_hash } => {
-                let role = existing(&mut roles, name)?;
-                role.superuser = superuser.unwrap_or(role.superuser);
-                role.login = login.unwrap_or(role.login);
-                if salted_hash.is_some() {
-                    role.salted_hash.clone_from(salted_hash);
-                }
-            }
-            RoleChange::Drop(name) => drop_role(&mut roles, name)?,
-            RoleChange::GrantRole(role, member) => grant_role(&mut roles, role, member)?,
-            RoleChange::RevokeRole(role, member) => {
-                if !existing(&mut roles, member)?.member_of.remove(role) {
-                    return refuse(format!("{member} is not a member of {role}"));
-                }
-            }
-            RoleChange::Grant(name, resource, permissions) => {
-                grant(&mut roles, name, resource, *permissions)?
-            }
-            RoleChange::Revoke(name, resource, permissions) => {
-                existing(&mut roles, name)?;
-                revoke(&mut roles, name, resource, *permissions);
-            }
-        }
+        apply(&mut roles, change)?;
         self.roles = Arc::new(roles);
         self.versions.roles = self.version;
         Ok(())
@@ -49,6 +26,65 @@ impl State {
         }
         revoke_all(Arc::make_mut(&mut self.roles), gone);
     }
+}
+
+fn apply(roles: &mut Roles, change: &RoleChange) -> Result<(), Refusal> {
+    match change {
+        RoleChange::Create(name, role) => create(roles, name, role)?,
+        RoleChange::Alter { name, superuser, login, salted_hash } => {
+            let role = existing(roles, name)?;
+            role.superuser = superuser.unwrap_or(role.superuser);
+            role.login = login.unwrap_or(role.login);
+            if salted_hash.is_some() {
+                role.salted_hash.clone_from(salted_hash);
+            }
+        }
+        RoleChange::Drop(name) => drop_role(roles, name)?,
+        RoleChange::GrantRole(role, member) => grant_role(roles, role, member)?,
+        RoleChange::RevokeRole(role, member) => {
+            if !existing(roles, member)?.member_of.remove(role) {
+                return refuse(format!("{member} is not a member of {role}"));
+            }
+        }
+        RoleChange::Grant(name, resource, permissions) => grant(roles, name, resource, *permissions)?,
+        RoleChange::Revoke(name, resource, permissions) => {
+            existing(roles, name)?;
+            revoke(roles, name, resource, *permissions);
+        }
+        RoleChange::All(changes) => changes.iter().try_for_each(|change| apply(roles, change))?,
+        RoleChange::SetDatacenters(name, named) => set_datacenters(roles, name, named)?,
+        RoleChange::AddIdentity(identity, name) => add_identity(roles, identity, name)?,
+        RoleChange::DropIdentity(identity) => {
+            if roles.identities.remove(identity).is_none() {
+                return refuse(format!("identity '{identity}' doesn't exist"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn set_datacenters(roles: &mut Roles, name: &str, named: &BTreeSet<String>) -> Result<(), Refusal> {
+    existing(roles, name)?;
+    if named.len() > DATACENTERS_MAX || named.iter().any(|name| name.len() > NAME_BYTES_MAX) {
+        return refuse(format!("a role names at most {DATACENTERS_MAX} datacenters"));
+    }
+    roles.datacenters.insert(name.to_owned(), named.clone());
+    Ok(())
+}
+
+fn add_identity(roles: &mut Roles, identity: &str, name: &str) -> Result<(), Refusal> {
+    existing(roles, name)?;
+    if identity.is_empty() || identity.len() > NAME_BYTES_MAX {
+        return refuse(format!("an identity has 1 to {NAME_BYTES_MAX} bytes"));
+    }
+    if roles.identities.contains_key(identity) {
+        return refuse(format!("{identity} already exists"));
+    }
+    if roles.identities.len() >= IDENTITIES_MAX {
+        return refuse(format!("there are {IDENTITIES_MAX} identities already"));
+    }
+    roles.identities.insert(identity.to_owned(), name.to_owned());
+    Ok(())
 }
 
 fn revoke_all(roles: &mut Roles, gone: impl Fn(&str, &str) -> bool) {
@@ -86,6 +122,8 @@ fn drop_role(roles: &mut Roles, name: &str) -> Result<(), Refusal> {
     for role in roles.roles.values_mut() {
         role.member_of.remove(name);
     }
+    roles.datacenters.remove(name);
+    roles.identities.retain(|_, role| role != name);
     let resource = format!("roles/{name}");
     revoke_all(roles, |role, on| role == name || on == resource);
     Ok(())

@@ -22,7 +22,7 @@ pub(crate) fn member(octet: u8) -> Member {
         shards: 1,
         ignore_msb: 0,
         state: MemberState::Joining,
-        features: 0,
+        features: crate::FEATURES,
         release: "test".to_owned(),
     }
 }

@@ -38,7 +38,14 @@ fn some_role(random: &mut Prng, state: &State) -> RoleChange {
     let (one, two) = (some_name(random), some_name(random));
     let resource = ["data", "data/ks", "data/ks/t1", "roles/a"][usize::from(pick(random, 4))].to_owned();
     let permissions = Permissions(u32::from(pick(random, 8)));
-    match pick(random, 7) {
+    match pick(random, 12) {
+        7 => {
+            let changes = vec![RoleChange::Drop(two.clone()), RoleChange::Grant(one, resource, permissions)];
+            RoleChange::All(changes)
+        }
+        8 if pick(random, 2) == 0 => RoleChange::SetDatacenters(one, [two].into()),
+        8 => RoleChange::AddIdentity(format!("id-{two}"), one),
+        9 => RoleChange::DropIdentity(format!("id-{two}")),
         0 | 1 => RoleChange::Create(one, Role { login: pick(random, 2) == 0, ..Role::default() }),
         2 => RoleChange::Alter { name: one, superuser: Some(true), login: None, salted_hash: Some(two) },
         3 => RoleChange::Drop(one),
@@ -64,7 +71,7 @@ fn some_update(random: &mut Prng) -> MemberUpdate {
         rack: if pick(random, 9) == 0 { "r9".to_owned() } else { who.rack },
         shards: u16::from(pick(random, 5)),
         ignore_msb: 12,
-        features: 0,
+        features: crate::FEATURES,
         release: "next".to_owned(),
     }
 }
@@ -362,6 +369,6 @@ fn histories_reach_every_kind_of_change_and_outcome() {
             state = next;
         }
     }
-    assert_eq!(done.keys().copied().collect::<Vec<u16>>(), (1..=17).collect::<Vec<u16>>(), "{done:?}");
+    assert_eq!(done.keys().copied().collect::<Vec<u16>>(), (1..=21).collect::<Vec<u16>>(), "{done:?}");
     assert!(others.iter().all(|count| 50 < *count), "{others:?}");
 }

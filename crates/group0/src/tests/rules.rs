@@ -18,7 +18,7 @@ fn update(octet: u8) -> MemberUpdate {
         rack: member.rack,
         shards: 2,
         ignore_msb: 12,
-        features: 0,
+        features: crate::FEATURES,
         release: "next".to_owned(),
     }
 }
@@ -265,7 +265,7 @@ fn an_unknown_kind_stops_the_node_unless_a_member_lacks_its_feature() {
     let at = log.state.version_at(9);
     let stop = log.state.apply_entry(at, &bytes).expect_err("everybody else may know it");
     assert_eq!((stop.version, stop.source), (at, Error::UnknownKind { kind: 900 }));
-    bytes[needs..needs + 8].copy_from_slice(&1u64.to_be_bytes());
+    bytes[needs..needs + 8].copy_from_slice(&(1u64 << 63).to_be_bytes());
     let (next, outcome) = log.state.apply_entry(at, &bytes).expect("everybody refuses it");
     assert!(matches!(outcome, Outcome::Refused(text) if text.contains("upgrade it first")));
     assert_eq!(next.version(), at);
@@ -386,4 +386,64 @@ fn a_table_id_that_another_table_has_is_refused() {
     assert!(log.refused(Change::Schema(nowhere)).contains("missing keyspace"));
     let all = schema::Change::All(log.state.schema().clone());
     assert!(log.refused(Change::Schema(vec![all])).contains("only the founding"));
+}
+
+#[test]
+fn changes_of_roles_come_together_or_not_at_all() {
+    let mut log = Log::founded();
+    let role = |change| Change::Role(change);
+    let create = |name: &str| RoleChange::Create(name.into(), Role { login: true, ..Role::default() });
+    let all = Permissions::ALTER | Permissions::DROP;
+    let with_grant = |name: &str| {
+        let grant = RoleChange::Grant("cassandra".into(), format!("roles/{name}"), all);
+        role(RoleChange::All(vec![create(name), grant]))
+    };
+    log.done(with_grant("a"));
+    assert_eq!(log.state.roles().permissions["cassandra"]["roles/a"], all);
+    let missing = RoleChange::GrantRole("gone".into(), "b".into());
+    let before = log.state.roles().clone();
+    assert_eq!(log.refused(role(RoleChange::All(vec![create("b"), missing]))), "gone doesn't exist");
+    assert_eq!(log.state.roles(), &before);
+    log.done(role(RoleChange::Drop("a".into())));
+    assert!(log.state.roles().permissions.is_empty(), "what was granted on it is gone");
+}
+
+#[test]
+fn datacenters_and_identities_end_with_their_role() {
+    let mut log = Log::founded();
+    let role = |change| Change::Role(change);
+    let login = Role { login: true, ..Role::default() };
+    log.done(role(RoleChange::Create("a".into(), login)));
+    let before = log.state.clone();
+    log.done(role(RoleChange::SetDatacenters("a".into(), ["dc1".to_owned()].into())));
+    assert_eq!(Effects::between(&before, &log.state).roles, ["a"]);
+    assert_eq!(log.state.roles().datacenters_of("a"), Some(["dc1".to_owned()].into()));
+    assert_eq!(log.state.roles().datacenters_of("cassandra"), None, "a superuser may use all");
+    let before = log.state.clone();
+    log.done(role(RoleChange::AddIdentity("spiffe://a".into(), "a".into())));
+    assert_eq!(Effects::between(&before, &log.state).roles, ["a"]);
+    let twice = role(RoleChange::AddIdentity("spiffe://a".into(), "cassandra".into()));
+    assert_eq!(log.refused(twice), "spiffe://a already exists");
+    let read = State::decode(&log.state.encode()).expect("as written");
+    assert_eq!(read, log.state);
+    log.done(role(RoleChange::Drop("a".into())));
+    assert!(log.state.roles().datacenters.is_empty() && log.state.roles().identities.is_empty());
+    let gone = role(RoleChange::DropIdentity("spiffe://a".into()));
+    assert_eq!(log.refused(gone), "identity 'spiffe://a' doesn't exist");
+}
+
+/// A state of before datacenters and identities were known ends where they would begin, as one without any does today.
+#[test]
+fn states_of_before_datacenters_and_identities_are_read() {
+    let mut log = Log::founded();
+    let without = log.state.encode();
+    let select = Change::Role(RoleChange::Grant("cassandra".into(), "data".into(), Permissions::SELECT));
+    log.done(select);
+    let none: [u8; 8] = [0; 8];
+    assert!(State::decode(&without).expect("as written").roles().datacenters.is_empty());
+    let named = Change::Role(RoleChange::SetDatacenters("cassandra".into(), ["dc1".to_owned()].into()));
+    log.done(named);
+    let with = log.state.encode();
+    assert!(without.len() + none.len() < with.len());
+    assert_eq!(State::decode(&with).expect("as written").roles().datacenters.len(), 1);
 }

@@ -170,6 +170,8 @@ pub struct Config {
     pub dynamic_snitch: coordinator::SnitchRules,
     /// Who is let in.
     pub authentication: query::Authentication,
+    /// What those who were let in may do.
+    pub authorization: query::Authorization,
     /// How long a single-partition read may take.
     pub read_timeout: Duration,
     /// How long a range read may take.
@@ -306,6 +308,7 @@ impl Config {
             hints: HintRules::standard(),
             dynamic_snitch: coordinator::SnitchRules::STANDARD,
             authentication: query::Authentication::STANDARD,
+            authorization: query::Authorization::NONE,
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),

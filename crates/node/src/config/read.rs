@@ -213,6 +213,14 @@ impl Config {
         self.finish_log();
         self.clients.check().map_err(|(key, expected, got)| self.wrong(key, expected, &got))?;
         self.internode.check().map_err(|(key, expected, got)| self.wrong(key, expected, &got))?;
+        if self.authorization.is_on() && self.authentication.authenticator == query::Authenticator::AllowAll {
+            let (key, kind) = match self.authorization.by_permissions {
+                true => ("authorizer.class_name", "CassandraAuthorizer"),
+                false => ("network_authorizer.class_name", "CassandraNetworkAuthorizer"),
+            };
+            let expected = "authenticator: PasswordAuthenticator beside it, because nobody would have to say who they are";
+            return Err(self.wrong(key, expected, kind));
+        }
         let told = self.internode_address();
         if told.is_unspecified() {
             return Err(self.wrong(

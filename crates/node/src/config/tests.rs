@@ -41,6 +41,24 @@ fn both_dialects_of_keys_are_read() {
 }
 
 #[test]
+fn authorizers_are_read_with_and_without_their_package() {
+    let guarded = "authenticator: PasswordAuthenticator\npermissions_validity: 10s\n";
+    for class in [
+        "authorizer: CassandraAuthorizer\n",
+        "authorizer: org.apache.cassandra.auth.CassandraAuthorizer\n",
+        "authorizer:\n  class_name: CassandraAuthorizer\n",
+        "authorizer:\n  class_name: org.apache.cassandra.auth.CassandraAuthorizer\n",
+    ] {
+        let (c, _) = read(&format!("{guarded}{class}")).unwrap();
+        assert!(c.authorization.by_permissions && !c.authorization.by_datacenter, "{class}");
+    }
+    let (c, _) = read(&format!("{guarded}network_authorizer: CassandraNetworkAuthorizer\n")).unwrap();
+    assert!(!c.authorization.by_permissions && c.authorization.by_datacenter);
+    let (c, _) = read("authorizer: org.apache.cassandra.auth.AllowAllAuthorizer\n").unwrap();
+    assert!(!c.authorization.is_on());
+}
+
+#[test]
 fn levels_of_roles_and_thresholds_of_batches_are_taken() {
     use types::Consistency;
     let (c, _) = read("cluster_name: c\n").unwrap();
@@ -192,7 +210,12 @@ fn wrong_values_name_file_line_key_and_expectation() {
         ("memtable: skiplist", "node.yaml:1: memtable: expected a map, got \"skiplist\""),
         (
             "authorizer: CassandraAuthorizer",
-            "node.yaml:1: authorizer: expected AllowAllAuthorizer (there are no permissions yet), got \"CassandraAuthorizer\"",
+            "node.yaml:1: authorizer: expected authenticator: PasswordAuthenticator beside it, because nobody would have \
+             to say who they are, got \"CassandraAuthorizer\"",
+        ),
+        (
+            "authorizer: org.example.OwnAuthorizer",
+            "node.yaml:1: authorizer: expected AllowAllAuthorizer or CassandraAuthorizer, got \"org.example.OwnAuthorizer\"",
         ),
         (
             "server_encryption_options:\n  internode_encryption: all\n  keystore: ''\n",
@@ -346,6 +369,8 @@ fn every_key_takes_a_value_of_its_shape() {
                 "host_id" | "replace_node_first_boot" => "6ba7b810-9dad-41d1-80b4-00c04fd430c8".into(),
                 "log_level" => "debug".into(),
                 "authenticator.class_name" => "PasswordAuthenticator".into(),
+                "authorizer.class_name" => "CassandraAuthorizer".into(),
+                "network_authorizer.class_name" => "CassandraNetworkAuthorizer".into(),
                 _ => "x".into(),
             },
         };

@@ -8,9 +8,9 @@ use super::live::Live;
 use super::row::Row;
 use crate::info::NodeInfo;
 use crate::trace::Trace;
-use cluster::Role;
+use cluster::{Permissions, Resource, Role};
 use schema::{Column, ColumnKind, Keyspace, Order, Schema, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use topology::{Member, Snapshot};
 
 /// The version Cassandra clients are told; tools compare it with what they know.
@@ -52,6 +52,27 @@ pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
             };
             shared(source).flat_map(of).collect()
         }
+        ("system_auth", "role_permissions") => grants(source).map(|(role, on, held)| {
+            let mut names: Vec<&str> = held.names().collect();
+            names.sort_unstable();
+            Row::new().text("role", role).text("resource", on).texts("permissions", &names)
+        }).collect(),
+        ("system_auth", "resource_role_permissons_index") => {
+            grants(source).map(|(role, on, _)| Row::new().text("resource", on).text("role", role)).collect()
+        }
+        ("system_auth", "network_permissions") => {
+            let row = |(role, named): (&String, &BTreeSet<String>)| {
+                let named: Vec<&String> = named.iter().collect();
+                Row::new().text("role", &Resource::Role(role.clone()).name()).texts("dcs", &named)
+            };
+            source.live.roles.iter().flat_map(|roles| &roles.datacenters).map(row).collect()
+        }
+        ("system_auth", "identity_to_role") => {
+            let row = |(identity, role): (&String, &String)| {
+                Row::new().text("identity", identity).text("role", role)
+            };
+            source.live.roles.iter().flat_map(|roles| &roles.identities).map(row).collect()
+        }
         ("system_views", name) => views::rows(name, source),
         ("system_traces", "sessions") => source.live.traces.iter().map(trace_session).collect(),
         ("system_traces", "events") => source.live.traces.iter().flat_map(trace_events).collect(),
@@ -62,6 +83,14 @@ pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
 /// The roles that the cluster has agreed on.
 fn shared<'s>(source: &'s Source<'_>) -> impl Iterator<Item = (&'s String, &'s Role)> {
     source.live.roles.iter().flat_map(|roles| &roles.roles)
+}
+
+/// What was granted: role, resource, permissions.
+fn grants<'s>(source: &'s Source<'_>) -> impl Iterator<Item = (&'s String, &'s String, Permissions)> {
+    let of_role = |(role, resources): (&'s String, &'s BTreeMap<String, Permissions>)| {
+        resources.iter().map(move |(on, held)| (role, on, *held))
+    };
+    source.live.roles.iter().flat_map(|roles| &roles.permissions).flat_map(of_role)
 }
 
 fn role_row(name: &str, role: &Role) -> Row {

@@ -28,7 +28,8 @@ pub(super) const INTERNODE_COMPRESSION: &str = "messages between nodes are not c
 pub(super) const OWNERSHIP: &str = "a replica answers for what it holds; coordinators ask who holds a token";
 pub(super) const PLAIN_HINTS: &str = "hints are not compressed yet";
 pub(super) const CACHES: &str = "there is no such cache yet; chunks and index pages of sstables are cached";
-pub(super) const PERMISSIONS: &str = "there are no permissions yet";
+pub(super) const PERMISSIONS: &str =
+    "every node has roles and permissions in memory, and a change is in force at once";
 pub(super) const CREDENTIALS: &str = "roles are read anew when their validity has ended";
 pub(super) const AUDIT: &str = "there is no audit log and no full query log yet";
 pub(super) const CDC: &str = "changes are not captured yet";

@@ -57,7 +57,7 @@ pub(super) const KEYS: &[Key] = &[
         "authorizer.class_name",
         Class,
         "AllowAllAuthorizer",
-        Only(&["AllowAllAuthorizer"], "there are no permissions yet"),
+        Checks(|c, v| set(&mut c.authorization.by_permissions, is_cassandra(&v.text(), "Authorizer")?)),
     ),
     key("authorizer.parameters", Map, "null", Idle("it has no parameters here")),
     key(
@@ -169,13 +169,13 @@ pub(super) const KEYS: &[Key] = &[
         "network_authorizer.class_name",
         Class,
         "AllowAllNetworkAuthorizer",
-        Only(&["AllowAllNetworkAuthorizer"], "roles are not bound to data centres"),
+        Checks(|c, v| set(&mut c.authorization.by_datacenter, is_cassandra(&v.text(), "NetworkAuthorizer")?)),
     ),
     key("network_authorizer.parameters", Map, "null", Idle("it has no parameters here")),
-    key("permissions_cache_active_update", Flag, "false", Later(PERMISSIONS)),
-    key("permissions_cache_max_entries", INT, "1000", Later(PERMISSIONS)),
-    key("permissions_update_interval", Time(MS), "null", Later(PERMISSIONS)),
-    key("permissions_validity", Time(MS), "2s", Later(PERMISSIONS)),
+    key("permissions_cache_active_update", Flag, "false", Idle(PERMISSIONS)),
+    key("permissions_cache_max_entries", INT, "1000", Idle(PERMISSIONS)),
+    key("permissions_update_interval", Time(MS), "null", Idle(PERMISSIONS)),
+    key("permissions_validity", Time(MS), "2s", Idle(PERMISSIONS)),
     key(
         "role_manager.class_name",
         Class,
@@ -183,10 +183,10 @@ pub(super) const KEYS: &[Key] = &[
         Only(&["CassandraRoleManager"], "roles are kept as Cassandra keeps them"),
     ),
     key("role_manager.parameters", Map, "null", Idle("it has no parameters here")),
-    key("roles_cache_active_update", Flag, "false", Later(PERMISSIONS)),
-    key("roles_cache_max_entries", INT, "1000", Later(PERMISSIONS)),
-    key("roles_update_interval", Time(MS), "null", Later(PERMISSIONS)),
-    key("roles_validity", Time(MS), "2s", Later(PERMISSIONS)),
+    key("roles_cache_active_update", Flag, "false", Idle(PERMISSIONS)),
+    key("roles_cache_max_entries", INT, "1000", Idle(PERMISSIONS)),
+    key("roles_update_interval", Time(MS), "null", Idle(PERMISSIONS)),
+    key("roles_validity", Time(MS), "2s", Idle(PERMISSIONS)),
     key(
         "server_encryption_options.accepted_protocols",
         List,
@@ -307,5 +307,15 @@ fn authenticator(class: &str) -> Result<Authenticator, String> {
         Some("AllowAllAuthenticator") => Ok(Authenticator::AllowAll),
         Some("PasswordAuthenticator") => Ok(Authenticator::Password),
         _ => Err("AllowAllAuthenticator or PasswordAuthenticator".into()),
+    }
+}
+
+/// Whether a class of this kind is Cassandra's own, or the one that lets everybody through.
+fn is_cassandra(class: &str, kind: &str) -> Result<bool, String> {
+    let name = class.rsplit('.').next().unwrap_or_default();
+    match name.strip_suffix(kind) {
+        Some("AllowAll") => Ok(false),
+        Some("Cassandra") => Ok(true),
+        _ => Err(format!("AllowAll{kind} or Cassandra{kind}")),
     }
 }
