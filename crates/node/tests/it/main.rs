@@ -14,6 +14,7 @@ mod levels;
 mod many;
 mod operations;
 mod operators;
+mod permissions;
 mod prepared;
 mod rest;
 mod roles;
