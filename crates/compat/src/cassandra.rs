@@ -120,7 +120,11 @@ fn launch(folder: &Path, more: &str, measured: Option<&Measured>, place: &Place)
     fs::create_dir_all(folder.join("logs")).map_err(told)?;
     fs::create_dir_all(folder.join("triggers")).map_err(told)?;
     let config = folder.join("cassandra.yaml");
-    fs::write(&config, yaml(folder, place) + more).map_err(told)?;
+    let mut lines = yaml(folder, place);
+    if more.lines().any(|line| line.starts_with("authorizer:")) {
+        lines = lines.replace(AUTHORIZER, "");
+    }
+    fs::write(&config, lines + more).map_err(told)?;
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
     let log = folder.join("node.log");
     let out = File::create(&log).map_err(told)?;
@@ -259,7 +263,7 @@ fn yaml(folder: &Path, place: &Place) -> String {
         "{any}num_tokens: 16\nstorage_port: {storage}\n\
          native_transport_port: {native}\nstart_native_transport: true\n\
          commitlog_sync_period: 10000ms\n\
-         authorizer: AllowAllAuthorizer\n\
+         {AUTHORIZER}\
          read_request_timeout: 20000ms\nwrite_request_timeout: 20000ms\n\
          range_request_timeout: 20000ms\ntruncate_request_timeout: 60000ms\n"
     )
@@ -268,6 +272,8 @@ fn yaml(folder: &Path, place: &Place) -> String {
 fn older_yaml(folder: &Path) -> String {
     any_yaml(folder, Ipv4Addr::LOCALHOST, "127.0.0.1") + "num_tokens: 1\ncommitlog_sync_period_in_ms: 10000\n"
 }
+
+const AUTHORIZER: &str = "authorizer: AllowAllAuthorizer\n";
 
 /// What every release understands.
 fn any_yaml(folder: &Path, address: Ipv4Addr, seeds: &str) -> String {

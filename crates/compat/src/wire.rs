@@ -70,6 +70,13 @@ pub fn request(version: u8, opcode: u8, stream: i16, body: &[u8]) -> Vec<u8> {
 }
 
 /// Body of STARTUP.
+pub const AUTHENTICATE: u8 = 0x03;
+/// A client's answer to it.
+pub const AUTH_RESPONSE: u8 = 0x0f;
+/// What lets it in.
+pub const AUTH_SUCCESS: u8 = 0x10;
+
+/// The body of STARTUP.
 pub fn startup_body() -> Vec<u8> {
     let mut out = vec![0, 1];
     string(&mut out, b"CQL_VERSION");

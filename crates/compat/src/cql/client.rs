@@ -80,6 +80,11 @@ pub enum Value {
 impl Client {
     /// Connects and says STARTUP; `Err` when the server does not answer READY.
     pub fn connect(address: SocketAddr, version: u8) -> Result<Client, String> {
+        Client::connect_as(address, version, None)
+    }
+
+    /// The same for a user whose password is the user's name, if the server asks for one.
+    pub fn connect_as(address: SocketAddr, version: u8, user: Option<&str>) -> Result<Client, String> {
         let told = |error: std::io::Error| format!("{address}: {error}");
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(told)?;
         stream.set_nodelay(true).map_err(told)?;
@@ -88,6 +93,20 @@ impl Client {
         let startup = wire::request(version, wire::STARTUP, 0, &wire::startup_body());
         client.stream.write_all(&startup).map_err(told)?;
         let (opcode, _, body) = client.receive()?;
+        if let (wire::AUTHENTICATE, Some(user)) = (opcode, user) {
+            // Segments begin behind the answer to STARTUP, whatever it is.
+            client.version = version;
+            let token = format!("\0{user}\0{user}");
+            let mut body = (token.len() as i32).to_be_bytes().to_vec();
+            body.extend_from_slice(token.as_bytes());
+            client.send(wire::AUTH_RESPONSE, &body)?;
+            let (opcode, _, body) = client.receive()?;
+            if opcode != wire::AUTH_SUCCESS {
+                let text = String::from_utf8_lossy(body.get(6..).unwrap_or_default()).into_owned();
+                return Err(format!("{user} is not let in: {text}"));
+            }
+            return Ok(client);
+        }
         if opcode != wire::READY {
             return Err(format!(
                 "STARTUP was answered with opcode {opcode}: {}",
@@ -165,7 +184,7 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, opcode: u8, body: &[u8]) -> Result<(Answer, Vec<String>), String> {
+    fn send(&mut self, opcode: u8, body: &[u8]) -> Result<(), String> {
         let envelope = wire::request(self.version, opcode, 0, body);
         let bytes = if self.version >= 5 {
             let pieces: Vec<&[u8]> = envelope.chunks(SEGMENT_BYTES).collect();
@@ -176,7 +195,11 @@ impl Client {
         } else {
             envelope
         };
-        self.stream.write_all(&bytes).map_err(|error| format!("the connection broke: {error}"))?;
+        self.stream.write_all(&bytes).map_err(|error| format!("the connection broke: {error}"))
+    }
+
+    fn ask(&mut self, opcode: u8, body: &[u8]) -> Result<(Answer, Vec<String>), String> {
+        self.send(opcode, body)?;
         let (opcode, flags, body) = self.receive()?;
         let mut reader = Reader { bytes: &body };
         let read = (|| {

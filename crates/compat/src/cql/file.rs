@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! -- version: 4            alone in its block: for the rest of the file
+//! -- user: alice           the same, in files of `guarded`: who is logged in, with the name as password
 //!
 //! CREATE TABLE t (k int PRIMARY KEY, v text);
 //! INSERT INTO t (k, v) VALUES (1, 'a');      a block without `----`: each line ends a statement, all must succeed
@@ -24,6 +25,8 @@ use std::path::{Path, PathBuf};
 pub struct Directives {
     /// `version: N`: the protocol's version.
     pub version: Option<u8>,
+    /// `user: NAME`: who is logged in.
+    pub user: Option<String>,
     /// `page: N`: rows of a page; all pages are read.
     pub page: Option<i32>,
     /// `bind: 1, 'a', null, unset`: prepares, and executes with these values.
@@ -48,6 +51,8 @@ impl Directives {
         let number = || value.parse::<i32>().map_err(|_| format!("{value} is not a number"));
         match word {
             "version" => self.version = Some(number()? as u8),
+            "user" if value.is_empty() => return Err("user needs a name".into()),
+            "user" => self.user = Some(value.into()),
             "page" => self.page = Some(number()?),
             "bind" => self.bind = Some(value.into()),
             "prepare" => self.prepare = true,

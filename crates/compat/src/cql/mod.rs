@@ -7,7 +7,8 @@
 //! `-- worded: why` that tells how both come to the same. `--bless` alone writes down those two kinds of differences, and
 //! nothing else.
 //!
-//! Each file runs in a keyspace of its own, made afresh and named `cql_` and the file.
+//! Each file runs in a keyspace of its own, made afresh and named `cql_` and the file. Those in `guarded` run on a server with passwords and
+//! permissions, as the users that they name; the others on one where everybody may everything.
 
 pub mod client;
 mod file;
@@ -25,25 +26,84 @@ use file::{Block, Case, Directives, File};
 use crate::paths;
 use crate::suite::{Options, Report};
 
-/// Runs every file against one server.
+/// Runs every file, each against the server of its kind.
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
+    let mut listed = BTreeMap::new();
+    for kind in [Kind::Open, Kind::Guarded] {
+        run_kind(kind, options, shards, report, &mut listed);
+    }
+    report.test("cql::differences_are_listed", || differences_are_listed(&listed));
+}
+
+/// What a file runs against.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// A server where everybody may everything.
+    Open,
+    /// One with passwords and permissions.
+    Guarded,
+}
+
+impl Kind {
+    /// The folder of its files below `cql`, and its name in reports.
+    fn folder(self) -> &'static str {
+        match self {
+            Kind::Open => "",
+            Kind::Guarded => "guarded",
+        }
+    }
+
+    /// What the files expect was told by Cassandra with its stock configuration, whose tables are compacted in tiers. Its caches of roles and
+    /// permissions are off: a change is in force at once here.
+    fn yaml(self, options: &Options) -> String {
+        let stock = match options.against_cassandra {
+            true => "",
+            false => "default_compaction:\n  class_name: SizeTieredCompactionStrategy\n",
+        };
+        let guarded = match self {
+            Kind::Open => "",
+            Kind::Guarded => {
+                "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\n\
+                 network_authorizer: CassandraNetworkAuthorizer\npermissions_validity: 0ms\nroles_validity: 0ms\n\
+                 credentials_validity: 0ms\n"
+            }
+        };
+        format!("{stock}{guarded}")
+    }
+
+    /// Who makes the keyspace of a file.
+    fn user(self) -> Option<&'static str> {
+        match self {
+            Kind::Open => None,
+            Kind::Guarded => Some("cassandra"),
+        }
+    }
+}
+
+fn run_kind(
+    kind: Kind,
+    options: &Options,
+    shards: u16,
+    report: &mut Report,
+    listed: &mut BTreeMap<String, String>,
+) {
+    let files = match files(kind, options.only.as_deref()) {
+        Ok(files) if files.is_empty() => return,
+        Ok(files) => files,
+        Err(error) => return report.test("cql::files", || Err(error)),
+    };
     let mut server = None;
     let mut address = options.at;
     if address.is_none() {
-        report.test(&format!("cql::start --smp {shards}"), || {
-            let started = options.server_with("cql", shards, as_stock(options))?;
-            wait_for_role(started.address)?;
+        report.test(&format!("cql::start {} --smp {shards}", kind.folder()), || {
+            let started = options.server_with("cql", shards, kind.yaml(options))?;
+            wait_for_role(started.address, kind)?;
             address = Some(started.address);
             server = Some(started);
             Ok(String::new())
         });
     }
     let Some(address) = address else { return };
-    let files = match files(options.only.as_deref()) {
-        Ok(files) => files,
-        Err(error) => return report.test("cql::files", || Err(error)),
-    };
-    let mut listed = BTreeMap::new();
     for path in files {
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
         report.test(&format!("cql::{name} --smp {shards}"), || {
@@ -53,28 +113,29 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
                     listed.insert(why.clone(), format!("{name}:{}", case.line));
                 }
             }
-            let mut session =
-                Session { address, clients: BTreeMap::new(), keyspace: format!("cql_{}", file.name()) };
+            let keyspace = format!("cql_{}", file.name());
+            let user = kind.user().map(str::to_owned);
+            let mut session = Session { address, clients: BTreeMap::new(), keyspace, user };
             run_file(&mut session, &mut file, options)
         });
     }
-    report.test("cql::differences_are_listed", || differences_are_listed(&listed));
     if let Some(mut server) = server {
         report.test(&format!("cql::stop --smp {shards}"), || server.stop().map(|()| String::new()));
     }
 }
 
-/// What the files expect was told by Cassandra with its stock configuration, whose tables are compacted in tiers.
-fn as_stock(options: &Options) -> String {
-    if options.against_cassandra {
-        return String::new();
-    }
-    "default_compaction:\n  class_name: SizeTieredCompactionStrategy\n".into()
-}
-
 /// Waits until the server has made its default role: it answers earlier, and the file of roles asks for it.
-fn wait_for_role(address: SocketAddr) -> Result<(), String> {
+fn wait_for_role(address: SocketAddr, kind: Kind) -> Result<(), String> {
     let end = Instant::now() + ROLE_WAIT;
+    if kind == Kind::Guarded {
+        while let Err(error) = Client::connect_as(address, VERSION, kind.user()) {
+            if end <= Instant::now() {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        return Ok(());
+    }
     let mut client = Client::connect(address, VERSION)?;
     while Instant::now() < end {
         let (answer, _) = client.query("SELECT role FROM system_auth.roles", &Parameters::default())?;
@@ -93,8 +154,8 @@ fn as_case(block: &Block) -> Option<&Case> {
     }
 }
 
-fn files(only: Option<&str>) -> Result<Vec<PathBuf>, String> {
-    let folder = paths::resources().join("cql");
+fn files(kind: Kind, only: Option<&str>) -> Result<Vec<PathBuf>, String> {
+    let folder = paths::resources().join("cql").join(kind.folder());
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let mut files: Vec<PathBuf> = entries
         .filter_map(Result::ok)
@@ -118,11 +179,13 @@ fn differences_are_listed(listed: &BTreeMap<String, String>) -> Result<String, S
     if missing.is_empty() { Ok(format!("{} reasons", listed.len())) } else { Err(missing.join("\n")) }
 }
 
-/// Connections of one file, by protocol version.
+/// Connections of one file, by protocol version and user.
 struct Session {
     address: SocketAddr,
-    clients: BTreeMap<u8, Client>,
+    clients: BTreeMap<(u8, Option<String>), Client>,
     keyspace: String,
+    /// Who asks.
+    user: Option<String>,
 }
 
 /// The protocol's version where a file does not say.
@@ -136,16 +199,17 @@ const SHOWN: usize = 60;
 
 impl Session {
     fn client(&mut self, version: u8) -> Result<&mut Client, String> {
-        if !self.clients.contains_key(&version) {
-            let mut client = Client::connect(self.address, version)?;
+        let key = (version, self.user.clone());
+        if !self.clients.contains_key(&key) {
+            let mut client = Client::connect_as(self.address, version, self.user.as_deref())?;
             client.query(&format!("USE {}", self.keyspace), &Parameters::default())?;
-            self.clients.insert(version, client);
+            self.clients.insert(key.clone(), client);
         }
-        Ok(self.clients.get_mut(&version).expect("it was put there"))
+        Ok(self.clients.get_mut(&key).expect("it was put there"))
     }
 
     fn fresh_keyspace(&mut self) -> Result<(), String> {
-        let mut client = Client::connect(self.address, 4)?;
+        let mut client = Client::connect_as(self.address, 4, self.user.as_deref())?;
         let keyspace = &self.keyspace;
         let statements = [
             format!("DROP KEYSPACE IF EXISTS {keyspace}"),
@@ -167,7 +231,7 @@ impl Session {
         match self.ask(case, version) {
             Ok(lines) => lines,
             Err(error) => {
-                self.clients.remove(&version);
+                self.clients.remove(&(version, self.user.clone()));
                 vec![format!("connection: {error}")]
             }
         }
@@ -330,7 +394,12 @@ fn run_file(session: &mut Session, file: &mut File, options: &Options) -> Result
     let (mut count, mut failures, mut different, mut worded) = (0, Vec::new(), 0, 0);
     for block in &mut file.blocks {
         match block {
-            Block::Comments(_, directives) => version = directives.version.unwrap_or(version),
+            Block::Comments(_, directives) => {
+                version = directives.version.unwrap_or(version);
+                if directives.user.is_some() {
+                    session.user.clone_from(&directives.user);
+                }
+            }
             Block::Setup(statements, _) => {
                 for statement in statements.iter() {
                     let client = session.client(version)?;
