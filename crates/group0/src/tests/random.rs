@@ -40,12 +40,16 @@ fn some_role(random: &mut Prng, state: &State) -> RoleChange {
     let permissions = Permissions(u32::from(pick(random, 8)));
     match pick(random, 12) {
         7 => {
-            let changes = vec![RoleChange::Drop(two.clone()), RoleChange::Grant(one, resource, permissions)];
+            let first = match pick(random, 2) {
+                0 => RoleChange::Drop(two),
+                _ => RoleChange::Create(one.clone(), Role::default()),
+            };
+            let changes = vec![first, RoleChange::Grant(one, resource, permissions)];
             RoleChange::All(changes)
         }
         8 if pick(random, 2) == 0 => RoleChange::SetDatacenters(one, [two].into()),
-        8 => RoleChange::AddIdentity(format!("id-{two}"), one),
-        9 => RoleChange::DropIdentity(format!("id-{two}")),
+        8 => RoleChange::AddIdentity(format!("id-{}", pick(random, 2)), one),
+        9 => RoleChange::DropIdentity(format!("id-{}", pick(random, 2))),
         0 | 1 => RoleChange::Create(one, Role { login: pick(random, 2) == 0, ..Role::default() }),
         2 => RoleChange::Alter { name: one, superuser: Some(true), login: None, salted_hash: Some(two) },
         3 => RoleChange::Drop(one),
