@@ -1,4 +1,4 @@
-//! Tables that every node has and nobody makes: `system_auth` and `system.batches`, stored like any other.
+//! Tables that every node has and nobody makes: `system_auth`, `system.batches` and `system.paxos`, stored like any other.
 //!
 //! ```text
 //!   schema log ─ replay ─▶ what users made ─ with_builtin ─▶ what every shard runs ─ logged ─▶ schema log
@@ -61,6 +61,12 @@ const TABLES: &[Definition] = &[
         keyspace: LOCAL, name: "batches", comment: "batches awaiting replay", partition_key: "id", clustering: "",
         regulars: &[("mutations", "list<blob>"), ("version", "int")],
     },
+    Definition {
+        keyspace: LOCAL, name: "paxos", comment: "in-progress paxos proposals", partition_key: "row_key", clustering: "cf_id",
+        regulars: &[("in_progress_ballot", "timeuuid"), ("in_progress_read_ballot", "timeuuid"), ("most_recent_commit", "blob"),
+            ("most_recent_commit_at", "timeuuid"), ("most_recent_commit_version", "int"), ("proposal", "blob"),
+            ("proposal_ballot", "timeuuid"), ("proposal_version", "int")],
+    },
 ];
 
 /// The same schema with the built-in keyspaces in it, at the version of what is logged of it.
@@ -113,12 +119,16 @@ fn default_replication(keyspace: &str) -> Replication {
 
 fn build(definition: &Definition) -> Table {
     let ty = |text: &str| CqlType::parse(text).expect("definitions are constants");
-    let key_type = if definition.keyspace == LOCAL { CqlType::Timeuuid } else { CqlType::Text };
+    let (key_type, clustering_type) = match definition.name {
+        "batches" => (CqlType::Timeuuid, CqlType::Text),
+        "paxos" => (CqlType::Blob, CqlType::Uuid),
+        _ => (CqlType::Text, CqlType::Text),
+    };
     let id = table_id(definition.keyspace, definition.name);
     let mut builder = TableBuilder::new(definition.keyspace, definition.name, id)
         .partition_key(definition.partition_key, key_type);
     if !definition.clustering.is_empty() {
-        builder = builder.clustering(definition.clustering, CqlType::Text, Order::Ascending);
+        builder = builder.clustering(definition.clustering, clustering_type, Order::Ascending);
     }
     for (name, text) in definition.regulars {
         builder = builder.regular(name, ty(text));
@@ -160,6 +170,7 @@ mod tests {
         let id = |keyspace, name| format!("{:032x}", table_id(keyspace, name).0);
         assert_eq!(id("system_auth", "roles"), "5bc52802de2535edaeab188eecebb090");
         assert_eq!(id("system", "batches"), "919a4bc57a333573b03e13fc3f68b465");
+        assert_eq!(id("system", "paxos"), "b7b7f0c2fd0a34108c053ef614bb7c2d");
         let ids: HashMap<TableId, &str> =
             TABLES.iter().map(|d| (table_id(d.keyspace, d.name), d.name)).collect();
         assert_eq!(ids.len(), TABLES.len());

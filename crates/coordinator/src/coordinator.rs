@@ -8,7 +8,8 @@ use crate::view::{Placed, View};
 use base::histogram::Distribution;
 use base::{HostId, Instant, Token};
 use mutation::{Mutation, Scope};
-use replica::Local;
+use paxos::Records;
+use replica::{Local, Turns};
 use rpc::Pool;
 use runtime::log::Sparse;
 use runtime::metrics::{Counter, Histogram};
@@ -50,6 +51,12 @@ pub struct Coordinator {
     pulled: Cell<u64>,
     /// A newer snapshot is here, or a pull has ended.
     newer: Event,
+    /// Partitions with lightweight transactions of this shard.
+    pub(crate) turns: Turns,
+    /// How their states are written.
+    pub(crate) records: Records,
+    /// The time of the last round that this shard began, in microseconds.
+    pub(crate) last_ballot: Cell<i64>,
     pub(crate) metrics: Metrics,
     /// Reads over many tombstones that are worth a line in the log.
     pub(crate) tombstones_told: Sparse,
@@ -103,6 +110,11 @@ pub(crate) struct Metrics {
     pub(crate) forwards_failed: Counter,
     pub(crate) batches_kept: Counter,
     pub(crate) batches_replayed: Counter,
+    pub(crate) cas_writes: Counter,
+    pub(crate) cas_reads: Counter,
+    pub(crate) cas_contention: Counter,
+    pub(crate) cas_finished: Counter,
+    pub(crate) cas_prunes: Counter,
     pub(crate) read_latency: Histogram,
     pub(crate) range_latency: Histogram,
     pub(crate) write_latency: Histogram,
@@ -163,6 +175,9 @@ impl Coordinator {
             trace_hook: RefCell::default(),
             pulled: Cell::new(0),
             newer: Event::new(),
+            turns: Turns::default(),
+            records: Records::new(),
+            last_ballot: Cell::new(i64::MIN),
             metrics: Metrics::register(),
             tombstones_told: Sparse::new(WARNING_LOG_EVERY),
         })
@@ -500,6 +515,20 @@ impl Metrics {
             batches_replayed: counter(
                 "messina_coordinator_batches_replayed_total",
                 "Logged batches that this node has written again, as they were not removed in time.",
+            ),
+            cas_writes: counter("messina_coordinator_cas_writes_total", "Conditional writes coordinated."),
+            cas_reads: counter("messina_coordinator_cas_reads_total", "Reads at a serial level coordinated."),
+            cas_contention: counter(
+                "messina_coordinator_cas_contention_total",
+                "Rounds of lightweight transactions that gave way to others.",
+            ),
+            cas_finished: counter(
+                "messina_coordinator_cas_finished_total",
+                "Proposals of other lightweight transactions that had to be finished first.",
+            ),
+            cas_prunes: counter(
+                "messina_coordinator_cas_prunes_total",
+                "Lightweight transactions that every holder has confirmed.",
             ),
             read_latency: latency("messina_coordinator_read_latency_us", "Reads by key, to their answer."),
             range_latency: latency(

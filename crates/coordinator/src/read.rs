@@ -692,7 +692,7 @@ fn listen(
 fn answer_of(response: Response) -> Result<ReadAnswer, Silence> {
     match response {
         Response::Answer(answer) => Ok(answer),
-        Response::Done | Response::Failed(_) | Response::Behind(_) => {
+        Response::Done | Response::Paxos(_) | Response::Failed(_) | Response::Behind(_) => {
             Err(Silence::Failed(replica::Error::Malformed("answered with something else".to_string())))
         }
     }

@@ -161,6 +161,7 @@ pub(crate) fn name_of(request: &Request) -> &'static str {
         Request::Read(command) => name_of_read(command),
         Request::Write { .. } => "MUTATION",
         Request::Truncate { .. } => "TRUNCATE",
+        Request::Paxos(ask) => ask.name(),
     }
 }
 
@@ -196,6 +197,6 @@ pub(crate) fn done_or_failed(response: Response) -> Result<Response, Silence> {
     match response {
         Response::Failed(error) => Err(error.into()),
         Response::Behind(version) => Err(Silence::Behind(version)),
-        response @ (Response::Done | Response::Answer(_)) => Ok(response),
+        response @ (Response::Done | Response::Answer(_) | Response::Paxos(_)) => Ok(response),
     }
 }

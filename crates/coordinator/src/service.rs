@@ -68,7 +68,7 @@ impl Serve for Replica {
             Ok(Request::Write { mutations, durability }) => {
                 self.0.write_now(&mutations, durability, on).map(|(written, _)| Response::of(written))
             }
-            Ok(Request::Truncate { .. }) => None,
+            Ok(Request::Truncate { .. } | Request::Paxos(_)) => None,
             Err(error) => Some(Response::Failed(error)),
         };
         let Some(response) = response else { return false };
@@ -139,7 +139,7 @@ impl Serve for Forward {
             return begin(self.local.clone(), request, cut, answer, trace);
         };
         let decoded = match Request::decode(write) {
-            Ok(Request::Read(_) | Request::Truncate { .. }) => {
+            Ok(Request::Read(_) | Request::Truncate { .. } | Request::Paxos(_)) => {
                 Err(Error::Malformed("only writes are forwarded".to_string()))
             }
             decoded => decoded,
@@ -253,6 +253,10 @@ impl Coordinator {
                 }
             }),
             Request::Truncate { .. } => None,
+            Request::Paxos(ask) => {
+                let token = ask.key().token;
+                changed(ask.table(), &|placements| Some(at(placements, token)))
+            }
         }
     }
 }

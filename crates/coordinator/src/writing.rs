@@ -98,7 +98,7 @@ struct State {
 }
 
 /// How far one mutation is.
-struct Progress {
+pub(crate) struct Progress {
     needs: Vec<Need>,
 }
 
@@ -409,7 +409,7 @@ impl Gather for Writing {
 fn written(answer: Result<&[u8], CallError>) -> Result<(), Silence> {
     match heard(answer)? {
         Response::Done => Ok(()),
-        Response::Answer(_) | Response::Failed(_) | Response::Behind(_) => {
+        Response::Answer(_) | Response::Paxos(_) | Response::Failed(_) | Response::Behind(_) => {
             Err(Silence::Failed(replica::Error::Malformed("answered with something else".to_string())))
         }
     }
@@ -461,7 +461,7 @@ fn groups_of(
 }
 
 impl Progress {
-    fn new(plan: &WritePlan) -> Progress {
+    pub(crate) fn new(plan: &WritePlan) -> Progress {
         let need = |(at, required): (usize, &usize)| {
             let counts = |target: &&Target| target.need.map(usize::from) == Some(at);
             let open = plan.targets.iter().filter(counts).count();
@@ -471,7 +471,13 @@ impl Progress {
     }
 
     /// A replica whose answer counts for a need has given it, or will not.
-    fn note(&mut self, need: Option<u8>, from: IpAddr, answer: &Result<(), Silence>, reason: &mut String) {
+    pub(crate) fn note(
+        &mut self,
+        need: Option<u8>,
+        from: IpAddr,
+        answer: &Result<(), Silence>,
+        reason: &mut String,
+    ) {
         let Some(need) = need.and_then(|need| self.needs.get_mut(usize::from(need))) else { return };
         need.open -= 1;
         match answer {
@@ -486,11 +492,11 @@ impl Progress {
         }
     }
 
-    fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.needs.iter().any(|need| need.received + need.open < need.required)
     }
 
-    fn is_done(&self) -> bool {
+    pub(crate) fn is_done(&self) -> bool {
         self.needs.iter().all(|need| need.received >= need.required)
     }
 
@@ -498,7 +504,7 @@ impl Progress {
         self.needs.iter().map(|need| need.required).sum()
     }
 
-    fn error(&self, consistency: Consistency, kind: WriteKind, reason: &str) -> Error {
+    pub(crate) fn error(&self, consistency: Consistency, kind: WriteKind, reason: &str) -> Error {
         let received = self.needs.iter().map(|need| need.received).sum();
         let failures: Vec<_> = self.needs.iter().flat_map(|need| need.failures.iter().copied()).collect();
         let (required, write) = (self.required(), Some(kind));

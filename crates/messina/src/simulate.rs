@@ -84,7 +84,7 @@ fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    const BUGS: [(&str, Bug); 26] = [
+    const BUGS: [(&str, Bug); 32] = [
         ("skip-sync", Bug::SkipSync),
         ("ignore-crc", Bug::IgnoreCrc),
         ("replay-stops-early", Bug::ReplayStopsEarly),
@@ -111,6 +111,12 @@ fn bug(name: &str) -> Result<Bug, String> {
         ("plans-before-stores", Bug::PlansBeforeStores),
         ("old-folder-let-in", Bug::OldFolderLetIn),
         ("snapshot-without-effects", Bug::SnapshotWithoutEffects),
+        ("promise-not-durable", Bug::PromiseNotDurable),
+        ("accept-unfenced", Bug::AcceptUnfenced),
+        ("ballot-reused", Bug::BallotReused),
+        ("paxos-no-fence", Bug::PaxosNoFence),
+        ("paxos-leaves-behind", Bug::PaxosLeavesBehind),
+        ("prune-early", Bug::PruneEarly),
     ];
     let found = BUGS.iter().find(|(known, _)| *known == name);
     found.map(|(_, bug)| *bug).ok_or_else(|| {

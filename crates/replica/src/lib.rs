@@ -7,7 +7,9 @@
 
 mod error;
 mod message;
+mod turns;
 mod shard;
+mod paxos;
 mod operations;
 mod local;
 
@@ -18,3 +20,4 @@ pub use message::{
     VERB_TRACED_FORWARD, encode_read_to, encode_write_to,
 };
 pub use shard::Shard;
+pub use turns::{Place, Turns};

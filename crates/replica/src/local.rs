@@ -7,6 +7,7 @@ use crate::shard::Shard;
 use base::histogram::Placed;
 use base::{Token, shard_interval, shard_of};
 use mutation::{Key, Mutation, Page, ReadAnswer, ReadCommand, Resume, Scope, TokenRange};
+use paxos::{Ask, Reply};
 use runtime::{Group, ShardId};
 use schema::TableId;
 use std::rc::Rc;
@@ -56,6 +57,10 @@ impl Local {
             },
             Request::Write { mutations, durability } => self.write(mutations, durability, on).await,
             Request::Truncate { table, at } => self.truncate(table, at).await,
+            Request::Paxos(ask) => match self.paxos(ask, on).await {
+                Ok(reply) => return Response::Paxos(reply),
+                Err(error) => Err(error),
+            },
         };
         Response::of(done)
     }
@@ -177,6 +182,18 @@ impl Local {
         }
         runtime::tracing::submit_to(owner, self.group, move || async move {
             runtime::local::<Shard>().write(mutations, durability, on).await
+        })
+        .await
+    }
+
+    /// Answers a message of a lightweight transaction, on the shard that owns the partition.
+    pub async fn paxos(&self, ask: Ask, on: Point) -> Result<Reply, Error> {
+        let owner = owner(ask.key().token);
+        if owner == runtime::shard() {
+            return self.here.paxos(ask, on).await;
+        }
+        runtime::tracing::submit_to(owner, self.group, move || async move {
+            runtime::local::<Shard>().paxos(ask, on).await
         })
         .await
     }

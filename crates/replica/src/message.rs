@@ -4,13 +4,15 @@
 //! request   u8 1 read      the read command
 //!           u8 2 write     u8 durability (0 as configured, 1 synced), u32 count, (u32 length + mutation)*
 //!           u8 3 truncate  u128 table id, i64 microseconds
-//! response  u8 0 done   u8 1 answer + read answer   u8 2..7 error kind + UTF-8 text   u8 8 behind + u64 version
+//!           u8 4 paxos     a message to an acceptor, as the crate `paxos` lays it out
+//! response  u8 0 done   u8 1 answer + read answer   u8 2..7 error kind + UTF-8 text   u8 8 behind + u64 version   u8 9 paxos + reply
 //! ```
 //! On the wire between versions: kinds are only ever added.
 
 use crate::Error;
 use base::{ByteReader, Token};
 use mutation::{Mutation, ReadAnswer, ReadCommand};
+use paxos::{Ask, Reply};
 use schema::TableId;
 use storage::Durability;
 
@@ -46,6 +48,8 @@ pub enum Request {
         /// Microseconds since the Unix epoch.
         at: i64,
     },
+    /// Part of a lightweight transaction.
+    Paxos(Ask),
 }
 
 /// What it answers.
@@ -55,6 +59,8 @@ pub enum Response {
     Done,
     /// What was read.
     Answer(ReadAnswer),
+    /// To [`Request::Paxos`].
+    Paxos(Reply),
     /// It could not.
     Failed(Error),
     /// Who holds what was asked has changed, at this version of the cluster's log, after the one it was planned on. Nothing was done: catch up and
@@ -73,6 +79,7 @@ impl Request {
             Request::Read(command) => command.scope.first_token(),
             Request::Write { mutations, .. } => mutations.first().map(Mutation::token),
             Request::Truncate { .. } => None,
+            Request::Paxos(ask) => Some(ask.key().token),
         }
     }
 
@@ -93,6 +100,10 @@ impl Request {
                 out.extend_from_slice(&table.0.to_be_bytes());
                 out.extend_from_slice(&at.to_be_bytes());
             }
+            Request::Paxos(ask) => {
+                out.push(4);
+                ask.encode_to(out);
+            }
         }
     }
 
@@ -111,6 +122,7 @@ impl Request {
                 let at = input.i64().map_err(|_| malformed("truncate"))?;
                 Ok(Request::Truncate { table: TableId(u128::from_be_bytes(table)), at })
             }
+            4 => Ok(Request::Paxos(Ask::decode(rest).map_err(|e| malformed(&e.to_string()))?)),
             _ => Err(malformed("unknown kind")),
         }
     }
@@ -182,6 +194,10 @@ impl Response {
                 out.push(1);
                 answer.encode(out);
             }
+            Response::Paxos(reply) => {
+                out.push(9);
+                reply.encode_to(out);
+            }
             Response::Behind(version) | Response::Failed(Error::Overtaken(version)) => {
                 out.push(8);
                 out.extend_from_slice(&version.to_be_bytes());
@@ -220,6 +236,10 @@ impl Response {
             8 => {
                 let version = ByteReader::new(rest).u64().map_err(|_| malformed("behind is cut"))?;
                 return Ok(Response::Behind(version));
+            }
+            9 => {
+                let reply = Reply::decode(rest).map_err(|e| malformed(&e.to_string()))?;
+                return Ok(Response::Paxos(reply));
             }
             _ => return Err(malformed("unknown kind")),
         };

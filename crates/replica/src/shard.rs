@@ -1,9 +1,11 @@
 //! One shard's part of a replica: its store behind messages.
 
 use crate::Error;
+use crate::turns::Turns;
 use base::histogram::Placed;
 use core::time::Duration;
 use mutation::{Mutation, ReadAnswer, ReadCommand};
+use paxos::Records;
 use runtime::log::Sparse;
 use schema::TableId;
 use std::rc::Rc;
@@ -12,6 +14,10 @@ use storage::{Durability, Point, Store};
 /// The store of this shard, as replicas are spoken to. Installed once per shard.
 pub struct Shard {
     store: Rc<Store>,
+    /// How states of lightweight transactions are written.
+    records: Records,
+    /// Partitions whose state is at work.
+    turns: Turns,
     /// Damage that is worth a line in the log.
     told: Sparse,
 }
@@ -22,12 +28,20 @@ const DAMAGE_LOG_EVERY: Duration = Duration::from_secs(10);
 impl Shard {
     /// Wraps a shard's store.
     pub fn new(store: Rc<Store>) -> Shard {
-        Shard { store, told: Sparse::new(DAMAGE_LOG_EVERY) }
+        Shard { store, records: Records::new(), turns: Turns::default(), told: Sparse::new(DAMAGE_LOG_EVERY) }
     }
 
     /// The store itself, for what operators ask and for its clock; reads and writes go through the methods here.
     pub fn store(&self) -> &Rc<Store> {
         &self.store
+    }
+
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.turns
     }
 
     /// Reads this shard's part of what is asked.

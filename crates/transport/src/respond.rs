@@ -123,6 +123,18 @@ fn failure(error: &Error) -> Failure {
             write_type: write_type(*write_kind),
             contentions: 0,
         },
+        Error::CasTimeout { consistency, received, required, contention, .. } => FailureKind::WriteTimeout {
+            consistency: *consistency,
+            received: *received as i32,
+            block_for: *required as i32,
+            write_type: WriteType::Cas,
+            contentions: u16::try_from(*contention).unwrap_or(u16::MAX),
+        },
+        Error::CasUnknown { consistency, received, required, .. } => FailureKind::CasWriteUnknown {
+            consistency: *consistency,
+            received: *received as i32,
+            block_for: *required as i32,
+        },
         Error::ReadFailure { consistency, received, required, failures: failed, data_present, .. } => {
             FailureKind::ReadFailure {
                 consistency: *consistency,
@@ -168,6 +180,7 @@ fn write_type(kind: WriteKind) -> WriteType {
         WriteKind::UnloggedBatch => WriteType::UnloggedBatch,
         WriteKind::Counter => WriteType::Counter,
         WriteKind::BatchLog => WriteType::BatchLog,
+        WriteKind::Cas => WriteType::Cas,
     }
 }
 

@@ -213,7 +213,7 @@ impl PageOf {
         for (host, answer) in asked {
             match self.judged(host, answer.await).await? {
                 Response::Answer(answer) => answers.push((host, answer)),
-                Response::Done | Response::Failed(_) | Response::Behind(_) => {
+                Response::Done | Response::Paxos(_) | Response::Failed(_) | Response::Behind(_) => {
                     let text = "answered with something else".to_owned();
                     return Err(PageError::Replica(self.view.address_of(host), text));
                 }

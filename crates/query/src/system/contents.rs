@@ -52,11 +52,13 @@ pub fn rows(table: &Table, source: &Source<'_>) -> Vec<Row> {
             };
             shared(source).flat_map(of).collect()
         }
-        ("system_auth", "role_permissions") => grants(source).map(|(role, on, held)| {
-            let mut names: Vec<&str> = held.names().collect();
-            names.sort_unstable();
-            Row::new().text("role", role).text("resource", on).texts("permissions", &names)
-        }).collect(),
+        ("system_auth", "role_permissions") => grants(source)
+            .map(|(role, on, held)| {
+                let mut names: Vec<&str> = held.names().collect();
+                names.sort_unstable();
+                Row::new().text("role", role).text("resource", on).texts("permissions", &names)
+            })
+            .collect(),
         ("system_auth", "resource_role_permissons_index") => {
             grants(source).map(|(role, on, _)| Row::new().text("resource", on).text("role", role)).collect()
         }

@@ -155,6 +155,18 @@ pub enum Bug {
     OldFolderLetIn,
     /// A snapshot of the cluster's state is taken without what the entries in it have each node do.
     SnapshotWithoutEffects,
+    /// A promise or an acceptance of a lightweight transaction is answered before it is durable.
+    PromiseNotDurable,
+    /// What a lightweight transaction proposes is accepted whatever was promised.
+    AcceptUnfenced,
+    /// Two rounds of lightweight transactions at one time are one.
+    BallotReused,
+    /// A failed condition or a serial read leaves what is under way as it is.
+    PaxosNoFence,
+    /// A lightweight transaction proposes before a quorum has what was committed last.
+    PaxosLeavesBehind,
+    /// What a lightweight transaction wrote is forgotten before every holder has it.
+    PruneEarly,
     /// No mistake, but an older release: the node neither says that it knows traces nor knows their verbs.
     BeforeTraces,
 }

@@ -25,11 +25,6 @@ pub(super) const SYSTEM: &[Definition] = &[
          rack text, release_version text, rpc_address inet, rpc_port int, schema_version uuid, \
          tokens set<text>, truncated_at map<uuid, blob>",
         "information about the local node"),
-    table("system", "paxos", "row_key blob", "cf_id uuid",
-        "in_progress_ballot timeuuid, in_progress_read_ballot timeuuid, most_recent_commit blob, \
-         most_recent_commit_at timeuuid, most_recent_commit_version int, proposal blob, \
-         proposal_ballot timeuuid, proposal_version int",
-        "in-progress paxos proposals"),
     table("system", "paxos_repair_history", "keyspace_name text", "table_name text",
         "points frozen<list<frozen<tuple<blob, timeuuid>>>>", "paxos repair history"),
     table("system", "peer_events", "peer inet", "",
