@@ -11,7 +11,7 @@ use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 
 use crate::limits::FAILURES_KEPT;
-use crate::{Counts, Outcome, batches, cluster, consensus, crash, engine, repair, three};
+use crate::{Counts, Outcome, batches, cluster, consensus, crash, engine, lwt, repair, three};
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Scenario {
     Crash,
     /// Three nodes that hold the same rows, slow, cut apart and down one at a time.
     Three,
+    /// Three nodes with lightweight transactions.
+    Lwt,
     /// Three to nine nodes in one datacenter or two: founded, joined, replaced, with everything that the world can do to them.
     Cluster,
     /// Three whose replicas differ are repaired.
@@ -38,9 +40,10 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 9] = [
+    pub const ALL: [Scenario; 10] = [
         Scenario::Crash,
         Scenario::Three,
+        Scenario::Lwt,
         Scenario::Cluster,
         Scenario::Repair,
         Scenario::Replace,
@@ -55,6 +58,7 @@ impl Scenario {
         match self {
             Scenario::Crash => "crash",
             Scenario::Three => "three",
+            Scenario::Lwt => "lwt",
             Scenario::Cluster => "cluster",
             Scenario::Repair => "repair",
             Scenario::Replace => "replace",
@@ -81,6 +85,7 @@ impl Scenario {
                 Bug::ForgetTail,
             ],
             Scenario::Three => &[Bug::DigestStopsAtNull, Bug::HintUnheardIsDelivered],
+            Scenario::Lwt => &[Bug::AcceptUnfenced],
             Scenario::Cluster => &[
                 Bug::DigestStopsAtNull,
                 Bug::LateWriteAfterTruncate,
@@ -115,6 +120,7 @@ impl Scenario {
         match self {
             Scenario::Crash
             | Scenario::Three
+            | Scenario::Lwt
             | Scenario::Cluster
             | Scenario::Repair
             | Scenario::Replace
@@ -140,6 +146,7 @@ impl Scenario {
         match self {
             Scenario::Crash => crash::play(world, seed, planted),
             Scenario::Three => three::play(world, seed, planted),
+            Scenario::Lwt => lwt::play(world, seed, planted, counts),
             Scenario::Cluster => cluster::play(world, seed, planted, counts),
             Scenario::Repair => repair::play_repair(world, seed, planted),
             Scenario::Replace => repair::play_replace(world, seed, planted),

@@ -38,6 +38,8 @@ mod repairs;
 mod handoff;
 /// Three nodes that hold the same rows.
 mod three;
+/// Lightweight transactions on three nodes.
+mod lwt;
 /// Clusters of any shape, and everything that happens to them.
 mod cluster;
 /// Replicas that missed something, and what makes up for it.

@@ -29,7 +29,7 @@ use crate::session::{Ask, Trouble, insist};
 const NODES: usize = 3;
 const LEVELS: [Consistency; 3] = [Consistency::One, Consistency::Quorum, Consistency::All];
 
-fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
+pub(crate) fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
     let mut rng = Prng::new(seed ^ 0x7468_7265_6521);
     let ip = |n: usize| IpAddr::from([10, 0, 0, 1 + n as u8]);
     let mut hosts: Vec<Host> = (0..NODES).map(|n| Host::new(world, ip(n))).collect();
@@ -97,7 +97,7 @@ async fn create_schema(nodes: Vec<SocketAddr>) -> Result<(), Trouble> {
 
 // ---- the run -----------------------------------------------------------------------------------------------------
 
-fn fault(world: &mut World, run: &mut Run) {
+pub(crate) fn fault(world: &mut World, run: &mut Run) {
     let pick = |rng: &mut Prng| rng.below(NODES as u64) as usize;
     let (a, b) = (pick(&mut run.rng), pick(&mut run.rng));
     let (node_a, node_b) = (run.hosts[a].node, run.hosts[b].node);

@@ -16,6 +16,7 @@ const STEPS: &[Step] = &[
     ("test", || check::test(&[])),
     ("sim crash", || simulate::sim(&words(&["crash", "--seeds", "0..200"]))),
     ("sim three", || simulate::sim(&words(&["three", "--seeds", "0..50"]))),
+    ("sim lwt", || simulate::sim(&words(&["lwt", "--seeds", "0..30"]))),
     ("sim cluster", || simulate::sim(&words(&["cluster", "--seeds", "0..10"]))),
     ("sim repair", || simulate::sim(&words(&["repair", "--seeds", "0..10"]))),
     ("sim replace", || simulate::sim(&words(&["replace", "--seeds", "0..10"]))),

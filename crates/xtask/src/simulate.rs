@@ -35,6 +35,7 @@ const PLANTED: &[(&str, &str)] = &[
     ("replay-stops-early", "crash"),
     ("probe-before-await", "crash"),
     ("digest-stops-at-null", "three"),
+    ("accept-unfenced", "lwt"),
     ("late-write-after-truncate", "cluster"),
     ("roles-of-one-shard", "cluster"),
     ("hint-unheard-is-delivered", "cluster"),
@@ -221,7 +222,8 @@ fn gist(text: &str) -> String {
 /// The trace hash of a run is a function of its seed alone.
 fn prove(binary: &std::path::Path) -> Outcome {
     let mut shown = Vec::new();
-    for scenario in ["crash", "three", "cluster", "repair", "replace", "batches", "raft", "storage", "model"]
+    for scenario in
+        ["crash", "three", "lwt", "cluster", "repair", "replace", "batches", "raft", "storage", "model"]
     {
         let mut hashes_seen = Vec::new();
         for seed in [1, 7, 1234] {

@@ -1,0 +1,327 @@
+//! Lightweight transactions on three nodes, as in [`crate::three`]: every row on all of them, links that are slow, cut or reset, any number of nodes without
+//! power.
+//!
+//! Registers are made if they are not there, changed and deleted if they hold what was seen last, and read at SERIAL, by tasks on every node, which ask their
+//! coordinator.
+//!
+//! Checked: what was seen of each register is linearizable ([`history`]). When the faults are over every register can be changed through every node, and each
+//! replica alone has what was agreed on.
+
+mod history;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use base::{HostId, Prng};
+use coordinator::{Conditional, Coordinator, Error};
+use mutation::{
+    Cell, ColumnView, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowView,
+    Scope,
+};
+use runtime::Bug;
+use runtime::sim::{Task, World};
+use schema::TableId;
+use types::Consistency;
+
+use crate::Counts;
+use crate::host::Host;
+use crate::limits::{CONVERGE, START};
+use crate::lwt::history::{Call, Op, Value, linearizable};
+use crate::machines::{Run, finished};
+use crate::session::{Ask, Trouble, insist};
+use crate::three::{fault, prepare};
+
+const TABLE: TableId = TableId(0x5a1c_395e_b41f_11e5_9f22_ba0b_e048_3c21);
+/// Ordinal of the only column.
+const V: u16 = 0;
+/// Calls of one register: what each further one costs to explain grows with those that nobody answered.
+const CALLS_MAX: usize = 60;
+/// How long one transaction may take.
+const WITHIN: Duration = Duration::from_secs(2);
+
+/// What clients have seen, by register.
+#[derive(Default)]
+struct Seen {
+    calls: BTreeMap<u64, Vec<Call>>,
+    next_value: i64,
+    counts: BTreeMap<&'static str, u64>,
+    failed: Option<String>,
+    over: bool,
+}
+
+impl Seen {
+    fn count(&mut self, kind: &'static str) {
+        *self.counts.entry(kind).or_default() += 1;
+    }
+
+    /// A call that is about to be made; it counts as without an answer until it has one.
+    fn begin(&mut self, key: u64, op: Op) -> usize {
+        let calls = self.calls.entry(key).or_default();
+        calls.push(Call { start: runtime::now(), end: None, op });
+        calls.len() - 1
+    }
+
+    fn end(&mut self, key: u64, at: usize, op: Op) {
+        let call = &mut self.calls.entry(key).or_default()[at];
+        (call.end, call.op) = (Some(runtime::now()), op);
+    }
+}
+
+type Shared = Rc<RefCell<Seen>>;
+
+async fn create_schema(nodes: Vec<SocketAddr>) -> Result<(), Trouble> {
+    for to in nodes {
+        let mut session = insist(to, START).await?;
+        let statements = [
+            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+            "CREATE TABLE ks.l (k int PRIMARY KEY, v bigint) WITH id = 5a1c395e-b41f-11e5-9f22-ba0be0483c21",
+        ];
+        for statement in statements {
+            session.query(statement, Ask::at(Consistency::One)).await?;
+        }
+    }
+    Ok(())
+}
+
+fn key_of(key: u64) -> Key {
+    Key::new(&(key as i32).to_be_bytes())
+}
+
+fn command(key: u64) -> ReadCommand {
+    let now_s = (runtime::unix_micros() / 1_000_000) as u32;
+    ReadCommand::everything(TABLE, Scope::Keys(std::iter::once(key_of(key)).collect()), now_s)
+}
+
+/// What the register holds, by what was read.
+fn held(answer: &ReadAnswer) -> Value {
+    let partition = answer.partitions.first()?;
+    let view = partition.view();
+    let (_, body) = view.rows().next()?;
+    let row = RowView::new(body);
+    let Some(ColumnView::Simple(cell)) = row.column(V) else { return None };
+    let deletion = view.deletion.max(row.deletion());
+    let live = !cell.is_tombstone() && !deletion.deletes(cell.timestamp);
+    let bytes: [u8; 8] = cell.value.filter(|_| live)?.try_into().ok()?;
+    Some(i64::from_be_bytes(bytes))
+}
+
+/// If the register holds this, it is to hold that.
+struct Swap {
+    key: u64,
+    command: ReadCommand,
+    old: Value,
+    new: Value,
+}
+
+impl Conditional for Swap {
+    fn command(&self) -> &ReadCommand {
+        &self.command
+    }
+
+    fn decide(&self, answer: &ReadAnswer, at: i64) -> Result<Option<Mutation>, String> {
+        if held(answer) != self.old {
+            return Ok(None);
+        }
+        let key = key_of(self.key);
+        let mut builder = MutationBuilder::new(TABLE, key.token, &key.bytes);
+        builder.write_row(&[], Liveness::NONE, Deletion::LIVE, |row| match self.new {
+            Some(value) => row.simple(V, Cell::live(at, &value.to_be_bytes())),
+            None => row.simple(V, Cell::tombstone(at, (at / 1_000_000) as u32)),
+        });
+        Ok(Some(builder.finish()))
+    }
+}
+
+/// What came of a swap: whether it was applied, and what was there otherwise. `None`: nobody knows; an error: it did not happen.
+async fn swap(
+    coordinator: &Rc<Coordinator>,
+    (key, old, new): (u64, Value, Value),
+    (serial, commit): (Consistency, Consistency),
+) -> Result<Option<(bool, Value)>, Error> {
+    let what = Swap { key, command: command(key), old, new };
+    match coordinator.cas(&what, serial, commit, WITHIN).await {
+        Ok(decided) => Ok(Some((decided.applied, held(&decided.answer)))),
+        Err(error @ (Error::Unavailable { .. } | Error::Invalid(_))) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// One client: transactions of this node until it dies or the faults are over.
+async fn client(seen: Shared, mut rng: Prng, keys: u64) {
+    while !seen.borrow().over {
+        let Some(coordinator) = runtime::try_local::<Coordinator>() else {
+            runtime::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let key = rng.below(keys);
+        if coordinator.schema().table_by_id(TABLE).is_none()
+            || seen.borrow_mut().calls.entry(key).or_default().len() >= CALLS_MAX
+        {
+            runtime::sleep(Duration::from_millis(20)).await;
+            continue;
+        }
+        if rng.chance(0.4) {
+            read(&coordinator, &seen, key).await;
+        } else {
+            change(&coordinator, &seen, key, &mut rng).await;
+        }
+        if rng.chance(0.3) {
+            runtime::sleep(Duration::from_micros(rng.below(20_000))).await;
+        }
+    }
+}
+
+async fn read(coordinator: &Rc<Coordinator>, seen: &Shared, key: u64) {
+    let start = runtime::now();
+    if let Ok(answer) = coordinator.read_serial(&command(key), Consistency::Serial, WITHIN).await {
+        let call = Call { start, end: Some(runtime::now()), op: Op::Read(held(&answer)) };
+        let mut seen = seen.borrow_mut();
+        seen.calls.entry(key).or_default().push(call);
+        seen.count("serial reads");
+    }
+}
+
+async fn change(coordinator: &Rc<Coordinator>, seen: &Shared, key: u64, rng: &mut Prng) {
+    let (old, new) = {
+        let mut seen = seen.borrow_mut();
+        seen.next_value += 1;
+        let fresh = seen.next_value;
+        // What some client has seen last, right or not by now.
+        let last = seen.calls.get(&key).and_then(|calls| {
+            calls.iter().rev().find_map(|call| match call.op {
+                Op::Read(value) => Some(value),
+                Op::Swap { new, applied: Some(true), .. } => Some(new),
+                Op::Swap { .. } | Op::Nothing => None,
+            })
+        });
+        let old = last.unwrap_or(None);
+        (old, if old.is_some() && rng.chance(0.15) { None } else { Some(fresh) })
+    };
+    let op = |applied| Op::Swap { old, new, applied };
+    let at = seen.borrow_mut().begin(key, op(None));
+    let commit = [Consistency::Quorum, Consistency::One, Consistency::All][rng.below(3) as usize];
+    let outcome = swap(coordinator, (key, old, new), (Consistency::Serial, commit)).await;
+    let mut seen = seen.borrow_mut();
+    match outcome {
+        Ok(Some((applied, held))) => {
+            seen.end(key, at, op(Some(applied)));
+            if !applied {
+                // What it was refused for is as good as a read of that time.
+                let start = seen.calls[&key][at].start;
+                let call = Call { start, end: Some(runtime::now()), op: Op::Read(held) };
+                seen.calls.entry(key).or_default().push(call);
+            }
+            seen.count(if applied { "applied" } else { "not applied" });
+        }
+        Ok(None) => seen.count("unknown"),
+        // A condition that never held: it must not have happened.
+        Err(_) => {
+            seen.end(key, at, Op::Nothing);
+            seen.count("unavailable");
+        }
+    }
+}
+
+/// On one node, when nothing disturbs any more: each register is changed at ALL, and what this node's replica has alone is that.
+async fn settled(seen: Shared, keys: u64, here: HostId) -> Result<(), String> {
+    let coordinator = runtime::local::<Coordinator>();
+    for key in 0..keys {
+        let start = runtime::now();
+        let answer = coordinator.read_serial(&command(key), Consistency::Serial, CONVERGE).await;
+        let answer = answer.map_err(|error| format!("a SERIAL read of {key} at the end: {error}"))?;
+        let old = held(&answer);
+        let (at, new) = {
+            let mut seen = seen.borrow_mut();
+            seen.next_value += 1;
+            let new = Some(seen.next_value);
+            let call = Call { start, end: Some(runtime::now()), op: Op::Read(old) };
+            seen.calls.entry(key).or_default().push(call);
+            (seen.begin(key, Op::Swap { old, new, applied: None }), new)
+        };
+        match swap(&coordinator, (key, old, new), (Consistency::Serial, Consistency::All)).await {
+            Ok(Some((true, _))) => seen.borrow_mut().end(key, at, Op::Swap { old, new, applied: Some(true) }),
+            other => {
+                return Err(format!(
+                    "at the end, with nobody else there, {key} was not changed from {old:?}: {other:?}"
+                ));
+            }
+        }
+        let alone = coordinator.local().read(&command(key)).await.map_err(|error| error.to_string())?;
+        if held(&alone) != new {
+            return Err(format!("{here} has {:?} of {key}, and has confirmed {new:?}", held(&alone)));
+        }
+    }
+    Ok(())
+}
+
+/// Tasks of clients on every node that runs and has none.
+fn clients_on(world: &mut World, run: &mut Run, seen: &Shared, keys: u64, tasks: &mut [Vec<Task<()>>]) {
+    for (n, tasks) in tasks.iter_mut().enumerate() {
+        let node = run.hosts[n].node;
+        if !world.alive(node) {
+            tasks.clear();
+        } else if tasks.is_empty() {
+            let count = 1 + run.rng.below(2);
+            tasks.extend((0..count).map(|_| world.spawn(node, client(seen.clone(), run.rng.fork(), keys))));
+        }
+    }
+}
+
+/// One run.
+pub(crate) fn play(
+    world: &mut World,
+    seed: u64,
+    planted: Option<Bug>,
+    counts: &mut Counts,
+) -> Result<(), String> {
+    let mut run = prepare(world, seed, planted);
+    // Commits are as durable as the mode says; promises and acceptances always.
+    if run.rng.chance(0.5) {
+        let sync = node::config::CommitlogSync::Periodic(Duration::from_millis(10 + run.rng.below(2_000)));
+        run.hosts.iter_mut().for_each(|host| host.config.commitlog_sync = sync);
+    }
+    run.all_ready(world)?;
+    let nodes: Vec<SocketAddr> = run.hosts.iter().map(Host::native).collect();
+    let mut schema = world.spawn(run.client, create_schema(nodes));
+    finished(world, &mut schema, 2 * START, "making the schema")?
+        .map_err(|trouble| format!("the schema is not made: {trouble}"))?;
+    // In periodic mode the schema must survive what comes.
+    world.run_for(Duration::from_secs(3));
+    let keys = 1 + run.rng.below(4);
+    let seen = Shared::default();
+    let mut tasks: Vec<Vec<Task<()>>> = run.hosts.iter().map(|_| Vec::new()).collect();
+    for _ in 0..4 + run.rng.below(6) {
+        clients_on(world, &mut run, &seen, keys, &mut tasks);
+        let spell = Duration::from_micros(run.rng.below(600_000));
+        world.run_for(spell);
+        fault(world, &mut run);
+        run.boot_dead(world, 0.4);
+    }
+    world.run_for(Duration::from_millis(200));
+    seen.borrow_mut().over = true;
+    world.heal_all();
+    world.set_delay(Duration::from_micros(20), Duration::from_micros(500), 0.0);
+    run.all_ready(world)?;
+    // What is on its way may still happen, and hints arrive.
+    world.run_for(Duration::from_secs(15));
+    drop(tasks);
+    for host in &run.hosts {
+        let here = HostId(host.config.host_id.unwrap_or_default());
+        let mut end = world.spawn(host.node, settled(seen.clone(), keys, here));
+        finished(world, &mut end, 4 * CONVERGE, "changing everything after the faults")??;
+    }
+    let seen = seen.borrow();
+    for (kind, count) in &seen.counts {
+        *counts.entry(kind).or_default() += count;
+    }
+    if let Some(failed) = &seen.failed {
+        return Err(failed.clone());
+    }
+    for (key, calls) in &seen.calls {
+        linearizable(calls).map_err(|text| format!("register {key}: {text}"))?;
+    }
+    Ok(())
+}
