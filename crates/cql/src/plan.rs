@@ -142,7 +142,7 @@ pub fn prepare(schema: &Schema, keyspace: Option<&str>, statement: Statement) ->
         StatementKind::Describe(describe) => Plan::Describe(Arc::new(DescribePlan::new(describe, keyspace))),
         other => match RolePlan::of(other, keyspace) {
             Ok(plan) => Plan::Role(Arc::new(plan)),
-            Err(other) => Plan::SchemaChange(Arc::new(schema_change(schema, other, keyspace)?)),
+            Err(other) => Plan::SchemaChange(Arc::new(schema_change(schema, *other, keyspace)?)),
         },
     };
     let binds = known_binds(binds)?;

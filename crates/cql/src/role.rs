@@ -93,7 +93,7 @@ pub enum RolePlan {
 
 impl RolePlan {
     /// The plan of a statement, or the statement again if it is not about roles.
-    pub(crate) fn of(statement: StatementKind, in_use: Option<&str>) -> Result<RolePlan, StatementKind> {
+    pub(crate) fn of(statement: StatementKind, in_use: Option<&str>) -> Result<RolePlan, Box<StatementKind>> {
         Ok(match statement {
             StatementKind::Role(RoleStatement { create: true, conditional, name, options }) => {
                 RolePlan::Create { name, options, if_not_exists: conditional }
@@ -122,7 +122,7 @@ impl RolePlan {
             StatementKind::Identity { identity, conditional, .. } => {
                 RolePlan::DropIdentity { identity, if_exists: conditional }
             }
-            other => return Err(other),
+            other => return Err(Box::new(other)),
         })
     }
 
