@@ -17,6 +17,8 @@ pub enum WriteKind {
     Counter,
     /// The log of a logged batch.
     BatchLog,
+    /// A lightweight transaction.
+    Cas,
 }
 
 impl WriteKind {
@@ -28,6 +30,7 @@ impl WriteKind {
             WriteKind::UnloggedBatch => "UNLOGGED_BATCH",
             WriteKind::Counter => "COUNTER",
             WriteKind::BatchLog => "BATCH_LOG",
+            WriteKind::Cas => "CAS",
         }
     }
 }
@@ -60,6 +63,30 @@ pub enum Error {
         data_present: bool,
         /// `None` for reads.
         write: Option<WriteKind>,
+    },
+    /// A lightweight transaction came to no end in time.
+    #[error(
+        "CAS operation timed out: received {received} of {required} required responses after {contention} contention retries"
+    )]
+    CasTimeout {
+        /// The serial level.
+        consistency: Consistency,
+        /// Answers that arrived in the last round.
+        received: usize,
+        /// Answers needed.
+        required: usize,
+        /// Rounds that gave way to others'.
+        contention: u32,
+    },
+    /// What a lightweight transaction wrote may have been agreed on, or may be later.
+    #[error("CAS operation result is unknown - proposal accepted by {received} but not a quorum.")]
+    CasUnknown {
+        /// The serial level.
+        consistency: Consistency,
+        /// Replicas that have accepted it.
+        received: usize,
+        /// Replicas that must.
+        required: usize,
     },
     /// Too many replicas failed.
     #[error("{}", describe_failure(*received, failures, reason))]

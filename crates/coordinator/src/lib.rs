@@ -22,11 +22,13 @@ mod tombstones;
 mod write;
 mod writing;
 mod batchlog;
+mod cas;
 mod service;
 mod now;
 mod hinted;
 mod repair;
 
+pub use cas::{Conditional, Decided};
 pub use coordinator::{Coordinator, Latencies, Missed, Ticket};
 pub use error::{Error, WriteKind, describe_failure};
 pub use hinted::Unwritten;

@@ -99,6 +99,32 @@ pub enum Error {
         /// What kind of write.
         write_kind: WriteKind,
     },
+    /// A lightweight transaction came to no end in time.
+    #[error("{text}")]
+    CasTimeout {
+        /// What the client is told, in Cassandra's words.
+        text: String,
+        /// The serial level.
+        consistency: Consistency,
+        /// Replicas that answered in the last round.
+        received: usize,
+        /// Replicas needed.
+        required: usize,
+        /// Rounds that gave way to others'.
+        contention: u32,
+    },
+    /// What a lightweight transaction wrote may have been agreed on, or may be later.
+    #[error("{text}")]
+    CasUnknown {
+        /// What the client is told, in Cassandra's words.
+        text: String,
+        /// The serial level.
+        consistency: Consistency,
+        /// Replicas that have accepted it.
+        received: usize,
+        /// Replicas that must.
+        required: usize,
+    },
     /// Too many replicas failed.
     #[error("{}", describe_failure(*received, failures, reason))]
     ReadFailure {
@@ -187,6 +213,12 @@ impl From<coordinator::Error> for Error {
                 reason,
                 ..
             } => Error::WriteFailure { reason, consistency, received, required, failures, write_kind },
+            From::CasTimeout { consistency, received, required, contention } => {
+                Error::CasTimeout { text, consistency, received, required, contention }
+            }
+            From::CasUnknown { consistency, received, required } => {
+                Error::CasUnknown { text, consistency, received, required }
+            }
             From::Invalid(text) => Error::Invalid(text),
             From::UnknownTable => Error::Invalid(text),
         }

@@ -123,6 +123,18 @@ fn failure(error: &Error) -> Failure {
             write_type: write_type(*write_kind),
             contentions: 0,
         },
+        Error::CasTimeout { consistency, received, required, contention, .. } => FailureKind::WriteTimeout {
+            consistency: *consistency,
+            received: *received as i32,
+            block_for: *required as i32,
+            write_type: WriteType::Cas,
+            contentions: u16::try_from(*contention).unwrap_or(u16::MAX),
+        },
+        Error::CasUnknown { consistency, received, required, .. } => FailureKind::CasWriteUnknown {
+            consistency: *consistency,
+            received: *received as i32,
+            block_for: *required as i32,
+        },
         Error::ReadFailure { consistency, received, required, failures: failed, data_present, .. } => {
             FailureKind::ReadFailure {
                 consistency: *consistency,
@@ -168,6 +180,7 @@ fn write_type(kind: WriteKind) -> WriteType {
         WriteKind::UnloggedBatch => WriteType::UnloggedBatch,
         WriteKind::Counter => WriteType::Counter,
         WriteKind::BatchLog => WriteType::BatchLog,
+        WriteKind::Cas => WriteType::Cas,
     }
 }
 
@@ -188,6 +201,26 @@ mod tests {
             Response::Error(failure) => (header.flags, failure),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn an_unknown_outcome_has_a_code_of_its_own_since_version_5() {
+        let (consistency, received, required) = (Consistency::Serial, 1, 2);
+        let text = String::new();
+        let unknown = Error::CasUnknown { text: text.clone(), consistency, received, required };
+        let counted = FailureKind::CasWriteUnknown { consistency, received: 1, block_for: 2 };
+        assert_eq!(told(Version::V5, &unknown).1.kind, counted);
+        let timeout = |contentions| FailureKind::WriteTimeout {
+            consistency,
+            received: 1,
+            block_for: 2,
+            write_type: WriteType::Cas,
+            contentions,
+        };
+        assert_eq!(told(Version::V4, &unknown).1.kind, timeout(0));
+        let late = Error::CasTimeout { text, consistency, received, required, contention: 7 };
+        assert_eq!(told(Version::V5, &late).1.kind, timeout(7));
+        assert_eq!(told(Version::V3, &late).1.kind, timeout(0));
     }
 
     #[test]
