@@ -33,6 +33,7 @@ mod tests;
 mod user_types;
 mod selector;
 mod where_clause;
+mod condition;
 mod ddl;
 mod select_clause;
 mod select;
@@ -41,8 +42,10 @@ mod write;
 mod run;
 mod describe;
 mod modify;
+mod cas;
 mod plan;
 
+pub use cas::{CasRun, CasStatements};
 pub use ddl::{
     Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent, Touched, apply,
     is_system_keyspace,
@@ -61,4 +64,4 @@ pub use role::RolePlan;
 pub use run::{Page, RowSink, SelectRun};
 pub use select::{ResultColumn, SelectPlan};
 pub use sub_options::{compaction_options, unused_compaction_options};
-pub use value::{BindContext, BindSpec, BoundValue, by_name, check_values};
+pub use value::{BindContext, BindSpec, BoundValue, OwnedValue, by_name, check_values};

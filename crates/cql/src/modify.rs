@@ -1,9 +1,8 @@
 //! INSERT, UPDATE, DELETE and BATCH: analysed into what is written where, bound into mutations.
 
-use crate::ast::{
-    Arithmetic, Assign, Assignment, Batch, BatchKind, Condition, Delete, Expr, Insert, StatementKind,
-};
+use crate::ast::{Arithmetic, Assign, Assignment, Batch, BatchKind, Delete, Expr, Insert, StatementKind};
 use crate::ast::{Relation, Target, Update, Using};
+use crate::condition::{self, Conditions};
 use crate::error::{Result, invalid, syntax, unsupported};
 use crate::from_json;
 use crate::limits;
@@ -13,7 +12,7 @@ use crate::select::text_of;
 use crate::term::{Env, Scope, Term};
 use crate::value::{BindContext, BindSpec, BoundValue, Val, check_values};
 use crate::where_clause::{self, Where};
-use crate::write::{Content, Operation, Operator, Times, eval_timeout, eval_timestamp};
+use crate::write::{Content, Moment, Operation, Operator, Times, eval_timeout, eval_timestamp};
 use base::{HashMap, HashSet, Token};
 use core::time::Duration;
 use mutation::limits::MUTATION_BYTES_MAX;
@@ -54,6 +53,20 @@ pub struct ModifyPlan {
     using: Times,
     /// INSERT JSON: what the markers behind those of the statement stand for.
     json: Option<Box<JsonSource>>,
+    /// IF.
+    pub(crate) conditions: Conditions,
+    /// Whether it is a DELETE.
+    deletes: bool,
+}
+
+/// Where a conditional statement, or one beside it in a batch, writes.
+pub(crate) enum Spot {
+    /// The static row, or the whole partition.
+    Partition,
+    /// A row.
+    Row(Vec<u8>),
+    /// Ranges of rows: nothing is compared there.
+    Ranges,
 }
 
 /// The text of an INSERT JSON. Each column's value is a marker numbered behind those of the statement; the text is read
@@ -128,7 +141,7 @@ impl ModifyPlan {
     ) -> Result<()> {
         check_values(&self.binds, values)?;
         let env = Env { values, context, table: &self.table };
-        self.write_into(&env, prior, None, out)
+        self.write_into(&env, prior, Moment::Statement(None), out)
     }
 
     /// Whether lists must be read before elements of theirs can be written.
@@ -191,10 +204,15 @@ impl ModifyPlan {
         &self,
         env: &Env<'_, '_>,
         prior: &Prior,
-        batch_timestamp: Option<i64>,
+        moment: Moment,
         out: &mut Vec<Mutation>,
     ) -> Result<()> {
-        let Some(json) = &self.json else { return self.write_values(env, prior, batch_timestamp, out) };
+        self.with_json(env, |env| self.write_values(env, prior, moment, out))
+    }
+
+    /// Calls `with` with the values of an INSERT JSON behind those of the statement; of all others with what there is.
+    fn with_json<T>(&self, env: &Env<'_, '_>, with: impl FnOnce(&Env<'_, '_>) -> Result<T>) -> Result<T> {
+        let Some(json) = &self.json else { return with(env) };
         let decoded = json.values(env)?;
         // In a batch there may be more values than this statement's text was numbered behind.
         let mut values: Vec<BoundValue<'_>> = env.values.iter().take(json.markers).copied().collect();
@@ -204,18 +222,91 @@ impl ModifyPlan {
             BoundJson::Unset => BoundValue::Unset,
             BoundJson::Bytes(bytes) => BoundValue::Bytes(bytes),
         }));
-        let env = Env { values: &values, context: env.context, table: env.table };
-        self.write_values(&env, prior, batch_timestamp, out)
+        with(&Env { values: &values, context: env.context, table: env.table })
+    }
+
+    /// Whether it has an IF.
+    pub fn is_conditional(&self) -> bool {
+        self.conditions.is_some()
+    }
+
+    /// The checked markers.
+    pub(crate) fn binds(&self) -> &[BindSpec] {
+        &self.binds
+    }
+
+    /// Whether its operations reach static columns.
+    pub(crate) fn writes_statics(&self) -> bool {
+        !self.statics.is_empty()
+    }
+
+    /// Whether it names rows, not only the partition.
+    pub(crate) fn names_rows(&self) -> bool {
+        self.table.clustering.is_empty() || !self.clustering.is_empty()
+    }
+
+    /// Static columns that must be read before they are written.
+    pub(crate) fn prior_statics(&self) -> impl Iterator<Item = u16> {
+        self.statics.iter().filter(|o| o.operator.needs_prior()).map(|o| o.ordinal)
+    }
+
+    /// The partition key and the place that a statement of a conditional request is about.
+    /// Errors: null, unset and oversized keys; several keys or rows.
+    pub(crate) fn spot(&self, env: &Env<'_, '_>, in_batch: bool) -> Result<(Vec<u8>, Spot)> {
+        self.with_json(env, |env| {
+            let mut keys = Vec::new();
+            for_each_key(&self.table, &self.keys, env, |key| {
+                keys.push(key.to_vec());
+                Ok(())
+            })?;
+            let kind = if self.deletes { "deletions" } else { "updates" };
+            if self.keys.iter().any(|values| !matches!(values, Values::One(_))) && keys.len() != 1 {
+                return invalid(if in_batch {
+                    "Batch with conditions cannot span multiple partitions (you cannot use IN on the partition key)"
+                        .to_owned()
+                } else {
+                    format!("IN on the partition key is not supported with conditional {kind}")
+                });
+            }
+            let Some(key) = keys.pop() else { return invalid("Key may not be empty") };
+            let spot = match self.reach {
+                Reach::Statics | Reach::Partitions => Spot::Partition,
+                Reach::Ranges => Spot::Ranges,
+                Reach::Rows => {
+                    let mut rows = self.clustering.rows(&self.table, env)?;
+                    match (rows.pop(), rows.is_empty()) {
+                        (Some(row), true) => Spot::Row(row),
+                        _ => {
+                            return invalid(format!(
+                                "IN on the clustering key columns is not supported with conditional {kind}"
+                            ));
+                        }
+                    }
+                }
+            };
+            Ok((key, spot))
+        })
+    }
+
+    /// Adds the mutation that a decision at this time comes to.
+    pub(crate) fn decided(
+        &self,
+        env: &Env<'_, '_>,
+        prior: &Prior,
+        at: i64,
+        out: &mut Vec<Mutation>,
+    ) -> Result<()> {
+        self.write_into(env, prior, Moment::Decision(at), out)
     }
 
     fn write_values(
         &self,
         env: &Env<'_, '_>,
         prior: &Prior,
-        batch_timestamp: Option<i64>,
+        moment: Moment,
         out: &mut Vec<Mutation>,
     ) -> Result<()> {
-        let written = self.using.eval(env, batch_timestamp)?;
+        let written = self.using.eval(env, moment)?;
         // The same for every row, unless it depends on what the row holds.
         let common = match self.needs_prior() {
             true => None,
@@ -230,10 +321,15 @@ impl ModifyPlan {
         let spans =
             if self.reach == Reach::Ranges { self.clustering.ranges(&self.table, env)? } else { Vec::new() };
         let deletion = Deletion { timestamp: written.timestamp, local_time: written.now_s };
+        // What else the batch of a decision writes at this time stays.
+        let wide = match moment {
+            Moment::Statement(_) => deletion,
+            Moment::Decision(at) => Deletion { timestamp: at.saturating_sub(1), ..deletion },
+        };
         for_each_key(&self.table, &self.keys, env, |key| {
             let mut builder = MutationBuilder::new(table, Token::of_key(key), key);
             if self.reach == Reach::Partitions {
-                builder.deletion(deletion);
+                builder.deletion(wide);
             }
             match &common {
                 Some((statics, _)) => statics.write_static(&mut builder),
@@ -254,7 +350,7 @@ impl ModifyPlan {
             }
             for span in &spans {
                 let (start, end) = (span.start.clone(), span.end.clone());
-                builder.range(&RangeTombstone { start, end, deletion });
+                builder.range(&RangeTombstone { start, end, deletion: wide });
             }
             if builder.len() > MUTATION_BYTES_MAX {
                 return invalid(format!(
@@ -305,6 +401,11 @@ pub struct BatchPlan {
 }
 
 impl BatchPlan {
+    /// Whether one of its statements has an IF.
+    pub fn is_conditional(&self) -> bool {
+        self.statements.iter().any(ModifyPlan::is_conditional)
+    }
+
     /// Whether lists must be read before elements of theirs can be written.
     pub fn needs_prior(&self) -> bool {
         self.statements.iter().any(ModifyPlan::needs_prior)
@@ -335,7 +436,7 @@ impl BatchPlan {
                 Some(term) => eval_timestamp(term, &env)?,
                 None => None,
             };
-            statement.write_into(&env, prior, timestamp, &mut out)?;
+            statement.write_into(&env, prior, Moment::Statement(timestamp), &mut out)?;
         }
         Ok(out)
     }
@@ -401,11 +502,15 @@ pub(crate) fn batch(
             StatementKind::Delete(s) => delete(&mut scope, s)?,
             _ => return invalid("only INSERT, UPDATE and DELETE may stand in a batch"),
         };
+        if timestamp.is_some() && plan.is_conditional() {
+            return invalid("Cannot provide custom timestamp for conditional BATCH");
+        }
         if timestamp.is_some() && plan.using.timestamp.is_some() {
             return invalid("Timestamp must be set either on BATCH or individual statements");
         }
         statements.push(plan);
     }
+    refuse_several_tables(statements.iter())?;
     Ok(BatchPlan {
         logged: batch.kind == BatchKind::Logged,
         statements,
@@ -413,6 +518,16 @@ pub(crate) fn batch(
         timestamp,
         timeout,
     })
+}
+
+/// What conditions decide upon is of one table.
+pub(crate) fn refuse_several_tables<'p>(plans: impl Iterator<Item = &'p ModifyPlan> + Clone) -> Result<()> {
+    let mut tables = plans.clone().map(|plan| plan.table.id);
+    let first = tables.next();
+    if plans.clone().any(ModifyPlan::is_conditional) && tables.any(|table| Some(table) != first) {
+        return invalid("Batch with conditions cannot span multiple tables");
+    }
+    Ok(())
 }
 
 /// What is wrong with a counter batch whether or not counters can be changed.
@@ -442,13 +557,15 @@ fn analyse_using(scope: &mut Scope<'_>, using: &Using) -> Result<Times> {
     })
 }
 
-fn refuse_condition(condition: &Condition) -> Result<()> {
-    match condition {
-        Condition::None => Ok(()),
-        Condition::Exists | Condition::NotExists | Condition::Relations(_) => {
-            unsupported("lightweight transactions")
-        }
+/// What is wrong with a conditional statement once the rest of it is right.
+fn refuse_conditional(table: &Table, using: &Using, conditions: &Conditions) -> Result<()> {
+    if conditions.is_some() && table.counter {
+        return invalid("Conditional updates are not supported on counter tables");
     }
+    if conditions.is_some() && using.timestamp.is_some() {
+        return condition::no_timestamp();
+    }
+    Ok(())
 }
 
 fn refuse_counters(table: &Table, using: &Using) -> Result<()> {
@@ -493,13 +610,13 @@ fn counter_assignments(scope: &mut Scope<'_>, assignments: &[Assignment]) -> Res
 
 /// Analyses INSERT.
 pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPlan> {
-    refuse_condition(&insert.condition)?;
+    let conditions = condition::analyse(scope, &insert.condition, insert.using.timestamp.is_some())?;
     let table = scope.table.clone();
     if table.counter {
         return invalid("INSERT statements are not allowed on counter tables, use UPDATE instead");
     }
     if let Some((text, unset)) = &insert.json {
-        return insert_json(scope, insert, text, *unset);
+        return insert_json(scope, insert, text, *unset, conditions);
     }
     if insert.columns.len() != insert.values.len() {
         return invalid("Unmatched column names/values");
@@ -533,6 +650,7 @@ pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPla
         prefix.extend(clustering.into_iter().flatten().map(|term| Prefix::Column(Values::One(term))));
     }
     let using = analyse_using(scope, &insert.using)?;
+    refuse_conditional(&table, &insert.using, &conditions)?;
     let (statics, regulars) = operations.sorted();
     Ok(ModifyPlan {
         table,
@@ -546,10 +664,18 @@ pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPla
         regulars,
         using,
         json: None,
+        conditions,
+        deletes: false,
     })
 }
 
-fn insert_json(scope: &mut Scope<'_>, insert: &Insert, text: &Expr, unset: bool) -> Result<ModifyPlan> {
+fn insert_json(
+    scope: &mut Scope<'_>,
+    insert: &Insert,
+    text: &Expr,
+    unset: bool,
+    conditions: Conditions,
+) -> Result<ModifyPlan> {
     if !matches!(text, Expr::Text(_) | Expr::Marker(_)) {
         return syntax(format!(
             "no viable alternative at input '{}': a JSON string was expected",
@@ -559,6 +685,7 @@ fn insert_json(scope: &mut Scope<'_>, insert: &Insert, text: &Expr, unset: bool)
     let table = scope.table.clone();
     let text = scope.term(text, "[json]", &CqlType::Text)?;
     let using = analyse_using(scope, &insert.using)?;
+    refuse_conditional(&table, &insert.using, &conditions)?;
     let markers = scope.binds.len();
     let mut keys = Vec::new();
     let mut prefix = Vec::new();
@@ -585,6 +712,8 @@ fn insert_json(scope: &mut Scope<'_>, insert: &Insert, text: &Expr, unset: bool)
         regulars,
         using,
         json,
+        conditions,
+        deletes: false,
     })
 }
 
@@ -640,8 +769,15 @@ fn modification_key(table: &Table, clause: &Where, statement: &str) -> Result<Ve
 }
 
 /// The reach of a statement that writes columns.
-fn columns_reach(table: &Table, clause: &Where, operations: &Operations, statement: &str) -> Result<Reach> {
-    if operations.regulars.is_empty() && !operations.statics.is_empty() {
+fn columns_reach(
+    table: &Table,
+    clause: &Where,
+    operations: &Operations,
+    statement: &str,
+    conditions: &Conditions,
+) -> Result<Reach> {
+    let compares_rows = conditions.compares(ColumnKind::Regular);
+    if operations.regulars.is_empty() && !operations.statics.is_empty() && !compares_rows {
         if !clause.clustering.is_empty() {
             return invalid(format!(
                 "Invalid restrictions on clustering columns since the {statement} statement modifies only static columns"
@@ -667,14 +803,38 @@ fn columns_reach(table: &Table, clause: &Where, operations: &Operations, stateme
     Ok(Reach::Rows)
 }
 
+/// A conditional DELETE is about one row, or about static columns alone.
+fn refuse_part_of_key(
+    table: &Table,
+    clause: &Where,
+    operations: &Operations,
+    conditions: &Conditions,
+) -> Result<()> {
+    let whole =
+        clause.clustering.bounds.is_empty() && clause.clustering.prefix_columns() == table.clustering.len();
+    let statics_only = operations.regulars.is_empty() && !operations.statics.is_empty();
+    if whole || (statics_only && !clause.clustering.is_empty()) {
+        return Ok(());
+    }
+    let rule = "DELETE statements must restrict all PRIMARY KEY columns with equality relations in order to";
+    if !statics_only {
+        return invalid(format!("{rule} delete non static columns"));
+    }
+    if conditions.compares(ColumnKind::Regular) {
+        return invalid(format!("{rule} use IF condition on non static columns"));
+    }
+    Ok(())
+}
+
 /// Analyses UPDATE.
 pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPlan> {
-    refuse_condition(&update.condition)?;
     refuse_many(update.assignments.len())?;
+    let conditions = condition::analyse(scope, &update.condition, update.using.timestamp.is_some())?;
     let table = scope.table.clone();
     if table.counter {
         counter_assignments(scope, &update.assignments)?;
     }
+    refuse_conditional(&table, &Using::default(), &conditions)?;
     refuse_counters(&table, &update.using)?;
     let using = analyse_using(scope, &update.using)?;
     let mut operations = Operations::default();
@@ -684,13 +844,14 @@ pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPla
         if column.is_key() {
             return invalid(format!("PRIMARY KEY part {name} found in SET part"));
         }
-        let operator = assigned(scope, &column, assignment)?;
+        let operator = assigned(scope, &column, assignment, conditions.is_some())?;
         operations.add(&column, operator)?;
     }
     refuse_contains(&update.relations, "UPDATE")?;
     let clause = where_clause::analyse(scope, &update.relations)?;
     let keys = modification_key(&table, &clause, "UPDATE")?;
-    let reach = columns_reach(&table, &clause, &operations, "UPDATE")?;
+    let reach = columns_reach(&table, &clause, &operations, "UPDATE", &conditions)?;
+    refuse_conditional(&table, &update.using, &conditions)?;
     let (statics, regulars) = operations.sorted();
     Ok(ModifyPlan {
         table,
@@ -704,6 +865,8 @@ pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPla
         regulars,
         using,
         json: None,
+        conditions,
+        deletes: false,
     })
 }
 
@@ -723,13 +886,22 @@ fn target_name(target: &Target) -> &str {
     }
 }
 
-fn assigned(scope: &mut Scope<'_>, column: &Column, assignment: &Assignment) -> Result<Operator> {
+fn assigned(
+    scope: &mut Scope<'_>,
+    column: &Column,
+    assignment: &Assignment,
+    conditional: bool,
+) -> Result<Operator> {
     let name = &*column.name;
     let is_self = |expr: &Expr| matches!(expr, Expr::Column(other) if other == name);
     let shown = |operator: char| match (assignment.assign, &assignment.value) {
         (Assign::Set, value) => format!("{name} = {}", text_of(value)),
         (_, value) => format!("{name} = {name} {operator} {}", text_of(value)),
     };
+    if conditional && let Some((operator, value)) = computed(column, assignment) {
+        let term = scope.term(value, name, &column.ty)?;
+        return Ok(Operator::Compute(operator, term));
+    }
     match (&assignment.target, assignment.assign, &assignment.value) {
         (Target::Field(_, field), Assign::Set, value) => {
             let (index, ty) = user_type_field(column, field, &|kind| {
@@ -766,6 +938,37 @@ fn assigned(scope: &mut Scope<'_>, column: &Column, assignment: &Assignment) -> 
         }
         (Target::Column(_), Assign::Set, value) => Ok(Operator::Set(scope.term(value, name, &column.ty)?)),
     }
+}
+
+/// `v = v + 1` and the like on numbers and texts, which only conditional statements know: they read what they write to.
+fn computed<'a>(column: &Column, assignment: &'a Assignment) -> Option<(Arithmetic, &'a Expr)> {
+    let Target::Column(name) = &assignment.target else { return None };
+    let is_text = matches!(column.ty, CqlType::Text | CqlType::Ascii);
+    let is_number = matches!(
+        column.ty,
+        CqlType::Tinyint
+            | CqlType::Smallint
+            | CqlType::Int
+            | CqlType::Bigint
+            | CqlType::Varint
+            | CqlType::Float
+            | CqlType::Double
+            | CqlType::Decimal
+    );
+    let (operator, value) = match (assignment.assign, &assignment.value) {
+        (Assign::Add, value) => (Arithmetic::Add, value),
+        (Assign::Subtract, value) => (Arithmetic::Subtract, value),
+        (Assign::Set, Expr::Arithmetic(operator, left, right)) if matches!(&**left, Expr::Column(other) if other == name) => {
+            (*operator, &**right)
+        }
+        (Assign::Set, _) => return None,
+    };
+    let known = match operator {
+        Arithmetic::Add => is_number || is_text,
+        Arithmetic::Subtract => is_number,
+        _ => false,
+    };
+    known.then_some((operator, value))
 }
 
 /// The place and type of a field of a column's user type. `refusal` says what is wrong with another kind of column.
@@ -860,9 +1063,10 @@ fn put_element(scope: &mut Scope<'_>, column: &Column, key: &Expr, value: &Expr)
 
 /// Analyses DELETE.
 pub(crate) fn delete(scope: &mut Scope<'_>, delete: &Delete) -> Result<ModifyPlan> {
-    refuse_condition(&delete.condition)?;
     refuse_many(delete.targets.len())?;
+    let conditions = condition::analyse(scope, &delete.condition, delete.using.timestamp.is_some())?;
     let table = scope.table.clone();
+    refuse_conditional(&table, &Using::default(), &conditions)?;
     refuse_counters(&table, &delete.using)?;
     if delete.using.ttl.is_some() {
         return invalid("TTL cannot be used in DELETE statements");
@@ -884,8 +1088,12 @@ pub(crate) fn delete(scope: &mut Scope<'_>, delete: &Delete) -> Result<ModifyPla
     let clause = where_clause::analyse(scope, &delete.relations)?;
     let keys = modification_key(&table, &clause, "DELETE")?;
     let whole_rows = delete.targets.is_empty();
+    refuse_conditional(&table, &delete.using, &conditions)?;
+    if conditions.is_some() {
+        refuse_part_of_key(&table, &clause, &operations, &conditions)?;
+    }
     let reach = if !whole_rows {
-        columns_reach(&table, &clause, &operations, "DELETE")?
+        columns_reach(&table, &clause, &operations, "DELETE", &conditions)?
     } else if clause.clustering.is_empty() {
         Reach::Partitions
     } else if clause.clustering.bounds.is_empty()
@@ -908,6 +1116,8 @@ pub(crate) fn delete(scope: &mut Scope<'_>, delete: &Delete) -> Result<ModifyPla
         regulars,
         using,
         json: None,
+        conditions,
+        deletes: true,
     })
 }
 

@@ -57,6 +57,14 @@ impl<'p> PriorRow<'p> {
     /// No such row.
     pub const NONE: PriorRow<'static> = PriorRow { body: None, deletion: Deletion::LIVE };
 
+    /// The live value of a column of one cell.
+    pub fn value(&self, ordinal: u16, now_s: u32) -> Option<&'p [u8]> {
+        let row = RowView::new(self.body?);
+        let Some(ColumnView::Simple(cell)) = row.column(ordinal) else { return None };
+        let deletion = self.deletion.max(row.deletion());
+        if cell.is_live(now_s) && !deletion.deletes(cell.timestamp) { cell.value } else { None }
+    }
+
     /// The live cells of a list: paths and values, in the list's order.
     pub fn list(&self, ordinal: u16, now_s: u32) -> Vec<(&'p [u8], &'p [u8])> {
         let Some(body) = self.body else { return Vec::new() };

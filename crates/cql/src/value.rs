@@ -16,6 +16,37 @@ pub enum BoundValue<'a> {
     Bytes(&'a [u8]),
 }
 
+/// A value kept beyond the request's bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnedValue {
+    /// Null.
+    Null,
+    /// Not set.
+    Unset,
+    /// The wire form.
+    Bytes(Vec<u8>),
+}
+
+impl OwnedValue {
+    /// A copy of a bound value.
+    pub fn of(value: &BoundValue<'_>) -> OwnedValue {
+        match value {
+            BoundValue::Null => OwnedValue::Null,
+            BoundValue::Unset => OwnedValue::Unset,
+            BoundValue::Bytes(bytes) => OwnedValue::Bytes(bytes.to_vec()),
+        }
+    }
+
+    /// The value again as it was bound.
+    pub fn lent(&self) -> BoundValue<'_> {
+        match self {
+            OwnedValue::Null => BoundValue::Null,
+            OwnedValue::Unset => BoundValue::Unset,
+            OwnedValue::Bytes(bytes) => BoundValue::Bytes(bytes),
+        }
+    }
+}
+
 /// What a client must send for one marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindSpec {

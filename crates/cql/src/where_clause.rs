@@ -175,7 +175,7 @@ pub(crate) fn column<'t>(table: &'t Table, name: &str) -> Result<&'t Column> {
     }
 }
 
-fn symbol(operator: Operator) -> &'static str {
+pub(crate) fn symbol(operator: Operator) -> &'static str {
     match operator {
         Operator::Equal => "=",
         Operator::NotEqual => "!=",

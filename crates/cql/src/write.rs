@@ -1,5 +1,7 @@
 //! What a modification puts into a row: operations on columns, evaluated once and written into any number of rows.
 
+use crate::arithmetic;
+use crate::ast::Arithmetic;
 use crate::error::{Error, Result, invalid};
 use crate::limits;
 use crate::prior::PriorRow;
@@ -31,14 +33,26 @@ pub(crate) struct Written {
     pub now_s: u32,
 }
 
+/// What says when a statement writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// The statement, then its batch, if they do; otherwise the request.
+    Statement(Option<i64>),
+    /// The decision that it is part of, whatever the statement says.
+    Decision(i64),
+}
+
 impl Times {
-    /// Evaluates timestamp and ttl. A batch's timestamp counts when the statement has none.
-    pub fn eval(&self, env: &Env<'_, '_>, batch_timestamp: Option<i64>) -> Result<Written> {
+    /// Evaluates timestamp and ttl.
+    pub fn eval(&self, env: &Env<'_, '_>, moment: Moment) -> Result<Written> {
         let own = match &self.timestamp {
             Some(term) => eval_timestamp(term, env)?,
             None => None,
         };
-        let timestamp = own.or(batch_timestamp).unwrap_or(env.context.timestamp);
+        let timestamp = match moment {
+            Moment::Statement(batch) => own.or(batch).unwrap_or(env.context.timestamp),
+            Moment::Decision(at) => at,
+        };
         if timestamp == i64::MIN {
             return invalid("Out of bound timestamp, must be in [-9223372036854775807, 9223372036854775807]");
         }
@@ -166,12 +180,17 @@ pub(crate) enum Operator {
     DeleteAt(Term),
     /// Removes the list elements equal to any of these.
     RemoveEqual(Term),
+    /// Overwrites a number or text with what it comes to with this value.
+    Compute(Arithmetic, Term),
 }
 
 impl Operator {
     /// Whether it must know the list as it stands.
     pub fn needs_prior(&self) -> bool {
-        matches!(self, Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_))
+        matches!(
+            self,
+            Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_) | Operator::Compute(..)
+        )
     }
 }
 
@@ -209,6 +228,19 @@ impl<'t> Content<'t> {
             match &operation.operator {
                 Operator::Set(term) => match term.eval(env)? {
                     Val::Bytes(bytes) => changes.push((operation.ordinal, Change::Simple(Some(bytes)))),
+                    Val::Null => changes.push((operation.ordinal, Change::Simple(None))),
+                    Val::Unset => {}
+                },
+                Operator::Compute(operator, term) => match term.eval(env)? {
+                    Val::Bytes(bytes) => {
+                        let value = computed(
+                            *operator,
+                            &operation.ty,
+                            &bytes,
+                            prior.value(operation.ordinal, env.context.now_s),
+                        )?;
+                        changes.push((operation.ordinal, Change::Simple(value.map(Cow::Owned))));
+                    }
                     Val::Null => changes.push((operation.ordinal, Change::Simple(None))),
                     Val::Unset => {}
                 },
@@ -252,6 +284,20 @@ impl<'t> Content<'t> {
             }
         }
     }
+}
+
+/// A column's value with another added or subtracted; null if it has none.
+fn computed(
+    operator: Arithmetic,
+    ty: &CqlType,
+    with: &[u8],
+    value: Option<&[u8]>,
+) -> Result<Option<Vec<u8>>> {
+    let Some(value) = value else { return Ok(None) };
+    if matches!(ty, CqlType::Text | CqlType::Ascii) {
+        return Ok(Some([value, with].concat()));
+    }
+    arithmetic::apply(operator, (ty, value), (ty, with))
 }
 
 /// Adds one operation on a collection to the changes, joining it with one just before on the same column.
@@ -309,6 +355,8 @@ fn complex<'t, 'v: 't>(
         }
         Operator::DeleteField(field) => cells.push((Cow::Owned(field.to_be_bytes().to_vec()), None)),
         Operator::DeleteElement(key) => cells.push((path(operation, key.eval(env)?)?, None)),
+        // Of columns of one cell alone.
+        Operator::Compute(..) => return Ok(()),
         Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_) => {
             cells = list_cells(operation, env, prior)?;
         }

@@ -92,13 +92,9 @@ impl Engine {
 
 fn ensure_write(roles: &Roles, user: &str, plan: &ModifyPlan) -> Result<(), Error> {
     permission::ensure_rows(roles, user, Permissions::MODIFY, plan.table())?;
-    if reads_rows(plan) {
+    // Its answer says what the rows are.
+    if plan.is_conditional() {
         permission::ensure_rows(roles, user, Permissions::SELECT, plan.table())?;
     }
     Ok(())
-}
-
-/// Whether a write answers what the rows are: conditional ones do, once they are executed.
-fn reads_rows(_plan: &ModifyPlan) -> bool {
-    false
 }

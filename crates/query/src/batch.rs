@@ -3,7 +3,8 @@
 //! What one partition gets is applied all or none. On one node, what one shard gets is one commitlog entry, all or
 //! none as well; a logged batch over several shards or nodes goes through `system.batches`: see `coordinator::batchlog`.
 
-use crate::bound::{Write, miscount_of_batch, with_values};
+use crate::bound::{Bound, Write, miscount_of_batch, with_values};
+use crate::cas::owned;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;
@@ -11,7 +12,7 @@ use crate::outcome::Answer;
 use crate::statement::Analysed;
 use base::HashSet;
 use coordinator::WriteKind;
-use cql::{ModifyPlan, Plan};
+use cql::{CasStatements, ModifyPlan, Plan};
 use mutation::Mutation;
 use protocol::request::{Batch, BatchKind, BatchSource, BatchStatement};
 use schema::TableId;
@@ -41,6 +42,19 @@ impl Engine {
             .map(|statement| Ok((self.analysed_part(keyspace, statement, batch.kind)?, statement)))
             .collect::<Result<Vec<_>, Error>>()?;
         bound.iter().try_for_each(|((analysed, _), _)| self.authorize(analysed, user))?;
+        if bound.iter().any(|((_, plan), _)| plan.is_conditional()) {
+            let mut values = Vec::with_capacity(bound.len());
+            for ((analysed, _), statement) in &bound {
+                with_values(&analysed.binds, &statement.values, miscount_of_batch, |lent| {
+                    values.push(owned(lent));
+                    Ok(())
+                })?;
+            }
+            let plans = bound.iter().map(|((_, plan), _)| plan.clone()).collect();
+            let statements = CasStatements::Message(plans);
+            let work = self.bind_cas(statements, values, parameters, self.settings.write_timeout)?;
+            return Box::pin(self.run(Bound { work }, None)).await;
+        }
         let mut reads = Vec::new();
         for ((analysed, plan), statement) in bound.iter().filter(|((_, plan), _)| plan.needs_prior()) {
             with_values(&analysed.binds, &statement.values, miscount_of_batch, |values| {
@@ -83,7 +97,7 @@ impl Engine {
             ));
         };
         let plan = plan.clone();
-        self.refuse_modification(plan.table())?;
+        self.refuse_modification(&plan)?;
         match (kind, plan.table().counter) {
             (BatchKind::Counter, false) => {
                 Err(Error::Invalid("Cannot include non-counter statement in a counter batch".into()))

@@ -1,12 +1,16 @@
 //! From values to work: what a statement will do, owned and ready to run.
 
+use crate::cas::{Cas, owned};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::outcome::{Announce, Answer, Rows};
 use crate::statement::{Analysed, Statement};
 use coordinator::WriteKind;
 use core::time::Duration;
-use cql::{BindContext, BindSpec, BoundValue, Page, Plan, Prior, SelectPlan, SelectRun, is_system_keyspace};
+use cql::{
+    BindContext, BindSpec, BoundValue, CasStatements, OwnedValue, Page, Plan, Prior, SelectPlan, SelectRun,
+    is_system_keyspace,
+};
 use mutation::Mutation;
 use protocol::request::Parameters;
 use protocol::values::Values;
@@ -36,6 +40,8 @@ pub(crate) enum Work {
     Write(Write),
     /// A write that depends on what is there.
     ReadThenWrite(Box<ReadThenWrite>),
+    /// A write that is made if conditions hold.
+    Cas(Box<Cas>),
     /// Schema changes, USE, TRUNCATE, DESCRIBE.
     Other(Rc<Analysed>, Box<Page>),
 }
@@ -67,35 +73,6 @@ pub(crate) struct ReadThenWrite {
     pub(crate) timeout: Duration,
 }
 
-/// A value kept beyond the request's bytes.
-pub(crate) enum OwnedValue {
-    /// Null.
-    Null,
-    /// Not set.
-    Unset,
-    /// The wire form.
-    Bytes(Vec<u8>),
-}
-
-impl OwnedValue {
-    fn of(value: &BoundValue<'_>) -> OwnedValue {
-        match value {
-            BoundValue::Null => OwnedValue::Null,
-            BoundValue::Unset => OwnedValue::Unset,
-            BoundValue::Bytes(bytes) => OwnedValue::Bytes(bytes.to_vec()),
-        }
-    }
-
-    /// The value again as it was bound.
-    pub(crate) fn lent(&self) -> BoundValue<'_> {
-        match self {
-            OwnedValue::Null => BoundValue::Null,
-            OwnedValue::Unset => BoundValue::Unset,
-            OwnedValue::Bytes(bytes) => BoundValue::Bytes(bytes),
-        }
-    }
-}
-
 /// The mutations of one INSERT, UPDATE or DELETE as a write.
 pub(crate) fn modification(mutations: Vec<Mutation>, consistency: Consistency, timeout: Duration) -> Write {
     let kind = if mutations.len() > 1 { WriteKind::UnloggedBatch } else { WriteKind::Simple };
@@ -114,7 +91,6 @@ impl Engine {
         parameters: &Parameters<'_>,
         miscount: Miscount,
     ) -> Result<Bound, Error> {
-        check_serial(parameters)?;
         with_values(&analysed.binds, &parameters.values, miscount, |values| {
             self.bind_values(analysed, announce, parameters, values)
         })
@@ -127,7 +103,6 @@ impl Engine {
         announce: Announce,
         parameters: &Parameters<'_>,
     ) -> Result<Executed, Error> {
-        check_serial(parameters)?;
         with_values(&analysed.binds, &parameters.values, miscount_of_execute, |values| {
             if let Plan::Select(plan) = &analysed.plan {
                 // It runs where it was bound: moving it about would cost as much as reading a row.
@@ -164,9 +139,12 @@ impl Engine {
                 Work::Select(Box::new(self.bind_select(plan, analysed, values, announce, parameters)?))
             }
             Plan::Modify(plan) => {
-                self.refuse_modification(plan.table())?;
+                self.refuse_modification(plan)?;
                 let timeout = plan.timeout(values)?.unwrap_or(self.settings.write_timeout);
-                if plan.needs_prior() {
+                if plan.is_conditional() {
+                    let statement = CasStatements::One(plan.clone());
+                    self.bind_cas(statement, vec![owned(values)], parameters, timeout)?
+                } else if plan.needs_prior() {
                     Work::ReadThenWrite(self.later(analysed, values, parameters, timeout))
                 } else {
                     let mutations = plan.bind(values, &self.context(parameters))?;
@@ -174,8 +152,12 @@ impl Engine {
                 }
             }
             Plan::Batch(plan) => {
-                plan.statements.iter().try_for_each(|part| self.refuse_modification(part.table()))?;
-                if plan.needs_prior() {
+                plan.statements.iter().try_for_each(|part| self.refuse_modification(part))?;
+                if plan.is_conditional() {
+                    let timeout = plan.timeout(values)?.unwrap_or(self.settings.write_timeout);
+                    let statements = CasStatements::Batch(plan.clone());
+                    self.bind_cas(statements, vec![owned(values)], parameters, timeout)?
+                } else if plan.needs_prior() {
                     Work::ReadThenWrite(self.later(analysed, values, parameters, self.settings.write_timeout))
                 } else {
                     let mutations = plan.bind(values, &self.context(parameters), &Prior::default())?;
@@ -200,7 +182,7 @@ impl Engine {
     ) -> Box<ReadThenWrite> {
         Box::new(ReadThenWrite {
             analysed: analysed.clone(),
-            values: values.iter().map(OwnedValue::of).collect(),
+            values: owned(values),
             context: self.context(parameters),
             consistency: parameters.consistency,
             timeout,
@@ -319,15 +301,6 @@ fn bound_value(value: RawValue<'_>) -> BoundValue<'_> {
         RawValue::Null => BoundValue::Null,
         RawValue::Unset => BoundValue::Unset,
         RawValue::Bytes(bytes) => BoundValue::Bytes(bytes),
-    }
-}
-
-fn check_serial(parameters: &Parameters<'_>) -> Result<(), Error> {
-    match parameters.serial_consistency {
-        Some(consistency) if !consistency.is_serial() => Err(Error::Invalid(
-            "Invalid consistency level for conditional update. Must be one of SERIAL or LOCAL_SERIAL".into(),
-        )),
-        _ => Ok(()),
     }
 }
 

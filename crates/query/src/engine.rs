@@ -424,6 +424,10 @@ impl Engine {
                 self.metrics.writes.inc();
                 Box::pin(self.run_read_then_write(&work)).await
             }
+            Work::Cas(cas) => {
+                self.metrics.writes.inc();
+                Box::pin(self.run_cas(&cas)).await
+            }
             Work::Other(analysed, page) => {
                 self.metrics.others.inc();
                 Box::pin(self.run_other(&analysed, &page, user)).await

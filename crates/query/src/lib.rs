@@ -59,6 +59,8 @@ mod run;
 mod auto_snapshot;
 /// Writes that must read first.
 mod prior;
+/// Writes that are made if conditions hold.
+mod cas;
 /// BATCH.
 mod batch;
 

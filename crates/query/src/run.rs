@@ -10,8 +10,11 @@ use crate::statement::Analysed;
 use crate::system::definitions::VIRTUAL_KEYSPACES;
 use crate::system::read;
 use cluster::{ChangeKind, Changed, Cluster, Resource, SchemaEvent, Target, builtin};
-use cql::{ChangeContext, ClusterFacts, Page, Plan, SchemaChange, SelectPlan, is_system_keyspace};
-use mutation::ReadAnswer;
+use core::time::Duration;
+use cql::{
+    ChangeContext, ClusterFacts, ModifyPlan, Page, Plan, SchemaChange, SelectPlan, is_system_keyspace,
+};
+use mutation::{ReadAnswer, ReadCommand, Scope};
 use protocol::request::Parameters;
 use protocol::wire::put_bytes;
 use schema::{Replication, Table};
@@ -106,7 +109,7 @@ impl Engine {
 
     /// The whole of a SELECT, if this shard's memory alone gives it; `None`: [`Engine::run_select`] goes on from here.
     pub(crate) fn select_now(&self, select: &mut Select) -> Option<Result<Answer, Error>> {
-        if self.is_made_up(select.run.plan().table()) {
+        if self.is_made_up(select.run.plan().table()) || select.consistency.is_serial() {
             return None;
         }
         let mut reads = 0;
@@ -131,15 +134,37 @@ impl Engine {
         } else {
             None
         };
+        let (level, timeout) = (select.consistency, select.timeout);
         while let Some(command) = select.run.next() {
             let answer = match &generated {
                 Some(partitions) => read::read(&table, partitions, command),
-                None => self.coordinator.read(command, select.consistency, select.timeout).await?,
+                None if level.is_serial() => self.read_serial(command, level, timeout).await?,
+                None => self.coordinator.read(command, level, timeout).await?,
             };
             select.take(&answer)?;
             runtime::yield_if_needed().await;
         }
         select.answer().map(|answer| self.warned(answer, &select))
+    }
+
+    /// Reads at a serial level: one partition as conditional requests have left it. Of ranges the level is a quorum, as in
+    /// Cassandra.
+    async fn read_serial(
+        &self,
+        command: &ReadCommand,
+        level: Consistency,
+        timeout: Duration,
+    ) -> Result<ReadAnswer, Error> {
+        Ok(match &command.scope {
+            Scope::Keys(keys) if keys.len() > 1 => {
+                return Err(Error::Invalid(
+                    "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time"
+                        .into(),
+                ));
+            }
+            Scope::Keys(_) => Box::pin(self.coordinator.read_serial(command, level, timeout)).await?,
+            Scope::Range(_) => self.coordinator.read(command, level, timeout).await?,
+        })
     }
 
     /// An answer with the warning that the tombstones met call for.
@@ -240,7 +265,11 @@ impl Engine {
     }
 
     /// Users do not write to tables made up when read; to others of the system as [`refuse_system`] says.
-    pub(crate) fn refuse_modification(&self, table: &Table) -> Result<(), Error> {
+    pub(crate) fn refuse_modification(&self, plan: &ModifyPlan) -> Result<(), Error> {
+        let table = plan.table();
+        if plan.is_conditional() && VIRTUAL_KEYSPACES.contains(&&*table.keyspace) {
+            return Err(Error::Invalid("Conditional updates are not supported by virtual tables".into()));
+        }
         refuse_virtual(table, "Modification")?;
         refuse_system(&table.keyspace)?;
         self.refuse_roles(table)
@@ -463,7 +492,8 @@ fn no_columns() -> Error {
     Error::Server("a result without columns".into())
 }
 
-fn push_row(count: &mut u32, content: &mut Vec<u8>, values: &[Option<&[u8]>]) {
+/// Appends a row in wire form.
+pub(crate) fn push_row(count: &mut u32, content: &mut Vec<u8>, values: &[Option<&[u8]>]) {
     *count += 1;
     for value in values {
         put_bytes(content, *value);

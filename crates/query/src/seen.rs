@@ -10,6 +10,9 @@ pub(crate) struct Seen {
     pub(crate) logged: Histogram,
     pub(crate) unlogged: Histogram,
     pub(crate) counter: Histogram,
+    /// Conditional statements and batches, by whether their conditions held.
+    pub(crate) applied: Counter,
+    pub(crate) not_applied: Counter,
 }
 
 impl Seen {
@@ -18,6 +21,10 @@ impl Seen {
         let batches = |kind: &str| {
             let help = "Partitions of batches, by kind.";
             metrics::histogram("messina_query_batch_partitions", help, &[("kind", kind)])
+        };
+        let conditional = |applied: &str| {
+            let help = "Conditional statements and batches that were decided.";
+            metrics::counter("messina_query_conditional_total", help, &[("applied", applied)])
         };
         Seen {
             texts: metrics::counter(
@@ -28,6 +35,8 @@ impl Seen {
             logged: batches("logged"),
             unlogged: batches("unlogged"),
             counter: batches("counter"),
+            applied: conditional("true"),
+            not_applied: conditional("false"),
         }
     }
 }

@@ -204,6 +204,26 @@ mod tests {
     }
 
     #[test]
+    fn an_unknown_outcome_has_a_code_of_its_own_since_version_5() {
+        let (consistency, received, required) = (Consistency::Serial, 1, 2);
+        let text = String::new();
+        let unknown = Error::CasUnknown { text: text.clone(), consistency, received, required };
+        let counted = FailureKind::CasWriteUnknown { consistency, received: 1, block_for: 2 };
+        assert_eq!(told(Version::V5, &unknown).1.kind, counted);
+        let timeout = |contentions| FailureKind::WriteTimeout {
+            consistency,
+            received: 1,
+            block_for: 2,
+            write_type: WriteType::Cas,
+            contentions,
+        };
+        assert_eq!(told(Version::V4, &unknown).1.kind, timeout(0));
+        let late = Error::CasTimeout { text, consistency, received, required, contention: 7 };
+        assert_eq!(told(Version::V5, &late).1.kind, timeout(7));
+        assert_eq!(told(Version::V3, &late).1.kind, timeout(0));
+    }
+
+    #[test]
     fn replicas_that_failed_are_named_as_far_as_the_version_goes() {
         let at = |last: u8| IpAddr::from([10, 0, 0, last]);
         let failures = vec![(at(2), Reason::ReadTooManyTombstones), (at(1), Reason::IncompatibleSchema)];

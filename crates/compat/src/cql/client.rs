@@ -64,6 +64,10 @@ pub struct Parameters {
     pub page: Option<i32>,
     /// Where the page before ended.
     pub state: Option<Vec<u8>>,
+    /// The consistency level by its number; ONE if nothing is said.
+    pub consistency: Option<u16>,
+    /// The serial consistency level by its number.
+    pub serial: Option<u16>,
 }
 
 /// A bound value.
@@ -151,12 +155,32 @@ impl Client {
         self.ask(wire::EXECUTE, &body)
     }
 
-    /// Consistency ONE, then what the parameters say.
+    /// Sends statements by their texts in one BATCH.
+    pub fn batch(
+        &mut self,
+        kind: u8,
+        statements: &[String],
+        parameters: &Parameters,
+    ) -> Result<(Answer, Vec<String>), String> {
+        let mut body = vec![kind];
+        body.extend_from_slice(&(statements.len() as u16).to_be_bytes());
+        for text in statements {
+            body.push(0);
+            body.extend_from_slice(&(text.len() as u32).to_be_bytes());
+            body.extend_from_slice(text.as_bytes());
+            body.extend_from_slice(&[0; 2]);
+        }
+        self.put_parameters(&mut body, parameters);
+        self.ask(wire::BATCH, &body)
+    }
+
+    /// The consistency level, then what the parameters say.
     fn put_parameters(&self, body: &mut Vec<u8>, parameters: &Parameters) {
-        body.extend_from_slice(&1u16.to_be_bytes());
+        body.extend_from_slice(&parameters.consistency.unwrap_or(1).to_be_bytes());
         let flags = u32::from(!parameters.values.is_empty())
             | u32::from(parameters.page.is_some()) << 2
-            | u32::from(parameters.state.is_some()) << 3;
+            | u32::from(parameters.state.is_some()) << 3
+            | u32::from(parameters.serial.is_some()) << 4;
         if self.version >= 5 {
             body.extend_from_slice(&flags.to_be_bytes());
         } else {
@@ -181,6 +205,9 @@ impl Client {
         if let Some(state) = &parameters.state {
             body.extend_from_slice(&(state.len() as i32).to_be_bytes());
             body.extend_from_slice(state);
+        }
+        if let Some(serial) = parameters.serial {
+            body.extend_from_slice(&serial.to_be_bytes());
         }
     }
 

@@ -35,6 +35,12 @@ pub struct Directives {
     pub prepare: bool,
     /// `unordered`: rows are sorted before they are compared.
     pub unordered: bool,
+    /// `consistency: SERIAL`: the level, ONE if nothing is said.
+    pub consistency: Option<u16>,
+    /// `serial: LOCAL_SERIAL`: the serial level.
+    pub serial: Option<u16>,
+    /// `batch: logged`, `unlogged`, `counter`: the statements, each ended by `;`, in one BATCH message of this kind.
+    pub batch: Option<u8>,
     /// `shape`: values other than null are shown as `…`.
     pub shape: bool,
     /// `differs: why`: this database answers otherwise.
@@ -57,6 +63,12 @@ impl Directives {
             "bind" => self.bind = Some(value.into()),
             "prepare" => self.prepare = true,
             "unordered" => self.unordered = true,
+            "consistency" => self.consistency = Some(level(value)?),
+            "serial" => self.serial = Some(level(value)?),
+            "batch" => {
+                let kind = ["logged", "unlogged", "counter"].iter().position(|kind| *kind == value);
+                self.batch = Some(kind.ok_or_else(|| format!("{value} is no kind of batch"))? as u8);
+            }
             "shape" => self.shape = true,
             "differs" if value.is_empty() => return Err("differs needs a reason".into()),
             "differs" => self.differs = Some(value.into()),
@@ -66,6 +78,26 @@ impl Directives {
         }
         Ok(())
     }
+}
+
+/// The protocol's levels by their numbers.
+const LEVELS: [&str; 11] = [
+    "ANY",
+    "ONE",
+    "TWO",
+    "THREE",
+    "QUORUM",
+    "ALL",
+    "LOCAL_QUORUM",
+    "EACH_QUORUM",
+    "SERIAL",
+    "LOCAL_SERIAL",
+    "LOCAL_ONE",
+];
+
+fn level(name: &str) -> Result<u16, String> {
+    let number = LEVELS.iter().position(|level| *level == name);
+    number.map(|number| number as u16).ok_or_else(|| format!("{name} is no consistency level"))
 }
 
 /// A statement with its answer.
@@ -168,7 +200,8 @@ fn block(lines: Vec<String>, first: usize) -> Result<Block, String> {
     Ok(Block::Case(Box::new(Case { comments, directives, statement, expected, ours, line })))
 }
 
-fn statements(lines: &[String]) -> Result<Vec<String>, String> {
+/// Statements that each end with `;` at the end of a line.
+pub fn statements(lines: &[String]) -> Result<Vec<String>, String> {
     let mut out = vec![String::new()];
     for line in lines.iter().filter(|line| !line.starts_with("--")) {
         let last = out.last_mut().expect("there is one");

@@ -240,7 +240,12 @@ impl Session {
     fn ask(&mut self, case: &Case, version: u8) -> Result<Vec<String>, String> {
         let client = self.client(version)?;
         let directives = &case.directives;
-        let mut parameters = Parameters { page: directives.page, ..Parameters::default() };
+        let mut parameters = Parameters {
+            page: directives.page,
+            consistency: directives.consistency,
+            serial: directives.serial,
+            ..Parameters::default()
+        };
         let mut prepared = None;
         if directives.prepare || directives.bind.is_some() {
             match client.prepare(&case.statement)? {
@@ -254,11 +259,16 @@ impl Session {
                 (answer, warnings) => return Ok(with_warnings(shown(&answer), &warnings)),
             }
         }
+        let batched = match directives.batch {
+            Some(_) => file::statements(&case.statement.lines().map(str::to_owned).collect::<Vec<_>>())?,
+            None => Vec::new(),
+        };
         let mut pages = Pages::default();
         for _ in 0..PAGES {
-            let (answer, warnings) = match &prepared {
-                Some(prepared) => client.execute(prepared, &parameters)?,
-                None => client.query(&case.statement, &parameters)?,
+            let (answer, warnings) = match (&prepared, directives.batch) {
+                (Some(prepared), _) => client.execute(prepared, &parameters)?,
+                (None, Some(kind)) => client.batch(kind, &batched, &parameters)?,
+                (None, None) => client.query(&case.statement, &parameters)?,
             };
             let Answer::Rows { columns, rows, next } = answer else {
                 return Ok(with_warnings(shown(&answer), &warnings));

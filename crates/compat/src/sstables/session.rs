@@ -50,7 +50,8 @@ impl Session {
         let mut all: Option<Rows> = None;
         let mut state = None;
         loop {
-            let parameters = Parameters { values: values.to_vec(), page: Some(page), state };
+            let parameters =
+                Parameters { values: values.to_vec(), page: Some(page), state, ..Parameters::default() };
             let Answer::Rows { columns, rows, next } = self.ask(text, parameters)? else {
                 return Err(format!("{text}: no rows were answered"));
             };

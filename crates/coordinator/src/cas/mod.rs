@@ -27,7 +27,8 @@ pub trait Conditional {
     /// What must be read of the partition to decide, and to write. Of one key, without limits.
     fn command(&self) -> &ReadCommand;
     /// What to write if the conditions hold on what was read; `None`: they do not.
-    /// `at`: the time of all cells, µs; the keys of elements that are added to lists follow from it.
+    /// `at`: the time of all cells, µs; the keys of elements that are added to lists follow from it. Deletions of ranges and of the whole partition may be
+    /// a microsecond earlier: rounds of one partition are that far apart.
     /// Errors: the statement cannot be carried out on what was read, whatever it is; the text for the client.
     fn decide(&self, answer: &ReadAnswer, at: i64) -> Result<Option<Mutation>, String>;
 }

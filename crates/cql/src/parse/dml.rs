@@ -101,7 +101,6 @@ impl Parser<'_> {
             match self.target()? {
                 Target::Column(name) => Subject::Column(name),
                 Target::Element(name, key) => Subject::Element(name, key),
-                Target::Field(name, field) if self.selects() => Subject::Field(name, field),
                 Target::Field(..) => {
                     self.rewind(field_at);
                     self.advance();
@@ -153,7 +152,8 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    fn operator_and_operand(&mut self, subject: Subject) -> Result<Relation> {
+    /// Passes an operator of comparison, if one is next.
+    fn comparison(&mut self) -> Option<Operator> {
         const COMPARISONS: [(&str, Operator); 6] = [
             ("=", Operator::Equal),
             ("!=", Operator::NotEqual),
@@ -162,19 +162,20 @@ impl Parser<'_> {
             (">", Operator::Greater),
             (">=", Operator::GreaterOrEqual),
         ];
+        COMPARISONS.iter().find(|(symbol, _)| self.symbol(symbol)).map(|(_, operator)| *operator)
+    }
+
+    fn operator_and_operand(&mut self, subject: Subject) -> Result<Relation> {
         let several = matches!(subject, Subject::Tuple(_));
-        for (symbol, operator) in COMPARISONS {
-            if self.symbol(symbol) {
-                let value = if several { self.row()? } else { self.expr()? };
-                return Ok(Relation { subject, operator, object: Operand::One(value) });
-            }
+        if let Some(operator) = self.comparison() {
+            let value = if several { self.row()? } else { self.expr()? };
+            return Ok(Relation { subject, operator, object: Operand::One(value) });
         }
         if several && self.keyword("in") {
             return Ok(Relation { subject, operator: Operator::In, object: self.in_rows()? });
         }
         // Nothing else stands behind tokens and entries of maps.
-        let alone = matches!(subject, Subject::Column(_) | Subject::Field(..)) || self.selects();
-        if several || !alone {
+        if several || !matches!(subject, Subject::Column(_)) {
             return self.no_alternative();
         }
         if self.keyword("in") {
@@ -266,7 +267,33 @@ impl Parser<'_> {
         if self.keyword("exists") {
             return Ok(Condition::Exists);
         }
-        self.selecting(Self::relations).map(Condition::Relations)
+        let mut conditions = Vec::new();
+        loop {
+            conditions.push(self.nested(Self::column_condition)?);
+            if !self.keyword("and") {
+                return Ok(Condition::Relations(conditions));
+            }
+        }
+    }
+
+    /// A condition on a column, an element or a field.
+    fn column_condition(&mut self) -> Result<Relation> {
+        let subject = match self.target()? {
+            Target::Column(name) => Subject::Column(name),
+            Target::Element(name, key) => Subject::Element(name, key),
+            Target::Field(name, field) => Subject::Field(name, field),
+        };
+        if let Some(operator) = self.comparison() {
+            return Ok(Relation { subject, operator, object: Operand::One(self.expr()?) });
+        }
+        if self.keyword("in") {
+            return Ok(Relation { subject, operator: Operator::In, object: self.in_operand()? });
+        }
+        if matches!(subject, Subject::Column(_)) && self.keyword("contains") {
+            let operator = if self.keyword("key") { Operator::ContainsKey } else { Operator::Contains };
+            return Ok(Relation { subject, operator, object: Operand::One(self.expr()?) });
+        }
+        self.no_alternative()
     }
 
     /// INSERT.

@@ -14,7 +14,8 @@ pub(super) const SCHEMA_LOG: &str = "the schema has a log of its own in the data
 
 pub(super) const STREAMS: &str = "nothing is streamed between nodes yet";
 pub(super) const REPAIR: &str = "there is no repair but by reads yet";
-pub(super) const PAXOS: &str = "conditional statements are not there yet";
+pub(super) const PAXOS: &str =
+    "conditional statements wait for each other as they see fit, within the time of a write";
 pub(super) const SILENCE: &str = "a node that does not answer for 2.5 s is down, and connections with it end";
 pub(super) const NEAREST: &str =
     "reads go to the replicas of the datacenter that answer fast, whatever they have in memory";

@@ -27,7 +27,12 @@ pub(super) const KEYS: &[Key] = &[
     key("available_processors", INT, "-1", Idle(JVM)),
     key("batch_size_fail_threshold", Size(KIB), "50KiB", Sets(|c, v| c.batch_fail_bytes = v.size())),
     key("batch_size_warn_threshold", Size(KIB), "5KiB", Sets(|c, v| c.batch_warn_bytes = v.size())),
-    key("cas_contention_timeout", Time(MS), "1800ms", Later("conditional statements are not there yet")),
+    key(
+        "cas_contention_timeout",
+        Time(MS),
+        "1800ms",
+        Later("conditional statements wait for each other as they see fit, within the time of a write"),
+    ),
     key("client_request_size_metrics_enabled", Flag, "true", Later("sizes of requests are not measured")),
     key("concurrent_counter_writes", INT, "32", Idle(THREADS)),
     key("concurrent_materialized_view_builders", INT, "1", Idle(THREADS)),
