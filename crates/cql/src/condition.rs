@@ -419,3 +419,169 @@ impl BoundCondition {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! Which comparisons hold: by operator, by null on either side, by what is compared.
+    use super::*;
+    use Operator::*;
+
+    fn int(value: i32) -> Vec<u8> {
+        value.to_be_bytes().to_vec()
+    }
+
+    fn list(values: &[i32]) -> Vec<u8> {
+        let values: Vec<Vec<u8>> = values.iter().map(|value| int(*value)).collect();
+        collection::build(values.iter().map(|value| &value[..]))
+    }
+
+    fn map(pairs: &[(i32, i32)]) -> Vec<u8> {
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> = pairs.iter().map(|(k, v)| (int(*k), int(*v))).collect();
+        collection::build_map(pairs.iter().map(|(k, v)| (&k[..], &v[..])))
+    }
+
+    fn condition(
+        column: &CqlType,
+        part: BoundPart,
+        operator: Operator,
+        values: &[Option<Vec<u8>>],
+    ) -> BoundCondition {
+        let ty = match part {
+            BoundPart::Whole => column.clone(),
+            _ => column.element_type().expect("a collection").clone(),
+        };
+        BoundCondition { part, operator, values: values.to_vec(), column: column.clone(), ty }
+    }
+
+    /// What comes of comparing a column's value; `None`: there is no such comparison.
+    fn compare(
+        ty: &CqlType,
+        value: Option<Vec<u8>>,
+        operator: Operator,
+        wanted: Option<Vec<u8>>,
+    ) -> Option<bool> {
+        condition(ty, BoundPart::Whole, operator, &[wanted]).holds(value.as_deref()).ok()
+    }
+
+    #[test]
+    fn values_compare_by_their_order() {
+        let table = [
+            (Equal, [false, true, false]),
+            (NotEqual, [true, false, true]),
+            (Less, [true, false, false]),
+            (LessOrEqual, [true, true, false]),
+            (Greater, [false, false, true]),
+            (GreaterOrEqual, [false, true, true]),
+            (In, [false, true, false]),
+        ];
+        for (operator, outcomes) in table {
+            for (value, outcome) in [-1, 0, 1].into_iter().zip(outcomes) {
+                let found = compare(&CqlType::Int, Some(int(value)), operator, Some(int(0)));
+                assert_eq!(found, Some(outcome), "{value} {operator:?} 0");
+            }
+        }
+    }
+
+    #[test]
+    fn null_equals_null_alone_and_is_not_less_than_anything() {
+        for operator in [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual, In] {
+            let column_null = compare(&CqlType::Int, None, operator, Some(int(0)));
+            assert_eq!(column_null, Some(operator == NotEqual), "null {operator:?} 0");
+            let (of_value, of_null) = match operator {
+                Equal | In => (Some(false), Some(true)),
+                NotEqual => (Some(true), Some(false)),
+                _ => (None, None),
+            };
+            assert_eq!(compare(&CqlType::Int, Some(int(0)), operator, None), of_value, "0 {operator:?} null");
+            assert_eq!(compare(&CqlType::Int, None, operator, None), of_null, "null {operator:?} null");
+        }
+        let error =
+            condition(&CqlType::Int, BoundPart::Whole, Less, &[None]).holds(None).expect_err("refused");
+        assert_eq!(error.to_string(), "Invalid comparison with null for operator \"<\"");
+    }
+
+    #[test]
+    fn in_holds_if_one_value_does_and_never_of_none() {
+        let holds = |values: &[Option<Vec<u8>>], value: Option<Vec<u8>>| {
+            condition(&CqlType::Int, BoundPart::Whole, In, values)
+                .holds(value.as_deref())
+                .expect("is answered")
+        };
+        assert!(holds(&[None, Some(int(1))], Some(int(1))));
+        assert!(holds(&[Some(int(1)), None], None));
+        assert!(!holds(&[Some(int(1)), None], Some(int(2))));
+        assert!(!holds(&[], Some(int(1))));
+        assert!(!holds(&[], None));
+    }
+
+    #[test]
+    fn a_collection_of_cells_is_null_when_it_is_empty_and_a_frozen_one_is_not() {
+        let cells = CqlType::list(CqlType::Int);
+        let frozen = CqlType::Frozen(cells.clone().into());
+        let empty = Some(list(&[]));
+        assert_eq!(compare(&cells, None, Equal, empty.clone()), Some(true));
+        assert_eq!(compare(&cells, Some(list(&[1])), NotEqual, empty.clone()), Some(true));
+        assert_eq!(compare(&cells, Some(list(&[1])), Greater, empty.clone()), None);
+        assert_eq!(compare(&frozen, None, Equal, empty.clone()), Some(false));
+        assert_eq!(compare(&frozen, empty.clone(), Equal, empty.clone()), Some(true));
+        assert_eq!(compare(&frozen, Some(list(&[1])), Greater, empty), Some(true));
+    }
+
+    #[test]
+    fn collections_compare_element_by_element() {
+        for ty in [CqlType::list(CqlType::Int), CqlType::set(CqlType::Int)] {
+            let order = |left: &[i32], operator, right: &[i32]| {
+                compare(&ty, Some(list(left)), operator, Some(list(right))).expect("is answered")
+            };
+            assert!(order(&[1, 2], Less, &[1, 3]));
+            assert!(order(&[1, 2], Less, &[1, 2, 3]));
+            assert!(order(&[2], Greater, &[1, 9]));
+            assert!(order(&[1, 2], Equal, &[1, 2]));
+        }
+        let ty = CqlType::map(CqlType::Int, CqlType::Int);
+        let order = |left: &[(i32, i32)], operator, right: &[(i32, i32)]| {
+            compare(&ty, Some(map(left)), operator, Some(map(right))).expect("is answered")
+        };
+        assert!(order(&[(1, 1)], Less, &[(1, 2)]));
+        assert!(order(&[(2, 0)], Greater, &[(1, 9)]));
+        assert!(order(&[(1, 1)], LessOrEqual, &[(1, 1), (2, 2)]));
+    }
+
+    #[test]
+    fn elements_are_found_by_index_and_key() {
+        let ty = CqlType::list(CqlType::Int);
+        let at = |index: i32, operator, wanted: Option<Vec<u8>>, value: Option<Vec<u8>>| {
+            condition(&ty, BoundPart::Element(int(index)), operator, &[wanted]).holds(value.as_deref())
+        };
+        let value = Some(list(&[5, 6]));
+        assert_eq!(at(1, Equal, Some(int(6)), value.clone()), Ok(true));
+        assert_eq!(at(2, Equal, None, value.clone()), Ok(true), "behind the end there is null");
+        assert_eq!(at(0, Equal, None, None), Ok(true));
+        assert_eq!(at(0, Greater, Some(int(4)), value.clone()), Ok(true));
+        let error = at(-1, Equal, Some(int(5)), value).expect_err("refused");
+        assert_eq!(error.to_string(), "Invalid negative list index -1");
+        let ty = CqlType::map(CqlType::Int, CqlType::Int);
+        let at = |key: i32, wanted: Option<Vec<u8>>| {
+            let value = map(&[(1, 10)]);
+            condition(&ty, BoundPart::Element(int(key)), Equal, &[wanted]).holds(Some(&value))
+        };
+        assert_eq!(at(1, Some(int(10))), Ok(true));
+        assert_eq!(at(2, Some(int(10))), Ok(false));
+        assert_eq!(at(2, None), Ok(true));
+    }
+
+    #[test]
+    fn contains_looks_at_elements_keys_and_values() {
+        let set = CqlType::set(CqlType::Int);
+        assert_eq!(compare(&set, Some(list(&[1, 2])), Contains, Some(int(2))), Some(true));
+        assert_eq!(compare(&set, Some(list(&[1, 2])), Contains, Some(int(3))), Some(false));
+        assert_eq!(compare(&set, None, Contains, Some(int(3))), Some(false));
+        assert_eq!(compare(&set, None, Contains, None), None);
+        let ty = CqlType::map(CqlType::Int, CqlType::Int);
+        let value = Some(map(&[(1, 10)]));
+        assert_eq!(compare(&ty, value.clone(), Contains, Some(int(10))), Some(true));
+        assert_eq!(compare(&ty, value.clone(), Contains, Some(int(1))), Some(false));
+        assert_eq!(compare(&ty, value.clone(), ContainsKey, Some(int(1))), Some(true));
+        assert_eq!(compare(&ty, value, ContainsKey, Some(int(10))), Some(false));
+    }
+}

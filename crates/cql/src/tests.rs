@@ -11,7 +11,8 @@
 //! or goes on with every statement by what `step` says, alone in its block.
 
 use crate::{
-    BindContext, BoundValue, ChangeContext, ClusterFacts, Page, Plan, Prepared, Prior, apply, parse, prepare,
+    BindContext, BoundValue, CasRun, CasStatements, ChangeContext, ClusterFacts, OwnedValue, Page, Plan,
+    Prepared, Prior, apply, parse, prepare,
 };
 use mutation::{Budget, Emit, Key, Mutation, Partition, ReadAnswer, ReadCommand, Resume, Scope, emit};
 use proptest::prelude::*;
@@ -208,6 +209,12 @@ fn execute(node: &mut Node, statement: &str, directives: &Directives) -> crate::
     };
     let out = match &prepared.plan {
         Plan::Select(_) => select(node, &prepared, &values, &context, directives.page)?,
+        Plan::Modify(plan) if plan.is_conditional() => {
+            decide(node, CasStatements::One(plan.clone()), &values, &context)?
+        }
+        Plan::Batch(plan) if plan.is_conditional() => {
+            decide(node, CasStatements::Batch(plan.clone()), &values, &context)?
+        }
         Plan::Modify(plan) => {
             let prior = prior(node, plan.prior_read(&values, &context)?);
             let mut mutations = Vec::new();
@@ -277,6 +284,43 @@ fn execute(node: &mut Node, statement: &str, directives: &Directives) -> crate::
     };
     node.random.set(counter.get());
     Ok(if out.is_empty() { "ok\n".to_string() } else { out })
+}
+
+/// Runs a conditional request as a coordinator does.
+fn decide(
+    node: &mut Node,
+    statements: CasStatements,
+    values: &[BoundValue<'_>],
+    context: &BindContext<'_>,
+) -> crate::Result<String> {
+    let owned = values.iter().map(OwnedValue::of).collect();
+    let (now_micros, now_s) = (context.now_micros, context.now_s);
+    let context = BindContext { timestamp: now_micros, now_micros, now_s, random: &|| 7, ticks: &|| 0 };
+    let run = CasRun::new(statements, vec![owned], context)?;
+    let answer = node.read(run.command());
+    let decided = run.decide(&answer, now_micros)?;
+    let mut rows: Vec<Vec<Option<Vec<u8>>>> = Vec::new();
+    match &decided {
+        Some(mutation) => node.write(std::slice::from_ref(mutation)),
+        None => {
+            run.rows(&answer, &mut |row| {
+                rows.push(row.iter().map(|cell| cell.map(<[u8]>::to_vec)).collect())
+            })?;
+        }
+    }
+    let columns = run.columns(decided.is_some(), rows.len());
+    let names: Vec<&str> = columns.iter().map(|column| &*column.name).collect();
+    let mut out = format!("{}\n", names.join(" | "));
+    if rows.is_empty() {
+        rows.push(Vec::new());
+    }
+    for row in &rows {
+        let cells = row.iter().zip(&columns[1..]).map(|(cell, column)| show(&column.ty, cell.as_deref()));
+        let shown: Vec<String> = std::iter::once(decided.is_some().to_string()).chain(cells).collect();
+        out.push_str(&shown.join(" | "));
+        out.push('\n');
+    }
+    Ok(out)
 }
 
 fn prior(node: &Node, commands: impl IntoIterator<Item = ReadCommand>) -> Prior {
@@ -401,6 +445,11 @@ fn schema_statements() {
 #[test]
 fn writes() {
     converse("writes.txt");
+}
+
+#[test]
+fn conditions() {
+    converse("conditions.txt");
 }
 
 #[test]

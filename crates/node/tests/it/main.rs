@@ -3,6 +3,7 @@
 mod bad_days;
 mod bad_input;
 mod batches;
+mod conditional;
 mod datacenters;
 mod encrypted;
 mod events;
