@@ -898,9 +898,8 @@ fn assigned(
         (Assign::Set, value) => format!("{name} = {}", text_of(value)),
         (_, value) => format!("{name} = {name} {operator} {}", text_of(value)),
     };
-    if conditional && let Some((operator, value)) = computed(column, assignment) {
-        let term = scope.term(value, name, &column.ty)?;
-        return Ok(Operator::Compute(operator, term));
+    if conditional && let Some(value) = increased(column, assignment) {
+        return Ok(Operator::Increase(scope.term(value, name, &column.ty)?));
     }
     match (&assignment.target, assignment.assign, &assignment.value) {
         (Target::Field(_, field), Assign::Set, value) => {
@@ -941,7 +940,7 @@ fn assigned(
 }
 
 /// `v = v + 1` and the like on numbers and texts, which only conditional statements know: they read what they write to.
-fn computed<'a>(column: &Column, assignment: &'a Assignment) -> Option<(Arithmetic, &'a Expr)> {
+fn increased<'a>(column: &Column, assignment: &'a Assignment) -> Option<&'a Expr> {
     let Target::Column(name) = &assignment.target else { return None };
     let is_text = matches!(column.ty, CqlType::Text | CqlType::Ascii);
     let is_number = matches!(
@@ -955,20 +954,14 @@ fn computed<'a>(column: &Column, assignment: &'a Assignment) -> Option<(Arithmet
             | CqlType::Double
             | CqlType::Decimal
     );
-    let (operator, value) = match (assignment.assign, &assignment.value) {
-        (Assign::Add, value) => (Arithmetic::Add, value),
-        (Assign::Subtract, value) => (Arithmetic::Subtract, value),
-        (Assign::Set, Expr::Arithmetic(operator, left, right)) if matches!(&**left, Expr::Column(other) if other == name) => {
-            (*operator, &**right)
+    let value = match (assignment.assign, &assignment.value) {
+        (Assign::Add, value) => value,
+        (Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right)) if matches!(&**left, Expr::Column(other) if other == name) => {
+            &**right
         }
-        (Assign::Set, _) => return None,
+        (Assign::Set | Assign::Subtract, _) => return None,
     };
-    let known = match operator {
-        Arithmetic::Add => is_number || is_text,
-        Arithmetic::Subtract => is_number,
-        _ => false,
-    };
-    known.then_some((operator, value))
+    (is_number || is_text).then_some(value)
 }
 
 /// The place and type of a field of a column's user type. `refusal` says what is wrong with another kind of column.

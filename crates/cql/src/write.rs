@@ -180,8 +180,8 @@ pub(crate) enum Operator {
     DeleteAt(Term),
     /// Removes the list elements equal to any of these.
     RemoveEqual(Term),
-    /// Overwrites a number or text with what it comes to with this value.
-    Compute(Arithmetic, Term),
+    /// Adds to a number, or to the end of a text; null stays null.
+    Increase(Term),
 }
 
 impl Operator {
@@ -189,7 +189,7 @@ impl Operator {
     pub fn needs_prior(&self) -> bool {
         matches!(
             self,
-            Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_) | Operator::Compute(..)
+            Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_) | Operator::Increase(_)
         )
     }
 }
@@ -231,19 +231,19 @@ impl<'t> Content<'t> {
                     Val::Null => changes.push((operation.ordinal, Change::Simple(None))),
                     Val::Unset => {}
                 },
-                Operator::Compute(operator, term) => match term.eval(env)? {
-                    Val::Bytes(bytes) => {
-                        let value = computed(
-                            *operator,
-                            &operation.ty,
-                            &bytes,
-                            prior.value(operation.ordinal, env.context.now_s),
-                        )?;
+                Operator::Increase(term) => {
+                    let by = match term.eval(env)? {
+                        Val::Bytes(bytes) => bytes,
+                        Val::Null => {
+                            return invalid(format!("Invalid null value for column {}", operation.name));
+                        }
+                        Val::Unset => continue,
+                    };
+                    if let Some(value) = prior.value(operation.ordinal, env.context.now_s) {
+                        let value = increased(&operation.ty, value, &by)?;
                         changes.push((operation.ordinal, Change::Simple(value.map(Cow::Owned))));
                     }
-                    Val::Null => changes.push((operation.ordinal, Change::Simple(None))),
-                    Val::Unset => {}
-                },
+                }
                 _ => changes.push((operation.ordinal, Change::Simple(None))),
             }
         }
@@ -286,18 +286,12 @@ impl<'t> Content<'t> {
     }
 }
 
-/// A column's value with another added or subtracted; null if it has none.
-fn computed(
-    operator: Arithmetic,
-    ty: &CqlType,
-    with: &[u8],
-    value: Option<&[u8]>,
-) -> Result<Option<Vec<u8>>> {
-    let Some(value) = value else { return Ok(None) };
+/// A number or text with another behind it.
+fn increased(ty: &CqlType, value: &[u8], by: &[u8]) -> Result<Option<Vec<u8>>> {
     if matches!(ty, CqlType::Text | CqlType::Ascii) {
-        return Ok(Some([value, with].concat()));
+        return Ok(Some([value, by].concat()));
     }
-    arithmetic::apply(operator, (ty, value), (ty, with))
+    arithmetic::apply(Arithmetic::Add, (ty, value), (ty, by))
 }
 
 /// Adds one operation on a collection to the changes, joining it with one just before on the same column.
@@ -356,7 +350,7 @@ fn complex<'t, 'v: 't>(
         Operator::DeleteField(field) => cells.push((Cow::Owned(field.to_be_bytes().to_vec()), None)),
         Operator::DeleteElement(key) => cells.push((path(operation, key.eval(env)?)?, None)),
         // Of columns of one cell alone.
-        Operator::Compute(..) => return Ok(()),
+        Operator::Increase(_) => return Ok(()),
         Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_) => {
             cells = list_cells(operation, env, prior)?;
         }
