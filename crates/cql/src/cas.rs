@@ -294,6 +294,8 @@ impl Gathered {
         }
         let row = match spot {
             Spot::Row(clustering) => Some(clustering),
+            // Of a table without clustering columns the partition is its row.
+            Spot::Partition if env.table.clustering.is_empty() => Some(Vec::new()),
             Spot::Partition | Spot::Ranges => None,
         };
         let position = match &row {

@@ -4,7 +4,7 @@
 //! none as well; a logged batch over several shards or nodes goes through `system.batches`: see `coordinator::batchlog`.
 
 use crate::bound::{Bound, Write, miscount_of_batch, with_values};
-use crate::cas::owned;
+use crate::conditional::owned;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::limits;

@@ -1,6 +1,6 @@
 //! From values to work: what a statement will do, owned and ready to run.
 
-use crate::cas::{Cas, owned};
+use crate::conditional::{Cas, owned};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::outcome::{Announce, Answer, Rows};

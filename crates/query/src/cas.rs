@@ -1,42 +1,18 @@
 //! Conditional statements and batches: bound here, decided by the coordinator, answered with `[applied]`.
 
 use crate::bound::Work;
+use crate::conditional::Cas;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::outcome::{Announce, Answer, Outcome, ResultMetadata, Rows};
 use crate::run::push_row;
-use coordinator::Conditional;
 use core::time::Duration;
-use cql::{BoundValue, CasRun, CasStatements, OwnedValue};
-use mutation::{Mutation, ReadAnswer, ReadCommand};
+use cql::{CasRun, CasStatements, OwnedValue};
 use protocol::metadata::ColumnSpec;
 use protocol::request::Parameters;
 use schema::{Replication, Table};
 use std::rc::Rc;
 use types::Consistency;
-
-/// A conditional request, ready to be decided.
-pub(crate) struct Cas {
-    run: CasRun,
-    serial: Consistency,
-    commit: Consistency,
-    timeout: Duration,
-}
-
-impl Conditional for Cas {
-    fn command(&self) -> &ReadCommand {
-        self.run.command()
-    }
-
-    fn decide(&self, answer: &ReadAnswer, at: i64) -> Result<Option<Mutation>, String> {
-        self.run.decide(answer, at).map_err(|error| error.to_string())
-    }
-}
-
-/// A copy of bound values.
-pub(crate) fn owned(values: &[BoundValue<'_>]) -> Vec<OwnedValue> {
-    values.iter().map(OwnedValue::of).collect()
-}
 
 impl Engine {
     /// Binds a conditional request. `values` as [`CasRun::new`] has them.

@@ -31,6 +31,8 @@ mod permission;
 mod allowed;
 /// A statement and its analysis.
 mod statement;
+/// A conditional request.
+mod conditional;
 /// From values to work.
 mod bound;
 /// What a shard knows of logins.

@@ -168,6 +168,7 @@ impl Coordinator {
         let until = runtime::now() + timeout;
         self.metrics.cas_writes.inc();
         let mut transaction = Transaction::new(self, what.command(), serial, until, Some(WriteKind::Cas))?;
+        transaction.refuse_commit(commit)?;
         let place = self.turns.place(transaction.table, transaction.key.clone());
         let Ok(_turn) = runtime::timeout_at(until, place.lock().lock()).await else {
             return Err(transaction.late(0));
@@ -233,6 +234,15 @@ impl<'t> Transaction<'t> {
         self.required = required;
         let is_one = holders.read.len() == 1 && holders.pending.is_empty();
         Ok(Party { view: view.clone(), placed: placed.clone(), targets, required, is_one })
+    }
+
+    /// Errors: too few are alive for the level of the commit. Nothing was sent.
+    fn refuse_commit(&self, commit: Consistency) -> Result<(), Error> {
+        let view = self.coordinator.view();
+        let placed = view.placed(self.table).ok_or(Error::UnknownTable)?;
+        let holders = placed.placements.at(self.key.token);
+        let planned = view.snapshot.plan_write(&placed.keyspace.replication, holders, commit);
+        planned.map(drop).map_err(|short| self.coordinator.unavailable(commit, short))
     }
 
     /// P1: later than all that is known.
