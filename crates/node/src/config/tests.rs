@@ -210,7 +210,7 @@ fn wrong_values_name_file_line_key_and_expectation() {
         ("memtable: skiplist", "node.yaml:1: memtable: expected a map, got \"skiplist\""),
         (
             "authorizer: CassandraAuthorizer",
-            "node.yaml:1: authorizer: expected authenticator: PasswordAuthenticator beside it, because nobody would have \
+            "node.yaml:1: authorizer.class_name: expected authenticator: PasswordAuthenticator beside it, because nobody would have \
              to say who they are, got \"CassandraAuthorizer\"",
         ),
         (
