@@ -5,7 +5,7 @@ use crate::error::{Error, WriteKind};
 use crate::replicas::Silence;
 use crate::view::View;
 use crate::writing::{Ended, Writing};
-use base::{HostId, Instant};
+use base::{HostId, Instant, Token};
 use mutation::Mutation;
 use replica::Request;
 use runtime::Group;
@@ -159,8 +159,19 @@ impl Coordinator {
         mutation: &Mutation,
         consistency: Consistency,
     ) -> Result<WritePlan, Error> {
-        let placed = view.placed(mutation.table()).ok_or(Error::UnknownTable)?;
-        let holders = placed.placements.at(mutation.token());
+        self.plan_write_at(view, mutation.table(), mutation.token(), consistency)
+    }
+
+    /// Where a write of a token of a table goes.
+    pub(crate) fn plan_write_at(
+        &self,
+        view: &View,
+        table: TableId,
+        token: Token,
+        consistency: Consistency,
+    ) -> Result<WritePlan, Error> {
+        let placed = view.placed(table).ok_or(Error::UnknownTable)?;
+        let holders = placed.placements.at(token);
         let plan = view.snapshot.plan_write(&placed.keyspace.replication, holders, consistency);
         plan.map_err(|short| self.unavailable(consistency, short))
     }

@@ -9,7 +9,7 @@
 
 use crate::condition::{BoundCondition, Conditions};
 use crate::error::{Error, Result, invalid};
-use crate::modify::{BatchPlan, ModifyPlan, Spot, refuse_several_tables};
+use crate::modify::{BatchPlan, ModifyPlan, Spot, refuse_large, refuse_several_tables};
 use crate::prior::Prior;
 use crate::row::{Fetches, RowValues};
 use crate::run::RowSink;
@@ -168,13 +168,7 @@ impl CasRun {
         for range in partition.ranges.iter() {
             builder.range(&range);
         }
-        if builder.len() > mutation::limits::MUTATION_BYTES_MAX {
-            return invalid(format!(
-                "Mutation of {} bytes is too large for the maximum size of {}",
-                builder.len(),
-                mutation::limits::MUTATION_BYTES_MAX
-            ));
-        }
+        refuse_large(&builder)?;
         Ok(builder.finish())
     }
 

@@ -352,12 +352,7 @@ impl ModifyPlan {
                 let (start, end) = (span.start.clone(), span.end.clone());
                 builder.range(&RangeTombstone { start, end, deletion: wide });
             }
-            if builder.len() > MUTATION_BYTES_MAX {
-                return invalid(format!(
-                    "Mutation of {} bytes is too large for the maximum size of {MUTATION_BYTES_MAX}",
-                    builder.len()
-                ));
-            }
+            refuse_large(&builder)?;
             if !builder.is_empty() {
                 out.push(builder.finish());
             }
@@ -379,6 +374,17 @@ impl ModifyPlan {
         }
         builder.write_row(clustering, liveness, row_deletion, |row| regulars.write(row));
     }
+}
+
+/// Refuses a mutation that no log takes.
+pub(crate) fn refuse_large(builder: &MutationBuilder) -> Result<()> {
+    if builder.len() > MUTATION_BYTES_MAX {
+        return invalid(format!(
+            "Mutation of {} bytes is too large for the maximum size of {MUTATION_BYTES_MAX}",
+            builder.len()
+        ));
+    }
+    Ok(())
 }
 
 /// Marker numbers when every component is one marker.

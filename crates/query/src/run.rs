@@ -156,12 +156,6 @@ impl Engine {
         timeout: Duration,
     ) -> Result<ReadAnswer, Error> {
         Ok(match &command.scope {
-            Scope::Keys(keys) if keys.len() > 1 => {
-                return Err(Error::Invalid(
-                    "SERIAL/LOCAL_SERIAL consistency may only be requested for one partition at a time"
-                        .into(),
-                ));
-            }
             Scope::Keys(_) => Box::pin(self.coordinator.read_serial(command, level, timeout)).await?,
             Scope::Range(_) => self.coordinator.read(command, level, timeout).await?,
         })

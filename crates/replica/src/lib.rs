@@ -19,5 +19,6 @@ pub use message::{
     Request, Response, VERB_BACKGROUND, VERB_FORWARD, VERB_REPLICA, VERB_TRACE, VERB_TRACED,
     VERB_TRACED_FORWARD, encode_read_to, encode_write_to,
 };
+pub use paxos::planned_of;
 pub use shard::Shard;
 pub use turns::{Place, Turns};

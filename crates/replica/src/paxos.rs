@@ -127,7 +127,8 @@ fn durability() -> Durability {
     if runtime::planted(Bug::PromiseNotDurable) { Durability::Mode } else { Durability::Synced }
 }
 
-fn planned_of(planned: paxos::Planned) -> Planned {
+/// When a proposal was planned, as stores compare it.
+pub fn planned_of(planned: paxos::Planned) -> Planned {
     Planned { on: Point(planned.on.0, planned.on.1), at: planned.at }
 }
 

@@ -8,7 +8,7 @@
 //! nothing else.
 //!
 //! Each file runs in a keyspace of its own, made afresh and named `cql_` and the file. Those in `guarded` run on a server with passwords and
-//! permissions, as the users that they name; the others on one where everybody may everything.
+//! permissions, as the users that they name; the others on a server with AllowAllAuthorizer.
 
 pub mod client;
 mod file;
@@ -38,7 +38,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
 /// What a file runs against.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// A server where everybody may everything.
+    /// A server with AllowAllAuthorizer.
     Open,
     /// One with passwords and permissions.
     Guarded,

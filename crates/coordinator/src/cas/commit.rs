@@ -1,4 +1,4 @@
-//! What is agreed on reaches everybody who holds it.
+//! The commit of what is agreed on: sent to every replica, now or by a hint.
 
 use super::Transaction;
 use super::votes::Votes;
@@ -15,7 +15,7 @@ use runtime::Group;
 use runtime::sync::oneshot;
 use schema::TableId;
 use std::rc::Rc;
-use storage::{Durability, Planned, Point};
+use storage::{Durability, Planned};
 use topology::WritePlan;
 use types::Consistency;
 
@@ -31,7 +31,7 @@ struct Commit {
 }
 
 impl Transaction<'_> {
-    /// P7: has a round that is agreed on written by everybody, and waits for as many as the level wants. What a replica does not confirm is kept for it.
+    /// P7: sends a round that is agreed on to every replica, and waits for as many as the level wants. What a replica does not confirm is kept for it.
     /// Errors: too few have confirmed it in time. It is agreed on all the same.
     pub(super) async fn commit(
         &self,
@@ -57,7 +57,7 @@ impl Transaction<'_> {
 
 /// How a commit went on one plan.
 enum Went {
-    /// Everybody who holds it has confirmed it.
+    /// Every replica has confirmed it.
     Whole,
     /// Some have not; it is kept for them.
     InPart,
@@ -70,8 +70,7 @@ impl Commit {
         let mut told = Some(told);
         loop {
             let view = self.coordinator.view();
-            let planned = self.proposal.planned;
-            let planned = Planned { on: Point(planned.on.0, planned.on.1), at: planned.at };
+            let planned = replica::planned_of(self.proposal.planned);
             // ⚔ Asked after the view was taken: what is truncated from here on is refused by replicas.
             if self.coordinator.local().is_overtaken(self.table, planned).await {
                 return tell(&mut told, Ok(()));

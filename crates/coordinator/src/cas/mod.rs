@@ -85,15 +85,6 @@ struct Quorum {
     promises: Vec<(Target, Promise)>,
 }
 
-/// What came of asking.
-enum Asked<T> {
-    Got(T),
-    /// Others were there first, or the plan is old: begin again.
-    Again {
-        crowded: bool,
-    },
-}
-
 /// What came of proposing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Proposed {
@@ -215,10 +206,9 @@ impl<'t> Transaction<'t> {
     /// Who takes part, by the newest view.
     fn party(&mut self) -> Result<Party, Error> {
         let view = self.coordinator.view();
+        let plan = self.coordinator.plan_write_at(&view, self.table, self.key.token, self.serial)?;
         let placed = view.placed(self.table).ok_or(Error::UnknownTable)?;
         let holders = placed.placements.at(self.key.token);
-        let planned = view.snapshot.plan_write(&placed.keyspace.replication, holders, self.serial);
-        let plan = planned.map_err(|short| self.coordinator.unavailable(self.serial, short))?;
         let replaces = |host: HostId| {
             let member = view.snapshot.member(host);
             member.is_some_and(|member| matches!(member.state, MemberState::Replacing(_)))
@@ -239,10 +229,7 @@ impl<'t> Transaction<'t> {
     /// Errors: too few are alive for the level of the commit. Nothing was sent.
     fn refuse_commit(&self, commit: Consistency) -> Result<(), Error> {
         let view = self.coordinator.view();
-        let placed = view.placed(self.table).ok_or(Error::UnknownTable)?;
-        let holders = placed.placements.at(self.key.token);
-        let planned = view.snapshot.plan_write(&placed.keyspace.replication, holders, commit);
-        planned.map(drop).map_err(|short| self.coordinator.unavailable(commit, short))
+        self.coordinator.plan_write_at(&view, self.table, self.key.token, commit).map(drop)
     }
 
     /// P1: later than all that is known.
@@ -279,8 +266,9 @@ impl<'t> Transaction<'t> {
         runtime::sleep(pause.min(left)).await;
     }
 
-    /// Asks everybody for a promise, or with no ballot for a look, and waits for a quorum.
-    async fn gather(&mut self, party: Party, ballot: Option<Ballot>) -> Result<Asked<Quorum>, Error> {
+    /// Asks all who take part for a promise, or with no ballot for a look, and waits for a quorum. `None`: others were let through, or the plan is
+    /// old: begin again.
+    async fn quorum(&mut self, party: Party, ballot: Option<Ballot>) -> Result<Option<Quorum>, Error> {
         let command = self.command.clone();
         let ask = match ballot {
             Some(ballot) => Ask::Prepare { ballot, command },
@@ -294,7 +282,8 @@ impl<'t> Transaction<'t> {
         while promises.len() < party.required {
             if left + promises.len() < party.required {
                 if refused {
-                    return Ok(Asked::Again { crowded: true });
+                    self.pause().await;
+                    return Ok(None);
                 }
                 return Err(self.lost(promises.len(), failures, said));
             }
@@ -311,7 +300,7 @@ impl<'t> Transaction<'t> {
                 }
                 Err(Silence::Behind(version)) => {
                     self.coordinator.catch_up(target.host, version, self.until).await;
-                    return Ok(Asked::Again { crowded: false });
+                    return Ok(None);
                 }
                 Err(Silence::Failed(error)) if counts => {
                     failures.push((party.view.address_of(target.host), error.reason()));
@@ -323,7 +312,7 @@ impl<'t> Transaction<'t> {
         for (_, promise) in &promises {
             self.seen = self.seen.max(promise.newest.micros());
         }
-        Ok(Asked::Got(Quorum { party, ballot: ballot.unwrap_or_default(), promises }))
+        Ok(Some(Quorum { party, ballot: ballot.unwrap_or_default(), promises }))
     }
 
     /// Why a quorum cannot be had any more.
@@ -587,19 +576,6 @@ impl Transaction<'_> {
         }
     }
 
-    /// As [`Transaction::gather`]; `None`: begin again, others were let through.
-    async fn quorum(&mut self, party: Party, ballot: Option<Ballot>) -> Result<Option<Quorum>, Error> {
-        match self.gather(party, ballot).await? {
-            Asked::Got(quorum) => Ok(Some(quorum)),
-            Asked::Again { crowded } => {
-                if crowded {
-                    self.pause().await;
-                }
-                Ok(None)
-            }
-        }
-    }
-
     /// P3.1: has what was accepted last agreed on under this round. `false`: begin again.
     async fn finish(&mut self, quorum: &Quorum, level: Consistency) -> Result<bool, Error> {
         let Some((_, proposal)) = quorum.pending() else { return Ok(true) };
@@ -727,8 +703,8 @@ impl Transaction<'_> {
             if !self.bring_up(&mut quorum).await? {
                 continue;
             }
-            let is_settled = !quorum.is_open() && quorum.is_of_one_mind();
             let differ = !quorum.is_of_one_mind();
+            let is_settled = !differ && !quorum.is_open();
             let planned = self.planned(&quorum.party.view);
             if !self.fence(&quorum, planned, is_settled).await? {
                 continue;
