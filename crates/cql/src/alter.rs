@@ -7,6 +7,7 @@ use crate::ddl::{
 use crate::error::{Result, configuration, invalid, unsupported};
 use crate::limits;
 use crate::options;
+use crate::where_clause;
 use base::HashSet;
 use schema::{Column, ColumnKind, Keyspace, Schema, Table, TableBuilder};
 use types::CqlType;
@@ -66,7 +67,13 @@ pub(crate) fn alter_table(
         TableChange::Retype { .. } => return invalid("Altering column types is no longer supported"),
         TableChange::Mask => return unsupported("dynamic data masking"),
         TableChange::DropCompactStorage => {
-            return invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
+            if !context.drop_compact_storage {
+                return invalid("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.");
+            }
+            if !table.is_compact() {
+                return invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
+            }
+            builder.drop_compact_storage();
         }
         TableChange::With(with) => alter_options(&mut builder, table, with)?,
     }
@@ -106,6 +113,9 @@ fn add_column(
         } else {
             invalid(format!("Column with name '{name}' already exists"))
         };
+    }
+    if table.is_compact() {
+        return invalid("Cannot add new column to a COMPACT STORAGE table");
     }
     if column.primary_key {
         return invalid(format!("Cannot add PRIMARY KEY column '{name}' to an existing table"));
@@ -174,6 +184,10 @@ fn drop_column(
         Some(Column { ty: CqlType::Udt(udt), .. }) => {
             invalid(format!("Cannot drop non-frozen column {name} of user type {}", udt.name))
         }
+        // There, Cassandra ends in a Java exception.
+        Some(Column { kind: ColumnKind::Regular, .. }) if table.is_compact() => {
+            invalid(format!("Cannot drop the value column {name} of a COMPACT STORAGE table"))
+        }
         Some(_) => {
             builder.drop_column(name, at);
             Ok(())
@@ -188,6 +202,9 @@ fn rename_column(
     to: &str,
     if_exists: bool,
 ) -> Result<()> {
+    if table.column(from).is_some() {
+        where_clause::column(table, from)?;
+    }
     match table.column(from) {
         None if if_exists => return Ok(()),
         None => return invalid(format!("Undefined column name {from} in table {}", table.qualified_name())),
