@@ -445,6 +445,11 @@ fn schema_statements() {
 }
 
 #[test]
+fn compact_storage() {
+    converse("compact.txt");
+}
+
+#[test]
 fn writes() {
     converse("writes.txt");
 }
