@@ -99,7 +99,7 @@ impl Maker<'_> {
 
     /// The clustering of a row to be written: of COMPACT STORAGE the last values may be missing.
     fn known_values(&mut self, row: Tuple) -> Tuple {
-        if row.len() < 2 || !self.table.schema.is_compact() || self.chance.percent(60) {
+        if !self.table.schema.has_null_clusterings() || self.chance.percent(60) {
             return row;
         }
         let count = 1 + self.chance.below(row.len() as u64 - 1) as usize;

@@ -148,6 +148,11 @@ impl Schema {
         self.options.starts_with(COMPACT)
     }
 
+    /// Whether rows are written whose last clustering values are missing.
+    pub fn has_null_clusterings(&self) -> bool {
+        self.is_compact() && self.clustering().count() > 1
+    }
+
     /// Whether its values are counters.
     pub fn counts(&self) -> bool {
         self.columns.iter().any(|column| column.ty == "counter")
