@@ -7,7 +7,6 @@ use crate::ddl::{
 use crate::error::{Result, configuration, invalid, unsupported};
 use crate::limits;
 use crate::options;
-use crate::where_clause;
 use base::HashSet;
 use schema::{Column, ColumnKind, Keyspace, Schema, Table, TableBuilder};
 use types::CqlType;
@@ -202,12 +201,11 @@ fn rename_column(
     to: &str,
     if_exists: bool,
 ) -> Result<()> {
-    if table.column(from).is_some() {
-        where_clause::column(table, from)?;
-    }
+    let undefined = || invalid(format!("Undefined column name {from} in table {}", table.qualified_name()));
     match table.column(from) {
         None if if_exists => return Ok(()),
-        None => return invalid(format!("Undefined column name {from} in table {}", table.qualified_name())),
+        None => return undefined(),
+        Some(column) if table.is_hidden(column) => return undefined(),
         Some(column) if !column.is_key() => {
             return invalid(format!("Cannot rename non PRIMARY KEY column {from}"));
         }

@@ -16,7 +16,7 @@ const LIMIT: Duration = Duration::from_secs(900);
 const DUMP: &str = "org.apache.cassandra.tools.SSTableExport";
 const METADATA: &str = "org.apache.cassandra.tools.SSTableMetadataViewer";
 /// How `sstabledump` ends at a clustering value that is null.
-const NULL_VALUE: &str = "java.lang.NullPointerException: Cannot invoke \"java.nio.ByteBuffer.remaining()\"";
+const NULL_VALUE: &str = "java.lang.NullPointerException: Cannot invoke \"java.nio.ByteBuffer.";
 const VERIFY: &str = "org.apache.cassandra.tools.StandaloneVerifier";
 
 /// Where a tool's screen is, and the code that it ended with.
