@@ -66,7 +66,13 @@ pub(crate) fn alter_table(
         TableChange::Retype { .. } => return invalid("Altering column types is no longer supported"),
         TableChange::Mask => return unsupported("dynamic data masking"),
         TableChange::DropCompactStorage => {
-            return invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
+            if !context.drop_compact_storage {
+                return invalid("DROP COMPACT STORAGE is disabled. Enable in cassandra.yaml to use.");
+            }
+            if !table.is_compact() {
+                return invalid("Cannot DROP COMPACT STORAGE on table without COMPACT STORAGE");
+            }
+            builder.drop_compact_storage();
         }
         TableChange::With(with) => alter_options(&mut builder, table, with)?,
     }
@@ -106,6 +112,9 @@ fn add_column(
         } else {
             invalid(format!("Column with name '{name}' already exists"))
         };
+    }
+    if table.is_compact() {
+        return invalid("Cannot add new column to a COMPACT STORAGE table");
     }
     if column.primary_key {
         return invalid(format!("Cannot add PRIMARY KEY column '{name}' to an existing table"));
@@ -174,6 +183,10 @@ fn drop_column(
         Some(Column { ty: CqlType::Udt(udt), .. }) => {
             invalid(format!("Cannot drop non-frozen column {name} of user type {}", udt.name))
         }
+        // There, Cassandra ends in a Java exception.
+        Some(Column { kind: ColumnKind::Regular, .. }) if table.is_compact() => {
+            invalid(format!("Cannot drop the value column {name} of a COMPACT STORAGE table"))
+        }
         Some(_) => {
             builder.drop_column(name, at);
             Ok(())
@@ -188,9 +201,11 @@ fn rename_column(
     to: &str,
     if_exists: bool,
 ) -> Result<()> {
+    let undefined = || invalid(format!("Undefined column name {from} in table {}", table.qualified_name()));
     match table.column(from) {
         None if if_exists => return Ok(()),
-        None => return invalid(format!("Undefined column name {from} in table {}", table.qualified_name())),
+        None => return undefined(),
+        Some(column) if table.is_hidden(column) => return undefined(),
         Some(column) if !column.is_key() => {
             return invalid(format!("Cannot rename non PRIMARY KEY column {from}"));
         }

@@ -409,7 +409,7 @@ fn shown(plans: &[&ModifyPlan], table: &Table, in_batch: bool) -> Shown {
         conditional().any(|plan| matches!(plan.conditions, Conditions::Exists | Conditions::NotExists));
     let mut columns: Vec<Column> = Vec::new();
     if whole {
-        columns = table.columns().cloned().collect();
+        columns = table.visible_columns().cloned().collect();
     } else {
         if in_batch {
             columns.extend(table.partition_key.iter().chain(&table.clustering).cloned());

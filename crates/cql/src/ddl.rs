@@ -117,6 +117,8 @@ pub struct ChangeContext {
     pub datacenters: Vec<String>,
     /// `compaction` of a table that says nothing of it; `None`: Cassandra's own.
     pub default_compaction: Option<BTreeMap<String, String>>,
+    /// Whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
+    pub drop_compact_storage: bool,
 }
 
 /// What kind of change happened, in the native protocol's words.
@@ -241,10 +243,20 @@ fn check_index(schema: &Schema, in_use: Option<&str>, create: &CreateIndex) -> R
     };
     for (_, target) in &create.targets {
         let column = where_clause::column(table, target)?;
+        if table.is_compact() && column.is_key() {
+            return invalid(
+                "Secondary indexes are not supported on PRIMARY KEY columns in COMPACT STORAGE tables",
+            );
+        }
         if column.kind == ColumnKind::PartitionKey && table.partition_key.len() == 1 {
             return invalid(format!(
                 "Cannot create secondary index on the only partition key column {target}"
             ));
+        }
+        if table.is_compact() && column.kind == ColumnKind::Regular {
+            return invalid(
+                "Secondary indexes are not supported on compact value column of COMPACT STORAGE tables",
+            );
         }
     }
     Ok(())
@@ -583,8 +595,14 @@ fn build_table(
         builder = builder.clustering(key, key_type(key)?, order);
     }
     let keys: HashSet<&String> = partition.iter().chain(&clustering).collect();
+    let mut others = Vec::new();
     for column in create.columns.iter().filter(|c| !keys.contains(&c.name)) {
-        let ty = column_type(column, keyspace, "")?;
+        others.push((column, column_type(column, keyspace, "")?));
+    }
+    if create.with.compact_storage {
+        check_compact_storage(&others, !clustering.is_empty())?;
+    }
+    for (column, ty) in others {
         if let (TypeName::Custom(_), CqlType::Counter) = (&column.ty, &ty) {
             return crate::error::configuration(format!(
                 "{}.{name}: Cannot have a counter column (\"{}\") in a non counter table",
@@ -598,30 +616,37 @@ fn build_table(
         builder.options_mut().compaction.clone_from(compaction);
     }
     options::apply_properties(builder.options_mut(), &create.with.properties)?;
-    let table = builder.build().map_err(definition_error)?;
     if create.with.compact_storage {
-        return compact_storage(&table);
+        builder.make_compact();
     }
+    let table = builder.build().map_err(definition_error)?;
     if table.counter && table.options.default_time_to_live > 0 {
         return invalid("Cannot set default_time_to_live on a table with counters");
     }
     Ok(table)
 }
 
-/// What is wrong with COMPACT STORAGE whether or not it is there.
-fn compact_storage<T>(table: &Table) -> Result<T> {
-    let names: Vec<&str> = table.regulars.iter().map(|column| &*column.name).collect();
-    match names[..] {
-        [] if table.clustering.is_empty() => {
-            invalid("No definition found that is not part of the PRIMARY KEY")
-        }
-        [_, _, ..] if !table.clustering.is_empty() => invalid(format!(
+/// What of the columns that are no key COMPACT STORAGE does not go with.
+fn check_compact_storage(columns: &[(&ColumnDefinition, CqlType)], is_dense: bool) -> Result<()> {
+    if columns.iter().any(|(_, ty)| ty.is_multi_cell()) {
+        return invalid("Non-frozen collections and UDTs are not supported with COMPACT STORAGE");
+    }
+    if columns.iter().any(|(column, _)| column.is_static) {
+        return invalid("Static columns are not supported in COMPACT STORAGE tables");
+    }
+    if columns.is_empty() && !is_dense {
+        return invalid("No definition found that is not part of the PRIMARY KEY");
+    }
+    if columns.len() > 1 && is_dense {
+        let mut names: Vec<&str> = columns.iter().map(|(column, _)| &*column.name).collect();
+        names.sort_unstable();
+        return invalid(format!(
             "COMPACT STORAGE with composite PRIMARY KEY allows no more than one column not part of the PRIMARY KEY \
              (got: {})",
             names.join(", ")
-        )),
-        _ => unsupported("COMPACT STORAGE"),
+        ));
     }
+    Ok(())
 }
 
 fn primary_key(create: &CreateTable) -> Result<(Vec<String>, Vec<String>)> {

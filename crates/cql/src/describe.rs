@@ -289,7 +289,15 @@ fn type_row(ty: &UdtType) -> DescribedRow {
 }
 
 fn table_row(table: &Table, internals: bool) -> DescribedRow {
-    described(&table.keyspace, "table", &table.name, create_table(table, internals))
+    let mut text = create_table(table, internals);
+    if table.is_compact() {
+        let name = format!("{}.{}", quoted(&table.keyspace), quoted(&table.name));
+        text = format!(
+            "/*\nWarning: Table {name} omitted because it has constructs not compatible with CQL (was created via legacy \
+             API).\nApproximate structure, for reference:\n(this should not be used to reproduce this schema)\n\n{text}\n*/"
+        );
+    }
+    described(&table.keyspace, "table", &table.name, text)
 }
 
 /// `CREATE KEYSPACE`, as Cassandra prints it: two spaces before AND.
@@ -329,7 +337,7 @@ pub fn create_table_again(table: &Table) -> String {
     table.columns().for_each(|column| types_inside(&column.ty, &mut types));
     let missing = |text: String, what: &str| text.replacen(what, &format!("{what}IF NOT EXISTS "), 1);
     let mut parts: Vec<String> = types.iter().map(|ty| missing(create_type(ty), "CREATE TYPE ")).collect();
-    parts.push(missing(create_table(table, true), "CREATE TABLE "));
+    parts.push(missing(statement_of(table, true, Form::Run), "CREATE TABLE "));
     parts.join("\n")
 }
 
@@ -356,6 +364,19 @@ fn types_inside(ty: &CqlType, found: &mut Vec<Arc<UdtType>>) {
 
 /// `CREATE TABLE` with all options; with internals also the id and the dropped columns.
 pub fn create_table(table: &Table, internals: bool) -> String {
+    statement_of(table, internals, Form::Described)
+}
+
+/// What a statement is for. They differ where no statement can name what COMPACT STORAGE hides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// To be read: as Cassandra has it.
+    Described,
+    /// To be run.
+    Run,
+}
+
+fn statement_of(table: &Table, internals: bool, form: Form) -> String {
     let is_virtual = matches!(&*table.keyspace, "system_views" | "system_virtual_schema");
     let name = format!("{}.{}", quoted(&table.keyspace), quoted(&table.name));
     let mut out = String::new();
@@ -368,14 +389,18 @@ pub fn create_table(table: &Table, internals: bool) -> String {
         let _ = writeln!(out, "CREATE TABLE {name} (");
     }
     let gone: Vec<&DroppedColumn> = if internals { lost_columns(table) } else { Vec::new() };
-    out.push_str(&column_lines(table, &gone));
+    out.push_str(&column_lines(table, &gone, form));
     out.push_str("\n) WITH ");
     let mut clauses = Vec::new();
+    if table.is_compact() {
+        clauses.push("COMPACT STORAGE".to_owned());
+    }
     if internals {
         clauses.push(format!("ID = {}", table.id));
     }
-    if !table.clustering.is_empty() {
-        let orders: Vec<String> = table.clustering.iter().map(order_text).collect();
+    let is_ordered = |column: &&Column| form == Form::Described || !table.is_hidden(column);
+    let orders: Vec<String> = table.clustering.iter().filter(is_ordered).map(order_text).collect();
+    if !orders.is_empty() {
         clauses.push(format!("CLUSTERING ORDER BY ({})", orders.join(", ")));
     }
     if is_virtual {
@@ -416,12 +441,12 @@ fn order_text(column: &Column) -> String {
     format!("{} {order}", quoted(&column.name))
 }
 
-fn column_lines(table: &Table, gone: &[&DroppedColumn]) -> String {
-    let names = |columns: &[Column]| columns.iter().map(|c| quoted(&c.name)).collect::<Vec<_>>().join(", ");
+fn column_lines(table: &Table, gone: &[&DroppedColumn], form: Form) -> String {
+    let is_visible = |column: &&Column| !table.is_hidden(column);
     let single = table.partition_key.len() == 1 && table.clustering.is_empty();
     let mut lines = Vec::new();
     // As Cassandra has them: those that are no key as they stand in rows.
-    let mut columns: Vec<&Column> = table.columns().collect();
+    let mut columns: Vec<&Column> = table.visible_columns().collect();
     columns.sort_by(|a, b| {
         let by_name = || row_order((a.is_complex(), &a.name), (b.is_complex(), &b.name));
         a.kind.cmp(&b.kind).then_with(|| if a.is_key() { Ordering::Equal } else { by_name() })
@@ -429,17 +454,21 @@ fn column_lines(table: &Table, gone: &[&DroppedColumn]) -> String {
     // What was dropped and came back is dropped and added again below, with its time.
     for column in columns.into_iter().filter(|c| c.is_key() || !gone.iter().any(|d| d.name == c.name)) {
         let suffix = match column.kind {
-            ColumnKind::Static => " static",
+            ColumnKind::Static if !table.is_compact() => " static",
             ColumnKind::PartitionKey if single => " PRIMARY KEY",
             _ => "",
         };
         lines.push(format!("    {} {}{suffix}", quoted(&column.name), column.ty));
     }
     for column in gone {
-        let suffix = if column.kind == ColumnKind::Static { " static" } else { "" };
+        let is_static = column.kind == ColumnKind::Static;
+        let suffix = if is_static && !(table.is_compact() && form == Form::Run) { " static" } else { "" };
         lines.push(format!("    {} {}{suffix}", quoted(&column.name), column.ty));
     }
     if !single {
+        let names = |columns: &[Column]| {
+            columns.iter().filter(is_visible).map(|c| quoted(&c.name)).collect::<Vec<_>>().join(", ")
+        };
         let partition = names(&table.partition_key);
         let partition = if table.partition_key.len() > 1 { format!("({partition})") } else { partition };
         let clustering = names(&table.clustering);

@@ -407,7 +407,11 @@ fn scalar(ty: &CqlType, json: &Json) -> Result<Vec<u8>> {
                 },
             };
         }
+        (T::Empty, Json::Text(text)) => {
+            return if text.is_empty() { Ok(Vec::new()) } else { invalid(format!("'{text}' is not empty")) };
+        }
         (_, Json::Text(text)) => text.clone(),
+        (T::Empty, json) => return invalid(format!("Expected an empty string, but got: {}", json.text())),
         (T::Boolean, Json::Boolean(value)) => value.to_string(),
         (T::Tinyint | T::Smallint | T::Int | T::Bigint | T::Counter | T::Timestamp, Json::Number(digits))
             if whole(digits) && (*ty != T::Int || digits.parse::<i32>().is_ok()) =>

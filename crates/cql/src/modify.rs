@@ -19,7 +19,7 @@ use mutation::limits::MUTATION_BYTES_MAX;
 use mutation::{
     Deletion, Key, Keys, Liveness, Mutation, MutationBuilder, RangeTombstone, ReadCommand, Slices,
 };
-use schema::{Column, ColumnKind, Table};
+use schema::{Column, ColumnKind, CompactStorage, Table};
 use std::sync::Arc;
 use types::CqlType;
 
@@ -42,7 +42,7 @@ pub struct ModifyPlan {
     table: Arc<Table>,
     binds: Arc<[BindSpec]>,
     reach: Reach,
-    /// INSERT leaves a row liveness.
+    /// INSERT leaves a row liveness, but for COMPACT STORAGE.
     insert: bool,
     /// DELETE of whole rows.
     delete_rows: bool,
@@ -320,6 +320,10 @@ impl ModifyPlan {
             if self.reach == Reach::Rows { self.clustering.rows(&self.table, env)? } else { Prefixes::new() };
         let spans =
             if self.reach == Reach::Ranges { self.clustering.ranges(&self.table, env)? } else { Vec::new() };
+        if self.reach == Reach::Rows && !self.deletes && self.regulars.is_empty() && self.table.is_compact() {
+            let value = self.table.regulars.first().map_or("", |column| &column.name);
+            return invalid(format!("Column {value} is mandatory for this COMPACT STORAGE table"));
+        }
         let deletion = Deletion { timestamp: written.timestamp, local_time: written.now_s };
         // What else the batch of a decision writes at this time stays.
         let wide = match moment {
@@ -368,7 +372,11 @@ impl ModifyPlan {
         builder: &mut MutationBuilder,
     ) {
         let row_deletion = if self.delete_rows { deletion } else { Deletion::LIVE };
-        let liveness = if self.insert { regulars.written().liveness() } else { Liveness::NONE };
+        let liveness = if self.insert && !self.table.is_compact() {
+            regulars.written().liveness()
+        } else {
+            Liveness::NONE
+        };
         if liveness.is_none() && row_deletion.is_live() && regulars.is_empty() {
             return;
         }
@@ -660,9 +668,9 @@ pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPla
         && clustering.iter().all(Option::is_none);
     let mut prefix = Vec::with_capacity(clustering.len());
     if !statics_only {
-        let missing: Vec<&str> = missing_names(&table.clustering, &clustering);
-        if !missing.is_empty() {
-            return invalid(format!("Some clustering keys are missing: {}", missing.join(", ")));
+        check_missing(&table, &clustering)?;
+        if let Some(value) = table.empty_value() {
+            operations.add(value, Operator::Set(Term::Value(Box::default())))?;
         }
         prefix.extend(clustering.into_iter().flatten().map(|term| Prefix::Column(Values::One(term))));
     }
@@ -700,6 +708,10 @@ fn insert_json(
         ));
     }
     let table = scope.table.clone();
+    if let (CompactStorage::Static, Some(hidden)) = (table.compact, table.clustering.first()) {
+        // Cassandra looks for all columns by name, and does not find those that it hides.
+        where_clause::column(&table, &hidden.name)?;
+    }
     let text = scope.term(text, "[json]", &CqlType::Text)?;
     let using = analyse_using(scope, &insert.using)?;
     refuse_conditional(&table, &insert.using, &conditions)?;
@@ -732,6 +744,25 @@ fn insert_json(
         conditions,
         deletes: false,
     })
+}
+
+/// A row's clustering columns have values, all of them or, where Cassandra's old tables have them, the first ones.
+fn check_missing(table: &Table, clustering: &[Option<Term>]) -> Result<()> {
+    let missing: Vec<&str> = missing_names(&table.clustering, clustering);
+    let given = clustering.len() - missing.len();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if table.compact != CompactStorage::Dense || given == 0 {
+        return invalid(format!("Some clustering keys are missing: {}", missing.join(", ")));
+    }
+    let is_gap = |at: &usize| clustering[*at].is_none() && clustering[at + 1..].iter().any(Option::is_some);
+    let Some(gap) = (0..clustering.len()).find(is_gap) else { return Ok(()) };
+    let behind = (gap..clustering.len()).find(|at| clustering[*at].is_some()).unwrap_or(gap);
+    invalid(format!(
+        "PRIMARY KEY column \"{}\" cannot be restricted as preceding column \"{}\" is not restricted",
+        table.clustering[behind].name, table.clustering[gap].name
+    ))
 }
 
 fn missing_names<'c, T>(columns: &'c [Column], given: &[Option<T>]) -> Vec<&'c str> {
@@ -810,7 +841,8 @@ fn columns_reach(
         });
     }
     let fixed = clause.clustering.prefix_columns();
-    if fixed < table.clustering.len() {
+    let may_end = statement == "UPDATE" && table.compact == CompactStorage::Dense && fixed > 0;
+    if fixed < table.clustering.len() && !may_end {
         if statement == "DELETE" {
             return invalid("Range deletions are not supported for specific columns");
         }

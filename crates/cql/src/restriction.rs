@@ -10,7 +10,7 @@ use crate::limits;
 use crate::term::{Env, Term};
 use crate::value::Val;
 use mutation::{Slice, Slices, TokenRange};
-use schema::{BoundSide, Column, Order, Position, Table, push_component};
+use schema::{BoundSide, Column, CompactStorage, Order, Position, Table, push_component};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use types::{CqlType, collection};
@@ -360,6 +360,23 @@ pub(crate) struct Clustering {
     pub bounds: Vec<Bound>,
 }
 
+/// Makes whole clusterings of prefixes of so many columns.
+fn end_in_nulls(table: &Table, columns: usize, prefixes: &mut Prefixes) -> Result<()> {
+    if let [only] = &table.clustering[..] {
+        let is_empty = |wire: &Vec<u8>| {
+            schema::clustering_components(wire)
+                .any(|value| value.is_ok_and(|v| v.is_none_or(<[u8]>::is_empty)))
+        };
+        if prefixes.iter().any(is_empty) {
+            return invalid(format!("Invalid empty or null value for column {}", only.name));
+        }
+    }
+    for prefix in prefixes {
+        (columns..table.clustering.len()).for_each(|_| push_component(prefix, None));
+    }
+    Ok(())
+}
+
 impl Clustering {
     /// Whether nothing is restricted.
     pub fn is_empty(&self) -> bool {
@@ -408,9 +425,13 @@ impl Clustering {
     }
 
     /// Every prefix as the clustering of a row to be written.
-    /// Errors: as [`Clustering::prefixes`], and rows whose clustering columns come to more bytes than a key may have.
+    /// Errors: as [`Clustering::prefixes`], and rows whose clustering columns come to more bytes than a key may have. Of the only
+    /// clustering column of a table WITH COMPACT STORAGE: a value without bytes.
     pub fn rows(&self, table: &Table, env: &Env<'_, '_>) -> Result<Prefixes> {
-        let prefixes = self.prefixes(table, env)?;
+        let mut prefixes = self.prefixes(table, env)?;
+        if table.compact == CompactStorage::Dense {
+            end_in_nulls(table, self.prefix_columns(), &mut prefixes)?;
+        }
         // The wire form is longer than the values: nearly every row is let through by its length alone.
         for prefix in prefixes.iter().filter(|prefix| prefix.len() > limits::KEY_BYTES) {
             let mut bytes = 0;

@@ -18,8 +18,8 @@ use crate::value::{BindContext, BoundValue, check_values, no_ticks};
 use crate::write::eval_timeout;
 use base::ByteReader;
 use core::time::Duration;
-use mutation::{Item, Key, Keys, MutationView, ReadAnswer, ReadCommand, Resume, Scope, Slice};
-use schema::Position;
+use mutation::{Item, Key, Keys, MutationView, ReadAnswer, ReadCommand, Resume, Scope, Slice, Slices};
+use schema::{CompactStorage, Position};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -139,8 +139,12 @@ impl SelectPlan {
             self.partition_limit.as_ref().map_or(Ok(u32::MAX), |term| positive(term, &env))?;
         let aggregate = self.is_aggregate();
         let scope = self.scope(&env, page.rows.is_some())?;
+        let statics_only = self.table.compact == CompactStorage::Static && !self.distinct;
         let slices = if self.distinct {
             smallvec![Slice::all()]
+        } else if statics_only {
+            // What rows there are is not seen.
+            Slices::new()
         } else {
             self.clustering.slices(&self.table, &env)?
         };
@@ -148,7 +152,7 @@ impl SelectPlan {
         for (place, filter) in &self.filters {
             filters.push(filter.bind(*place, &env)?);
         }
-        let nothing = scope.is_none() || slices.is_empty();
+        let nothing = scope.is_none() || (slices.is_empty() && !statics_only);
         let counted_here = (!filters.is_empty() || aggregate) && !self.distinct;
         let of_partition = if self.distinct { 1 } else { partition_limit };
         let sorts = !self.sort.is_empty() && matches!(&scope, Some(Scope::Keys(keys)) if keys.len() > 1);

@@ -60,7 +60,7 @@ impl Clause {
         };
         let mut analysis = Analysis { scope, table: &table, fetches, clause, in_aggregate: false };
         if select.selectors.is_empty() {
-            for column in table.columns() {
+            for column in table.visible_columns() {
                 let selector = Selector::Fetch(analysis.fetches.place(column));
                 analysis.push(&column.name, column.ty.clone(), selector);
                 analysis.clause.selected.push(column.clone());

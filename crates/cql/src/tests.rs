@@ -237,6 +237,7 @@ fn execute(node: &mut Node, statement: &str, directives: &Directives) -> crate::
                 now_micros: node.now_micros,
                 datacenters: vec!["dc1".to_string()],
                 default_compaction: None,
+                drop_compact_storage: true,
             };
             match apply(&node.schema, change, &context)? {
                 Some(applied) => {
@@ -441,6 +442,11 @@ fn converse(name: &str) {
 #[test]
 fn schema_statements() {
     converse("schema.txt");
+}
+
+#[test]
+fn compact_storage() {
+    converse("compact.txt");
 }
 
 #[test]
@@ -657,6 +663,7 @@ fn others_are_told_of_all_that_a_change_touches() {
             now_micros: 9,
             datacenters: Vec::new(),
             default_compaction: None,
+            drop_compact_storage: true,
         };
         let applied = apply(&node.schema, change, &context).expect("applies").expect("changes");
         let events = applied.events(&node.schema).into_iter();

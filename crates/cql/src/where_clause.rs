@@ -165,7 +165,7 @@ fn relation_text(subject: &str, relation: &Relation) -> String {
 
 /// The column of a name, or Cassandra's error.
 pub(crate) fn column<'t>(table: &'t Table, name: &str) -> Result<&'t Column> {
-    match table.column(name) {
+    match table.column(name).filter(|column| !table.is_hidden(column)) {
         Some(column) => Ok(column),
         None => invalid(format!(
             "Undefined column name {name} in table {}.{}",

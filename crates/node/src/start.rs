@@ -579,6 +579,7 @@ fn engine_settings(shared: &Shared) -> query::Settings {
         batch_warn_partitions: config.batch_warn_partitions as usize,
         batch_fail_bytes: config.batch_fail_bytes as usize,
         default_compaction: config.default_compaction.clone(),
+        drop_compact_storage: config.drop_compact_storage,
     }
 }
 

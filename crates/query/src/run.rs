@@ -291,6 +291,7 @@ impl Engine {
             now_micros: self.next_timestamp(runtime::unix_micros()),
             datacenters,
             default_compaction: self.settings.default_compaction.clone(),
+            drop_compact_storage: self.settings.drop_compact_storage,
         };
         self.snapshot_dropped(&self.coordinator.schema(), &change, &context).await?;
         let altered = change.is_of_keyspace().then(|| change.keyspace().to_owned());

@@ -100,4 +100,6 @@ pub struct Settings {
     pub batch_fail_bytes: usize,
     /// `compaction` of tables that are made without a choice; `None`: Cassandra's own.
     pub default_compaction: Option<BTreeMap<String, String>>,
+    /// Whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
+    pub drop_compact_storage: bool,
 }

@@ -3,12 +3,12 @@
 //! ```text
 //! u8 1 all       the whole schema                 u8 2 keyspace put     the keyspace without its tables
 //! u8 3 keyspace dropped   name                    u8 4 table put        keyspace name, the table
-//! u8 5 table dropped      keyspace name, name
+//! u8 5 table dropped      keyspace name, name     u8 6 compact table put   keyspace name, u8 as in the whole schema, the table
 //! ```
 //! On disk: kinds are only ever added.
 
-use crate::codec::{Input, put_keyspace, put_str, put_table};
-use crate::{Error, Keyspace, Schema, Table};
+use crate::codec::{Input, put_compact, put_count, put_keyspace, put_str, put_table};
+use crate::{CompactStorage, Error, Keyspace, Schema, Table};
 use base::ByteReader;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,15 +75,20 @@ impl Change {
             }
             Change::PutKeyspace(keyspace) => {
                 out.push(2);
-                put_keyspace(&mut out, keyspace, false);
+                put_keyspace(&mut out, keyspace);
+                // It has no tables here.
+                put_count(&mut out, 0);
             }
             Change::DropKeyspace(name) => {
                 out.push(3);
                 put_str(&mut out, name);
             }
             Change::PutTable(table) => {
-                out.push(4);
+                out.push(if table.is_compact() { 6 } else { 4 });
                 put_str(&mut out, &table.keyspace);
+                if table.is_compact() {
+                    put_compact(&mut out, table.compact);
+                }
                 put_table(&mut out, table);
             }
             Change::DropTable(keyspace, name) => {
@@ -102,11 +107,22 @@ impl Change {
         }
         let mut input = Input { reader: ByteReader::new(bytes) };
         match input.u8("kind of change")? {
-            2 => Ok(Change::PutKeyspace(Arc::new(input.keyspace()?))),
+            2 => {
+                let keyspace = input.keyspace()?;
+                match input.count("tables")? {
+                    0 => Ok(Change::PutKeyspace(Arc::new(keyspace))),
+                    _ => Err(input.malformed("a keyspace without tables")),
+                }
+            }
             3 => Ok(Change::DropKeyspace(input.string("a keyspace name")?.into())),
             4 => {
                 let keyspace = input.string("a keyspace name")?;
-                Ok(Change::PutTable(Arc::new(input.table(&keyspace)?)))
+                Ok(Change::PutTable(Arc::new(input.table(&keyspace, CompactStorage::No)?)))
+            }
+            6 => {
+                let keyspace = input.string("a keyspace name")?;
+                let compact = input.compact()?;
+                Ok(Change::PutTable(Arc::new(input.table(&keyspace, compact)?)))
             }
             5 => {
                 let keyspace = input.string("a keyspace name")?.into();
@@ -168,9 +184,7 @@ impl Schema {
     /// The same schema, its version made from its content: nodes with equal schemas show equal versions.
     pub fn with_content_version(mut self) -> Schema {
         let mut bytes = Vec::new();
-        for keyspace in self.keyspaces.values() {
-            put_keyspace(&mut bytes, keyspace, true);
-        }
+        self.put_content(&mut bytes);
         let (high, low) = base::murmur3(&bytes);
         let hash = u128::from(high as u64) << 64 | u128::from(low as u64);
         // Marked as a name-based UUID, which it is in spirit.

@@ -1,51 +1,87 @@
 //! A schema as bytes, for the schema log and for other nodes.
 //!
 //! ```text
-//! u8 format (1), u128 version, u32 keyspaces, each: name, replication map, u8 durable, types, tables
+//! u8 format, u128 version, u32 keyspaces, each: name, replication map, u8 durable, types, tables
+//! format 1   no table has COMPACT STORAGE
+//! format 2   each table begins with a u8: 0 without COMPACT STORAGE, 1 dense, 2 static
 //! strings: u32 length + UTF-8; maps: u32 count + pairs; column types travel as marshal class names
 //! ```
-//! The format byte must change with the layout; old formats stay readable.
+//! The format byte must change with the layout; old formats stay readable, and are written where they suffice: nodes of an
+//! older release read them.
 
 use crate::{
-    Column, ColumnKind, DroppedColumn, Error, Keyspace, Order, Replication, Schema, Table, TableBuilder,
-    TableId, TableOptions,
+    Column, ColumnKind, CompactStorage, DroppedColumn, Error, Keyspace, Order, Replication, Schema, Table,
+    TableBuilder, TableId, TableOptions,
 };
 use base::ByteReader;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::CqlType;
 
-const FORMAT: u8 = 1;
+/// No table has COMPACT STORAGE.
+const PLAIN: u8 = 1;
+/// Each table says whether it has.
+const COMPACT: u8 = 2;
 
 impl Schema {
     /// The schema as bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![FORMAT];
+        let format = self.format();
+        let mut out = vec![format];
         out.extend_from_slice(&self.version.to_be_bytes());
         put_count(&mut out, self.keyspaces.len());
-        for keyspace in self.keyspaces.values() {
-            put_keyspace(&mut out, keyspace, true);
-        }
+        self.put_keyspaces(format, &mut out);
         out
+    }
+
+    /// Appends what a schema is apart from its version.
+    pub(crate) fn put_content(&self, out: &mut Vec<u8>) {
+        self.put_keyspaces(self.format(), out);
+    }
+
+    /// The oldest format that suffices.
+    fn format(&self) -> u8 {
+        let mut tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        if tables.any(|table| table.is_compact()) { COMPACT } else { PLAIN }
+    }
+
+    fn put_keyspaces(&self, format: u8, out: &mut Vec<u8>) {
+        for keyspace in self.keyspaces.values() {
+            put_keyspace(out, keyspace);
+            put_count(out, keyspace.tables.len());
+            for table in keyspace.tables.values() {
+                if format == COMPACT {
+                    put_compact(out, table.compact);
+                }
+                put_table(out, table);
+            }
+        }
     }
 
     /// Reads what [`Schema::encode`] wrote. Errors name the offset.
     pub fn decode(bytes: &[u8]) -> Result<Schema, Error> {
         let mut input = Input { reader: ByteReader::new(bytes) };
-        if input.u8("format")? != FORMAT {
-            return Err(input.malformed("format 1"));
+        let format = input.u8("format")?;
+        if !matches!(format, PLAIN | COMPACT) {
+            return Err(input.malformed("format 1 or 2"));
         }
         let version = u128::from_be_bytes(input.array("version")?);
         let mut keyspaces = BTreeMap::new();
         for _ in 0..input.count("keyspaces")? {
-            let keyspace = input.keyspace()?;
+            let mut keyspace = input.keyspace()?;
+            let name = keyspace.name.clone();
+            for _ in 0..input.count("tables")? {
+                let compact = if format == COMPACT { input.compact()? } else { CompactStorage::No };
+                let table = input.table(&name, compact)?;
+                keyspace.tables.insert(table.name.clone(), Arc::new(table));
+            }
             keyspaces.insert(keyspace.name.clone(), Arc::new(keyspace));
         }
         Ok(Schema::new(version, keyspaces))
     }
 }
 
-fn put_count(out: &mut Vec<u8>, count: usize) {
+pub(crate) fn put_count(out: &mut Vec<u8>, count: usize) {
     out.extend_from_slice(&(count as u32).to_be_bytes());
 }
 
@@ -71,7 +107,8 @@ fn put_option_str(out: &mut Vec<u8>, text: Option<&str>) {
     put_str(out, text.unwrap_or(""));
 }
 
-pub(crate) fn put_keyspace(out: &mut Vec<u8>, keyspace: &Keyspace, with_tables: bool) {
+/// Without its tables.
+pub(crate) fn put_keyspace(out: &mut Vec<u8>, keyspace: &Keyspace) {
     put_str(out, &keyspace.name);
     put_map(out, &keyspace.replication.to_map());
     out.push(keyspace.durable_writes as u8);
@@ -79,11 +116,15 @@ pub(crate) fn put_keyspace(out: &mut Vec<u8>, keyspace: &Keyspace, with_tables: 
     for ty in keyspace.types.values() {
         put_str(out, &CqlType::Udt(ty.clone()).class_name());
     }
-    let tables = keyspace.tables.values().filter(|_| with_tables);
-    put_count(out, tables.clone().count());
-    for table in tables {
-        put_table(out, table);
-    }
+}
+
+/// What the layout of a plain table has no place for.
+pub(crate) fn put_compact(out: &mut Vec<u8>, compact: CompactStorage) {
+    out.push(match compact {
+        CompactStorage::No => 0,
+        CompactStorage::Dense => 1,
+        CompactStorage::Static => 2,
+    });
 }
 
 pub(crate) fn put_table(out: &mut Vec<u8>, table: &Table) {
@@ -185,7 +226,7 @@ impl Input<'_> {
         Ok(f64::from_be_bytes(self.array(expected)?))
     }
 
-    fn count(&mut self, expected: &'static str) -> Result<u32, Error> {
+    pub(crate) fn count(&mut self, expected: &'static str) -> Result<u32, Error> {
         Ok(u32::from_be_bytes(self.array(expected)?))
     }
 
@@ -254,17 +295,23 @@ impl Input<'_> {
                 _ => return Err(self.malformed("a user-defined type")),
             };
         }
-        for _ in 0..self.count("tables")? {
-            let table = self.table(&name)?;
-            keyspace.tables.insert(table.name.clone(), Arc::new(table));
-        }
         Ok(keyspace)
     }
 
-    pub(crate) fn table(&mut self, keyspace: &str) -> Result<Table, Error> {
+    pub(crate) fn compact(&mut self) -> Result<CompactStorage, Error> {
+        match self.u8("COMPACT STORAGE")? {
+            0 => Ok(CompactStorage::No),
+            1 => Ok(CompactStorage::Dense),
+            2 => Ok(CompactStorage::Static),
+            _ => Err(self.malformed("COMPACT STORAGE")),
+        }
+    }
+
+    pub(crate) fn table(&mut self, keyspace: &str, compact: CompactStorage) -> Result<Table, Error> {
         let name = self.string("a table name")?;
         let id = TableId(u128::from_be_bytes(self.array("a table id")?));
         let mut builder = TableBuilder::new(keyspace, &name, id);
+        builder.restore_compact(compact);
         for _ in 0..self.count("columns")? {
             let name = self.string("a column name")?.into();
             let kind = self.kind()?;
@@ -323,5 +370,83 @@ impl Input<'_> {
         o.allow_auto_snapshot = self.u8("allow_auto_snapshot")? != 0;
         o.incremental_backups = self.u8("incremental_backups")? != 0;
         Ok(o)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Change;
+
+    fn table(name: &str, id: u128, compact: bool, clustered: bool, valued: bool) -> Table {
+        let mut builder = TableBuilder::new("ks", name, TableId(id)).partition_key("k", CqlType::Int);
+        if clustered {
+            builder = builder.clustering("c", CqlType::Text, Order::Descending);
+        }
+        if valued {
+            builder = builder.regular("value", CqlType::Text);
+        }
+        if compact {
+            builder.make_compact();
+        }
+        builder.build().unwrap()
+    }
+
+    fn schema(tables: Vec<Table>) -> Schema {
+        let mut keyspace = Keyspace::new("ks", Replication::Simple { factor: 1 });
+        keyspace.tables = tables.into_iter().map(|table| (table.name.clone(), Arc::new(table))).collect();
+        Schema::new(7, BTreeMap::from([(keyspace.name.clone(), Arc::new(keyspace))]))
+    }
+
+    /// What releases before COMPACT STORAGE wrote is format 1, and what they can read is still written so.
+    #[test]
+    fn schemas_without_compact_storage_keep_the_first_format() {
+        let plain = schema(vec![table("t", 1, false, true, true)]);
+        let bytes = plain.encode();
+        assert_eq!(bytes[0], 1);
+        assert_eq!(Schema::decode(&bytes).unwrap(), plain);
+        let put = Change::PutTable(Arc::new(table("t", 1, false, true, true)));
+        assert_eq!(put.encode()[0], 4);
+        assert_eq!(Change::decode(&put.encode()).unwrap(), put);
+    }
+
+    #[test]
+    fn compact_storage_is_read_back_with_what_it_hides() {
+        let tables = vec![
+            table("plain", 1, false, true, true),
+            table("dense", 2, true, true, true),
+            table("keys", 3, true, true, false),
+            table("static", 4, true, false, true),
+        ];
+        for table in &tables {
+            let put = Change::PutTable(Arc::new(table.clone()));
+            assert_eq!(put.encode()[0], if table.is_compact() { 6 } else { 4 });
+            assert_eq!(Change::decode(&put.encode()).unwrap(), put);
+        }
+        let hidden = |table: &Table| -> Vec<String> {
+            table.columns().filter(|column| table.is_hidden(column)).map(|c| c.name.to_string()).collect()
+        };
+        assert_eq!(hidden(&tables[1]), Vec::<String>::new());
+        assert_eq!(hidden(&tables[2]), ["value"]);
+        assert_eq!(hidden(&tables[3]), ["column1", "value1"]);
+        let whole = schema(tables);
+        let bytes = whole.encode();
+        assert_eq!(bytes[0], 2);
+        assert_eq!(Schema::decode(&bytes).unwrap(), whole);
+        let all = Change::All(Arc::new(whole));
+        assert_eq!(Change::decode(&all.encode()).unwrap(), all);
+        for size in 0..bytes.len() {
+            assert!(Schema::decode(&bytes[..size]).is_err(), "{size} bytes");
+        }
+    }
+
+    /// The schema's version is made of its content: COMPACT STORAGE is part of it.
+    #[test]
+    fn dropping_compact_storage_is_another_version() {
+        let compact = table("t", 1, true, true, true);
+        let mut builder = compact.to_builder();
+        builder.drop_compact_storage();
+        let dropped = schema(vec![builder.build().unwrap()]).with_content_version();
+        assert_ne!(schema(vec![compact]).with_content_version().version, dropped.version);
     }
 }

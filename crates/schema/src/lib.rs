@@ -28,4 +28,4 @@ pub use options::{CHUNK_BYTES, TOMBSTONE_GC, TableOptions, TombstoneGc};
 pub use position::{BoundSide, Position, clustering_components, push_component};
 pub use retry::{SpeculativeRetry, Wait};
 pub use snapshot::Schema;
-pub use table::{Table, TableBuilder, TableId};
+pub use table::{CompactStorage, Table, TableBuilder, TableId};

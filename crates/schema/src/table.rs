@@ -18,6 +18,20 @@ impl fmt::Display for TableId {
     }
 }
 
+/// Whether a table is WITH COMPACT STORAGE: of the form in which Cassandra kept tables before version 3. Its rows lie as those
+/// of other tables, and have no liveness of their own: a row is there as long as one of its cells is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CompactStorage {
+    /// It is not.
+    No,
+    /// With clustering columns and exactly one regular column. That one is of type `empty`, and hidden, where CREATE TABLE
+    /// named none. Clusterings may end in nulls.
+    Dense,
+    /// Without clustering columns, as far as statements see: what they see are static columns. There is a clustering column,
+    /// of type `text`, and a regular column, of type `blob` or `counter`; both are hidden, as are all rows.
+    Static,
+}
+
 /// One table definition. Immutable; built by [`TableBuilder`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
@@ -41,6 +55,8 @@ pub struct Table {
     pub dropped: Vec<DroppedColumn>,
     /// Whether all regular columns are counters.
     pub counter: bool,
+    /// COMPACT STORAGE.
+    pub compact: CompactStorage,
     /// Next ordinal to give to a static column.
     pub next_static_ordinal: u16,
     /// Next ordinal to give to a regular column.
@@ -60,7 +76,27 @@ enum Slot {
 }
 
 impl Table {
-    /// The column of that name, of any kind.
+    /// Whether it is WITH COMPACT STORAGE.
+    pub fn is_compact(&self) -> bool {
+        self.compact != CompactStorage::No
+    }
+
+    /// Whether statements do not see a column of this table.
+    pub fn is_hidden(&self, column: &Column) -> bool {
+        match self.compact {
+            CompactStorage::No => false,
+            CompactStorage::Dense => column.kind == ColumnKind::Regular && column.ty == CqlType::Empty,
+            CompactStorage::Static => matches!(column.kind, ColumnKind::Clustering | ColumnKind::Regular),
+        }
+    }
+
+    /// The column in which the rows of a table WITH COMPACT STORAGE have their value, if nobody sees it: a row is its key.
+    pub fn empty_value(&self) -> Option<&Column> {
+        let value = self.regulars.first().filter(|_| self.compact == CompactStorage::Dense);
+        value.filter(|column| self.is_hidden(column))
+    }
+
+    /// The column of that name, of any kind, hidden or not.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns().find(|c| &*c.name == name)
     }
@@ -69,6 +105,7 @@ impl Table {
     /// again. Options count only where what was bound for one would be wrong for the other: Cassandra draws the same line.
     pub fn keeps_statements(&self, later: &Table) -> bool {
         self.id == later.id
+            && self.compact == later.compact
             && self.partition_key == later.partition_key
             && self.clustering == later.clustering
             && self.statics == later.statics
@@ -77,7 +114,12 @@ impl Table {
             && self.options.gc_grace_seconds == later.options.gc_grace_seconds
     }
 
-    /// All columns in the order of `SELECT *`: partition key, clustering, static, regular.
+    /// The columns that statements see, in the order of `SELECT *`.
+    pub fn visible_columns(&self) -> impl Iterator<Item = &Column> {
+        self.columns().filter(|column| !self.is_hidden(column))
+    }
+
+    /// All columns in the order of `SELECT *`, hidden ones too: partition key, clustering, static, regular.
     pub fn columns(&self) -> impl Iterator<Item = &Column> {
         self.partition_key.iter().chain(&self.clustering).chain(&self.statics).chain(&self.regulars)
     }
@@ -225,6 +267,7 @@ impl TableBuilder {
                 options: TableOptions::cassandra(),
                 dropped: Vec::new(),
                 counter: false,
+                compact: CompactStorage::No,
                 next_static_ordinal: 0,
                 next_regular_ordinal: 0,
                 static_by_ordinal: Vec::new(),
@@ -266,6 +309,44 @@ impl TableBuilder {
     pub fn static_column(mut self, name: &str, ty: CqlType) -> TableBuilder {
         self.add(name, ColumnKind::Static, ty);
         self
+    }
+
+    /// Makes it a table WITH COMPACT STORAGE, all of whose columns have been added as CREATE TABLE names them, and adds those that are
+    /// hidden. Without clustering columns, what was added as regular becomes static.
+    pub fn make_compact(&mut self) {
+        let is_free = |table: &Table, name: &str| table.column(name).is_none();
+        let first_free = |table: &Table, word: &str, from: usize| {
+            let numbered = |n: usize| if n == 0 { word.to_string() } else { format!("{word}{n}") };
+            (from..)
+                .map(numbered)
+                .find(|name| is_free(table, name))
+                .expect("a table has finitely many columns")
+        };
+        if self.table.clustering.is_empty() {
+            let counts = self.table.regulars.iter().any(|column| column.ty == CqlType::Counter);
+            for column in std::mem::take(&mut self.table.regulars) {
+                self.add(&column.name, ColumnKind::Static, column.ty);
+            }
+            self.table.next_regular_ordinal = 0;
+            let name = first_free(&self.table, "column", 1);
+            let key = key_column(&name, ColumnKind::Clustering, 0, CqlType::Text, Order::Ascending);
+            self.table.clustering.push(key);
+            let value = first_free(&self.table, "value", 0);
+            let ty = if counts { CqlType::Counter } else { CqlType::Blob };
+            self.add(&value, ColumnKind::Regular, ty);
+            self.table.compact = CompactStorage::Static;
+        } else {
+            if self.table.regulars.is_empty() {
+                let value = first_free(&self.table, "value", 0);
+                self.add(&value, ColumnKind::Regular, CqlType::Empty);
+            }
+            self.table.compact = CompactStorage::Dense;
+        }
+    }
+
+    /// Makes it a table without COMPACT STORAGE, of the same columns, all of which are seen then.
+    pub fn drop_compact_storage(&mut self) {
+        self.table.compact = CompactStorage::No;
     }
 
     /// Replaces the options.
@@ -359,6 +440,10 @@ impl TableBuilder {
         self.table.dropped.push(dropped);
     }
 
+    pub(crate) fn restore_compact(&mut self, compact: CompactStorage) {
+        self.table.compact = compact;
+    }
+
     pub(crate) fn restore_next_ordinals(&mut self, statics: u16, regulars: u16) {
         self.table.next_static_ordinal = statics;
         self.table.next_regular_ordinal = regulars;
@@ -403,6 +488,15 @@ impl TableBuilder {
         }
         if !table.statics.is_empty() && table.clustering.is_empty() {
             return Err(Error::Definition("Static columns are only useful (and thus allowed) if the table has at least one clustering column".to_string()));
+        }
+        let (keys, values) = (table.clustering.len(), table.regulars.len());
+        let sound = match table.compact {
+            CompactStorage::No => true,
+            CompactStorage::Dense => keys > 0 && values == 1 && table.statics.is_empty(),
+            CompactStorage::Static => keys == 1 && values == 1,
+        };
+        if !sound {
+            return Err(Error::Definition("these columns do not go with COMPACT STORAGE".to_string()));
         }
         let counters =
             table.regulars.iter().chain(&table.statics).filter(|c| c.ty == CqlType::Counter).count();

@@ -42,8 +42,8 @@ pub fn run(options: &Options, shards: u16) -> Result<String, String> {
         };
         let shape =
             format!("-schema keyspace=stress{nth} replication(factor=3) -rate threads=12 -log no-settings");
-        // The Java tool would make its table WITH COMPACT STORAGE, were it not there.
-        let mut table = command("ours", &format!("write n=0 {shape}"));
+        // Its own table, made before there is a node less.
+        let mut table = command(tool, &format!("write n=1 no-warmup {shape}"));
         command::run(&mut table, &nodes.folder.join("stress-table.log"), LIMIT)?;
         let write =
             command(tool, &format!("write duration=20s no-warmup cl={level} -pop seq=1..{ROWS} {shape}"));

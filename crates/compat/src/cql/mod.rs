@@ -8,7 +8,8 @@
 //! nothing else.
 //!
 //! Each file runs in a keyspace of its own, made afresh and named `cql_` and the file. Those in `guarded` run on a server with passwords and
-//! permissions, as the users that they name; the others on a server with AllowAllAuthorizer.
+//! permissions, as the users that they name; the others on a server with AllowAllAuthorizer, those in `dropped` on one that has
+//! `drop_compact_storage_enabled`.
 
 pub mod client;
 mod file;
@@ -29,7 +30,7 @@ use crate::suite::{Options, Report};
 /// Runs every file, each against the server of its kind.
 pub fn run(options: &Options, shards: u16, report: &mut Report) {
     let mut listed = BTreeMap::new();
-    for kind in [Kind::Open, Kind::Guarded] {
+    for kind in [Kind::Open, Kind::Guarded, Kind::Dropped] {
         run_kind(kind, options, shards, report, &mut listed);
     }
     report.test("cql::differences_are_listed", || differences_are_listed(&listed));
@@ -42,6 +43,8 @@ enum Kind {
     Open,
     /// One with passwords and permissions.
     Guarded,
+    /// One where COMPACT STORAGE can be dropped.
+    Dropped,
 }
 
 impl Kind {
@@ -50,6 +53,7 @@ impl Kind {
         match self {
             Kind::Open => "",
             Kind::Guarded => "guarded",
+            Kind::Dropped => "dropped",
         }
     }
 
@@ -62,6 +66,7 @@ impl Kind {
         };
         let guarded = match self {
             Kind::Open => "",
+            Kind::Dropped => "drop_compact_storage_enabled: true\n",
             Kind::Guarded => {
                 "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\n\
                  network_authorizer: CassandraNetworkAuthorizer\npermissions_validity: 0ms\nroles_validity: 0ms\n\
@@ -74,7 +79,7 @@ impl Kind {
     /// Who makes the keyspace of a file.
     fn user(self) -> Option<&'static str> {
         match self {
-            Kind::Open => None,
+            Kind::Open | Kind::Dropped => None,
             Kind::Guarded => Some("cassandra"),
         }
     }
@@ -161,7 +166,10 @@ fn files(kind: Kind, only: Option<&str>) -> Result<Vec<PathBuf>, String> {
         .filter_map(Result::ok)
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "cql"))
-        .filter(|path| only.is_none_or(|word| path.to_string_lossy().contains(word)))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            only.is_none_or(|word| name.contains(word))
+        })
         .collect();
     files.sort();
     Ok(files)

@@ -88,12 +88,22 @@ impl Maker<'_> {
         if self.table.schema.counts() {
             return self.count(&key, &row);
         }
+        let row = self.known_values(row);
         match self.chance.below(10) {
             0..4 => self.insert(&key, &row),
             4 | 5 => self.update(&key, &row),
             6 => self.update_static(&key).unwrap_or_else(|| self.insert(&key, &row)),
             _ => self.change(&key, &row).unwrap_or_else(|| self.insert(&key, &row)),
         }
+    }
+
+    /// The clustering of a row to be written: of COMPACT STORAGE the last values may be missing.
+    fn known_values(&mut self, row: Tuple) -> Tuple {
+        if !self.table.schema.has_null_clusterings() || self.chance.percent(60) {
+            return row;
+        }
+        let count = 1 + self.chance.below(row.len() as u64 - 1) as usize;
+        row[..count].to_vec()
     }
 
     /// A timestamp: none one time in ten, which means now.
@@ -129,7 +139,10 @@ impl Maker<'_> {
 
     fn insert(&mut self, key: &Tuple, row: &Tuple) -> Statement {
         let table = self.table;
-        let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        let missing: Vec<&str> = table.clustering().skip(row.len()).map(|column| &*column.name).collect();
+        let columns: Vec<&Column> =
+            table.columns.iter().filter(|column| !missing.contains(&&*column.name)).collect();
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         let markers = vec!["?"; names.len()].join(", ");
         let text = format!(
             "INSERT INTO {} ({}) VALUES ({markers}) USING TIMESTAMP ? AND TTL ?",
@@ -139,7 +152,7 @@ impl Maker<'_> {
         let with_statics = self.chance.percent(15);
         let (mut key, mut row) = (key.iter(), row.iter());
         let mut values = Vec::new();
-        for column in &table.columns {
+        for column in columns {
             values.push(match column.role {
                 Role::Key => key.next().map_or(Value::Null, |value| bytes(value)),
                 Role::Asc | Role::Desc => row.next().map_or(Value::Null, |value| bytes(value)),

@@ -143,6 +143,16 @@ impl Schema {
         self.columns.iter().filter(|column| column.is_clustering())
     }
 
+    /// Whether it is of the form of Cassandra's tables before version 3.
+    pub fn is_compact(&self) -> bool {
+        self.options.starts_with(COMPACT)
+    }
+
+    /// Whether rows are written whose last clustering values are missing.
+    pub fn has_null_clusterings(&self) -> bool {
+        self.is_compact() && self.clustering().count() > 1
+    }
+
     /// Whether its values are counters.
     pub fn counts(&self) -> bool {
         self.columns.iter().any(|column| column.ty == "counter")
@@ -175,6 +185,9 @@ impl Schema {
         format!("CREATE TABLE {keyspace}.{} ({columns}, PRIMARY KEY ({key})){with}", self.name)
     }
 }
+
+/// The option that makes a table of that form.
+const COMPACT: &str = "COMPACT STORAGE";
 
 /// Types that keys may have.
 pub const KEY_TYPES: [&str; 18] = [
@@ -233,6 +246,7 @@ pub fn all() -> Vec<Schema> {
     all.extend(collections());
     all.extend(shapes());
     all.extend(storage());
+    all.extend(compact());
     all
 }
 
@@ -278,6 +292,39 @@ fn keys() -> Vec<Schema> {
             FEW,
         ),
         Schema::new("lone_key", "key k uuid", "", Load { partitions: 60, ..FEW }),
+    ]
+}
+
+/// COMPACT STORAGE without clustering columns, with one and with several, with a value and without.
+fn compact() -> Vec<Schema> {
+    vec![
+        Schema::new(
+            "compact_static",
+            "key k text
+             value a int
+             value b text
+             value \"C\" frozen<list<int>>",
+            COMPACT,
+            Load { partitions: 60, ..FEW },
+        )
+        .quick(),
+        Schema::new(
+            "compact_static_keys",
+            "key a int\nkey b text\nvalue column1 blob\nvalue value timestamp",
+            COMPACT,
+            FEW,
+        ),
+        Schema::new("compact_value", "key k int\ndesc c bigint\nvalue v blob", COMPACT, FEW),
+        Schema::new("compact_row_is_key", "key k text\nasc c timeuuid", COMPACT, FEW),
+        Schema::new(
+            "compact_clusterings",
+            "key k int\nasc a int\ndesc b text\nasc c int\nvalue v text",
+            COMPACT,
+            Load { writes: 220, ..FEW },
+        )
+        .quick(),
+        Schema::new("compact_rows_are_keys", "key k int\ndesc a text\nasc b inet", COMPACT, FEW),
+        Schema::new("compact_wide", "key k int\nasc a int\nasc b text\nvalue v text", COMPACT, WIDE),
     ]
 }
 

@@ -1,8 +1,7 @@
 //! `messina cassandra-stress` beside the Java tool of Cassandra 3.11.5, against Messina or Cassandra: the same command lines are taken
 //! and refused, and what one writes the other reads and finds right, byte for byte.
 //!
-//! The Java tool makes tables WITH COMPACT STORAGE, which servers refuse since 4.0, so it writes with `mixed ratio(write=1)` into
-//! tables that are there.
+//! The Java tool makes its own tables, WITH COMPACT STORAGE.
 
 mod cloudsuite;
 mod graph;
@@ -13,6 +12,7 @@ mod rules;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::cql::client::{Answer, Client, Parameters};
 use crate::server::Server;
 use crate::suite::{Options, Report};
 use crate::{command, packages, paths};
@@ -133,10 +133,9 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     test("ours_reads_javas", &|tools| {
         let shape =
             "-col n=fixed(3) size=uniform(1..70) -schema keyspace=javas replication(strategy=SimpleStrategy)";
-        tools.ours(&tools.line(&format!("write n=0 {shape}"), &tools.at_server()), "schema")?;
         let rate = "-rate threads=20 -log no-settings";
         tools.java_ends_well(
-            &format!("mixed ratio(write=1) n={rows} keysize=23 no-warmup -pop seq=1..{rows} {shape} {rate}"),
+            &format!("write n={rows} keysize=23 no-warmup -pop seq=1..{rows} {shape} {rate}"),
             "java-write",
         )?;
         let text = tools.ours_ends_well(
@@ -145,6 +144,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         )?;
         Said::value(&text, "Total partitions")
     });
+    test("javas_own_table", &own_table);
     test("both_mixed", &|tools| {
         let line = format!(
             "mixed ratio(read=2,write=1) n={rows} no-warmup -pop dist=gaussian(1..{rows}) -rate threads=20 -log no-settings"
@@ -169,6 +169,37 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
         test("cloudsuite_scripts", &|tools| cloudsuite::scripts(tools.options, shards));
     }
     report.test(&format!("stress::stop --smp {shards}"), || tools.server.stop().map(|()| String::new()));
+}
+
+/// What the Java tool does when it is called with nothing but numbers and the server: it makes its default keyspace and tables, writes,
+/// reads all of it, and does both. The tables have COMPACT STORAGE then.
+fn own_table(tools: &Tools<'_>) -> Result<String, String> {
+    let mut client = Client::connect(tools.server.address, 4)?;
+    let mut run = |statement: &str| match client.query(statement, &Parameters::default())?.0 {
+        Answer::Error(_, text) => Err(format!("{statement}: {text}")),
+        answer => Ok(answer),
+    };
+    run("DROP KEYSPACE IF EXISTS keyspace1")?;
+    let (rows, rate) = (tools.options.records, "-rate threads=20");
+    let written = tools.java_ends_well(&format!("write n={rows} {rate}"), "java-own-write")?;
+    let flags = "SELECT table_name, flags FROM system_schema.tables WHERE keyspace_name = 'keyspace1'";
+    let Answer::Rows { columns, rows: tables, .. } = run(flags)? else { return Err("no tables".into()) };
+    let shown = |row: &Vec<Option<Vec<u8>>>| {
+        row.iter()
+            .zip(&columns)
+            .map(|(value, column)| column.ty.value(value.as_deref()))
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let tables: Vec<String> = tables.iter().map(shown).collect();
+    if tables != ["'counter1' {'counter'}", "'standard1' {}"] {
+        return Err(format!("its tables are {tables:?}"));
+    }
+    tools.java_ends_well(&format!("read n={rows} {rate}"), "java-own-read")?;
+    tools.java_ends_well(&format!("mixed n={rows} {rate}"), "java-own-mixed")?;
+    // The same of ours, in the tables that it finds.
+    tools.ours_ends_well(&format!("read n={rows} {rate} -log no-settings"), "own-read")?;
+    Said::value(&written, "Total partitions")
 }
 
 /// Rows of a profile with a column of every type of which both make values: what the Java tool writes ours finds right, all at once and

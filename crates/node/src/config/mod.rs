@@ -154,6 +154,8 @@ pub struct Config {
     pub compaction_room: storage::CompactionRoom,
     /// `compaction` of tables that are made without a choice; `None`: that of Cassandra 4.
     pub default_compaction: Option<BTreeMap<String, String>>,
+    /// Whether ALTER TABLE … DROP COMPACT STORAGE is allowed.
+    pub drop_compact_storage: bool,
     /// The largest frame accepted, in bytes.
     pub frame_bytes_max: u64,
     /// How many client connections are served at once.
@@ -300,6 +302,7 @@ impl Config {
             concurrent_compactors: None,
             compaction_room: storage::CompactionRoom::CASSANDRA,
             default_compaction: Some(unified()),
+            drop_compact_storage: false,
             frame_bytes_max: 16 << 20,
             connections_max: None,
             requests_per_shard_max: None,

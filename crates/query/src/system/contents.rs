@@ -9,7 +9,7 @@ use super::row::Row;
 use crate::info::NodeInfo;
 use crate::trace::Trace;
 use cluster::{Permissions, Resource, Role};
-use schema::{Column, ColumnKind, Keyspace, Order, Schema, Table};
+use schema::{Column, ColumnKind, CompactStorage, Keyspace, Order, Schema, Table};
 use std::collections::{BTreeMap, BTreeSet};
 use topology::{Member, Snapshot};
 
@@ -256,12 +256,12 @@ fn keyspace(keyspace: &Keyspace) -> Row {
 }
 
 fn table_row(table: &Table) -> Row {
-    let flags: &[&str] = if table.counter { &["compound", "counter"] } else { &["compound"] };
+    let flags = flags(table);
     let options = &table.options;
     let row = Row::new()
         .text("keyspace_name", &table.keyspace)
         .text("table_name", &table.name)
-        .texts("flags", flags)
+        .texts("flags", &flags)
         .uuid("id", table.id.0)
         .text("additional_write_policy", &options.additional_write_policy)
         .double("bloom_filter_fp_chance", options.bloom_filter_fp_chance)
@@ -287,6 +287,18 @@ fn table_row(table: &Table) -> Row {
         Some(cdc) => row.boolean("cdc", cdc),
         None => row,
     }
+}
+
+/// In the order of the texts. Clients take a table that is not `compound`, or is `dense`, for one WITH COMPACT STORAGE.
+fn flags(table: &Table) -> Vec<&'static str> {
+    let is_compound = match table.compact {
+        CompactStorage::No => true,
+        CompactStorage::Dense => table.clustering.len() > 1,
+        CompactStorage::Static => false,
+    };
+    let is_dense = table.compact == CompactStorage::Dense;
+    let all = [("compound", is_compound), ("counter", table.counter), ("dense", is_dense)];
+    all.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag).collect()
 }
 
 fn columns(table: &Table) -> Vec<Row> {

@@ -208,7 +208,7 @@ async fn create_schema(to: std::net::SocketAddr, replication: String) -> Result<
             .to_string(),
         format!("CREATE TABLE ks.r {registers}"),
         format!("CREATE TABLE simple.r {registers}"),
-        "CREATE TABLE ks.u (k int PRIMARY KEY, v int)".to_string(),
+        "CREATE TABLE ks.u (k int PRIMARY KEY, v int) WITH COMPACT STORAGE".to_string(),
     ] {
         session.query(&statement, Ask::at(Consistency::One)).await?;
     }

@@ -68,8 +68,9 @@ pub(super) fn ask() -> Ask {
     Ask::at(Consistency::One)
 }
 
+/// Of the form of Cassandra's old tables: rows are static ones.
 pub(super) fn create_wiped() -> String {
-    format!("CREATE TABLE ks.r (k int PRIMARY KEY, v text) WITH ID = {R_ID}")
+    format!("CREATE TABLE ks.r (k int PRIMARY KEY, v text) WITH COMPACT STORAGE AND ID = {R_ID}")
 }
 
 /// Writes to the partitions that are its own, one operation at a time, until the connection is gone.

@@ -1,6 +1,6 @@
 //! What users are warned of or kept from.
 
-use super::Effect::{Idle, Later};
+use super::Effect::{Idle, Later, Sets};
 use super::reasons::{GUARDRAILS, INDEXES, JVM, VIEWS};
 use super::{Key, key};
 use crate::config::value::Shape::{Flag, List, OneOf, Size, Text, Time};
@@ -45,7 +45,7 @@ pub(super) const KEYS: &[Key] = &[
     key("denylist_refresh", Time(SECOND), "600s", Later(GUARDRAILS)),
     key("denylist_writes_enabled", Flag, "true", Later(GUARDRAILS)),
     key("diagnostic_events_enabled", Flag, "false", Later("there are no diagnostic events")),
-    key("drop_compact_storage_enabled", Flag, "false", Later(GUARDRAILS)),
+    key("drop_compact_storage_enabled", Flag, "false", Sets(|c, v| c.drop_compact_storage = v.flag())),
     key("drop_keyspace_enabled", Flag, "true", Later(GUARDRAILS)),
     key("drop_truncate_table_enabled", Flag, "true", Later(GUARDRAILS)),
     key("dynamic_data_masking_enabled", Flag, "false", Later("columns are not masked yet")),
