@@ -158,9 +158,8 @@ pub fn prepare(schema: &Schema, keyspace: Option<&str>, statement: Statement) ->
             (plan.key_markers(), None)
         }
         Plan::Batch(plan) => {
-            let plan = Arc::make_mut(plan);
-            plan.set_binds(&binds);
-            (plan.key_markers(), None)
+            Arc::make_mut(plan).set_binds(&binds);
+            (Vec::new(), None)
         }
         Plan::Describe(plan) => (Vec::new(), Some(plan.columns().clone())),
         Plan::Role(plan) => (Vec::new(), plan.columns()),
