@@ -5,6 +5,7 @@ cluster_long.py load FIRST    until standard input says STOP; prints "STARTED", 
                               find an acknowledged row, stale those of a register that were older than what was acknowledged before they began
 cluster_long.py quorum        every acknowledged row and register, read at QUORUM; prints "CHECKED n" or what is wrong
 cluster_long.py alone         the same from each node alone at ONE; prints how many differ, by node
+The last two say "READ n of m" on the way.
 
 A register has one writer at a time, whose versions only grow; one whose write failed may have the old or the new version.
 """
@@ -22,6 +23,9 @@ from cassandra.concurrent import execute_concurrent_with_args
 from cluster_load import IN_FLIGHT, LEVEL, NODES, alone, class_of, token_aware, value_of
 
 REGISTERS = 200
+# Keys of one statement of the last check, and after how many it says how far it is.
+AT_ONCE = 50
+TOLD_EVERY = 100_000
 ACKED = os.environ["CLUSTER_ACKED"]
 
 
@@ -134,24 +138,33 @@ def load(first):
 
 def differences(session, kept):
     """How many acknowledged rows are not there, and how many registers are older than what was acknowledged."""
-    counts = []
-    for text, keys, is_right in [
-        ("SELECT v FROM load.rows WHERE k = ?", kept["rows"], lambda key, found: found == [value_of(key)]),
-        (
-            "SELECT version FROM load.registers WHERE k = ?",
-            range(REGISTERS),
-            lambda key, found: kept["known"][key] <= (found[0] if found else 0) <= kept["versions"][key],
+    known, versions = kept["known"], kept["versions"]
+    return [
+        wrong_in(session, "SELECT k, v FROM load.rows WHERE k IN ?", kept["rows"], lambda key, found: found == value_of(key)),
+        wrong_in(
+            session,
+            "SELECT k, version FROM load.registers WHERE k IN ?",
+            list(range(REGISTERS)),
+            lambda key, found: known[key] <= (found or 0) <= versions[key],
         ),
-    ]:
-        select = session.prepare(text)
-        results = execute_concurrent_with_args(session, select, ((key,) for key in keys), concurrency=64, results_generator=True)
-        wrong = 0
-        for key, (ok, rows) in zip(keys, results):
-            if not ok:
-                raise rows
-            wrong += not is_right(key, [row[0] for row in rows])
-        counts.append(wrong)
-    return counts
+    ]
+
+
+def wrong_in(session, text, keys, is_right):
+    """Of how many keys what is found is not right. Says how far it is: there can be millions."""
+    select = session.prepare(text)
+    groups = [keys[start : start + AT_ONCE] for start in range(0, len(keys), AT_ONCE)]
+    results = execute_concurrent_with_args(session, select, ((group,) for group in groups), concurrency=16, results_generator=True)
+    wrong, read = 0, 0
+    for group, (ok, rows) in zip(groups, results):
+        if not ok:
+            raise rows
+        found = dict(tuple(row) for row in rows)
+        wrong += sum(not is_right(key, found.get(key)) for key in group)
+        read += len(group)
+        if read // TOLD_EVERY != (read - len(group)) // TOLD_EVERY:
+            print(f"READ {read} of {len(keys)}", flush=True)
+    return wrong
 
 
 def quorum():

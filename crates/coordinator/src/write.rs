@@ -71,10 +71,18 @@ impl Coordinator {
         kind: WriteKind,
         timeout: Duration,
     ) -> Result<(), Error> {
-        if consistency.is_serial() {
-            let text = "You must use conditional updates for serializable writes";
-            return Err(Error::Invalid(text.to_string()));
-        }
+        let consistency = match (consistency, kind) {
+            // Batches alone are let through by Cassandra, at the quorum of the level.
+            (Consistency::Serial, WriteKind::Batch | WriteKind::UnloggedBatch) => Consistency::Quorum,
+            (Consistency::LocalSerial, WriteKind::Batch | WriteKind::UnloggedBatch) => {
+                Consistency::LocalQuorum
+            }
+            (Consistency::Serial | Consistency::LocalSerial, _) => {
+                let text = "You must use conditional updates for serializable writes";
+                return Err(Error::Invalid(text.to_string()));
+            }
+            (consistency, _) => consistency,
+        };
         if kind == WriteKind::Batch && self.needs_batchlog(&mutations) {
             return Box::pin(self.write_logged(mutations, consistency, timeout)).await;
         }

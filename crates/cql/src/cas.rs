@@ -414,9 +414,17 @@ fn shown(plans: &[&ModifyPlan], table: &Table, in_batch: bool) -> Shown {
         if in_batch {
             columns.extend(table.partition_key.iter().chain(&table.clustering).cloned());
         }
-        for condition in conditional().flat_map(|plan| plan.conditions.columns()) {
-            if columns.iter().all(|column| column.name != condition.column.name) {
-                columns.push(condition.column.clone());
+        // Of each statement the columns of rows come before static ones.
+        let of_kind = |plan: &&ModifyPlan, statics: bool| {
+            let compared = plan.conditions.columns().iter().map(|condition| &condition.column);
+            compared
+                .filter(|column| (column.kind == ColumnKind::Static) == statics)
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        for column in conditional().flat_map(|plan| [of_kind(plan, false), of_kind(plan, true)].concat()) {
+            if columns.iter().all(|known| known.name != column.name) {
+                columns.push(column);
             }
         }
     }

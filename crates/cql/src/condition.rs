@@ -242,6 +242,8 @@ enum BoundPart {
     Whole,
     Element(Vec<u8>),
     Field(usize),
+    /// The element of a map at a key that is not set, or `CONTAINS` of what is not set: nothing, which meets no condition.
+    Nowhere,
 }
 
 const UNSET: &str = "Invalid 'unset' value in condition";
@@ -251,8 +253,11 @@ impl ColumnCondition {
     /// Errors: not set where a value must be, null as a list, a key or an index.
     pub fn bind(&self, env: &Env<'_, '_>) -> Result<BoundCondition> {
         let column = &self.column.ty;
-        let values = self.values.eval(self.operator, env)?;
+        let (values, has_object) = self.values.eval(self.operator, env)?;
         let (part, ty) = match &self.part {
+            // Of a frozen collection it is a mistake, as in Cassandra.
+            Part::Whole if !has_object && !column.is_multi_cell() => return invalid(UNSET),
+            Part::Whole if !has_object => (BoundPart::Nowhere, column.clone()),
             Part::Whole => (BoundPart::Whole, column.clone()),
             Part::Field(index) => {
                 let CqlType::Udt(udt) = column.unfrozen() else { return invalid(UNSET) };
@@ -260,8 +265,9 @@ impl ColumnCondition {
             }
             Part::Element(key) => {
                 let is_map = matches!(column.unfrozen(), CqlType::Map(..));
-                let key = match key.eval(env)? {
-                    Val::Bytes(bytes) => bytes.into_owned(),
+                let part = match key.eval(env)? {
+                    Val::Bytes(bytes) => BoundPart::Element(bytes.into_owned()),
+                    Val::Unset if is_map => BoundPart::Nowhere,
                     Val::Null => {
                         let kind = if is_map { "map" } else { "list" };
                         return invalid(format!("Invalid null value for {kind} element access"));
@@ -269,7 +275,7 @@ impl ColumnCondition {
                     Val::Unset => return invalid(UNSET),
                 };
                 let Some(ty) = column.element_type() else { return invalid(UNSET) };
-                (BoundPart::Element(key), ty.clone())
+                (part, ty.clone())
             }
         };
         Ok(BoundCondition { part, operator: self.operator, values, column: column.clone(), ty })
@@ -277,7 +283,8 @@ impl ColumnCondition {
 }
 
 impl Compared {
-    fn eval(&self, operator: Operator, env: &Env<'_, '_>) -> Result<Vec<Option<Vec<u8>>>> {
+    /// The values, and whether there is anything to compare with: not where what must be contained is not set.
+    fn eval(&self, operator: Operator, env: &Env<'_, '_>) -> Result<(Vec<Option<Vec<u8>>>, bool)> {
         let mut out = Vec::new();
         match self {
             Compared::Each(terms) => {
@@ -287,6 +294,9 @@ impl Compared {
                         Val::Null => out.push(None),
                         // What is not set is no value of a list of values.
                         Val::Unset if operator == Operator::In => {}
+                        Val::Unset if matches!(operator, Operator::Contains | Operator::ContainsKey) => {
+                            return Ok((out, false));
+                        }
                         Val::Unset => return invalid(UNSET),
                     }
                 }
@@ -301,7 +311,7 @@ impl Compared {
                 Val::Unset => return invalid(UNSET),
             },
         }
-        Ok(out)
+        Ok((out, true))
     }
 }
 
@@ -310,6 +320,7 @@ impl BoundCondition {
     /// Errors: comparisons that null does not have.
     pub fn holds(&self, value: Option<&[u8]>) -> Result<bool> {
         let value = match &self.part {
+            BoundPart::Nowhere => return Ok(false),
             BoundPart::Whole => value,
             BoundPart::Field(index) => match value {
                 Some(value) => collection::Fields::new(value).nth(*index).transpose()?.flatten(),

@@ -415,6 +415,17 @@ pub struct BatchPlan {
 }
 
 impl BatchPlan {
+    /// Of a batch of one table the markers of its partition key, the last where several statements have one, as drivers are told.
+    pub(crate) fn key_markers(&self) -> Vec<u16> {
+        let Some((first, rest)) = self.statements.split_first() else { return Vec::new() };
+        if rest.iter().any(|statement| statement.table.id != first.table.id) {
+            return Vec::new();
+        }
+        let markers = |statement: &ModifyPlan| statement.key_markers();
+        let last = self.statements.iter().rev().map(markers).find(|markers| !markers.is_empty());
+        last.unwrap_or_default()
+    }
+
     /// Whether one of its statements has an IF.
     pub fn is_conditional(&self) -> bool {
         self.statements.iter().any(ModifyPlan::is_conditional)

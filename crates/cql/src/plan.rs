@@ -158,8 +158,9 @@ pub fn prepare(schema: &Schema, keyspace: Option<&str>, statement: Statement) ->
             (plan.key_markers(), None)
         }
         Plan::Batch(plan) => {
-            Arc::make_mut(plan).set_binds(&binds);
-            (Vec::new(), None)
+            let plan = Arc::make_mut(plan);
+            plan.set_binds(&binds);
+            (plan.key_markers(), None)
         }
         Plan::Describe(plan) => (Vec::new(), Some(plan.columns().clone())),
         Plan::Role(plan) => (Vec::new(), plan.columns()),

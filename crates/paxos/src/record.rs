@@ -6,9 +6,9 @@
 use crate::{Ballot, Error, Proposal, State};
 use mutation::{
     Cell, ColumnView, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowView,
-    RowWriter, Scope, Slice,
+    RowWriter, Scope, Slice, TokenRange,
 };
-use schema::{Order, Table, TableBuilder, TableId, push_component};
+use schema::{Order, Table, TableBuilder, TableId, clustering_components, push_component};
 use std::sync::Arc;
 use types::CqlType;
 
@@ -64,6 +64,46 @@ impl Records {
             }
         }
         Ok(state)
+    }
+
+    /// What to read for the states of all partitions in a range.
+    pub fn all(range: TokenRange, now_s: u32) -> ReadCommand {
+        ReadCommand::everything(TABLE, Scope::Range(range), now_s)
+    }
+
+    /// The states in what [`Records::all`] has read, with the table and the partition of each.
+    /// Errors: a row is not one that was written here.
+    pub fn states(answer: &ReadAnswer) -> Result<Vec<(TableId, Key, State)>, Error> {
+        let mut states = Vec::new();
+        for partition in &answer.partitions {
+            let view = partition.view();
+            for (clustering, body) in view.rows() {
+                let id = clustering_components(clustering).next().and_then(Result::ok).flatten();
+                let Some(id) = id.and_then(|id| <[u8; 16]>::try_from(id).ok()) else {
+                    return Err(Error::Malformed("the id of a table is no UUID".into()));
+                };
+                let table = TableId(u128::from_be_bytes(id));
+                states.push((table, Key::new(view.key), state_of(&RowView::new(body))?));
+            }
+        }
+        Ok(states)
+    }
+
+    /// What a new holder must know of the state of another: what was promised and committed. Not what was accepted: it has not accepted it.
+    pub fn known(&self, table: TableId, key: &Key, state: &State) -> Mutation {
+        self.row(table, key, |row| {
+            for (column, ballot) in [(PROMISED, state.promised), (RELEASED, state.released)] {
+                if !ballot.is_none() {
+                    put(row, column, ballot, &ballot.to_bytes());
+                }
+            }
+            if !state.committed.is_none() {
+                if let Some(proposal) = &state.committed_proposal {
+                    put(row, COMMIT, state.committed, &proposal.encode());
+                }
+                put(row, COMMITTED, state.committed, &state.committed.to_bytes());
+            }
+        })
     }
 
     /// A promise.

@@ -22,6 +22,8 @@ pub enum Scenario {
     Three,
     /// Three nodes with lightweight transactions.
     Lwt,
+    /// A node with a part in lightweight transactions is replaced.
+    LwtReplace,
     /// Three to nine nodes in one datacenter or two: founded, joined, replaced, with everything that the world can do to them.
     Cluster,
     /// Three whose replicas differ are repaired.
@@ -40,10 +42,11 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 10] = [
+    pub const ALL: [Scenario; 11] = [
         Scenario::Crash,
         Scenario::Three,
         Scenario::Lwt,
+        Scenario::LwtReplace,
         Scenario::Cluster,
         Scenario::Repair,
         Scenario::Replace,
@@ -59,6 +62,7 @@ impl Scenario {
             Scenario::Crash => "crash",
             Scenario::Three => "three",
             Scenario::Lwt => "lwt",
+            Scenario::LwtReplace => "lwt-replace",
             Scenario::Cluster => "cluster",
             Scenario::Repair => "repair",
             Scenario::Replace => "replace",
@@ -86,6 +90,7 @@ impl Scenario {
             ],
             Scenario::Three => &[Bug::DigestStopsAtNull, Bug::HintUnheardIsDelivered],
             Scenario::Lwt => &[Bug::AcceptUnfenced],
+            Scenario::LwtReplace => &[Bug::ReplaceWithoutBallots],
             Scenario::Cluster => &[
                 Bug::DigestStopsAtNull,
                 Bug::LateWriteAfterTruncate,
@@ -121,6 +126,7 @@ impl Scenario {
             Scenario::Crash
             | Scenario::Three
             | Scenario::Lwt
+            | Scenario::LwtReplace
             | Scenario::Cluster
             | Scenario::Repair
             | Scenario::Replace
@@ -147,6 +153,7 @@ impl Scenario {
             Scenario::Crash => crash::play(world, seed, planted),
             Scenario::Three => three::play(world, seed, planted),
             Scenario::Lwt => lwt::play(world, seed, planted, counts),
+            Scenario::LwtReplace => repair::play_transactions(world, seed, planted, counts),
             Scenario::Cluster => cluster::play(world, seed, planted, counts),
             Scenario::Repair => repair::play_repair(world, seed, planted),
             Scenario::Replace => repair::play_replace(world, seed, planted),

@@ -10,7 +10,7 @@ use crate::merge::{for_replicas, merge_only};
 use crate::replicas::Silence;
 use crate::view::{Placed, View};
 use base::{HostId, Instant};
-use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Scope};
+use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Scope, Slices};
 use paxos::{Ask, Ballot, Promise, Proposal, Reply};
 use replica::{Reason, Request, Response};
 use runtime::Group;
@@ -165,6 +165,21 @@ impl Coordinator {
             return Err(transaction.late(0));
         };
         transaction.write(what, commit).await
+    }
+
+    /// Has what is open of a partition agreed on, or fenced off, among a quorum; the rows are of no interest.
+    pub(crate) async fn settle(
+        self: &Rc<Self>,
+        table: TableId,
+        key: Key,
+        serial: Consistency,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let until = runtime::now() + timeout;
+        let now_s = u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX);
+        let scope = Scope::Keys(std::iter::once(key).collect());
+        let nothing = ReadCommand { slices: Slices::new(), ..ReadCommand::everything(table, scope, now_s) };
+        Transaction::new(self, &nothing, serial, until, None)?.settle().await
     }
 
     /// Reads a partition as of the last conditional write of it that all have agreed on.
@@ -673,6 +688,29 @@ impl Transaction<'_> {
             (before.rows, before.committed) = (promise.rows, promise.committed);
         }
         Ok(true)
+    }
+
+    async fn settle(&mut self) -> Result<(), Error> {
+        loop {
+            if self.is_late() {
+                return Err(self.late(0));
+            }
+            let party = self.party()?;
+            let ballot = self.next_ballot();
+            let Some(mut quorum) = self.quorum(party, Some(ballot)).await? else { continue };
+            if quorum.pending().is_some_and(|(_, proposal)| proposal.mutation.is_some()) {
+                self.finish(&quorum, self.level_of_scope()).await?;
+                continue;
+            }
+            if !self.bring_up(&mut quorum).await? {
+                continue;
+            }
+            let planned = self.planned(&quorum.party.view);
+            let is_settled = !quorum.is_open();
+            if self.fence(&quorum, planned, is_settled).await? {
+                return Ok(());
+            }
+        }
     }
 
     async fn read(&mut self) -> Result<ReadAnswer, Error> {

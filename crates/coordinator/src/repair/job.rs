@@ -1,7 +1,7 @@
 //! A repair from its start to its end: ranges, pages, progress. On the shard that was asked; each page is worked on by the shard that owns its tokens.
 
 use super::page::{Page, PageError, Rest};
-use super::party::Whom;
+use super::party::{Among, Whom};
 use super::plan::{Piece, Plan, RepairOptions, filling, plan};
 use crate::coordinator::Coordinator;
 use crate::limits::{
@@ -277,9 +277,14 @@ impl Repair {
     }
 
     async fn piece(&self, piece: &Piece) -> Result<(), String> {
-        for table in &self.tables {
-            for range in &piece.ranges {
-                self.range(*table, *range, &piece.name).await?;
+        let tables: Arc<[TableId]> = self.tables.as_slice().into();
+        for range in &piece.ranges {
+            // First: what they come to is repaired with the rows.
+            if self.settles_rounds() {
+                self.range(Work::Rounds(tables.clone()), *range, &piece.name).await?;
+            }
+            for table in &self.tables {
+                self.range(Work::Rows(*table), *range, &piece.name).await?;
             }
         }
         let done = self.done.get() + 1;
@@ -291,14 +296,22 @@ impl Repair {
         Ok(())
     }
 
-    async fn range(&self, table: TableId, range: TokenRange, name: &str) -> Result<(), String> {
+    /// Not where some of the holders are left out: it needs a quorum, whoever is named.
+    fn settles_rounds(&self) -> bool {
+        match &*self.whom {
+            Whom::Holders(among) => *among == Among::default(),
+            Whom::Onto(_) => true,
+        }
+    }
+
+    async fn range(&self, work: Work, range: TokenRange, name: &str) -> Result<(), String> {
         let mut left = Some(Rest { range, resume: None, differs: false });
         let (mut failed, mut pause) = (0, REPAIR_PAUSE);
         while let Some(rest) = left.take() {
             if self.is_stopped.get() || runtime::shutdown_is_requested() {
                 return Err(STOPPED.to_owned());
             }
-            match page(table, rest.clone(), self.whom.clone()).await {
+            match page(work.clone(), rest.clone(), self.whom.clone()).await {
                 Ok(page) => {
                     self.writes.set(self.writes.get() + page.writes);
                     self.bytes.set(self.bytes.get() + page.bytes);
@@ -355,11 +368,26 @@ impl Repair {
 
 const STOPPED: &str = "it was stopped";
 
+/// What is done page by page.
+#[derive(Clone)]
+enum Work {
+    /// The rows of a table are made equal.
+    Rows(TableId),
+    /// The open rounds of conditional writes of these tables are finished.
+    Rounds(Arc<[TableId]>),
+}
+
 /// A page, by the shard that owns its first token.
-async fn page(table: TableId, rest: Rest, whom: Arc<Whom>) -> Result<Page, PageError> {
+async fn page(work: Work, rest: Rest, whom: Arc<Whom>) -> Result<Page, PageError> {
     let from: Token = rest.resume.as_ref().map_or(rest.range.first, |resume| resume.key.token);
     let shard = ShardId(shard_of(from, runtime::shard_count()));
-    let work = move || async move { runtime::local::<Coordinator>().repair_page(table, rest, whom).await };
+    let work = move || async move {
+        let coordinator = runtime::local::<Coordinator>();
+        match work {
+            Work::Rows(table) => coordinator.repair_page(table, rest, whom).await,
+            Work::Rounds(tables) => coordinator.repair_rounds(tables, rest, whom).await,
+        }
+    };
     if shard == runtime::shard() {
         work().await
     } else {

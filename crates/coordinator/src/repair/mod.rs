@@ -9,6 +9,7 @@ mod lacking;
 mod page;
 mod party;
 mod plan;
+mod rounds;
 #[cfg(test)]
 mod tests;
 

@@ -13,7 +13,7 @@ use mutation::{ByteLimit, Mutation, MutationView, ReadAnswer, ReadCommand, Resum
 use replica::{Request, Response, VERB_BACKGROUND};
 use rpc::Outgoing;
 use runtime::{Bug, Group, JoinHandle};
-use schema::TableId;
+use schema::{Table, TableId};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,26 +64,10 @@ impl Coordinator {
         let view = self.view();
         // A table that is gone needs nothing.
         let Some(placed) = view.placed(table) else { return Ok(Page::default()) };
-        let from = rest.resume.as_ref().map_or(rest.range.first, |resume| resume.key.token);
-        let parts = placed.placements.parts(from, rest.range.last);
-        let Some((_, last, holders)) = parts.first().copied() else { return Ok(Page::default()) };
-        let behind = (last < rest.range.last).then(|| Rest {
-            range: TokenRange::new(Token(last.0 + 1), rest.range.last),
-            resume: None,
-            differs: rest.differs,
-        });
-        let replication = &placed.keyspace.replication;
-        let party = match task(&view.snapshot, replication, holders, &whom) {
-            Ok(Task::Compare(party)) => party,
-            Ok(Task::Nothing) => return Ok(Page { rest: behind, ..Page::default() }),
-            Ok(Task::Lost) => return Ok(Page { rest: behind, lost: true, ..Page::default() }),
-            Err(Absent { hosts }) => {
-                return Err(PageError::Down(hosts.iter().map(|host| view.address_of(*host)).collect()));
-            }
-        };
-        let now_s = u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX);
-        let page = PageOf { coordinator: self, view, placed, party, now_s };
-        page.run(&rest, TokenRange::new(from, last), behind).await
+        match PageOf::begin(self, view, placed, &rest, &whom)? {
+            Begun::Done(page) => Ok(page),
+            Begun::Part(page, part, behind) => page.run(&rest, part, behind).await,
+        }
     }
 
     /// Sends a request in the group of streaming, there as well as here.
@@ -113,46 +97,70 @@ impl Coordinator {
 }
 
 /// What stays the same through one page.
-struct PageOf {
-    coordinator: Rc<Coordinator>,
-    view: Rc<View>,
-    placed: Rc<Placed>,
-    party: Party,
+pub(super) struct PageOf {
+    pub(super) coordinator: Rc<Coordinator>,
+    pub(super) view: Rc<View>,
+    pub(super) placed: Rc<Placed>,
+    pub(super) party: Party,
     /// The second at which it began to be read.
-    now_s: u32,
+    pub(super) now_s: u32,
+}
+
+/// How a page begins.
+pub(super) enum Begun {
+    /// With the tokens that have these holders, and what is left behind them.
+    Part(PageOf, TokenRange, Option<Rest>),
+    /// Not at all: there is nobody to compare with.
+    Done(Page),
 }
 
 type Answering = (HostId, JoinHandle<Result<Response, Silence>>);
 
 impl PageOf {
+    /// Plans the first part of what is left of a range in which holders do not change.
+    pub(super) fn begin(
+        coordinator: Rc<Coordinator>,
+        view: Rc<View>,
+        placed: Rc<Placed>,
+        rest: &Rest,
+        whom: &Whom,
+    ) -> Result<Begun, PageError> {
+        let from = rest.resume.as_ref().map_or(rest.range.first, |resume| resume.key.token);
+        let parts = placed.placements.parts(from, rest.range.last);
+        let Some((_, last, holders)) = parts.first().copied() else {
+            return Ok(Begun::Done(Page::default()));
+        };
+        let behind = (last < rest.range.last).then(|| Rest {
+            range: TokenRange::new(Token(last.0 + 1), rest.range.last),
+            resume: None,
+            differs: rest.differs,
+        });
+        let replication = &placed.keyspace.replication;
+        let party = match task(&view.snapshot, replication, holders, whom) {
+            Ok(Task::Compare(party)) => party,
+            Ok(Task::Nothing) => return Ok(Begun::Done(Page { rest: behind, ..Page::default() })),
+            Ok(Task::Lost) => return Ok(Begun::Done(Page { rest: behind, lost: true, ..Page::default() })),
+            Err(Absent { hosts }) => {
+                return Err(PageError::Down(hosts.iter().map(|host| view.address_of(*host)).collect()));
+            }
+        };
+        let now_s = u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX);
+        let page = PageOf { coordinator, view, placed, party, now_s };
+        Ok(Begun::Part(page, TokenRange::new(from, last), behind))
+    }
+
     /// `part`: the tokens of what is left that have these holders; `behind`: what is left behind them.
     async fn run(&self, rest: &Rest, part: TokenRange, behind: Option<Rest>) -> Result<Page, PageError> {
         let command = self.command(rest, part);
-        let mut answers = None;
-        if !rest.differs {
-            let read = self.read(&command, true).await?;
-            let digests = read.iter().map(|(_, answer)| digest_of(&self.placed.table, &command, answer));
-            let digests: Vec<[u8; 16]> = digests.collect();
-            if digests.windows(2).all(|pair| pair[0] == pair[1]) {
-                let all: Vec<ReadAnswer> = read.into_iter().map(|(_, answer)| answer).collect();
-                let stopped = crate::merge::agreed(&command, all).stopped;
-                return Ok(done(rest, behind, stopped, false, (0, 0)));
-            }
-        } else {
-            answers = Some(self.read(&command, false).await?);
-        }
-        let answers = match answers {
-            Some(answers) => answers,
-            None => self.read(&command, false).await?,
-        };
-        let (hosts, answers): (Vec<HostId>, Vec<ReadAnswer>) = answers.into_iter().unzip();
         let table = &self.placed.table;
-        let merged = merge_only(table, &command, &answers).map_err(|error| self.here(&error))?;
+        let (merged, answers) = self.gather(table, &command, rest.differs).await?;
+        if answers.is_empty() {
+            return Ok(done(rest, behind, merged.stopped, false, (0, 0)));
+        }
         let judge = Judge::new(table, command.now_s);
         let mut writing = Vec::new();
         let mut written = (0, 0);
-        for (host, answer) in hosts.iter().zip(&answers).filter(|(host, _)| self.party.written.contains(host))
-        {
+        for (host, answer) in answers.iter().filter(|(host, _)| self.party.written.contains(host)) {
             let known: HashMap<&[u8], MutationView<'_>> =
                 answer.partitions.iter().map(Mutation::view).map(|view| (view.key, view)).collect();
             let mut lacks = Vec::new();
@@ -178,11 +186,39 @@ impl PageOf {
         Ok(done(rest, behind, merged.stopped, differs, written))
     }
 
-    fn here(&self, error: &mutation::Error) -> PageError {
+    /// What all have together, and the answers of each unless they are the same. `differs`: they are not compared by digests before.
+    pub(super) async fn gather(
+        &self,
+        table: &Table,
+        command: &ReadCommand,
+        differs: bool,
+    ) -> Result<(ReadAnswer, Vec<(HostId, ReadAnswer)>), PageError> {
+        if !differs {
+            let read = self.read(command, true).await?;
+            let digests = read.iter().map(|(_, answer)| digest_of(table, command, answer));
+            let digests: Vec<[u8; 16]> = digests.collect();
+            if digests.windows(2).all(|pair| pair[0] == pair[1]) {
+                let all: Vec<ReadAnswer> = read.into_iter().map(|(_, answer)| answer).collect();
+                return Ok((crate::merge::agreed(command, all), Vec::new()));
+            }
+        }
+        let (hosts, answers): (Vec<HostId>, Vec<ReadAnswer>) =
+            self.read(command, false).await?.into_iter().unzip();
+        let merged = merge_only(table, command, &answers).map_err(|error| self.here(&error))?;
+        Ok((merged, hosts.into_iter().zip(answers).collect()))
+    }
+
+    pub(super) fn here(&self, error: &impl std::fmt::Display) -> PageError {
         PageError::Replica(self.view.snapshot.local().broadcast(), error.to_string())
     }
 
     fn command(&self, rest: &Rest, part: TokenRange) -> ReadCommand {
+        let everything = ReadCommand::everything(self.placed.table.id, Scope::Range(part), self.now_s);
+        self.bounded(everything, rest)
+    }
+
+    /// As much of a command as one page has.
+    pub(super) fn bounded(&self, command: ReadCommand, rest: &Rest) -> ReadCommand {
         let limits = self.coordinator.local().tombstone_limits(&self.placed.table);
         // In a simulation pages end after a few rows, so that partitions lie across them.
         let bytes = match runtime::simulated() {
@@ -194,7 +230,7 @@ impl PageOf {
             // A replica fails reads of more than it is told to allow; half of it leaves room for the last row.
             tombstone_limit: REPAIR_PAGE_TOMBSTONES.min(limits.fail / 2).max(1),
             resume: rest.resume.clone(),
-            ..ReadCommand::everything(self.placed.table.id, Scope::Range(part), self.now_s)
+            ..command
         }
     }
 
@@ -229,7 +265,7 @@ impl PageOf {
     }
 
     /// Writes what a replica lacks, message by message.
-    fn write(&self, host: HostId, lacks: Vec<Mutation>) -> JoinHandle<Result<Response, Silence>> {
+    pub(super) fn write(&self, host: HostId, lacks: Vec<Mutation>) -> JoinHandle<Result<Response, Silence>> {
         let (coordinator, view) = (self.coordinator.clone(), self.view.clone());
         runtime::spawn(Group::STREAMING, async move {
             let mut lacks = lacks.into_iter().peekable();
@@ -249,7 +285,11 @@ impl PageOf {
         })
     }
 
-    async fn judged(&self, host: HostId, answer: Result<Response, Silence>) -> Result<Response, PageError> {
+    pub(super) async fn judged(
+        &self,
+        host: HostId,
+        answer: Result<Response, Silence>,
+    ) -> Result<Response, PageError> {
         let text = match answer {
             Ok(response) => return Ok(response),
             Err(Silence::Behind(version)) => {
@@ -265,7 +305,7 @@ impl PageOf {
 }
 
 /// What is left behind a page that reached up to `stopped`, or to the end of its part.
-fn done(
+pub(super) fn done(
     rest: &Rest,
     behind: Option<Rest>,
     stopped: Option<Resume>,

@@ -167,6 +167,8 @@ pub enum Bug {
     PaxosLeavesBehind,
     /// What a lightweight transaction wrote is forgotten before every holder has it.
     PruneEarly,
+    /// A member that replaces another is not told what was promised and agreed on with that one.
+    ReplaceWithoutBallots,
     /// No mistake, but an older release: the node neither says that it knows traces nor knows their verbs.
     BeforeTraces,
 }

@@ -30,7 +30,7 @@ use crate::Counts;
 use crate::host::Host;
 use crate::limits::{CONVERGE, START};
 use crate::lwt::history::{Call, Op, Value, linearizable};
-use crate::machines::{Run, finished};
+use crate::machines::finished;
 use crate::session::{Ask, Trouble, insist};
 use crate::three::{fault, prepare};
 
@@ -38,21 +38,33 @@ const TABLE: TableId = TableId(0x5a1c_395e_b41f_11e5_9f22_ba0b_e048_3c21);
 /// Ordinal of the only column.
 const V: u16 = 0;
 /// Calls of one register: what each further one costs to explain grows with those that nobody answered.
-const CALLS_MAX: usize = 60;
+pub(crate) const CALLS_MAX: usize = 60;
 /// How long one transaction may take.
-const WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const WITHIN: Duration = Duration::from_secs(2);
 
 /// What clients have seen, by register.
-#[derive(Default)]
-struct Seen {
+pub(crate) struct Seen {
+    /// No register has more calls than this: less than [`CALLS_MAX`] keeps some for later.
+    pub(crate) calls_max: usize,
     calls: BTreeMap<u64, Vec<Call>>,
     next_value: i64,
     counts: BTreeMap<&'static str, u64>,
     failed: Option<String>,
-    over: bool,
+    pub(crate) over: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Seen {
+        let (calls, counts) = Default::default();
+        Seen { calls_max: CALLS_MAX, calls, next_value: 0, counts, failed: None, over: false }
+    }
 }
 
 impl Seen {
+    fn is_full(&self, key: u64) -> bool {
+        self.calls.get(&key).is_some_and(|calls| self.calls_max <= calls.len())
+    }
+
     fn count(&mut self, kind: &'static str) {
         *self.counts.entry(kind).or_default() += 1;
     }
@@ -70,13 +82,14 @@ impl Seen {
     }
 }
 
-type Shared = Rc<RefCell<Seen>>;
+pub(crate) type Shared = Rc<RefCell<Seen>>;
 
-async fn create_schema(nodes: Vec<SocketAddr>) -> Result<(), Trouble> {
+/// Makes the table of registers, through each of these nodes.
+pub(crate) async fn create_schema(nodes: Vec<SocketAddr>) -> Result<(), Trouble> {
     for to in nodes {
         let mut session = insist(to, START).await?;
         let statements = [
-            "CREATE KEYSPACE ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+            "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
             "CREATE TABLE ks.l (k int PRIMARY KEY, v bigint) WITH id = 5a1c395e-b41f-11e5-9f22-ba0be0483c21",
         ];
         for statement in statements {
@@ -157,9 +170,7 @@ async fn client(seen: Shared, mut rng: Prng, keys: u64) {
             continue;
         };
         let key = rng.below(keys);
-        if coordinator.schema().table_by_id(TABLE).is_none()
-            || seen.borrow_mut().calls.entry(key).or_default().len() >= CALLS_MAX
-        {
+        if coordinator.schema().table_by_id(TABLE).is_none() || seen.borrow().is_full(key) {
             runtime::sleep(Duration::from_millis(20)).await;
             continue;
         }
@@ -226,7 +237,7 @@ async fn change(coordinator: &Rc<Coordinator>, seen: &Shared, key: u64, rng: &mu
 }
 
 /// On one node, when nothing disturbs any more: each register is changed at ALL, and what this node's replica has alone is that.
-async fn settled(seen: Shared, keys: u64, here: HostId) -> Result<(), String> {
+pub(crate) async fn settled(seen: Shared, keys: u64, here: HostId) -> Result<(), String> {
     let coordinator = runtime::local::<Coordinator>();
     for key in 0..keys {
         let start = runtime::now();
@@ -258,16 +269,36 @@ async fn settled(seen: Shared, keys: u64, here: HostId) -> Result<(), String> {
 }
 
 /// Tasks of clients on every node that runs and has none.
-fn clients_on(world: &mut World, run: &mut Run, seen: &Shared, keys: u64, tasks: &mut [Vec<Task<()>>]) {
-    for (n, tasks) in tasks.iter_mut().enumerate() {
-        let node = run.hosts[n].node;
-        if !world.alive(node) {
+pub(crate) fn clients_on(
+    world: &mut World,
+    hosts: &[Host],
+    rng: &mut Prng,
+    (seen, keys): (&Shared, u64),
+    tasks: &mut [Vec<Task<()>>],
+) {
+    for (host, tasks) in hosts.iter().zip(tasks) {
+        if !world.alive(host.node) {
             tasks.clear();
         } else if tasks.is_empty() {
-            let count = 1 + run.rng.below(2);
-            tasks.extend((0..count).map(|_| world.spawn(node, client(seen.clone(), run.rng.fork(), keys))));
+            let count = 1 + rng.below(2);
+            tasks.extend((0..count).map(|_| world.spawn(host.node, client(seen.clone(), rng.fork(), keys))));
         }
     }
+}
+
+/// Whether all that was seen is linearizable, and how often what happened.
+pub(crate) fn judged(seen: &Shared, counts: &mut Counts) -> Result<(), String> {
+    let seen = seen.borrow();
+    for (kind, count) in &seen.counts {
+        *counts.entry(kind).or_default() += count;
+    }
+    if let Some(failed) = &seen.failed {
+        return Err(failed.clone());
+    }
+    for (key, calls) in &seen.calls {
+        linearizable(calls).map_err(|text| format!("register {key}: {text}"))?;
+    }
+    Ok(())
 }
 
 /// One run.
@@ -294,7 +325,7 @@ pub(crate) fn play(
     let seen = Shared::default();
     let mut tasks: Vec<Vec<Task<()>>> = run.hosts.iter().map(|_| Vec::new()).collect();
     for _ in 0..4 + run.rng.below(6) {
-        clients_on(world, &mut run, &seen, keys, &mut tasks);
+        clients_on(world, &run.hosts, &mut run.rng, (&seen, keys), &mut tasks);
         let spell = Duration::from_micros(run.rng.below(600_000));
         world.run_for(spell);
         fault(world, &mut run);
@@ -313,15 +344,5 @@ pub(crate) fn play(
         let mut end = world.spawn(host.node, settled(seen.clone(), keys, here));
         finished(world, &mut end, 4 * CONVERGE, "changing everything after the faults")??;
     }
-    let seen = seen.borrow();
-    for (kind, count) in &seen.counts {
-        *counts.entry(kind).or_default() += count;
-    }
-    if let Some(failed) = &seen.failed {
-        return Err(failed.clone());
-    }
-    for (key, calls) in &seen.calls {
-        linearizable(calls).map_err(|text| format!("register {key}: {text}"))?;
-    }
-    Ok(())
+    judged(&seen, counts)
 }

@@ -6,6 +6,9 @@ mod rows;
 mod equal;
 /// A dead node is replaced.
 mod replaced;
+/// A dead node that took part in lightweight transactions is replaced.
+mod transactions;
 
 pub(crate) use equal::play as play_repair;
 pub(crate) use replaced::play as play_replace;
+pub(crate) use transactions::play as play_transactions;

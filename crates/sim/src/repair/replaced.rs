@@ -19,9 +19,9 @@ use crate::session::{Trouble, insist};
 use super::rows::{NODES, Run, Shared, diverge, judge, machine, miss, prepare, read_all, write_one};
 
 /// What a table keeps its tombstones for: as long as a run.
-const GRACE_S: u64 = 864_000;
+pub(super) const GRACE_S: u64 = 864_000;
 /// Longest that a replacement may take, in virtual time, once nothing disturbs it any more.
-const REPLACED_WITHIN: Duration = Duration::from_secs(600);
+pub(super) const REPLACED_WITHIN: Duration = Duration::from_secs(600);
 
 /// Writes through any of these nodes for as long as it lives.
 async fn writer(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) {
@@ -40,10 +40,8 @@ async fn writer(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) {
     }
 }
 
-/// Takes the disk of a node away, and has a new node take its place; returns which.
-fn replace(world: &mut World, run: &mut Run, planted: Option<Bug>) -> usize {
-    // The first one made the table, and any of them may lead.
-    let dead = run.rng.below(NODES as u64) as usize;
+/// Takes the disk of a node away, and has a new node take its place.
+pub(super) fn replace(world: &mut World, run: &mut Run, planted: Option<Bug>, dead: usize) {
     let (node, address) = (run.hosts[dead].node, run.hosts[dead].ip);
     world.power_cut(node);
     if run.rng.chance(0.5) {
@@ -57,11 +55,10 @@ fn replace(world: &mut World, run: &mut Run, planted: Option<Bug>) -> usize {
     }
     run.hosts[dead].config.replaces = Some(Replaced::Address(address));
     run.hosts[dead].boot(world, run.shards[dead]);
-    dead
 }
 
 /// Kills the new node while it is filled, and now and then another.
-fn disturb(world: &mut World, run: &mut Run, new: usize) {
+pub(super) fn disturb(world: &mut World, run: &mut Run, new: usize) {
     for _ in 0..run.rng.below(4) {
         let spell = Duration::from_millis(run.rng.below(3_000));
         world.run_for(spell);
@@ -126,7 +123,9 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
         })
         .collect();
     world.run_for(Duration::from_secs(1));
-    let new = replace(world, &mut run, planted);
+    // The first one made the table, and any of them may lead.
+    let new = run.rng.below(NODES as u64) as usize;
+    replace(world, &mut run, planted, new);
     disturb(world, &mut run, new);
     let host = &run.hosts[new];
     if !world.run_until(|world| host.is_ready() || !world.alive(host.node), REPLACED_WITHIN) {
