@@ -533,6 +533,32 @@ fn a_described_table_creates_itself() {
     }
 }
 
+/// What a snapshot keeps can be run, which what is described cannot: it names the order of a column that no statement may name.
+#[test]
+fn a_table_with_compact_storage_is_made_again() {
+    let mut node = node_with(&[KEYSPACE, "USE ks"]);
+    for text in [
+        "CREATE TABLE t1 (k int PRIMARY KEY, a int, column1 text, b blob) WITH COMPACT STORAGE AND comment = 'static'",
+        "CREATE TABLE t2 (k int, c text, v int, PRIMARY KEY (k, c)) WITH COMPACT STORAGE AND CLUSTERING ORDER BY (c DESC)",
+        "CREATE TABLE t3 (k int, a int, b int, PRIMARY KEY (k, a, b)) WITH COMPACT STORAGE",
+        "ALTER TABLE t1 DROP b USING TIMESTAMP 7",
+    ] {
+        execute(&mut node, text, &Directives::default()).expect(text);
+    }
+    let keyspace = node.schema.keyspace("ks").expect("exists").clone();
+    for table in keyspace.tables.values() {
+        let again = crate::create_table_again(table);
+        let mut copy = node_with(&[KEYSPACE, "USE ks"]);
+        for statement in again.split_inclusive(';').filter(|statement| !statement.trim().is_empty()) {
+            execute(&mut copy, statement, &Directives::default()).expect(statement);
+        }
+        let copied = copy.schema.table("ks", &table.name).expect("created");
+        assert_eq!((copied.id, copied.compact), (table.id, table.compact));
+        assert_eq!(crate::create_table_again(copied), again);
+        assert!(copied.columns().map(|c| (&c.name, c.kind)).eq(table.columns().map(|c| (&c.name, c.kind))));
+    }
+}
+
 #[test]
 fn markers_are_named_as_drivers_expect() {
     let node = node_with(&[

@@ -84,17 +84,28 @@ pub enum Value {
 impl Client {
     /// Connects and says STARTUP; `Err` when the server does not answer READY.
     pub fn connect(address: SocketAddr, version: u8) -> Result<Client, String> {
-        Client::connect_as(address, version, None)
+        Client::connect_as(address, version, None, None)
     }
 
-    /// The same for a user whose password is the user's name, if the server asks for one.
-    pub fn connect_as(address: SocketAddr, version: u8, user: Option<&str>) -> Result<Client, String> {
+    /// The same for a user whose password is the user's name, if the server asks for one; with one more option of STARTUP, if told so.
+    pub fn connect_as(
+        address: SocketAddr,
+        version: u8,
+        user: Option<&str>,
+        option: Option<&(String, String)>,
+    ) -> Result<Client, String> {
         let told = |error: std::io::Error| format!("{address}: {error}");
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5)).map_err(told)?;
         stream.set_nodelay(true).map_err(told)?;
         stream.set_read_timeout(Some(Duration::from_secs(60))).map_err(told)?;
         let mut client = Client { stream, version: 4, arrived: Vec::new() };
-        let startup = wire::request(version, wire::STARTUP, 0, &wire::startup_body());
+        let mut startup = wire::startup_body();
+        if let Some((name, value)) = option {
+            startup[..2].copy_from_slice(&2u16.to_be_bytes());
+            wire::string(&mut startup, name.as_bytes());
+            wire::string(&mut startup, value.as_bytes());
+        }
+        let startup = wire::request(version, wire::STARTUP, 0, &startup);
         client.stream.write_all(&startup).map_err(told)?;
         let (opcode, _, body) = client.receive()?;
         if let (wire::AUTHENTICATE, Some(user)) = (opcode, user) {

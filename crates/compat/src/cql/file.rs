@@ -8,6 +8,7 @@
 //! INSERT INTO t (k, v) VALUES (1, 'a');      a block without `----`: each line ends a statement, all must succeed
 //!
 //! -- page: 2               in front of a statement: for that statement
+//! -- startup: NAME=VALUE   the same: its connection begins with that option
 //! SELECT * FROM t
 //! ----
 //! k int | v text           what Apache Cassandra answers
@@ -27,6 +28,8 @@ pub struct Directives {
     pub version: Option<u8>,
     /// `user: NAME`: who is logged in.
     pub user: Option<String>,
+    /// `startup: NAME=VALUE`: an option with which the connection begins.
+    pub startup: Option<(String, String)>,
     /// `page: N`: rows of a page; all pages are read.
     pub page: Option<i32>,
     /// `bind: 1, 'a', null, unset`: prepares, and executes with these values.
@@ -59,6 +62,10 @@ impl Directives {
             "version" => self.version = Some(number()? as u8),
             "user" if value.is_empty() => return Err("user needs a name".into()),
             "user" => self.user = Some(value.into()),
+            "startup" => {
+                let (name, value) = value.split_once('=').ok_or("startup needs NAME=VALUE")?;
+                self.startup = Some((name.into(), value.into()));
+            }
             "page" => self.page = Some(number()?),
             "bind" => self.bind = Some(value.into()),
             "prepare" => self.prepare = true,

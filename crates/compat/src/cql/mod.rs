@@ -133,7 +133,7 @@ fn run_kind(
 fn wait_for_role(address: SocketAddr, kind: Kind) -> Result<(), String> {
     let end = Instant::now() + ROLE_WAIT;
     if kind == Kind::Guarded {
-        while let Err(error) = Client::connect_as(address, VERSION, kind.user()) {
+        while let Err(error) = Client::connect_as(address, VERSION, kind.user(), None) {
             if end <= Instant::now() {
                 return Err(error);
             }
@@ -187,10 +187,13 @@ fn differences_are_listed(listed: &BTreeMap<String, String>) -> Result<String, S
     if missing.is_empty() { Ok(format!("{} reasons", listed.len())) } else { Err(missing.join("\n")) }
 }
 
-/// Connections of one file, by protocol version and user.
+/// What a connection of a file is told apart by: protocol version, user, an option of its begin.
+type Begun = (u8, Option<String>, Option<(String, String)>);
+
+/// Connections of one file.
 struct Session {
     address: SocketAddr,
-    clients: BTreeMap<(u8, Option<String>), Client>,
+    clients: BTreeMap<Begun, Client>,
     keyspace: String,
     /// Who asks.
     user: Option<String>,
@@ -206,10 +209,10 @@ const PAGES: usize = 10_000;
 const SHOWN: usize = 60;
 
 impl Session {
-    fn client(&mut self, version: u8) -> Result<&mut Client, String> {
-        let key = (version, self.user.clone());
+    fn client(&mut self, version: u8, startup: Option<&(String, String)>) -> Result<&mut Client, String> {
+        let key = (version, self.user.clone(), startup.cloned());
         if !self.clients.contains_key(&key) {
-            let mut client = Client::connect_as(self.address, version, self.user.as_deref())?;
+            let mut client = Client::connect_as(self.address, version, self.user.as_deref(), startup)?;
             client.query(&format!("USE {}", self.keyspace), &Parameters::default())?;
             self.clients.insert(key.clone(), client);
         }
@@ -217,7 +220,7 @@ impl Session {
     }
 
     fn fresh_keyspace(&mut self) -> Result<(), String> {
-        let mut client = Client::connect_as(self.address, 4, self.user.as_deref())?;
+        let mut client = Client::connect_as(self.address, 4, self.user.as_deref(), None)?;
         let keyspace = &self.keyspace;
         let statements = [
             format!("DROP KEYSPACE IF EXISTS {keyspace}"),
@@ -239,15 +242,15 @@ impl Session {
         match self.ask(case, version) {
             Ok(lines) => lines,
             Err(error) => {
-                self.clients.remove(&(version, self.user.clone()));
+                self.clients.remove(&(version, self.user.clone(), case.directives.startup.clone()));
                 vec![format!("connection: {error}")]
             }
         }
     }
 
     fn ask(&mut self, case: &Case, version: u8) -> Result<Vec<String>, String> {
-        let client = self.client(version)?;
         let directives = &case.directives;
+        let client = self.client(version, directives.startup.as_ref())?;
         let mut parameters = Parameters {
             page: directives.page,
             consistency: directives.consistency,
@@ -420,7 +423,7 @@ fn run_file(session: &mut Session, file: &mut File, options: &Options) -> Result
             }
             Block::Setup(statements, _) => {
                 for statement in statements.iter() {
-                    let client = session.client(version)?;
+                    let client = session.client(version, None)?;
                     let (answer, _) = client.query(statement, &Parameters::default())?;
                     if let Answer::Error(code, text) = answer {
                         failures.push(format!("{statement}\n    error: 0x{code:04X} {text}"));

@@ -330,3 +330,24 @@ fn a_counter_is_shown_as_what_its_shards_come_to() {
     run.feed(&answer, &mut keep).expect("fits");
     assert_eq!(rows, [[None, Some(642i64.to_be_bytes().to_vec()), Some(1i32.to_be_bytes().to_vec())]]);
 }
+
+/// No statement sees the rows of a table WITH COMPACT STORAGE without clustering columns, and none but SELECT DISTINCT reads them.
+#[test]
+fn rows_that_compact_storage_hides_are_not_read() {
+    let mut builder =
+        TableBuilder::new("ks", "t", TableId(1)).partition_key("k", CqlType::Int).regular("v", CqlType::Int);
+    builder.make_compact();
+    let table = builder.build().expect("a valid table");
+    let random = || 1;
+    let context = BindContext { timestamp: 1, now_micros: 1, now_s: 60, random: &random, ticks: &no_ticks };
+    let command = |text: &str| {
+        let page = Page { rows: Some(10), bytes: 1 << 20, tombstones: 1000, state: None };
+        let mut run = plan_for(&table, text).start(&[], &context, page).expect("starts");
+        let command = run.next().expect("something is read");
+        (command.slices.len(), command.static_counts)
+    };
+    for text in ["SELECT * FROM t", "SELECT k FROM t WHERE k = 1", "SELECT v FROM t WHERE k IN (1, 2)"] {
+        assert_eq!(command(text), (0, true), "{text}");
+    }
+    assert_eq!(command("SELECT DISTINCT k FROM t"), (1, true));
+}
