@@ -1,6 +1,7 @@
 //! Other nodes' requests to this node's replica.
 
 use crate::batchlog::{Batches, VERB_BATCH};
+use crate::counters::{Counters, VERB_COUNT};
 use crate::coordinator::{Coordinator, LocalBytes};
 use crate::forward::decode_names;
 use crate::replicas::name_of;
@@ -28,6 +29,7 @@ pub fn verbs(local: Local) -> Registry {
         .on(VERB_REPLICA, Group::QUERY, Rc::new(Replica(local.clone())))
         .on(VERB_FORWARD, Group::QUERY, Rc::new(Forward { local: local.clone(), traced: false }))
         .on(VERB_BATCH, Group::QUERY, Rc::new(Batches))
+        .on(VERB_COUNT, Group::QUERY, Rc::new(Counters))
         .on(VERB_BACKGROUND, Group::STREAMING, Rc::new(background));
     if runtime::planted(Bug::BeforeTraces) {
         return verbs;

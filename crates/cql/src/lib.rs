@@ -55,7 +55,8 @@ pub use describe::{
 };
 pub use error::{Error, Result};
 pub use expr_text::type_text;
-pub use modify::{BatchPlan, ModifyPlan};
+pub use ast::BatchKind;
+pub use modify::{BatchPlan, ModifyPlan, refuse_mixed};
 pub use names::{find_table, quoted};
 pub use parse::{parse, parse_expression};
 pub use plan::{Plan, Prepared, prepare};

@@ -3,7 +3,7 @@
 use crate::ast::{Arithmetic, Assign, Assignment, Batch, BatchKind, Delete, Expr, Insert, StatementKind};
 use crate::ast::{Relation, Target, Update, Using};
 use crate::condition::{self, Conditions};
-use crate::error::{Result, invalid, syntax, unsupported};
+use crate::error::{Result, invalid, syntax};
 use crate::from_json;
 use crate::limits;
 use crate::prior::{Prior, PriorRow};
@@ -412,6 +412,11 @@ impl BatchPlan {
         self.statements.iter().any(ModifyPlan::is_conditional)
     }
 
+    /// Whether it changes counters.
+    pub fn counts(&self) -> bool {
+        self.statements.iter().any(|statement| statement.table.counter)
+    }
+
     /// Whether lists must be read before elements of theirs can be written.
     pub fn needs_prior(&self) -> bool {
         self.statements.iter().any(ModifyPlan::needs_prior)
@@ -478,9 +483,6 @@ pub(crate) fn batch(
     binds: &mut Vec<Option<BindSpec>>,
     marker_names: &[Option<String>],
 ) -> Result<BatchPlan> {
-    if batch.kind == BatchKind::Counter {
-        return counter_batch(batch, table_of);
-    }
     if batch.using.ttl.is_some() {
         return invalid("Global TTL on the BATCH statement is not supported.");
     }
@@ -516,6 +518,14 @@ pub(crate) fn batch(
         }
         statements.push(plan);
     }
+    let counters = statements.iter().map(|plan| plan.table.counter);
+    if timestamp.is_some() && batch.kind == BatchKind::Counter {
+        return invalid("Cannot provide custom timestamp for counter BATCH");
+    }
+    if timestamp.is_some() && counters.clone().any(|counts| counts) {
+        return invalid("Cannot provide custom timestamp for a BATCH containing counters");
+    }
+    refuse_mixed(batch.kind, counters)?;
     refuse_several_tables(statements.iter())?;
     Ok(BatchPlan {
         logged: batch.kind == BatchKind::Logged,
@@ -536,20 +546,22 @@ pub(crate) fn refuse_several_tables<'p>(plans: impl Iterator<Item = &'p ModifyPl
     Ok(())
 }
 
-/// What is wrong with a counter batch whether or not counters can be changed.
-fn counter_batch<T>(batch: &Batch, table_of: TableOf<'_>) -> Result<T> {
-    for statement in &batch.statements {
-        let name = match statement {
-            StatementKind::Insert(s) => &s.table,
-            StatementKind::Update(s) => &s.table,
-            StatementKind::Delete(s) => &s.table,
-            _ => continue,
-        };
-        if !table_of(name)?.1.counter {
-            return invalid("Cannot include non-counter statement in a counter batch");
+/// Counters and other columns are not written together, nor with a log: it would write them again. `counters`: of each statement, whether its table has
+/// counters.
+pub fn refuse_mixed(kind: BatchKind, counters: impl Iterator<Item = bool> + Clone) -> Result<()> {
+    let (has_counters, has_others) = (counters.clone().any(|counts| counts), !counters.clone().all(|counts| counts));
+    match kind {
+        BatchKind::Counter if has_others => {
+            invalid("Cannot include non-counter statement in a counter batch")
         }
+        _ if has_counters && has_others => {
+            invalid("Counter and non-counter mutations cannot exist in the same batch")
+        }
+        BatchKind::Logged if has_counters => {
+            invalid("Cannot include a counter statement in a logged batch")
+        }
+        BatchKind::Logged | BatchKind::Unlogged | BatchKind::Counter => Ok(()),
     }
-    unsupported("counter batches")
 }
 
 fn analyse_using(scope: &mut Scope<'_>, using: &Using) -> Result<Times> {
@@ -581,7 +593,7 @@ fn refuse_counters(table: &Table, using: &Using) -> Result<()> {
     if table.counter && using.timestamp.is_some() {
         return invalid("Cannot provide custom timestamp for counter updates");
     }
-    if table.counter { unsupported("counter updates") } else { Ok(()) }
+    Ok(())
 }
 
 /// What of the assignments no counter takes.
@@ -1013,6 +1025,9 @@ fn add(
             _ => invalid(format!("Invalid operation ({shown}) for non list column {}", column.name)),
         };
     }
+    if column.ty == CqlType::Counter {
+        return Ok(Operator::Count(scope.term(value, &column.name, &column.ty)?));
+    }
     must_be_collection(column, shown)?;
     let term = scope.term(value, &column.name, &column.ty);
     Ok(Operator::Append(match &column.ty {
@@ -1024,6 +1039,9 @@ fn add(
 }
 
 fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr, shown: &str) -> Result<Operator> {
+    if column.ty == CqlType::Counter {
+        return Ok(Operator::CountDown(scope.term(value, &column.name, &column.ty)?));
+    }
     must_be_collection(column, shown)?;
     match &column.ty {
         CqlType::Map(key, _) => {

@@ -11,7 +11,7 @@ use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 
 use crate::limits::FAILURES_KEPT;
-use crate::{Counts, Outcome, batches, cluster, consensus, crash, engine, lwt, repair, three};
+use crate::{Counts, Outcome, batches, cluster, consensus, counters, crash, engine, lwt, repair, three};
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub enum Scenario {
     Three,
     /// Three nodes with lightweight transactions.
     Lwt,
+    /// Three nodes that count.
+    Counters,
     /// Three to nine nodes in one datacenter or two: founded, joined, replaced, with everything that the world can do to them.
     Cluster,
     /// Three whose replicas differ are repaired.
@@ -40,10 +42,11 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 10] = [
+    pub const ALL: [Scenario; 11] = [
         Scenario::Crash,
         Scenario::Three,
         Scenario::Lwt,
+        Scenario::Counters,
         Scenario::Cluster,
         Scenario::Repair,
         Scenario::Replace,
@@ -59,6 +62,7 @@ impl Scenario {
             Scenario::Crash => "crash",
             Scenario::Three => "three",
             Scenario::Lwt => "lwt",
+            Scenario::Counters => "counters",
             Scenario::Cluster => "cluster",
             Scenario::Repair => "repair",
             Scenario::Replace => "replace",
@@ -86,6 +90,12 @@ impl Scenario {
             ],
             Scenario::Three => &[Bug::DigestStopsAtNull, Bug::HintUnheardIsDelivered],
             Scenario::Lwt => &[Bug::AcceptUnfenced],
+            Scenario::Counters => &[
+                Bug::CountSentBeforeDurable,
+                Bug::CountWithoutTurn,
+                Bug::CountRetried,
+                Bug::CountIdShared,
+            ],
             Scenario::Cluster => &[
                 Bug::DigestStopsAtNull,
                 Bug::LateWriteAfterTruncate,
@@ -121,6 +131,7 @@ impl Scenario {
             Scenario::Crash
             | Scenario::Three
             | Scenario::Lwt
+            | Scenario::Counters
             | Scenario::Cluster
             | Scenario::Repair
             | Scenario::Replace
@@ -147,6 +158,7 @@ impl Scenario {
             Scenario::Crash => crash::play(world, seed, planted),
             Scenario::Three => three::play(world, seed, planted),
             Scenario::Lwt => lwt::play(world, seed, planted, counts),
+            Scenario::Counters => counters::play(world, seed, planted, counts),
             Scenario::Cluster => cluster::play(world, seed, planted, counts),
             Scenario::Repair => repair::play_repair(world, seed, planted),
             Scenario::Replace => repair::play_replace(world, seed, planted),

@@ -36,6 +36,10 @@ const PLANTED: &[(&str, &str)] = &[
     ("probe-before-await", "crash"),
     ("digest-stops-at-null", "three"),
     ("accept-unfenced", "lwt"),
+    ("count-sent-before-durable", "counters"),
+    ("count-without-turn", "counters"),
+    ("count-retried", "counters"),
+    ("count-id-shared", "counters"),
     ("late-write-after-truncate", "cluster"),
     ("roles-of-one-shard", "cluster"),
     ("hint-unheard-is-delivered", "cluster"),
@@ -223,7 +227,10 @@ fn gist(text: &str) -> String {
 fn prove(binary: &std::path::Path) -> Outcome {
     let mut shown = Vec::new();
     for scenario in
-        ["crash", "three", "lwt", "cluster", "repair", "replace", "batches", "raft", "storage", "model"]
+        [
+            "crash", "three", "lwt", "counters", "cluster", "repair", "replace", "batches", "raft", "storage",
+            "model",
+        ]
     {
         let mut hashes_seen = Vec::new();
         for seed in [1, 7, 1234] {

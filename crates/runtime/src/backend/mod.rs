@@ -167,6 +167,14 @@ pub enum Bug {
     PaxosLeavesBehind,
     /// What a lightweight transaction wrote is forgotten before every holder has it.
     PruneEarly,
+    /// What the leader of a counter has counted is sent to others before it is durable.
+    CountSentBeforeDurable,
+    /// Two increments of a counter begin with the same shard of their leader.
+    CountWithoutTurn,
+    /// An increment whose leader did not answer is given to another.
+    CountRetried,
+    /// Every leader counts under the same id.
+    CountIdShared,
     /// No mistake, but an older release: the node neither says that it knows traces nor knows their verbs.
     BeforeTraces,
 }
