@@ -1,8 +1,8 @@
 //! Other nodes' requests to this node's replica.
 
 use crate::batchlog::{Batches, VERB_BATCH};
-use crate::counters::{Counters, VERB_COUNT};
 use crate::coordinator::{Coordinator, LocalBytes};
+use crate::counters::{Counters, VERB_COUNT};
 use crate::forward::decode_names;
 use crate::replicas::name_of;
 use crate::tracing::{FEATURE_TRACES, begin_part, encode_events, name_of as node_name};

@@ -549,7 +549,8 @@ pub(crate) fn refuse_several_tables<'p>(plans: impl Iterator<Item = &'p ModifyPl
 /// Counters and other columns are not written together, nor with a log: it would write them again. `counters`: of each statement, whether its table has
 /// counters.
 pub fn refuse_mixed(kind: BatchKind, counters: impl Iterator<Item = bool> + Clone) -> Result<()> {
-    let (has_counters, has_others) = (counters.clone().any(|counts| counts), !counters.clone().all(|counts| counts));
+    let (has_counters, has_others) =
+        (counters.clone().any(|counts| counts), !counters.clone().all(|counts| counts));
     match kind {
         BatchKind::Counter if has_others => {
             invalid("Cannot include non-counter statement in a counter batch")
@@ -557,9 +558,7 @@ pub fn refuse_mixed(kind: BatchKind, counters: impl Iterator<Item = bool> + Clon
         _ if has_counters && has_others => {
             invalid("Counter and non-counter mutations cannot exist in the same batch")
         }
-        BatchKind::Logged if has_counters => {
-            invalid("Cannot include a counter statement in a logged batch")
-        }
+        BatchKind::Logged if has_counters => invalid("Cannot include a counter statement in a logged batch"),
         BatchKind::Logged | BatchKind::Unlogged | BatchKind::Counter => Ok(()),
     }
 }
@@ -1189,7 +1188,11 @@ impl Operations {
             _ => false,
         };
         let earlier = self.columns.insert((column.kind, column.ordinal), whole);
-        if earlier.is_some_and(|had_whole| !column.is_complex() || had_whole || whole || same_field) {
+        let counts = matches!(operator, Operator::Count(_) | Operator::CountDown(_));
+        // Several changes of one counter add up.
+        if !counts
+            && earlier.is_some_and(|had_whole| !column.is_complex() || had_whole || whole || same_field)
+        {
             return syntax(format!("Multiple incompatible setting of column {}", column.name));
         }
         list.push(Operation {

@@ -250,8 +250,13 @@ impl<'t> Content<'t> {
                 }
                 Operator::Count(term) | Operator::CountDown(term) => {
                     let down = matches!(operation.operator, Operator::CountDown(_));
-                    if let Some(by) = increment(term, down, env)? {
-                        changes.push((operation.ordinal, Change::Simple(Some(Cow::Owned(by)))));
+                    let Some(by) = increment(term, down, env)? else { continue };
+                    match &mut changes[..] {
+                        // Several of one counter are one.
+                        [.., (ordinal, Change::Simple(Some(sum)))] if *ordinal == operation.ordinal => {
+                            *sum = Cow::Owned(sum_of(sum, &by));
+                        }
+                        _ => changes.push((operation.ordinal, Change::Simple(Some(Cow::Owned(by))))),
                     }
                 }
                 _ => changes.push((operation.ordinal, Change::Simple(None))),
@@ -314,6 +319,12 @@ fn increment(term: &Term, down: bool, env: &Env<'_, '_>) -> Result<Option<Vec<u8
         }
     };
     Ok(Some(by.to_be_bytes().to_vec()))
+}
+
+/// What two changes of a counter come to.
+fn sum_of(left: &[u8], right: &[u8]) -> Vec<u8> {
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, i64::from_be_bytes);
+    number(left).wrapping_add(number(right)).to_be_bytes().to_vec()
 }
 
 /// A number or text with another behind it.

@@ -35,10 +35,7 @@ pub fn counted_rows(table: &Table, increments: &[Mutation]) -> Result<Slices, Er
     if SLICES_MAX < positions.len() {
         return Ok(std::iter::once(Slice::all()).collect());
     }
-    Ok(positions
-        .into_iter()
-        .map(|start| Slice { end: start.successor(), start })
-        .collect())
+    Ok(positions.into_iter().map(|start| Slice { end: start.successor(), start }).collect())
 }
 
 /// What a leader writes and sends for increments of one partition, of which it is told what it has: all versions merged,
@@ -159,12 +156,11 @@ impl Tally<'_> {
                 continue;
             }
             let by = value.try_into().map(i64::from_be_bytes);
-            let by = by.map_err(|_| Error::Malformed { offset: 0, expected: "8 bytes to add to a counter" })?;
+            let by =
+                by.map_err(|_| Error::Malformed { offset: 0, expected: "8 bytes to add to a counter" })?;
             let own = self.own.entry((place.clone(), ordinal)).or_default();
-            *own = Count {
-                clock: self.now.max(own.clock.saturating_add(1)),
-                count: own.count.wrapping_add(by),
-            };
+            *own =
+                Count { clock: self.now.max(own.clock.saturating_add(1)), count: own.count.wrapping_add(by) };
             let timestamp = match earlier {
                 Some(Outcome::Counted { timestamp, .. }) => timestamp.max(cell.timestamp),
                 Some(Outcome::Deleted { .. }) | None => cell.timestamp,
@@ -267,8 +263,7 @@ mod tests {
     fn deletions_stay_and_win() {
         let table = counters();
         let mut builder = MutationBuilder::new(table.id, base::Token::of_key(b"k"), b"k");
-        builder
-            .write_row(&[], Liveness::NONE, Deletion::LIVE, |row| row.simple(0, Cell::tombstone(9, 1)));
+        builder.write_row(&[], Liveness::NONE, Deletion::LIVE, |row| row.simple(0, Cell::tombstone(9, 1)));
         let parts = [increment(&table, 10, 1), builder.finish(), increment(&table, 11, 1)];
         let together = count(&table, HostId(1), &[], &parts, 11).expect("increments").expect("some");
         let view = together.view();

@@ -88,6 +88,19 @@ pub(crate) fn modification(
     Write { mutations, kind, consistency, timeout, warnings: Vec::new() }
 }
 
+/// Levels at which a counter cannot be changed; in a batch it can.
+fn refuse_level(table: &str, consistency: Consistency) -> Result<(), Error> {
+    match consistency {
+        Consistency::Any => Err(Error::Invalid(format!(
+            "Consistency level ANY is not yet supported for counter table {table}"
+        ))),
+        _ if consistency.is_serial() => {
+            Err(Error::Invalid("Counter operations are inherently non-serializable".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Values up to this many are bound without allocating a list of them.
 const INLINE_VALUES: usize = 16;
 
@@ -159,6 +172,9 @@ impl Engine {
                     Work::ReadThenWrite(self.later(analysed, values, parameters, timeout))
                 } else {
                     let mutations = plan.bind(values, &self.context(parameters))?;
+                    if counts {
+                        refuse_level(&plan.table().name, parameters.consistency)?;
+                    }
                     Work::Write(modification(mutations, counts, parameters.consistency, timeout))
                 }
             }
@@ -172,7 +188,12 @@ impl Engine {
                     Work::ReadThenWrite(self.later(analysed, values, parameters, self.settings.write_timeout))
                 } else {
                     let mutations = plan.bind(values, &self.context(parameters), &Prior::default())?;
-                    Work::Write(self.batch_write(mutations, plan.logged, plan.counts(), parameters.consistency)?)
+                    Work::Write(self.batch_write(
+                        mutations,
+                        plan.logged,
+                        plan.counts(),
+                        parameters.consistency,
+                    )?)
                 }
             }
             _ => {

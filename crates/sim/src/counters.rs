@@ -184,7 +184,8 @@ async fn settled(seen: Shared, keys: u64) -> Result<Vec<[i64; 2]>, String> {
     for key in 0..keys {
         let step = Step { key, column: 0, by: 1 };
         let counted = coordinator.count(vec![increment(step)], Consistency::All, CONVERGE).await;
-        counted.map_err(|error| format!("at the end, with nobody else there, {key} was not counted: {error}"))?;
+        counted
+            .map_err(|error| format!("at the end, with nobody else there, {key} was not counted: {error}"))?;
         seen.borrow_mut().sums.entry((key, 0)).or_default().acknowledged += 1;
         let answer = coordinator.read(&command(key), Consistency::All, CONVERGE).await;
         let answer = answer.map_err(|error| format!("a read of {key} at ALL at the end: {error}"))?;

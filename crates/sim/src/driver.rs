@@ -90,12 +90,9 @@ impl Scenario {
             ],
             Scenario::Three => &[Bug::DigestStopsAtNull, Bug::HintUnheardIsDelivered],
             Scenario::Lwt => &[Bug::AcceptUnfenced],
-            Scenario::Counters => &[
-                Bug::CountSentBeforeDurable,
-                Bug::CountWithoutTurn,
-                Bug::CountRetried,
-                Bug::CountIdShared,
-            ],
+            Scenario::Counters => {
+                &[Bug::CountSentBeforeDurable, Bug::CountWithoutTurn, Bug::CountRetried, Bug::CountIdShared]
+            }
             Scenario::Cluster => &[
                 Bug::DigestStopsAtNull,
                 Bug::LateWriteAfterTruncate,

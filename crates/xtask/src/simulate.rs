@@ -226,12 +226,10 @@ fn gist(text: &str) -> String {
 /// The trace hash of a run is a function of its seed alone.
 fn prove(binary: &std::path::Path) -> Outcome {
     let mut shown = Vec::new();
-    for scenario in
-        [
-            "crash", "three", "lwt", "counters", "cluster", "repair", "replace", "batches", "raft", "storage",
-            "model",
-        ]
-    {
+    for scenario in [
+        "crash", "three", "lwt", "counters", "cluster", "repair", "replace", "batches", "raft", "storage",
+        "model",
+    ] {
         let mut hashes_seen = Vec::new();
         for seed in [1, 7, 1234] {
             let first = hashes(&chunk(binary, scenario, seed..seed + 1, &[])?);

@@ -14,10 +14,9 @@ use mutation::Mutation;
 use replica::Increments;
 use rpc::{CallError, LocalFuture, Outgoing, Responder, Serve};
 use runtime::{Bug, Group};
-use schema::Table;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
+use topology::{Shortfall, WritePlan};
 use types::Consistency;
 
 pub(crate) use message::VERB_COUNT;
@@ -35,24 +34,23 @@ impl Coordinator {
     ) -> Result<(), Error> {
         let asked = Asked::now(consistency, WriteKind::Counter, timeout);
         let view = self.view();
-        let mut partitions: Vec<(Arc<Table>, Vec<Mutation>)> = Vec::new();
+        let mut partitions: Vec<Vec<Mutation>> = Vec::new();
         for increment in increments {
-            let same = |(table, of): &&mut (Arc<Table>, Vec<Mutation>)| {
-                table.id == increment.table()
-                    && of.first().is_some_and(|first| first.view().key == increment.view().key)
+            let same = |of: &&mut Vec<Mutation>| {
+                of.first().is_some_and(|first| {
+                    first.table() == increment.table() && first.view().key == increment.view().key
+                })
             };
-            if let Some((_, of)) = partitions.iter_mut().find(same) {
+            if let Some(of) = partitions.iter_mut().find(same) {
                 of.push(increment);
                 continue;
             }
-            let table = view.placed(increment.table()).ok_or(Error::UnknownTable)?.table.clone();
-            refuse_level(&table, consistency)?;
             self.plan_write(&view, &increment, consistency)?;
-            partitions.push((table, vec![increment]));
+            partitions.push(vec![increment]);
         }
         // Each in a task of its own: once begun it is never dropped half way.
         let mut counting = Vec::with_capacity(partitions.len());
-        for (_, increments) in partitions {
+        for increments in partitions {
             self.metrics.counts.inc();
             let (this, increments) = (self.clone(), increments.into());
             let work = async move { this.count_partition(increments, asked).await };
@@ -81,7 +79,7 @@ impl Coordinator {
             let plan = self.plan_write_at(&view, table, token, asked.consistency)?;
             required = required.max(plan.needs.iter().sum());
             let Some(leader) = self.leader(&view, first, &refused) else {
-                return Err(asked.late(required));
+                return Err(self.unled(&plan, refused.is_empty(), asked, required));
             };
             let led = if leader == view.snapshot.local_id() {
                 self.lead(&view, &increments, asked).await
@@ -117,6 +115,14 @@ impl Coordinator {
         by_distance.into_iter().find(|host| !refused.contains(host))
     }
 
+    /// What the client is told when there is nobody to count: too few are alive at ANY, too; or all that are have refused.
+    fn unled(&self, plan: &WritePlan, none_alive: bool, asked: Asked, required: usize) -> Error {
+        match none_alive && plan.targets.is_empty() {
+            true => self.unavailable(asked.consistency, Shortfall { required, alive: 0, dc: None }),
+            false => asked.late(required),
+        }
+    }
+
     /// Asks another node to lead. `None`: it has not, and will not.
     async fn hand_over(
         self: &Rc<Self>,
@@ -132,7 +138,8 @@ impl Coordinator {
         let encode = |out: &mut Vec<u8>| encode_request(asked.consistency, increments, out);
         runtime::tracing::note(|| format!("Sending COUNTER_MUTATION_REQ message to {leader}"));
         let silent = |why| {
-            let judged = judge_one(Err(why), view.address_of(leader), required, asked.consistency, asked.kind);
+            let judged =
+                judge_one(Err(why), view.address_of(leader), required, asked.consistency, asked.kind);
             Some(Led::Told(judged))
         };
         match self.pool().call(leader, shard, outgoing, encode).await {
@@ -226,34 +233,17 @@ impl Coordinator {
     }
 
     /// Leads for another coordinator.
-    async fn lead_for(self: &Rc<Self>, consistency: Consistency, increments: &[Mutation], asked: Asked) -> Led {
+    async fn lead_for(self: &Rc<Self>, increments: &[Mutation], asked: Asked) -> Led {
         let view = self.view();
         let Some(first) = increments.first() else { return Led::Told(Ok(())) };
         let Some(placed) = view.placed(first.table()) else {
             return Led::Told(Err(Error::UnknownTable));
         };
-        if let Err(error) = refuse_level(&placed.table, consistency) {
-            return Led::Told(Err(error));
-        }
         // ⚔ Whoever is to hold the token one day may lack what was counted under its id before.
         if !placed.placements.at(first.token()).read.contains(&view.snapshot.local_id()) {
             return Led::Again(view.point().1);
         }
         self.lead(&view, increments, asked).await
-    }
-}
-
-/// Levels at which counters cannot be written.
-fn refuse_level(table: &Table, consistency: Consistency) -> Result<(), Error> {
-    match consistency {
-        Consistency::Any => Err(Error::Invalid(format!(
-            "Consistency level ANY is not yet supported for counter table {}",
-            table.name
-        ))),
-        Consistency::Serial | Consistency::LocalSerial => {
-            Err(Error::Invalid("Counter operations are inherently non-serializable".to_string()))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -278,7 +268,7 @@ impl Serve for Counters {
             let start = runtime::now();
             let asked = Asked { consistency, kind: WriteKind::Counter, start, until };
             // In a task of its own: once begun it is never dropped half way, whatever becomes of the connection.
-            let work = async move { coordinator.lead_for(consistency, &increments, asked).await };
+            let work = async move { coordinator.lead_for(&increments, asked).await };
             let led = runtime::spawn_now(Group::QUERY, work).await;
             answer.send(|out| led.encode(out));
         })
