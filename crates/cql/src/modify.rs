@@ -1,5 +1,6 @@
 //! INSERT, UPDATE, DELETE and BATCH: analysed into what is written where, bound into mutations.
 
+use crate::arithmetic::symbol;
 use crate::ast::{Arithmetic, Assign, Assignment, Batch, BatchKind, Delete, Expr, Insert, StatementKind};
 use crate::ast::{Relation, Target, Update, Using};
 use crate::condition::{self, Conditions};
@@ -605,17 +606,18 @@ fn counter_assignments(scope: &mut Scope<'_>, assignments: &[Assignment]) -> Res
         let is_self = |expr: &Expr| matches!(expr, Expr::Column(other) if other == name);
         match (assignment.assign, value) {
             (Assign::Set, Expr::Arithmetic(_, left, right)) if is_self(left) => {
-                scope.term(right, name, &column.ty)?;
+                increment(scope, column, right)?;
             }
             (Assign::Set, _) => {}
             (Assign::Add | Assign::Subtract, value) => {
-                scope.term(value, name, &column.ty)?;
+                increment(scope, column, value)?;
             }
         }
         if assignment.assign != Assign::Set {
             continue;
         }
         if !column.is_key() && !matches!(value, Expr::Arithmetic(..)) {
+            refuse_no_increment(value)?;
             scope.term(value, name, &column.ty)?;
             return invalid(format!(
                 "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
@@ -1025,7 +1027,7 @@ fn add(
         };
     }
     if column.ty == CqlType::Counter {
-        return Ok(Operator::Count(scope.term(value, &column.name, &column.ty)?));
+        return Ok(Operator::Count(increment(scope, column, value)?));
     }
     must_be_collection(column, shown)?;
     let term = scope.term(value, &column.name, &column.ty);
@@ -1037,9 +1039,30 @@ fn add(
     }))
 }
 
+/// What is added to a counter or taken from it: one number.
+fn increment(scope: &mut Scope<'_>, column: &Column, value: &Expr) -> Result<Term> {
+    refuse_no_increment(value)?;
+    scope.term(value, &column.name, &column.ty)
+}
+
+fn refuse_no_increment(value: &Expr) -> Result<()> {
+    match value {
+        Expr::Null => invalid("Invalid null value for counter increment/decrement"),
+        Expr::Arithmetic(operator, left, right) => {
+            refuse_no_increment(left)?;
+            let (left, right) = (text_of(left), text_of(right));
+            invalid(format!(
+                "the '{}' operation is not supported between {left} and {right}",
+                symbol(*operator)
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr, shown: &str) -> Result<Operator> {
     if column.ty == CqlType::Counter {
-        return Ok(Operator::CountDown(scope.term(value, &column.name, &column.ty)?));
+        return Ok(Operator::CountDown(increment(scope, column, value)?));
     }
     must_be_collection(column, shown)?;
     match &column.ty {

@@ -131,6 +131,9 @@ impl Engine {
                 self.table_names(&mutations)
             ));
         }
+        if counts && consistency.is_serial() {
+            return Err(Error::Invalid("Counter operations are inherently non-serializable".into()));
+        }
         let kind = match (partitions, logged) {
             _ if counts => WriteKind::Counter,
             (0 | 1, _) => WriteKind::Simple,
