@@ -110,6 +110,8 @@ pub(crate) struct Metrics {
     pub(crate) forwards_failed: Counter,
     pub(crate) batches_kept: Counter,
     pub(crate) batches_replayed: Counter,
+    pub(crate) counts: Counter,
+    pub(crate) counts_led: Counter,
     pub(crate) cas_writes: Counter,
     pub(crate) cas_reads: Counter,
     pub(crate) cas_contention: Counter,
@@ -515,6 +517,14 @@ impl Metrics {
             batches_replayed: counter(
                 "messina_coordinator_batches_replayed_total",
                 "Logged batches that this node has written again, as they were not removed in time.",
+            ),
+            counts: counter(
+                "messina_coordinator_counter_writes_total",
+                "Increments of partitions of counters coordinated.",
+            ),
+            counts_led: counter(
+                "messina_coordinator_counter_writes_led_total",
+                "Increments of partitions of counters that this node has counted, for itself and others.",
             ),
             cas_writes: counter("messina_coordinator_cas_writes_total", "Conditional writes coordinated."),
             cas_reads: counter("messina_coordinator_cas_reads_total", "Reads at a serial level coordinated."),

@@ -23,6 +23,7 @@ mod write;
 mod writing;
 mod batchlog;
 mod cas;
+mod counters;
 mod service;
 mod now;
 mod hinted;

@@ -2,6 +2,7 @@
 
 use crate::batchlog::{Batches, VERB_BATCH};
 use crate::coordinator::{Coordinator, LocalBytes};
+use crate::counters::{Counters, VERB_COUNT};
 use crate::forward::decode_names;
 use crate::replicas::name_of;
 use crate::tracing::{FEATURE_TRACES, begin_part, encode_events, name_of as node_name};
@@ -28,6 +29,7 @@ pub fn verbs(local: Local) -> Registry {
         .on(VERB_REPLICA, Group::QUERY, Rc::new(Replica(local.clone())))
         .on(VERB_FORWARD, Group::QUERY, Rc::new(Forward { local: local.clone(), traced: false }))
         .on(VERB_BATCH, Group::QUERY, Rc::new(Batches))
+        .on(VERB_COUNT, Group::QUERY, Rc::new(Counters))
         .on(VERB_BACKGROUND, Group::STREAMING, Rc::new(background));
     if runtime::planted(Bug::BeforeTraces) {
         return verbs;

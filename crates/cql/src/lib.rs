@@ -45,6 +45,7 @@ mod modify;
 mod cas;
 mod plan;
 
+pub use ast::BatchKind;
 pub use cas::{CasRun, CasStatements};
 pub use ddl::{
     Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent, Touched, apply,
@@ -55,7 +56,7 @@ pub use describe::{
 };
 pub use error::{Error, Result};
 pub use expr_text::type_text;
-pub use modify::{BatchPlan, ModifyPlan};
+pub use modify::{BatchPlan, ModifyPlan, refuse_mixed};
 pub use names::{find_table, quoted};
 pub use parse::{parse, parse_expression};
 pub use plan::{Plan, Prepared, prepare};

@@ -1,9 +1,10 @@
 //! INSERT, UPDATE, DELETE and BATCH: analysed into what is written where, bound into mutations.
 
+use crate::arithmetic::symbol;
 use crate::ast::{Arithmetic, Assign, Assignment, Batch, BatchKind, Delete, Expr, Insert, StatementKind};
 use crate::ast::{Relation, Target, Update, Using};
 use crate::condition::{self, Conditions};
-use crate::error::{Result, invalid, syntax, unsupported};
+use crate::error::{Result, invalid, syntax};
 use crate::from_json;
 use crate::limits;
 use crate::prior::{Prior, PriorRow};
@@ -420,6 +421,11 @@ impl BatchPlan {
         self.statements.iter().any(ModifyPlan::is_conditional)
     }
 
+    /// Whether it changes counters.
+    pub fn counts(&self) -> bool {
+        self.statements.iter().any(|statement| statement.table.counter)
+    }
+
     /// Whether lists must be read before elements of theirs can be written.
     pub fn needs_prior(&self) -> bool {
         self.statements.iter().any(ModifyPlan::needs_prior)
@@ -486,9 +492,6 @@ pub(crate) fn batch(
     binds: &mut Vec<Option<BindSpec>>,
     marker_names: &[Option<String>],
 ) -> Result<BatchPlan> {
-    if batch.kind == BatchKind::Counter {
-        return counter_batch(batch, table_of);
-    }
     if batch.using.ttl.is_some() {
         return invalid("Global TTL on the BATCH statement is not supported.");
     }
@@ -524,6 +527,14 @@ pub(crate) fn batch(
         }
         statements.push(plan);
     }
+    let counters = statements.iter().map(|plan| plan.table.counter);
+    if timestamp.is_some() && batch.kind == BatchKind::Counter {
+        return invalid("Cannot provide custom timestamp for counter BATCH");
+    }
+    if timestamp.is_some() && counters.clone().any(|counts| counts) {
+        return invalid("Cannot provide custom timestamp for a BATCH containing counters");
+    }
+    refuse_mixed(batch.kind, counters)?;
     refuse_several_tables(statements.iter())?;
     Ok(BatchPlan {
         logged: batch.kind == BatchKind::Logged,
@@ -544,20 +555,21 @@ pub(crate) fn refuse_several_tables<'p>(plans: impl Iterator<Item = &'p ModifyPl
     Ok(())
 }
 
-/// What is wrong with a counter batch whether or not counters can be changed.
-fn counter_batch<T>(batch: &Batch, table_of: TableOf<'_>) -> Result<T> {
-    for statement in &batch.statements {
-        let name = match statement {
-            StatementKind::Insert(s) => &s.table,
-            StatementKind::Update(s) => &s.table,
-            StatementKind::Delete(s) => &s.table,
-            _ => continue,
-        };
-        if !table_of(name)?.1.counter {
-            return invalid("Cannot include non-counter statement in a counter batch");
+/// Counters and other columns are not written together, nor with a log: it would write them again. `counters`: of each statement, whether its table has
+/// counters.
+pub fn refuse_mixed(kind: BatchKind, counters: impl Iterator<Item = bool> + Clone) -> Result<()> {
+    let (has_counters, has_others) =
+        (counters.clone().any(|counts| counts), !counters.clone().all(|counts| counts));
+    match kind {
+        BatchKind::Counter if has_others => {
+            invalid("Cannot include non-counter statement in a counter batch")
         }
+        _ if has_counters && has_others => {
+            invalid("Counter and non-counter mutations cannot exist in the same batch")
+        }
+        BatchKind::Logged if has_counters => invalid("Cannot include a counter statement in a logged batch"),
+        BatchKind::Logged | BatchKind::Unlogged | BatchKind::Counter => Ok(()),
     }
-    unsupported("counter batches")
 }
 
 fn analyse_using(scope: &mut Scope<'_>, using: &Using) -> Result<Times> {
@@ -589,7 +601,7 @@ fn refuse_counters(table: &Table, using: &Using) -> Result<()> {
     if table.counter && using.timestamp.is_some() {
         return invalid("Cannot provide custom timestamp for counter updates");
     }
-    if table.counter { unsupported("counter updates") } else { Ok(()) }
+    Ok(())
 }
 
 /// What of the assignments no counter takes.
@@ -602,17 +614,18 @@ fn counter_assignments(scope: &mut Scope<'_>, assignments: &[Assignment]) -> Res
         let is_self = |expr: &Expr| matches!(expr, Expr::Column(other) if other == name);
         match (assignment.assign, value) {
             (Assign::Set, Expr::Arithmetic(_, left, right)) if is_self(left) => {
-                scope.term(right, name, &column.ty)?;
+                increment(scope, column, right)?;
             }
             (Assign::Set, _) => {}
             (Assign::Add | Assign::Subtract, value) => {
-                scope.term(value, name, &column.ty)?;
+                increment(scope, column, value)?;
             }
         }
         if assignment.assign != Assign::Set {
             continue;
         }
         if !column.is_key() && !matches!(value, Expr::Arithmetic(..)) {
+            refuse_no_increment(value)?;
             scope.term(value, name, &column.ty)?;
             return invalid(format!(
                 "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
@@ -1045,6 +1058,9 @@ fn add(
             _ => invalid(format!("Invalid operation ({shown}) for non list column {}", column.name)),
         };
     }
+    if column.ty == CqlType::Counter {
+        return Ok(Operator::Count(increment(scope, column, value)?));
+    }
     must_be_collection(column, shown)?;
     let term = scope.term(value, &column.name, &column.ty);
     Ok(Operator::Append(match &column.ty {
@@ -1055,7 +1071,31 @@ fn add(
     }))
 }
 
+/// What is added to a counter or taken from it: one number.
+fn increment(scope: &mut Scope<'_>, column: &Column, value: &Expr) -> Result<Term> {
+    refuse_no_increment(value)?;
+    scope.term(value, &column.name, &column.ty)
+}
+
+fn refuse_no_increment(value: &Expr) -> Result<()> {
+    match value {
+        Expr::Null => invalid("Invalid null value for counter increment/decrement"),
+        Expr::Arithmetic(operator, left, right) => {
+            refuse_no_increment(left)?;
+            let (left, right) = (text_of(left), text_of(right));
+            invalid(format!(
+                "the '{}' operation is not supported between {left} and {right}",
+                symbol(*operator)
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr, shown: &str) -> Result<Operator> {
+    if column.ty == CqlType::Counter {
+        return Ok(Operator::CountDown(increment(scope, column, value)?));
+    }
     must_be_collection(column, shown)?;
     match &column.ty {
         CqlType::Map(key, _) => {
@@ -1203,7 +1243,11 @@ impl Operations {
             _ => false,
         };
         let earlier = self.columns.insert((column.kind, column.ordinal), whole);
-        if earlier.is_some_and(|had_whole| !column.is_complex() || had_whole || whole || same_field) {
+        let counts = matches!(operator, Operator::Count(_) | Operator::CountDown(_));
+        // Several changes of one counter add up.
+        if !counts
+            && earlier.is_some_and(|had_whole| !column.is_complex() || had_whole || whole || same_field)
+        {
             return syntax(format!("Multiple incompatible setting of column {}", column.name));
         }
         list.push(Operation {

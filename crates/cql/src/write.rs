@@ -182,6 +182,10 @@ pub(crate) enum Operator {
     RemoveEqual(Term),
     /// Adds to a number, or to the end of a text; null stays null.
     Increase(Term),
+    /// Adds to a counter.
+    Count(Term),
+    /// Takes from a counter.
+    CountDown(Term),
 }
 
 impl Operator {
@@ -244,6 +248,17 @@ impl<'t> Content<'t> {
                         changes.push((operation.ordinal, Change::Simple(value.map(Cow::Owned))));
                     }
                 }
+                Operator::Count(term) | Operator::CountDown(term) => {
+                    let down = matches!(operation.operator, Operator::CountDown(_));
+                    let Some(by) = increment(term, down, env)? else { continue };
+                    match &mut changes[..] {
+                        // Several of one counter are one.
+                        [.., (ordinal, Change::Simple(Some(sum)))] if *ordinal == operation.ordinal => {
+                            *sum = Cow::Owned(sum_of(sum, &by));
+                        }
+                        _ => changes.push((operation.ordinal, Change::Simple(Some(Cow::Owned(by))))),
+                    }
+                }
                 _ => changes.push((operation.ordinal, Change::Simple(None))),
             }
         }
@@ -284,6 +299,32 @@ impl<'t> Content<'t> {
             }
         }
     }
+}
+
+/// What is to be added to a counter; `None`: nothing is said.
+fn increment(term: &Term, down: bool, env: &Env<'_, '_>) -> Result<Option<Vec<u8>>> {
+    let by = match term.eval(env)? {
+        Val::Bytes(bytes) => <[u8; 8]>::try_from(&*bytes).map(i64::from_be_bytes),
+        Val::Null => return invalid("Invalid null value for counter increment"),
+        Val::Unset => return Ok(None),
+    };
+    let Ok(by) = by else { return invalid("Invalid value for counter increment") };
+    let by = match by.checked_neg() {
+        _ if !down => by,
+        Some(taken) => taken,
+        None => {
+            return invalid(format!(
+                "The negation of {by} overflows supported counter precision (signed 8 bytes integer)"
+            ));
+        }
+    };
+    Ok(Some(by.to_be_bytes().to_vec()))
+}
+
+/// What two changes of a counter come to.
+fn sum_of(left: &[u8], right: &[u8]) -> Vec<u8> {
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, i64::from_be_bytes);
+    number(left).wrapping_add(number(right)).to_be_bytes().to_vec()
 }
 
 /// A number or text with another behind it.
@@ -350,7 +391,7 @@ fn complex<'t, 'v: 't>(
         Operator::DeleteField(field) => cells.push((Cow::Owned(field.to_be_bytes().to_vec()), None)),
         Operator::DeleteElement(key) => cells.push((path(operation, key.eval(env)?)?, None)),
         // Of columns of one cell alone.
-        Operator::Increase(_) => return Ok(()),
+        Operator::Increase(_) | Operator::Count(_) | Operator::CountDown(_) => return Ok(()),
         Operator::PutAt(..) | Operator::DeleteAt(_) | Operator::RemoveEqual(_) => {
             cells = list_cells(operation, env, prior)?;
         }

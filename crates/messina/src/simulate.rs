@@ -84,7 +84,7 @@ fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    const BUGS: [(&str, Bug); 33] = [
+    const BUGS: [(&str, Bug); 37] = [
         ("skip-sync", Bug::SkipSync),
         ("ignore-crc", Bug::IgnoreCrc),
         ("replay-stops-early", Bug::ReplayStopsEarly),
@@ -118,6 +118,10 @@ fn bug(name: &str) -> Result<Bug, String> {
         ("paxos-leaves-behind", Bug::PaxosLeavesBehind),
         ("prune-early", Bug::PruneEarly),
         ("replace-without-ballots", Bug::ReplaceWithoutBallots),
+        ("count-sent-before-durable", Bug::CountSentBeforeDurable),
+        ("count-without-turn", Bug::CountWithoutTurn),
+        ("count-retried", Bug::CountRetried),
+        ("count-id-shared", Bug::CountIdShared),
     ];
     let found = BUGS.iter().find(|(known, _)| *known == name);
     found.map(|(_, bug)| *bug).ok_or_else(|| {

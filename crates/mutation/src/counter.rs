@@ -6,7 +6,41 @@
 //! ```
 //! Source: Cassandra's counter contexts. Only global shards are written; local and remote ones come from old files.
 
+use base::HostId;
+
 const SHARD_BYTES: usize = 32;
+
+/// What one id has counted in a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Count {
+    /// Of two states of one id the one with the later clock is newer.
+    pub(crate) clock: i64,
+    /// The sum of its increments.
+    pub(crate) count: i64,
+}
+
+/// Bytes of a context of one shard.
+pub(crate) const ONE_SHARD_BYTES: usize = 2 + 2 + SHARD_BYTES;
+
+/// A context that holds what one id has counted, and nothing of others.
+pub(crate) fn one_shard(id: HostId, count: Count) -> [u8; ONE_SHARD_BYTES] {
+    let mut out = [0; ONE_SHARD_BYTES];
+    // One header element: the shard at 0 is global.
+    out[..2].copy_from_slice(&1i16.to_be_bytes());
+    out[2..4].copy_from_slice(&i16::MIN.to_be_bytes());
+    out[4..20].copy_from_slice(&id.to_bytes());
+    out[20..28].copy_from_slice(&count.clock.to_be_bytes());
+    out[28..].copy_from_slice(&count.count.to_be_bytes());
+    out
+}
+
+/// What an id has counted in a cell, nothing if the context has no shard of it. `None`: it is malformed.
+pub(crate) fn counted_by(context: &[u8], id: HostId) -> Option<Count> {
+    let id = id.to_bytes();
+    let shards = shards(context)?;
+    let own = shards.iter().find(|shard| shard.id == id);
+    Some(own.map_or(Count::default(), |shard| Count { clock: shard.clock, count: shard.count }))
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
@@ -137,6 +171,21 @@ mod tests {
         let merged =
             merge(&global(&[(1, 5, 50), (2, 1, 7)]), &global(&[(1, 6, 40), (3, 1, 1)])).expect("well formed");
         assert_eq!(merged, global(&[(1, 6, 40), (2, 1, 7), (3, 1, 1)]));
+    }
+
+    #[test]
+    fn one_shard_is_found_by_its_id() {
+        let (a, b) = (HostId(1), HostId(2));
+        let merged = merge(
+            &one_shard(a, Count { clock: 5, count: -50 }),
+            &one_shard(b, Count { clock: 6, count: 60 }),
+        )
+        .expect("well formed");
+        assert_eq!(counter_total(&merged), Some(10));
+        assert_eq!(counted_by(&merged, a), Some(Count { clock: 5, count: -50 }));
+        assert_eq!(counted_by(&merged, b), Some(Count { clock: 6, count: 60 }));
+        assert_eq!(counted_by(&merged, HostId(3)), Some(Count::default()));
+        assert_eq!(counted_by(&merged[..40], a), None);
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod page;
 mod partition;
 mod view;
 mod emit;
+mod increments;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,7 @@ pub use digest::{DigestFault, digest};
 pub use emit::{Budget, Emit, Emitted, emit, emit_merged};
 pub use encoded::{BoundRef, Item, Mutation, MutationBuilder, MutationView};
 pub use error::Error;
+pub use increments::{count, counted_rows};
 pub use limit::ByteLimit;
 pub use merge::{Purge, Rewrite, merge_rows, normalized, replaces, rewrite_row};
 pub use page::Page;

@@ -214,11 +214,11 @@ fn timeouts(config: &Config) -> Vec<(&'static str, u64)> {
         ("read", millis(config.read_timeout)),
         ("range", millis(config.range_timeout)),
         ("write", millis(config.write_timeout)),
+        ("counterwrite", millis(config.counter_write_timeout)),
         ("truncate", millis(config.truncate_timeout)),
     ];
     // Kept as they are written; nothing waits for them yet.
     let others = [
-        ("counterwrite", "counter_write_request_timeout"),
         ("cascontention", "cas_contention_timeout"),
         ("internodeconnect", "internode_tcp_connect_timeout"),
         ("internodeuser", "internode_tcp_user_timeout"),

@@ -571,6 +571,7 @@ fn engine_settings(shared: &Shared) -> query::Settings {
         read_timeout: config.read_timeout,
         range_timeout: config.range_timeout,
         write_timeout: config.write_timeout,
+        counter_write_timeout: config.counter_write_timeout,
         truncate_timeout: config.truncate_timeout,
         page_bytes: u32::try_from(config.page_bytes).unwrap_or(u32::MAX),
         // The row that reaches the limit may bring some more, and must not make the page fail.

@@ -39,8 +39,14 @@ impl Engine {
         let bound = batch
             .statements
             .iter()
-            .map(|statement| Ok((self.analysed_part(keyspace, statement, batch.kind)?, statement)))
+            .map(|statement| Ok((self.analysed_part(keyspace, statement)?, statement)))
             .collect::<Result<Vec<_>, Error>>()?;
+        let kind = match batch.kind {
+            BatchKind::Logged => cql::BatchKind::Logged,
+            BatchKind::Unlogged => cql::BatchKind::Unlogged,
+            BatchKind::Counter => cql::BatchKind::Counter,
+        };
+        cql::refuse_mixed(kind, bound.iter().map(|((_, plan), _)| plan.table().counter))?;
         bound.iter().try_for_each(|((analysed, _), _)| self.authorize(analysed, user))?;
         if bound.iter().any(|((_, plan), _)| plan.is_conditional()) {
             let mut values = Vec::with_capacity(bound.len());
@@ -71,7 +77,8 @@ impl Engine {
             })?;
         }
         let logged = batch.kind == BatchKind::Logged;
-        let write = self.batch_write(mutations, logged, parameters.consistency)?;
+        let counts = bound.iter().any(|((_, plan), _)| plan.table().counter);
+        let write = self.batch_write(mutations, logged, counts, parameters.consistency)?;
         let of_roles = self.writes_roles(&write);
         let answer = self.run_write(write).await?;
         if of_roles {
@@ -85,7 +92,6 @@ impl Engine {
         &self,
         keyspace: Option<&str>,
         statement: &BatchStatement<'_>,
-        kind: BatchKind,
     ) -> Result<(Rc<Analysed>, Arc<ModifyPlan>), Error> {
         let analysed = match statement.source {
             BatchSource::Prepared(id) => self.find(id)?.analysed(&self.schema())?,
@@ -98,15 +104,7 @@ impl Engine {
         };
         let plan = plan.clone();
         self.refuse_modification(&plan)?;
-        match (kind, plan.table().counter) {
-            (BatchKind::Counter, false) => {
-                Err(Error::Invalid("Cannot include non-counter statement in a counter batch".into()))
-            }
-            (BatchKind::Logged, true) => {
-                Err(Error::Invalid("Cannot include a counter statement in a logged batch".into()))
-            }
-            _ => Ok((analysed, plan)),
-        }
+        Ok((analysed, plan))
     }
 
     /// A batch's mutations as one write, with the warnings and refusals that its size calls for.
@@ -114,6 +112,7 @@ impl Engine {
         &self,
         mutations: Vec<Mutation>,
         logged: bool,
+        counts: bool,
         consistency: Consistency,
     ) -> Result<Write, Error> {
         let partitions = count_partitions(&mutations);
@@ -132,12 +131,16 @@ impl Engine {
                 self.table_names(&mutations)
             ));
         }
+        if counts && consistency.is_serial() {
+            return Err(Error::Invalid("Counter operations are inherently non-serializable".into()));
+        }
         let kind = match (partitions, logged) {
+            _ if counts => WriteKind::Counter,
             (0 | 1, _) => WriteKind::Simple,
             (_, true) => WriteKind::Batch,
             (_, false) => WriteKind::UnloggedBatch,
         };
-        let timeout = self.settings.write_timeout;
+        let timeout = self.write_timeout(counts);
         Ok(Write { mutations, kind, consistency, timeout, warnings })
     }
 

@@ -74,9 +74,31 @@ pub(crate) struct ReadThenWrite {
 }
 
 /// The mutations of one INSERT, UPDATE or DELETE as a write.
-pub(crate) fn modification(mutations: Vec<Mutation>, consistency: Consistency, timeout: Duration) -> Write {
-    let kind = if mutations.len() > 1 { WriteKind::UnloggedBatch } else { WriteKind::Simple };
+pub(crate) fn modification(
+    mutations: Vec<Mutation>,
+    counts: bool,
+    consistency: Consistency,
+    timeout: Duration,
+) -> Write {
+    let kind = match mutations.len() {
+        _ if counts => WriteKind::Counter,
+        0 | 1 => WriteKind::Simple,
+        _ => WriteKind::UnloggedBatch,
+    };
     Write { mutations, kind, consistency, timeout, warnings: Vec::new() }
+}
+
+/// Levels at which a counter cannot be changed; in a batch it can.
+fn refuse_level(table: &str, consistency: Consistency) -> Result<(), Error> {
+    match consistency {
+        Consistency::Any => Err(Error::Invalid(format!(
+            "Consistency level ANY is not yet supported for counter table {table}"
+        ))),
+        _ if consistency.is_serial() => {
+            Err(Error::Invalid("Counter operations are inherently non-serializable".into()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Values up to this many are bound without allocating a list of them.
@@ -140,7 +162,9 @@ impl Engine {
             }
             Plan::Modify(plan) => {
                 self.refuse_modification(plan)?;
-                let timeout = plan.timeout(values)?.unwrap_or(self.settings.write_timeout);
+                let counts = plan.table().counter;
+                let standard = self.write_timeout(counts);
+                let timeout = plan.timeout(values)?.unwrap_or(standard);
                 if plan.is_conditional() {
                     let statement = CasStatements::One(plan.clone());
                     self.bind_cas(statement, vec![owned(values)], parameters, timeout)?
@@ -148,7 +172,10 @@ impl Engine {
                     Work::ReadThenWrite(self.later(analysed, values, parameters, timeout))
                 } else {
                     let mutations = plan.bind(values, &self.context(parameters))?;
-                    Work::Write(modification(mutations, parameters.consistency, timeout))
+                    if counts {
+                        refuse_level(&plan.table().name, parameters.consistency)?;
+                    }
+                    Work::Write(modification(mutations, counts, parameters.consistency, timeout))
                 }
             }
             Plan::Batch(plan) => {
@@ -161,7 +188,12 @@ impl Engine {
                     Work::ReadThenWrite(self.later(analysed, values, parameters, self.settings.write_timeout))
                 } else {
                     let mutations = plan.bind(values, &self.context(parameters), &Prior::default())?;
-                    Work::Write(self.batch_write(mutations, plan.logged, parameters.consistency)?)
+                    Work::Write(self.batch_write(
+                        mutations,
+                        plan.logged,
+                        plan.counts(),
+                        parameters.consistency,
+                    )?)
                 }
             }
             _ => {
@@ -170,6 +202,11 @@ impl Engine {
             }
         };
         Ok(Bound { work })
+    }
+
+    /// How long a write may take that says nothing else.
+    pub(crate) fn write_timeout(&self, counts: bool) -> Duration {
+        if counts { self.settings.counter_write_timeout } else { self.settings.write_timeout }
     }
 
     /// Keeps the values of a write that has to read first.

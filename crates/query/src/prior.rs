@@ -18,13 +18,13 @@ impl Engine {
                 let prior = self.read_prior(reads, work.consistency).await?;
                 let mut mutations = Vec::with_capacity(1);
                 plan.bind_into(&values, context, &prior, &mut mutations)?;
-                modification(mutations, work.consistency, work.timeout)
+                modification(mutations, false, work.consistency, work.timeout)
             }
             Plan::Batch(plan) => {
                 let reads = plan.prior_reads(&values, context)?;
                 let prior = self.read_prior(reads, work.consistency).await?;
                 let mutations = plan.bind(&values, context, &prior)?;
-                self.batch_write(mutations, plan.logged, work.consistency)?
+                self.batch_write(mutations, plan.logged, false, work.consistency)?
             }
             _ => return Err(Error::Server("a statement took the wrong way".into())),
         };

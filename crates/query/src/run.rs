@@ -10,6 +10,7 @@ use crate::statement::Analysed;
 use crate::system::definitions::VIRTUAL_KEYSPACES;
 use crate::system::read;
 use cluster::{ChangeKind, Changed, Cluster, Resource, SchemaEvent, Target, builtin};
+use coordinator::WriteKind;
 use core::time::Duration;
 use cql::{
     ChangeContext, ClusterFacts, ModifyPlan, Page, Plan, SchemaChange, SelectPlan, is_system_keyspace,
@@ -177,6 +178,9 @@ impl Engine {
     /// The whole of a write, if nothing has to be waited for; `None`: nothing has happened, and
     /// [`Engine::run_write`] does it.
     pub(crate) fn write_now(&self, write: &mut Write) -> Option<Result<Answer, Error>> {
+        if write.kind == WriteKind::Counter {
+            return None;
+        }
         if !write.mutations.is_empty() {
             let written = self.coordinator.write_now(&write.mutations, write.consistency, write.kind)?;
             if let Err(error) = written {
@@ -187,7 +191,11 @@ impl Engine {
     }
 
     pub(crate) async fn run_write(&self, write: Write) -> Result<Answer, Error> {
-        if !write.mutations.is_empty() {
+        if write.kind == WriteKind::Counter {
+            // Boxed, so that other writes do not carry its room.
+            let Write { mutations, consistency, timeout, .. } = write;
+            Box::pin(self.coordinator.count(mutations, consistency, timeout)).await?;
+        } else if !write.mutations.is_empty() {
             self.coordinator.write(write.mutations, write.consistency, write.kind, write.timeout).await?;
         }
         Ok(Answer { outcome: Outcome::Void, warnings: write.warnings })

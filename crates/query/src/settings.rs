@@ -86,6 +86,8 @@ pub struct Settings {
     pub range_timeout: Duration,
     /// How long a write may take.
     pub write_timeout: Duration,
+    /// How long a write of counters may take.
+    pub counter_write_timeout: Duration,
     /// How long a truncation may take.
     pub truncate_timeout: Duration,
     /// The bytes after which a page is cut.

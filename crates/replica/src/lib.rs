@@ -6,13 +6,16 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod limits;
 mod message;
 mod turns;
 mod shard;
 mod paxos;
+mod counters;
 mod operations;
 mod local;
 
+pub use counters::Increments;
 pub use error::{Error, Reason};
 pub use local::Local;
 pub use message::{

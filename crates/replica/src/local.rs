@@ -1,11 +1,12 @@
 //! This node as a replica: finds the shards that own what is asked.
 
 use crate::Error;
+use crate::counters::Increments;
 use crate::message::{Request, Response};
 use crate::operations::snapshots_before;
 use crate::shard::Shard;
 use base::histogram::Placed;
-use base::{Token, shard_interval, shard_of};
+use base::{Instant, Token, shard_interval, shard_of};
 use mutation::{Key, Mutation, Page, ReadAnswer, ReadCommand, Resume, Scope, TokenRange};
 use paxos::{Ask, Reply};
 use runtime::{Group, ShardId};
@@ -194,6 +195,23 @@ impl Local {
         }
         runtime::tracing::submit_to(owner, self.group, move || async move {
             runtime::local::<Shard>().paxos(ask, on).await
+        })
+        .await
+    }
+
+    /// Counts increments of one partition on the shard that owns it, as [`Shard::count`] says.
+    pub async fn count(
+        &self,
+        increments: Increments,
+        on: Point,
+        until: Instant,
+    ) -> Result<Option<Mutation>, Error> {
+        let owner = owner(increments.key().token);
+        if owner == runtime::shard() {
+            return self.here.count(increments, on, until).await;
+        }
+        runtime::tracing::submit_to(owner, self.group, move || async move {
+            runtime::local::<Shard>().count(increments, on, until).await
         })
         .await
     }

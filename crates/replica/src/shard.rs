@@ -1,6 +1,7 @@
 //! One shard's part of a replica: its store behind messages.
 
 use crate::Error;
+use crate::counters::Counting;
 use crate::turns::Turns;
 use base::histogram::Placed;
 use core::time::Duration;
@@ -18,6 +19,8 @@ pub struct Shard {
     records: Records,
     /// Partitions whose state is at work.
     turns: Turns,
+    /// Counters that are at work.
+    counting: Counting,
     /// Damage that is worth a line in the log.
     told: Sparse,
 }
@@ -28,7 +31,13 @@ const DAMAGE_LOG_EVERY: Duration = Duration::from_secs(10);
 impl Shard {
     /// Wraps a shard's store.
     pub fn new(store: Rc<Store>) -> Shard {
-        Shard { store, records: Records::new(), turns: Turns::default(), told: Sparse::new(DAMAGE_LOG_EVERY) }
+        Shard {
+            store,
+            records: Records::new(),
+            turns: Turns::default(),
+            counting: Counting::default(),
+            told: Sparse::new(DAMAGE_LOG_EVERY),
+        }
     }
 
     /// The store itself, for what operators ask and for its clock; reads and writes go through the methods here.
@@ -42,6 +51,10 @@ impl Shard {
 
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    pub(crate) fn counting(&self) -> &Counting {
+        &self.counting
     }
 
     /// Reads this shard's part of what is asked.

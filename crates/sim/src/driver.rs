@@ -11,7 +11,7 @@ use runtime::Bug;
 use runtime::sim::{SimConfig, World};
 
 use crate::limits::FAILURES_KEPT;
-use crate::{Counts, Outcome, batches, cluster, consensus, crash, engine, lwt, repair, three};
+use crate::{Counts, Outcome, batches, cluster, consensus, counters, crash, engine, lwt, repair, three};
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ pub enum Scenario {
     Lwt,
     /// A node with a part in lightweight transactions is replaced.
     LwtReplace,
+    /// Three nodes that count.
+    Counters,
     /// Three to nine nodes in one datacenter or two: founded, joined, replaced, with everything that the world can do to them.
     Cluster,
     /// Three whose replicas differ are repaired.
@@ -42,11 +44,12 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 11] = [
+    pub const ALL: [Scenario; 12] = [
         Scenario::Crash,
         Scenario::Three,
         Scenario::Lwt,
         Scenario::LwtReplace,
+        Scenario::Counters,
         Scenario::Cluster,
         Scenario::Repair,
         Scenario::Replace,
@@ -63,6 +66,7 @@ impl Scenario {
             Scenario::Three => "three",
             Scenario::Lwt => "lwt",
             Scenario::LwtReplace => "lwt-replace",
+            Scenario::Counters => "counters",
             Scenario::Cluster => "cluster",
             Scenario::Repair => "repair",
             Scenario::Replace => "replace",
@@ -91,6 +95,9 @@ impl Scenario {
             Scenario::Three => &[Bug::DigestStopsAtNull, Bug::HintUnheardIsDelivered],
             Scenario::Lwt => &[Bug::AcceptUnfenced],
             Scenario::LwtReplace => &[Bug::ReplaceWithoutBallots],
+            Scenario::Counters => {
+                &[Bug::CountSentBeforeDurable, Bug::CountWithoutTurn, Bug::CountRetried, Bug::CountIdShared]
+            }
             Scenario::Cluster => &[
                 Bug::DigestStopsAtNull,
                 Bug::LateWriteAfterTruncate,
@@ -127,6 +134,7 @@ impl Scenario {
             | Scenario::Three
             | Scenario::Lwt
             | Scenario::LwtReplace
+            | Scenario::Counters
             | Scenario::Cluster
             | Scenario::Repair
             | Scenario::Replace
@@ -154,6 +162,7 @@ impl Scenario {
             Scenario::Three => three::play(world, seed, planted),
             Scenario::Lwt => lwt::play(world, seed, planted, counts),
             Scenario::LwtReplace => repair::play_transactions(world, seed, planted, counts),
+            Scenario::Counters => counters::play(world, seed, planted, counts),
             Scenario::Cluster => cluster::play(world, seed, planted, counts),
             Scenario::Repair => repair::play_repair(world, seed, planted),
             Scenario::Replace => repair::play_replace(world, seed, planted),

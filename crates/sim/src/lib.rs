@@ -40,6 +40,8 @@ mod handoff;
 mod three;
 /// Lightweight transactions on three nodes.
 mod lwt;
+/// Counters on three nodes.
+mod counters;
 /// Clusters of any shape, and everything that happens to them.
 mod cluster;
 /// Replicas that missed something, and what makes up for it.

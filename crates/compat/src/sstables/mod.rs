@@ -22,7 +22,7 @@ mod ours;
 mod peer;
 mod schemas;
 mod selects;
-mod session;
+pub mod session;
 mod table;
 mod tools;
 mod values;
@@ -69,12 +69,13 @@ pub fn run(options: &Options, report: &mut Report) {
     let all = schemas::all().into_iter().chain(names::tables(options.seed));
     let schemas: Vec<Schema> = all.filter(wanted).collect();
     println!("sstables of {} tables, --seed {}", schemas.len(), options.seed);
-    // Only counters are taken from the samples.
-    let samples = if options.quick { Vec::new() } else { versions::run(options, report) };
+    if !options.quick {
+        versions::run(options, report);
+    }
     let exchange = Exchange { options, schemas, seed: options.seed, folder };
     let mut handed = AllHanded::new();
     report.test("sstables::messina_writes", || {
-        handed = ours::write(&exchange, &samples)?;
+        handed = ours::write(&exchange)?;
         Ok(format!("{} tables", handed.len()))
     });
     let mut received = AllHanded::new();

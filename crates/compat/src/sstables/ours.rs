@@ -9,7 +9,7 @@ use super::peer::table_folder;
 use super::schemas::Schema;
 use super::session::Session;
 use super::table::Table;
-use super::{AllHanded, Exchange, Handed, link_files, selects};
+use super::{AllHanded, Exchange, Handed, selects};
 use crate::command;
 use crate::server::{Server, free_port};
 
@@ -73,12 +73,12 @@ impl Operator for Node {
     }
 
     fn counts(&self) -> bool {
-        false
+        true
     }
 }
 
 /// Fills a keyspace in each format, takes a snapshot, and asks after a restart, when nothing but files is left.
-pub fn write(exchange: &Exchange<'_>, samples: &[PathBuf]) -> Result<AllHanded, String> {
+pub fn write(exchange: &Exchange<'_>) -> Result<AllHanded, String> {
     let folder = exchange.folder("node");
     let mut handed = AllHanded::new();
     for (keyspace, format, letters) in FORMATS {
@@ -87,10 +87,7 @@ pub fn write(exchange: &Exchange<'_>, samples: &[PathBuf]) -> Result<AllHanded, 
         fill::fill(&mut session, &mut node, keyspace, &exchange.schemas, exchange.seed)?;
         node.nodetool(&["snapshot", "-t", SNAPSHOT, keyspace])?;
         for schema in &exchange.schemas {
-            let files = match schema.counts() {
-                false => node.table_folder(keyspace, &schema.name)?.join("snapshots").join(SNAPSHOT),
-                true => sample_of_counters(exchange, samples, letters)?,
-            };
+            let files = node.table_folder(keyspace, &schema.name)?.join("snapshots").join(SNAPSHOT);
             check_versions(&files, letters)?;
             let one = Handed { folder: files, answers: Err("it was not asked".into()) };
             handed.insert((keyspace.into(), schema.name.clone()), one);
@@ -102,15 +99,8 @@ pub fn write(exchange: &Exchange<'_>, samples: &[PathBuf]) -> Result<AllHanded, 
     let mut session = node.connect()?;
     for ((keyspace, name), handed) in &mut handed {
         let schema = of_name(&exchange.schemas, name)?;
-        let folder = handed.folder.display().to_string();
-        let imported = match schema.counts() {
-            true => node.nodetool(&["import", "-p", keyspace, name, &folder]).map(drop),
-            false => Ok(()),
-        };
-        handed.answers = imported.and_then(|()| {
-            let table = Table::open(&mut session, keyspace, schema, exchange.seed)?;
-            selects::ask(&mut session, &table, exchange.seed)
-        });
+        handed.answers = Table::open(&mut session, keyspace, schema, exchange.seed)
+            .and_then(|table| selects::ask(&mut session, &table, exchange.seed));
     }
     node.stop()?;
     Ok(handed)
@@ -133,28 +123,4 @@ pub fn check_versions(folder: &Path, letters: &str) -> Result<(), String> {
         None if files.is_empty() => Err(format!("{} holds no sstable", folder.display())),
         None => Ok(()),
     }
-}
-
-/// Counters are written by the example, because no node executes their updates yet.
-fn sample_of_counters(
-    exchange: &Exchange<'_>,
-    samples: &[PathBuf],
-    letters: &str,
-) -> Result<PathBuf, String> {
-    let first = format!("/{letters}-1-");
-    let is_it = |path: &&PathBuf| {
-        let path = path.display().to_string();
-        path.contains("/counts-") && path.contains(&first)
-    };
-    let sample = samples.iter().find(is_it).ok_or("the samples hold no counters")?;
-    let all = sample.parent().unwrap_or(Path::new("."));
-    let folder = exchange.folder("counters").join(letters);
-    link_files(all, &folder)?;
-    // The other versions and sizes stay behind.
-    for entry in std::fs::read_dir(&folder).map_err(|error| error.to_string())?.filter_map(Result::ok) {
-        if !entry.file_name().to_string_lossy().starts_with(&first[1..]) {
-            std::fs::remove_file(entry.path()).map_err(|error| error.to_string())?;
-        }
-    }
-    Ok(folder)
 }

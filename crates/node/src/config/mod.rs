@@ -180,6 +180,8 @@ pub struct Config {
     pub range_timeout: Duration,
     /// How long a write may take.
     pub write_timeout: Duration,
+    /// `counter_write_request_timeout`: how long a write of counters may take.
+    pub counter_write_timeout: Duration,
     /// How long a truncation may take.
     pub truncate_timeout: Duration,
     /// Requests that take longer are written to the log; zero writes none.
@@ -315,6 +317,7 @@ impl Config {
             read_timeout: Duration::from_secs(5),
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
+            counter_write_timeout: Duration::from_secs(5),
             truncate_timeout: Duration::from_secs(60),
             slow_query_timeout: Duration::from_millis(500),
             page_bytes: 1 << 20,

@@ -4,6 +4,7 @@ mod bad_days;
 mod bad_input;
 mod batches;
 mod conditional;
+mod counters;
 mod datacenters;
 mod encrypted;
 mod events;

@@ -169,6 +169,14 @@ pub enum Bug {
     PruneEarly,
     /// A member that replaces another is not told what was promised and agreed on with that one.
     ReplaceWithoutBallots,
+    /// What the leader of a counter has counted is sent to others before it is durable.
+    CountSentBeforeDurable,
+    /// Two increments of a counter begin with the same shard of their leader.
+    CountWithoutTurn,
+    /// An increment whose leader did not answer is given to another.
+    CountRetried,
+    /// Every leader counts under the same id.
+    CountIdShared,
     /// No mistake, but an older release: the node neither says that it knows traces nor knows their verbs.
     BeforeTraces,
 }

@@ -41,7 +41,12 @@ pub(super) const KEYS: &[Key] = &[
     key("concurrent_writes", INT, "32", Idle(THREADS)),
     key("coordinator_read_size_fail_threshold", Size(1), "null", Later(GUARDRAILS)),
     key("coordinator_read_size_warn_threshold", Size(1), "null", Later(GUARDRAILS)),
-    key("counter_write_request_timeout", Time(MS), "5000ms", Later("counters cannot be written yet")),
+    key(
+        "counter_write_request_timeout",
+        Time(MS),
+        "5000ms",
+        Checks(|c, v| set(&mut c.counter_write_timeout, some_time(v)?)),
+    ),
     key(
         "force_new_prepared_statement_behaviour",
         Flag,
