@@ -9,7 +9,7 @@ use base::{HashMap, HostId, Instant};
 use mutation::{Key, Mutation, ReadCommand, Scope};
 use runtime::Bug;
 use schema::{Table, TableId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,9 +48,19 @@ impl Increments {
     }
 }
 
+/// How often leaders of a node have looked for what they have counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CounterReads {
+    /// Times that it was looked for: once for all increments that are counted together.
+    pub requests: u64,
+    /// Of these, those that memtables and the row cache answered.
+    pub hits: u64,
+}
+
 /// Partitions whose counters are at work.
 #[derive(Default)]
 pub(crate) struct Counting {
+    reads: Cell<CounterReads>,
     turns: Turns,
     waiting: RefCell<HashMap<(TableId, Key), VecDeque<Rc<Asked>>>>,
 }
@@ -64,6 +74,16 @@ struct Asked {
 }
 
 impl Counting {
+    /// Since the start.
+    pub(crate) fn reads(&self) -> CounterReads {
+        self.reads.get()
+    }
+
+    fn note_read(&self, is_hit: bool) {
+        let CounterReads { requests, hits } = self.reads.get();
+        self.reads.set(CounterReads { requests: requests + 1, hits: hits + u64::from(is_hit) });
+    }
+
     fn wait(&self, whose: (TableId, Key), asked: Rc<Asked>) {
         self.waiting.borrow_mut().entry(whose).or_default().push_back(asked);
     }
@@ -160,11 +180,14 @@ impl Shard {
             static_counts: true,
             ..ReadCommand::everything(first.table.id, scope, now_s)
         };
-        let mut known = Vec::new();
+        let (mut known, mut is_hit) = (Vec::new(), true);
         loop {
             let answer = match self.read_now(&command) {
                 Some((answer, _)) => answer,
-                None => self.read(&command).await?,
+                None => {
+                    is_hit = false;
+                    self.read(&command).await?
+                }
             };
             known.extend(answer.partitions);
             match answer.stopped {
@@ -172,6 +195,7 @@ impl Shard {
                 None => break,
             }
         }
+        self.counting().note_read(is_hit);
         // ⚔ Later than all that this node gave before: what it counts after a deletion must not be older than what it counted before.
         let now = self.store().next_time(i64::MIN);
         let leader = if runtime::planted(Bug::CountIdShared) { HostId(1) } else { first.leader };

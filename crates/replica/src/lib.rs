@@ -15,7 +15,7 @@ mod counters;
 mod operations;
 mod local;
 
-pub use counters::Increments;
+pub use counters::{CounterReads, Increments};
 pub use error::{Error, Reason};
 pub use local::Local;
 pub use message::{
