@@ -1,6 +1,6 @@
 //! What an operator asks of the whole node: every shard does its part.
 
-use crate::counters::CounterReads;
+use crate::counting::CounterReads;
 use crate::local::Local;
 use crate::shard::Shard;
 use base::{HashMap, HashSet, Token};
