@@ -243,10 +243,30 @@ mod tests {
         let both = merge(&context(&first), &context(&of_other)).expect("well formed");
         assert_eq!(counter_total(&both), Some(10));
         // A clock that goes back does not take back what was counted.
-        let later = counted(&table, 1, &[first.clone()], &[1], 50);
+        let later = counted(&table, 1, std::slice::from_ref(&first), &[1], 50);
         let merged = merge(&context(&later), &both).expect("well formed");
         assert_eq!(counter_total(&merged), Some(11));
         assert_eq!(merge(&merged, &context(&later)), Some(merged.clone()), "as often as it arrives");
+    }
+
+    #[test]
+    fn what_cassandra_has_counted_stays_in_the_sum() {
+        let table = counters();
+        // A local shard of 40 and a remote one of 2, as releases before 2.1 wrote them.
+        let mut old = vec![0, 1, 0, 0];
+        for (id, count) in [(7u128, 40i64), (8, 2)] {
+            old.extend(id.to_be_bytes());
+            old.extend(1i64.to_be_bytes());
+            old.extend(count.to_be_bytes());
+        }
+        let mut builder = MutationBuilder::new(table.id, base::Token::of_key(b"k"), b"k");
+        builder.write_row(&[], Liveness::NONE, Deletion::LIVE, |row| row.simple(0, Cell::live(1, &old)));
+        let imported = builder.finish();
+        let first = counted(&table, 1, std::slice::from_ref(&imported), &[5], 100);
+        let both = merge(&old, &context(&first)).expect("well formed");
+        assert_eq!(counter_total(&both), Some(47));
+        let second = counted(&table, 1, &[imported, first], &[-7], 200);
+        assert_eq!(counter_total(&merge(&both, &context(&second)).expect("well formed")), Some(40));
     }
 
     #[test]

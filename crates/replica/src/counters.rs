@@ -2,105 +2,14 @@
 //! each partition; increments that come meanwhile are counted together by the next. Why this holds: `docs/mechanisms/counters.md`.
 
 use crate::Error;
-use crate::limits::{COUNTED_BYTES_MAX, COUNTED_TOGETHER_MAX};
+use crate::counting::{Asked, Increments};
 use crate::shard::Shard;
-use crate::turns::Turns;
-use base::{HashMap, HostId, Instant};
-use mutation::{Key, Mutation, ReadCommand, Scope};
+use base::{HostId, Instant};
+use mutation::{Mutation, ReadCommand, Scope};
 use runtime::Bug;
-use schema::{Table, TableId};
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 use storage::{Durability, Point};
-
-/// What is to be counted in one partition: never merged as it is, and never counted twice.
-#[derive(Debug, Clone)]
-pub struct Increments {
-    table: Arc<Table>,
-    leader: HostId,
-    key: Key,
-    /// Of the partition, in their order.
-    mutations: Vec<Mutation>,
-}
-
-impl Increments {
-    /// Increments of one partition of a counter table, which this node is to count as `leader`.
-    /// `None`: there are none, or not of one partition.
-    pub fn new(table: Arc<Table>, leader: HostId, mutations: Vec<Mutation>) -> Option<Increments> {
-        let first = mutations.first()?;
-        let key = Key::with_token(first.token(), first.view().key);
-        let same = |one: &Mutation| one.table() == table.id && one.view().key == &*key.bytes;
-        if !table.counter || !mutations.iter().all(same) {
-            return None;
-        }
-        Some(Increments { table, leader, key, mutations })
-    }
-
-    /// Their partition.
-    pub fn key(&self) -> &Key {
-        &self.key
-    }
-
-    fn bytes(&self) -> usize {
-        self.mutations.iter().map(|mutation| mutation.as_bytes().len()).sum()
-    }
-}
-
-/// Partitions whose counters are at work.
-#[derive(Default)]
-pub(crate) struct Counting {
-    turns: Turns,
-    waiting: RefCell<HashMap<(TableId, Key), VecDeque<Rc<Asked>>>>,
-}
-
-/// Increments of one request.
-struct Asked {
-    increments: Increments,
-    on: Point,
-    /// Set by whoever has counted them.
-    outcome: RefCell<Option<Result<Mutation, Error>>>,
-}
-
-impl Counting {
-    fn wait(&self, whose: (TableId, Key), asked: Rc<Asked>) {
-        self.waiting.borrow_mut().entry(whose).or_default().push_back(asked);
-    }
-
-    /// Takes one from those that wait. False: somebody counts it.
-    fn withdraw(&self, whose: &(TableId, Key), asked: &Rc<Asked>) -> bool {
-        let mut waiting = self.waiting.borrow_mut();
-        let Some(of) = waiting.get_mut(whose) else { return false };
-        let before = of.len();
-        of.retain(|other| !Rc::ptr_eq(other, asked));
-        let withdrawn = of.len() < before;
-        if of.is_empty() {
-            waiting.remove(whose);
-        }
-        withdrawn
-    }
-
-    /// Takes those that wait, from the first one on, within the limits.
-    fn take(&self, whose: &(TableId, Key)) -> Vec<Rc<Asked>> {
-        let mut waiting = self.waiting.borrow_mut();
-        let Some(of) = waiting.get_mut(whose) else { return Vec::new() };
-        let (mut taken, mut bytes) = (Vec::new(), 0);
-        while let Some(next) = of.front()
-            && taken.len() < COUNTED_TOGETHER_MAX
-        {
-            bytes += next.increments.bytes();
-            if !taken.is_empty() && COUNTED_BYTES_MAX < bytes {
-                break;
-            }
-            taken.extend(of.pop_front());
-        }
-        if of.is_empty() {
-            waiting.remove(whose);
-        }
-        taken
-    }
-}
 
 impl Shard {
     /// Counts increments of a partition of this shard, once, and returns what others are to write: it is durable here, and visible.
@@ -160,11 +69,14 @@ impl Shard {
             static_counts: true,
             ..ReadCommand::everything(first.table.id, scope, now_s)
         };
-        let mut known = Vec::new();
+        let (mut known, mut is_hit) = (Vec::new(), true);
         loop {
             let answer = match self.read_now(&command) {
                 Some((answer, _)) => answer,
-                None => self.read(&command).await?,
+                None => {
+                    is_hit = false;
+                    self.read(&command).await?
+                }
             };
             known.extend(answer.partitions);
             match answer.stopped {
@@ -172,6 +84,7 @@ impl Shard {
                 None => break,
             }
         }
+        self.counting().note_read(is_hit);
         // ⚔ Later than all that this node gave before: what it counts after a deletion must not be older than what it counted before.
         let now = self.store().next_time(i64::MIN);
         let leader = if runtime::planted(Bug::CountIdShared) { HostId(1) } else { first.leader };

@@ -9,13 +9,14 @@ mod error;
 mod limits;
 mod message;
 mod turns;
+mod counting;
 mod shard;
 mod paxos;
 mod counters;
 mod operations;
 mod local;
 
-pub use counters::Increments;
+pub use counting::{CounterReads, Increments};
 pub use error::{Error, Reason};
 pub use local::Local;
 pub use message::{

@@ -1,7 +1,7 @@
 //! This node as a replica: finds the shards that own what is asked.
 
 use crate::Error;
-use crate::counters::Increments;
+use crate::counting::Increments;
 use crate::message::{Request, Response};
 use crate::operations::snapshots_before;
 use crate::shard::Shard;

@@ -1,5 +1,6 @@
 //! What an operator asks of the whole node: every shard does its part.
 
+use crate::counting::CounterReads;
 use crate::local::Local;
 use crate::shard::Shard;
 use base::{HashMap, HashSet, Token};
@@ -236,6 +237,17 @@ impl Local {
     pub async fn row_cache(&self) -> CacheStats {
         let mut sum = CacheStats::default();
         on_every(|store| async move { store.cache_stats() }).await.iter().for_each(|shard| sum.merge(shard));
+        sum
+    }
+
+    /// How often leaders of all shards have looked for what they have counted.
+    pub async fn counter_reads(&self) -> CounterReads {
+        let of_shard = || async { runtime::local::<Shard>().counting().reads() };
+        let mut sum = CounterReads::default();
+        for shard in runtime::on_every_shard(Group::QUERY, of_shard).await {
+            sum.requests += shard.requests;
+            sum.hits += shard.hits;
+        }
         sum
     }
 

@@ -1,7 +1,7 @@
 //! One shard's part of a replica: its store behind messages.
 
 use crate::Error;
-use crate::counters::Counting;
+use crate::counting::Counting;
 use crate::turns::Turns;
 use base::histogram::Placed;
 use core::time::Duration;

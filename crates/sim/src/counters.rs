@@ -32,6 +32,8 @@ use crate::three::{fault, prepare};
 const TABLE: TableId = TableId(0x5a1c_395e_b41f_11e5_9f22_ba0b_e048_3c22);
 /// Ordinals of the two counters of a row.
 const COLUMNS: u16 = 2;
+/// Keys of which each is counted in once: what is counted twice there cannot be one of many that nobody knows of.
+const ONCE: std::ops::Range<u64> = 1_000..1_200;
 /// How long one request may take.
 const WITHIN: Duration = Duration::from_secs(2);
 
@@ -61,6 +63,8 @@ impl Sum {
 struct Seen {
     sums: BTreeMap<(u64, u16), Sum>,
     counts: BTreeMap<&'static str, u64>,
+    /// How many of [`ONCE`] were used.
+    once: u64,
     over: bool,
 }
 
@@ -169,6 +173,14 @@ async fn client(seen: Shared, mut rng: Prng, keys: u64) {
                 by: rng.below(1_000) as i64 - 300,
             })
             .collect();
+        let fresh = ONCE.clone().nth(seen.borrow().once as usize).filter(|_| rng.chance(0.4));
+        let steps = match fresh {
+            Some(key) => {
+                seen.borrow_mut().once += 1;
+                vec![Step { key, ..steps[0] }]
+            }
+            None => steps,
+        };
         let level = [Consistency::Quorum, Consistency::One, Consistency::All][rng.below(3) as usize];
         count(&coordinator, &seen, &steps, level).await;
         if rng.chance(0.3) {
@@ -178,15 +190,19 @@ async fn client(seen: Shared, mut rng: Prng, keys: u64) {
 }
 
 /// On one node, when nothing disturbs any more: it can count, and sees at ALL what may be; this brings all replicas up to date.
-async fn settled(seen: Shared, keys: u64) -> Result<Vec<[i64; 2]>, String> {
+async fn settled(seen: Shared, keys: u64) -> Result<Vec<(u64, [i64; 2])>, String> {
     let coordinator = runtime::local::<Coordinator>();
     let mut all = Vec::new();
-    for key in 0..keys {
-        let step = Step { key, column: 0, by: 1 };
-        let counted = coordinator.count(vec![increment(step)], Consistency::All, CONVERGE).await;
-        counted
-            .map_err(|error| format!("at the end, with nobody else there, {key} was not counted: {error}"))?;
-        seen.borrow_mut().sums.entry((key, 0)).or_default().acknowledged += 1;
+    let once = ONCE.clone().take(seen.borrow().once as usize);
+    for key in (0..keys).chain(once) {
+        if key < keys {
+            let step = Step { key, column: 0, by: 1 };
+            let counted = coordinator.count(vec![increment(step)], Consistency::All, CONVERGE).await;
+            counted.map_err(|error| {
+                format!("at the end, with nobody else there, {key} was not counted: {error}")
+            })?;
+            seen.borrow_mut().sums.entry((key, 0)).or_default().acknowledged += 1;
+        }
         let answer = coordinator.read(&command(key), Consistency::All, CONVERGE).await;
         let answer = answer.map_err(|error| format!("a read of {key} at ALL at the end: {error}"))?;
         let values = values(&answer);
@@ -196,16 +212,16 @@ async fn settled(seen: Shared, keys: u64) -> Result<Vec<[i64; 2]>, String> {
                 return Err(format!("counter {column} of {key} is {value}: {sum:?}"));
             }
         }
-        all.push(values);
+        all.push((key, values));
     }
     Ok(all)
 }
 
 /// On one node: what its replica has alone of the keys that it holds is this.
-async fn alone(expected: Vec<[i64; 2]>) -> Result<(), String> {
+async fn alone(expected: Vec<(u64, [i64; 2])>) -> Result<(), String> {
     let coordinator = runtime::local::<Coordinator>();
     let here = coordinator.topology().local_id();
-    for (key, expected) in (0u64..).zip(expected) {
+    for (key, expected) in expected {
         let held = coordinator.view().holders_of(&increment(Step { key, column: 0, by: 0 }));
         if !held.is_some_and(|held| held.contains(&here)) {
             continue;

@@ -42,17 +42,8 @@ impl Rest {
             ["system", "logger", rest @ ..] => loggers(rest),
             ["column_family", ..] => return self.table_names(path).map(Ok),
             // There are no such caches.
-            [
-                "cache_service",
-                "metrics",
-                "key" | "counter",
-                "hits_moving_avrage" | "requests_moving_avrage",
-            ] => {
-                json!(0)
-            }
-            ["cache_service", "metrics", "key" | "counter", "entries" | "size" | "capacity" | "hit_rate"] => {
-                json!(0)
-            }
+            ["cache_service", "metrics", "key", "hits_moving_avrage" | "requests_moving_avrage"] => json!(0),
+            ["cache_service", "metrics", "key", "entries" | "size" | "capacity" | "hit_rate"] => json!(0),
             ["cache_service", name] if name.ends_with("_cache_save_period") => json!(0),
             ["messina", "timeouts"] => {
                 self.settings.timeouts.iter().map(|(kind, ms)| (*kind, json!(ms))).collect()

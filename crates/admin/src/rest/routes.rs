@@ -209,9 +209,9 @@ const SCRUB: &[&str] = &["cf", "disable_snapshot"];
 
 /// Everything that is served, by path.
 pub const ROUTES: &[Route] = &[
-    get("/cache_service/counter_cache_save_period", "0: there is no such cache", "long"),
+    get("/cache_service/counter_cache_save_period", "0: counters are not saved", "long"),
     get("/cache_service/key_cache_save_period", "0: there is no such cache", "long"),
-    get("/cache_service/metrics/counter/{metric}", "0: there is no such cache", "long"),
+    get("/cache_service/metrics/counter/{metric}", "A number of counters in the row cache", "double"),
     get("/cache_service/metrics/key/{metric}", "0: there is no such cache", "long"),
     get("/cache_service/metrics/row/{metric}", "A number of the row cache", "double"),
     get("/cache_service/row_cache_save_period", "0: the row cache is not saved", "long"),

@@ -41,6 +41,7 @@ impl Rest {
                 self.hints(path).await
             }
             ["cache_service", "metrics", "row", what] => self.row_cache(what).await,
+            ["cache_service", "metrics", "counter", what] => self.counter_cache(what).await,
             ["messina", "clients"] => Ok(Engine::clients_of_node().await.iter().map(client).collect()),
             ["column_family", "metrics", rest @ ..] => self.column_family(rest).await,
             ["column_family", "sstables", "per_level", name] => {
@@ -192,6 +193,18 @@ impl Rest {
 
 /// One number of a table by ScyllaDB's name.
 impl Rest {
+    /// How often what leaders have counted was in memory. It lies with other rows: what it takes is not told apart.
+    async fn counter_cache(&self, what: &str) -> Answer {
+        let reads = self.coordinator().local().counter_reads().await;
+        Ok(match what {
+            "entries" | "size" | "capacity" => value!(0),
+            "hits_moving_avrage" => value!(reads.hits),
+            "requests_moving_avrage" => value!(reads.requests),
+            "hit_rate" => value!(reads.hits as f64 / reads.requests.max(1) as f64),
+            _ => return Err(Failure::unknown()),
+        })
+    }
+
     /// What the row cache holds and does. The two averages are totals since the start: nobody asks for their rates.
     async fn row_cache(&self, what: &str) -> Answer {
         let cache = self.coordinator().local().row_cache().await;
