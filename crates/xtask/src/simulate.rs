@@ -36,6 +36,7 @@ const PLANTED: &[(&str, &str)] = &[
     ("probe-before-await", "crash"),
     ("digest-stops-at-null", "three"),
     ("accept-unfenced", "lwt"),
+    ("replace-without-ballots", "lwt-replace"),
     ("count-sent-before-durable", "counters"),
     ("count-without-turn", "counters"),
     ("count-retried", "counters"),

@@ -32,9 +32,8 @@ fn trouble(world: &mut World, run: &mut Run) {
 /// Two of the three go on without the third, and in the middle of a transaction without each other: `new`, which is about to be lost, may have committed
 /// and confirmed what `with` has accepted and nobody else knows of.
 fn agree_in_secret(world: &mut World, run: &mut Run, (new, with, without): (usize, usize, usize)) {
-    world.heal_all();
-    world.set_delay(Duration::from_micros(20), Duration::from_millis(1 + run.rng.below(10)), 0.0);
-    boot_dead(world, run);
+    let spell = Duration::from_micros(run.rng.below(50_000));
+    world.run_for(spell);
     for at in [new, with] {
         world.cut(run.hosts[without].node, run.hosts[at].node);
     }
@@ -82,6 +81,11 @@ pub(crate) fn play(
     let new = run.rng.below(NODES as u64) as usize;
     let with = (new + 1 + run.rng.below(NODES as u64 - 1) as usize) % NODES;
     let without = NODES - new - with;
+    world.heal_all();
+    world.set_delay(Duration::from_micros(20), Duration::from_millis(1 + run.rng.below(10)), 0.0);
+    boot_dead(world, &mut run);
+    // All know each other again.
+    world.run_for(Duration::from_secs(6));
     seen.borrow_mut().calls_max = CALLS_MAX / 2;
     clients_on(world, &run.hosts, &mut run.rng, (&seen, keys), &mut tasks);
     agree_in_secret(world, &mut run, (new, with, without));
