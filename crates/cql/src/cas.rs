@@ -414,17 +414,15 @@ fn shown(plans: &[&ModifyPlan], table: &Table, in_batch: bool) -> Shown {
         if in_batch {
             columns.extend(table.partition_key.iter().chain(&table.clustering).cloned());
         }
-        // Of each statement the columns of rows come before static ones.
-        let of_kind = |plan: &&ModifyPlan, statics: bool| {
+        for plan in conditional() {
             let compared = plan.conditions.columns().iter().map(|condition| &condition.column);
-            compared
-                .filter(|column| (column.kind == ColumnKind::Static) == statics)
-                .cloned()
-                .collect::<Vec<_>>()
-        };
-        for column in conditional().flat_map(|plan| [of_kind(plan, false), of_kind(plan, true)].concat()) {
-            if columns.iter().all(|known| known.name != column.name) {
-                columns.push(column);
+            let mut compared: Vec<&Column> = compared.collect();
+            // Of each statement the columns of rows come before static ones.
+            compared.sort_by_key(|column| column.kind == ColumnKind::Static);
+            for column in compared {
+                if columns.iter().all(|known| known.name != column.name) {
+                    columns.push(column.clone());
+                }
             }
         }
     }

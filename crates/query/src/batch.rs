@@ -3,7 +3,7 @@
 //! What one partition gets is applied all or none. On one node, what one shard gets is one commitlog entry, all or
 //! none as well; a logged batch over several shards or nodes goes through `system.batches`: see `coordinator::batchlog`.
 
-use crate::bound::{Bound, Write, miscount_of_batch, with_values};
+use crate::bound::{Bound, Write, miscount_of_batch, refuse_serial_counters, with_values};
 use crate::conditional::owned;
 use crate::engine::Engine;
 use crate::error::Error;
@@ -131,8 +131,8 @@ impl Engine {
                 self.table_names(&mutations)
             ));
         }
-        if counts && consistency.is_serial() {
-            return Err(Error::Invalid("Counter operations are inherently non-serializable".into()));
+        if counts {
+            refuse_serial_counters(consistency)?;
         }
         let kind = match (partitions, logged) {
             _ if counts => WriteKind::Counter,

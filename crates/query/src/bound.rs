@@ -88,16 +88,21 @@ pub(crate) fn modification(
     Write { mutations, kind, consistency, timeout, warnings: Vec::new() }
 }
 
-/// Levels at which a counter cannot be changed; in a batch it can.
-fn refuse_level(table: &str, consistency: Consistency) -> Result<(), Error> {
+/// A counter is not changed at ANY, but in a batch.
+fn refuse_any(table: &str, consistency: Consistency) -> Result<(), Error> {
     match consistency {
         Consistency::Any => Err(Error::Invalid(format!(
             "Consistency level ANY is not yet supported for counter table {table}"
         ))),
-        _ if consistency.is_serial() => {
-            Err(Error::Invalid("Counter operations are inherently non-serializable".into()))
-        }
         _ => Ok(()),
+    }
+}
+
+/// Nor at a serial level, in a batch or not.
+pub(crate) fn refuse_serial_counters(consistency: Consistency) -> Result<(), Error> {
+    match consistency.is_serial() {
+        true => Err(Error::Invalid("Counter operations are inherently non-serializable".into())),
+        false => Ok(()),
     }
 }
 
@@ -173,7 +178,8 @@ impl Engine {
                 } else {
                     let mutations = plan.bind(values, &self.context(parameters))?;
                     if counts {
-                        refuse_level(&plan.table().name, parameters.consistency)?;
+                        refuse_any(&plan.table().name, parameters.consistency)?;
+                        refuse_serial_counters(parameters.consistency)?;
                     }
                     Work::Write(modification(mutations, counts, parameters.consistency, timeout))
                 }

@@ -62,7 +62,7 @@ impl Shard {
         let increments: Vec<Mutation> =
             together.iter().flat_map(|asked| &asked.increments.mutations).cloned().collect();
         let slices = mutation::counted_rows(&first.table, &increments).map_err(malformed)?;
-        let now_s = (runtime::unix_micros() / 1_000_000) as u32;
+        let now_s = runtime::unix_seconds();
         let scope = Scope::Keys(std::iter::once(first.key.clone()).collect());
         let mut command = ReadCommand {
             slices,

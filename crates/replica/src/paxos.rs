@@ -90,7 +90,7 @@ impl Shard {
 
     /// The state of a partition. ⚔ What was proposed before a truncation of its table is not in it.
     async fn paxos_state(&self, table: TableId, key: &Key) -> Result<State, Error> {
-        let now_s = (runtime::unix_micros() / 1_000_000) as u32;
+        let now_s = runtime::unix_seconds();
         let command = self.records().command(table, key, now_s);
         let answer = match self.store().read_now(&command) {
             Some((answer, _)) => answer,

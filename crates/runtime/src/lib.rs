@@ -86,4 +86,6 @@ pub use task::{
     JoinHandle, current_group, need_preempt, poll_now, set_shares, shares, spawn, spawn_detached_now,
     spawn_now, yield_if_needed, yield_now,
 };
-pub use time::{Elapsed, Sleep, now, sleep, sleep_until, ticks, timeout, timeout_at, unix_micros};
+pub use time::{
+    Elapsed, Sleep, now, sleep, sleep_until, ticks, timeout, timeout_at, unix_micros, unix_seconds,
+};

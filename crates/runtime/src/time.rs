@@ -24,6 +24,11 @@ pub fn unix_micros() -> i64 {
     with(|shard| shard.backend.unix_micros())
 }
 
+/// The same in seconds, in which deletions and lifetimes count.
+pub fn unix_seconds() -> u32 {
+    u32::try_from(unix_micros() / 1_000_000).unwrap_or(u32::MAX)
+}
+
 /// Resolves once the duration has passed; zero still yields once.
 pub fn sleep(duration: Duration) -> Sleep {
     sleep_until(now() + duration)

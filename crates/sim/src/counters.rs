@@ -25,7 +25,7 @@ use types::Consistency;
 use crate::Counts;
 use crate::host::Host;
 use crate::limits::{CONVERGE, START};
-use crate::machines::{Run, finished};
+use crate::machines::{clients_on, finished};
 use crate::session::{Ask, Trouble, insist};
 use crate::three::{fault, prepare};
 
@@ -98,7 +98,7 @@ fn key_of(key: u64) -> Key {
 }
 
 fn command(key: u64) -> ReadCommand {
-    let now_s = (runtime::unix_micros() / 1_000_000) as u32;
+    let now_s = runtime::unix_seconds();
     ReadCommand::everything(TABLE, Scope::Keys(std::iter::once(key_of(key)).collect()), now_s)
 }
 
@@ -235,19 +235,6 @@ async fn alone(expected: Vec<(u64, [i64; 2])>) -> Result<(), String> {
     Ok(())
 }
 
-/// Tasks of clients on every node that runs and has none.
-fn clients_on(world: &mut World, run: &mut Run, seen: &Shared, keys: u64, tasks: &mut [Vec<Task<()>>]) {
-    for (n, tasks) in tasks.iter_mut().enumerate() {
-        let node = run.hosts[n].node;
-        if !world.alive(node) {
-            tasks.clear();
-        } else if tasks.is_empty() {
-            let count = 1 + run.rng.below(4);
-            tasks.extend((0..count).map(|_| world.spawn(node, client(seen.clone(), run.rng.fork(), keys))));
-        }
-    }
-}
-
 /// One run.
 pub(crate) fn play(
     world: &mut World,
@@ -273,7 +260,7 @@ pub(crate) fn play(
     let seen = Shared::default();
     let mut tasks: Vec<Vec<Task<()>>> = run.hosts.iter().map(|_| Vec::new()).collect();
     for _ in 0..4 + run.rng.below(8) {
-        clients_on(world, &mut run, &seen, keys, &mut tasks);
+        clients_on(world, &run.hosts, &mut run.rng, 4, &mut tasks, |rng| client(seen.clone(), rng, keys));
         let spell = Duration::from_micros(run.rng.below(600_000));
         world.run_for(spell);
         fault(world, &mut run);

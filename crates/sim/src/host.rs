@@ -2,12 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use node::Reporter;
 use node::config::Config;
 use runtime::sim::{NodeId, World};
 
-use crate::limits::{START, STOP};
+use crate::limits::{REPLACED_WITHIN, START, STOP};
 
 #[derive(Debug, Default)]
 struct Status {
@@ -65,12 +66,21 @@ impl Host {
 
     /// Runs the world until the node serves clients.
     pub(crate) fn await_ready(&self, world: &mut World) -> Result<(), String> {
-        world.run_until(|world| self.is_ready() || !world.alive(self.node), START);
+        self.await_within(world, START)
+    }
+
+    /// The same for a node that must be filled with what another has lost before it serves.
+    pub(crate) fn await_replaced(&self, world: &mut World) -> Result<(), String> {
+        self.await_within(world, REPLACED_WITHIN).map_err(|text| format!("the new node: {text}"))
+    }
+
+    fn await_within(&self, world: &mut World, limit: Duration) -> Result<(), String> {
+        world.run_until(|world| self.is_ready() || !world.alive(self.node), limit);
         match (self.is_ready(), self.failure()) {
             (true, _) => Ok(()),
             (false, Some(text)) => Err(format!("the node does not start: {text}")),
             (false, None) if !world.alive(self.node) => Err("the node ended while it started".to_string()),
-            (false, None) => Err(format!("the node is not ready after {START:?}")),
+            (false, None) => Err(format!("the node is not ready after {limit:?}")),
         }
     }
 

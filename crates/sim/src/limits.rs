@@ -6,6 +6,8 @@ use std::time::Duration;
 pub const CONVERGE: Duration = Duration::from_secs(60);
 /// Longest that a node may take from boot to ready, in virtual time, with slow disks.
 pub const START: Duration = Duration::from_secs(120);
+/// Longest that a replacement may take, in virtual time, when nothing disturbs it any more.
+pub const REPLACED_WITHIN: Duration = Duration::from_secs(600);
 /// Longest that a node may take to stop in good order, in virtual time.
 pub const STOP: Duration = Duration::from_secs(120);
 /// Longest a client waits for an answer; longer than the server's own deadlines.

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use base::Prng;
+use base::{HostId, Prng};
+use coordinator::Coordinator;
 use runtime::sim::{NodeId, Task, World};
 
 use crate::clients::{Door, Shared, settled};
@@ -84,6 +85,31 @@ impl Run {
         world.kill(judge);
         self.verdict()
     }
+}
+
+/// Clients on every node that runs and has none: one to `most` on each.
+pub(crate) fn clients_on<C: Future<Output = ()> + 'static>(
+    world: &mut World,
+    hosts: &[Host],
+    rng: &mut Prng,
+    most: u64,
+    tasks: &mut [Vec<Task<()>>],
+    client: impl Fn(Prng) -> C,
+) {
+    for (host, tasks) in hosts.iter().zip(tasks) {
+        if !world.alive(host.node) {
+            tasks.clear();
+        } else if tasks.is_empty() {
+            let count = 1 + rng.below(most);
+            tasks.extend((0..count).map(|_| world.spawn(host.node, client(rng.fork()))));
+        }
+    }
+}
+
+/// Under which identity the node of a machine runs.
+pub(crate) fn id_of(world: &mut World, host: &Host) -> Result<HostId, String> {
+    let mut asked = world.spawn(host.node, async { runtime::local::<Coordinator>().topology().local_id() });
+    finished(world, &mut asked, CONVERGE, "asking for an identity")
 }
 
 /// What a task returns, within a limit of virtual time.

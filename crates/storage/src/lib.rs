@@ -11,7 +11,6 @@ mod floors;
 mod error;
 /// Every limit, with unit and reason.
 pub mod limits;
-mod now;
 /// The log of writes.
 pub mod commitlog;
 mod manifest;

@@ -328,7 +328,7 @@ fn levels(version: &TableVersion) -> Vec<(u64, u64)> {
 }
 
 fn add_sstables(stats: &mut TableStats, version: &TableVersion, grace_s: i32) {
-    let now_s = crate::now::now_s();
+    let now_s = runtime::unix_seconds();
     let droppable_before = now_s.saturating_sub(u32::try_from(grace_s).unwrap_or(0));
     for sstable in &version.sstables {
         let (meta, footprint) = (&sstable.entry.meta, sstable.reader.footprint());

@@ -34,10 +34,6 @@ impl Operator for Peer {
         let lines: Vec<String> = tables.iter().map(|table| format!("compact {keyspace} {table}")).collect();
         self.operate(&lines)
     }
-
-    fn counts(&self) -> bool {
-        true
-    }
 }
 
 /// Has Cassandra read `handed` and write what goes to `received`; returns the folder of the one that read, stopped.

@@ -15,8 +15,6 @@ pub trait Operator {
     fn flush(&mut self, keyspace: &str) -> Result<(), String>;
     /// Compacts some of its tables.
     fn compact(&mut self, keyspace: &str, tables: &[&str]) -> Result<(), String>;
-    /// Whether counters can be updated.
-    fn counts(&self) -> bool;
 }
 
 /// Fills a keyspace; returns how many statements were executed.
@@ -30,7 +28,7 @@ pub fn fill(
     create(session, keyspace, schemas, false)?;
     let mut count = 0;
     for round in 0..ROUNDS {
-        for schema in schemas.iter().filter(|schema| operator.counts() || !schema.counts()) {
+        for schema in schemas {
             let table = Table::open(session, keyspace, schema, seed)?;
             count += load::write(session, &table, seed, round)?;
         }

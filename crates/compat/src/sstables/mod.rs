@@ -8,8 +8,7 @@
 //! random statements ─► older engines, mc to na ─► files ──┴► node imports them ─► the same SELECTs
 //! ```
 //! Forty-eight tables (`schemas`), eight of them with `--quick`, and three with names from all of Unicode (`names`), one of them quick. What is written follows from `--seed`, which is printed. Answers
-//! are compared value by value in their bytes, times of expiry to a minute. Counters are the exception: a node does not
-//! execute their updates yet, so the file of that table comes from `cargo run -p sstable --example write_samples`.
+//! are compared value by value in their bytes, times of expiry to a minute.
 
 mod cassandra_reads;
 mod fill;

@@ -71,10 +71,6 @@ impl Operator for Node {
         let words: Vec<&str> = ["compact", keyspace].into_iter().chain(tables.iter().copied()).collect();
         self.nodetool(&words).map(drop)
     }
-
-    fn counts(&self) -> bool {
-        true
-    }
 }
 
 /// Fills a keyspace in each format, takes a snapshot, and asks after a restart, when nothing but files is left.

@@ -84,7 +84,7 @@ impl Entry {
 
     /// What takes the row away again.
     pub(super) fn removal(&self) -> Mutation {
-        let local_time = (runtime::unix_micros() / 1_000_000) as u32;
+        let local_time = runtime::unix_seconds();
         let mut builder = MutationBuilder::new(self.table.id, self.key.token, &self.key.bytes);
         builder.deletion(Deletion { timestamp: self.planned.at, local_time });
         builder.finish()

@@ -180,7 +180,7 @@ impl Coordinator {
         let command = ReadCommand {
             byte_limit: REPLAY_PAGE_BYTES,
             resume,
-            ..ReadCommand::everything(table.id, scope, (runtime::unix_micros() / 1_000_000) as u32)
+            ..ReadCommand::everything(table.id, scope, runtime::unix_seconds())
         };
         self.local().read(&command).await
     }

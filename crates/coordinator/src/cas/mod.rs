@@ -109,6 +109,11 @@ impl Quorum {
         newest.0.is_later_than(committed).then_some((newest.0, &newest.1))
     }
 
+    /// Whether it would write something: then it is to be finished first (P3.1).
+    fn has_pending_write(&self) -> bool {
+        self.pending().is_some_and(|(_, proposal)| proposal.mutation.is_some())
+    }
+
     /// Whether a round may have proposed something that is not known to be committed.
     fn is_open(&self) -> bool {
         let committed = self.newest_commit();
@@ -176,7 +181,7 @@ impl Coordinator {
         timeout: Duration,
     ) -> Result<(), Error> {
         let until = runtime::now() + timeout;
-        let now_s = u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX);
+        let now_s = runtime::unix_seconds();
         let scope = Scope::Keys(std::iter::once(key).collect());
         let nothing = ReadCommand { slices: Slices::new(), ..ReadCommand::everything(table, scope, now_s) };
         Transaction::new(self, &nothing, serial, until, None)?.settle().await
@@ -499,7 +504,7 @@ impl Transaction<'_> {
             }
         }
         // Another's: P3.1.
-        if quorum.pending().is_some_and(|(_, proposal)| proposal.mutation.is_some()) {
+        if quorum.has_pending_write() {
             if self.finish(&quorum, self.level_of_scope()).await? {
                 own.0.clear();
             }
@@ -698,7 +703,7 @@ impl Transaction<'_> {
             let party = self.party()?;
             let ballot = self.next_ballot();
             let Some(mut quorum) = self.quorum(party, Some(ballot)).await? else { continue };
-            if quorum.pending().is_some_and(|(_, proposal)| proposal.mutation.is_some()) {
+            if quorum.has_pending_write() {
                 self.finish(&quorum, self.level_of_scope()).await?;
                 continue;
             }
@@ -733,7 +738,7 @@ impl Transaction<'_> {
                 }
                 continue;
             }
-            if quorum.pending().is_some_and(|(_, proposal)| proposal.mutation.is_some()) {
+            if quorum.has_pending_write() {
                 self.finish(&quorum, self.level_of_scope()).await?;
                 looks = 0;
                 continue;

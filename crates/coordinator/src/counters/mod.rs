@@ -8,12 +8,13 @@ use crate::error::{Error, WriteKind};
 use crate::replicas::Silence;
 use crate::view::View;
 use crate::write::{Asked, Once, judge_one};
-use base::HostId;
+use base::{HashMap, HostId};
 use message::{Led, decode_request, encode_request};
 use mutation::Mutation;
 use replica::Increments;
 use rpc::{CallError, LocalFuture, Outgoing, Responder, Serve};
 use runtime::{Bug, Group};
+use schema::TableId;
 use std::rc::Rc;
 use std::time::Duration;
 use topology::{Shortfall, WritePlan};
@@ -35,17 +36,15 @@ impl Coordinator {
         let asked = Asked::now(consistency, WriteKind::Counter, timeout);
         let view = self.view();
         let mut partitions: Vec<Vec<Mutation>> = Vec::new();
+        let mut places: HashMap<(TableId, Box<[u8]>), usize> = HashMap::default();
         for increment in increments {
-            let same = |of: &&mut Vec<Mutation>| {
-                of.first().is_some_and(|first| {
-                    first.table() == increment.table() && first.view().key == increment.view().key
-                })
-            };
-            if let Some(of) = partitions.iter_mut().find(same) {
-                of.push(increment);
+            let whose = (increment.table(), increment.view().key.into());
+            if let Some(place) = places.get(&whose) {
+                partitions[*place].push(increment);
                 continue;
             }
             self.plan_write(&view, &increment, consistency)?;
+            places.insert(whose, partitions.len());
             partitions.push(vec![increment]);
         }
         // Each in a task of its own: once begun it is never dropped half way.

@@ -62,7 +62,7 @@ pub struct Repair {
     /// The keyspace.
     pub keyspace: String,
     /// Tables that are repaired.
-    tables: Vec<TableId>,
+    tables: Arc<[TableId]>,
     whom: Arc<Whom>,
     ranges: usize,
     done: Cell<usize>,
@@ -170,7 +170,7 @@ impl Repair {
             id,
             session,
             keyspace: keyspace.to_owned(),
-            tables: planned.map_or_else(Vec::new, |planned| planned.tables.clone()),
+            tables: planned.map(|planned| planned.tables.as_slice().into()).unwrap_or_default(),
             whom: Arc::new(whom),
             ranges: planned.map_or(0, |planned| planned.pieces.len()),
             done: Cell::new(0),
@@ -277,13 +277,12 @@ impl Repair {
     }
 
     async fn piece(&self, piece: &Piece) -> Result<(), String> {
-        let tables: Arc<[TableId]> = self.tables.as_slice().into();
         for range in &piece.ranges {
             // First: what they come to is repaired with the rows.
             if self.settles_rounds() {
-                self.range(Work::Rounds(tables.clone()), *range, &piece.name).await?;
+                self.range(Work::Rounds(self.tables.clone()), *range, &piece.name).await?;
             }
-            for table in &self.tables {
+            for table in &*self.tables {
                 self.range(Work::Rows(*table), *range, &piece.name).await?;
             }
         }

@@ -144,7 +144,7 @@ impl PageOf {
                 return Err(PageError::Down(hosts.iter().map(|host| view.address_of(*host)).collect()));
             }
         };
-        let now_s = u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX);
+        let now_s = runtime::unix_seconds();
         let page = PageOf { coordinator, view, placed, party, now_s };
         Ok(Begun::Part(page, TokenRange::new(from, last), behind))
     }

@@ -79,19 +79,15 @@ impl PageOf {
         // All the same: there is nothing that it lacks.
         let Some((_, own)) = answers.iter().find(|(one, _)| *one == host) else { return Ok(()) };
         let own = self.states(own)?;
-        let has: HashMap<(TableId, &Key), &State> =
-            own.iter().map(|(table, key, state)| ((*table, key), state)).collect();
-        let lacks = |(table, key, state): &&(TableId, Key, State)| match has.get(&(*table, key)) {
-            Some(own) => {
-                (own.promised, own.released, own.committed)
-                    != (state.promised, state.released, state.committed)
-                    || own.committed_proposal.is_some() != state.committed_proposal.is_some()
-            }
-            None => true,
-        };
         let known =
             |(table, key, state): &(TableId, Key, State)| self.coordinator.records.known(*table, key, state);
-        let known: Vec<Mutation> = states.filter(lacks).map(known).collect();
+        let has: HashMap<(TableId, &Key), Mutation> =
+            own.iter().map(|own| ((own.0, &own.1), known(own))).collect();
+        let lacks = |one: &(TableId, Key, State)| {
+            let known = known(one);
+            (has.get(&(one.0, &one.1)) != Some(&known)).then_some(known)
+        };
+        let known: Vec<Mutation> = states.filter_map(lacks).collect();
         if known.is_empty() {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use base::{HostId, Instant};
+use base::Instant;
 use coordinator::Coordinator;
 use node::config::{Replaced, Seed};
 use runtime::sim::{DiskImage, World};
@@ -12,11 +12,9 @@ use super::{Cluster, Working, end_work, machine_like, shards_of, work};
 use crate::clients::Levels;
 use crate::handoff::drain;
 use crate::limits::CONVERGE;
-use crate::machines::{FAR, finished};
+use crate::machines::{FAR, finished, id_of};
 use crate::repairs::repair_all;
 
-/// Longest that a replacement may take, in virtual time, when nothing disturbs it.
-const REPLACED_WITHIN: Duration = Duration::from_secs(600);
 /// By when the others know that a node does not answer.
 const KNOWN_DOWN: Duration = Duration::from_secs(6);
 
@@ -122,10 +120,7 @@ fn replace(
     host.config.auto_bootstrap = true;
     host.config.replaces = Some(Replaced::Address(address));
     host.boot(world, shards);
-    if !world.run_until(|world| host.is_ready() || !world.alive(host.node), REPLACED_WITHIN) {
-        return Err(format!("the new node is not ready after {REPLACED_WITHIN:?}"));
-    }
-    host.await_ready(world)?;
+    host.await_replaced(world)?;
     cluster.count("replacement");
     // What was on its way from the old node when it died has arrived.
     cluster.lose_one();
@@ -135,7 +130,7 @@ fn replace(
 /// A node starts with a folder that it has had before. Nobody speaks with it; its disk counts as lost.
 fn older_folder(world: &mut World, cluster: &mut Cluster) -> Result<(), String> {
     let at = cluster.run.any();
-    let host = id_of(world, cluster, at)?;
+    let host = id_of(world, &cluster.run.hosts[at])?;
     let image = image_of(world, cluster, at)?;
     let working = work(world, cluster)?;
     world.run_for(Duration::from_secs(2));
@@ -166,12 +161,6 @@ fn older_folder(world: &mut World, cluster: &mut Cluster) -> Result<(), String> 
         world.power_cut(cluster.run.hosts[at].node);
     }
     replace(world, cluster, at, None)
-}
-
-fn id_of(world: &mut World, cluster: &Cluster, at: usize) -> Result<HostId, String> {
-    let node = cluster.run.hosts[at].node;
-    let mut asked = world.spawn(node, async { runtime::local::<Coordinator>().topology().local_id() });
-    finished(world, &mut asked, CONVERGE, "asking for an identity")
 }
 
 /// What is on the disk of a node now; it runs again behind it.

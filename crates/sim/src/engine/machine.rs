@@ -260,5 +260,5 @@ pub(super) fn micros() -> i64 {
 
 /// The same in seconds.
 pub(super) fn second() -> u32 {
-    u32::try_from(runtime::unix_micros() / 1_000_000).unwrap_or(u32::MAX)
+    runtime::unix_seconds()
 }

@@ -30,7 +30,7 @@ use crate::Counts;
 use crate::host::Host;
 use crate::limits::{CONVERGE, START};
 use crate::lwt::history::{Call, Op, Value, linearizable};
-use crate::machines::finished;
+use crate::machines::{clients_on, finished};
 use crate::session::{Ask, Trouble, insist};
 use crate::three::{fault, prepare};
 
@@ -104,7 +104,7 @@ fn key_of(key: u64) -> Key {
 }
 
 fn command(key: u64) -> ReadCommand {
-    let now_s = (runtime::unix_micros() / 1_000_000) as u32;
+    let now_s = runtime::unix_seconds();
     ReadCommand::everything(TABLE, Scope::Keys(std::iter::once(key_of(key)).collect()), now_s)
 }
 
@@ -163,7 +163,7 @@ async fn swap(
 }
 
 /// One client: transactions of this node until it dies or the faults are over.
-async fn client(seen: Shared, mut rng: Prng, keys: u64) {
+pub(crate) async fn client(seen: Shared, mut rng: Prng, keys: u64) {
     while !seen.borrow().over {
         let Some(coordinator) = runtime::try_local::<Coordinator>() else {
             runtime::sleep(Duration::from_millis(20)).await;
@@ -268,24 +268,6 @@ pub(crate) async fn settled(seen: Shared, keys: u64, here: HostId) -> Result<(),
     Ok(())
 }
 
-/// Tasks of clients on every node that runs and has none.
-pub(crate) fn clients_on(
-    world: &mut World,
-    hosts: &[Host],
-    rng: &mut Prng,
-    (seen, keys): (&Shared, u64),
-    tasks: &mut [Vec<Task<()>>],
-) {
-    for (host, tasks) in hosts.iter().zip(tasks) {
-        if !world.alive(host.node) {
-            tasks.clear();
-        } else if tasks.is_empty() {
-            let count = 1 + rng.below(2);
-            tasks.extend((0..count).map(|_| world.spawn(host.node, client(seen.clone(), rng.fork(), keys))));
-        }
-    }
-}
-
 /// Whether all that was seen is linearizable, and how often what happened.
 pub(crate) fn judged(seen: &Shared, counts: &mut Counts) -> Result<(), String> {
     let seen = seen.borrow();
@@ -325,7 +307,7 @@ pub(crate) fn play(
     let seen = Shared::default();
     let mut tasks: Vec<Vec<Task<()>>> = run.hosts.iter().map(|_| Vec::new()).collect();
     for _ in 0..4 + run.rng.below(6) {
-        clients_on(world, &run.hosts, &mut run.rng, (&seen, keys), &mut tasks);
+        clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, |rng| client(seen.clone(), rng, keys));
         let spell = Duration::from_micros(run.rng.below(600_000));
         world.run_for(spell);
         fault(world, &mut run);

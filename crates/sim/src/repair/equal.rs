@@ -12,7 +12,7 @@ use types::Consistency;
 use crate::machines::finished;
 use crate::repairs::{repair, repair_from};
 
-use super::rows::{NODES, Run, Seen, boot_dead, diverge, judge, prepare, read_all, write_some};
+use super::rows::{NODES, Run, Seen, all_ready, diverge, judge, prepare, read_all, write_some};
 
 /// What a table keeps its tombstones for where they stay as long as a run.
 const LONG_GRACE_S: u64 = 864_000;
@@ -50,7 +50,7 @@ fn disturbed(world: &mut World, run: &mut Run) -> Result<(), String> {
     }
     world.run_for(Duration::from_secs(5));
     world.heal_all();
-    boot_dead(world, run)?;
+    all_ready(world, run)?;
     finished(world, &mut task, Duration::from_secs(600), "writing beside a repair")?;
     world.run_for(Duration::from_secs(15));
     Ok(())

@@ -20,8 +20,6 @@ use super::rows::{NODES, Run, Shared, diverge, judge, machine, miss, prepare, re
 
 /// What a table keeps its tombstones for: as long as a run.
 pub(super) const GRACE_S: u64 = 864_000;
-/// Longest that a replacement may take, in virtual time, once nothing disturbs it any more.
-pub(super) const REPLACED_WITHIN: Duration = Duration::from_secs(600);
 
 /// Writes through any of these nodes for as long as it lives.
 async fn writer(nodes: Vec<SocketAddr>, book: Shared, mut rng: Prng) {
@@ -70,11 +68,7 @@ pub(super) fn disturb(world: &mut World, run: &mut Run, new: usize) {
             _ => world.reset_connections(run.hosts[new].node, run.hosts[other].node),
         }
         world.run_for(Duration::from_millis(500));
-        for (host, shards) in run.hosts.iter_mut().zip(&run.shards) {
-            if !world.alive(host.node) {
-                host.boot(world, *shards);
-            }
-        }
+        run.boot_dead(world);
     }
 }
 
@@ -127,11 +121,7 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
     let new = run.rng.below(NODES as u64) as usize;
     replace(world, &mut run, planted, new);
     disturb(world, &mut run, new);
-    let host = &run.hosts[new];
-    if !world.run_until(|world| host.is_ready() || !world.alive(host.node), REPLACED_WITHIN) {
-        return Err(format!("the new node is not ready after {REPLACED_WITHIN:?}"));
-    }
-    host.await_ready(world).map_err(|text| format!("the new node: {text}"))?;
+    run.hosts[new].await_replaced(world)?;
     world.run_for(Duration::from_millis(500));
     world.kill(run.client);
     drop(writers);

@@ -44,6 +44,17 @@ pub(super) struct Run {
     pub(super) rng: Prng,
 }
 
+impl Run {
+    /// Boots each node that is down.
+    pub(super) fn boot_dead(&mut self, world: &mut World) {
+        for (host, shards) in self.hosts.iter_mut().zip(&self.shards) {
+            if !world.alive(host.node) {
+                host.boot(world, *shards);
+            }
+        }
+    }
+}
+
 /// A machine of the cluster, switched off.
 pub(super) fn machine(world: &mut World, octet: u8, rng: &mut Prng, planted: Option<Bug>) -> Host {
     let mut host = Host::new(world, IpAddr::from([10, 0, 0, octet]));
@@ -238,13 +249,9 @@ pub(super) fn judge(
     Ok(())
 }
 
-/// Boots machines that are down.
-pub(super) fn boot_dead(world: &mut World, run: &mut Run) -> Result<(), String> {
-    for (host, shards) in run.hosts.iter_mut().zip(&run.shards) {
-        if !world.alive(host.node) {
-            host.boot(world, *shards);
-        }
-    }
+/// Boots machines that are down, and waits until all serve.
+pub(super) fn all_ready(world: &mut World, run: &mut Run) -> Result<(), String> {
+    run.boot_dead(world);
     for host in &run.hosts {
         host.await_ready(world)?;
     }
@@ -281,7 +288,7 @@ pub(super) fn diverge(world: &mut World, run: &mut Run) -> Result<(), String> {
             } else {
                 world.kill(node)
             }
-            boot_dead(world, run)?;
+            all_ready(world, run)?;
         }
     }
     world.heal_all();

@@ -4,16 +4,15 @@
 
 use std::time::Duration;
 
-use base::HostId;
 use runtime::Bug;
 use runtime::sim::{Task, World};
 
 use crate::Counts;
 use crate::limits::{CONVERGE, START};
-use crate::lwt::{CALLS_MAX, Shared, WITHIN, clients_on, create_schema, judged, settled};
-use crate::machines::finished;
+use crate::lwt::{CALLS_MAX, Shared, WITHIN, client, create_schema, judged, settled};
+use crate::machines::{clients_on, finished, id_of};
 
-use super::replaced::{GRACE_S, REPLACED_WITHIN, disturb, replace};
+use super::replaced::{GRACE_S, disturb, replace};
 use super::rows::{NODES, Run, prepare};
 
 /// What happens to links and nodes while clients work; every node runs again behind it.
@@ -47,14 +46,6 @@ fn agree_in_secret(world: &mut World, run: &mut Run, (new, with, without): (usiz
     world.reset_connections(run.hosts[new].node, run.hosts[with].node);
 }
 
-fn boot_dead(world: &mut World, run: &mut Run) {
-    for (host, shards) in run.hosts.iter_mut().zip(&run.shards) {
-        if !world.alive(host.node) {
-            host.boot(world, *shards);
-        }
-    }
-}
-
 /// One run.
 pub(crate) fn play(
     world: &mut World,
@@ -70,24 +61,25 @@ pub(crate) fn play(
     let keys = 1 + run.rng.below(3);
     let seen = Shared::default();
     seen.borrow_mut().calls_max = CALLS_MAX / 4;
+    let clients = |rng| client(seen.clone(), rng, keys);
     let mut tasks: Vec<Vec<Task<()>>> = run.hosts.iter().map(|_| Vec::new()).collect();
     for _ in 0..1 + run.rng.below(4) {
-        clients_on(world, &run.hosts, &mut run.rng, (&seen, keys), &mut tasks);
+        clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, &clients);
         trouble(world, &mut run);
         let spell = Duration::from_micros(run.rng.below(400_000));
         world.run_for(spell);
-        boot_dead(world, &mut run);
+        run.boot_dead(world);
     }
     let new = run.rng.below(NODES as u64) as usize;
     let with = (new + 1 + run.rng.below(NODES as u64 - 1) as usize) % NODES;
     let without = NODES - new - with;
     world.heal_all();
     world.set_delay(Duration::from_micros(20), Duration::from_millis(1 + run.rng.below(10)), 0.0);
-    boot_dead(world, &mut run);
+    run.boot_dead(world);
     // All know each other again.
     world.run_for(Duration::from_secs(6));
     seen.borrow_mut().calls_max = CALLS_MAX / 2;
-    clients_on(world, &run.hosts, &mut run.rng, (&seen, keys), &mut tasks);
+    clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, &clients);
     agree_in_secret(world, &mut run, (new, with, without));
     let idle = run.rng.chance(0.7);
     if idle {
@@ -100,16 +92,12 @@ pub(crate) fn play(
     tasks[new].clear();
     world.heal_all();
     world.set_delay(Duration::from_micros(20), Duration::from_micros(500), 0.0);
-    boot_dead(world, &mut run);
-    clients_on(world, &run.hosts, &mut run.rng, (&seen, keys), &mut tasks);
+    run.boot_dead(world);
+    clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, &clients);
     if run.rng.chance(0.5) {
         disturb(world, &mut run, new);
     }
-    let host = &run.hosts[new];
-    if !world.run_until(|world| host.is_ready() || !world.alive(host.node), REPLACED_WITHIN) {
-        return Err(format!("the new node is not ready after {REPLACED_WITHIN:?}"));
-    }
-    host.await_ready(world).map_err(|text| format!("the new node: {text}"))?;
+    run.hosts[new].await_replaced(world)?;
     seen.borrow_mut().calls_max = CALLS_MAX;
     if idle {
         tasks.iter_mut().for_each(Vec::clear);
@@ -121,7 +109,7 @@ pub(crate) fn play(
         for at in (0..NODES).filter(|at| *at != away) {
             world.cut(run.hosts[away].node, run.hosts[at].node);
         }
-        clients_on(world, &run.hosts, &mut run.rng, (&seen, keys), &mut tasks);
+        clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, &clients);
         let spell = Duration::from_millis(200 + run.rng.below(1_000));
         world.run_for(spell);
         world.heal_all();
@@ -130,9 +118,7 @@ pub(crate) fn play(
     world.run_for(Duration::from_secs(15));
     drop(tasks);
     for host in &run.hosts {
-        let mut asked = world
-            .spawn(host.node, async { runtime::local::<coordinator::Coordinator>().topology().local_id() });
-        let here: HostId = finished(world, &mut asked, CONVERGE, "asking for an identity")?;
+        let here = id_of(world, host)?;
         let mut end = world.spawn(host.node, settled(seen.clone(), keys, here));
         finished(world, &mut end, 4 * CONVERGE, "changing everything after the faults")??;
     }

@@ -16,7 +16,6 @@ use crate::limits::{
     LOG_DESCRIPTOR_PATIENCE_MS, LOG_DESCRIPTOR_RETRY_MS, LOG_GROUP_BYTES_MAX, LOG_HANDOFF_MS, LOG_LOSSES_MAX,
     LOG_RETRY_MS, LOG_UNSYNCED_BYTES_MAX, LOG_WRITE_BYTES_MAX, TAIL_ENTRY_BYTES_MAX,
 };
-use crate::now::now_s;
 use crate::{CommitlogSync, Error};
 use base::Instant;
 use runtime::file::{self, AlignedBuf, File, OpenOptions, SyncMethod};
@@ -421,7 +420,7 @@ impl Commitlog {
 
     /// Marks an entry as appended and not yet applied: [`Commitlog::position`] stays at or below it.
     pub fn hold(&self, position: LogPosition) -> Held {
-        let before = self.0.state.borrow_mut().in_flight.insert(position, now_s());
+        let before = self.0.state.borrow_mut().in_flight.insert(position, runtime::unix_seconds());
         assert!(before.is_none(), "an entry is held once");
         Held { log: self.clone(), position }
     }

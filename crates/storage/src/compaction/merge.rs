@@ -13,7 +13,6 @@ use super::rows::{is_plain, write_merged};
 use super::strategy::Shape;
 use crate::Error;
 use crate::limits::{COMPACTION_FRAGMENT_BYTES, WRITER_PENDING_BYTES};
-use crate::now::now_s;
 use crate::store::Store;
 use crate::table::{Replacement, Sstable, TableStore};
 use base::Token;
@@ -139,7 +138,7 @@ impl<'a> Merge<'a> {
             heads: BinaryHeap::with_capacity(sstables.len()),
             expired: Vec::new(),
             proof: Proof::new(store, table, &definition),
-            now_s: now_s(),
+            now_s: runtime::unix_seconds(),
             output: Output::new(store, table, definition.clone(), work.shape, &sstables),
             adds_up: definition.regulars.iter().any(|column| column.ty == CqlType::Counter),
             definition,

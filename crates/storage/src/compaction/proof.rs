@@ -5,7 +5,6 @@
 //! when the oldest write was logged that still waits for its sync: whatever is logged later comes too late for the tombstone.
 
 use super::strategy::Common;
-use crate::now::now_s;
 use crate::store::Store;
 use crate::table::{Sstable, TableStore, TableVersion};
 use base::Token;
@@ -134,7 +133,7 @@ async fn hides_memory(version: &TableVersion, sstable: &Sstable) -> bool {
 
 /// The second before which tombstones have had their grace; 0 when none ever has. `waiting_since_s`: it must have been over then.
 fn gc_before(definition: &Table, waiting_since_s: Option<u32>) -> u32 {
-    let now_s = now_s();
+    let now_s = runtime::unix_seconds();
     let over_s = waiting_since_s.map_or(now_s, |since_s| since_s.min(now_s));
     match definition.options.tombstone_gc() {
         TombstoneGc::Timeout => {

@@ -104,7 +104,7 @@ fn sstables(node: &mut Node, table: &Table) -> usize {
 /// Keys that have rows.
 fn keys(node: &mut Node, table: &Table) -> Vec<u8> {
     let mut asked = command(table, Scope::Keys(Vec::new().into()));
-    asked.now_s = node.run(async { crate::now::now_s() });
+    asked.now_s = node.run(async { runtime::unix_seconds() });
     let rows = node.run(read_ring(asked)).expect("readable");
     let mut keys: Vec<u8> = rows.iter().map(|(key, ..)| key.bytes[0]).collect();
     keys.sort_unstable();
@@ -210,7 +210,7 @@ fn tombstones_go_when_the_option_says_so() {
         options.extensions.insert(TOMBSTONE_GC.into(), format!("mode={mode}").into_bytes());
         let table = builder.build().expect("a valid table");
         let mut node = node(&table);
-        let now_s = node.run(async { crate::now::now_s() });
+        let now_s = node.run(async { runtime::unix_seconds() });
         let mut builder = MutationBuilder::new(table.id, Token::of_key(&[1]), &[1]);
         builder.deletion(Deletion { timestamp: 9, local_time: now_s - 60 });
         put(&mut node, builder.finish());
@@ -238,7 +238,7 @@ fn what_has_expired_is_dropped_whole_unless_it_hides_something() {
         node.stop();
         node.settings.auto_compaction = true;
         node.boot(1).expect("opens");
-        let now_s = node.run(async { crate::now::now_s() });
+        let now_s = node.run(async { runtime::unix_seconds() });
         // Another window, so that no compaction takes both.
         let timestamp = i64::from(now_s) * 1_000_000;
         if older_elsewhere {
@@ -271,7 +271,7 @@ fn a_table_that_looks_for_the_expired_without_a_pause_leaves_the_shard_in_peace(
     node.stop();
     node.settings.auto_compaction = true;
     node.boot(1).expect("opens");
-    let now_s = node.run(async { crate::now::now_s() });
+    let now_s = node.run(async { runtime::unix_seconds() });
     let timestamp = i64::from(now_s) * 1_000_000;
     // Older and alive, in another window: what expires in between stays.
     for key in [0, 200] {

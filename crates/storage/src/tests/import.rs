@@ -397,7 +397,7 @@ fn an_import_that_is_left_to_the_next_start_brings_nothing_back() {
 
         let (mut node, table) = left();
         let id = table.id;
-        let now_s = node.run(async { crate::now::now_s() });
+        let now_s = node.run(async { runtime::unix_seconds() });
         let mut builder = MutationBuilder::new(id, Token::of_key(&[7]), &[7]);
         builder.deletion(Deletion { timestamp: 9, local_time: now_s - 60 });
         node.run(apply(vec![builder.finish()], Durability::Mode)).expect("accepted");

@@ -254,7 +254,7 @@ fn compact_shard_0(node: &mut Node, id: TableId) {
 }
 
 fn delete(node: &mut Node, table: &Table, key: u8) {
-    let now_s = node.run(async { crate::now::now_s() });
+    let now_s = node.run(async { runtime::unix_seconds() });
     let mut builder = MutationBuilder::new(table.id, Token::of_key(&[key]), &[key]);
     builder.deletion(Deletion { timestamp: 9, local_time: now_s - 60 });
     node.run(apply(vec![builder.finish()], Durability::Mode)).expect("accepted");

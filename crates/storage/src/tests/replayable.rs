@@ -71,7 +71,7 @@ fn compact(node: &mut Node, table: &Table) {
 
 /// Deletes partitions, now, and has the tombstones in an sstable.
 fn delete(node: &mut Node, table: &Table, keys: std::ops::Range<u8>) {
-    let now_s = node.run(async { crate::now::now_s() });
+    let now_s = node.run(async { runtime::unix_seconds() });
     for key in keys {
         let mut builder = MutationBuilder::new(table.id, Token::of_key(&[key]), &[key]);
         builder.deletion(Deletion { timestamp: 9, local_time: now_s });
