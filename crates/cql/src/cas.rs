@@ -7,9 +7,10 @@
 //! All conditions see the partition as it stood before. Which of it is shown follows Apache Cassandra 5.0.6 to the column:
 //! a static column only if a condition compares it or a conditional statement writes to one.
 
+use crate::batch::{BatchPlan, refuse_several_tables};
 use crate::condition::{BoundCondition, Conditions};
 use crate::error::{Error, Result, invalid};
-use crate::modify::{BatchPlan, ModifyPlan, Spot, refuse_large, refuse_several_tables};
+use crate::modify::{ModifyPlan, Spot, refuse_large};
 use crate::prior::Prior;
 use crate::row::{Fetches, RowValues};
 use crate::run::RowSink;

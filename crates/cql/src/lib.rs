@@ -41,11 +41,14 @@ mod role;
 mod write;
 mod run;
 mod describe;
+mod assignment;
 mod modify;
+mod batch;
 mod cas;
 mod plan;
 
 pub use ast::BatchKind;
+pub use batch::{BatchPlan, refuse_mixed};
 pub use cas::{CasRun, CasStatements};
 pub use ddl::{
     Applied, ChangeContext, ChangeKind, ChangeTarget, SchemaChange, SchemaEvent, Touched, apply,
@@ -56,7 +59,7 @@ pub use describe::{
 };
 pub use error::{Error, Result};
 pub use expr_text::type_text;
-pub use modify::{BatchPlan, ModifyPlan, refuse_mixed};
+pub use modify::ModifyPlan;
 pub use names::{find_table, quoted};
 pub use parse::{parse, parse_expression};
 pub use plan::{Plan, Prepared, prepare};

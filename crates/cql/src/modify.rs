@@ -1,8 +1,7 @@
-//! INSERT, UPDATE, DELETE and BATCH: analysed into what is written where, bound into mutations.
+//! INSERT, UPDATE and DELETE: analysed into what is written where, bound into mutations.
 
-use crate::arithmetic::symbol;
-use crate::ast::{Arithmetic, Assign, Assignment, Batch, BatchKind, Delete, Expr, Insert, StatementKind};
-use crate::ast::{Relation, Target, Update, Using};
+use crate::assignment::{Operations, assigned, counter_assignments, deleted, refuse_many, target_name};
+use crate::ast::{Delete, Expr, Insert, Relation, Update, Using};
 use crate::condition::{self, Conditions};
 use crate::error::{Result, invalid, syntax};
 use crate::from_json;
@@ -13,8 +12,8 @@ use crate::select::text_of;
 use crate::term::{Env, Scope, Term};
 use crate::value::{BindContext, BindSpec, BoundValue, Val, check_values};
 use crate::where_clause::{self, Where};
-use crate::write::{Content, Moment, Operation, Operator, Times, eval_timeout, eval_timestamp};
-use base::{HashMap, HashSet, Token};
+use crate::write::{Content, Moment, Operation, Operator, Times};
+use base::{HashSet, Token};
 use core::time::Duration;
 use mutation::limits::MUTATION_BYTES_MAX;
 use mutation::{
@@ -201,7 +200,7 @@ impl ModifyPlan {
         key_markers(&self.keys)
     }
 
-    fn write_into(
+    pub(crate) fn write_into(
         &self,
         env: &Env<'_, '_>,
         prior: &Prior,
@@ -403,172 +402,14 @@ pub(crate) fn key_markers(keys: &[Values]) -> Vec<u16> {
     markers.unwrap_or_default()
 }
 
-/// A BATCH, ready to be bound.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BatchPlan {
-    /// Whether it is logged: all or nothing.
-    pub logged: bool,
-    /// Its statements; markers are numbered through the whole batch.
-    pub statements: Vec<ModifyPlan>,
-    binds: Arc<[BindSpec]>,
-    timestamp: Option<Term>,
-    timeout: Option<Term>,
-}
-
-impl BatchPlan {
-    /// Whether one of its statements has an IF.
-    pub fn is_conditional(&self) -> bool {
-        self.statements.iter().any(ModifyPlan::is_conditional)
-    }
-
-    /// Whether it changes counters.
-    pub fn counts(&self) -> bool {
-        self.statements.iter().any(|statement| statement.table.counter)
-    }
-
-    /// Whether lists must be read before elements of theirs can be written.
-    pub fn needs_prior(&self) -> bool {
-        self.statements.iter().any(ModifyPlan::needs_prior)
-    }
-
-    /// What to read before the write: everything as it stands before the batch.
-    pub fn prior_reads(
-        &self,
-        values: &[BoundValue<'_>],
-        context: &BindContext<'_>,
-    ) -> Result<Vec<ReadCommand>> {
-        let reads = self.statements.iter().map(|s| s.prior_read(values, context).transpose());
-        reads.flatten().collect()
-    }
-
-    /// The mutations of all statements, in their order. All carry the same timestamp unless a statement has its own.
-    pub fn bind(
-        &self,
-        values: &[BoundValue<'_>],
-        context: &BindContext<'_>,
-        prior: &Prior,
-    ) -> Result<Vec<Mutation>> {
-        check_values(&self.binds, values)?;
-        let mut out = Vec::with_capacity(self.statements.len());
-        for statement in &self.statements {
-            let env = Env { values, context, table: &statement.table };
-            let timestamp = match &self.timestamp {
-                Some(term) => eval_timestamp(term, &env)?,
-                None => None,
-            };
-            statement.write_into(&env, prior, Moment::Statement(timestamp), &mut out)?;
-        }
-        Ok(out)
-    }
-
-    /// The time the client allows, if the batch says.
-    pub fn timeout(&self, values: &[BoundValue<'_>]) -> Result<Option<Duration>> {
-        match self.statements.first() {
-            Some(statement) => eval_timeout(self.timeout.as_ref(), values, &statement.table),
-            None => Ok(None),
-        }
-    }
-
-    pub(crate) fn set_binds(&mut self, binds: &Arc<[BindSpec]>) {
-        self.binds = binds.clone();
-        self.statements.iter_mut().for_each(|s| s.binds = binds.clone());
-    }
-}
-
 impl ModifyPlan {
+    /// Whether it says USING TIMESTAMP.
+    pub(crate) fn has_timestamp(&self) -> bool {
+        self.using.timestamp.is_some()
+    }
+
     pub(crate) fn set_binds(&mut self, binds: &Arc<[BindSpec]>) {
         self.binds = binds.clone();
-    }
-}
-
-/// What the analysis of a batch needs for each of its statements.
-pub(crate) type TableOf<'t> =
-    &'t dyn Fn(&crate::ast::TableName) -> Result<(Arc<schema::Keyspace>, Arc<Table>)>;
-
-/// Analyses a whole batch.
-pub(crate) fn batch(
-    batch: &Batch,
-    table_of: TableOf<'_>,
-    binds: &mut Vec<Option<BindSpec>>,
-    marker_names: &[Option<String>],
-) -> Result<BatchPlan> {
-    if batch.using.ttl.is_some() {
-        return invalid("Global TTL on the BATCH statement is not supported.");
-    }
-    let mut statements = Vec::with_capacity(batch.statements.len());
-    let mut timestamp = None;
-    let mut timeout = None;
-    for statement in &batch.statements {
-        let name = match statement {
-            StatementKind::Insert(s) => &s.table,
-            StatementKind::Update(s) => &s.table,
-            StatementKind::Delete(s) => &s.table,
-            _ => return invalid("only INSERT, UPDATE and DELETE may stand in a batch"),
-        };
-        let (keyspace, table) = table_of(name)?;
-        let mut scope = Scope { keyspace: &keyspace, table: &table, binds, marker_names };
-        if let (None, Some(expr)) = (&timestamp, &batch.using.timestamp) {
-            timestamp = Some(scope.term(expr, "[timestamp]", &CqlType::Bigint)?);
-        }
-        if let (None, Some(expr)) = (&timeout, &batch.using.timeout) {
-            timeout = Some(scope.term(expr, "[timeout]", &CqlType::Duration)?);
-        }
-        let plan = match statement {
-            StatementKind::Insert(s) => insert(&mut scope, s)?,
-            StatementKind::Update(s) => update(&mut scope, s)?,
-            StatementKind::Delete(s) => delete(&mut scope, s)?,
-            _ => return invalid("only INSERT, UPDATE and DELETE may stand in a batch"),
-        };
-        if timestamp.is_some() && plan.is_conditional() {
-            return invalid("Cannot provide custom timestamp for conditional BATCH");
-        }
-        if timestamp.is_some() && plan.using.timestamp.is_some() {
-            return invalid("Timestamp must be set either on BATCH or individual statements");
-        }
-        statements.push(plan);
-    }
-    let counters = statements.iter().map(|plan| plan.table.counter);
-    if timestamp.is_some() && batch.kind == BatchKind::Counter {
-        return invalid("Cannot provide custom timestamp for counter BATCH");
-    }
-    if timestamp.is_some() && counters.clone().any(|counts| counts) {
-        return invalid("Cannot provide custom timestamp for a BATCH containing counters");
-    }
-    refuse_mixed(batch.kind, counters)?;
-    refuse_several_tables(statements.iter())?;
-    Ok(BatchPlan {
-        logged: batch.kind == BatchKind::Logged,
-        statements,
-        binds: Arc::new([]),
-        timestamp,
-        timeout,
-    })
-}
-
-/// What conditions decide upon is of one table.
-pub(crate) fn refuse_several_tables<'p>(plans: impl Iterator<Item = &'p ModifyPlan> + Clone) -> Result<()> {
-    let mut tables = plans.clone().map(|plan| plan.table.id);
-    let first = tables.next();
-    if plans.clone().any(ModifyPlan::is_conditional) && tables.any(|table| Some(table) != first) {
-        return invalid("Batch with conditions cannot span multiple tables");
-    }
-    Ok(())
-}
-
-/// Counters and other columns are not written together, nor with a log: it would write them again. `counters`: of each statement, whether its table has
-/// counters.
-pub fn refuse_mixed(kind: BatchKind, counters: impl Iterator<Item = bool> + Clone) -> Result<()> {
-    let (has_counters, has_others) =
-        (counters.clone().any(|counts| counts), !counters.clone().all(|counts| counts));
-    match kind {
-        BatchKind::Counter if has_others => {
-            invalid("Cannot include non-counter statement in a counter batch")
-        }
-        _ if has_counters && has_others => {
-            invalid("Counter and non-counter mutations cannot exist in the same batch")
-        }
-        BatchKind::Logged if has_counters => invalid("Cannot include a counter statement in a logged batch"),
-        BatchKind::Logged | BatchKind::Unlogged | BatchKind::Counter => Ok(()),
     }
 }
 
@@ -604,37 +445,6 @@ fn refuse_counters(table: &Table, using: &Using) -> Result<()> {
     Ok(())
 }
 
-/// What of the assignments no counter takes.
-fn counter_assignments(scope: &mut Scope<'_>, assignments: &[Assignment]) -> Result<()> {
-    let table = scope.table.clone();
-    for assignment in assignments {
-        let Target::Column(name) = &assignment.target else { continue };
-        let value = &assignment.value;
-        let column = where_clause::column(&table, name)?;
-        let is_self = |expr: &Expr| matches!(expr, Expr::Column(other) if other == name);
-        match (assignment.assign, value) {
-            (Assign::Set, Expr::Arithmetic(_, left, right)) if is_self(left) => {
-                increment(scope, column, right)?;
-            }
-            (Assign::Set, _) => {}
-            (Assign::Add | Assign::Subtract, value) => {
-                increment(scope, column, value)?;
-            }
-        }
-        if assignment.assign != Assign::Set {
-            continue;
-        }
-        if !column.is_key() && !matches!(value, Expr::Arithmetic(..)) {
-            refuse_no_increment(value)?;
-            scope.term(value, name, &column.ty)?;
-            return invalid(format!(
-                "Cannot set the value of counter column {name} (counters can only be incremented/decremented, not set)"
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// Analyses INSERT.
 pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPlan> {
     let conditions = condition::analyse(scope, &insert.condition, insert.using.timestamp.is_some())?;
@@ -665,9 +475,7 @@ pub(crate) fn insert(scope: &mut Scope<'_>, insert: &Insert) -> Result<ModifyPla
         }
     }
     let keys = whole_key(&table, keys)?;
-    let statics_only = !operations.statics.is_empty()
-        && operations.regulars.is_empty()
-        && clustering.iter().all(Option::is_none);
+    let statics_only = operations.are_static() && clustering.iter().all(Option::is_none);
     let mut prefix = Vec::with_capacity(clustering.len());
     if !statics_only {
         check_missing(&table, &clustering)?;
@@ -827,7 +635,7 @@ fn columns_reach(
     conditions: &Conditions,
 ) -> Result<Reach> {
     let compares_rows = conditions.compares(ColumnKind::Regular);
-    if operations.regulars.is_empty() && !operations.statics.is_empty() && !compares_rows {
+    if operations.are_static() && !compares_rows {
         if !clause.clustering.is_empty() {
             return invalid(format!(
                 "Invalid restrictions on clustering columns since the {statement} statement modifies only static columns"
@@ -863,7 +671,7 @@ fn refuse_part_of_key(
 ) -> Result<()> {
     let whole =
         clause.clustering.bounds.is_empty() && clause.clustering.prefix_columns() == table.clustering.len();
-    let statics_only = operations.regulars.is_empty() && !operations.statics.is_empty();
+    let statics_only = operations.are_static();
     if whole || (statics_only && !clause.clustering.is_empty()) {
         return Ok(());
     }
@@ -919,217 +727,6 @@ pub(crate) fn update(scope: &mut Scope<'_>, update: &Update) -> Result<ModifyPla
         conditions,
         deletes: false,
     })
-}
-
-fn refuse_many(assignments: usize) -> Result<()> {
-    if assignments > limits::ASSIGNMENTS {
-        return invalid(format!(
-            "a statement changes no more than {} columns or elements",
-            limits::ASSIGNMENTS
-        ));
-    }
-    Ok(())
-}
-
-fn target_name(target: &Target) -> &str {
-    match target {
-        Target::Column(name) | Target::Element(name, _) | Target::Field(name, _) => name,
-    }
-}
-
-fn assigned(
-    scope: &mut Scope<'_>,
-    column: &Column,
-    assignment: &Assignment,
-    conditional: bool,
-) -> Result<Operator> {
-    let name = &*column.name;
-    let is_self = |expr: &Expr| matches!(expr, Expr::Column(other) if other == name);
-    let shown = |operator: char| match (assignment.assign, &assignment.value) {
-        (Assign::Set, value) => format!("{name} = {}", text_of(value)),
-        (_, value) => format!("{name} = {name} {operator} {}", text_of(value)),
-    };
-    if conditional && let Some(value) = increased(column, assignment) {
-        return Ok(Operator::Increase(scope.term(value, name, &column.ty)?));
-    }
-    match (&assignment.target, assignment.assign, &assignment.value) {
-        (Target::Field(_, field), Assign::Set, value) => {
-            let (index, ty) = user_type_field(column, field, &|kind| {
-                format!("Invalid operation ({name}.{field} = {}) for {kind} column {name}", text_of(value))
-            })?;
-            Ok(Operator::SetField(index, scope.term(value, &format!("{name}.{field}"), &ty)?))
-        }
-        (Target::Field(..), _, _) => syntax(format!("a field of column {name} can only be set")),
-        (Target::Element(_, key), Assign::Set, value) => put_element(scope, column, key, value),
-        (Target::Element(..), _, _) => invalid(format!("Invalid operation on an element of column {name}")),
-        (Target::Column(_), Assign::Add, value) => add(scope, column, value, false, &shown('+')),
-        (Target::Column(_), Assign::Subtract, value) => subtract(scope, column, value, &shown('-')),
-        (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right)) if is_self(left) => {
-            add(scope, column, right, false, &shown('+'))
-        }
-        (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right))
-            if is_self(right) =>
-        {
-            add(scope, column, left, true, &shown('+'))
-        }
-        (Target::Column(_), Assign::Set, Expr::Arithmetic(Arithmetic::Subtract, left, right))
-            if is_self(left) =>
-        {
-            subtract(scope, column, right, &shown('-'))
-        }
-        (Target::Column(_), Assign::Set, Expr::Arithmetic(operator, left, right))
-            if matches!(operator, Arithmetic::Add | Arithmetic::Subtract)
-                && [left, right].iter().any(|side| matches!(***side, Expr::Column(_))) =>
-        {
-            syntax(match **left {
-                Expr::Column(_) => "Only expressions of the form X = X +<value> are supported.",
-                _ => "Only expressions of the form X = <value> + X are supported.",
-            })
-        }
-        (Target::Column(_), Assign::Set, value) => Ok(Operator::Set(scope.term(value, name, &column.ty)?)),
-    }
-}
-
-/// `v = v + 1` and the like on numbers and texts, which only conditional statements know: they read what they write to.
-fn increased<'a>(column: &Column, assignment: &'a Assignment) -> Option<&'a Expr> {
-    let Target::Column(name) = &assignment.target else { return None };
-    let is_text = matches!(column.ty, CqlType::Text | CqlType::Ascii);
-    let is_number = matches!(
-        column.ty,
-        CqlType::Tinyint
-            | CqlType::Smallint
-            | CqlType::Int
-            | CqlType::Bigint
-            | CqlType::Varint
-            | CqlType::Float
-            | CqlType::Double
-            | CqlType::Decimal
-    );
-    let value = match (assignment.assign, &assignment.value) {
-        (Assign::Add, value) => value,
-        (Assign::Set, Expr::Arithmetic(Arithmetic::Add, left, right)) if matches!(&**left, Expr::Column(other) if other == name) => {
-            &**right
-        }
-        (Assign::Set | Assign::Subtract, _) => return None,
-    };
-    (is_number || is_text).then_some(value)
-}
-
-/// The place and type of a field of a column's user type. `refusal` says what is wrong with another kind of column.
-fn user_type_field(column: &Column, field: &str, refusal: &dyn Fn(&str) -> String) -> Result<(u16, CqlType)> {
-    let udt = match &column.ty {
-        CqlType::Udt(udt) => udt,
-        ty if matches!(ty.unfrozen(), CqlType::Udt(_)) => return invalid(refusal("frozen UDT")),
-        _ => return invalid(refusal("non-UDT")),
-    };
-    match udt.fields.iter().position(|(name, _)| **name == *field) {
-        Some(index) => Ok((index as u16, udt.fields[index].1.clone())),
-        None => invalid(format!("UDT column {} does not have a field named {field}", column.name)),
-    }
-}
-
-/// `shown` is the assignment, for errors.
-fn must_be_collection(column: &Column, shown: &str) -> Result<()> {
-    let kind = match column.ty.unfrozen() {
-        CqlType::Udt(_) | CqlType::Tuple(_) => "tuple",
-        _ if column.is_complex() => return Ok(()),
-        ty if ty.is_collection() => "frozen collection",
-        _ => "non counter",
-    };
-    invalid(format!("Invalid operation ({shown}) for {kind} column {}", column.name))
-}
-
-fn add(
-    scope: &mut Scope<'_>,
-    column: &Column,
-    value: &Expr,
-    in_front: bool,
-    shown: &str,
-) -> Result<Operator> {
-    if in_front {
-        let term = scope.term(value, &column.name, &column.ty)?;
-        // As Cassandra writes it back, with a minus.
-        let shown = format!("{} = {} - {}", column.name, text_of(value), column.name);
-        return match &column.ty {
-            CqlType::List(_) => Ok(Operator::Prepend(term)),
-            ty if matches!(ty.unfrozen(), CqlType::List(_)) => {
-                invalid(format!("Invalid operation ({shown}) for frozen list column {}", column.name))
-            }
-            _ => invalid(format!("Invalid operation ({shown}) for non list column {}", column.name)),
-        };
-    }
-    if column.ty == CqlType::Counter {
-        return Ok(Operator::Count(increment(scope, column, value)?));
-    }
-    must_be_collection(column, shown)?;
-    let term = scope.term(value, &column.name, &column.ty);
-    Ok(Operator::Append(match &column.ty {
-        CqlType::Map(..) => term.or_else(|_| {
-            invalid(format!("Value for a map addition has to be a map, but was: '{}'", text_of(value)))
-        })?,
-        _ => term?,
-    }))
-}
-
-/// What is added to a counter or taken from it: one number.
-fn increment(scope: &mut Scope<'_>, column: &Column, value: &Expr) -> Result<Term> {
-    refuse_no_increment(value)?;
-    scope.term(value, &column.name, &column.ty)
-}
-
-fn refuse_no_increment(value: &Expr) -> Result<()> {
-    match value {
-        Expr::Null => invalid("Invalid null value for counter increment/decrement"),
-        Expr::Arithmetic(operator, left, right) => {
-            refuse_no_increment(left)?;
-            let (left, right) = (text_of(left), text_of(right));
-            invalid(format!(
-                "the '{}' operation is not supported between {left} and {right}",
-                symbol(*operator)
-            ))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn subtract(scope: &mut Scope<'_>, column: &Column, value: &Expr, shown: &str) -> Result<Operator> {
-    if column.ty == CqlType::Counter {
-        return Ok(Operator::CountDown(increment(scope, column, value)?));
-    }
-    must_be_collection(column, shown)?;
-    match &column.ty {
-        CqlType::Map(key, _) => {
-            let keys = CqlType::Set(key.clone());
-            scope.term(value, &column.name, &keys).map(Operator::Remove).or_else(|_| {
-                invalid(format!(
-                    "Value for a map substraction has to be a set, but was: '{}'",
-                    text_of(value)
-                ))
-            })
-        }
-        CqlType::Set(_) => Ok(Operator::Remove(scope.term(value, &column.name, &column.ty)?)),
-        _ => Ok(Operator::RemoveEqual(scope.term(value, &column.name, &column.ty)?)),
-    }
-}
-
-fn put_element(scope: &mut Scope<'_>, column: &Column, key: &Expr, value: &Expr) -> Result<Operator> {
-    let name = &*column.name;
-    let shown = format!("{name}[{}] = {}", text_of(key), text_of(value));
-    if !column.ty.is_collection() {
-        return invalid(format!("Invalid operation ({shown}) for non collection column {name}"));
-    }
-    must_be_collection(column, &shown)?;
-    match &column.ty {
-        CqlType::Map(key_type, value_type) => {
-            let key = scope.term(key, &format!("key({name})"), key_type)?;
-            Ok(Operator::Put(key, scope.term(value, &format!("value({name})"), value_type)?))
-        }
-        CqlType::List(element) => {
-            let index = scope.term(key, &format!("idx({name})"), &CqlType::Int)?;
-            Ok(Operator::PutAt(index, scope.term(value, &format!("value({name})"), element)?))
-        }
-        _ => invalid(format!("Invalid operation ({shown}) for set column {name}")),
-    }
 }
 
 /// Analyses DELETE.
@@ -1190,79 +787,4 @@ pub(crate) fn delete(scope: &mut Scope<'_>, delete: &Delete) -> Result<ModifyPla
         conditions,
         deletes: true,
     })
-}
-
-fn deleted(scope: &mut Scope<'_>, column: &Column, target: &Target) -> Result<Operator> {
-    let name = &*column.name;
-    match target {
-        Target::Column(_) => Ok(Operator::Delete),
-        Target::Field(_, field) => {
-            let (index, _) = user_type_field(column, field, &|kind| match kind {
-                "frozen UDT" => format!("Frozen UDT column {name} does not support field deletions"),
-                _ => format!("Invalid field deletion operation for non-UDT column {name}"),
-            })?;
-            Ok(Operator::DeleteField(index))
-        }
-        Target::Element(..) if column.ty.is_collection() && !column.is_complex() => {
-            invalid(format!("Invalid deletion operation for frozen collection column {name}"))
-        }
-        Target::Element(_, key) => match &column.ty {
-            CqlType::Map(key_type, _) => {
-                Ok(Operator::DeleteElement(scope.term(key, &format!("key({name})"), key_type)?))
-            }
-            CqlType::Set(element) => {
-                Ok(Operator::DeleteElement(scope.term(key, &format!("value({name})"), element)?))
-            }
-            CqlType::List(_) => {
-                Ok(Operator::DeleteAt(scope.term(key, &format!("idx({name})"), &CqlType::Int)?))
-            }
-            _ => invalid(format!("Invalid deletion operation for non collection column {name}")),
-        },
-    }
-}
-
-/// Operations by kind of column.
-#[derive(Default)]
-struct Operations {
-    statics: Vec<Operation>,
-    regulars: Vec<Operation>,
-    /// Columns that have operations, by kind and ordinal, with whether one of them is about all of it.
-    columns: HashMap<(ColumnKind, u16), bool>,
-    /// Fields that have operations.
-    fields: HashSet<(ColumnKind, u16, u16)>,
-}
-
-impl Operations {
-    fn add(&mut self, column: &Column, operator: Operator) -> Result<()> {
-        let list = if column.kind == ColumnKind::Static { &mut self.statics } else { &mut self.regulars };
-        let whole = matches!(operator, Operator::Set(_) | Operator::Delete);
-        let same_field = match operator {
-            Operator::SetField(index, _) | Operator::DeleteField(index) => {
-                !self.fields.insert((column.kind, column.ordinal, index))
-            }
-            _ => false,
-        };
-        let earlier = self.columns.insert((column.kind, column.ordinal), whole);
-        let counts = matches!(operator, Operator::Count(_) | Operator::CountDown(_));
-        // Several changes of one counter add up.
-        if !counts
-            && earlier.is_some_and(|had_whole| !column.is_complex() || had_whole || whole || same_field)
-        {
-            return syntax(format!("Multiple incompatible setting of column {}", column.name));
-        }
-        list.push(Operation {
-            ordinal: column.ordinal,
-            name: column.name.clone(),
-            ty: column.ty.clone(),
-            operator,
-        });
-        Ok(())
-    }
-
-    /// By ordinal, as packed rows want them.
-    fn sorted(mut self) -> (Vec<Operation>, Vec<Operation>) {
-        self.statics.sort_by_key(|o| o.ordinal);
-        self.regulars.sort_by_key(|o| o.ordinal);
-        (self.statics, self.regulars)
-    }
 }

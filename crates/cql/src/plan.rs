@@ -1,10 +1,11 @@
 //! From a parsed statement and a schema to a plan: what the query floor prepares, caches and runs.
 
 use crate::ast::{Statement, StatementKind, TableName};
+use crate::batch::{self, BatchPlan};
 use crate::ddl::{SchemaChange, is_system_keyspace, schema_change};
 use crate::describe::DescribePlan;
 use crate::error::{Error, Result, invalid, unsupported};
-use crate::modify::{self, BatchPlan, ModifyPlan};
+use crate::modify::{self, ModifyPlan};
 use crate::names;
 use crate::role::RolePlan;
 use crate::select::{self, ResultColumn, SelectPlan};
@@ -129,7 +130,7 @@ pub fn prepare(schema: &Schema, keyspace: Option<&str>, statement: Statement) ->
             }))
         }
         StatementKind::Batch(batch) => {
-            Plan::Batch(Arc::new(modify::batch(&batch, &find_for_write, &mut binds, &markers)?))
+            Plan::Batch(Arc::new(batch::batch(&batch, &find_for_write, &mut binds, &markers)?))
         }
         StatementKind::Use { keyspace } => match schema.keyspace(&keyspace) {
             Some(keyspace) => Plan::Use { keyspace: keyspace.name.clone() },

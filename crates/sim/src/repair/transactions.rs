@@ -64,7 +64,7 @@ pub(crate) fn play(
     let clients = |rng| client(seen.clone(), rng, keys);
     let mut tasks: Vec<Vec<Task<()>>> = run.hosts.iter().map(|_| Vec::new()).collect();
     for _ in 0..1 + run.rng.below(4) {
-        clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, &clients);
+        clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, clients);
         trouble(world, &mut run);
         let spell = Duration::from_micros(run.rng.below(400_000));
         world.run_for(spell);
@@ -79,7 +79,7 @@ pub(crate) fn play(
     // All know each other again.
     world.run_for(Duration::from_secs(6));
     seen.borrow_mut().calls_max = CALLS_MAX / 2;
-    clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, &clients);
+    clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, clients);
     agree_in_secret(world, &mut run, (new, with, without));
     let idle = run.rng.chance(0.7);
     if idle {
@@ -93,7 +93,7 @@ pub(crate) fn play(
     world.heal_all();
     world.set_delay(Duration::from_micros(20), Duration::from_micros(500), 0.0);
     run.boot_dead(world);
-    clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, &clients);
+    clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, clients);
     if run.rng.chance(0.5) {
         disturb(world, &mut run, new);
     }
@@ -109,7 +109,7 @@ pub(crate) fn play(
         for at in (0..NODES).filter(|at| *at != away) {
             world.cut(run.hosts[away].node, run.hosts[at].node);
         }
-        clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, &clients);
+        clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, clients);
         let spell = Duration::from_millis(200 + run.rng.below(1_000));
         world.run_for(spell);
         world.heal_all();
