@@ -13,6 +13,7 @@ use base::crc32;
 use futures_util::{Stream, StreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
+use runtime::sync::Lock;
 
 use crate::codec::{self, In};
 use crate::error::Error;
@@ -35,6 +36,26 @@ struct Inner {
     log: LogStore,
     path: PathBuf,
     state: RefCell<State>,
+    /// Held while a snapshot is written: one may be built while another arrives, and both go to one file.
+    saving: Lock<()>,
+}
+
+impl Inner {
+    /// Writes a snapshot unless a later one is there, and returns which is. ⚔ The log may have been cut at the later one: an older file would leave a gap.
+    async fn keep(
+        &self,
+        meta: SnapshotMeta,
+        bytes: SnapshotBytes,
+    ) -> io::Result<(SnapshotMeta, SnapshotBytes)> {
+        let _turn = self.saving.lock().await;
+        let known = self.state.borrow().snapshot.clone();
+        if let Some(known) = known.filter(|(known, _)| meta.last_log_id <= known.last_log_id) {
+            return Ok(known);
+        }
+        save(&self.path, &meta, &bytes).await?;
+        self.state.borrow_mut().snapshot = Some((meta.clone(), bytes.clone()));
+        Ok((meta, bytes))
+    }
 }
 
 /// One member's applied state; clones share it.
@@ -103,7 +124,7 @@ impl Machine {
             Some(applied) => members_at(log, snapshot.as_ref(), applied.index),
         };
         let state = RefCell::new(State { applied, members, snapshot });
-        Ok(Machine(Rc::new(Inner { machine, log: log.clone(), path, state })))
+        Ok(Machine(Rc::new(Inner { machine, log: log.clone(), path, state, saving: Lock::new(()) })))
     }
 
     pub(crate) fn applied(&self) -> Option<Position> {
@@ -172,9 +193,8 @@ impl RaftSnapshotBuilder<Types> for Builder {
 
     async fn build_snapshot(&mut self) -> io::Result<Snapshot> {
         let bytes = Rc::new(std::mem::take(&mut self.bytes));
-        save(&self.inner.path, &self.meta, &bytes).await?;
-        self.inner.state.borrow_mut().snapshot = Some((self.meta.clone(), bytes.clone()));
-        Ok(Snapshot { meta: self.meta.clone(), snapshot: bytes })
+        let (meta, snapshot) = self.inner.keep(self.meta.clone(), bytes).await?;
+        Ok(Snapshot { meta, snapshot })
     }
 }
 
@@ -209,21 +229,86 @@ impl RaftStateMachine<Types> for Machine {
     }
 
     async fn install_snapshot(&mut self, meta: &SnapshotMeta, snapshot: SnapshotBytes) -> io::Result<()> {
-        let known = self.snapshot().is_some_and(|(known, _)| known.last_log_id == meta.last_log_id);
-        if !known {
-            save(&self.0.path, meta, &snapshot).await?;
-        }
+        self.0.keep(meta.clone(), snapshot.clone()).await?;
         if let Some(last) = &meta.last_log_id {
             self.0.machine.restore(Position::new(self.0.log.epoch(), last), &snapshot).await?;
         }
         let mut state = self.0.state.borrow_mut();
         state.applied = meta.last_log_id;
         state.members = meta.last_membership.clone();
-        state.snapshot = Some((meta.clone(), snapshot));
         Ok(())
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Snapshot>> {
         Ok(self.snapshot().map(|(meta, snapshot)| Snapshot { meta, snapshot }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seam::BoxFuture;
+    use base::HostId;
+    use openraft::impls::leader_id_adv::LeaderId;
+    use runtime::sim::{SimConfig, World};
+    use std::time::Duration;
+
+    /// A state of some bytes.
+    struct Bytes(RefCell<Vec<u8>>);
+
+    impl StateMachine for Bytes {
+        fn position(&self) -> Option<Position> {
+            None
+        }
+
+        fn apply<'a>(&'a self, _: Position, _: &'a [u8]) -> BoxFuture<'a, io::Result<Vec<u8>>> {
+            Box::pin(async { Ok(Vec::new()) })
+        }
+
+        fn snapshot(&self) -> Vec<u8> {
+            self.0.borrow().clone()
+        }
+
+        fn restore<'a>(&'a self, _: Position, snapshot: &'a [u8]) -> BoxFuture<'a, io::Result<()>> {
+            *self.0.borrow_mut() = snapshot.to_vec();
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    fn id(index: u64) -> Option<LogId> {
+        Some(LogId { leader_id: LeaderId { term: 1, node_id: HostId(1) }, index })
+    }
+
+    /// A snapshot up to 5 is built while one up to 9 arrives; the old one is written second.
+    async fn build_and_install() {
+        let folder = Path::new("/member");
+        runtime::file::create_dir_all(folder).await.expect("a folder");
+        let log = LogStore::open(folder, HostId(1), 1 << 20).await.expect("an empty log");
+        let state = Rc::new(Bytes(RefCell::new(vec![5; 100_000])));
+        let mut machine = Machine::open(folder, &log, state).await.expect("an empty state");
+        machine.0.state.borrow_mut().applied = id(5);
+        let mut builder = machine.get_snapshot_builder().await;
+        let newer = SnapshotMeta { last_log_id: id(9), ..SnapshotMeta::default() };
+        let (mut installs, sent) = (machine.clone(), newer.clone());
+        let installed = runtime::spawn(runtime::Group::ADMIN, async move {
+            installs.install_snapshot(&sent, Rc::new(vec![9; 100_000])).await
+        });
+        let built = runtime::spawn(runtime::Group::ADMIN, async move { builder.build_snapshot().await });
+        installed.await.expect("the newer one is installed");
+        built.await.expect("a snapshot is built");
+        let (meta, bytes) = load(&machine.0.path).await.expect("it is readable").expect("it is there");
+        assert_eq!((meta.last_log_id, bytes[0]), (newer.last_log_id, 9), "on disk");
+        let (meta, bytes) = machine.snapshot().expect("it is there");
+        assert_eq!((meta.last_log_id, bytes[0]), (newer.last_log_id, 9), "in memory");
+    }
+
+    #[test]
+    fn a_snapshot_that_is_built_does_not_get_in_the_way_of_a_newer_one_that_arrives() {
+        for seed in 1..20 {
+            let mut world = World::new(seed, SimConfig::calm());
+            let node = world.add_client([10, 0, 0, 1].into());
+            let task = world.spawn(node, build_and_install());
+            assert!(world.run_until(|_| task.done(), Duration::from_secs(60)), "it ends");
+        }
     }
 }
