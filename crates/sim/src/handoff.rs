@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use base::Prng;
+use coordinator::Coordinator;
 use runtime::sim::{Task, World};
 
 use crate::clients::{Door, Sessions, Shared, read_alone, write};
@@ -103,11 +104,30 @@ pub(crate) fn play(world: &mut World, run: &mut Run, rules: Rules) -> Result<(),
         interrupt(world, run, victim, rules);
         world.heal_all();
         run.all_ready(world)?;
+        all_heard(world, run)?;
         drain(world, run)?;
         if rules.repairs {
             repair_all(world, run)?;
         }
         alone(world, run).map_err(|text| format!("after {} was {away:?}: {text}", run.hosts[victim].ip))?;
+    }
+    Ok(())
+}
+
+/// Waits until every node hears every other one: who was cut off may have no hints, and believes for a while that nobody is there.
+fn all_heard(world: &mut World, run: &Run) -> Result<(), String> {
+    for host in &run.hosts {
+        host.still_runs(world)?;
+        let mut hears = world.spawn(host.node, async {
+            let hears_all = || {
+                let snapshot = runtime::local::<Coordinator>().topology();
+                snapshot.members().iter().all(|member| snapshot.is_alive(member.host_id))
+            };
+            while !hears_all() {
+                runtime::sleep(Duration::from_millis(100)).await;
+            }
+        });
+        finished(world, &mut hears, CONVERGE, "hearing all others")?;
     }
     Ok(())
 }
@@ -174,6 +194,7 @@ pub(crate) fn drain(world: &mut World, run: &Run) -> Result<(), String> {
     loop {
         let mut kept = Vec::new();
         for host in &run.hosts {
+            host.still_runs(world)?;
             let mut pending = world.spawn(host.node, hints::pending());
             let pending = finished(world, &mut pending, CONVERGE, "counting hints")?;
             kept.extend(pending.into_iter().map(|(target, pending)| (host.ip, target, pending)));

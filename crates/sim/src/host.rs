@@ -84,6 +84,14 @@ impl Host {
         }
     }
 
+    /// Errors: the process has ended, with what the node said of it.
+    pub(crate) fn still_runs(&self, world: &World) -> Result<(), String> {
+        match (world.alive(self.node), self.failure()) {
+            (true, _) => Ok(()),
+            (false, said) => Err(format!("{} has ended by itself: {}", self.ip, said.unwrap_or_default())),
+        }
+    }
+
     /// Stops the node in good order.
     pub(crate) fn stop(&self, world: &mut World) -> Result<(), String> {
         world.stop(self.node);
