@@ -79,7 +79,6 @@ impl State {
         let member = Member { state, tokens: replaced.tokens, ..member.clone() };
         check_sound(&member)?;
         self.begin(OperationKind::Replace(old), applicant, member.clone());
-        // Checked behind: the address may be that of the one that is replaced, who does not count any more.
         self.check_addresses(&[&member])
     }
 
@@ -260,10 +259,15 @@ impl State {
         Ok(())
     }
 
-    /// Two that are called at one address cannot both be meant. Who is refused is not called.
+    /// Two that are called at one address cannot both be meant. Who is banned is not called. Who is being replaced is not called either,
+    /// but comes back to its address if that is given up: only the one that takes its place may have it meanwhile.
     fn check_addresses(&self, members: &[&Member]) -> Result<(), Refusal> {
         for member in members {
-            let others = self.counted().filter(|other| other.host_id != member.host_id);
+            let others = self.members.iter().filter(|other| {
+                other.host_id != member.host_id
+                    && !self.banned.contains_key(&other.host_id)
+                    && member.state != MemberState::Replacing(other.host_id)
+            });
             for other in others {
                 let both = [(member.internode, other.internode), (member.native, other.native)];
                 if let Some((address, _)) = both.iter().find(|(one, other)| one == other) {

@@ -119,6 +119,24 @@ fn two_members_of_one_address_are_refused_and_two_may_swap_theirs() {
     assert_eq!(log.state.members().get(host(2)).map(|two| two.internode), Some(member(1).internode));
 }
 
+/// A replacement may be given up at any time, and the old member is called at its address again.
+#[test]
+fn the_address_of_a_member_being_replaced_stays_its_own() {
+    let mut log = Log::of(&[2, 3]);
+    log.done(Change::Replace { old: host(2), new: applicant(4) });
+    let mut moved = update(3);
+    moved.internode = member(2).internode;
+    assert!(log.refused(Change::Update(vec![moved.clone()])).contains("127.0.0.2:7000 is the address"));
+    log.done(Change::Abort(host(4)));
+    assert!(log.refused(Change::Update(vec![moved.clone()])).contains("is the address"));
+    let mut new = applicant(5);
+    (new.member.internode, new.member.native) = (member(2).internode, member(2).native);
+    log.done(Change::Replace { old: host(2), new });
+    log.done(Change::Abort(host(5)));
+    log.done(Change::Ban(host(2)));
+    log.done(Change::Update(vec![moved]));
+}
+
 #[test]
 fn who_left_was_banned_or_gave_up_never_comes_back() {
     let mut log = Log::of(&[2, 3]);
