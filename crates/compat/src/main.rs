@@ -29,6 +29,7 @@ mod kill_loop;
 mod peer;
 mod messina;
 mod drivers;
+mod histories;
 mod damage;
 mod cqlsh;
 mod catalogue;

@@ -27,6 +27,7 @@ pub fn bring_all(options: &Options) -> Result<(), String> {
     for driver in ["gocql1", "gocql2"] {
         gocql(driver)?;
     }
+    porcupine()?;
     nodejs()?;
     scylla::program()?;
     if options.with_cassandra {
@@ -189,18 +190,36 @@ pub fn gocql(name: &str) -> Result<PathBuf, String> {
 const GOCQL: [&str; 2] =
     ["\"github.com/gocql/gocql\"", "gocql \"github.com/apache/cassandra-gocql-driver/v2\""];
 
+/// Our program that asks the Go package of this name whether a history is linearizable; returns its path.
+pub fn porcupine() -> Result<PathBuf, String> {
+    let sources = sources(&paths::resources().join("porcupine"))?;
+    let folder = bring("porcupine", &contents(&sources)?, |folder| {
+        copy(&sources, folder)?;
+        let mut go = Command::new("go");
+        go.args(["build", "-o", "porcupine", "."]).current_dir(folder);
+        command::run(&mut go, &folder.join("build.log"), LIMIT).map(drop)
+    })?;
+    Ok(folder.join("porcupine"))
+}
+
 /// The Node.js driver and our program; returns their folder.
 pub fn nodejs() -> Result<PathBuf, String> {
     let sources = sources(&paths::resources().join("nodejs"))?;
     bring("nodejs", &contents(&sources)?, |folder| {
-        for source in &sources {
-            let copy = folder.join(source.file_name().unwrap_or_default());
-            fs::copy(source, &copy).map_err(|error| format!("{}: {error}", copy.display()))?;
-        }
+        copy(&sources, folder)?;
         let mut npm = Command::new("npm");
         npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(folder);
         command::run(&mut npm, &folder.join("npm.log"), LIMIT).map(drop)
     })
+}
+
+/// Copies files into a folder.
+fn copy(files: &[PathBuf], folder: &Path) -> Result<(), String> {
+    for file in files {
+        let copy = folder.join(file.file_name().unwrap_or_default());
+        fs::copy(file, &copy).map_err(|error| format!("{}: {error}", copy.display()))?;
+    }
+    Ok(())
 }
 
 /// The files of a folder, in order.

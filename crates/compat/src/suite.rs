@@ -8,7 +8,7 @@ use crate::certificates::Certificates;
 use crate::messina::Start;
 use crate::server::{Server, free_port};
 use crate::{
-    bad_days, bad_input, cassandra, catalogue, cluster, cql, cqlsh, damage, drivers, kill_loop, nodetool,
+    bad_days, bad_input, cassandra, catalogue, cluster, cql, cqlsh, damage, drivers, histories, kill_loop, nodetool,
     paths, protocol, python, renewal, sstables, stress, texts, ycsb,
 };
 
@@ -33,6 +33,7 @@ suites:
               recomputed in Java; the published lines; CloudSuite's two scripts
   catalogue   messina bench run file-catalogue and messina catalogue: import, comparison, load, quotas
   cluster     processes, one cluster: drivers at QUORUM through a kill, events, all killed at once, nodetool
+  histories   what clients of simulated lightweight transactions saw, checked by the Go package porcupine, too
   kill        kill -9 under load, in periodic and in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
   bad-days    under load: 10,000 silent connections, bombs, no descriptors, SIGTERM, full disks, a read-only folder
@@ -50,8 +51,8 @@ options:
   --cycles N          kills of the kill suite (default 100)
   --records N         records and operations of YCSB (default 10000)
   --seed N            what the suite of sstables writes (default 1)
-  --long              cluster: the long run of kills, too, of 15 minutes
-  --minutes N         cluster: the long run, of so many minutes
+  --long              cluster: the long runs of kills and of transactions, too, of 15 minutes each
+  --minutes N         cluster: the long runs, of so many minutes
   --quick             small numbers, for every commit
   --only WORD         only tests of Python, the drivers, cluster, stress, certificates and protocol, files of statements, bad
                       days, modes of the kill suite, or tables of sstables whose name holds WORD
@@ -125,6 +126,7 @@ const ALL: &[&str] = &[
     "catalogue",
     "cluster",
     "kill",
+    "histories",
     "sstables",
 ];
 const ALL_CASSANDRA: &[&str] =
@@ -335,6 +337,9 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
         if !programs.is_empty() {
             drivers::run(options, shards, &programs, &mut report);
         }
+    }
+    if options.suites.iter().any(|suite| suite == "histories") {
+        histories::run(options, &mut report);
     }
     if options.suites.iter().any(|suite| suite == "sstables") {
         sstables::run(options, &mut report);

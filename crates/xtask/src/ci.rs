@@ -50,6 +50,7 @@ const COMPAT: &[&str] = &[
     "cql",
     "texts",
     "nodetool",
+    "histories",
     "sstables",
     "python",
     "restart",

@@ -31,7 +31,9 @@ mod bench_rows;
 mod callgrind;
 mod bench_rpc;
 mod bench_tls;
+mod bench_transactions;
 mod bench_serve;
+mod bench_servers;
 mod bench_start;
 mod bench_storage;
 mod bench_tails;
@@ -94,6 +96,7 @@ fn bench(rest: &[String]) -> Outcome {
         Some("start") => bench_start::start(&rest[1..]),
         Some("rpc") => bench_rpc::rpc(&rest[1..]),
         Some("cluster") => bench_cluster::cluster(&rest[1..]),
+        Some("transactions") => bench_transactions::transactions(&rest[1..]),
         Some("mesh") => bench_mesh::mesh(&rest[1..]),
         Some("peer") => bench_peer::peer(&rest[1..]),
         Some("storage") => bench_storage::storage(&rest[1..]),
@@ -102,7 +105,7 @@ fn bench(rest: &[String]) -> Outcome {
         Some("loader") => bench_loader::loader(&rest[1..]),
         Some("import") => bench_import::import(&rest[1..]),
         _ => {
-            Err("bench serve, start, cluster, mesh, rpc, storage, peer, tails, rows, loader or import".into())
+            Err("bench serve, start, cluster, transactions, mesh, rpc, storage, peer, tails, rows, loader or import".into())
         }
     }
 }

@@ -6,9 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::expect;
-use super::load::{self, Settings};
+use super::load::Settings;
 use super::nodes::Nodes;
+use super::{expect, python_script};
 use crate::python;
 use crate::suite::Options;
 
@@ -83,13 +83,7 @@ fn verdict(check: &mut python::Script) -> Result<String, String> {
 }
 
 fn script(nodes: &Nodes, word: &str, argument: &str) -> Result<python::Script, String> {
-    let mut command = python::script_command("cluster_long", nodes.address(0), 5, "lz4")?;
-    command.arg(word);
-    if !argument.is_empty() {
-        command.arg(argument);
-    }
-    nodes.environment(&mut command, &Settings::quorum(IN_FLIGHT), &load::acked(&nodes.folder));
-    python::Script::of(command)
+    python_script(nodes, "cluster_long", &Settings::quorum(IN_FLIGHT), word, argument)
 }
 
 /// Waits until no node has hints for another one; false where nodetool does not know the word.
@@ -118,7 +112,7 @@ fn wait_for_hints(nodes: &Nodes) -> Result<bool, String> {
 }
 
 /// Knuth's generator of 64 bits; its upper half.
-fn next(state: &mut u64) -> u64 {
+pub fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     *state >> 33
 }

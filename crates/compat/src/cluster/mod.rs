@@ -10,10 +10,12 @@ mod proxy;
 mod rolling;
 mod screens;
 mod stress;
+mod transactions;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::python::{self, Script};
 use crate::suite::{Options, Report};
 use load::{Loads, Settings};
 use nodes::Nodes;
@@ -39,6 +41,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     suite.test("a_rolling_restart", || rolling::run(options, shards));
     if let Some(minutes) = options.long {
         suite.test("long_run_of_kills", || long::run(options, shards, minutes));
+        suite.test("transactions_on_five_nodes", || transactions::run(options, shards, minutes));
     }
     for (name, test) in bad_days::TESTS {
         suite.test(name, || test(options, shards));
@@ -103,6 +106,23 @@ impl Suite<'_> {
         });
         self.test("stop", || nodes.stop().map(|()| String::new()));
     }
+}
+
+/// Starts a script that speaks with all nodes, with a word and an argument that may be empty.
+fn python_script(
+    nodes: &Nodes,
+    name: &str,
+    settings: &Settings,
+    word: &str,
+    argument: &str,
+) -> Result<Script, String> {
+    let mut command = python::script_command(name, nodes.address(0), 5, "lz4")?;
+    command.arg(word);
+    if !argument.is_empty() {
+        command.arg(argument);
+    }
+    nodes.environment(&mut command, settings, &load::acked(&nodes.folder));
+    Script::of(command)
 }
 
 fn expect(line: &str, wanted: &str) -> Result<(), String> {

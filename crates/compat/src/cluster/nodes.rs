@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::load::{self, Settings};
 use super::proxy::Proxy;
-use super::{UP_WITHIN, expect, folder_of};
+use super::{UP_WITHIN, expect, folder_of, python_script};
 use crate::command;
 use crate::messina::Start;
 use crate::nodetool::{self, Said};
-use crate::python::{self, Script};
+use crate::python::Script;
 use crate::server::{Server, free_port};
 use crate::suite::Options;
 
@@ -387,14 +387,8 @@ impl Nodes {
 
     /// Starts the script that speaks with all of them.
     pub fn script(&self, word: &str, argument: &str) -> Result<Script, String> {
-        let mut command = python::script_command("cluster_load", self.address(0), 5, "lz4")?;
-        command.arg(word);
-        if !argument.is_empty() {
-            command.arg(argument);
-        }
         let settings = Settings { dc: self.dc, ..Settings::quorum(32) };
-        self.environment(&mut command, &settings, &load::acked(&self.folder));
-        Script::of(command)
+        python_script(self, "cluster_load", &settings, word, argument)
     }
 
     /// Makes the table of loads, replicated so; every node has it when this returns.

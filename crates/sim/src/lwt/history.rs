@@ -126,6 +126,22 @@ fn most_open(worlds: BTreeSet<World>, calls: &[Call]) -> BTreeSet<World> {
     kept.into_iter().flat_map(whole).collect()
 }
 
+/// A call as other checkers read it: JSON in one line, times in nanoseconds. `None`: what asked for nothing is no call to them.
+pub(crate) fn exported(key: u64, call: &Call) -> Option<String> {
+    let shown = |value: Value| value.map_or("null".to_owned(), |value| value.to_string());
+    let what = match call.op {
+        Op::Nothing => return None,
+        Op::Read(seen) => format!("\"op\":\"read\",\"seen\":{}", shown(seen)),
+        Op::Swap { old, new, applied } => {
+            let applied = applied.map_or("null".to_owned(), |applied| applied.to_string());
+            let (old, new) = (shown(old), shown(new));
+            format!("\"op\":\"swap\",\"old\":{old},\"new\":{new},\"applied\":{applied}")
+        }
+    };
+    let (start, end) = (call.start.0, shown(call.end.map(|end| end.0 as i64)));
+    Some(format!("{{\"key\":{key},\"start\":{start},\"end\":{end},{what}}}"))
+}
+
 fn told(calls: &[Call]) -> String {
     calls.iter().enumerate().map(|(index, call)| format!("  {index}: {call:?}\n")).collect()
 }

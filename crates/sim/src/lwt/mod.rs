@@ -22,14 +22,14 @@ use mutation::{
     Scope,
 };
 use runtime::Bug;
-use runtime::sim::{Task, World};
+use runtime::sim::{NodeId, Task, World};
 use schema::TableId;
 use types::Consistency;
 
 use crate::Counts;
 use crate::host::Host;
 use crate::limits::{CONVERGE, START};
-use crate::lwt::history::{Call, Op, Value, linearizable};
+use crate::lwt::history::{Call, Op, Value, exported, linearizable};
 use crate::machines::{clients_on, finished};
 use crate::session::{Ask, Trouble, insist};
 use crate::three::{fault, prepare};
@@ -268,8 +268,23 @@ pub(crate) async fn settled(seen: Shared, keys: u64, here: HostId) -> Result<(),
     Ok(())
 }
 
-/// Whether all that was seen is linearizable, and how often what happened.
-pub(crate) fn judged(seen: &Shared, counts: &mut Counts) -> Result<(), String> {
+/// Whether all that was seen is linearizable, and how often what happened. The log of this client has every call behind the word `history`.
+pub(crate) fn judged(
+    world: &mut World,
+    client: NodeId,
+    seen: &Shared,
+    counts: &mut Counts,
+) -> Result<(), String> {
+    let of_key = |(key, calls): (&u64, &Vec<Call>)| -> Vec<String> {
+        calls.iter().filter_map(|call| exported(*key, call)).collect()
+    };
+    let lines: Vec<String> = seen.borrow().calls.iter().flat_map(of_key).collect();
+    let mut task = world.spawn(client, async move {
+        for line in lines {
+            runtime::info!("history {line}");
+        }
+    });
+    finished(world, &mut task, START, "telling the history")?;
     let seen = seen.borrow();
     for (kind, count) in &seen.counts {
         *counts.entry(kind).or_default() += count;
@@ -326,5 +341,5 @@ pub(crate) fn play(
         let mut end = world.spawn(host.node, settled(seen.clone(), keys, here));
         finished(world, &mut end, 4 * CONVERGE, "changing everything after the faults")??;
     }
-    judged(&seen, counts)
+    judged(world, run.client, &seen, counts)
 }

@@ -122,5 +122,5 @@ pub(crate) fn play(
         let mut end = world.spawn(host.node, settled(seen.clone(), keys, here));
         finished(world, &mut end, 4 * CONVERGE, "changing everything after the faults")??;
     }
-    judged(&seen, counts)
+    judged(world, run.client, &seen, counts)
 }
