@@ -29,7 +29,6 @@ mod kill_loop;
 mod peer;
 mod messina;
 mod drivers;
-mod histories;
 mod damage;
 mod cqlsh;
 mod catalogue;

@@ -8,7 +8,7 @@ use crate::certificates::Certificates;
 use crate::messina::Start;
 use crate::server::{Server, free_port};
 use crate::{
-    bad_days, bad_input, cassandra, catalogue, cluster, cql, cqlsh, damage, drivers, histories, kill_loop, nodetool,
+    bad_days, bad_input, cassandra, catalogue, cluster, cql, cqlsh, damage, drivers, kill_loop, nodetool,
     paths, protocol, python, renewal, sstables, stress, texts, ycsb,
 };
 
@@ -32,8 +32,8 @@ suites:
   stress      messina cassandra-stress beside the Java tool of Cassandra 3.11.5, each reading what the other wrote; its bytes
               recomputed in Java; the published lines; CloudSuite's two scripts
   catalogue   messina bench run file-catalogue and messina catalogue: import, comparison, load, quotas
-  cluster     processes, one cluster: drivers at QUORUM through a kill, events, all killed at once, nodetool
-  histories   what clients of simulated lightweight transactions saw, checked by the Go package porcupine, too
+  cluster     processes, one cluster: drivers at QUORUM through a kill, events, all killed at once, nodetool; what clients of
+              simulated lightweight transactions saw, checked by the Go package porcupine, too
   kill        kill -9 under load, in periodic and in batch mode, again and again
   bad-input   raw sockets, plain and TLS: broken frames, silent clients, taken ports, a folder in use
   bad-days    under load: 10,000 silent connections, bombs, no descriptors, SIGTERM, full disks, a read-only folder
@@ -126,7 +126,6 @@ const ALL: &[&str] = &[
     "catalogue",
     "cluster",
     "kill",
-    "histories",
     "sstables",
 ];
 const ALL_CASSANDRA: &[&str] =
@@ -337,9 +336,6 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
         if !programs.is_empty() {
             drivers::run(options, shards, &programs, &mut report);
         }
-    }
-    if options.suites.iter().any(|suite| suite == "histories") {
-        histories::run(options, &mut report);
     }
     if options.suites.iter().any(|suite| suite == "sstables") {
         sstables::run(options, &mut report);

@@ -50,7 +50,6 @@ const COMPAT: &[&str] = &[
     "cql",
     "texts",
     "nodetool",
-    "histories",
     "sstables",
     "python",
     "restart",

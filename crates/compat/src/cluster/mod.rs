@@ -3,6 +3,7 @@
 mod bad_days;
 mod datacenters;
 mod faults;
+mod histories;
 mod load;
 mod long;
 mod nodes;
@@ -31,6 +32,7 @@ pub fn run(options: &Options, shards: u16, report: &mut Report) {
     suite.three_nodes();
     suite.test("screens_of_three_nodes", || screens::three(options, shards));
     suite.test("screens_of_two_datacenters", || screens::four(options, shards));
+    suite.test("histories_of_the_simulator", || histories::run(options));
     if options.quick {
         return;
     }
