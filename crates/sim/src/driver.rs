@@ -93,7 +93,7 @@ impl Scenario {
                 Bug::ForgetTail,
             ],
             Scenario::Three => &[Bug::DigestStopsAtNull, Bug::HintUnheardIsDelivered],
-            Scenario::Lwt => &[Bug::AcceptUnfenced],
+            Scenario::Lwt => &[Bug::AcceptUnfenced, Bug::PaxosNoFence, Bug::PaxosLeavesBehind],
             Scenario::LwtReplace => &[Bug::ReplaceWithoutBallots],
             Scenario::Counters => {
                 &[Bug::CountSentBeforeDurable, Bug::CountWithoutTurn, Bug::CountRetried, Bug::CountIdShared]

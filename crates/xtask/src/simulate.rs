@@ -36,6 +36,8 @@ const PLANTED: &[(&str, &str)] = &[
     ("probe-before-await", "crash"),
     ("digest-stops-at-null", "three"),
     ("accept-unfenced", "lwt"),
+    ("paxos-no-fence", "lwt"),
+    ("paxos-leaves-behind", "lwt"),
     ("replace-without-ballots", "lwt-replace"),
     ("count-sent-before-durable", "counters"),
     ("count-without-turn", "counters"),
