@@ -68,7 +68,7 @@ func judge(calls map[int64][]porcupine.Operation) {
 		count += len(operations)
 	}
 	for key, operations := range calls {
-		switch porcupine.CheckOperationsTimeout(register, operations, time.Minute) {
+		switch porcupine.CheckOperationsTimeout(register, operations, 10*time.Second) {
 		case porcupine.Illegal:
 			fmt.Println("ILLEGAL", count, key)
 			return
