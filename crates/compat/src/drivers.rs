@@ -6,6 +6,8 @@
 //! `test NAME ... ok` or `test NAME ... FAILED` and why; its last line, `end COUNT`, is how a program that ended early
 //! is told from one that is done.
 
+pub mod own_tests;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -21,6 +21,8 @@ suites:
   drivers     every driver: java4 java3 gocql1 gocql2 nodejs pycassandra pyscylla scylla, each a suite by name, too;
               types, mistakes, paging, schema changes, batches, events, metadata, TLS, passwords, client
               certificates; scylla is Rust's, shard-aware, with Python's shard-aware paging
+  driver-suites  what Go's drivers, versions 1 and 2, themselves test of conditions, counters, batches and passwords; not
+              with --quick
   restart     one driver session across restarts and a kill: prepared statements come back, nothing is lost
   cql         files of statements, crates/compat/cql/*.cql, with Apache Cassandra's answers
   texts       texts, JSON and literals of every type at its edges, beside a running Apache Cassandra; with --quick against
@@ -127,9 +129,21 @@ const ALL: &[&str] = &[
     "cluster",
     "kill",
     "sstables",
+    "driver-suites",
 ];
-const ALL_CASSANDRA: &[&str] =
-    &["cql", "texts", "nodetool", "python", "restart", "protocol", "cqlsh", "ycsb", "stress", "catalogue"];
+const ALL_CASSANDRA: &[&str] = &[
+    "cql",
+    "texts",
+    "nodetool",
+    "python",
+    "restart",
+    "protocol",
+    "cqlsh",
+    "ycsb",
+    "stress",
+    "catalogue",
+    "driver-suites",
+];
 
 impl Options {
     /// Reads the command line; an error names the word that was not understood.
@@ -328,6 +342,8 @@ pub fn run_all(options: &Options) -> Result<Vec<Outcome>, String> {
                 "kill" => kill_loop::run(options, shards, &mut report),
                 "nodetool" => nodetool::run(options, shards, &mut report),
                 "damage" => damage::run(options, shards, &mut report),
+                // They take longer to compile than to run.
+                "driver-suites" if !options.quick => drivers::own_tests::run(options, shards, &mut report),
                 "bad-input" => bad_input::run(options, shards, &mut report),
                 "bad-days" => bad_days::run(options, shards, &mut report),
                 _ => {}

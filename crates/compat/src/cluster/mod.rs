@@ -159,7 +159,7 @@ fn load_through_a_kill(
     Ok(format!("{checked}; {}", told.join("; ")))
 }
 
-/// A kill and a return, as a driver connected to another node hears of them; and what an operator does to a node: its port of clients
+/// A kill and a return, as a driver connected to another node hears of them; and what an operator does to a node: its native transport
 /// closed and opened, gossip off and on, a drain.
 fn events(nodes: &mut Nodes) -> Result<String, String> {
     let mut script = nodes.script("events", "")?;

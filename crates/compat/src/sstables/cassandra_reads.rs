@@ -14,7 +14,7 @@ use super::ours::{FORMATS, of_name};
 use super::peer::{self, Peer, Written};
 use super::schemas::{Schema, TYPES};
 use super::table::Table;
-use super::{AllHanded, Exchange, Handed, link_files, selects};
+use super::{AllHanded, Exchange, Handed, counting, link_files, selects};
 use crate::cql::client::Value;
 use crate::suite::Report;
 
@@ -100,7 +100,12 @@ fn read(exchange: &Exchange<'_>, peer: &mut Peer, handed: &AllHanded, report: &m
             let table = Table::open(&mut session, keyspace, schema, exchange.seed)?;
             let theirs = selects::ask(&mut session, &table, exchange.seed)?;
             let ours = handed.answers.as_ref().map_err(Clone::clone)?;
-            Ok(format!("{} rows", selects::compare(ours, &theirs, selects::TOLERANCE)?))
+            let rows = selects::compare(ours, &theirs, selects::TOLERANCE)?;
+            if schema.counts() {
+                let counters = counting::go_on(&mut session, &table)?;
+                return Ok(format!("{rows} rows, {counters} counters go on"));
+            }
+            Ok(format!("{rows} rows"))
         });
     }
 }

@@ -8,9 +8,10 @@
 //! random statements ─► older engines, mc to na ─► files ──┴► node imports them ─► the same SELECTs
 //! ```
 //! Forty-eight tables (`schemas`), eight of them with `--quick`, and three with names from all of Unicode (`names`), one of them quick. What is written follows from `--seed`, which is printed. Answers
-//! are compared value by value in their bytes, times of expiry to a minute.
+//! are compared value by value in their bytes, times of expiry to a minute. Counters are added to where they were imported.
 
 mod cassandra_reads;
+mod counting;
 mod fill;
 pub mod golden;
 mod json;

@@ -6,7 +6,7 @@ use super::fill;
 use super::ours::{Node, of_name};
 use super::schemas::Schema;
 use super::table::Table;
-use super::{AllHanded, Exchange, data_files, selects, tools};
+use super::{AllHanded, Exchange, counting, data_files, selects, tools};
 use crate::suite::Report;
 
 /// Seconds between the runs of the offline writer, of which one was read by Cassandra.
@@ -49,6 +49,10 @@ pub fn run(exchange: &Exchange<'_>, received: &AllHanded, report: &mut Report) {
             let ours = selects::ask(&mut session, &table, exchange.seed)?;
             let compacted = selects::compare(&ours, theirs, tolerance);
             compacted.map_err(|error| format!("after a compaction: {error}"))?;
+            if schema.counts() {
+                let counters = counting::go_on(&mut session, &table)?;
+                return Ok(format!("{rows} rows, {counters} counters go on"));
+            }
             Ok(format!("{rows} rows"))
         });
     }
