@@ -5,7 +5,7 @@
 
 use mutation::{Cell, ColumnView, Deletion, NO_TIME, RowView};
 use schema::{Column, ColumnKind, Table, clustering_components};
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Range;
 use types::{CqlType, collection};
@@ -143,15 +143,19 @@ struct Extras<'a> {
 
 impl<'a> RowValues<'a> {
     /// All null.
+    #[inline]
     pub fn new(fetches: &Fetches, now_s: u32) -> RowValues<'a> {
-        RowValues {
-            values: smallvec![Got::Null; fetches.len()],
+        let mut row = RowValues {
+            values: SmallVec::new(),
             times: if fetches.timed { vec![None; fetches.len()] } else { Vec::new() },
             built: Vec::new(),
             static_built: 0,
             extras: None,
             now_s,
-        }
+        };
+        // Where they stay: places made before would be copied there.
+        row.values.resize(fetches.len(), Got::Null);
+        row
     }
 
     /// A copy that outlives the answer the row came from.

@@ -67,6 +67,28 @@ impl<'a> Values<'a> {
         })
     }
 
+    /// The values in order, for those that have no names.
+    #[inline]
+    pub fn positional(&self) -> impl Iterator<Item = RawValue<'a>> + use<'a> {
+        assert!(!self.named, "values with names are taken by name");
+        let (mut rest, version) = (self.bytes, self.version);
+        (0..self.count).map_while(move |_| {
+            let (length, behind) = rest.split_first_chunk::<4>()?;
+            let length = i32::from_be_bytes(*length);
+            let (value, behind) = match usize::try_from(length) {
+                Ok(length) => {
+                    let (bytes, behind) = behind.split_at_checked(length)?;
+                    (RawValue::Bytes(bytes), behind)
+                }
+                // Other negative lengths were refused.
+                Err(_) if length == -1 || version < Version::V4 => (RawValue::Null, behind),
+                Err(_) => (RawValue::Unset, behind),
+            };
+            rest = behind;
+            Some(value)
+        })
+    }
+
     /// Appends count and values.
     pub fn encode(&self, out: &mut Vec<u8>) {
         crate::wire::put_short(out, self.count);
@@ -118,5 +140,38 @@ impl ValuesBuilder {
     /// The values for a request.
     pub fn values(&self) -> Values<'_> {
         Values { count: self.count, named: self.named, version: Version::HIGHEST, bytes: &self.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_by_position_are_those_of_the_walk_that_knows_names() {
+        let lengths: [&[u8]; 5] = [
+            &[0xff, 0xff, 0xff, 0xff],
+            &[0xff, 0xff, 0xff, 0xfe],
+            &[0, 0, 0, 0],
+            &[0, 0, 0, 2, 7, 8],
+            &[0, 0, 0, 1, 9],
+        ];
+        let mut bytes = vec![0, 5];
+        bytes.extend(lengths.concat());
+        for version in [Version::V3, Version::V4, Version::V5] {
+            let values = Values::read(&mut Reader::new(&bytes), version, false).expect("well formed");
+            let walked: Vec<RawValue<'_>> = values.iter().map(|(_, value)| value).collect();
+            let unset = if version == Version::V3 { RawValue::Null } else { RawValue::Unset };
+            assert_eq!(walked[..3], [RawValue::Null, unset, RawValue::Bytes(&[])]);
+            assert_eq!(values.positional().collect::<Vec<_>>(), walked, "{version:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "taken by name")]
+    fn values_with_names_have_no_positions() {
+        let mut builder = ValuesBuilder::new();
+        builder.push_named("a", RawValue::Null);
+        let _ = builder.values().positional();
     }
 }

@@ -9,7 +9,6 @@ use coordinator::WriteKind;
 use core::time::Duration;
 use cql::{
     BindContext, BindSpec, BoundValue, CasStatements, OwnedValue, Page, Plan, Prior, SelectPlan, SelectRun,
-    is_system_keyspace,
 };
 use mutation::Mutation;
 use protocol::request::Parameters;
@@ -49,6 +48,8 @@ pub(crate) enum Work {
 /// Rows to be read.
 pub(crate) struct Select {
     pub(crate) run: Box<SelectRun>,
+    /// Whether its table is the server's own.
+    pub(crate) of_system: bool,
     /// The rows so far.
     pub(crate) rows: Rows,
     pub(crate) consistency: Consistency,
@@ -166,7 +167,9 @@ impl Engine {
                 Work::Select(Box::new(self.bind_select(plan, analysed, values, announce, parameters)?))
             }
             Plan::Modify(plan) => {
-                self.refuse_modification(plan)?;
+                if analysed.of_system {
+                    self.refuse_modification(plan)?;
+                }
                 let counts = plan.table().counter;
                 let standard = self.write_timeout(counts);
                 let timeout = plan.timeout(values)?.unwrap_or(standard);
@@ -185,7 +188,9 @@ impl Engine {
                 }
             }
             Plan::Batch(plan) => {
-                plan.statements.iter().try_for_each(|part| self.refuse_modification(part))?;
+                if analysed.of_system {
+                    plan.statements.iter().try_for_each(|part| self.refuse_modification(part))?;
+                }
                 if plan.is_conditional() {
                     let timeout = plan.timeout(values)?.unwrap_or(self.settings.write_timeout);
                     let statements = CasStatements::Batch(plan.clone());
@@ -251,7 +256,7 @@ impl Engine {
         parameters: &Parameters<'_>,
     ) -> Result<Select, Error> {
         match check_read_consistency(parameters.consistency) {
-            Err(error) if !is_system_keyspace(&plan.table().keyspace) => return Err(error),
+            Err(error) if !analysed.of_system => return Err(error),
             _ => {}
         }
         let run = plan.start(values, &read_context(parameters), self.page_of(parameters))?;
@@ -261,6 +266,7 @@ impl Engine {
         let metadata = metadata.ok_or_else(|| Error::Server("a SELECT without columns".into()))?;
         Ok(Select {
             run,
+            of_system: analysed.of_system,
             rows: Rows { content: self.room(), ..Rows::new(metadata, announce) },
             consistency: parameters.consistency,
             timeout: plan.timeout(values)?.unwrap_or(standard),
@@ -330,12 +336,12 @@ pub(crate) fn with_values<T>(
     }
     if values.len() <= INLINE_VALUES {
         let mut inline = [BoundValue::Null; INLINE_VALUES];
-        for (index, (_, value)) in values.iter().enumerate() {
-            inline[index] = bound_value(value);
+        for (place, value) in inline.iter_mut().zip(values.positional()) {
+            *place = bound_value(value);
         }
         return with(&inline[..values.len()]);
     }
-    let list: Vec<BoundValue<'_>> = values.iter().map(|(_, value)| bound_value(value)).collect();
+    let list: Vec<BoundValue<'_>> = values.positional().map(bound_value).collect();
     with(&list)
 }
 

@@ -110,7 +110,7 @@ impl Engine {
 
     /// The whole of a SELECT, if this shard's memory alone gives it; `None`: [`Engine::run_select`] goes on from here.
     pub(crate) fn select_now(&self, select: &mut Select) -> Option<Result<Answer, Error>> {
-        if self.is_made_up(select.run.plan().table()) || select.consistency.is_serial() {
+        if select.of_system && self.is_made_up(select.run.plan().table()) || select.consistency.is_serial() {
             return None;
         }
         let mut reads = 0;
@@ -129,7 +129,7 @@ impl Engine {
 
     pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
         let table = select.run.plan().table().clone();
-        let generated = if self.is_made_up(&table) {
+        let generated = if select.of_system && self.is_made_up(&table) {
             let timeout = select.timeout;
             Some(Box::pin(self.generate(&table, select.run.next(), timeout)).await?)
         } else {

@@ -9,7 +9,7 @@ use crate::cache::{Cached, StatementId};
 use crate::error::Error;
 use crate::limits;
 use crate::outcome::ResultMetadata;
-use cql::Plan;
+use cql::{Plan, is_system_keyspace};
 use md5::{Digest, Md5};
 use protocol::metadata::{ColumnSpec, Prepared};
 use schema::Schema;
@@ -26,6 +26,8 @@ pub struct Analysed {
     pub key_markers: Vec<u16>,
     /// The columns of the result; `None` when there are none.
     pub metadata: Option<Rc<ResultMetadata>>,
+    /// Whether it is about rows of the server's own keyspaces, where more is to be asked than of users'.
+    pub(crate) of_system: bool,
     /// Who was let through.
     pub(crate) allowed: Allowed,
 }
@@ -49,7 +51,9 @@ impl Analysed {
             ty: c.ty.clone(),
         };
         let columns = prepared.result.as_ref().map(|columns| columns.iter().map(column).collect());
+        let of_system = prepared.plan.tables().iter().any(|table| is_system_keyspace(&table.keyspace));
         Ok(Analysed {
+            of_system,
             plan: prepared.plan,
             binds: prepared.binds,
             key_markers: prepared.pk_binds,
