@@ -12,6 +12,7 @@ use paxos::{Ask, Reply};
 use runtime::{Group, ShardId};
 use schema::TableId;
 use std::rc::Rc;
+use storage::snapshot::Snapshots;
 use storage::{Durability, Planned, Point, Purpose};
 
 /// The whole node seen from one of its shards.
@@ -223,7 +224,8 @@ impl Local {
         let work = move || async move {
             let store = runtime::local::<Shard>().store().clone();
             // A snapshot between two shards' turns would have what one has deleted in a file that the other still holds.
-            let _turn = store.snapshot_turn().lock().await;
+            let snapshots = runtime::local::<Snapshots>();
+            let _turn = snapshots.turn().lock().await;
             snapshots_before(&store, "truncated", &[table]).await?;
             let at = store.next_time(at);
             let truncate = move || async move { runtime::local::<Shard>().truncate(table, at).await };

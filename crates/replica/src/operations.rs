@@ -8,7 +8,7 @@ use runtime::{Group, ShardId};
 use schema::TableId;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use storage::snapshot::{self, Snapshot, SnapshotOptions};
+use storage::snapshot::{self, Snapshot, SnapshotOptions, Snapshots};
 use storage::{
     CacheStats, CompactionKind, CompactionProgress, CompactionRecord, CompactionTotals, Error, Granularity,
     ImportOptions, ImportReport, MajorCompaction, Scrubbed, Store, TableStats,
@@ -290,7 +290,8 @@ impl Local {
     pub async fn snapshot(&self, options: SnapshotOptions, tables: Vec<TableId>) -> Result<(), Error> {
         let work = move || async move {
             let store = runtime::local::<Shard>().store().clone();
-            let _turn = store.snapshot_turn().lock().await;
+            let snapshots = runtime::local::<Snapshots>();
+            let _turn = snapshots.turn().lock().await;
             snapshot_all(&store, &options, &tables).await
         };
         runtime::submit_to(ShardId(0), Group::ADMIN, work).await
@@ -300,7 +301,8 @@ impl Local {
     pub async fn snapshot_before_drop(&self, tables: Vec<TableId>) -> Result<(), Error> {
         let work = move || async move {
             let store = runtime::local::<Shard>().store().clone();
-            let _turn = store.snapshot_turn().lock().await;
+            let snapshots = runtime::local::<Snapshots>();
+            let _turn = snapshots.turn().lock().await;
             snapshots_before(&store, "dropped", &tables).await
         };
         runtime::submit_to(ShardId(0), Group::ADMIN, work).await
@@ -325,7 +327,8 @@ impl Local {
     pub async fn clear_snapshots(&self, tag: Option<String>, keyspaces: Vec<String>) -> Result<usize, Error> {
         let work = move || async move {
             let store = runtime::local::<Shard>().store().clone();
-            let _turn = store.snapshot_turn().lock().await;
+            let snapshots = runtime::local::<Snapshots>();
+            let _turn = snapshots.turn().lock().await;
             snapshot::clear_snapshots(store.data_dir(), tag.as_deref(), &keyspaces).await
         };
         runtime::submit_to(ShardId(0), Group::ADMIN, work).await
@@ -374,7 +377,7 @@ async fn snapshot_all(store: &Store, options: &SnapshotOptions, tables: &[TableI
             Err(error) => {
                 for dir in made {
                     if let Err(error) = snapshot::clear_snapshot(&dir, &options.tag).await {
-                        runtime::warn!("a snapshot that is not whole stays: {error}");
+                        runtime::warn!("cannot remove an incomplete snapshot: {error}");
                     }
                 }
                 return Err(error);
@@ -389,7 +392,7 @@ async fn snapshot_all(store: &Store, options: &SnapshotOptions, tables: &[TableI
 async fn flushed_as_far_as_possible(table: TableId) -> bool {
     let shards = on_every(move |store| async move {
         if let Err(error) = unless_gone(store.flush(Some(table)).await) {
-            runtime::warn!("the snapshot of table {table}, which goes, lacks what is in memory: {error}");
+            runtime::warn!("the snapshot of the dropped table {table} lacks its memtables: {error}");
         }
         store.sstables(table).unwrap_or(0)
     })

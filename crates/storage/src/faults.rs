@@ -1,6 +1,6 @@
 //! What becomes of a node whose disk or commitlog fails, as the operator has decided: the policies of Cassandra.
 //!
-//! The store only judges. The node waits in [`Store::consequence`] and does what is said: closes the port of clients, or ends.
+//! The store only judges. The node waits in [`Store::consequence`] and does what is said: closes native transport, or ends.
 //! Neither a full disk nor too many open files is one of these faults: what needs room is refused by name until there is.
 
 use crate::Error;
@@ -19,9 +19,9 @@ use std::rc::Rc;
 pub enum DiskFailurePolicy {
     /// The node ends, also for one damaged sstable.
     Die,
-    /// The port of clients closes, also for one damaged sstable.
+    /// The native transport port closes, also for one damaged sstable.
     StopParanoid,
-    /// The port of clients closes when the file system refuses.
+    /// The native transport port closes when the file system refuses.
     Stop,
     /// An sstable that cannot be read is left out until the next start; what others hold is answered.
     BestEffort,
@@ -34,7 +34,7 @@ pub enum DiskFailurePolicy {
 pub enum CommitFailurePolicy {
     /// The node ends.
     Die,
-    /// The port of clients closes.
+    /// The native transport port closes.
     Stop,
     /// Writes are refused, reads go on.
     StopCommit,
@@ -45,7 +45,7 @@ pub enum CommitFailurePolicy {
 /// What the node is to do about a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Consequence {
-    /// Close the port of clients. An operator may open it again.
+    /// Close native transport. An operator may open it again.
     StopClients,
     /// End at once; nothing is flushed, the next start replays the log.
     Die,

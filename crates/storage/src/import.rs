@@ -75,7 +75,7 @@ pub struct ImportReport {
     pub left_out: usize,
 }
 
-/// Imports of a node, on shard 0.
+/// Imports of a node. Installed on shard 0 before any shard opens its store.
 pub(crate) struct Imports {
     /// Number of the last one. Held by the one that runs: two that held turns of one table would wait for each other.
     turn: Lock<u64>,
@@ -85,6 +85,26 @@ pub(crate) struct Imports {
 impl Default for Imports {
     fn default() -> Imports {
         Imports { turn: Lock::new(0), meetings: RefCell::default() }
+    }
+}
+
+impl Imports {
+    /// Says that a shard's manifest knows its share, or that it cannot; resolves with what is to be done about it.
+    async fn meet(&self, number: u64, arrived: Result<(), Error>) -> Verdict {
+        let Some(meeting) = self.meetings.borrow().get(&number).cloned() else {
+            return Verdict::Undo;
+        };
+        if let Err(error) = arrived {
+            meeting.failed.borrow_mut().get_or_insert(error);
+        }
+        meeting.arrived.set(meeting.arrived.get() + 1);
+        meeting.all_here.notify_all();
+        loop {
+            if let Some(verdict) = meeting.verdict.get() {
+                return verdict;
+            }
+            meeting.decided.wait().await;
+        }
     }
 }
 
@@ -214,7 +234,8 @@ impl Store {
         dir: &Path,
         options: &ImportOptions,
     ) -> Result<ImportReport, Error> {
-        let mut turn = self.imports.turn.lock().await;
+        let imports = runtime::local::<Imports>();
+        let mut turn = imports.turn.lock().await;
         *turn += 1;
         let number = *turn;
         self.opened(id).await?;
@@ -363,7 +384,8 @@ impl Store {
             verdict: Cell::new(None),
             decided: Event::new(),
         });
-        self.imports.meetings.borrow_mut().insert(number, meeting.clone());
+        let imports = runtime::local::<Imports>();
+        imports.meetings.borrow_mut().insert(number, meeting.clone());
         let parts: Vec<_> = shares
             .into_iter()
             .map(|(shard, share)| {
@@ -389,29 +411,11 @@ impl Store {
         for part in parts {
             undone = undone.and(part.await);
         }
-        self.imports.meetings.borrow_mut().remove(&number);
+        imports.meetings.borrow_mut().remove(&number);
         let Some(error) = failed else { return Ok(()) };
         // Where a manifest still knows its share, the intent says to the others that they have theirs.
         let gone = verdict == Verdict::Undo && undone.is_ok() && remove_intent(&path).await.is_ok();
         Err(Failure { error, needs_files: !gone })
-    }
-
-    /// Says that a shard's manifest knows its share, or that it cannot; resolves with what is to be done about it.
-    async fn meet(&self, number: u64, arrived: Result<(), Error>) -> Verdict {
-        let Some(meeting) = self.imports.meetings.borrow().get(&number).cloned() else {
-            return Verdict::Undo;
-        };
-        if let Err(error) = arrived {
-            meeting.failed.borrow_mut().get_or_insert(error);
-        }
-        meeting.arrived.set(meeting.arrived.get() + 1);
-        meeting.all_here.notify_all();
-        loop {
-            if let Some(verdict) = meeting.verdict.get() {
-                return verdict;
-            }
-            meeting.decided.wait().await;
-        }
     }
 
     /// Records a share in this shard's manifest; returns what becomes visible.
@@ -477,7 +481,7 @@ async fn take_share(number: u64, id: TableId, share: Vec<PlannedSstable>) -> Res
 async fn arrive(number: u64, told: Result<(), Error>) -> Verdict {
     runtime::submit_to(ShardId(0), Group::MAIN, move || async move {
         match opened() {
-            Ok(store) => store.meet(number, told).await,
+            Ok(_) => runtime::local::<Imports>().meet(number, told).await,
             Err(_) => Verdict::Undo,
         }
     })

@@ -4,7 +4,6 @@ use crate::Error;
 use crate::compaction::{CompactionProgress, CompactionRecord, CompactionTotals};
 use crate::store::Store;
 use base::Token;
-use runtime::sync::Lock;
 use schema::TableId;
 use sstable::Component;
 use std::path::{Path, PathBuf};
@@ -96,11 +95,6 @@ impl Store {
     pub fn sstable_files(&self, id: TableId) -> Result<Vec<PathBuf>, Error> {
         let version = self.table(id)?.version();
         Ok(version.sstables.iter().map(|sstable| sstable.reader.path(Component::Data)).collect())
-    }
-
-    /// Held by whatever makes or removes snapshots. Ask shard 0.
-    pub fn snapshot_turn(&self) -> &Lock<()> {
-        &self.snapshots
     }
 
     /// The folder of all tables.

@@ -12,9 +12,11 @@ use crate::shards::on_every_shard;
 use crate::store::Store;
 use crate::table::{Sstable, TableStore, table_of_dir};
 use runtime::file;
+use runtime::sync::Lock;
 use schema::TableId;
 use serde_json::{Value, json};
 use sstable::{Component, Reader};
+use std::cell::Cell;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,6 +35,26 @@ const _: () = assert!(1 + TAG_BYTES_MAX + PARTIAL.len() <= 255);
 const _: () = assert!("truncated-".len() + 13 + 1 + TABLE_NAME_BYTES_MAX <= TAG_BYTES_MAX);
 /// Bytes of a table's name, whose own folder has an id of 33 behind it.
 const TABLE_NAME_BYTES_MAX: usize = 222;
+
+/// Snapshots of a node. Installed on shard 0 before any shard opens its store.
+pub struct Snapshots {
+    turn: Lock<()>,
+    /// Whether there may be some that go by themselves.
+    pub(crate) expire: Cell<bool>,
+}
+
+impl Default for Snapshots {
+    fn default() -> Snapshots {
+        Snapshots { turn: Lock::new(()), expire: Cell::new(true) }
+    }
+}
+
+impl Snapshots {
+    /// Held by whatever makes or removes snapshots.
+    pub fn turn(&self) -> &Lock<()> {
+        &self.turn
+    }
+}
 
 /// One snapshot of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +121,7 @@ impl Store {
             Err(error) => Err(error),
         };
         match &made {
-            Ok(()) if options.ttl_ms.is_some() => self.snapshots_expire.set(true),
+            Ok(()) if options.ttl_ms.is_some() => runtime::local::<Snapshots>().expire.set(true),
             Ok(()) => {}
             Err(_) => partial.abandon().await,
         }
@@ -401,7 +423,7 @@ pub async fn expire_snapshots(data_dir: &Path) -> Result<bool, Error> {
             match times(&place.snapshots().join(&entry.name)).await.1 {
                 Some(expires) if expires <= now_ms => {
                     if let Err(error) = remove(&place.snapshots(), &entry.name).await {
-                        runtime::warn!("a snapshot whose time has come stays for now: {error}");
+                        runtime::warn!("cannot remove an expired snapshot: {error}");
                         waiting = true;
                     }
                 }

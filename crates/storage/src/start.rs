@@ -12,9 +12,10 @@ use crate::commitlog::probe;
 use crate::commitlog::replay::OldLog;
 use crate::commitlog::tail::TailName;
 use crate::commitlog::{LogPosition, SegmentName};
-use crate::import::{Intent, incarnation_of_intent};
+use crate::import::{Imports, Intent, incarnation_of_intent};
 use crate::limits::{INCARNATION_MAX, SHARDS_MAX};
 use crate::manifest::{ManifestHeader, ManifestState, SstableEntry};
+use crate::snapshot::Snapshots;
 use crate::table::table_of_dir;
 use crate::{CommitlogSync, Error, Settings, snapshot};
 use base::{ByteReader, HashMap, Token, crc32, shard_interval, shards_of_interval};
@@ -165,6 +166,9 @@ pub async fn prepare(settings: &Settings, shards: u16) -> Result<Arc<StartPlan>,
         _locks: locks,
     };
     runtime::install(Rc::new(barrier));
+    // What a node has once.
+    runtime::install(Rc::new(Imports::default()));
+    runtime::install(Rc::new(Snapshots::default()));
     Ok(plan)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::cache::CacheStats;
 use crate::limits::{CELLS_COUNTED_ROWS_MAX, SHOWN_TABLES_MAX};
-use crate::snapshot;
+use crate::snapshot::{self, Snapshots};
 use crate::store::Store;
 use crate::table::{TableStore, TableVersion};
 use base::histogram::{Distribution, EstimatedHistogram, Zeroes};
@@ -376,11 +376,11 @@ async fn distinct_keys(version: &TableVersion) -> u64 {
 /// Ticks between two looks at snapshots that go by themselves: a minute.
 const EXPIRY_TICKS: u32 = 12;
 
-async fn expire(store: &Store) {
-    let _turn = store.snapshots.lock().await;
+async fn expire(store: &Store, snapshots: &Snapshots) {
+    let _turn = snapshots.turn().lock().await;
     match snapshot::expire_snapshots(&store.settings.data_dir).await {
-        Ok(waiting) => store.snapshots_expire.set(waiting),
-        Err(error) => runtime::warn!("cannot remove a snapshot whose time has come: {error}"),
+        Ok(waiting) => snapshots.expire.set(waiting),
+        Err(error) => runtime::warn!("cannot remove expired snapshots: {error}"),
     }
 }
 
@@ -398,8 +398,11 @@ pub(crate) async fn run_clock(store: Rc<Store>) {
             runtime::metrics::tick();
             runtime::pages::give_back();
             ticks = ticks.wrapping_add(1);
-            if runtime::shard().0 == 0 && ticks.is_multiple_of(EXPIRY_TICKS) && store.snapshots_expire.get() {
-                expire(&store).await;
+            if let Some(snapshots) = runtime::try_local::<Snapshots>()
+                && ticks.is_multiple_of(EXPIRY_TICKS)
+                && snapshots.expire.get()
+            {
+                expire(&store, &snapshots).await;
             }
         }
     }

@@ -12,7 +12,6 @@ use crate::commitlog::{Appended, Commitlog, Held, LogPosition};
 use crate::compaction::Compactions;
 use crate::faults::Faults;
 use crate::floors::{Floors, Point};
-use crate::import::Imports;
 use crate::lending::row_cache_most;
 use crate::limits::{ADMISSION_LOOK, ENTRY_MUTATIONS_MAX, FAILURE_LOG_EVERY, FLUSHES_MAX, FROZEN_MAX};
 use crate::manifest::{Edit, Manifest};
@@ -88,14 +87,8 @@ pub struct Store {
     pub(crate) cache: Cache,
     /// What requests to come will look at.
     pub(crate) ahead: RefCell<Ahead>,
-    /// Held by whatever makes or removes snapshots; only that of shard 0 counts.
-    pub(crate) snapshots: Lock<()>,
     /// Whether new sstables are linked into `backups`.
     pub(crate) backs_up: Cell<bool>,
-    /// Whether there may be snapshots that go by themselves.
-    pub(crate) snapshots_expire: Cell<bool>,
-    /// Imports of the node; only that of shard 0 counts.
-    pub(crate) imports: Imports,
     /// What the node is told of failing disks.
     pub(crate) faults: Faults,
     /// An operator has ended writes; only a restart begins them again.
@@ -153,10 +146,7 @@ impl Store {
             tasks: RefCell::default(),
             metrics: Metrics::new(),
             compactions: Compactions::default(),
-            snapshots: Lock::new(()),
-            snapshots_expire: Cell::new(true),
             ahead: RefCell::default(),
-            imports: Imports::default(),
             faults: Faults::default(),
             drained: Cell::new(false),
             keeps_tombstones: Cell::new(false),
@@ -265,6 +255,35 @@ impl Store {
         if mutations.is_empty() {
             return Ok(());
         }
+        let mut passed = None;
+        loop {
+            match self.admit(&mutations, passed)? {
+                Some(Gate::Open) => {
+                    for mutation in &mutations {
+                        self.opened(mutation.table()).await?;
+                    }
+                    passed = Some(Gate::Open);
+                }
+                Some(Gate::Memory) => {
+                    self.slow_down(entry_bytes(&mutations)).await?;
+                    passed = Some(Gate::Memory);
+                }
+                // Behind whoever waits there already.
+                Some(Gate::Log) | None => break self.log.room().await?,
+            }
+        }
+        self.metrics.writes.inc();
+        let durable = self.is_durable(&mutations, durability)?;
+        match self.way(durable, durability, entry_bytes(&mutations))? {
+            Way::Unlogged => self.apply_unlogged(&mutations, on),
+            Way::Logged => self.log_and_apply(&mutations, on),
+            Way::Synced => self.apply_synced(mutations, on).await,
+        }
+    }
+
+    /// The first gate behind `passed` that a write has to wait at; `None`: it may be applied in this step.
+    /// Errors: no waiting helps.
+    fn admit(&self, mutations: &[Mutation], passed: Option<Gate>) -> Result<Option<Gate>, Error> {
         if self.drained.get() {
             return Err(Error::Drained);
         }
@@ -272,27 +291,30 @@ impl Store {
             let (value, limit) = (mutations.len() as u64, ENTRY_MUTATIONS_MAX as u64);
             return Err(Error::OutOfNumbers { what: "mutations of one write", value, limit });
         }
-        for mutation in &mutations {
-            self.opened(mutation.table()).await?;
-        }
-        if self.pressure.is_on() {
-            self.slow_down(entry_bytes(&mutations)).await?;
-        }
-        self.log.room().await?;
-        self.metrics.writes.inc();
-        let wait = durability == Durability::Synced
-            || !matches!(self.settings.sync, CommitlogSync::Periodic { .. })
-            || !self.log.keeps(entry_bytes(&mutations));
-        if !self.is_durable(&mutations, durability)? {
-            return self.apply_unlogged(&mutations, on);
+        let ahead = |gate| passed < Some(gate);
+        Ok(if ahead(Gate::Open) && mutations.iter().any(|mutation| !self.is_open(mutation.table())) {
+            Some(Gate::Open)
+        } else if ahead(Gate::Memory) && self.pressure.is_on() {
+            Some(Gate::Memory)
+        } else if ahead(Gate::Log) && !self.log.has_room() {
+            Some(Gate::Log)
+        } else {
+            None
+        })
+    }
+
+    /// How a write of `entry_bytes` that was admitted is made.
+    /// Errors: the log must not grow.
+    fn way(&self, durable: bool, durability: Durability, entry_bytes: usize) -> Result<Way, Error> {
+        if !durable {
+            return Ok(Way::Unlogged);
         }
         if let Some(error) = self.log_refusal() {
             return Err(error);
         }
-        if wait {
-            return self.apply_synced(mutations, on).await;
-        }
-        self.log_and_apply(&mutations, on)
+        let periodic =
+            durability == Durability::Mode && matches!(self.settings.sync, CommitlogSync::Periodic { .. });
+        Ok(if periodic && self.log.keeps(entry_bytes) { Way::Logged } else { Way::Synced })
     }
 
     /// As [`Store::apply`] when nothing has to be waited for. One step.
@@ -313,40 +335,33 @@ impl Store {
         on: Point,
     ) -> Option<(Result<(), Error>, Placed)> {
         let start = runtime::ticks();
-        let periodic =
-            durability == Durability::Mode && matches!(self.settings.sync, CommitlogSync::Periodic { .. });
-        let bounded = !mutations.is_empty() && mutations.len() <= ENTRY_MUTATIONS_MAX;
-        if !periodic || !bounded || self.drained.get() || self.pressure.is_on() {
+        if mutations.is_empty() || !matches!(self.admit(mutations, None), Ok(None)) {
             return None;
-        }
-        if !self.log.has_room_to_keep(entry_bytes(mutations)) {
-            return None;
-        }
-        if mutations.iter().any(|mutation| !self.is_open(mutation.table())) || self.log_refusal().is_some() {
-            return None;
-        }
-        if let Err(overtaken) = self.floors.admit(mutations, on) {
-            return Some((Err(overtaken), micros_since(start)));
         }
         // Most writes are one mutation, whose table is looked up once.
-        if let [mutation] = mutations {
-            let table = self.table(mutation.table()).ok()?;
-            self.metrics.writes.inc();
-            let applied = if table.durable.get() {
-                self.log_and_apply_one(&table, mutation)
-            } else {
-                self.apply_unlogged(mutations, on)
-            };
-            let micros = micros_since(start);
-            table.metrics.writes.record_placed(micros);
-            return Some((applied, micros));
+        let one = match mutations {
+            [mutation] => Some((self.table(mutation.table()).ok()?, mutation)),
+            _ => None,
+        };
+        let durable = match &one {
+            Some((table, _)) => table.durable.get() || durability == Durability::Synced,
+            None => self.is_durable(mutations, durability).ok()?,
+        };
+        let way = self.way(durable, durability, entry_bytes(mutations)).ok()?;
+        if way == Way::Synced {
+            return None;
         }
-        let durable = self.is_durable(mutations, durability).ok()?;
         self.metrics.writes.inc();
-        let applied =
-            if durable { self.log_and_apply(mutations, on) } else { self.apply_unlogged(mutations, on) };
+        let applied = self.floors.admit(mutations, on).and_then(|()| match (way, &one) {
+            (Way::Unlogged, _) => self.apply_unlogged(mutations, on),
+            (_, Some((table, mutation))) => self.log_and_apply_one(table, mutation),
+            (_, None) => self.log_and_apply(mutations, on),
+        });
         let micros = micros_since(start);
-        self.count_writes(mutations.iter().map(Mutation::table), micros);
+        match &one {
+            Some((table, _)) => table.metrics.writes.record_placed(micros),
+            None => self.count_writes(mutations.iter().map(Mutation::table), micros),
+        }
         Some((applied, micros))
     }
 
@@ -443,7 +458,7 @@ impl Store {
             }
             let applied = self.apply_in_memory(&write.mutations, &write.tables, Some(write.position));
             if let Err(error) = &applied {
-                runtime::error!("a write without a caller was not applied whole: {error}");
+                runtime::error!("a write whose caller went away was not applied completely: {error}");
             }
             write.settle(&applied);
         }
@@ -851,6 +866,28 @@ impl Store {
         self.manifest.lock().await.commit(&edit).await?;
         self.log.remove_all().await
     }
+}
+
+/// What a write passes before it has its place in the log, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Gate {
+    /// A table that was dropped and made again with its id is not open yet.
+    Open,
+    /// Memory runs low.
+    Memory,
+    /// The log is behind.
+    Log,
+}
+
+/// How a write is made that has passed all gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Its keyspace has no durable writes.
+    Unlogged,
+    /// Answered in the step that appends it: its entry outlives the process.
+    Logged,
+    /// Answered when its entry is synced.
+    Synced,
 }
 
 /// A table that was made with the id of one whose drop is not in the manifest yet.

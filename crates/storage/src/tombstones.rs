@@ -25,7 +25,7 @@ impl Store {
     pub(crate) fn tell_tombstones(&self, error: &Error) {
         self.metrics.tombstone_failures.inc();
         if self.tombstones_told.take() {
-            runtime::error!("a read was ended: {error}");
+            runtime::error!("a read was aborted: {error}");
         }
     }
 }

@@ -221,16 +221,10 @@ impl Commitlog {
         Err(Error::TooLarge { bytes, limit, keyspace: String::new(), keys: String::new() })
     }
 
-    /// Whether [`Commitlog::room`] would return at once and well.
+    /// Whether [`Commitlog::room`] would return at once and well. There is room then for the largest entry that is kept.
     pub fn has_room(&self) -> bool {
         let state = self.0.state.borrow();
         state.refused.is_none() && !state.stopping && self.keeps_up(&state) && self.has_blocks(&state)
-    }
-
-    /// Whether [`Commitlog::room`] would return at once and well, and [`Commitlog::keeps`] hold for an entry of so many bytes.
-    pub fn has_room_to_keep(&self, entry_bytes: usize) -> bool {
-        // What has room has the blocks of the largest entry that is kept.
-        entry_bytes <= TAIL_ENTRY_BYTES_MAX && self.has_room()
     }
 
     /// Whether an entry of so many bytes may be answered in the step that appends it: it outlives the process. Where not, as
