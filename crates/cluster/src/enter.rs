@@ -122,7 +122,7 @@ impl Group0 {
             }
         }
         if let Err(error) = self.group().read_barrier(CATCH_UP_WITHIN).await {
-            runtime::warn!("cluster: serving what was known when this node stopped: {error}");
+            runtime::warn!("cluster: serving with the membership of the last stop: {error}");
         }
         self.update_member();
         self.greet_strange_seeds();

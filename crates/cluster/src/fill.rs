@@ -75,7 +75,7 @@ impl Group0 {
                 Ok(()) => return fill.done.set(true),
                 Err(text) => {
                     if *fill.said.borrow() != text {
-                        runtime::warn!("cluster: what this node must hold is not all there yet: {text}");
+                        runtime::warn!("cluster: data of this node's ranges is still missing: {text}");
                     }
                     *fill.said.borrow_mut() = text;
                     runtime::sleep(FILL_AGAIN).await;
@@ -106,7 +106,7 @@ impl Group0 {
             );
         }
         let (mutations, bytes) = filled.written;
-        runtime::info!("cluster: {mutations} mutations, {bytes} bytes, were brought from other holders");
+        runtime::info!("cluster: {mutations} mutations, {bytes} bytes, were copied from other replicas");
         Ok(())
     }
 

@@ -60,7 +60,7 @@ impl Gatekeeper for Gate {
         let host = theirs.node.host;
         if self.machine.state().is_refused(host) {
             let text = format!(
-                "host {host} was put out of the cluster, replaced, has left it or gave up joining: it joins again with an empty data folder"
+                "host {host} was removed from the cluster, replaced, has left it or gave up joining: it joins again with an empty data folder"
             );
             return Err(Refusal::new(RefusalKind::Banned, text));
         }

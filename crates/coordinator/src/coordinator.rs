@@ -483,7 +483,7 @@ impl Metrics {
                 "Further rounds of reads whose merged page came out short.",
             ),
             read_stand_ins: counter(
-                "messina_coordinator_read_stand_ins_total",
+                "messina_coordinator_read_retries_total",
                 "Replicas asked to stand in for one that failed or was slow to answer a read.",
             ),
             speculative_retries: counter(
@@ -511,11 +511,11 @@ impl Metrics {
                 "Replicas that were sent a write after the one that was to hand it to them had not.",
             ),
             batches_kept: counter(
-                "messina_coordinator_batches_kept_total",
+                "messina_coordinator_batchlog_entries_total",
                 "Logged batches kept by this node until they are written.",
             ),
             batches_replayed: counter(
-                "messina_coordinator_batches_replayed_total",
+                "messina_coordinator_batchlog_replays_total",
                 "Logged batches that this node has written again, as they were not removed in time.",
             ),
             counts: counter(
@@ -523,7 +523,7 @@ impl Metrics {
                 "Increments of partitions of counters coordinated.",
             ),
             counts_led: counter(
-                "messina_coordinator_counter_writes_led_total",
+                "messina_coordinator_counter_leader_writes_total",
                 "Increments of partitions of counters that this node has counted, for itself and others.",
             ),
             cas_writes: counter("messina_coordinator_cas_writes_total", "Conditional writes coordinated."),

@@ -72,7 +72,7 @@ impl Hints {
                 Ok(Ok(())) => queue.remove(&file.path).await,
                 Ok(Err(halt)) => return Err(halt),
                 Err(error) => {
-                    runtime::error!("hints: a file is passed over until the next start: {error}");
+                    runtime::error!("hints: skipping a file until the next start: {error}");
                     queue.pass_over(&file.path);
                 }
             }
@@ -210,7 +210,7 @@ impl Hints {
         match error {
             replica::Error::TooLarge(_) | replica::Error::Malformed(_) => {
                 self.metrics.dropped.inc();
-                runtime::warn!("hints: one can never be written to {}: {error}", queue.target);
+                runtime::warn!("hints: dropping a hint that {} can never apply: {error}", queue.target);
                 Ok(())
             }
             // It takes nothing at the moment, whatever it is.
@@ -235,7 +235,10 @@ impl Hints {
                 if !self.durable(ticket).await {
                     return Err(Halt::Later);
                 }
-                runtime::warn!("hints: one goes to the end of those for {}: {error}", queue.target);
+                runtime::warn!(
+                    "hints: a hint for {} is moved to the end of the queue: {error}",
+                    queue.target
+                );
                 queue.state.borrow_mut().refusals = 0;
                 self.metrics.postponed.inc();
                 Ok(())

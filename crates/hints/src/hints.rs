@@ -277,7 +277,7 @@ impl Hints {
             }
             Err(error) => {
                 self.metrics.flush_failures.inc();
-                runtime::warn!("hints: those for {} are not on the disk yet: {error}", queue.target);
+                runtime::warn!("hints: cannot flush the hints for {}: {error}", queue.target);
                 false
             }
         }

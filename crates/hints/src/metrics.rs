@@ -23,10 +23,10 @@ impl Metrics {
         let counter = |name: &str, help: &str| runtime::metrics::counter(name, help, &[]);
         Metrics {
             taken: counter(
-                "messina_hints_taken_total",
+                "messina_hints_created_total",
                 "Writes kept for a replica that did not confirm them.",
             ),
-            taken_bytes: counter("messina_hints_taken_bytes_total", "Bytes of hints taken."),
+            taken_bytes: counter("messina_hints_created_bytes_total", "Bytes of hints created."),
             refused: counter(
                 "messina_hints_refused_total",
                 "Missed writes that were not kept: switched off, the node down for too long, a limit reached.",
@@ -36,7 +36,7 @@ impl Metrics {
             delivered: counter("messina_hints_delivered_total", "Hints that their replica has confirmed."),
             delivered_bytes: counter("messina_hints_delivered_bytes_total", "Bytes of hints delivered."),
             moved: counter(
-                "messina_hints_moved_total",
+                "messina_hints_transferred_total",
                 "Hints handed to other replicas, as the first one does not hold the token any more.",
             ),
             expired: counter("messina_hints_expired_total", "Hints older than the grace of their tables."),

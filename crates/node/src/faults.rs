@@ -1,6 +1,6 @@
 //! What the node does when a disk fails, as `disk_failure_policy` and `commit_failure_policy` say.
 //!
-//! Each shard's store judges; shard 0 acts: it closes the port of clients, which an operator may open again
+//! Each shard's store judges; shard 0 acts: it closes native transport, which an operator may open again
 //! (`nodetool enablebinary`), or ends the node without another write. Whatever the policies say, a node that cannot write its part of the cluster's
 //! log ends: it may have promised what its disk does not have.
 
@@ -71,9 +71,9 @@ async fn act(consequence: Consequence, policy: &'static str, reason: String) {
     let Some(guard) = runtime::try_local::<Guard>() else { return };
     match consequence {
         Consequence::StopClients if guard.clients.is_running() => {
-            runtime::error!("node: the port of clients is closed ({policy}): {reason}");
+            runtime::error!("node: native transport is closed ({policy}): {reason}");
             if let Err(error) = guard.clients.switch(false).await {
-                runtime::error!("node: the port of clients cannot be closed: {error}");
+                runtime::error!("node: cannot close native transport: {error}");
             }
         }
         Consequence::StopClients => {}

@@ -1,4 +1,4 @@
-//! What an operator reaches while the node runs: the REST interface, and the port of clients that it switches.
+//! What an operator reaches while the node runs: the REST interface, and native transport that it switches.
 
 use crate::config::Config;
 use crate::internode::Others;
@@ -50,11 +50,11 @@ impl ClientPort {
 
     /// Closes it in the background, and says why in the log; an operator may open it again.
     pub(crate) fn close_for(&self, reason: String) {
-        runtime::error!("node: the port of clients is closed: {reason}");
+        runtime::error!("node: native transport is closed: {reason}");
         let port = self.clone();
         drop(runtime::spawn(runtime::Group::ADMIN, async move {
             if let Err(error) = port.switch(false).await {
-                runtime::error!("node: the port of clients cannot be closed: {error}");
+                runtime::error!("node: cannot close native transport: {error}");
             }
         }));
     }

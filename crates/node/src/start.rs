@@ -205,7 +205,7 @@ async fn lead(config: Arc<Config>, reporter: &Reporter) -> Result<(), StartError
     let result = match opened {
         Ok(()) => serve(&shared, member, folder, reporter).await,
         Err(StartError::Storage(storage::Error::Stopping)) => {
-            runtime::info!("node: stopped before everything was read; the next start reads it again");
+            runtime::info!("node: stopped during the commitlog replay; the next start replays it again");
             Ok(())
         }
         Err(error) => Err(error),

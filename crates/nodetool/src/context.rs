@@ -42,7 +42,7 @@ pub struct About {
     pub heap_total: u64,
     /// The port between nodes.
     pub storage_port: u16,
-    /// The port of clients.
+    /// The native transport port.
     pub native_port: u16,
 }
 

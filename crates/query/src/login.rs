@@ -143,7 +143,7 @@ impl Engine {
                     return;
                 }
                 Err(_) if runtime::shutdown_is_requested() => return,
-                Err(error) => runtime::warn!("whether there is a role is not known yet: {error}"),
+                Err(error) => runtime::warn!("cannot look up the default role yet: {error}"),
             }
             runtime::sleep(limits::DEFAULT_ROLE_RETRY).await;
         }

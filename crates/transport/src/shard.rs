@@ -47,7 +47,7 @@ impl Metrics {
             errors: counter("messina_transport_failed_requests_total", "Requests answered with an error."),
             shed: counter("messina_transport_shed_requests_total", "Requests refused as overload."),
             cut_slow: counter(
-                "messina_transport_cut_connections_total",
+                "messina_transport_slow_reader_disconnects_total",
                 "Clients cut because they did not read.",
             ),
             protocol_errors: counter(

@@ -176,7 +176,7 @@ impl Rest {
             return Err(Failure::new(409, text));
         }
         self.settings.peers.put_out(host).await.map_err(|why| Failure::new(500, why))?;
-        runtime::warn!("admin: {host} at {address} was put out of the cluster and is refused from now on");
+        runtime::warn!("admin: {host} at {address} was removed from the cluster and is refused from now on");
         Ok(Value::Null)
     }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 /// What comes of switching the clients' port.
 pub type Switched = Pin<Box<dyn Future<Output = Result<(), String>>>>;
 
-/// The port of clients, as far as an operator switches it.
+/// The native transport port, as far as an operator switches it.
 pub trait NativeTransport {
     /// Whether new connections are accepted.
     fn is_running(&self) -> bool;
@@ -46,7 +46,7 @@ pub struct RestSettings {
     pub coordinator: Rc<Coordinator>,
     /// Statements on this shard.
     pub engine: Rc<Engine>,
-    /// The port of clients.
+    /// The native transport port.
     pub native: Rc<dyn NativeTransport>,
     /// Kind of request and milliseconds, as `gettimeout` names them.
     pub timeouts: Vec<(&'static str, u64)>,
@@ -61,7 +61,7 @@ pub struct Heard {
     pub load: u64,
     /// The version of the schema that it showed to its clients; 0 when it did not say.
     pub schema_version: u128,
-    /// Whether its port of clients was open.
+    /// Whether its native transport was open.
     pub native_open: bool,
     /// When its process started, seconds since the epoch.
     pub started_at_s: u64,
@@ -106,7 +106,7 @@ pub trait Peers {
     fn is_talking(&self) -> bool;
     /// Tells them that it is gone; or takes connections again, so that they find it back.
     fn talk(&self, on: bool) -> Switched;
-    /// Tells them at once what they would be told with the next ping, such as that the port of clients is closed.
+    /// Tells them at once what they would be told with the next ping, such as that native transport is closed.
     fn say_facts(&self);
     /// What was sent to all of them.
     fn traffic(&self) -> Counted;

@@ -247,7 +247,7 @@ impl Rest {
         self.mode.set(Mode::Draining);
         self.repairs.close();
         if let Err(error) = self.settings.native.switch(false).await {
-            runtime::warn!("admin: the port of clients stays open: {error}");
+            runtime::warn!("admin: native transport stays open: {error}");
         }
         // Others send it no more writes, and their clients no more requests.
         if let Err(error) = self.settings.peers.talk(false).await {

@@ -230,7 +230,7 @@ impl Coordinator {
     async fn what_is_left(&self, found: &Found, view: &View) -> Vec<Mutation> {
         let mut left = Vec::with_capacity(found.mutations.len());
         if found.version != VERSION && found.version != VERSION_ALONE {
-            runtime::error!("a logged batch of version {} is let go: it cannot be read", found.version);
+            runtime::error!("dropping a logged batch of version {}, which cannot be read", found.version);
             return left;
         }
         let now_s = runtime::unix_micros() / 1_000_000;
@@ -238,13 +238,16 @@ impl Coordinator {
             let mutation = match Mutation::from_bytes(bytes.clone()) {
                 Ok(mutation) => mutation,
                 Err(error) => {
-                    runtime::error!("a mutation of a logged batch is let go: {error}");
+                    runtime::error!("dropping a mutation of a logged batch: {error}");
                     continue;
                 }
             };
             let Some(table) = view.schema.table_by_id(mutation.table()) else { continue };
             if found.planned.at / 1_000_000 + i64::from(table.options.gc_grace_seconds) <= now_s {
-                runtime::info!("a logged batch is older than the tombstones of {} and let go", table.name);
+                runtime::info!(
+                    "dropping a logged batch that is older than gc_grace_seconds of {}",
+                    table.name
+                );
                 return Vec::new();
             }
             if !self.local().is_overtaken(table.id, found.planned).await {

@@ -56,7 +56,7 @@ fn a_stop_does_not_wait_for_the_end_of_a_replay() {
         let took = stage.world.now().since(asked);
         assert!(took < Duration::from_secs(2), "the stop took {took:?}");
     }
-    let early = "stopped before everything was read";
+    let early = "stopped during the commitlog replay";
     let lines = stage.world.log_lines();
     assert!(lines.iter().filter(|line| line.1.contains(early)).count() >= 3, "{lines:?}");
     stage.world.slow_disk(node, (Duration::from_micros(50), Duration::from_micros(100)));

@@ -193,7 +193,7 @@ async fn serve(boot: Arc<Mutex<Boot>>, settings: Settings, schema: Arc<Schema>) 
     match store.drain().await {
         Ok(()) => 0,
         Err(error) => {
-            runtime::error!("the store does not stop in good order: {error}");
+            runtime::error!("the store does not stop cleanly: {error}");
             3
         }
     }

@@ -92,7 +92,7 @@ impl Cache {
             ),
             read_bytes: plain("messina_sstable_read_bytes_total", "Bytes of sstables read from disk."),
             unwanted: plain(
-                "messina_sstable_reads_given_up_total",
+                "messina_sstable_reads_cancelled_total",
                 "Reads whose readers had all gone before their turn at the disk.",
             ),
         });
