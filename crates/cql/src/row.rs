@@ -143,19 +143,26 @@ struct Extras<'a> {
 
 impl<'a> RowValues<'a> {
     /// All null.
-    #[inline]
     pub fn new(fetches: &Fetches, now_s: u32) -> RowValues<'a> {
-        let mut row = RowValues {
-            values: SmallVec::new(),
-            times: if fetches.timed { vec![None; fetches.len()] } else { Vec::new() },
-            built: Vec::new(),
-            static_built: 0,
-            extras: None,
-            now_s,
-        };
-        // Where they stay: places made before would be copied there.
-        row.values.resize(fetches.len(), Got::Null);
+        let mut row = RowValues::without_places(now_s);
+        row.make_places(fetches);
         row
+    }
+
+    /// As [`RowValues::new`] before [`RowValues::make_places`]: where the row stays places are made without being copied.
+    #[inline]
+    pub fn without_places(now_s: u32) -> RowValues<'a> {
+        let (values, times, built) = (SmallVec::new(), Vec::new(), Vec::new());
+        RowValues { values, times, built, static_built: 0, extras: None, now_s }
+    }
+
+    /// A null for each fetched column.
+    #[inline]
+    pub fn make_places(&mut self, fetches: &Fetches) {
+        self.values.resize(fetches.len(), Got::Null);
+        if fetches.timed {
+            self.times.resize(fetches.len(), None);
+        }
     }
 
     /// A copy that outlives the answer the row came from.

@@ -392,7 +392,8 @@ impl SelectRun {
 
     fn give_rows(&mut self, answer: &ReadAnswer, sink: &mut RowSink<'_>) -> Result<Option<Resume>> {
         let plan = self.plan.clone();
-        let mut row = RowValues::new(&plan.fetches, self.command.now_s);
+        let mut row = RowValues::without_places(self.command.now_s);
+        row.make_places(&plan.fetches);
         let mut out: SmallVec<[Option<&[u8]>; COLUMNS_INLINE]> =
             SmallVec::with_capacity(plan.selectors.len());
         let direct = !plan.is_aggregate()

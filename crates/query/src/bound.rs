@@ -14,6 +14,7 @@ use mutation::Mutation;
 use protocol::request::Parameters;
 use protocol::values::Values;
 use protocol::wire::RawValue;
+use smallvec::SmallVec;
 use std::rc::Rc;
 use std::sync::Arc;
 use types::Consistency;
@@ -334,15 +335,11 @@ pub(crate) fn with_values<T>(
     if values.len() != binds.len() {
         return Err(Error::Invalid(miscount(binds.len(), values.len())));
     }
-    if values.len() <= INLINE_VALUES {
-        let mut inline = [BoundValue::Null; INLINE_VALUES];
-        for (place, value) in inline.iter_mut().zip(values.positional()) {
-            *place = bound_value(value);
-        }
-        return with(&inline[..values.len()]);
+    let mut bound: SmallVec<[BoundValue<'_>; INLINE_VALUES]> = SmallVec::new();
+    for value in values.positional() {
+        bound.push(bound_value(value));
     }
-    let list: Vec<BoundValue<'_>> = values.positional().map(bound_value).collect();
-    with(&list)
+    with(&bound)
 }
 
 fn bound_value(value: RawValue<'_>) -> BoundValue<'_> {
