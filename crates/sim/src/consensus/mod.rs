@@ -10,7 +10,7 @@ mod history;
 mod member;
 mod wire;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use base::{HostId, Prng};
 use runtime::Bug;
-use runtime::sim::{NodeId, Task, World};
+use runtime::sim::{NodeId, World};
 
 use crate::limits::CONVERGE;
 use history::{Applied, History};
@@ -40,6 +40,8 @@ struct Group {
     history: Rc<RefCell<History>>,
     /// What clients know of the members.
     known: Rc<RefCell<Known>>,
+    /// Clients and the operator end.
+    over: Rc<Cell<bool>>,
 }
 
 /// The members as a client last heard of them.
@@ -73,7 +75,16 @@ fn build(world: &mut World, planted: Option<Bug>) -> Group {
     }
     let client = world.add_client(IpAddr::from([10, 0, 1, 1]));
     let booted = RefCell::new(vec![HostId::default(); setups.len()]);
-    Group { nodes, client, setups, booted, applied, history: Rc::default(), known: Rc::default() }
+    Group {
+        nodes,
+        client,
+        setups,
+        booted,
+        applied,
+        history: Rc::default(),
+        known: Rc::default(),
+        over: Rc::default(),
+    }
 }
 
 async fn ask(to: SocketAddr, tag: u8, body: &[u8]) -> Option<(u8, Vec<u8>)> {
@@ -194,14 +205,14 @@ async fn operate(addresses: &[SocketAddr], setups: &[Arc<Setup>], known: &Rc<Ref
     }
 }
 
-fn start_clients(world: &mut World, group: &Group) -> Vec<Task<()>> {
+/// Starts them; they go on until the group says that all is over.
+fn start_clients(world: &mut World, group: &Group) {
     let addresses: Vec<SocketAddr> = group.setups.iter().map(|setup| address(setup.machine)).collect();
-    let mut tasks = Vec::new();
     for _ in 0..CLIENTS {
-        let (addresses, history) = (addresses.clone(), group.history.clone());
-        tasks.push(world.spawn(group.client, async move {
+        let (addresses, history, over) = (addresses.clone(), group.history.clone(), group.over.clone());
+        drop(world.spawn(group.client, async move {
             let mut to = addresses[0];
-            loop {
+            while !over.get() {
                 let choice = runtime::random_u64();
                 let done = if choice.is_multiple_of(4) {
                     read(to, &history).await
@@ -215,22 +226,21 @@ fn start_clients(world: &mut World, group: &Group) -> Vec<Task<()>> {
             }
         }));
     }
-    let (known, setups) = (group.known.clone(), group.setups.clone());
-    tasks.push(world.spawn(group.client, async move {
-        loop {
+    let (known, setups, over) = (group.known.clone(), group.setups.clone(), group.over.clone());
+    drop(world.spawn(group.client, async move {
+        while !over.get() {
             operate(&addresses, &setups, &known).await;
             runtime::sleep(Duration::from_millis(runtime::random_u64() % 500)).await;
         }
     }));
-    tasks.push(pull_at_random(world, group));
-    tasks
+    pull_at_random(world, group);
 }
 
 /// Lets members that are behind pull from others, whoever leads.
-fn pull_at_random(world: &mut World, group: &Group) -> Task<()> {
-    let (setups, history) = (group.setups.clone(), group.history.clone());
-    world.spawn(group.client, async move {
-        loop {
+fn pull_at_random(world: &mut World, group: &Group) {
+    let (setups, history, over) = (group.setups.clone(), group.history.clone(), group.over.clone());
+    drop(world.spawn(group.client, async move {
+        while !over.get() {
             runtime::sleep(Duration::from_millis(runtime::random_u64() % 300)).await;
             let at = runtime::random_u64() as usize;
             let (to, from) = (&setups[at % setups.len()], &setups[(at >> 16) % setups.len()]);
@@ -239,7 +249,7 @@ fn pull_at_random(world: &mut World, group: &Group) -> Task<()> {
                 history.borrow_mut().pulled += u64::from(answer.is_some_and(|(status, _)| status == DONE));
             }
         }
-    })
+    }));
 }
 
 fn fault(world: &mut World, group: &Group, rng: &mut Prng) {
@@ -299,8 +309,11 @@ fn violation(group: &Group) -> Result<(), String> {
     }
 }
 
+/// Time between two looks at who has ended while the group converges.
+const REBOOT: Duration = Duration::from_secs(1);
+
 /// A write and a read through any machine, then a read of every member.
-fn converge(world: &mut World, group: &Group) -> Result<(), String> {
+fn converge(world: &mut World, group: &Group, rng: &mut Prng) -> Result<(), String> {
     let addresses: Vec<SocketAddr> = group.setups.iter().map(|setup| address(setup.machine)).collect();
     let (history, known, setups) = (group.history.clone(), group.known.clone(), group.setups.clone());
     let stage = Rc::new(RefCell::new(String::new()));
@@ -325,7 +338,12 @@ fn converge(world: &mut World, group: &Group) -> Result<(), String> {
             }
         }
     });
-    if !world.run_until(|_| task.done(), CONVERGE) {
+    let until = world.now() + CONVERGE;
+    while !world.run_until(|_| task.done(), REBOOT) && world.now() < until {
+        // A sync that was to fail may come only now.
+        boot_dead(world, group, 1.0, rng);
+    }
+    if !task.done() {
         let down: Vec<_> = group.nodes.iter().filter(|n| !world.alive(**n)).collect();
         let shown = show(world, group);
         let stage = stage.borrow();
@@ -361,7 +379,7 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
     let group = build(world, planted);
     let mut rng = Prng::new(seed ^ 0x72_6166_7421);
     boot_dead(world, &group, 1.0, &mut rng);
-    let clients = start_clients(world, &group);
+    start_clients(world, &group);
     world.run_for(Duration::from_secs(2 + rng.below(6)));
     for _ in 0..4 + rng.below(12) {
         world.run_for(Duration::from_millis(20 + rng.below(2500)));
@@ -371,10 +389,10 @@ pub(crate) fn play(world: &mut World, seed: u64, planted: Option<Bug>) -> Result
     }
     world.heal_all();
     world.set_delay(Duration::from_micros(50), Duration::from_millis(2), 0.0);
-    drop(clients);
+    group.over.set(true);
     for _ in 0..3 {
         world.run_for(Duration::from_secs(1));
         boot_dead(world, &group, 1.0, &mut rng);
     }
-    converge(world, &group)
+    converge(world, &group, &mut rng)
 }
