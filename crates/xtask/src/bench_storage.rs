@@ -2,7 +2,8 @@
 //!
 //! `bench storage [CASE…] [--scale F] [--rounds N] [--smoke]` runs `enginebench` on one processor; its cases are listed
 //! by `enginebench --list`; those in which the formats of sstables differ run in both. Instructions per operation are
-//! counted by callgrind: two runs of a case that differ in nothing but the number of measured operations.
+//! counted by callgrind: two runs of a case that differ in nothing but the number of measured operations. `--counts` does
+//! nothing else and writes no result; `--binary PATH` is an `enginebench` of another build.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -29,7 +30,10 @@ const PROCESSOR: usize = 1;
 /// Runs the cases and writes the result.
 pub fn storage(rest: &[String]) -> Outcome {
     let smoke = rest.iter().any(|word| word == "--smoke");
-    let binary = if smoke {
+    let given = house::option(rest, "--binary").map(std::path::PathBuf::from);
+    let binary = if let Some(path) = given {
+        path
+    } else if smoke {
         house::run(house::cargo().args(["build", "--release", "--package", "enginebench"]))?;
         house::target().join("release/enginebench")
     } else {
@@ -38,9 +42,10 @@ pub fn storage(rest: &[String]) -> Outcome {
     let folder = machine::fresh("storage")?;
     let cases: Vec<&String> = rest.iter().take_while(|word| !word.starts_with("--")).collect();
     let mut text = format!(
-        "# bench storage\n\n{}\ncommit {}, its crates as `cargo x dist` compiles them; one shard on one processor; medians of rounds.\n\n",
+        "# bench storage\n\n{}\ncommit {}, {}; one shard on one processor; medians of rounds.\n\n",
         machine::shape(),
-        machine::commit()
+        machine::commit(),
+        dist::compiled_how(rest)
     );
     let run = |cases: &[&str], format: &str| {
         let mut command = house::command("taskset");
@@ -54,6 +59,10 @@ pub fn storage(rest: &[String]) -> Outcome {
         house::teed(&mut command)
     };
     let cases: Vec<&str> = cases.iter().map(|case| case.as_str()).collect();
+    if rest.iter().any(|word| word == "--counts") {
+        count_all(&cases, &binary, &folder, &mut text)?;
+        return Ok("bench result: ok. instructions counted".into());
+    }
     text.push_str(&run(&cases, "bti")?);
     if cases.is_empty() {
         text.push_str("\nIn format big:\n\n");
@@ -62,10 +71,16 @@ pub fn storage(rest: &[String]) -> Outcome {
     if smoke {
         return Ok("bench result: ok. storage works".into());
     }
+    count_all(&cases, &binary, &folder, &mut text)?;
+    machine::record("storage", &text)
+}
+
+/// Counts the instructions of these cases, or of all that have them counted.
+fn count_all(cases: &[&str], binary: &Path, folder: &Path, text: &mut String) -> Result<(), String> {
     text.push_str("\n| case | instructions each | allocations each | bar |\n|---|---:|---:|---|\n");
     for (case, count, most) in COUNTED {
         if cases.is_empty() || cases.iter().any(|name| case.starts_with(name)) {
-            let (instructions, allocations) = counted(&binary, &folder, case, *count)?;
+            let (instructions, allocations) = counted(binary, folder, case, *count)?;
             let bar = most.map_or(String::new(), |most| {
                 let met = if instructions <= most { "met" } else { machine::NOT_MET };
                 format!("bar: user instructions: {met}: {instructions:.0} ≤ {most}")
@@ -75,7 +90,7 @@ pub fn storage(rest: &[String]) -> Outcome {
             writeln!(text, "{line}").ok();
         }
     }
-    machine::record("storage", &text)
+    Ok(())
 }
 
 /// Instructions and allocations per measured operation of a case.
