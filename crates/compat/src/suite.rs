@@ -131,19 +131,9 @@ const ALL: &[&str] = &[
     "sstables",
     "driver-suites",
 ];
-const ALL_CASSANDRA: &[&str] = &[
-    "cql",
-    "texts",
-    "nodetool",
-    "python",
-    "restart",
-    "protocol",
-    "cqlsh",
-    "ycsb",
-    "stress",
-    "catalogue",
-    "driver-suites",
-];
+/// Those that are about this database's own processes and files.
+const OF_MESSINA: [&str; 7] =
+    ["bad-input", "bad-days", "damage", "certificates", "cluster", "kill", "sstables"];
 
 impl Options {
     /// Reads the command line; an error names the word that was not understood.
@@ -208,8 +198,9 @@ impl Options {
             }
         }
         if options.suites.is_empty() {
-            let all = if options.against_cassandra { ALL_CASSANDRA } else { ALL };
-            options.suites = all.iter().chain(drivers::NAMES).map(|suite| (*suite).to_owned()).collect();
+            let applies = |suite: &&&str| !(options.against_cassandra && OF_MESSINA.contains(suite));
+            let all = ALL.iter().filter(applies).chain(drivers::NAMES);
+            options.suites = all.map(|suite| (*suite).to_owned()).collect();
         }
         Ok(options)
     }

@@ -80,9 +80,7 @@ impl<'a> Values<'a> {
                     let (bytes, behind) = behind.split_at_checked(length)?;
                     (RawValue::Bytes(bytes), behind)
                 }
-                // Other negative lengths were refused.
-                Err(_) if length == -1 || version < Version::V4 => (RawValue::Null, behind),
-                Err(_) => (RawValue::Unset, behind),
+                Err(_) => (RawValue::of_negative(length, version)?, behind),
             };
             rest = behind;
             Some(value)

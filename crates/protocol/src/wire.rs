@@ -17,6 +17,19 @@ pub enum RawValue<'a> {
     Bytes(&'a [u8]),
 }
 
+impl RawValue<'_> {
+    /// What a negative length means; `None`: nothing.
+    #[inline]
+    pub(crate) fn of_negative(length: i32, version: Version) -> Option<Self> {
+        match length {
+            -1 => Some(RawValue::Null),
+            _ if version < Version::V4 => Some(RawValue::Null),
+            -2 => Some(RawValue::Unset),
+            _ => None,
+        }
+    }
+}
+
 /// Reads protocol primitives front to back; never panics.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a>(ByteReader<'a>);
@@ -96,12 +109,8 @@ impl<'a> Reader<'a> {
         let length = self.int()?;
         match usize::try_from(length) {
             Ok(n) => Ok(RawValue::Bytes(self.raw(n)?)),
-            Err(_) => match length {
-                -1 => Ok(RawValue::Null),
-                _ if version < Version::V4 => Ok(RawValue::Null),
-                -2 => Ok(RawValue::Unset),
-                n => Err(Error::Message(format!("Invalid ByteBuf length {n}"))),
-            },
+            Err(_) => RawValue::of_negative(length, version)
+                .ok_or_else(|| Error::Message(format!("Invalid ByteBuf length {length}"))),
         }
     }
 

@@ -110,7 +110,7 @@ impl Engine {
 
     /// The whole of a SELECT, if this shard's memory alone gives it; `None`: [`Engine::run_select`] goes on from here.
     pub(crate) fn select_now(&self, select: &mut Select) -> Option<Result<Answer, Error>> {
-        if select.of_system && self.is_made_up(select.run.plan().table()) || select.consistency.is_serial() {
+        if self.is_made_up(select) || select.consistency.is_serial() {
             return None;
         }
         let mut reads = 0;
@@ -129,7 +129,7 @@ impl Engine {
 
     pub(crate) async fn run_select(&self, mut select: Select) -> Result<Answer, Error> {
         let table = select.run.plan().table().clone();
-        let generated = if select.of_system && self.is_made_up(&table) {
+        let generated = if self.is_made_up(&select) {
             let timeout = select.timeout;
             Some(Box::pin(self.generate(&table, select.run.next(), timeout)).await?)
         } else {
@@ -262,8 +262,9 @@ impl Engine {
     }
 
     /// Whether the rows of a table are made from live state when they are read; all others are stored.
-    fn is_made_up(&self, table: &Table) -> bool {
-        is_system_keyspace(&table.keyspace) && (!builtin::is_builtin(table) || self.shows_shared_roles(table))
+    fn is_made_up(&self, select: &Select) -> bool {
+        let table = select.run.plan().table();
+        select.of_system && (!builtin::is_builtin(table) || self.shows_shared_roles(table))
     }
 
     /// Users do not write to tables made up when read; to others of the system as [`refuse_system`] says.

@@ -257,20 +257,18 @@ impl Store {
         }
         let mut passed = None;
         loop {
-            match self.admit(&mutations, passed)? {
+            let gate = self.admit(&mutations, passed)?;
+            match gate {
                 Some(Gate::Open) => {
                     for mutation in &mutations {
                         self.opened(mutation.table()).await?;
                     }
-                    passed = Some(Gate::Open);
                 }
-                Some(Gate::Memory) => {
-                    self.slow_down(entry_bytes(&mutations)).await?;
-                    passed = Some(Gate::Memory);
-                }
+                Some(Gate::Memory) => self.slow_down(entry_bytes(&mutations)).await?,
                 // Behind whoever waits there already.
                 Some(Gate::Log) | None => break self.log.room().await?,
             }
+            passed = gate;
         }
         self.metrics.writes.inc();
         let durable = self.is_durable(&mutations, durability)?;

@@ -1,7 +1,7 @@
 //! The drivers' own tests of conditional statements, counters, batches and passwords, as their authors wrote them.
 //!
-//! Only Go's drivers publish tests that can be pointed at a server of somebody else: the packages of the Node.js, Python, Rust and
-//! Java drivers carry none, and those in their repositories start Cassandra themselves, by ccm. `TestUnpreparedBatch`, which
+//! Only Go's drivers publish tests that take the address of a server: the packages of the Node.js, Python, Rust and Java drivers
+//! contain none, and those in their repositories start Cassandra themselves, by ccm. `TestUnpreparedBatch`, which
 //! counts in a batch, is skipped by its authors.
 
 use std::fs;

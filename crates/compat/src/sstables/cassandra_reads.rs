@@ -101,11 +101,7 @@ fn read(exchange: &Exchange<'_>, peer: &mut Peer, handed: &AllHanded, report: &m
             let theirs = selects::ask(&mut session, &table, exchange.seed)?;
             let ours = handed.answers.as_ref().map_err(Clone::clone)?;
             let rows = selects::compare(ours, &theirs, selects::TOLERANCE)?;
-            if schema.counts() {
-                let counters = counting::go_on(&mut session, &table)?;
-                return Ok(format!("{rows} rows, {counters} counters go on"));
-            }
-            Ok(format!("{rows} rows"))
+            Ok(format!("{rows} rows{}", counting::go_on(&mut session, &table)?))
         });
     }
 }
