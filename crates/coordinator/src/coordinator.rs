@@ -1,7 +1,7 @@
 //! What coordination on one shard holds: the newest snapshots, the doors to other nodes, this node's replica.
 
 use crate::batchlog::Kept;
-use crate::limits::{PULL_AGAIN_AFTER, WARNING_LOG_EVERY, WRITE_TIMEOUT};
+use crate::limits::{CAS_CONTENTION_TIMEOUT, PULL_AGAIN_AFTER, WARNING_LOG_EVERY, WRITE_TIMEOUT};
 use crate::pace::Paces;
 use crate::snitch::{Snitch, SnitchRules};
 use crate::view::{Placed, View};
@@ -39,6 +39,7 @@ pub struct Coordinator {
     /// Logged batches of this shard's part of the table.
     pub(crate) kept: Kept,
     pub(crate) write_timeout: Cell<Duration>,
+    pub(crate) cas_contention_timeout: Cell<Duration>,
     /// The table and level that this node alone was last found to suffice for whatever the token, under the newest view.
     sufficed: Cell<Option<(TableId, Consistency)>>,
     missed_hook: RefCell<Option<MissedHook>>,
@@ -168,6 +169,7 @@ impl Coordinator {
             closed: Cell::new(false),
             kept: Kept::new(),
             write_timeout: Cell::new(WRITE_TIMEOUT),
+            cas_contention_timeout: Cell::new(CAS_CONTENTION_TIMEOUT),
             sufficed: Cell::new(None),
             missed_hook: RefCell::default(),
             durable_hook: RefCell::default(),
@@ -327,6 +329,11 @@ impl Coordinator {
     /// How long a write may take, by which it is known when a logged batch was given up.
     pub fn set_write_timeout(&self, timeout: Duration) {
         self.write_timeout.set(timeout);
+    }
+
+    /// How long a lightweight transaction may give way to others of its partition before it fails.
+    pub fn set_cas_contention_timeout(&self, timeout: Duration) {
+        self.cas_contention_timeout.set(timeout);
     }
 
     /// Calls a function with every write that a replica did not confirm; it says whether it keeps it.

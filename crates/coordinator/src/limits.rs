@@ -64,6 +64,8 @@ pub const SNITCH_FLOOR: Duration = Duration::from_micros(500);
 pub const SNITCH_UPDATE_MIN: Duration = Duration::from_millis(10);
 /// A call that failed without an answer counts as slow when it took this long; before, the connection was refused or broke.
 pub const SNITCH_UNHEARD_MIN: Duration = Duration::from_millis(50);
+/// How long a lightweight transaction gives way to others where `cas_contention_timeout` says nothing.
+pub const CAS_CONTENTION_TIMEOUT: Duration = Duration::from_millis(1_800);
 /// Longest random pause of a lightweight transaction that gave way to another for the first time; it doubles up to so many times.
 pub const CAS_PAUSE: Duration = Duration::from_millis(2);
 /// How often that doubles: 128 ms are many rounds of the others.

@@ -216,10 +216,10 @@ fn timeouts(config: &Config) -> Vec<(&'static str, u64)> {
         ("write", millis(config.write_timeout)),
         ("counterwrite", millis(config.counter_write_timeout)),
         ("truncate", millis(config.truncate_timeout)),
+        ("cascontention", millis(config.cas_contention_timeout)),
     ];
     // Kept as they are written; nothing waits for them yet.
     let others = [
-        ("cascontention", "cas_contention_timeout"),
         ("internodeconnect", "internode_tcp_connect_timeout"),
         ("internodeuser", "internode_tcp_user_timeout"),
         ("internodestreaminguser", "internode_streaming_tcp_user_timeout"),

@@ -364,6 +364,7 @@ async fn open_shard(shared: &Shared, log: Option<SchemaLog>) -> Result<(), Start
     let coordinator = Coordinator::new(shared.snapshot.clone(), schema.clone(), local, pool);
     coordinator.set_snitch(shared.config.dynamic_snitch);
     coordinator.set_write_timeout(shared.config.write_timeout);
+    coordinator.set_cas_contention_timeout(shared.config.cas_contention_timeout);
     runtime::install(coordinator.clone());
     coordinator.read_batches();
     handoff::open(&shared.config, coordinator.clone()).await?;

@@ -22,6 +22,8 @@ pub enum Scenario {
     Three,
     /// Three nodes with lightweight transactions.
     Lwt,
+    /// Two datacenters with lightweight transactions in one of them.
+    LwtLocal,
     /// A node with a part in lightweight transactions is replaced.
     LwtReplace,
     /// Three nodes that count.
@@ -44,10 +46,11 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 12] = [
+    pub const ALL: [Scenario; 13] = [
         Scenario::Crash,
         Scenario::Three,
         Scenario::Lwt,
+        Scenario::LwtLocal,
         Scenario::LwtReplace,
         Scenario::Counters,
         Scenario::Cluster,
@@ -65,6 +68,7 @@ impl Scenario {
             Scenario::Crash => "crash",
             Scenario::Three => "three",
             Scenario::Lwt => "lwt",
+            Scenario::LwtLocal => "lwt-local",
             Scenario::LwtReplace => "lwt-replace",
             Scenario::Counters => "counters",
             Scenario::Cluster => "cluster",
@@ -94,6 +98,7 @@ impl Scenario {
             ],
             Scenario::Three => &[Bug::DigestStopsAtNull, Bug::HintUnheardIsDelivered],
             Scenario::Lwt => &[Bug::AcceptUnfenced, Bug::PaxosNoFence, Bug::PaxosLeavesBehind],
+            Scenario::LwtLocal => &[Bug::AcceptUnfenced],
             Scenario::LwtReplace => &[Bug::ReplaceWithoutBallots],
             Scenario::Counters => {
                 &[Bug::CountSentBeforeDurable, Bug::CountWithoutTurn, Bug::CountRetried, Bug::CountIdShared]
@@ -133,6 +138,7 @@ impl Scenario {
             Scenario::Crash
             | Scenario::Three
             | Scenario::Lwt
+            | Scenario::LwtLocal
             | Scenario::LwtReplace
             | Scenario::Counters
             | Scenario::Cluster
@@ -161,6 +167,7 @@ impl Scenario {
             Scenario::Crash => crash::play(world, seed, planted),
             Scenario::Three => three::play(world, seed, planted),
             Scenario::Lwt => lwt::play(world, seed, planted, counts),
+            Scenario::LwtLocal => lwt::play_local(world, seed, planted, counts),
             Scenario::LwtReplace => repair::play_transactions(world, seed, planted, counts),
             Scenario::Counters => counters::play(world, seed, planted, counts),
             Scenario::Cluster => cluster::play(world, seed, planted, counts),

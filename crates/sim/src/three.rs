@@ -30,10 +30,24 @@ const NODES: usize = 3;
 const LEVELS: [Consistency; 3] = [Consistency::One, Consistency::Quorum, Consistency::All];
 
 pub(crate) fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run {
+    // A write from there goes to one of the other two, which hands it to the third.
+    let mut place = Prng::new(seed ^ 0x6661_7220_6177_6179);
+    let far = place.chance(0.4).then(|| place.below(NODES as u64) as usize);
+    prepare_nodes(world, seed, planted, NODES, |n| Some(n) == far)
+}
+
+/// So many machines, switched off, that know each other; `is_far`: which are in the second datacenter.
+pub(crate) fn prepare_nodes(
+    world: &mut World,
+    seed: u64,
+    planted: Option<Bug>,
+    count: usize,
+    is_far: impl Fn(usize) -> bool,
+) -> Run {
     let mut rng = Prng::new(seed ^ 0x7468_7265_6521);
     let ip = |n: usize| IpAddr::from([10, 0, 0, 1 + n as u8]);
-    let mut hosts: Vec<Host> = (0..NODES).map(|n| Host::new(world, ip(n))).collect();
-    let shards: Vec<u16> = (0..NODES).map(|_| 1 + rng.below(4) as u16).collect();
+    let mut hosts: Vec<Host> = (0..count).map(|n| Host::new(world, ip(n))).collect();
+    let shards: Vec<u16> = (0..count).map(|_| 1 + rng.below(4) as u16).collect();
     for (n, host) in hosts.iter_mut().enumerate() {
         host.config.host_id = Some(0x1000 + n as u128);
         host.config.initial_tokens = (0..4).map(|_| rng.u64() as i64 | 1).collect();
@@ -43,14 +57,12 @@ pub(crate) fn prepare(world: &mut World, seed: u64, planted: Option<Bug>) -> Run
         host.config.shard_aware_port = None;
         host.config.hints.flush_period = Duration::from_millis(100 + rng.below(3_000));
         host.config.hints.file_bytes_max = 1 << (9 + rng.below(12));
+        if is_far(n) {
+            host.config.data_center = FAR.to_owned();
+        }
         if let Some(bug) = planted {
             world.plant(host.node, bug);
         }
-    }
-    // A write from there goes to one of the other two, which hands it to the third.
-    let mut place = Prng::new(seed ^ 0x6661_7220_6177_6179);
-    if place.chance(0.4) {
-        hosts[place.below(NODES as u64) as usize].config.data_center = FAR.to_owned();
     }
     let peers: Vec<Peer> = hosts.iter().zip(&shards).map(|(host, shards)| peer_of(host, *shards)).collect();
     for (n, host) in hosts.iter_mut().enumerate() {
@@ -98,8 +110,7 @@ async fn create_schema(nodes: Vec<SocketAddr>) -> Result<(), Trouble> {
 // ---- the run -----------------------------------------------------------------------------------------------------
 
 pub(crate) fn fault(world: &mut World, run: &mut Run) {
-    let pick = |rng: &mut Prng| rng.below(NODES as u64) as usize;
-    let (a, b) = (pick(&mut run.rng), pick(&mut run.rng));
+    let (a, b) = (run.any(), run.any());
     let (node_a, node_b) = (run.hosts[a].node, run.hosts[b].node);
     let all_up = run.hosts.iter().all(|host| world.alive(host.node));
     match run.rng.below(9) {

@@ -17,6 +17,7 @@ const STEPS: &[Step] = &[
     ("sim crash", || simulate::sim(&words(&["crash", "--seeds", "0..150"]))),
     ("sim three", || simulate::sim(&words(&["three", "--seeds", "0..50"]))),
     ("sim lwt", || simulate::sim(&words(&["lwt", "--seeds", "0..20"]))),
+    ("sim lwt-local", || simulate::sim(&words(&["lwt-local", "--seeds", "0..10"]))),
     ("sim lwt-replace", || simulate::sim(&words(&["lwt-replace", "--seeds", "0..15"]))),
     ("sim counters", || simulate::sim(&words(&["counters", "--seeds", "0..15"]))),
     ("sim cluster", || simulate::sim(&words(&["cluster", "--seeds", "0..10"]))),

@@ -51,6 +51,8 @@ struct Transaction<'t> {
     /// SERIAL or LOCAL_SERIAL.
     serial: Consistency,
     until: Instant,
+    /// When others are not let through any more (`cas_contention_timeout`).
+    contend_until: Instant,
     /// Of a write; `None`: of a read.
     write: Option<WriteKind>,
     /// No round of this time or before is begun any more.
@@ -166,7 +168,7 @@ impl Coordinator {
         let mut transaction = Transaction::new(self, what.command(), serial, until, Some(WriteKind::Cas))?;
         transaction.refuse_commit(commit)?;
         let place = self.turns.place(transaction.table, transaction.key.clone());
-        let Ok(_turn) = runtime::timeout_at(until, place.lock().lock()).await else {
+        let Ok(_turn) = runtime::timeout_at(transaction.contend_until, place.lock().lock()).await else {
             return Err(transaction.late(0));
         };
         transaction.write(what, commit).await
@@ -184,7 +186,10 @@ impl Coordinator {
         let now_s = runtime::unix_seconds();
         let scope = Scope::Keys(std::iter::once(key).collect());
         let nothing = ReadCommand { slices: Slices::new(), ..ReadCommand::everything(table, scope, now_s) };
-        Transaction::new(self, &nothing, serial, until, None)?.settle().await
+        let mut transaction = Transaction::new(self, &nothing, serial, until, None)?;
+        // No client waits for it.
+        transaction.contend_until = until;
+        transaction.settle().await
     }
 
     /// Reads a partition as of the last conditional write of it that all have agreed on.
@@ -219,8 +224,21 @@ impl<'t> Transaction<'t> {
             }
         };
         let (command, table) = (for_replicas(command), command.table);
+        let contend_until = until.min(runtime::now() + coordinator.cas_contention_timeout.get());
         let (seen, contention, required) = (i64::MIN, 0, 0);
-        Ok(Transaction { coordinator, command, table, key, serial, until, write, seen, contention, required })
+        Ok(Transaction {
+            coordinator,
+            command,
+            table,
+            key,
+            serial,
+            until,
+            contend_until,
+            write,
+            seen,
+            contention,
+            required,
+        })
     }
 
     /// Who takes part, by the newest view.
@@ -272,8 +290,10 @@ impl<'t> Transaction<'t> {
         }
     }
 
+    /// Whether no round may begin any more: time is up, or others were let through for too long.
     fn is_late(&self) -> bool {
-        self.until <= runtime::now()
+        let until = if self.contention == 0 { self.until } else { self.contend_until };
+        until <= runtime::now()
     }
 
     /// P8: lets others finish.

@@ -182,6 +182,8 @@ pub struct Config {
     pub write_timeout: Duration,
     /// `counter_write_request_timeout`: how long a write of counters may take.
     pub counter_write_timeout: Duration,
+    /// How long a lightweight transaction may give way to others of its partition.
+    pub cas_contention_timeout: Duration,
     /// How long a truncation may take.
     pub truncate_timeout: Duration,
     /// Requests that take longer are written to the log; zero writes none.
@@ -318,6 +320,7 @@ impl Config {
             range_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(2),
             counter_write_timeout: Duration::from_secs(5),
+            cas_contention_timeout: Duration::from_millis(1_800),
             truncate_timeout: Duration::from_secs(60),
             slow_query_timeout: Duration::from_millis(500),
             page_bytes: 1 << 20,

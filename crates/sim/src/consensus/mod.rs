@@ -324,18 +324,27 @@ fn converge(world: &mut World, group: &Group, rng: &mut Prng) -> Result<(), Stri
         while !write(addresses[runtime::random_u64() as usize % addresses.len()], &history).await {
             pause().await;
         }
-        *at.borrow_mut() = "learning the members".to_string();
-        while !learn_members(addresses[runtime::random_u64() as usize % addresses.len()], &known).await {
-            pause().await;
-        }
-        let members = known.borrow().clone();
-        // A host whose addition had an unknown outcome may be a learner that does not exist.
-        let real = |member: &&HostId| setups.iter().any(|setup| setup.host() == **member);
-        for member in members.voters.iter().chain(members.learners.iter().filter(real)) {
-            *at.borrow_mut() = format!("reading from {member} of {members:?}");
-            while !read(address(machine(*member)), &history).await {
-                pause().await;
+        loop {
+            let asked = addresses[runtime::random_u64() as usize % addresses.len()];
+            if learn_members(asked, &known).await {
+                let members = known.borrow().clone();
+                // A host whose addition had an unknown outcome may be a learner that does not exist.
+                let real = |member: &&HostId| setups.iter().any(|setup| setup.host() == **member);
+                let there = members.voters.iter().chain(members.learners.iter().filter(real));
+                let mut to = there.copied().collect::<Vec<HostId>>();
+                while let Some(member) = to.last() {
+                    *at.borrow_mut() = format!("reading from {member} of {members:?} as {asked} knows them");
+                    if !read(address(machine(*member)), &history).await {
+                        break;
+                    }
+                    to.pop();
+                }
+                if to.is_empty() {
+                    return;
+                }
+                // Whoever was asked may be out of the group and not have heard of it: it is asked again, or another.
             }
+            pause().await;
         }
     });
     let until = world.now() + CONVERGE;

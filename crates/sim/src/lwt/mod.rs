@@ -4,6 +4,8 @@
 //! Registers are made if they are not there, changed and deleted if they hold what was seen last, and read at SERIAL, by tasks on every node, which ask their
 //! coordinator. A change also adds its value to a set, so that what a register holds says how many changes there were.
 //!
+//! The same of one of two datacenters at LOCAL_SERIAL ([`play_local`]), which must not care what becomes of the other.
+//!
 //! Checked: what was seen of each register is linearizable ([`history`]). When the faults are over every register can be changed through every node, and each
 //! replica alone has what was agreed on.
 
@@ -30,9 +32,9 @@ use crate::Counts;
 use crate::host::Host;
 use crate::limits::{CONVERGE, START};
 use crate::lwt::history::{Call, Op, Value, exported, linearizable};
-use crate::machines::{clients_on, finished};
+use crate::machines::{FAR, Run, clients_on, finished};
 use crate::session::{Ask, Trouble, insist};
-use crate::three::{fault, prepare};
+use crate::three::{fault, prepare, prepare_nodes};
 
 const TABLE: TableId = TableId(0x5a1c_395e_b41f_11e5_9f22_ba0b_e048_3c21);
 /// Ordinals: the value that was written last, and every value since the last deletion. One that is lost shows although later ones were written.
@@ -54,12 +56,26 @@ pub(crate) struct Seen {
     counts: BTreeMap<&'static str, u64>,
     failed: Option<String>,
     pub(crate) over: bool,
+    /// Among whom all is agreed on, and the levels of commits.
+    serial: Consistency,
+    commits: [Consistency; 3],
 }
 
 impl Default for Seen {
     fn default() -> Seen {
         let (calls, counts) = Default::default();
-        Seen { calls_max: CALLS_MAX, calls, next_value: 0, counts, failed: None, over: false }
+        let (serial, commits) =
+            (Consistency::Serial, [Consistency::Quorum, Consistency::One, Consistency::All]);
+        Seen {
+            calls_max: CALLS_MAX,
+            calls,
+            next_value: 0,
+            counts,
+            failed: None,
+            over: false,
+            serial,
+            commits,
+        }
     }
 }
 
@@ -87,12 +103,16 @@ impl Seen {
 
 pub(crate) type Shared = Rc<RefCell<Seen>>;
 
+/// Every row on three nodes.
+pub(crate) const ON_THREE: &str = "{'class': 'SimpleStrategy', 'replication_factor': 3}";
+
 /// Makes the table of registers, through each of these nodes.
-pub(crate) async fn create_schema(nodes: Vec<SocketAddr>) -> Result<(), Trouble> {
+pub(crate) async fn create_schema(nodes: Vec<SocketAddr>, replication: &str) -> Result<(), Trouble> {
+    let keyspace = format!("CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {replication}");
     for to in nodes {
         let mut session = insist(to, START).await?;
         let statements = [
-            "CREATE KEYSPACE IF NOT EXISTS ks WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 3}",
+            keyspace.as_str(),
             "CREATE TABLE ks.l (k int PRIMARY KEY, v bigint, s set<bigint>) WITH id = 5a1c395e-b41f-11e5-9f22-ba0be0483c21",
         ];
         for statement in statements {
@@ -218,7 +238,8 @@ pub(crate) async fn client(seen: Shared, mut rng: Prng, keys: u64) {
 
 async fn read(coordinator: &Rc<Coordinator>, seen: &Shared, key: u64) {
     let start = runtime::now();
-    if let Ok(answer) = coordinator.read_serial(&command(key), Consistency::Serial, WITHIN).await {
+    let serial = seen.borrow().serial;
+    if let Ok(answer) = coordinator.read_serial(&command(key), serial, WITHIN).await {
         let call = Call { start, end: Some(runtime::now()), op: Op::Read(held(&answer)) };
         let mut seen = seen.borrow_mut();
         seen.calls.entry(key).or_default().push(call);
@@ -244,8 +265,11 @@ async fn change(coordinator: &Rc<Coordinator>, seen: &Shared, key: u64, rng: &mu
     };
     let op = |applied| Op::Swap { old, new, applied };
     let at = seen.borrow_mut().begin(key, op(None));
-    let commit = [Consistency::Quorum, Consistency::One, Consistency::All][rng.below(3) as usize];
-    let outcome = swap(coordinator, (key, old, new), (Consistency::Serial, commit)).await;
+    let levels = {
+        let seen = seen.borrow();
+        (seen.serial, seen.commits[rng.below(3) as usize])
+    };
+    let outcome = swap(coordinator, (key, old, new), levels).await;
     let mut seen = seen.borrow_mut();
     match outcome {
         Ok(Some((applied, held))) => {
@@ -270,9 +294,10 @@ async fn change(coordinator: &Rc<Coordinator>, seen: &Shared, key: u64, rng: &mu
 /// On one node, when nothing disturbs any more: each register is changed at ALL, and what this node's replica has alone is that.
 pub(crate) async fn settled(seen: Shared, keys: u64, here: HostId) -> Result<(), String> {
     let coordinator = runtime::local::<Coordinator>();
+    let serial = seen.borrow().serial;
     for key in 0..keys {
         let start = runtime::now();
-        let answer = coordinator.read_serial(&command(key), Consistency::Serial, CONVERGE).await;
+        let answer = coordinator.read_serial(&command(key), serial, CONVERGE).await;
         let answer = answer.map_err(|error| format!("a SERIAL read of {key} at the end: {error}"))?;
         let old = held(&answer);
         let (at, new) = {
@@ -283,7 +308,7 @@ pub(crate) async fn settled(seen: Shared, keys: u64, here: HostId) -> Result<(),
             seen.calls.entry(key).or_default().push(call);
             (seen.begin(key, Op::Swap { old, new, applied: None }), new)
         };
-        match swap(&coordinator, (key, old, new), (Consistency::Serial, Consistency::All)).await {
+        match swap(&coordinator, (key, old, new), (serial, Consistency::All)).await {
             Ok(Some((true, _))) => seen.borrow_mut().end(key, at, Op::Swap { old, new, applied: Some(true) }),
             other => {
                 return Err(format!(
@@ -338,7 +363,39 @@ pub(crate) fn play(
     planted: Option<Bug>,
     counts: &mut Counts,
 ) -> Result<(), String> {
-    let mut run = prepare(world, seed, planted);
+    let run = prepare(world, seed, planted);
+    let all = run.count();
+    play_on(world, run, Shared::default(), (all, ON_THREE), counts)
+}
+
+/// Of [`play_local`]: the nodes of the first datacenter, and of both.
+const NEAR: usize = 3;
+const OF_BOTH: usize = 5;
+
+/// One run of two datacenters, of three nodes and of two, each with every row. What is agreed on at LOCAL_SERIAL in the first one reaches the second one in
+/// the end, whatever became of it meanwhile.
+pub(crate) fn play_local(
+    world: &mut World,
+    seed: u64,
+    planted: Option<Bug>,
+    counts: &mut Counts,
+) -> Result<(), String> {
+    let run = prepare_nodes(world, seed, planted, OF_BOTH, |n| NEAR <= n);
+    let commits = [Consistency::LocalQuorum, Consistency::LocalOne, Consistency::EachQuorum];
+    let seen = Seen { serial: Consistency::LocalSerial, commits, ..Seen::default() };
+    let replication =
+        format!("{{'class': 'NetworkTopologyStrategy', 'datacenter1': {NEAR}, '{FAR}': {}}}", OF_BOTH - NEAR);
+    play_on(world, run, Rc::new(RefCell::new(seen)), (NEAR, &replication), counts)
+}
+
+/// Clients on the first nodes, faults everywhere.
+fn play_on(
+    world: &mut World,
+    mut run: Run,
+    seen: Shared,
+    (near, replication): (usize, &str),
+    counts: &mut Counts,
+) -> Result<(), String> {
     // Commits are as durable as the mode says; promises and acceptances always.
     if run.rng.chance(0.5) {
         let sync = node::config::CommitlogSync::Periodic(Duration::from_millis(10 + run.rng.below(2_000)));
@@ -346,21 +403,25 @@ pub(crate) fn play(
     }
     run.all_ready(world)?;
     let nodes: Vec<SocketAddr> = run.hosts.iter().map(Host::native).collect();
-    let mut schema = world.spawn(run.client, create_schema(nodes));
+    let replication = replication.to_owned();
+    let mut schema = world.spawn(run.client, async move { create_schema(nodes, &replication).await });
     finished(world, &mut schema, 2 * START, "making the schema")?
         .map_err(|trouble| format!("the schema is not made: {trouble}"))?;
     // In periodic mode the schema must survive what comes.
     world.run_for(Duration::from_secs(3));
     let keys = 1 + run.rng.below(4);
-    let seen = Shared::default();
-    let mut tasks: Vec<Vec<Task<()>>> = run.hosts.iter().map(|_| Vec::new()).collect();
+    let mut tasks: Vec<Vec<Task<()>>> = (0..near).map(|_| Vec::new()).collect();
     let spells = 4 + run.rng.below(6) as usize;
     for spell in 0..spells {
         // Calls are kept for every fault: without a limit they are used up before the second one.
         seen.borrow_mut().calls_max = CALLS_MAX * (spell + 1) / spells;
-        clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, |rng| client(seen.clone(), rng, keys));
+        let clients = |rng| client(seen.clone(), rng, keys);
+        clients_on(world, &run.hosts[..near], &mut run.rng, 2, &mut tasks, clients);
         let spell = Duration::from_micros(run.rng.below(600_000));
         world.run_for(spell);
+        if near < run.count() && run.rng.chance(0.2) {
+            cut_datacenters(world, &run, near);
+        }
         fault(world, &mut run);
         run.boot_dead(world, 0.4);
     }
@@ -372,10 +433,48 @@ pub(crate) fn play(
     // What is on its way may still happen, and hints arrive.
     world.run_for(Duration::from_secs(15));
     drop(tasks);
-    for host in &run.hosts {
+    for host in &run.hosts[..near] {
         let here = HostId(host.config.host_id.unwrap_or_default());
         let mut end = world.spawn(host.node, settled(seen.clone(), keys, here));
         finished(world, &mut end, 4 * CONVERGE, "changing everything after the faults")??;
     }
+    for host in &run.hosts[near..] {
+        let mut end = world.spawn(host.node, arrived(seen.clone(), keys));
+        let has_all = finished(world, &mut end, CONVERGE, "reading in the other datacenter")?;
+        has_all.map_err(|text| format!("{}: {text}", host.ip))?;
+    }
     judged(world, run.client, &seen, counts)
 }
+
+/// No node of the first datacenter hears one of the second.
+fn cut_datacenters(world: &mut World, run: &Run, near: usize) {
+    for here in &run.hosts[..near] {
+        for there in &run.hosts[near..] {
+            world.cut(here.node, there.node);
+        }
+    }
+}
+
+/// On a node that has no part in what is agreed on: it has what every replica has confirmed last.
+async fn arrived(seen: Shared, keys: u64) -> Result<(), String> {
+    let coordinator = runtime::local::<Coordinator>();
+    for key in 0..keys {
+        let alone = coordinator.local().read(&command(key)).await.map_err(|error| error.to_string())?;
+        let last = {
+            let seen = seen.borrow();
+            let applied = |call: &Call| match call.op {
+                Op::Swap { new, applied: Some(true), .. } => Some(new),
+                Op::Swap { .. } | Op::Read(_) | Op::Nothing => None,
+            };
+            seen.calls.get(&key).and_then(|calls| calls.iter().rev().find_map(applied)).flatten()
+        };
+        let value = |holds: Value| holds.unwrap_or(0) / SET_MAX;
+        if value(held(&alone)) != value(last) {
+            return Err(format!("has {:?} of {key}, and {last:?} was confirmed by all", held(&alone)));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

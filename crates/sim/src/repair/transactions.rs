@@ -9,7 +9,7 @@ use runtime::sim::{Task, World};
 
 use crate::Counts;
 use crate::limits::{CONVERGE, START};
-use crate::lwt::{CALLS_MAX, Shared, WITHIN, client, create_schema, judged, settled};
+use crate::lwt::{CALLS_MAX, ON_THREE, Shared, WITHIN, client, create_schema, judged, settled};
 use crate::machines::{clients_on, finished, id_of};
 
 use super::replaced::{GRACE_S, disturb, replace};
@@ -54,7 +54,7 @@ pub(crate) fn play(
     counts: &mut Counts,
 ) -> Result<(), String> {
     let mut run = prepare(world, seed, planted, GRACE_S)?;
-    let mut schema = world.spawn(run.client, create_schema(vec![run.hosts[0].native()]));
+    let mut schema = world.spawn(run.client, create_schema(vec![run.hosts[0].native()], ON_THREE));
     finished(world, &mut schema, 2 * START, "making the table")?
         .map_err(|trouble| format!("the table is not made: {trouble}"))?;
     world.run_for(Duration::from_secs(2));

@@ -31,7 +31,7 @@ pub(super) const KEYS: &[Key] = &[
         "cas_contention_timeout",
         Time(MS),
         "1800ms",
-        Later("conditional statements wait for each other as they see fit, within the time of a write"),
+        Checks(|c, v| set(&mut c.cas_contention_timeout, some_time(v)?)),
     ),
     key("client_request_size_metrics_enabled", Flag, "true", Later("sizes of requests are not measured")),
     key("concurrent_counter_writes", INT, "32", Idle(THREADS)),
