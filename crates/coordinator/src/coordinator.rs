@@ -1,7 +1,8 @@
 //! What coordination on one shard holds: the newest snapshots, the doors to other nodes, this node's replica.
 
 use crate::batchlog::Kept;
-use crate::limits::{CAS_CONTENTION_TIMEOUT, PULL_AGAIN_AFTER, WARNING_LOG_EVERY, WRITE_TIMEOUT};
+use crate::behind::Behind;
+use crate::limits::{CAS_CONTENTION_TIMEOUT, WARNING_LOG_EVERY, WRITE_TIMEOUT};
 use crate::pace::Paces;
 use crate::snitch::{Snitch, SnitchRules};
 use crate::view::{Placed, View};
@@ -13,7 +14,6 @@ use replica::{Local, Turns};
 use rpc::Pool;
 use runtime::log::Sparse;
 use runtime::metrics::{Counter, Histogram};
-use runtime::sync::Event;
 use schema::{Schema, TableId};
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -46,12 +46,8 @@ pub struct Coordinator {
     durable_hook: RefCell<Option<DurableHook>>,
     topology_hook: RefCell<Option<TopologyHook>>,
     news_hook: RefCell<Option<NewsHook>>,
-    pull_hook: RefCell<Option<PullHook>>,
+    behind: Behind,
     trace_hook: RefCell<Option<TraceHook>>,
-    /// The version up to which a request pulls now; 0: none does.
-    pulled: Cell<u64>,
-    /// A newer snapshot is here, or a pull has ended.
-    newer: Event,
     /// Partitions with lightweight transactions of this shard.
     pub(crate) turns: Turns,
     /// How their states are written.
@@ -88,9 +84,6 @@ type MissedHook = Box<dyn Fn(Missed<'_>) -> Option<Ticket>>;
 type DurableHook = Rc<dyn Fn(Ticket) -> Pin<Box<dyn Future<Output = bool>>>>;
 type TopologyHook = Box<dyn Fn(&Arc<Snapshot>)>;
 type NewsHook = Box<dyn Fn(&[News])>;
-/// Takes what this node lacks from a member, up to a version of the cluster's log, within a time.
-type PullHook = Rc<dyn Fn(HostId, u64, Duration) -> Pin<Box<dyn Future<Output = ()>>>>;
-
 /// Bytes, later.
 pub(crate) type LocalBytes = Pin<Box<dyn Future<Output = Vec<u8>>>>;
 /// What this node has kept of a traced request that it coordinated; empty: nothing.
@@ -175,10 +168,8 @@ impl Coordinator {
             durable_hook: RefCell::default(),
             topology_hook: RefCell::default(),
             news_hook: RefCell::default(),
-            pull_hook: RefCell::default(),
+            behind: Behind::default(),
             trace_hook: RefCell::default(),
-            pulled: Cell::new(0),
-            newer: Event::new(),
             turns: Turns::default(),
             records: Records::new(),
             last_ballot: Cell::new(i64::MIN),
@@ -215,7 +206,7 @@ impl Coordinator {
         self.forwarders.take_topology(&self.topology(), &snapshot);
         self.local.keep_tombstones(is_pending(&snapshot));
         self.set_view(View::new(self.schema(), snapshot.clone(), self.paces.clone()));
-        self.newer.notify_all();
+        self.behind.has_moved();
         if let Some(hook) = &*self.topology_hook.borrow() {
             hook(&snapshot);
         }
@@ -246,7 +237,7 @@ impl Coordinator {
         &self,
         hook: impl Fn(HostId, u64, Duration) -> Pin<Box<dyn Future<Output = ()>>> + 'static,
     ) {
-        *self.pull_hook.borrow_mut() = Some(Rc::new(hook));
+        self.behind.on_behind(hook);
     }
 
     /// Names the function that says what this node has kept of a traced request that it coordinated, for a member that was asked for it; nothing, if
@@ -272,28 +263,9 @@ impl Coordinator {
     /// ⚔ Who is behind pulls: a replica that is sent what was planned on a newer version takes the difference from the sender, leader or
     /// not, before it acts; a datacenter that is cut off from the leader must not wedge itself. Returns when it has, or at the deadline.
     pub(crate) async fn catch_up(&self, from: HostId, version: u64, until: Instant) {
-        if version <= self.version() {
-            return;
-        }
-        while self.version() < version && runtime::now() < until {
-            let hook = self.pull_hook.borrow().clone();
-            // What this node's own replica knows is on its way here.
-            let elsewhere = from != self.topology().local_id();
-            match hook.filter(|_| elsewhere && self.pulled.get() < version) {
-                // One pull for all requests that wait; it may be on its way here by itself, and then the pull finds nothing to do.
-                Some(hook) => {
-                    self.pulled.set(version);
-                    hook(from, version, until.saturating_duration_since(runtime::now())).await;
-                    self.pulled.set(0);
-                    self.newer.notify_all();
-                    if self.version() < version {
-                        // Taken, but not shown here yet; or there was nobody to take it from.
-                        let _newer_or_again = runtime::timeout(PULL_AGAIN_AFTER, self.newer.wait()).await;
-                    }
-                }
-                None => drop(runtime::timeout_at(until, self.newer.wait()).await),
-            }
-        }
+        // What this node's own replica knows is on its way here.
+        let from = (from != self.topology().local_id()).then_some(from);
+        self.behind.catch_up(|| self.version(), from, version, until).await;
     }
 
     /// Calls a function with what clients are to be told of other members.

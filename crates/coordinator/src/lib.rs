@@ -10,6 +10,7 @@ mod fixture;
 pub mod limits;
 mod merge;
 mod pace;
+mod behind;
 mod snitch;
 mod view;
 mod coordinator;
