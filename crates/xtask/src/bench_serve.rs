@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use base::Token;
 
+use crate::callgrind::{self, Access};
 use crate::loader::{self, Connection, Measured, Plan};
 use crate::machine::{self, Running};
-use crate::{Outcome, bench_tls, callgrind, house};
+use crate::{Outcome, bench_tls, house};
 
 const CONNECTIONS: usize = 64;
 const DEPTHS: &[usize] = &[1, 16, 64];
@@ -28,6 +29,9 @@ const OPEN_LOOP_ROUNDS: usize = 3;
 /// a row cache, and three percent.
 const READ_INSTRUCTIONS_BAR: f64 = 7_816.0;
 const INSERT_INSTRUCTIONS_BAR: f64 = 8_522.0;
+/// The same of a role that has logged in and was granted what it does: what they did before there were permissions, and three percent.
+const READ_WITH_PERMISSION_BAR: f64 = 7_865.0;
+const INSERT_WITH_PERMISSION_BAR: f64 = 8_505.0;
 const ALLOCATIONS_BAR: f64 = 6.0;
 
 const SELECT: &str = "SELECT v FROM bench.kv WHERE k = ?";
@@ -269,10 +273,16 @@ fn in_process(binary: &Path, text: &mut String) -> Result<(), String> {
         // Keys that the warm-up has written: the flush at the stop costs the same however many requests there were.
         Ok((0..500).map(|key| insert_frame(&insert, key)).collect())
     };
-    let counted = callgrind::per_request(binary, "read", &reads)?;
-    count_line(text, "read", counted, READ_INSTRUCTIONS_BAR);
-    let counted = callgrind::per_request(binary, "insert", &inserts)?;
-    count_line(text, "insert", counted, INSERT_INSTRUCTIONS_BAR);
+    let kinds: [(&str, Access, callgrind::Setup<'_>, f64); 4] = [
+        ("read", Access::Open, &reads, READ_INSTRUCTIONS_BAR),
+        ("insert", Access::Open, &inserts, INSERT_INSTRUCTIONS_BAR),
+        ("read, permission", Access::Granted, &reads, READ_WITH_PERMISSION_BAR),
+        ("insert, permission", Access::Granted, &inserts, INSERT_WITH_PERMISSION_BAR),
+    ];
+    for (name, access, setup, bar) in kinds {
+        let counted = callgrind::per_request(binary, &name.replace(", ", "-"), access, setup)?;
+        count_line(text, name, counted, bar);
+    }
     Ok(())
 }
 

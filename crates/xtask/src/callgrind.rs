@@ -5,6 +5,7 @@
 //! one waits for io_uring, so the node uses epoll here; instructions of the kernel are not counted anyway.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -23,16 +24,28 @@ pub struct Counts {
 /// Prepares what is counted and gives its frames.
 pub type Setup<'a> = &'a dyn Fn(&mut Connection) -> Result<Vec<Vec<u8>>, String>;
 
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Anybody: the node asks for no password and allows everything.
+    Open,
+    /// A role that has logged in and was granted the keyspace `bench`.
+    Granted,
+}
+
+const ADMIN: (&str, &str) = ("cassandra", "cassandra");
+const ROLE: (&str, &str) = ("bench", "bench");
+
 /// Instructions and allocations per request for one kind of frame.
-pub fn per_request(binary: &Path, name: &str, setup: Setup) -> Result<(f64, f64), String> {
+pub fn per_request(binary: &Path, name: &str, access: Access, setup: Setup) -> Result<(f64, f64), String> {
     const COUNT: u64 = 2_000;
-    let few = run(binary, name, setup, COUNT)?;
-    let many = run(binary, name, setup, 3 * COUNT)?;
+    let few = run(binary, name, access, setup, COUNT)?;
+    let many = run(binary, name, access, setup, 3 * COUNT)?;
     let per = |few: u64, many: u64| many.saturating_sub(few) as f64 / (2 * COUNT) as f64;
     Ok((per(few.instructions, many.instructions), per(few.allocations, many.allocations)))
 }
 
-fn run(binary: &Path, name: &str, setup: Setup, count: u64) -> Result<Counts, String> {
+fn run(binary: &Path, name: &str, access: Access, setup: Setup, count: u64) -> Result<Counts, String> {
     let folder = machine::fresh(&format!("callgrind-{name}"))?;
     let out = folder.join("callgrind.out");
     let port = machine::free_port()?;
@@ -44,14 +57,28 @@ fn run(binary: &Path, name: &str, setup: Setup, count: u64) -> Result<Counts, St
     arguments.extend(machine::node_arguments(
         &folder,
         port,
-        "",
+        match access {
+            Access::Open => "",
+            Access::Granted => "authenticator: PasswordAuthenticator\nauthorizer: CassandraAuthorizer\n",
+        },
         &["--smp", "1", "--overprovisioned", "--memory", "256M", "--reactor", "epoll"],
     )?);
     let mut node = Running::start(None, Path::new("valgrind"), &arguments, port, &folder.join("node.log"))?;
     node.wait_until_listening(Duration::from_secs(120))?;
-    let mut connections = vec![Connection::open(node.address)?];
-    wait_for_role(&mut connections[0])?;
-    let frames = setup(&mut connections[0])?;
+    let mut connection = admin(access, node.address)?;
+    let frames = setup(&mut connection)?;
+    if access == Access::Granted {
+        let (name, password) = ROLE;
+        for text in [
+            format!("CREATE ROLE {name} WITH PASSWORD = '{password}' AND LOGIN = true"),
+            format!("GRANT SELECT ON KEYSPACE bench TO {name}"),
+            format!("GRANT MODIFY ON KEYSPACE bench TO {name}"),
+        ] {
+            connection.ask(&loader::query(&text))?;
+        }
+        connection = Connection::open_as(node.address, ROLE)?;
+    }
+    let mut connections = vec![connection];
     // Some requests to warm caches are made in both runs.
     for count in [500, count] {
         let plan = Plan {
@@ -73,14 +100,22 @@ fn run(binary: &Path, name: &str, setup: Setup, count: u64) -> Result<Counts, St
     counts(&text)
 }
 
-/// Waits until the node has made its default role: its password's hash takes thirty thousand requests' instructions, which
-/// must be in both counts or in none.
-fn wait_for_role(connection: &mut Connection) -> Result<(), String> {
+/// A connection that may do everything, once the node has made its default role: the hash of its password takes thirty thousand
+/// requests' instructions, which must be in both counts or in none.
+fn admin(access: Access, address: SocketAddr) -> Result<Connection, String> {
     let until = Instant::now() + Duration::from_secs(120);
     while Instant::now() < until {
+        if access == Access::Granted {
+            match Connection::open_as(address, ADMIN) {
+                Ok(connection) => return Ok(connection),
+                Err(_) => std::thread::sleep(Duration::from_millis(500)),
+            }
+            continue;
+        }
+        let mut connection = Connection::open(address)?;
         let answer = connection.ask(&loader::query("SELECT role FROM system_auth.roles"))?;
         if answer.windows(9).any(|bytes| bytes == b"cassandra") && has_row(&answer) {
-            return Ok(());
+            return Ok(connection);
         }
         std::thread::sleep(Duration::from_millis(100));
     }

@@ -69,6 +69,16 @@ impl Measured {
 }
 
 impl Connection {
+    /// Connects and logs in, where the server asks for it, with this name and password.
+    pub fn open_as(address: SocketAddr, (name, password): (&str, &str)) -> Result<Connection, String> {
+        let mut connection = Connection::open(address)?;
+        let token = format!("\0{name}\0{password}");
+        let mut body = (token.len() as u32).to_be_bytes().to_vec();
+        body.extend_from_slice(token.as_bytes());
+        connection.ask(&frame(0x0f, &body))?;
+        Ok(connection)
+    }
+
     /// Connects, asks which shard it is on, and sends STARTUP.
     pub fn open(address: SocketAddr) -> Result<Connection, String> {
         let told = |error: std::io::Error| format!("{address}: {error}");
