@@ -1,7 +1,7 @@
 //! What this shard lacks of the cluster's log is taken from who has sent something that was planned on it.
 
 use crate::limits::PULL_AGAIN_AFTER;
-use base::{HashMap, HostId, Instant};
+use base::{HashMap, HashSet, HostId, Instant};
 use runtime::sync::Event;
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -15,10 +15,12 @@ type PullHook = Rc<dyn Fn(HostId, u64, Duration) -> Pin<Box<dyn Future<Output = 
 #[derive(Default)]
 pub(crate) struct Behind {
     hook: RefCell<Option<PullHook>>,
-    /// The version up to which a request pulls now; 0: none does.
-    pulled: Cell<u64>,
+    /// From whom a request pulls now. A member that says nothing must not hold up what another one has.
+    pulling: RefCell<HashSet<HostId>>,
     /// When a pull from a member ended last without bringing what was wanted. Few members: only those that were asked and had it not.
     failed: RefCell<HashMap<HostId, Instant>>,
+    /// The newest version that was here.
+    newest: Cell<u64>,
     /// A newer snapshot is here, or a pull has ended.
     newer: Event,
 }
@@ -31,14 +33,16 @@ impl Behind {
         *self.hook.borrow_mut() = Some(Rc::new(hook));
     }
 
-    /// A newer snapshot is here.
-    pub(crate) fn has_moved(&self) {
-        self.failed.borrow_mut().clear();
+    /// A snapshot of this version is here.
+    pub(crate) fn has_moved(&self, version: u64) {
+        if self.newest.replace(version) < version {
+            self.failed.borrow_mut().clear();
+        }
         self.newer.notify_all();
     }
 
     /// Returns when `version()` has reached what is wanted, or at the deadline. `from`: who has it; `None`: it is on its way here by itself.
-    /// Cost: one pull at a time for all requests that wait, and from one member none within [`PULL_AGAIN_AFTER`] of one that was in vain, however many wait.
+    /// Cost: from one member one pull at a time for all requests that wait, and none within [`PULL_AGAIN_AFTER`] of one that was in vain.
     pub(crate) async fn catch_up(
         &self,
         version: impl Fn() -> u64,
@@ -48,7 +52,8 @@ impl Behind {
     ) {
         while version() < wanted && runtime::now() < until {
             let hook = self.hook.borrow().clone();
-            let Some((hook, from)) = hook.zip(from).filter(|_| self.pulled.get() < wanted) else {
+            let free = hook.zip(from).filter(|(_, from)| !self.pulling.borrow().contains(from));
+            let Some((hook, from)) = free else {
                 let _newer_or_late = runtime::timeout_at(until, self.newer.wait()).await;
                 continue;
             };
@@ -58,7 +63,7 @@ impl Behind {
                 let _newer_or_again = runtime::timeout_at(until.min(again), self.newer.wait()).await;
                 continue;
             }
-            let _pulls = Pulls::up_to(self, wanted);
+            let _pull = Pull::begin(self, from);
             hook(from, wanted, until.saturating_duration_since(runtime::now())).await;
             if version() < wanted {
                 self.failed.borrow_mut().insert(from, runtime::now());
@@ -67,72 +72,135 @@ impl Behind {
     }
 }
 
-/// A request pulls as long as this is there.
-struct Pulls<'b>(&'b Behind);
+/// A pull from a member, until it is dropped: its request may end in the middle of it.
+struct Pull<'b>(&'b Behind, HostId);
 
-impl Pulls<'_> {
-    fn up_to(behind: &Behind, version: u64) -> Pulls<'_> {
-        behind.pulled.set(version);
-        Pulls(behind)
+impl Pull<'_> {
+    fn begin(behind: &Behind, from: HostId) -> Pull<'_> {
+        behind.pulling.borrow_mut().insert(from);
+        Pull(behind, from)
     }
 }
 
-impl Drop for Pulls<'_> {
+impl Drop for Pull<'_> {
     fn drop(&mut self) {
-        self.0.pulled.set(0);
-        self.0.newer.notify_all();
+        let Pull(behind, from) = self;
+        behind.pulling.borrow_mut().remove(from);
+        behind.newer.notify_all();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runtime::Group;
-    use runtime::sim::{SimConfig, World};
+    use runtime::sim::{NodeId, SimConfig, Task, World};
 
     const HAVE: u64 = 4;
     const WANTED: u64 = 5;
     const WAIT: Duration = Duration::from_secs(2);
+    /// How long a pull from [`SILENT`] takes.
+    const LONG: Duration = Duration::from_secs(30);
+    const SILENT: HostId = HostId(7);
 
-    /// A shard on which so many requests of two members wait for what neither gives; how often was pulled.
-    fn in_vain(requests: u128) -> (World, Rc<Behind>, Rc<Cell<u64>>, Rc<Cell<u64>>) {
-        let mut world = World::new(1, SimConfig::calm());
-        let client = world.add_client([10, 0, 0, 1].into());
-        let (behind, pulls) = (Rc::new(Behind::default()), Rc::new(Cell::new(0)));
-        let (version, counted) = (Rc::new(Cell::new(HAVE)), pulls.clone());
-        behind.on_behind(move |_, _, _| {
-            counted.set(counted.get() + 1);
-            // As when the connection is gone.
-            Box::pin(runtime::yield_now())
-        });
-        for request in 0..requests {
-            let (behind, version) = (behind.clone(), version.clone());
-            drop(world.spawn(client, async move {
-                let until = runtime::now() + WAIT;
-                behind.catch_up(|| version.get(), Some(HostId(request % 2)), WANTED, until).await;
-            }));
+    struct Shard {
+        world: World,
+        node: NodeId,
+        behind: Rc<Behind>,
+        version: Rc<Cell<u64>>,
+        pulls: Rc<Cell<u64>>,
+    }
+
+    impl Shard {
+        /// Pulls end at once and bring nothing, as when the connection is gone; from one member they take long.
+        fn new() -> Shard {
+            let mut world = World::new(1, SimConfig::calm());
+            let node = world.add_client([10, 0, 0, 1].into());
+            let (behind, pulls) = (Rc::new(Behind::default()), Rc::new(Cell::new(0)));
+            let counted = pulls.clone();
+            behind.on_behind(move |from, _, _| {
+                counted.set(counted.get() + 1);
+                Box::pin(async move {
+                    match from {
+                        SILENT => runtime::sleep(LONG).await,
+                        _ => runtime::yield_now().await,
+                    }
+                })
+            });
+            Shard { world, node, behind, version: Rc::new(Cell::new(HAVE)), pulls }
         }
-        (world, behind, version, pulls)
+
+        /// A request that waits for so long for what this member has.
+        fn wait(&mut self, from: Option<HostId>, limit: Duration) -> Task<()> {
+            let (behind, version) = (self.behind.clone(), self.version.clone());
+            self.world.spawn(self.node, async move {
+                let until = runtime::now() + limit;
+                let waits = behind.catch_up(|| version.get(), from, WANTED, until);
+                // A little later than it should, so that a wait without an end is seen.
+                runtime::timeout(limit + WAIT, waits).await.expect("it ends at its deadline");
+            })
+        }
     }
 
     #[test]
-    fn requests_that_wait_for_what_nobody_gives_pull_now_and_then() {
-        let (mut world, _behind, _version, pulls) = in_vain(200);
-        world.run_for(2 * WAIT);
+    fn requests_that_wait_for_what_nobody_gives_pull_now_and_then_until_they_are_late() {
+        let mut shard = Shard::new();
+        let tasks: Vec<Task<()>> =
+            (0..200).map(|request| shard.wait(Some(HostId(request % 2)), WAIT)).collect();
+        shard.world.run_for(WAIT + WAIT / 100);
+        assert!(tasks.iter().all(Task::done));
         let most = 2 * (WAIT.as_millis() / PULL_AGAIN_AFTER.as_millis()) as u64 + 2;
-        assert!((20..=most).contains(&pulls.get()), "{} pulls", pulls.get());
+        assert!((20..=most).contains(&shard.pulls.get()), "{} pulls", shard.pulls.get());
     }
 
     #[test]
-    fn a_newer_snapshot_ends_the_wait_and_what_failed_is_forgotten() {
-        let (mut world, behind, version, pulls) = in_vain(10);
-        world.run_for(WAIT / 4);
-        version.set(WANTED);
-        behind.has_moved();
-        let before = pulls.get();
-        world.run_for(WAIT);
-        assert_eq!(pulls.get(), before);
-        assert!(behind.failed.borrow().is_empty());
-        assert_eq!(behind.pulled.get(), 0);
+    fn a_newer_snapshot_ends_every_wait_at_once() {
+        let mut shard = Shard::new();
+        let of = [None, Some(HostId(1)), Some(HostId(1)), Some(HostId(2))];
+        let tasks = of.map(|from| shard.wait(from, LONG));
+        shard.world.run_for(WAIT / 4);
+        shard.version.set(WANTED);
+        shard.behind.has_moved(WANTED);
+        shard.world.run_for(PULL_AGAIN_AFTER / 100);
+        assert!(tasks.iter().all(Task::done));
+        assert!(shard.behind.failed.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_snapshot_that_is_not_newer_brings_no_pull_forward() {
+        let mut shard = Shard::new();
+        let _task = shard.wait(Some(HostId(1)), LONG);
+        shard.world.run_for(PULL_AGAIN_AFTER / 2);
+        let before = shard.pulls.get();
+        shard.behind.has_moved(HAVE);
+        shard.behind.has_moved(HAVE);
+        shard.world.run_for(PULL_AGAIN_AFTER / 4);
+        assert_eq!(shard.pulls.get(), before + 1, "the first look at a version is newer than none");
+    }
+
+    #[test]
+    fn a_member_that_says_nothing_holds_up_no_other() {
+        let mut shard = Shard::new();
+        let _silent = shard.wait(Some(SILENT), LONG);
+        shard.world.run_for(WAIT / 100);
+        let _other = shard.wait(Some(HostId(1)), WAIT);
+        shard.world.run_for(WAIT / 100);
+        assert_eq!(shard.pulls.get(), 2);
+    }
+
+    #[test]
+    fn a_pull_that_is_given_up_lets_the_next_one_begin() {
+        let mut shard = Shard::new();
+        let (behind, version) = (shard.behind.clone(), shard.version.clone());
+        let mut given_up = shard.world.spawn(shard.node, async move {
+            let until = runtime::now() + LONG;
+            let waits = behind.catch_up(|| version.get(), Some(SILENT), WANTED, until);
+            runtime::timeout(WAIT, waits).await.is_err()
+        });
+        shard.world.run_for(WAIT / 2);
+        let _next = shard.wait(Some(SILENT), LONG);
+        shard.world.run_for(WAIT / 4);
+        assert_eq!(shard.pulls.get(), 1);
+        shard.world.run_for(WAIT);
+        assert_eq!((given_up.take(), shard.pulls.get()), (Some(true), 2));
     }
 }

@@ -206,7 +206,7 @@ impl Coordinator {
         self.forwarders.take_topology(&self.topology(), &snapshot);
         self.local.keep_tombstones(is_pending(&snapshot));
         self.set_view(View::new(self.schema(), snapshot.clone(), self.paces.clone()));
-        self.behind.has_moved();
+        self.behind.has_moved(self.version());
         if let Some(hook) = &*self.topology_hook.borrow() {
             hook(&snapshot);
         }

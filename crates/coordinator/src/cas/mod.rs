@@ -51,7 +51,7 @@ struct Transaction<'t> {
     /// SERIAL or LOCAL_SERIAL.
     serial: Consistency,
     until: Instant,
-    /// When others are not let through any more (`cas_contention_timeout`).
+    /// Who has given way to others begins no round from here on (`cas_contention_timeout`).
     contend_until: Instant,
     /// Of a write; `None`: of a read.
     write: Option<WriteKind>,
@@ -59,6 +59,8 @@ struct Transaction<'t> {
     seen: i64,
     /// Rounds that gave way to others'.
     contention: u32,
+    /// Pauses that were made, for others or because somebody did not answer.
+    pauses: u32,
     /// The answers that the last plan asked for.
     required: usize,
 }
@@ -225,7 +227,7 @@ impl<'t> Transaction<'t> {
         };
         let (command, table) = (for_replicas(command), command.table);
         let contend_until = until.min(runtime::now() + coordinator.cas_contention_timeout.get());
-        let (seen, contention, required) = (i64::MIN, 0, 0);
+        let (seen, contention, pauses, required) = (i64::MIN, 0, 0, 0);
         Ok(Transaction {
             coordinator,
             command,
@@ -237,6 +239,7 @@ impl<'t> Transaction<'t> {
             write,
             seen,
             contention,
+            pauses,
             required,
         })
     }
@@ -290,20 +293,37 @@ impl<'t> Transaction<'t> {
         }
     }
 
-    /// Whether no round may begin any more: time is up, or others were let through for too long.
+    /// When no round may begin any more.
+    fn last_begin(&self) -> Instant {
+        if self.contention == 0 { self.until } else { self.contend_until }
+    }
+
     fn is_late(&self) -> bool {
-        let until = if self.contention == 0 { self.until } else { self.contend_until };
-        until <= runtime::now()
+        self.last_begin() <= runtime::now()
     }
 
     /// P8: lets others finish.
-    async fn pause(&mut self) {
+    async fn give_way(&mut self) {
         self.contention = self.contention.saturating_add(1);
         self.coordinator.metrics.cas_contention.inc();
-        let most = (CAS_PAUSE.as_micros() as u64) << self.contention.min(CAS_PAUSE_DOUBLINGS);
+        self.pause().await;
+    }
+
+    /// P8: the same without anybody known to be there: a replica has not answered as it should.
+    async fn pause(&mut self) {
+        self.pauses = self.pauses.saturating_add(1);
+        let most = (CAS_PAUSE.as_micros() as u64) << self.pauses.min(CAS_PAUSE_DOUBLINGS);
         let pause = Duration::from_micros(runtime::random_u64() % most + 1);
-        let left = self.until.saturating_duration_since(runtime::now());
+        let left = self.last_begin().saturating_duration_since(runtime::now());
         runtime::sleep(pause.min(left)).await;
+    }
+
+    /// P8: after a proposal that was not agreed on.
+    async fn yield_to(&mut self, proposed: Proposed) {
+        match proposed {
+            Proposed::Never { crowded: true, .. } => self.give_way().await,
+            Proposed::Never { .. } | Proposed::Unknown { .. } | Proposed::Agreed => self.pause().await,
+        }
     }
 
     /// Asks all who take part for a promise, or with no ballot for a look, and waits for a quorum. `None`: others were let through, or the plan is
@@ -322,7 +342,7 @@ impl<'t> Transaction<'t> {
         while promises.len() < party.required {
             if left + promises.len() < party.required {
                 if refused {
-                    self.pause().await;
+                    self.give_way().await;
                     return Ok(None);
                 }
                 return Err(self.lost(promises.len(), failures, said));
@@ -481,6 +501,8 @@ impl Transaction<'_> {
         loop {
             match self.round(what, commit, &mut own).await {
                 Ok(Some(decided)) => return Ok(decided),
+                // What was proposed is followed for as long as there is time.
+                Ok(None) if !own.0.is_empty() && runtime::now() < self.until => {}
                 Ok(None) if !self.is_late() => {}
                 // ⚔ Nothing that says that nothing has happened once something may have (P2).
                 Ok(None) if own.0.is_empty() => return Err(self.late(0)),
@@ -570,13 +592,13 @@ impl Transaction<'_> {
                     own.0.push((ballot, answer));
                 }
                 if crowded {
-                    self.pause().await;
+                    self.give_way().await;
                 }
                 Ok(None)
             }
             Proposed::Unknown { accepted } => {
                 own.0.push((ballot, answer));
-                if self.is_late() {
+                if self.until <= runtime::now() {
                     return Err(self.unknown(accepted));
                 }
                 self.pause().await;
@@ -626,8 +648,8 @@ impl Transaction<'_> {
                 self.commit(quorum.ballot, proposal, level).await?;
                 Ok(true)
             }
-            Proposed::Never { .. } | Proposed::Unknown { .. } => {
-                self.pause().await;
+            other => {
+                self.yield_to(other).await;
                 Ok(false)
             }
         }
@@ -653,8 +675,8 @@ impl Transaction<'_> {
                 self.tell(&quorum.party, committed);
                 Ok(true)
             }
-            Proposed::Never { .. } | Proposed::Unknown { .. } => {
-                self.pause().await;
+            other => {
+                self.yield_to(other).await;
                 Ok(false)
             }
         }
@@ -754,7 +776,7 @@ impl Transaction<'_> {
                 // Whoever is at work may be done in a moment; who takes part in it would hold it up.
                 looks = if quorum.pending().is_some() { LOOKS } else { looks + 1 };
                 if looks < LOOKS {
-                    self.pause().await;
+                    self.give_way().await;
                 }
                 continue;
             }

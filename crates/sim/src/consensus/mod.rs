@@ -326,7 +326,8 @@ fn converge(world: &mut World, group: &Group, rng: &mut Prng) -> Result<(), Stri
         }
         loop {
             let asked = addresses[runtime::random_u64() as usize % addresses.len()];
-            if learn_members(asked, &known).await {
+            // Who is read from knows the members as they are; who is out of the group may not have heard of it.
+            if read(asked, &history).await && learn_members(asked, &known).await {
                 let members = known.borrow().clone();
                 // A host whose addition had an unknown outcome may be a learner that does not exist.
                 let real = |member: &&HostId| setups.iter().any(|setup| setup.host() == **member);
@@ -342,7 +343,6 @@ fn converge(world: &mut World, group: &Group, rng: &mut Prng) -> Result<(), Stri
                 if to.is_empty() {
                     return;
                 }
-                // Whoever was asked may be out of the group and not have heard of it: it is asked again, or another.
             }
             pause().await;
         }

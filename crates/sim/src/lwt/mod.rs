@@ -291,37 +291,53 @@ async fn change(coordinator: &Rc<Coordinator>, seen: &Shared, key: u64, rng: &mu
     }
 }
 
+/// When nothing disturbs any more: a register is changed, and its commit confirmed at this level. What it holds then.
+async fn change_at_end(
+    coordinator: &Rc<Coordinator>,
+    seen: &Shared,
+    key: u64,
+    commit: Consistency,
+) -> Result<Value, String> {
+    let (start, serial) = (runtime::now(), seen.borrow().serial);
+    let answer = coordinator.read_serial(&command(key), serial, CONVERGE).await;
+    let answer = answer.map_err(|error| format!("a SERIAL read of {key} at the end: {error}"))?;
+    let old = held(&answer);
+    let (at, new) = {
+        let mut seen = seen.borrow_mut();
+        seen.next_value += 1;
+        let new = after(old, seen.next_value);
+        let call = Call { start, end: Some(runtime::now()), op: Op::Read(old) };
+        seen.calls.entry(key).or_default().push(call);
+        (seen.begin(key, Op::Swap { old, new, applied: None }), new)
+    };
+    match swap(coordinator, (key, old, new), (serial, commit)).await {
+        Ok(Some((true, _))) => {
+            seen.borrow_mut().end(key, at, Op::Swap { old, new, applied: Some(true) });
+            Ok(new)
+        }
+        other => {
+            Err(format!("at the end, with nobody else there, {key} was not changed from {old:?}: {other:?}"))
+        }
+    }
+}
+
 /// On one node, when nothing disturbs any more: each register is changed at ALL, and what this node's replica has alone is that.
 pub(crate) async fn settled(seen: Shared, keys: u64, here: HostId) -> Result<(), String> {
     let coordinator = runtime::local::<Coordinator>();
-    let serial = seen.borrow().serial;
     for key in 0..keys {
-        let start = runtime::now();
-        let answer = coordinator.read_serial(&command(key), serial, CONVERGE).await;
-        let answer = answer.map_err(|error| format!("a SERIAL read of {key} at the end: {error}"))?;
-        let old = held(&answer);
-        let (at, new) = {
-            let mut seen = seen.borrow_mut();
-            seen.next_value += 1;
-            let new = after(old, seen.next_value);
-            let call = Call { start, end: Some(runtime::now()), op: Op::Read(old) };
-            seen.calls.entry(key).or_default().push(call);
-            (seen.begin(key, Op::Swap { old, new, applied: None }), new)
-        };
-        match swap(&coordinator, (key, old, new), (serial, Consistency::All)).await {
-            Ok(Some((true, _))) => seen.borrow_mut().end(key, at, Op::Swap { old, new, applied: Some(true) }),
-            other => {
-                return Err(format!(
-                    "at the end, with nobody else there, {key} was not changed from {old:?}: {other:?}"
-                ));
-            }
-        }
-        let alone = coordinator.local().read(&command(key)).await.map_err(|error| error.to_string())?;
-        // A commit of long ago that it missed is in a hint or waits for a repair; what is decided is decided with a quorum that has it.
-        let value = |holds: Value| holds.unwrap_or(0) / SET_MAX;
-        if value(held(&alone)) != value(new) {
-            return Err(format!("{here} has {:?} of {key}, and has confirmed {new:?}", held(&alone)));
-        }
+        let new = change_at_end(&coordinator, &seen, key, Consistency::All).await?;
+        has_alone(&coordinator, (key, new)).await.map_err(|text| format!("{here} {text}"))?;
+    }
+    Ok(())
+}
+
+/// Whether the replica of this node holds that of a register, whatever others have.
+async fn has_alone(coordinator: &Rc<Coordinator>, (key, new): (u64, Value)) -> Result<(), String> {
+    let alone = coordinator.local().read(&command(key)).await.map_err(|error| error.to_string())?;
+    // A commit of long ago that it missed is in a hint or waits for a repair; what is decided is decided with a quorum that has it.
+    let value = |holds: Value| holds.unwrap_or(0) / SET_MAX;
+    if value(held(&alone)) != value(new) {
+        return Err(format!("has {:?} of {key}, and {new:?} is agreed on", held(&alone)));
     }
     Ok(())
 }
@@ -371,6 +387,8 @@ pub(crate) fn play(
 /// Of [`play_local`]: the nodes of the first datacenter, and of both.
 const NEAR: usize = 3;
 const OF_BOTH: usize = 5;
+/// Hints have arrived by then, whatever they wait for.
+const HINTED: Duration = Duration::from_secs(30);
 
 /// One run of two datacenters, of three nodes and of two, each with every row. What is agreed on at LOCAL_SERIAL in the first one reaches the second one in
 /// the end, whatever became of it meanwhile.
@@ -433,15 +451,13 @@ fn play_on(
     // What is on its way may still happen, and hints arrive.
     world.run_for(Duration::from_secs(15));
     drop(tasks);
+    if near < run.count() {
+        reaches_the_other(world, &run, &seen, (near, keys))?;
+    }
     for host in &run.hosts[..near] {
         let here = HostId(host.config.host_id.unwrap_or_default());
         let mut end = world.spawn(host.node, settled(seen.clone(), keys, here));
         finished(world, &mut end, 4 * CONVERGE, "changing everything after the faults")??;
-    }
-    for host in &run.hosts[near..] {
-        let mut end = world.spawn(host.node, arrived(seen.clone(), keys));
-        let has_all = finished(world, &mut end, CONVERGE, "reading in the other datacenter")?;
-        has_all.map_err(|text| format!("{}: {text}", host.ip))?;
     }
     judged(world, run.client, &seen, counts)
 }
@@ -455,23 +471,39 @@ fn cut_datacenters(world: &mut World, run: &Run, near: usize) {
     }
 }
 
-/// On a node that has no part in what is agreed on: it has what every replica has confirmed last.
-async fn arrived(seen: Shared, keys: u64) -> Result<(), String> {
-    let coordinator = runtime::local::<Coordinator>();
-    for key in 0..keys {
-        let alone = coordinator.local().read(&command(key)).await.map_err(|error| error.to_string())?;
-        let last = {
-            let seen = seen.borrow();
-            let applied = |call: &Call| match call.op {
-                Op::Swap { new, applied: Some(true), .. } => Some(new),
-                Op::Swap { .. } | Op::Read(_) | Op::Nothing => None,
-            };
-            seen.calls.get(&key).and_then(|calls| calls.iter().rev().find_map(applied)).flatten()
-        };
-        let value = |holds: Value| holds.unwrap_or(0) / SET_MAX;
-        if value(held(&alone)) != value(last) {
-            return Err(format!("has {:?} of {key}, and {last:?} was confirmed by all", held(&alone)));
+/// Changes every register in the first datacenter while the other is cut off: when both hear each other again, hints bring it there, and nothing else does.
+fn reaches_the_other(
+    world: &mut World,
+    run: &Run,
+    seen: &Shared,
+    (near, keys): (usize, u64),
+) -> Result<(), String> {
+    cut_datacenters(world, run, near);
+    let shared = seen.clone();
+    let mut changed = world.spawn(run.hosts[0].node, async move {
+        let coordinator = runtime::local::<Coordinator>();
+        let mut all = Vec::new();
+        for key in 0..keys {
+            all.push((key, change_at_end(&coordinator, &shared, key, Consistency::LocalQuorum).await?));
         }
+        Ok::<_, String>(all)
+    });
+    let changed = finished(world, &mut changed, 4 * CONVERGE, "changing everything in one datacenter")??;
+    // Whoever has not confirmed it by now gets a hint.
+    world.run_for(2 * WITHIN);
+    world.heal_all();
+    world.run_for(HINTED);
+    for host in &run.hosts[near..] {
+        let changed = changed.clone();
+        let mut has = world.spawn(host.node, async move {
+            let coordinator = runtime::local::<Coordinator>();
+            for held in changed {
+                has_alone(&coordinator, held).await?;
+            }
+            Ok::<_, String>(())
+        });
+        let has = finished(world, &mut has, CONVERGE, "reading in the other datacenter")?;
+        has.map_err(|text| format!("{}, of the other datacenter: {text}", host.ip))?;
     }
     Ok(())
 }

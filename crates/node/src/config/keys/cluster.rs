@@ -2,7 +2,8 @@
 
 use super::Effect::{Checks, Idle, Later, Only, Sets};
 use super::reasons::{
-    CACHES, CDC, DRAWN, NO_GOSSIP, OWNERSHIP, PAXOS, PLAIN_HINTS, REPAIR, SILENCE, STREAMS, THREADS,
+    CACHES, CDC, DRAWN, NO_GOSSIP, OWNERSHIP, PAXOS, PAXOS_PAUSES, PAXOS_REPAIR, PAXOS_STATE, PLAIN_HINTS,
+    REPAIR, SILENCE, STREAMS, THREADS,
 };
 use super::{Key, at_least_one, key, seeds, set, some_time, tokens};
 use crate::config::value::Shape::{Class, Flag, List, Map, OneOf, Rate, Real, Size, Text, Time, Whole};
@@ -117,18 +118,18 @@ pub(super) const KEYS: &[Key] = &[
         Only(&["Murmur3Partitioner"], "tokens are Murmur3 throughout"),
     ),
     key("paxos_cache_size", Size(MIB), "null", Later(CACHES)),
-    key("paxos_contention_max_wait", Text, "null", Later(PAXOS)),
-    key("paxos_contention_min_delta", Text, "null", Later(PAXOS)),
-    key("paxos_contention_min_wait", Text, "null", Later(PAXOS)),
-    key("paxos_contention_wait_randomizer", Text, "null", Later(PAXOS)),
-    key("paxos_on_linearizability_violations", OneOf(&["fail", "log", "ignore"]), "ignore", Later(PAXOS)),
-    key("paxos_purge_grace_period", Time(SECOND), "60s", Later(PAXOS)),
-    key("paxos_repair_enabled", Flag, "true", Later(PAXOS)),
-    key("paxos_repair_parallelism", INT, "-1", Later(PAXOS)),
-    key("paxos_repair_race_wait", Flag, "true", Later(PAXOS)),
-    key("paxos_state_purging", OneOf(&["legacy", "gc_grace", "repaired"]), "null", Later(PAXOS)),
-    key("paxos_topology_repair_no_dc_checks", Flag, "false", Later(PAXOS)),
-    key("paxos_topology_repair_strict_each_quorum", Flag, "false", Later(PAXOS)),
+    key("paxos_contention_max_wait", Text, "null", Idle(PAXOS_PAUSES)),
+    key("paxos_contention_min_delta", Text, "null", Idle(PAXOS_PAUSES)),
+    key("paxos_contention_min_wait", Text, "null", Idle(PAXOS_PAUSES)),
+    key("paxos_contention_wait_randomizer", Text, "null", Idle(PAXOS_PAUSES)),
+    key("paxos_on_linearizability_violations", OneOf(&["fail", "log", "ignore"]), "ignore", Idle(PAXOS)),
+    key("paxos_purge_grace_period", Time(SECOND), "60s", Idle(PAXOS_STATE)),
+    key("paxos_repair_enabled", Flag, "true", Idle(PAXOS_REPAIR)),
+    key("paxos_repair_parallelism", INT, "-1", Idle(PAXOS_REPAIR)),
+    key("paxos_repair_race_wait", Flag, "true", Idle(PAXOS_REPAIR)),
+    key("paxos_state_purging", OneOf(&["legacy", "gc_grace", "repaired"]), "null", Idle(PAXOS_STATE)),
+    key("paxos_topology_repair_no_dc_checks", Flag, "false", Idle(PAXOS_REPAIR)),
+    key("paxos_topology_repair_strict_each_quorum", Flag, "false", Idle(PAXOS_REPAIR)),
     key(
         "paxos_variant",
         OneOf(&[
@@ -139,7 +140,7 @@ pub(super) const KEYS: &[Key] = &[
             "v2",
         ]),
         "v1",
-        Later(PAXOS),
+        Idle(PAXOS),
     ),
     key("phi_convict_threshold", Real, "8.0", Idle(SILENCE)),
     key("reject_out_of_token_range_requests", Flag, "false", Later(OWNERSHIP)),
@@ -181,8 +182,8 @@ pub(super) const KEYS: &[Key] = &[
     ),
     key("seed_provider.parameters", Map, "null", Checks(|c, v| set(&mut c.seeds, seeds(&v.text())?))),
     key("severity_during_decommission", Real, "0.0", Later(STREAMS)),
-    key("skip_paxos_repair_on_topology_change", Flag, "false", Later(PAXOS)),
-    key("skip_paxos_repair_on_topology_change_keyspaces", List, "[]", Later(PAXOS)),
+    key("skip_paxos_repair_on_topology_change", Flag, "false", Idle(PAXOS_REPAIR)),
+    key("skip_paxos_repair_on_topology_change_keyspaces", List, "[]", Idle(PAXOS_REPAIR)),
     key("skip_stream_disk_space_check", Flag, "false", Later(STREAMS)),
     key("snapshot_on_repaired_data_mismatch", Flag, "false", Later(REPAIR)),
     key("startup_checks", Map, "{}", Idle("the checks of a start cannot be switched off")),

@@ -13,9 +13,15 @@ pub(super) const PAGES_GO: &str = "what is cached are pages of indexes; they go 
 pub(super) const SCHEMA_LOG: &str = "the schema has a log of its own in the data folder";
 
 pub(super) const STREAMS: &str = "nothing is streamed between nodes yet";
-pub(super) const REPAIR: &str = "there is no repair but by reads yet";
-pub(super) const PAXOS: &str =
-    "conditional statements wait for each other as they see fit, within the time of a write";
+pub(super) const REPAIR: &str =
+    "every repair is a full one that compares rows page by page, without trees, marks on sstables or retries";
+pub(super) const PAXOS: &str = "there is one way to agree, and its reads and refusals are linearizable";
+pub(super) const PAXOS_PAUSES: &str =
+    "who gives way pauses for a random time of up to 128 ms, within cas_contention_timeout";
+pub(super) const PAXOS_REPAIR: &str =
+    "a repair, and a node that replaces another, settle the open rounds of their ranges";
+pub(super) const PAXOS_STATE: &str =
+    "what was agreed on is forgotten when every replica has it, and its ballot stays";
 pub(super) const SILENCE: &str = "a node that does not answer for 2.5 s is down, and connections with it end";
 pub(super) const NEAREST: &str =
     "reads go to the replicas of the datacenter that answer fast, whatever they have in memory";
