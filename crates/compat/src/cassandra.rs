@@ -187,7 +187,9 @@ pub fn tool_of(folder: &Path, mode: &str, class: &str, arguments: &[String]) -> 
     fs::write(&config, yaml(folder, &Place::alone()) + &mode).map_err(told)?;
     fs::write(folder.join("logback.xml"), LOGBACK).map_err(told)?;
     let mut command = java(&jars, folder, &config, None);
-    command.args(["-Xmx512M", "-XX:+UseSerialGC"]).arg(class).args(arguments).current_dir(folder);
+    // An exception that was thrown often keeps its text.
+    command.args(["-Xmx512M", "-XX:+UseSerialGC", "-XX:-OmitStackTraceInFastThrow"]);
+    command.arg(class).args(arguments).current_dir(folder);
     Ok(command)
 }
 
