@@ -139,7 +139,7 @@ fn cut_datacenters(world: &mut World, cluster: &mut Cluster) {
     if far.is_empty() {
         return;
     }
-    let one_way = cluster.run.rng.chance(0.3);
+    let one_way = cluster.run.rng.chance(0.5);
     for (a, b) in near.iter().flat_map(|a| far.iter().map(move |b| (*a, *b))) {
         let (a, b) = (cluster.run.hosts[a].node, cluster.run.hosts[b].node);
         match one_way {
