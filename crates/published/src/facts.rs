@@ -96,10 +96,12 @@ impl Servers {
         };
         let versions = [Version::V5, Version::V4, Version::V3];
         let pool: Pool = contact::connect_newest(&addresses, &versions, options).await?;
+        // One node: each knows itself from one table and the others from another.
+        let connection = pool.connection(None).await?;
         let mut servers = Servers { cluster: pool.cluster().to_owned(), ..Servers::default() };
         for table in ["local", "peers"] {
             let text = format!("SELECT release_version, data_center FROM system.{table}");
-            let rows = pool.query(&text, Parameters::at(Consistency::One)).await?.rows();
+            let rows = connection.query(&text, Parameters::at(Consistency::One)).await?.rows();
             for row in rows.values()? {
                 let mut cells = row.into_iter().map(|cell| match cell {
                     Value::Text(text) => text,

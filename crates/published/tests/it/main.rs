@@ -1,9 +1,10 @@
 //! Whole runs against a node in a simulated world: every phase is done, the report says what came of it, and what fails ends the run.
 
 use loadtools::output::Output;
-use node::config::Config;
+use node::config::{Config, Seed};
 use node::{Ready, Reporter, main_closure};
 use published::command::{Order, run};
+use published::facts::Servers;
 use runtime::sim::{NodeId, SimConfig, World};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -24,19 +25,8 @@ struct Stage {
 impl Stage {
     fn new(seed: u64) -> Stage {
         let mut world = World::new(seed, SimConfig::calm());
-        let ip: IpAddr = "10.0.0.1".parse().expect("an address");
-        let node = world.add_node(ip);
         let client = world.add_client("10.0.9.9".parse().expect("an address"));
-        let mut config = Config::standard(PathBuf::from("/data"));
-        (config.listen_address, config.rpc_address) = (ip, ip);
-        let ready: Arc<Mutex<Option<Ready>>> = Arc::default();
-        let told = ready.clone();
-        let reporter = Reporter {
-            ready: Arc::new(move |ready| *told.lock().expect("one thread") = Some(ready.clone())),
-            failed: Arc::new(|text| panic!("the node does not start: {text}")),
-        };
-        world.boot(node, 2, main_closure(config, reporter));
-        assert!(world.run_until(|_| ready.lock().expect("one thread").is_some(), PATIENCE));
+        let node = boot(&mut world, 1, |_| {});
         Stage { world, node, client }
     }
 
@@ -74,6 +64,43 @@ impl Stage {
         std::fs::remove_dir_all(folder).expect("a folder");
         task.take().expect("it is done")
     }
+}
+
+/// Starts the node 10.0.0.N and waits until it serves.
+fn boot(world: &mut World, last: u8, set: impl FnOnce(&mut Config)) -> NodeId {
+    let ip = IpAddr::from([10, 0, 0, last]);
+    let node = world.add_node(ip);
+    let mut config = Config::standard(PathBuf::from("/data"));
+    (config.listen_address, config.rpc_address) = (ip, ip);
+    set(&mut config);
+    let ready: Arc<Mutex<Option<Ready>>> = Arc::default();
+    let told = ready.clone();
+    let reporter = Reporter {
+        ready: Arc::new(move |ready| *told.lock().expect("one thread") = Some(ready.clone())),
+        failed: Arc::new(|text| panic!("the node does not start: {text}")),
+    };
+    world.boot(node, 2, main_closure(config, reporter));
+    assert!(world.run_until(|_| ready.lock().expect("one thread").is_some(), PATIENCE));
+    node
+}
+
+#[test]
+fn every_node_of_a_datacenter_is_counted_once() {
+    let mut world = World::new(3, SimConfig::calm());
+    let client = world.add_client("10.0.9.9".parse().expect("an address"));
+    for (last, datacenter) in [(1, "dc1"), (2, "dc2"), (3, "dc1"), (4, "dc2")] {
+        boot(&mut world, last, |config| {
+            config.seeds = vec![Seed { host: "10.0.0.1".into(), port: None }];
+            config.data_center = datacenter.into();
+        });
+    }
+    let mut task = world.spawn(client, async {
+        let nodes: Vec<String> = (1..=4).map(|last| format!("10.0.0.{last}")).collect();
+        Servers::ask(&nodes, 9042, None).await.map_err(|error| error.to_string())
+    });
+    assert!(world.run_until(|_| task.done(), PATIENCE));
+    let servers = task.take().expect("it is done").expect("they answer");
+    assert_eq!(servers.datacenters.into_iter().collect::<Vec<_>>(), [("dc1".into(), 2), ("dc2".into(), 2)]);
 }
 
 #[test]
