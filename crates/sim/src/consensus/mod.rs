@@ -321,7 +321,11 @@ fn converge(world: &mut World, group: &Group, rng: &mut Prng) -> Result<(), Stri
     let mut task = world.spawn(group.client, async move {
         let pause = || runtime::sleep(Duration::from_millis(100));
         *at.borrow_mut() = "writing".to_string();
-        while !write(addresses[runtime::random_u64() as usize % addresses.len()], &history).await {
+        // In turn: who is not in the group keeps a client waiting, and chance may ask nobody else until time is up.
+        let mut turn = addresses.iter().cycle();
+        while let Some(to) = turn.next()
+            && !write(*to, &history).await
+        {
             pause().await;
         }
         loop {
