@@ -49,6 +49,18 @@ impl Run {
         (at + 1 + self.rng.below(count as u64 - 1) as usize) % count
     }
 
+    /// No node of the first datacenter is heard in the second, nor, unless `one_way`, one of the second in the first.
+    pub(crate) fn cut_datacenters(&self, world: &mut World, one_way: bool) {
+        let is_far = |host: &&Host| host.config.data_center == FAR;
+        let (far, near): (Vec<&Host>, Vec<&Host>) = self.hosts.iter().partition(is_far);
+        for (here, there) in near.iter().flat_map(|here| far.iter().map(|there| (here.node, there.node))) {
+            match one_way {
+                true => world.cut_one_way(here, there),
+                false => world.cut(here, there),
+            }
+        }
+    }
+
     /// Boots each node that is down, by chance.
     pub(crate) fn boot_dead(&mut self, world: &mut World, chance: f64) {
         for (host, shards) in self.hosts.iter_mut().zip(&self.shards) {

@@ -134,19 +134,11 @@ fn kill_while_it_starts(world: &mut World, cluster: &mut Cluster, at: usize) {
 
 /// The links between two datacenters, both ways or one; of one datacenter, nothing.
 fn cut_datacenters(world: &mut World, cluster: &mut Cluster) {
-    let is_far = |at: &usize| cluster.run.hosts[*at].config.data_center == FAR;
-    let (far, near): (Vec<usize>, Vec<usize>) = (0..cluster.run.count()).partition(is_far);
-    if far.is_empty() {
+    if cluster.run.hosts.iter().all(|host| host.config.data_center != FAR) {
         return;
     }
     let one_way = cluster.run.rng.chance(0.5);
-    for (a, b) in near.iter().flat_map(|a| far.iter().map(move |b| (*a, *b))) {
-        let (a, b) = (cluster.run.hosts[a].node, cluster.run.hosts[b].node);
-        match one_way {
-            true => world.cut_one_way(a, b),
-            false => world.cut(a, b),
-        }
-    }
+    cluster.run.cut_datacenters(world, one_way);
     cluster.count(if one_way { "datacenter cut off one way" } else { "datacenter cut off" });
 }
 

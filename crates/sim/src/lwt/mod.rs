@@ -438,7 +438,7 @@ fn play_on(
         let spell = Duration::from_micros(run.rng.below(600_000));
         world.run_for(spell);
         if near < run.count() && run.rng.chance(0.2) {
-            cut_datacenters(world, &run, near);
+            run.cut_datacenters(world, false);
         }
         fault(world, &mut run);
         run.boot_dead(world, 0.4);
@@ -462,15 +462,6 @@ fn play_on(
     judged(world, run.client, &seen, counts)
 }
 
-/// No node of the first datacenter hears one of the second.
-fn cut_datacenters(world: &mut World, run: &Run, near: usize) {
-    for here in &run.hosts[..near] {
-        for there in &run.hosts[near..] {
-            world.cut(here.node, there.node);
-        }
-    }
-}
-
 /// Changes every register in the first datacenter while the other is cut off: when both hear each other again, hints bring it there, and nothing else does.
 fn reaches_the_other(
     world: &mut World,
@@ -478,7 +469,7 @@ fn reaches_the_other(
     seen: &Shared,
     (near, keys): (usize, u64),
 ) -> Result<(), String> {
-    cut_datacenters(world, run, near);
+    run.cut_datacenters(world, false);
     let shared = seen.clone();
     let mut changed = world.spawn(run.hosts[0].node, async move {
         let coordinator = runtime::local::<Coordinator>();
