@@ -328,8 +328,8 @@ fn converge(world: &mut World, group: &Group, rng: &mut Prng) -> Result<(), Stri
         {
             pause().await;
         }
-        loop {
-            let asked = addresses[runtime::random_u64() as usize % addresses.len()];
+        *at.borrow_mut() = "reading from any".to_string();
+        while let Some(asked) = turn.next().copied() {
             // Who is read from knows the members as they are; who is out of the group may not have heard of it.
             if read(asked, &history).await && learn_members(asked, &known).await {
                 let members = known.borrow().clone();
