@@ -111,6 +111,7 @@ pub(crate) struct Metrics {
     pub(crate) cas_contention: Counter,
     pub(crate) cas_finished: Counter,
     pub(crate) cas_prunes: Counter,
+    pub(crate) cas_swept: Counter,
     pub(crate) read_latency: Histogram,
     pub(crate) range_latency: Histogram,
     pub(crate) write_latency: Histogram,
@@ -522,6 +523,10 @@ impl Metrics {
             cas_prunes: counter(
                 "messina_coordinator_cas_prunes_total",
                 "Lightweight transactions that every holder has confirmed.",
+            ),
+            cas_swept: counter(
+                "messina_coordinator_cas_swept_total",
+                "Partitions whose ballots this node had forgotten everywhere, as they were at rest.",
             ),
             read_latency: latency("messina_coordinator_read_latency_us", "Reads by key, to their answer."),
             range_latency: latency(

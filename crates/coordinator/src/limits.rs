@@ -56,6 +56,13 @@ pub const REPAIR_RANGES_AT_ONCE: usize = 4;
 pub const REPAIRS_REMEMBERED: usize = 64;
 /// Lines of one repair that are kept for who asks; older ones are let go.
 pub const REPAIR_LINES_MAX: usize = 4_096;
+/// How often a node sweeps ballots of partitions at rest. It reads the ballots of all partitions that were written conditionally since the last time, once
+/// for each replication that keyspaces have.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
+/// For how long a partition has been at rest then: far longer than any request takes, and clocks are apart.
+pub const SWEEP_AGE: Duration = Duration::from_secs(60 * 60);
+/// How long other members have to confirm a time.
+pub const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 /// How long what was taken from another node may take to be shown to every shard, before it is taken again.
 pub const PULL_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Replicas that answer reads within this, or within twice this with the standard threshold, are equally fast: what is below is noise of the moment.

@@ -4,7 +4,7 @@ use crate::coordinator::{Coordinator, micros};
 use crate::error::Error;
 use crate::limits::{READ_REPAIR_TIMEOUT, SHORT_READ_ROUNDS_MAX, SPECULATE_RANGE_AFTER};
 use crate::merge::{Merged, agreed, for_replicas, merge_answers};
-use crate::replicas::{Silence, heard, name_of_read};
+use crate::replicas::{Silence, heard, name_of_read, strange};
 use crate::scan::{Piece, pieces};
 use crate::snitch::Timing;
 use crate::tracing::{TRACED, Tracer};
@@ -692,9 +692,7 @@ fn listen(
 fn answer_of(response: Response) -> Result<ReadAnswer, Silence> {
     match response {
         Response::Answer(answer) => Ok(answer),
-        Response::Done | Response::Paxos(_) | Response::Failed(_) | Response::Behind(_) => {
-            Err(Silence::Failed(replica::Error::Malformed("answered with something else".to_string())))
-        }
+        _ => Err(strange()),
     }
 }
 

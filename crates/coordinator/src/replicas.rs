@@ -162,6 +162,7 @@ pub(crate) fn name_of(request: &Request) -> &'static str {
         Request::Write { .. } => "MUTATION",
         Request::Truncate { .. } => "TRUNCATE",
         Request::Paxos(ask) => ask.name(),
+        Request::Floor(_) => "PAXOS_CLEANUP",
     }
 }
 
@@ -193,10 +194,15 @@ impl From<replica::Error> for Silence {
     }
 }
 
+/// The answer to another question.
+pub(crate) fn strange() -> Silence {
+    Silence::Failed(replica::Error::Malformed("answered with something else".to_string()))
+}
+
 pub(crate) fn done_or_failed(response: Response) -> Result<Response, Silence> {
     match response {
         Response::Failed(error) => Err(error.into()),
         Response::Behind(version) => Err(Silence::Behind(version)),
-        response @ (Response::Done | Response::Answer(_) | Response::Paxos(_)) => Ok(response),
+        response => Ok(response),
     }
 }

@@ -8,10 +8,10 @@ use crate::replicas::name_of;
 use crate::tracing::{FEATURE_TRACES, begin_part, encode_events, name_of as node_name};
 use crate::view::View;
 use base::{HostId, Instant, Token};
-use mutation::{Mutation, Scope};
+use mutation::{Mutation, Scope, TokenRange};
 use replica::{
-    Error, Local, Request, Response, VERB_BACKGROUND, VERB_FORWARD, VERB_REPLICA, VERB_TRACE, VERB_TRACED,
-    VERB_TRACED_FORWARD,
+    Error, FloorAsked, Local, Request, Response, VERB_BACKGROUND, VERB_FORWARD, VERB_REPLICA, VERB_TRACE,
+    VERB_TRACED, VERB_TRACED_FORWARD,
 };
 use rpc::{LocalFuture, Registry, Responder, Serve};
 use runtime::tracing::Trace;
@@ -70,7 +70,7 @@ impl Serve for Replica {
             Ok(Request::Write { mutations, durability }) => {
                 self.0.write_now(&mutations, durability, on).map(|(written, _)| Response::of(written))
             }
-            Ok(Request::Truncate { .. } | Request::Paxos(_)) => None,
+            Ok(Request::Truncate { .. } | Request::Paxos(_) | Request::Floor(_)) => None,
             Err(error) => Some(Response::Failed(error)),
         };
         let Some(response) = response else { return false };
@@ -141,7 +141,7 @@ impl Serve for Forward {
             return begin(self.local.clone(), request, cut, answer, trace);
         };
         let decoded = match Request::decode(write) {
-            Ok(Request::Read(_) | Request::Truncate { .. } | Request::Paxos(_)) => {
+            Ok(Request::Read(_) | Request::Truncate { .. } | Request::Paxos(_) | Request::Floor(_)) => {
                 Err(Error::Malformed("only writes are forwarded".to_string()))
             }
             decoded => decoded,
@@ -241,6 +241,10 @@ impl Coordinator {
             view.placed(table).and_then(|placed| holders(&placed.placements)).filter(|index| planned < *index)
         };
         let at = |placements: &Placements, token: Token| placements.at(token).changed.index;
+        let in_range = |placements: &Placements, range: TokenRange| {
+            let parts = placements.parts(range.first, range.last);
+            parts.iter().map(|(_, _, holders)| holders.changed.index).max()
+        };
         match asked {
             Request::Write { mutations, .. } => {
                 let of =
@@ -249,12 +253,12 @@ impl Coordinator {
             }
             Request::Read(command) => changed(command.table, &|placements| match &command.scope {
                 Scope::Keys(keys) => keys.iter().map(|key| at(placements, key.token)).max(),
-                Scope::Range(range) => {
-                    let parts = placements.parts(range.first, range.last);
-                    parts.iter().map(|(_, _, holders)| holders.changed.index).max()
-                }
+                Scope::Range(range) => in_range(placements, *range),
             }),
             Request::Truncate { .. } => None,
+            Request::Floor(FloorAsked { of: (table, range), .. }) => {
+                changed(*table, &|placements| in_range(placements, *range))
+            }
             Request::Paxos(ask) => {
                 let token = ask.key().token;
                 changed(ask.table(), &|placements| Some(at(placements, token)))

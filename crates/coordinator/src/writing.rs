@@ -10,7 +10,7 @@
 use crate::coordinator::{Coordinator, Ticket};
 use crate::error::{Error, WriteKind};
 use crate::forward::NAMED_MAX;
-use crate::replicas::{Silence, heard};
+use crate::replicas::{Silence, heard, strange};
 use crate::snitch::Timing;
 use crate::tracing::{TRACED, Tracer};
 use crate::view::View;
@@ -413,9 +413,7 @@ impl Gather for Writing {
 fn written(answer: Result<&[u8], CallError>) -> Result<(), Silence> {
     match heard(answer)? {
         Response::Done => Ok(()),
-        Response::Answer(_) | Response::Paxos(_) | Response::Failed(_) | Response::Behind(_) => {
-            Err(Silence::Failed(replica::Error::Malformed("answered with something else".to_string())))
-        }
+        _ => Err(strange()),
     }
 }
 

@@ -200,8 +200,8 @@ pub struct Header {
     pub kind: u16,
 }
 
-/// The features of this release that gate kinds of commands and fields of the state: a member says them, see [`Change::needs`].
-pub const FEATURES: u64 = GRANTS;
+/// The features of this release: a member says them. Those that gate kinds of commands and fields of the state: see [`Change::needs`].
+pub const FEATURES: u64 = GRANTS | topology::FEATURE_FLOORS;
 
 /// Several changes of roles in one, datacenters and identities of roles.
 const GRANTS: u64 = 1;

@@ -84,7 +84,7 @@ fn range(text: &str) -> Result<core::ops::Range<u64>, String> {
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
-    const BUGS: [(&str, Bug); 37] = [
+    const BUGS: [(&str, Bug); 42] = [
         ("skip-sync", Bug::SkipSync),
         ("ignore-crc", Bug::IgnoreCrc),
         ("replay-stops-early", Bug::ReplayStopsEarly),
@@ -118,6 +118,11 @@ fn bug(name: &str) -> Result<Bug, String> {
         ("paxos-leaves-behind", Bug::PaxosLeavesBehind),
         ("prune-early", Bug::PruneEarly),
         ("replace-without-ballots", Bug::ReplaceWithoutBallots),
+        ("sweep-without-floor", Bug::SweepWithoutFloor),
+        ("floor-does-not-wait", Bug::FloorDoesNotWait),
+        ("floor-not-durable", Bug::FloorNotDurable),
+        ("sweep-unsettled", Bug::SweepUnsettled),
+        ("swept-is-never", Bug::SweptIsNever),
         ("count-sent-before-durable", Bug::CountSentBeforeDurable),
         ("count-without-turn", Bug::CountWithoutTurn),
         ("count-retried", Bug::CountRetried),

@@ -108,6 +108,9 @@ pub enum StartError {
     /// Logged batches of an earlier life cannot be read. Without them clients could see half of one.
     #[error("logged batches cannot be read: {0}")]
     Batches(replica::Error),
+    /// The time up to which the node takes part in no lightweight transaction cannot be read.
+    #[error("ballots of lightweight transactions cannot be read: {0}")]
+    Ballots(replica::Error),
     /// The node ended itself, as the operator has decided for failing disks. Nothing was flushed; the log has everything.
     #[error("the node ends ({policy}): {reason}")]
     DiskFailed {
@@ -287,6 +290,7 @@ async fn before_clients(is_alone: bool, is_guarded: bool) -> Result<(), StartErr
     }
     // Of other nodes' batches each comes at its time, and others may take a while to be there.
     runtime::on_every_shard(Group::MAIN, || async { runtime::local::<Coordinator>().begin_batches() }).await;
+    coordinator.begin_sweeps();
     if is_guarded {
         let roles = keep_a_role();
         // Without a role nobody could log in.
@@ -349,7 +353,9 @@ async fn open_shards(shared: &Arc<Shared>, log: Option<SchemaLog>) -> Result<(),
         let opened = other.await;
         outcome = outcome.and(opened);
     }
-    outcome
+    outcome?;
+    // ⚔ Before anybody asks: what is refused below it may have been forgotten.
+    runtime::local::<Coordinator>().local().open_floor().await.map_err(StartError::Ballots)
 }
 
 async fn open_shard(shared: &Shared, log: Option<SchemaLog>) -> Result<(), StartError> {

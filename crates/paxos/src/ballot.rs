@@ -24,6 +24,11 @@ impl Ballot {
         Ballot { micros, who: who & WHO_BITS }
     }
 
+    /// Not a round: before every round of a later time, and not before any of this one.
+    pub fn floor(micros: i64) -> Ballot {
+        Ballot::new(micros, WHO_BITS)
+    }
+
     /// Microseconds since the Unix epoch: the time of all cells that are first proposed in this round.
     pub fn micros(self) -> i64 {
         self.micros

@@ -8,6 +8,7 @@
 //! reply  u8 1 promise  uuid newest, uuid open, uuid committed, uuid accepted, u32 length, accepted proposal, u32 length, committed proposal, read answer
 //!        u8 2 accepted
 //!        u8 3 refused  uuid promised
+//!        u8 4 promise of an acceptor that has a floor: i64 floor in microseconds, then as a promise
 //! ```
 //! Big endian; a ballot of zeros is none, a length of 0 no proposal. On the wire between releases: kinds are only ever added. Commits, releases and prunings
 //! are writes of rows as [`crate::Records`] makes them.
@@ -82,6 +83,8 @@ pub struct Promise {
     pub committed: Ballot,
     /// What it proposed, as long as somebody may lack it.
     pub committed_proposal: Option<Proposal>,
+    /// The acceptor takes part in no round up to this.
+    pub floor: Ballot,
     /// The rows, read behind all this.
     pub rows: ReadAnswer,
 }
@@ -191,8 +194,9 @@ impl Promise {
     /// What a state says, with rows that were read behind it.
     pub fn of(state: State, rows: ReadAnswer) -> Promise {
         let (newest, open, committed) = (state.newest(), state.open(), state.committed);
+        let (committed_proposal, floor) = (state.committed_proposal, state.floor);
         let accepted = state.accepted.filter(|(ballot, _)| ballot.is_later_than(committed));
-        Promise { newest, open, accepted, committed, committed_proposal: state.committed_proposal, rows }
+        Promise { newest, open, accepted, committed, committed_proposal, floor, rows }
     }
 }
 
@@ -227,7 +231,12 @@ impl Reply {
     pub fn encode_to(&self, out: &mut Vec<u8>) {
         match self {
             Reply::Promise(promise) => {
-                out.push(1);
+                if promise.floor.is_none() {
+                    out.push(1);
+                } else {
+                    out.push(4);
+                    out.extend_from_slice(&promise.floor.micros().to_be_bytes());
+                }
                 let accepted = promise.accepted.as_ref();
                 let ballots = [
                     promise.newest,
@@ -255,7 +264,11 @@ impl Reply {
         let cut = |_| malformed("a reply is cut");
         let mut input = ByteReader::new(bytes);
         match input.u8().map_err(cut)? {
-            1 => {
+            kind @ (1 | 4) => {
+                let floor = match kind {
+                    4 => Ballot::floor(input.i64().map_err(cut)?),
+                    _ => Ballot::NONE,
+                };
                 let mut ballot = || Ok(Ballot::from_bytes(input.array().map_err(cut)?));
                 let (newest, open): (Ballot, Ballot) = (ballot()?, ballot()?);
                 let (committed, accepted): (Ballot, Ballot) = (ballot()?, ballot()?);
@@ -269,6 +282,7 @@ impl Reply {
                     accepted: accepted_proposal.map(|proposal| (accepted, proposal)),
                     committed,
                     committed_proposal,
+                    floor,
                     rows,
                 })))
             }

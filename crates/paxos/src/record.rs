@@ -15,6 +15,9 @@ use types::CqlType;
 /// `system.paxos`: the id that Cassandra gives it.
 pub const TABLE: TableId = TableId(0xb7b7_f0c2_fd0a_3410_8c05_3ef6_14bb_7c2d);
 
+/// Where a node keeps its floor: the promise of a partition of no table.
+const FLOOR: (TableId, &[u8]) = (TableId(0), b"floor");
+
 /// Columns of `system.paxos`, in the order of their names. On disk.
 const PROMISED: u16 = 0;
 const RELEASED: u16 = 1;
@@ -66,12 +69,36 @@ impl Records {
         Ok(state)
     }
 
+    /// What to read for the floor of a node.
+    pub fn floor_command(&self, now_s: u32) -> ReadCommand {
+        self.command(FLOOR.0, &Key::new(FLOOR.1), now_s)
+    }
+
+    /// A floor.
+    pub fn floor(&self, floor: Ballot) -> Mutation {
+        self.promised(FLOOR.0, &Key::new(FLOOR.1), floor)
+    }
+
+    /// The floor in what [`Records::floor_command`] has read. Errors: as of [`Records::state`].
+    pub fn floor_in(answer: &ReadAnswer) -> Result<Ballot, Error> {
+        Ok(Records::state(answer)?.promised)
+    }
+
+    /// That a partition is at rest everywhere, up to a round: all that is known of it up to that one is forgotten.
+    pub fn swept(&self, table: TableId, key: &Key, last: Ballot) -> Mutation {
+        let local_time = (last.micros() / 1_000_000) as u32;
+        let deletion = Deletion { timestamp: last.micros(), local_time };
+        let mut builder = MutationBuilder::new(self.table.id, key.token, &key.bytes);
+        builder.write_row(&clustering(table), Liveness::NONE, deletion, |_| {});
+        builder.finish()
+    }
+
     /// What to read for the states of all partitions in a range.
     pub fn all(range: TokenRange, now_s: u32) -> ReadCommand {
         ReadCommand::everything(TABLE, Scope::Range(range), now_s)
     }
 
-    /// The states in what [`Records::all`] has read, with the table and the partition of each.
+    /// The states in what [`Records::all`] has read, with the table and the partition of each. The floor is none of them.
     /// Errors: a row is not one that was written here.
     pub fn states(answer: &ReadAnswer) -> Result<Vec<(TableId, Key, State)>, Error> {
         let mut states = Vec::new();
@@ -83,6 +110,9 @@ impl Records {
                     return Err(Error::Malformed("the id of a table is no UUID".into()));
                 };
                 let table = TableId(u128::from_be_bytes(id));
+                if table == FLOOR.0 {
+                    continue;
+                }
                 states.push((table, Key::new(view.key), state_of(&RowView::new(body))?));
             }
         }
@@ -191,5 +221,6 @@ fn state_of(row: &RowView<'_>) -> Result<State, Error> {
         _ => proposal(COMMIT)?,
     };
     let promised = ballot(PROMISED)?.max(ballot(ACCEPTED)?);
-    Ok(State { promised, released: ballot(RELEASED)?, accepted, committed, committed_proposal })
+    let (released, floor) = (ballot(RELEASED)?, Ballot::NONE);
+    Ok(State { promised, released, accepted, committed, committed_proposal, floor })
 }

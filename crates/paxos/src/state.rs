@@ -7,6 +7,8 @@
 //! Release b ─▶ promised = b is no longer open  its proposer has given it up before it proposed
 //! ```
 //! Whoever changes a state makes it durable before it answers.
+//!
+//! A node takes part in no round up to its floor, of any partition: that stands in for the ballots of partitions that were swept.
 
 use crate::{Ballot, Proposal};
 
@@ -23,6 +25,8 @@ pub struct State {
     pub committed: Ballot,
     /// What was committed in it, unless it is forgotten.
     pub committed_proposal: Option<Proposal>,
+    /// That of the acceptor: no round that is not later than this begins or goes on. Not a part of the row.
+    pub floor: Ballot,
 }
 
 /// A round comes too late: a round of this time was promised or committed.
@@ -30,9 +34,15 @@ pub struct State {
 pub struct Superseded(pub Ballot);
 
 impl State {
-    /// The newest round that was promised or committed.
+    /// The newest round that was promised or committed, or the floor.
     pub fn newest(&self) -> Ballot {
-        self.promised.max(self.committed)
+        self.promised.max(self.committed).max(self.floor)
+    }
+
+    /// The newest round that any of it is about.
+    pub fn last(&self) -> Ballot {
+        let accepted = self.accepted.as_ref().map_or(Ballot::NONE, |(ballot, _)| *ballot);
+        self.promised.max(self.committed).max(self.released).max(accepted)
     }
 
     /// The newest round that may have proposed something and is not known to be committed: one that was accepted, or promised and not given up.
@@ -164,6 +174,22 @@ mod tests {
         assert_eq!(state.pending(), None);
         assert_eq!(state.committed_proposal, Some(nothing(8)), "taken from what was accepted");
         assert!(state.accept(ballot(7), nothing(7)).is_err());
+    }
+
+    #[test]
+    fn nothing_begins_or_goes_on_at_a_floor_and_what_was_accepted_below_it_stays_to_be_finished() {
+        let mut state = State::default();
+        state.prepare(ballot(5)).unwrap();
+        state.floor = ballot(7);
+        assert_eq!(state.newest(), ballot(7));
+        assert_eq!(state.accept(ballot(5), nothing(5)), Err(Superseded(ballot(7))), "it was promised before");
+        assert_eq!(state.prepare(ballot(7)), Err(Superseded(ballot(7))));
+        assert_eq!(state.open(), Some(ballot(5)), "elsewhere it may go on");
+        assert_eq!(state.prepare(ballot(8)), Ok(()));
+        let mut state = State { floor: ballot(7), ..State::default() };
+        state.accepted = Some((ballot(5), nothing(5)));
+        assert_eq!(state.pending().map(|(ballot, _)| *ballot), Some(ballot(5)));
+        assert_eq!(state.last(), ballot(5), "of the row alone");
     }
 
     #[test]

@@ -9,18 +9,21 @@ mod error;
 mod limits;
 mod message;
 mod turns;
+mod floor;
 mod counting;
 mod shard;
 mod paxos;
 mod counters;
 mod operations;
 mod local;
+mod raise;
 
 pub use counting::{CounterReads, Increments};
 pub use error::{Error, Reason};
+pub use floor::NO_FLOOR;
 pub use local::Local;
 pub use message::{
-    Request, Response, VERB_BACKGROUND, VERB_FORWARD, VERB_REPLICA, VERB_TRACE, VERB_TRACED,
+    FloorAsked, Request, Response, VERB_BACKGROUND, VERB_FORWARD, VERB_REPLICA, VERB_TRACE, VERB_TRACED,
     VERB_TRACED_FORWARD, encode_read_to, encode_write_to,
 };
 pub use paxos::planned_of;

@@ -63,6 +63,10 @@ impl Local {
                 Ok(reply) => return Response::Paxos(reply),
                 Err(error) => Err(error),
             },
+            Request::Floor(floor) => match self.raise_floor(floor, on).await {
+                Ok(at) => return Response::Floor(at),
+                Err(error) => Err(error),
+            },
         };
         Response::of(done)
     }

@@ -5,13 +5,15 @@
 //!           u8 2 write     u8 durability (0 as configured, 1 synced), u32 count, (u32 length + mutation)*
 //!           u8 3 truncate  u128 table id, i64 microseconds
 //!           u8 4 paxos     a message to an acceptor, as the crate `paxos` lays it out
+//!           u8 5 floor     u8 1 to raise it or 0 to say whether it may be, i64 microseconds, u128 table id, i64 first token, i64 last token
 //! response  u8 0 done   u8 1 answer + read answer   u8 2..7 error kind + UTF-8 text   u8 8 behind + u64 version   u8 9 paxos + reply
+//!           u8 10 floor + i64 microseconds
 //! ```
 //! On the wire between versions: kinds are only ever added.
 
 use crate::Error;
 use base::{ByteReader, Token};
-use mutation::{Mutation, ReadAnswer, ReadCommand};
+use mutation::{Mutation, ReadAnswer, ReadCommand, TokenRange};
 use paxos::{Ask, Reply};
 use schema::TableId;
 use storage::Durability;
@@ -50,6 +52,19 @@ pub enum Request {
     },
     /// Part of a lightweight transaction.
     Paxos(Ask),
+    /// About up to when no part is taken in rounds of lightweight transactions.
+    Floor(FloorAsked),
+}
+
+/// That no part is taken in rounds of lightweight transactions up to a time, or whether that can be: see [`crate::Local::raise_floor`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FloorAsked {
+    /// Whether to do so, or only to say whether it can be done.
+    pub raises: bool,
+    /// Microseconds since the Unix epoch; [`crate::NO_FLOOR`]: only say up to when none is taken already.
+    pub at: i64,
+    /// The table and the range for which it is asked: who holds them must be what the sender knows.
+    pub of: (TableId, TokenRange),
 }
 
 /// What it answers.
@@ -61,6 +76,8 @@ pub enum Response {
     Answer(ReadAnswer),
     /// To [`Request::Paxos`].
     Paxos(Reply),
+    /// To [`Request::Floor`]: up to when it takes part in none.
+    Floor(i64),
     /// It could not.
     Failed(Error),
     /// Who holds what was asked has changed, at this version of the cluster's log, after the one it was planned on. Nothing was done: catch up and
@@ -78,7 +95,7 @@ impl Request {
         match self {
             Request::Read(command) => command.scope.first_token(),
             Request::Write { mutations, .. } => mutations.first().map(Mutation::token),
-            Request::Truncate { .. } => None,
+            Request::Truncate { .. } | Request::Floor(_) => None,
             Request::Paxos(ask) => Some(ask.key().token),
         }
     }
@@ -104,6 +121,13 @@ impl Request {
                 out.push(4);
                 ask.encode_to(out);
             }
+            Request::Floor(FloorAsked { raises, at, of: (table, range) }) => {
+                out.extend_from_slice(&[5, u8::from(*raises)]);
+                out.extend_from_slice(&at.to_be_bytes());
+                out.extend_from_slice(&table.0.to_be_bytes());
+                out.extend_from_slice(&range.first.0.to_be_bytes());
+                out.extend_from_slice(&range.last.0.to_be_bytes());
+            }
         }
     }
 
@@ -123,6 +147,7 @@ impl Request {
                 Ok(Request::Truncate { table: TableId(u128::from_be_bytes(table)), at })
             }
             4 => Ok(Request::Paxos(Ask::decode(rest).map_err(|e| malformed(&e.to_string()))?)),
+            5 => decode_floor(rest).map_err(|_| malformed("floor")),
             _ => Err(malformed("unknown kind")),
         }
     }
@@ -156,6 +181,14 @@ pub fn encode_write_to<'m>(
         out.extend_from_slice(&(mutation.as_bytes().len() as u32).to_be_bytes());
         out.extend_from_slice(mutation.as_bytes());
     }
+}
+
+fn decode_floor(bytes: &[u8]) -> Result<Request, base::Truncated> {
+    let mut input = ByteReader::new(bytes);
+    let (raises, at) = (input.u8()? == 1, input.i64()?);
+    let table = TableId(u128::from_be_bytes(input.array()?));
+    let range = TokenRange::new(Token(input.i64()?), Token(input.i64()?));
+    Ok(Request::Floor(FloorAsked { raises, at, of: (table, range) }))
 }
 
 fn decode_write(bytes: &[u8]) -> Result<Request, Error> {
@@ -197,6 +230,10 @@ impl Response {
             Response::Paxos(reply) => {
                 out.push(9);
                 reply.encode_to(out);
+            }
+            Response::Floor(micros) => {
+                out.push(10);
+                out.extend_from_slice(&micros.to_be_bytes());
             }
             Response::Behind(version) | Response::Failed(Error::Overtaken(version)) => {
                 out.push(8);
@@ -241,6 +278,10 @@ impl Response {
                 let reply = Reply::decode(rest).map_err(|e| malformed(&e.to_string()))?;
                 return Ok(Response::Paxos(reply));
             }
+            10 => {
+                let micros = ByteReader::new(rest).i64().map_err(|_| malformed("floor is cut"))?;
+                return Ok(Response::Floor(micros));
+            }
             _ => return Err(malformed("unknown kind")),
         };
         Ok(Response::Failed(error))
@@ -250,6 +291,21 @@ impl Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn floors_are_asked_for_and_answered() {
+        let of = (TableId(7), TokenRange::new(Token(-5), Token(9)));
+        for raises in [false, true] {
+            let asked = Request::Floor(FloorAsked { raises, at: -3, of });
+            let bytes = asked.encode();
+            assert_eq!(Request::decode(&bytes), Ok(asked));
+            assert!(Request::decode(&bytes[..bytes.len() - 1]).is_err(), "cut");
+        }
+        let mut bytes = Vec::new();
+        Response::Floor(-3).encode_to(&mut bytes);
+        assert_eq!(Response::decode(&bytes), Ok(Response::Floor(-3)));
+        assert!(Response::decode(&bytes[..8]).is_err(), "cut");
+    }
 
     #[test]
     fn what_was_overtaken_is_answered_with_the_version_to_catch_up_with() {

@@ -24,10 +24,11 @@ impl Shard {
         let whose = ask.key().clone();
         let place = self.turns().place(ask.table(), whose.clone());
         let _held = place.lock().lock().await;
+        let _at_work = self.floor().begin();
         match ask {
             Ask::Prepare { ballot, command } => {
                 let before = self.paxos_state(command.table, &whose).await?;
-                refuse_far_ahead(ballot, before.newest())?;
+                refuse_far_ahead(ballot, before.newest(), before.floor)?;
                 let mut state = before.clone();
                 if let Err(Superseded(newest)) = state.prepare(ballot) {
                     return Ok(Reply::Refused(newest));
@@ -45,15 +46,15 @@ impl Shard {
             Ask::Accept { table, key, ballot, proposal } => {
                 let mut state = self.paxos_state(table, &key).await?;
                 let accepted = self.records().accepted(table, &key, ballot, &proposal);
-                let (planned, promised) = (proposal.planned, state.newest());
+                let (planned, newest, floor) = (proposal.planned, state.newest(), state.floor);
                 let refused = state.accept(ballot, proposal);
                 if let Err(Superseded(newest)) = refused
                     && !runtime::planted(Bug::AcceptUnfenced)
                 {
                     return Ok(Reply::Refused(newest));
                 }
-                if ballot != promised {
-                    refuse_far_ahead(ballot, promised)?;
+                if ballot != newest {
+                    refuse_far_ahead(ballot, newest, floor)?;
                 }
                 self.refuse_overtaken(table, planned, on).await?;
                 self.store().apply_planned(vec![accepted], durability(), on).await?;
@@ -65,7 +66,7 @@ impl Shard {
                 if newest != expected || !ballot.is_later_than(newest) {
                     return Ok(Reply::Refused(newest));
                 }
-                refuse_far_ahead(ballot, newest)?;
+                refuse_far_ahead(ballot, newest, state.floor)?;
                 self.refuse_overtaken(table, proposal.planned, on).await?;
                 let committed = self.records().committed(table, &key, ballot, None);
                 let together = proposal.mutation.into_iter().chain([committed]).collect();
@@ -97,6 +98,7 @@ impl Shard {
             None => self.read(&command).await?,
         };
         let mut state = Records::state(&answer).map_err(|error| Error::Failed(error.to_string()))?;
+        state.floor = self.floor().at();
         if let Some((_, proposal)) = &state.accepted
             && self.store().is_overtaken(table, planned_of(proposal.planned)).await
         {
@@ -112,9 +114,9 @@ impl Shard {
 }
 
 /// ⚔ A round far ahead of this node's clock would close the partition until then. One that only follows what the partition has is let in, or it would be closed
-/// when clocks go back.
-fn refuse_far_ahead(ballot: Ballot, newest: Ballot) -> Result<(), Error> {
-    let limit = runtime::unix_micros() + AHEAD_MAX.as_micros() as i64;
+/// when clocks go back; so are those that follow the floor, which all partitions have.
+fn refuse_far_ahead(ballot: Ballot, newest: Ballot, floor: Ballot) -> Result<(), Error> {
+    let limit = runtime::unix_micros().max(floor.micros()) + AHEAD_MAX.as_micros() as i64;
     let follows = newest.micros().saturating_add(FOLLOWS_MICROS);
     if limit.max(follows) < ballot.micros() {
         return Err(Error::Refused("the clock of the coordinator is too far ahead".into()));

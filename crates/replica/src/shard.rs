@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::counting::Counting;
+use crate::floor::Floor;
 use crate::turns::Turns;
 use base::histogram::Placed;
 use core::time::Duration;
@@ -19,6 +20,8 @@ pub struct Shard {
     records: Records,
     /// Partitions whose state is at work.
     turns: Turns,
+    /// Up to when no round of a lightweight transaction goes on.
+    floor: Floor,
     /// Counters that are at work.
     counting: Counting,
     /// Damage that is worth a line in the log.
@@ -35,6 +38,7 @@ impl Shard {
             store,
             records: Records::new(),
             turns: Turns::default(),
+            floor: Floor::default(),
             counting: Counting::default(),
             told: Sparse::new(DAMAGE_LOG_EVERY),
         }
@@ -51,6 +55,10 @@ impl Shard {
 
     pub(crate) fn turns(&self) -> &Turns {
         &self.turns
+    }
+
+    pub(crate) fn floor(&self) -> &Floor {
+        &self.floor
     }
 
     pub(crate) fn counting(&self) -> &Counting {

@@ -17,7 +17,7 @@ mod news;
 mod plan;
 
 pub use liveness::Liveness;
-pub use member::{Malformed, Member, MemberState};
+pub use member::{FEATURE_FLOORS, Malformed, Member, MemberState};
 pub use members::Members;
 pub use news::News;
 pub use placement::{Location, Placement};

@@ -3,6 +3,9 @@
 use base::{ByteReader, HostId, Token, Truncated};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+/// Bit of [`Member::features`]: it knows floors of lightweight transactions, behind which ballots are swept.
+pub const FEATURE_FLOORS: u64 = 1 << 1;
+
 /// What a member does at the moment. What tokens a member holds in which state: see [`crate::Placements`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MemberState {
@@ -53,7 +56,7 @@ pub struct Member {
     pub ignore_msb: u8,
     /// What it does.
     pub state: MemberState,
-    /// What it can do, one bit for each feature of its release.
+    /// What it can do, one bit for each feature of its release: [`FEATURE_FLOORS`] and those of the cluster's log.
     pub features: u64,
     /// Its release, in words.
     pub release: String,

@@ -14,7 +14,7 @@ use mutation::{Key, Mutation, ReadAnswer, ReadCommand, Scope, Slices};
 use paxos::{Ask, Ballot, Promise, Proposal, Reply};
 use replica::{Reason, Request, Response};
 use runtime::Group;
-use schema::TableId;
+use schema::{Table, TableId};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
@@ -71,14 +71,52 @@ struct Party {
     placed: Rc<Placed>,
     /// Everybody alive who holds the partition or will, in scope; those with a need are counted.
     targets: Vec<Target>,
-    required: usize,
+    /// Answers that must arrive, for each need of the plan.
+    needs: Vec<usize>,
     /// Whether the partition has one holder, wherever, and is to have no other: there is nobody to agree with.
     is_one: bool,
 }
 
-impl Party {
-    fn counted(&self) -> usize {
-        self.targets.iter().filter(|target| target.need.is_some()).count()
+/// Answers of those who take part, by what they count for.
+struct Tally(Vec<Need>);
+
+/// One need of a plan.
+struct Need {
+    /// Answers that are wanted still.
+    wanted: usize,
+    /// Answers that are still to come.
+    left: usize,
+}
+
+impl Tally {
+    fn new(party: &Party) -> Tally {
+        let of = |(at, wanted): (usize, &usize)| {
+            let left = party.targets.iter().filter(|target| target.need.map(usize::from) == Some(at)).count();
+            Need { wanted: *wanted, left }
+        };
+        Tally(party.needs.iter().enumerate().map(of).collect())
+    }
+
+    /// The answer of one of them: whether it is what is wanted.
+    fn note(&mut self, target: Target, is_wanted: bool) {
+        if let Some(need) = target.need.and_then(|need| self.0.get_mut(usize::from(need))) {
+            need.left -= 1;
+            need.wanted = need.wanted.saturating_sub(usize::from(is_wanted));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.iter().all(|need| need.wanted == 0)
+    }
+
+    /// Whether it never will be.
+    fn is_lost(&self) -> bool {
+        self.0.iter().any(|need| need.left < need.wanted)
+    }
+
+    /// Whether no answer that counts is still to come.
+    fn is_over(&self) -> bool {
+        self.0.iter().all(|need| need.left == 0)
     }
 }
 
@@ -87,6 +125,36 @@ struct Quorum {
     party: Party,
     ballot: Ballot,
     promises: Vec<(Target, Promise)>,
+    /// Whether one of them has swept what others have not: something later is to be agreed on.
+    is_swept_in_part: bool,
+}
+
+/// Whether a replica that lacks the rows of a commit is to get them with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// Yes.
+    Rows,
+    /// If it must be: what has deleted them since may be gone already.
+    Later,
+    /// ⚔ No: nobody would hide them again, and a repair has been due since.
+    Never,
+}
+
+/// Tombstones that are younger than `gc_grace_seconds` of their table are there; what is younger itself than this many seconds is always brought.
+const AGAIN_FOR_S: i64 = 3 * 60 * 60;
+
+/// What becomes of the rows of a commit, by their age.
+pub(crate) fn again(table: &Table, proposal: &Proposal) -> Again {
+    let age_s = (runtime::unix_micros() - proposal.origin.micros()) / 1_000_000;
+    again_at(age_s, i64::from(table.options.gc_grace_seconds))
+}
+
+fn again_at(age_s: i64, grace_s: i64) -> Again {
+    match age_s {
+        age if age < grace_s => Again::Rows,
+        age if age < AGAIN_FOR_S.max(grace_s) => Again::Later,
+        _ => Again::Never,
+    }
 }
 
 /// What came of proposing.
@@ -130,6 +198,11 @@ impl Quorum {
         self.promises.iter().map(|(_, promise)| promise.newest).max().unwrap_or_default()
     }
 
+    /// Up to when somebody takes part in no round.
+    fn floor(&self) -> Ballot {
+        self.promises.iter().map(|(_, promise)| promise.floor).max().unwrap_or_default()
+    }
+
     /// The proposal that was committed last, if anybody still has it.
     fn committed(&self) -> Option<&Proposal> {
         let committed = self.newest_commit();
@@ -148,7 +221,8 @@ impl Quorum {
     /// rounds, the other only what the second one wrote.
     fn is_of_one_mind(&self) -> bool {
         let (_, first) = &self.promises[0];
-        self.promises.iter().all(|(_, one)| one.committed == first.committed && one.rows == first.rows)
+        !self.is_swept_in_part
+            && self.promises.iter().all(|(_, one)| one.committed == first.committed && one.rows == first.rows)
     }
 }
 
@@ -176,7 +250,7 @@ impl Coordinator {
         transaction.write(what, commit).await
     }
 
-    /// Has what is open of a partition agreed on, or fenced off, among a quorum; the rows are of no interest.
+    /// Has what is open of a partition agreed on, or fenced off, among those whom a level asks for; the rows are of no interest.
     pub(crate) async fn settle(
         self: &Rc<Self>,
         table: TableId,
@@ -261,10 +335,9 @@ impl<'t> Transaction<'t> {
                 || (replaces(target.host) && (self.serial != Consistency::LocalSerial || near()))
         };
         let targets: Vec<Target> = plan.targets.into_iter().filter(in_scope).collect();
-        let required = plan.needs.iter().sum();
-        self.required = required;
+        self.required = plan.needs.iter().sum();
         let is_one = holders.read.len() == 1 && holders.pending.is_empty();
-        Ok(Party { view: view.clone(), placed: placed.clone(), targets, required, is_one })
+        Ok(Party { view: view.clone(), placed: placed.clone(), targets, needs: plan.needs, is_one })
     }
 
     /// Errors: too few are alive for the level of the commit. Nothing was sent.
@@ -338,9 +411,9 @@ impl<'t> Transaction<'t> {
         let votes = Votes::ask(self.coordinator, &party.view, &party.targets, &request, self.until);
         let (mut promises, mut failures): (Vec<(Target, Promise)>, Vec<(IpAddr, Reason)>) =
             Default::default();
-        let (mut left, mut refused, mut said) = (party.counted(), false, String::new());
-        while promises.len() < party.required {
-            if left + promises.len() < party.required {
+        let (mut tally, mut refused, mut said) = (Tally::new(&party), false, String::new());
+        while !tally.is_done() {
+            if tally.is_lost() {
                 if refused {
                     self.give_way().await;
                     return Ok(None);
@@ -349,9 +422,7 @@ impl<'t> Transaction<'t> {
             }
             let Some((target, vote)) = votes.next().await else { return Err(self.late(promises.len())) };
             let counts = target.need.is_some();
-            if counts {
-                left -= 1;
-            }
+            tally.note(target, matches!(vote, Ok(Response::Paxos(Reply::Promise(_)))));
             match vote {
                 Ok(Response::Paxos(Reply::Promise(promise))) if counts => promises.push((target, *promise)),
                 Ok(Response::Paxos(Reply::Refused(newest))) => {
@@ -372,7 +443,7 @@ impl<'t> Transaction<'t> {
         for (_, promise) in &promises {
             self.seen = self.seen.max(promise.newest.micros());
         }
-        Ok(Some(Quorum { party, ballot: ballot.unwrap_or_default(), promises }))
+        Ok(Some(Quorum { party, ballot: ballot.unwrap_or_default(), promises, is_swept_in_part: false }))
     }
 
     /// Why a quorum cannot be had any more.
@@ -412,17 +483,18 @@ impl<'t> Transaction<'t> {
     async fn put_forward(&mut self, party: &Party, ask: Ask) -> Result<Proposed, Error> {
         let request = Request::Paxos(ask);
         let votes = Votes::ask(self.coordinator, &party.view, &party.targets, &request, self.until);
-        let (mut accepted, mut refused, mut left, mut crowded) = (0, 0, party.counted(), false);
-        let mut free_of_it = 0;
+        let (mut accepted, mut free_of_it, mut crowded) = (0, 0, false);
+        // What has come, and what may yet come: who does not answer may have accepted it.
+        let (mut tally, mut possible) = (Tally::new(party), Tally::new(party));
         loop {
-            if party.required <= accepted {
+            if tally.is_done() {
                 return Ok(Proposed::Agreed);
             }
             // P5: without so many that have refused, no quorum can accept it, now or later.
-            if party.counted() - refused < party.required {
+            if possible.is_lost() {
                 return Ok(Proposed::Never { crowded, whole: free_of_it == party.targets.len() });
             }
-            if left == 0 {
+            if tally.is_over() {
                 return Ok(Proposed::Unknown { accepted });
             }
             let Some((target, vote)) = votes.next().await else { return Ok(Proposed::Unknown { accepted }) };
@@ -447,12 +519,12 @@ impl<'t> Transaction<'t> {
             if target.need.is_none() {
                 continue;
             }
-            left -= 1;
-            match vote {
-                Ok(Response::Paxos(Reply::Accepted)) => accepted += 1,
-                // Both did nothing, and never will for this ballot: one promised a later round, the other does not take what is planned so.
-                Ok(Response::Paxos(Reply::Refused(_))) | Err(Silence::Behind(_)) => refused += 1,
-                Ok(_) | Err(_) => {}
+            let is_accepted = matches!(vote, Ok(Response::Paxos(Reply::Accepted)));
+            tally.note(target, is_accepted);
+            accepted += usize::from(is_accepted);
+            // Both did nothing, and never will for this ballot: one promised a later round, the other does not take what is planned so.
+            if matches!(vote, Ok(Response::Paxos(Reply::Refused(_))) | Err(Silence::Behind(_))) {
+                possible.note(target, false);
             }
         }
     }
@@ -490,8 +562,9 @@ impl Own {
         {
             return Fate::Applied(answer.clone());
         }
-        // Somebody else's was committed behind it, perhaps because it was.
-        if committed < oldest { Fate::Open } else { Fate::Unknown }
+        // Somebody else's was committed behind it, perhaps because it was. ⚔ Or it was, and all of it was swept.
+        let swept = if runtime::planted(runtime::Bug::SweptIsNever) { Ballot::NONE } else { quorum.floor() };
+        if committed.max(swept) < oldest { Fate::Open } else { Fate::Unknown }
     }
 }
 
@@ -697,7 +770,8 @@ impl Transaction<'_> {
         }
         let newest = quorum.newest_commit();
         // Without the mutation it wrote nothing, or every holder of that time had it durably, and who came later was filled from them.
-        let proposal = quorum.committed();
+        let table = &quorum.party.placed.table;
+        let proposal = quorum.committed().filter(|proposal| again(table, proposal) != Again::Never);
         let state = self.coordinator.records.committed(self.table, &self.key, newest, proposal);
         let mutation = proposal.and_then(|proposal| proposal.mutation.clone());
         let mutations = mutation.into_iter().chain([state]).collect();
@@ -724,15 +798,18 @@ impl Transaction<'_> {
         for _ in &targets {
             let Some((target, vote)) = votes.next().await else { return Err(self.late(0)) };
             let Ok(Response::Paxos(Reply::Promise(promise))) = vote else { return Ok(false) };
-            let passed =
-                promise.committed != newest || (!quorum.ballot.is_none() && promise.newest != quorum.ballot);
+            // S3: it has confirmed the commit, and a tombstone hides it.
+            let is_swept = promise.committed.is_none() && newest <= promise.floor;
+            let has = promise.committed == newest || is_swept;
+            let passed = !has || (!quorum.ballot.is_none() && promise.newest != quorum.ballot);
             let place = quorum.promises.iter().position(|(one, _)| *one == target);
             let (Some(place), false) = (place, passed) else {
                 self.seen = self.seen.max(promise.newest.micros());
                 return Ok(false);
             };
             let before = &mut quorum.promises[place].1;
-            (before.rows, before.committed) = (promise.rows, promise.committed);
+            (before.rows, before.committed) = (promise.rows, newest);
+            quorum.is_swept_in_part |= is_swept;
         }
         Ok(true)
     }
@@ -819,3 +896,19 @@ impl Transaction<'_> {
 
 /// Looks without a promise at a partition that somebody is at work on.
 const LOOKS: u32 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_whose_tombstones_may_be_gone_are_not_written_again() {
+        let (hour, days) = (3_600, 10 * 86_400);
+        assert_eq!(again_at(days - 1, days), Again::Rows);
+        assert_eq!(again_at(days, days), Again::Never);
+        assert_eq!(again_at(-5, 0), Again::Rows, "of a clock that is ahead");
+        assert_eq!(again_at(0, 0), Again::Later, "a round that is under way needs them");
+        assert_eq!(again_at(2 * hour, hour), Again::Later);
+        assert_eq!(again_at(3 * hour, hour), Again::Never);
+    }
+}

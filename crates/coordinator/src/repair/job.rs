@@ -215,6 +215,13 @@ impl Repair {
         }
     }
 
+    /// Sweeps ballots, as planned; how many, and why no more.
+    pub(super) async fn sweep(keyspace: &str, plan: Plan) -> (u64, Result<(), String>) {
+        let sweep = Rc::new(Repair::new(0, 0, keyspace, Some(&plan)));
+        let outcome = sweep.clone().run(plan.pieces).await;
+        (sweep.writes.get(), outcome)
+    }
+
     fn tell(&self, kind: LineKind, text: String) {
         match self.id {
             // Of a node that is filled its ranges are told together.
@@ -262,7 +269,7 @@ impl Repair {
             begun.push(runtime::spawn(Group::STREAMING, async move {
                 let _turn = turn;
                 let outcome = this.piece(&piece).await;
-                if outcome.is_err() {
+                if outcome.is_err() && !matches!(*this.whom, Whom::AtRest(_)) {
                     this.is_stopped.set(true);
                 }
                 outcome
@@ -278,6 +285,10 @@ impl Repair {
 
     async fn piece(&self, piece: &Piece) -> Result<(), String> {
         for range in &piece.ranges {
+            if let Whom::AtRest(before) = &*self.whom {
+                self.range(Work::Sweep(self.tables.clone(), *before), *range, &piece.name).await?;
+                continue;
+            }
             // First: what they come to is repaired with the rows.
             if self.settles_rounds() {
                 self.range(Work::Rounds(self.tables.clone()), *range, &piece.name).await?;
@@ -300,6 +311,7 @@ impl Repair {
         match &*self.whom {
             Whom::Holders(among) => *among == Among::default(),
             Whom::Onto(_) => true,
+            Whom::AtRest(_) => false,
         }
     }
 
@@ -374,6 +386,8 @@ enum Work {
     Rows(TableId),
     /// The open rounds of conditional writes of these tables are finished.
     Rounds(Arc<[TableId]>),
+    /// Their ballots are forgotten where nothing was written conditionally since this time.
+    Sweep(Arc<[TableId]>, i64),
 }
 
 /// A page, by the shard that owns its first token.
@@ -385,6 +399,7 @@ async fn page(work: Work, rest: Rest, whom: Arc<Whom>) -> Result<Page, PageError
         match work {
             Work::Rows(table) => coordinator.repair_page(table, rest, whom).await,
             Work::Rounds(tables) => coordinator.repair_rounds(tables, rest, whom).await,
+            Work::Sweep(tables, before) => coordinator.sweep_page(tables, before, rest, whom).await,
         }
     };
     if shard == runtime::shard() {

@@ -10,6 +10,7 @@ mod page;
 mod party;
 mod plan;
 mod rounds;
+mod sweep;
 #[cfg(test)]
 mod tests;
 

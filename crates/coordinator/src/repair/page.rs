@@ -71,7 +71,7 @@ impl Coordinator {
     }
 
     /// Sends a request in the group of streaming, there as well as here.
-    async fn ask_in_background(
+    pub(super) async fn ask_in_background(
         self: Rc<Self>,
         view: Rc<View>,
         host: HostId,
@@ -249,16 +249,17 @@ impl PageOf {
         for (host, answer) in asked {
             match self.judged(host, answer.await).await? {
                 Response::Answer(answer) => answers.push((host, answer)),
-                Response::Done | Response::Paxos(_) | Response::Failed(_) | Response::Behind(_) => {
-                    let text = "answered with something else".to_owned();
-                    return Err(PageError::Replica(self.view.address_of(host), text));
-                }
+                _ => return Err(self.strange(host)),
             }
         }
         Ok(answers)
     }
 
-    fn ask(&self, host: HostId, request: Request) -> JoinHandle<Result<Response, Silence>> {
+    pub(super) fn strange(&self, host: HostId) -> PageError {
+        PageError::Replica(self.view.address_of(host), "answered with something else".to_owned())
+    }
+
+    pub(super) fn ask(&self, host: HostId, request: Request) -> JoinHandle<Result<Response, Silence>> {
         let (coordinator, view) = (self.coordinator.clone(), self.view.clone());
         let asking = coordinator.ask_in_background(view, host, request, REPAIR_PAGE_WITHIN);
         runtime::spawn(Group::STREAMING, asking)

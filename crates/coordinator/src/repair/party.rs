@@ -11,6 +11,9 @@ pub enum Whom {
     Holders(Among),
     /// One member, which is to hold what those have that are read.
     Onto(HostId),
+    /// All who hold a range, where they answer and nobody else is to: what is at rest among them since this time, in microseconds since the Unix epoch,
+    /// is swept.
+    AtRest(i64),
 }
 
 /// Which of the holders.
@@ -69,6 +72,7 @@ pub(crate) fn task(
     match whom {
         Whom::Holders(among) => among_holders(snapshot, holders, among),
         Whom::Onto(host) => onto(snapshot, replication, holders, *host),
+        Whom::AtRest(_) => Ok(at_rest(snapshot, holders)),
     }
 }
 
@@ -90,6 +94,15 @@ fn among_holders(snapshot: &Snapshot, holders: &Holders, among: &Among) -> Resul
     }
     nearest_first(snapshot, &mut read);
     Ok(Task::Compare(Party { written: read.clone(), read }))
+}
+
+fn at_rest(snapshot: &Snapshot, holders: &Holders) -> Task {
+    if !holders.pending.is_empty() || !holders.read.iter().all(|host| snapshot.is_alive(*host)) {
+        return Task::Nothing;
+    }
+    let mut read = holders.read.to_vec();
+    nearest_first(snapshot, &mut read);
+    Task::Compare(Party { written: read.clone(), read })
 }
 
 /// ⚔ As many are read as meet every set of holders that can have confirmed a write at a quorum: see `docs/mechanisms/repair.md`. All that answer are

@@ -106,6 +106,31 @@ pub(super) fn filling(snapshot: &Snapshot, keyspace: &Keyspace, host: HostId) ->
     Plan { tables, pieces, whom: Whom::Onto(host) }
 }
 
+/// The ranges of which this node is the first holder, with all tables: by the names of keyspaces, those of one replication together.
+pub(super) fn sweeping(snapshot: &Snapshot, schema: &Schema, before: i64) -> Vec<(String, Plan)> {
+    let mut groups: Vec<Vec<&Keyspace>> = Vec::new();
+    for keyspace in schema.keyspaces.values() {
+        if keyspace.replication == Replication::Local || keyspace.tables.is_empty() {
+            continue;
+        }
+        match groups.iter_mut().find(|group| group[0].replication == keyspace.replication) {
+            Some(group) => group.push(keyspace),
+            None => groups.push(vec![keyspace]),
+        }
+    }
+    let of = |group: Vec<&Keyspace>| {
+        let placements = snapshot.placements(&group[0].replication);
+        let is_ours = |holders: &Holders| holders.read.first() == Some(&snapshot.local_id());
+        let ours = around(&placements).into_iter().filter(|(_, _, holders)| is_ours(holders));
+        let pieces = ours.filter_map(|(start, end, _)| piece(start, end, None).ok().flatten()).collect();
+        let tables =
+            group.iter().flat_map(|keyspace| keyspace.tables.values()).map(|table| table.id).collect();
+        let names: Vec<&str> = group.iter().map(|keyspace| &*keyspace.name).collect();
+        (names.join(", "), Plan { tables, pieces, whom: Whom::AtRest(before) })
+    };
+    groups.into_iter().map(of).collect()
+}
+
 fn tables(keyspace: &Keyspace, named: &[String]) -> Result<Vec<TableId>, String> {
     if named.is_empty() {
         return Ok(keyspace.tables.values().map(|table| table.id).collect());

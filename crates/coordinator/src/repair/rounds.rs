@@ -4,6 +4,7 @@
 use super::page::{Begun, Page, PageError, PageOf, Rest, done};
 use super::party::Whom;
 use crate::coordinator::Coordinator;
+use crate::error::Error;
 use crate::limits::REPAIR_PAGE_WITHIN;
 use base::{HashMap, HostId};
 use mutation::{Key, Mutation, ReadAnswer, TokenRange};
@@ -52,6 +53,9 @@ impl PageOf {
         let states = self.states(&merged)?;
         let ours = || states.iter().filter(|(table, _, _)| tables.contains(table));
         if let Whom::Onto(host) = whom {
+            if rest.resume.is_none() {
+                self.tell_floor(*host, part).await?;
+            }
             self.tell_known(*host, ours(), &answers).await?;
         }
         for (table, key, state) in ours() {
@@ -59,13 +63,13 @@ impl PageOf {
                 runtime::debug!(
                     "repair: the conditional write {ballot:?} of table {table:?} is finished or fenced off"
                 );
-                self.settle(*table, key).await?;
+                self.settle(*table, key, matches!(whom, Whom::Onto(_))).await?;
             }
         }
         Ok(done(rest, behind, merged.stopped, !answers.is_empty(), (0, 0)))
     }
 
-    fn states(&self, answer: &ReadAnswer) -> Result<Vec<(TableId, Key, State)>, PageError> {
+    pub(super) fn states(&self, answer: &ReadAnswer) -> Result<Vec<(TableId, Key, State)>, PageError> {
         Records::states(answer).map_err(|error| self.here(&error))
     }
 
@@ -94,15 +98,17 @@ impl PageOf {
         self.judged(host, self.write(host, known).await).await.map(drop)
     }
 
-    async fn settle(&self, table: TableId, key: &Key) -> Result<(), PageError> {
-        let settle = |serial| {
-            let (coordinator, key) = (&self.coordinator, key.clone());
-            async move { coordinator.settle(table, key, serial, REPAIR_PAGE_WITHIN).await }
-        };
-        let mut outcome = settle(Consistency::Serial).await;
-        // What was agreed on within this datacenter a quorum of all may not have met.
-        if outcome.is_ok() && self.view.spans_dcs {
+    pub(super) async fn settle(&self, table: TableId, key: &Key, is_filling: bool) -> Result<(), PageError> {
+        let settle = |serial| self.coordinator.settle(table, key.clone(), serial, REPAIR_PAGE_WITHIN);
+        // ⚔ With a quorum of each datacenter: what one of them has agreed on by itself a quorum of all may not have met, and it would be fenced off.
+        let all = if self.view.spans_dcs { Consistency::EachQuorum } else { Consistency::Serial };
+        let mut outcome = settle(all).await;
+        // Who fills a node may be without another datacenter, where nothing is agreed on then. What its own has agreed on first.
+        if self.view.spans_dcs && is_filling && matches!(outcome, Err(Error::Unavailable { .. })) {
             outcome = settle(Consistency::LocalSerial).await;
+            if outcome.is_ok() {
+                outcome = settle(Consistency::Serial).await;
+            }
         }
         outcome.map_err(|error| {
             let text = format!("a conditional write that is on its way could not be finished: {error}");

@@ -169,6 +169,16 @@ pub enum Bug {
     PruneEarly,
     /// A member that replaces another is not told what was promised and agreed on with that one.
     ReplaceWithoutBallots,
+    /// Ballots are swept although holders still take part in rounds of that time.
+    SweepWithoutFloor,
+    /// A floor is answered before what was at work below it is over.
+    FloorDoesNotWait,
+    /// A floor is answered before it is durable.
+    FloorNotDurable,
+    /// Ballots are swept although what they are about is not committed by every holder.
+    SweepUnsettled,
+    /// A proposer takes a swept partition for one on which it has proposed nothing.
+    SweptIsNever,
     /// What the leader of a counter has counted is sent to others before it is durable.
     CountSentBeforeDurable,
     /// Two increments of a counter begin with the same shard of their leader.

@@ -4,10 +4,12 @@
 //! Registers are made if they are not there, changed and deleted if they hold what was seen last, and read at SERIAL, by tasks on every node, which ask their
 //! coordinator. A change also adds its value to a set, so that what a register holds says how many changes there were.
 //!
+//! Ballots of what was at rest for a moment are swept meanwhile, from nodes at random.
+//!
 //! The same of one of two datacenters at LOCAL_SERIAL ([`play_local`]), which must not care what becomes of the other.
 //!
 //! Checked: what was seen of each register is linearizable ([`history`]). When the faults are over every register can be changed through every node, and each
-//! replica alone has what was agreed on.
+//! replica alone has what was agreed on; no ballot is left behind sweeps of what is at rest, and what comes then is decided as ever.
 
 mod history;
 
@@ -17,12 +19,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use base::{HostId, Prng};
+use base::{HostId, Prng, Token};
 use coordinator::{Conditional, Coordinator, Error};
 use mutation::{
     Cell, ColumnView, Deletion, Key, Liveness, Mutation, MutationBuilder, ReadAnswer, ReadCommand, RowView,
-    Scope,
+    Scope, TokenRange,
 };
+use paxos::Records;
 use runtime::Bug;
 use runtime::sim::{NodeId, Task, World};
 use schema::TableId;
@@ -52,6 +55,8 @@ pub(crate) struct Seen {
     /// No register has more calls than this: less than [`CALLS_MAX`] keeps some for later.
     pub(crate) calls_max: usize,
     calls: BTreeMap<u64, Vec<Call>>,
+    /// Registers that clients let be for now, one bit each: their ballots can be swept.
+    at_rest: u64,
     next_value: i64,
     counts: BTreeMap<&'static str, u64>,
     failed: Option<String>,
@@ -69,6 +74,7 @@ impl Default for Seen {
         Seen {
             calls_max: CALLS_MAX,
             calls,
+            at_rest: 0,
             next_value: 0,
             counts,
             failed: None,
@@ -80,6 +86,10 @@ impl Default for Seen {
 }
 
 impl Seen {
+    fn rests(&self, key: u64) -> bool {
+        self.at_rest >> key & 1 == 1
+    }
+
     fn is_full(&self, key: u64) -> bool {
         self.calls.get(&key).is_some_and(|calls| self.calls_max <= calls.len())
     }
@@ -221,8 +231,9 @@ pub(crate) async fn client(seen: Shared, mut rng: Prng, keys: u64) {
             continue;
         };
         let key = rng.below(keys);
-        if coordinator.schema().table_by_id(TABLE).is_none() || seen.borrow().is_full(key) {
-            runtime::sleep(Duration::from_millis(20)).await;
+        let waits = seen.borrow().is_full(key) || seen.borrow().rests(key);
+        if coordinator.schema().table_by_id(TABLE).is_none() || waits {
+            runtime::sleep(Duration::from_millis(if waits { 2 } else { 20 })).await;
             continue;
         }
         if rng.chance(0.4) {
@@ -319,6 +330,60 @@ async fn change_at_end(
             Err(format!("at the end, with nobody else there, {key} was not changed from {old:?}: {other:?}"))
         }
     }
+}
+
+/// Has this node sweep what was at rest for so long, of the ranges of which it is the first holder. Errors: as of [`Coordinator::sweep`].
+async fn sweep(seen: Shared, age: Duration) -> Result<(), String> {
+    let Some(coordinator) = runtime::try_local::<Coordinator>() else { return Err("it starts".to_string()) };
+    let swept = coordinator.sweep(age).await?;
+    *seen.borrow_mut().counts.entry("swept").or_default() += swept;
+    Ok(())
+}
+
+/// Some of these nodes begin to sweep, as they would every few hours.
+pub(crate) fn sweep_by_chance(world: &mut World, hosts: &[Host], rng: &mut Prng, seen: &Shared) {
+    for host in hosts {
+        if rng.chance(0.5) && world.alive(host.node) {
+            // Often of no age at all: whatever nobody is at work on at the moment.
+            let age = Duration::from_micros(rng.below(100_000).saturating_sub(50_000));
+            drop(world.spawn(host.node, sweep(seen.clone(), age)));
+        }
+    }
+}
+
+/// Partitions of which this node knows any ballot.
+async fn with_ballots() -> Result<usize, String> {
+    let whole = TokenRange::new(Token(i64::MIN), Token(i64::MAX));
+    let command = Records::all(whole, runtime::unix_seconds());
+    let local = runtime::local::<Coordinator>().local().clone();
+    let answer = local.read(&command).await.map_err(|error| error.to_string())?;
+    let states = Records::states(&answer).map_err(|error| error.to_string())?;
+    Ok(states.iter().filter(|(_, _, state)| !state.last().is_none()).count())
+}
+
+/// Times that all nodes sweep until nothing is left: the first one settles what was open, and what tells others of that may be on its way.
+const SWEEPS: usize = 3;
+/// Time between them, and half of it is longer than clocks are apart: everything is at rest then.
+const AT_REST: Duration = Duration::from_secs(3);
+
+/// When nothing disturbs any more: all ballots can be swept.
+fn sweep_all(world: &mut World, run: &Run, seen: &Shared) -> Result<(), String> {
+    for _ in 0..SWEEPS {
+        for host in &run.hosts {
+            let mut swept = world.spawn(host.node, sweep(seen.clone(), AT_REST / 2));
+            let swept = finished(world, &mut swept, 4 * CONVERGE, "sweeping ballots")?;
+            swept.map_err(|text| format!("{} does not sweep: {text}", host.ip))?;
+        }
+        world.run_for(AT_REST);
+    }
+    for host in &run.hosts {
+        let mut left = world.spawn(host.node, with_ballots());
+        match finished(world, &mut left, START, "looking for ballots")?? {
+            0 => {}
+            left => return Err(format!("{} has ballots of {left} partitions, and all was swept", host.ip)),
+        }
+    }
+    Ok(())
 }
 
 /// On one node, when nothing disturbs any more: each register is changed at ALL, and what this node's replica has alone is that.
@@ -433,10 +498,20 @@ fn play_on(
     for spell in 0..spells {
         // Calls are kept for every fault: without a limit they are used up before the second one.
         seen.borrow_mut().calls_max = CALLS_MAX * (spell + 1) / spells;
+        seen.borrow_mut().at_rest = run.rng.below(1 << keys);
+        // Only where all answer anything is swept.
+        if run.rng.chance(0.3) {
+            world.heal_all();
+            run.boot_dead(world, 1.0);
+        }
         let clients = |rng| client(seen.clone(), rng, keys);
         clients_on(world, &run.hosts[..near], &mut run.rng, 2, &mut tasks, clients);
-        let spell = Duration::from_micros(run.rng.below(600_000));
-        world.run_for(spell);
+        for part in 0..2 {
+            world.run_for(Duration::from_micros(run.rng.below(300_000)));
+            if part == 0 {
+                sweep_by_chance(world, &run.hosts, &mut run.rng, &seen);
+            }
+        }
         if near < run.count() && run.rng.chance(0.2) {
             run.cut_datacenters(world, false);
         }
@@ -451,6 +526,9 @@ fn play_on(
     // What is on its way may still happen, and hints arrive.
     world.run_for(Duration::from_secs(15));
     drop(tasks);
+    if run.rng.chance(0.5) {
+        sweep_all(world, &run, &seen)?;
+    }
     if near < run.count() {
         reaches_the_other(world, &run, &seen, (near, keys))?;
     }

@@ -3,7 +3,10 @@
 
 use super::*;
 use node::config::CommitlogSync;
+use paxos::{Ask, Ballot, Planned, Proposal, Reply};
+use replica::FloorAsked;
 use runtime::sim::SimConfig;
+use storage::{Durability, Point};
 
 /// How long a message is on its way.
 const LINK: Duration = Duration::from_millis(100);
@@ -201,16 +204,21 @@ fn what_one_replica_has_written_is_not_forgotten_by_the_others() {
     assert_eq!(commit_by_one(Some(Bug::PruneEarly)), None);
 }
 
-/// P1: two nodes make a register of one holder at the same moment, and neither hears what came of it. Who of the two is told that it did.
-fn two_at_one_holder(planted: Option<Bug>) -> Vec<bool> {
-    let (mut world, run) = calm(planted, "{'class': 'SimpleStrategy', 'replication_factor': 1}", |_| {});
+/// Which of the nodes is the first to hold the register.
+fn first_holder(run: &Run) -> usize {
     let mut ring: Vec<(i64, usize)> = Vec::new();
     for (at, host) in run.hosts.iter().enumerate() {
         ring.extend(host.config.initial_tokens.iter().map(|token| (*token, at)));
     }
     ring.sort_unstable();
     let token = key_of(KEY).token.0;
-    let holder = ring.iter().find(|(end, _)| token <= *end).unwrap_or(&ring[0]).1;
+    ring.iter().find(|(end, _)| token <= *end).unwrap_or(&ring[0]).1
+}
+
+/// P1: two nodes make a register of one holder at the same moment, and neither hears what came of it. Who of the two is told that it did.
+fn two_at_one_holder(planted: Option<Bug>) -> Vec<bool> {
+    let (mut world, run) = calm(planted, "{'class': 'SimpleStrategy', 'replication_factor': 1}", |_| {});
+    let holder = first_holder(&run);
     let [one, other] = [1, 2].map(|step| (holder + step) % run.count());
     let tasks =
         [one, other].map(|at| make(&mut world, &run.hosts[at], (KEY, at as i64 + 1), Consistency::One));
@@ -229,4 +237,229 @@ fn two_at_one_holder(planted: Option<Bug>) -> Vec<bool> {
 fn two_ballots_of_one_moment_are_two() {
     assert_eq!(two_at_one_holder(None), [false, true]);
     assert_eq!(two_at_one_holder(Some(Bug::BallotReused)), [true, true]);
+}
+
+/// Has each node sweep what is at rest by now, as far as it can.
+fn sweep_each(world: &mut World, run: &Run) {
+    run.hosts.iter().for_each(|host| sweep_from(world, host));
+}
+
+fn sweep_from(world: &mut World, host: &Host) {
+    let mut swept = world.spawn(host.node, sweep(Shared::default(), Duration::ZERO));
+    finished(world, &mut swept, 2 * PATIENCE, "sweeping").expect("in time").expect("swept");
+}
+
+/// Partitions of which each node knows a ballot.
+fn ballots(world: &mut World, run: &Run) -> Vec<usize> {
+    let mut left = |host: &Host| {
+        let mut left = world.spawn(host.node, with_ballots());
+        finished(world, &mut left, START, "looking for ballots").expect("in time").expect("read")
+    };
+    run.hosts.iter().map(&mut left).collect()
+}
+
+/// What is sent from here on is on its way for so long; half of [`LINK`] later messages are as fast as before.
+fn delayed(world: &mut World, by: Duration) {
+    world.set_delay(by, by, 0.0);
+    world.run_for(LINK / 2);
+    world.set_delay(LINK, LINK, 0.0);
+}
+
+/// What is agreed on is written by the first of three nodes alone; ballots are swept, and it is cut off. What a serial read finds without it.
+fn swept_by_one(planted: Option<Bug>) -> Value {
+    let (mut world, run) = calm(planted, ON_THREE, |_| {});
+    let [one, others @ ..] = [0, 1, 2].map(|at| run.hosts[at].node);
+    let task = make(&mut world, &run.hosts[0], (KEY, 1), Consistency::One);
+    world.run_for(LINK * 7 / 2);
+    others.iter().for_each(|other| world.cut_one_way(one, *other));
+    assert_eq!(ended(&mut world, task).0.expect("made"), true);
+    world.run_for(LINK / 2);
+    others.iter().for_each(|other| world.reset_connections(one, *other));
+    world.heal_all();
+    world.run_for(8 * LINK);
+    sweep_each(&mut world, &run);
+    assert_eq!(ballots(&mut world, &run), [0, 0, 0]);
+    others.iter().for_each(|other| world.cut(one, *other));
+    found(&mut world, &run.hosts[1])
+}
+
+#[test]
+fn what_is_swept_is_written_by_every_holder() {
+    assert_eq!(swept_by_one(None), after(None, 1));
+    assert_eq!(swept_by_one(Some(Bug::SweepUnsettled)), None);
+}
+
+/// What the replica of a node answers to a message about the register.
+fn told(world: &mut World, host: &Host, ask: impl FnOnce() -> Ask + 'static) -> Reply {
+    let mut task = world.spawn(host.node, async move {
+        let local = runtime::local::<Coordinator>().local().clone();
+        local.paxos(ask(), Point(0, u64::MAX)).await
+    });
+    finished(world, &mut task, START, "an answer").expect("in time").expect("answered")
+}
+
+/// Two of three nodes promise a round, and its proposer stalls. Another one makes the register, its ballots are swept, all lose power, and the proposer goes
+/// on. What the two say, and what the register holds then.
+fn accept_of_long_ago(planted: Option<Bug>) -> ([Reply; 2], Value) {
+    let (mut world, mut run) = calm(planted, ON_THREE, |_| {});
+    let mut task = world.spawn(run.hosts[1].node, async { runtime::unix_micros() });
+    let micros = finished(&mut world, &mut task, START, "the time").expect("in time");
+    let ballot = Ballot::new(micros, 7);
+    for at in [1, 2] {
+        let ask = move || Ask::Prepare { ballot, command: command(KEY) };
+        let promised = told(&mut world, &run.hosts[at], ask);
+        assert!(matches!(promised, Reply::Promise(_)), "{promised:?}");
+    }
+    let made = make(&mut world, &run.hosts[0], (KEY, 1), Consistency::All);
+    assert_eq!(ended(&mut world, made).0.expect("made"), true);
+    world.run_for(8 * LINK);
+    sweep_each(&mut world, &run);
+    assert_eq!(ballots(&mut world, &run), [0, 0, 0]);
+    run.hosts.iter().for_each(|host| world.power_cut(host.node));
+    run.all_ready(&mut world).expect("start again");
+    world.run_for(PATIENCE);
+    let accept = move || {
+        let what = Swap { key: KEY, command: command(KEY), old: None, new: after(None, 2) };
+        let mutation = what.decide(&ReadAnswer::default(), micros).expect("a mutation");
+        let planned = Planned { on: (0, u64::MAX), at: micros };
+        let proposal = Proposal { origin: ballot, planned, mutation };
+        Ask::Accept { table: TABLE, key: key_of(KEY), ballot, proposal }
+    };
+    let said = [1, 2].map(|at| told(&mut world, &run.hosts[at], accept));
+    (said, found(&mut world, &run.hosts[1]))
+}
+
+#[test]
+fn nothing_of_long_ago_is_accepted_where_its_ballots_were_swept() {
+    let (said, found) = accept_of_long_ago(None);
+    assert!(said.iter().all(|said| matches!(said, Reply::Refused(_))), "{said:?}");
+    assert_eq!(found, after(None, 1));
+    for planted in [Bug::SweepWithoutFloor, Bug::FloorNotDurable] {
+        let (said, found) = accept_of_long_ago(Some(planted));
+        assert_eq!(said, [Reply::Accepted, Reply::Accepted], "{planted:?}");
+        assert_eq!(
+            found.map(|held| held % SET_MAX),
+            Some(2),
+            "{planted:?}: both, though each was to make it"
+        );
+    }
+}
+
+/// A node proposes to make a register, and does not hear that all have accepted it. Another one finishes that, and its ballots are swept before the first
+/// one asks again. What it is told.
+fn own_is_swept(planted: Option<Bug>) -> Result<bool, Error> {
+    let (mut world, run) = calm(planted, ON_THREE, |_| {});
+    // Who sweeps the register waits for no answer that is late.
+    let sweeper = first_holder(&run);
+    let [one, others @ ..] = [1, 2, 3].map(|step| run.hosts[(sweeper + step) % 3].node);
+    let proposer = &run.hosts[(sweeper + 1) % 3];
+    let task = make(&mut world, proposer, (KEY, 1), Consistency::One);
+    // Promised; what is accepted now is told late.
+    world.run_for(LINK * 29 / 10);
+    delayed(&mut world, PATIENCE / 2);
+    assert_eq!(found(&mut world, &run.hosts[sweeper]), after(None, 1));
+    world.run_for(8 * LINK);
+    sweep_from(&mut world, &run.hosts[sweeper]);
+    assert_eq!(ballots(&mut world, &run), [0, 0, 0]);
+    others.iter().for_each(|other| world.reset_connections(one, *other));
+    ended(&mut world, task).0
+}
+
+#[test]
+fn whose_proposal_may_have_been_swept_does_not_say_that_it_was_not_applied() {
+    let told = own_is_swept(None);
+    assert!(matches!(told, Err(Error::CasUnknown { .. })), "{told:?}");
+    let told = own_is_swept(Some(Bug::SweptIsNever));
+    assert!(matches!(told, Ok(false)), "it was: {told:?}");
+}
+
+/// A sweep of a register that was made, and that got to the first of three holders alone.
+fn swept_in_part() -> (World, Run) {
+    let (mut world, run) = calm(None, ON_THREE, |_| {});
+    let made = make(&mut world, &run.hosts[0], (KEY, 1), Consistency::All);
+    assert_eq!(ended(&mut world, made).0.expect("made"), true);
+    world.run_for(8 * LINK);
+    for (at, host) in run.hosts.iter().enumerate() {
+        let mut task = world.spawn(host.node, async move {
+            let local = runtime::local::<Coordinator>().local().clone();
+            let on = Point(0, u64::MAX);
+            let micros = runtime::unix_micros();
+            let whole = (TableId(0), TokenRange::new(Token(i64::MIN), Token(i64::MAX)));
+            local.raise_floor(FloorAsked { raises: true, at: micros, of: whole }, on).await?;
+            let swept = Records::new().swept(TABLE, &key_of(KEY), Ballot::floor(micros));
+            if at == 0 { local.write(vec![swept], Durability::Mode, on).await } else { Ok(()) }
+        });
+        finished(&mut world, &mut task, START, "sweeping in part").expect("in time").expect("done");
+    }
+    assert_eq!(ballots(&mut world, &run), [0, 1, 1]);
+    (world, run)
+}
+
+#[test]
+fn what_a_sweep_did_not_get_to_is_swept_by_the_next() {
+    let (mut world, run) = swept_in_part();
+    sweep_each(&mut world, &run);
+    assert_eq!(
+        ballots(&mut world, &run),
+        [0, 0, 0],
+        "though a tombstone of the first one hides what the others have"
+    );
+    assert_eq!(found(&mut world, &run.hosts[1]), after(None, 1));
+}
+
+#[test]
+fn a_sweep_in_part_holds_up_nobody() {
+    let (mut world, mut run) = swept_in_part();
+    // Without the third one a quorum is of the two that do not know the same.
+    world.power_cut(run.hosts[2].node);
+    world.run_for(PATIENCE);
+    let (outcome, took) = {
+        let second = make(&mut world, &run.hosts[0], (KEY, 2), Consistency::One);
+        ended(&mut world, second)
+    };
+    assert!(matches!(outcome, Ok(false)) && took < Duration::from_secs(2), "{outcome:?} after {took:?}");
+    // From then on both know the same, and a read asks once.
+    world.run_for(4 * LINK);
+    let start = world.now();
+    assert_eq!(found(&mut world, &run.hosts[1]), after(None, 1));
+    assert!(world.now() - start <= 3 * LINK, "after {:?}", world.now() - start);
+    run.all_ready(&mut world).expect("starts again");
+    world.run_for(PATIENCE);
+    sweep_each(&mut world, &run);
+    assert_eq!(ballots(&mut world, &run), [0, 0, 0]);
+}
+
+/// Two of a datacenter accept what the first one proposes at LOCAL_SERIAL; it hears of it late. The other datacenter repairs, and the third node makes the
+/// register meanwhile. What the two are told.
+#[test]
+fn a_repair_does_not_fence_off_what_another_datacenter_has_agreed_on() {
+    let mut world = World::new(7, SimConfig::calm());
+    let run = prepare_nodes(&mut world, 7, None, OF_BOTH, |n| NEAR <= n);
+    let replication = "{'class': 'NetworkTopologyStrategy', 'datacenter1': 3, 'far': 2}";
+    let run = begin(&mut world, run, replication, |_| {});
+    let local = |world: &mut World, at: usize, value: i64| {
+        world.spawn(run.hosts[at].node, async move {
+            let (coordinator, start) = (runtime::local::<Coordinator>(), runtime::now());
+            let what = Swap { key: KEY, command: command(KEY), old: None, new: after(None, value) };
+            let commit = Consistency::LocalQuorum;
+            let outcome = coordinator.cas(&what, Consistency::LocalSerial, commit, PATIENCE).await;
+            (outcome.map(|decided| decided.applied), runtime::now() - start)
+        })
+    };
+    let first = local(&mut world, 0, 1);
+    world.run_for(LINK * 3 / 2);
+    let [one, third] = [0, 2].map(|at| run.hosts[at].node);
+    world.cut_one_way(one, third);
+    world.run_for(LINK * 14 / 10);
+    delayed(&mut world, Duration::from_secs(6));
+    world.reset_connections(one, third);
+    world.heal_all();
+    // Nobody waits for what they would promise.
+    let slow = Duration::from_millis(300);
+    [0, 1].iter().for_each(|at| world.slow_disk(run.hosts[*at].node, (slow, slow)));
+    let mut repaired = world.spawn(run.hosts[NEAR].node, crate::repairs::repair("ks", false));
+    finished(&mut world, &mut repaired, 2 * PATIENCE, "a repair").expect("in time").expect("repaired");
+    let second = local(&mut world, 2, 2);
+    let told = [second, first].map(|task| ended(&mut world, task).0);
+    assert!(matches!(told[..], [Ok(false), Ok(true)]), "{told:?}");
 }

@@ -9,7 +9,9 @@ use runtime::sim::{Task, World};
 
 use crate::Counts;
 use crate::limits::{CONVERGE, START};
-use crate::lwt::{CALLS_MAX, ON_THREE, Shared, WITHIN, client, create_schema, judged, settled};
+use crate::lwt::{
+    CALLS_MAX, ON_THREE, Shared, WITHIN, client, create_schema, judged, settled, sweep_by_chance,
+};
 use crate::machines::{clients_on, finished, id_of};
 
 use super::replaced::{GRACE_S, disturb, replace};
@@ -79,6 +81,10 @@ pub(crate) fn play(
     // All know each other again.
     world.run_for(Duration::from_secs(6));
     seen.borrow_mut().calls_max = CALLS_MAX / 2;
+    // Nobody is at work: all of it, or as much as there is time for before the next ones come.
+    sweep_by_chance(world, &run.hosts, &mut run.rng, &seen);
+    let spell = Duration::from_micros(run.rng.below(50_000));
+    world.run_for(spell);
     clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, clients);
     agree_in_secret(world, &mut run, (new, with, without));
     let idle = run.rng.chance(0.7);
@@ -94,6 +100,7 @@ pub(crate) fn play(
     world.set_delay(Duration::from_micros(20), Duration::from_micros(500), 0.0);
     run.boot_dead(world);
     clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, clients);
+    sweep_by_chance(world, &run.hosts, &mut run.rng, &seen);
     if run.rng.chance(0.5) {
         disturb(world, &mut run, new);
     }
@@ -110,6 +117,7 @@ pub(crate) fn play(
             world.cut(run.hosts[away].node, run.hosts[at].node);
         }
         clients_on(world, &run.hosts, &mut run.rng, 2, &mut tasks, clients);
+        sweep_by_chance(world, &run.hosts, &mut run.rng, &seen);
         let spell = Duration::from_millis(200 + run.rng.below(1_000));
         world.run_for(spell);
         world.heal_all();

@@ -20,8 +20,7 @@ pub(super) const PAXOS_PAUSES: &str =
     "who gives way pauses for a random time of up to 128 ms, within cas_contention_timeout";
 pub(super) const PAXOS_REPAIR: &str =
     "a repair, and a node that replaces another, settle the open rounds of their ranges";
-pub(super) const PAXOS_STATE: &str =
-    "what was agreed on is forgotten when every replica has it, and its ballot stays";
+pub(super) const PAXOS_STATE: &str = "what was agreed on is forgotten when every replica has it, and ballots of partitions that were at rest for an hour every few hours";
 pub(super) const SILENCE: &str = "a node that does not answer for 2.5 s is down, and connections with it end";
 pub(super) const NEAREST: &str =
     "reads go to the replicas of the datacenter that answer fast, whatever they have in memory";
