@@ -10,12 +10,11 @@ use crate::table::Table;
 use serde::Deserialize;
 
 /// What Cassandra's nodetool can ask for and this node does not do.
-const REFUSED: [(&str, &str); 6] = [
+const REFUSED: [(&str, &str); 5] = [
     ("-prv", "--preview: a repair writes what it finds; there is no preview"),
     ("-vd", "--validate: a repair writes what it finds; there is no preview"),
     ("-pl", "--pull: all replicas are made equal; there is no pull repair"),
     ("-tr", "--trace: repairs are not traced"),
-    ("-paxos-only", "--paxos-only: there is nothing of Paxos to repair"),
     (
         "--include-gcgs-expired-tombstones",
         "--include-gcgs-expired-tombstones: tombstones whose grace is over go only where they delete something",
@@ -148,6 +147,8 @@ fn parameters(context: &Context<'_>, tables: &str) -> Result<Vec<(&'static str, 
         ("incremental", "false".to_owned()),
         ("jobThreads", given.int("-j").unwrap_or(1).to_string()),
         ("forceRepair", is("-force")),
+        ("skipPaxos", is("-skip-paxos")),
+        ("paxosOnly", is("-paxos-only")),
     ];
     let lists = [
         ("columnFamilies", tables.to_owned()),

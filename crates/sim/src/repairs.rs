@@ -10,8 +10,12 @@ use crate::machines::{Run, finished};
 
 /// Repairs a keyspace from the node it runs on; the mutations that were written to replicas.
 pub(crate) async fn repair(keyspace: &str, primary_range: bool) -> Result<u64, String> {
+    repair_as(keyspace, RepairOptions { primary_range, ..RepairOptions::default() }).await
+}
+
+/// The same as an operator words it.
+pub(crate) async fn repair_as(keyspace: &str, options: RepairOptions) -> Result<u64, String> {
     let (coordinator, repairs) = (runtime::local::<Coordinator>(), Repairs::default());
-    let options = RepairOptions { primary_range, ..RepairOptions::default() };
     let begun = repairs.start(&coordinator, keyspace, &options, |ranges| ranges.to_string())?;
     let Some(begun) = begun else { return Ok(0) };
     begun.wait(REPAIR_WITHIN).await;

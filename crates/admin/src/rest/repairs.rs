@@ -137,6 +137,8 @@ fn options(request: &Request) -> Result<RepairOptions, Failure> {
         hosts: list(request, "hosts").iter().map(address).collect::<Result<_, _>>()?,
         range: range(request)?,
         without_down: request.is_on("forceRepair"),
+        skips_rounds: request.is_on("skipPaxos"),
+        only_rounds: request.is_on("paxosOnly"),
     })
 }
 
@@ -174,7 +176,7 @@ fn describe(options: &RepairOptions, request: &Request, ranges: usize) -> String
     format!(
         "parallelism: {}, primary range: {}, incremental: false, job threads: {}, ColumnFamilies: [{}], dataCenters: [{}], \
          hosts: [{}], previewKind: NONE, # of ranges: {ranges}, pull repair: false, force repair: {}, optimise streams: false, \
-         ignore unreplicated keyspaces: false, repairPaxos: false, paxosOnly: false",
+         ignore unreplicated keyspaces: false, repairPaxos: {}, paxosOnly: {}",
         of("parallelism", "parallel"),
         options.primary_range,
         of("jobThreads", "1"),
@@ -182,5 +184,7 @@ fn describe(options: &RepairOptions, request: &Request, ranges: usize) -> String
         options.dcs.join(", "),
         hosts.join(", "),
         options.without_down,
+        !options.skips_rounds,
+        options.only_rounds,
     )
 }

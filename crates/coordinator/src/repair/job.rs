@@ -1,7 +1,7 @@
 //! A repair from its start to its end: ranges, pages, progress. On the shard that was asked; each page is worked on by the shard that owns its tokens.
 
 use super::page::{Page, PageError, Rest};
-use super::party::{Among, Whom};
+use super::party::Whom;
 use super::plan::{Piece, Plan, RepairOptions, filling, plan};
 use crate::coordinator::Coordinator;
 use crate::limits::{
@@ -64,6 +64,8 @@ pub struct Repair {
     /// Tables that are repaired.
     tables: Arc<[TableId]>,
     whom: Arc<Whom>,
+    rows: bool,
+    rounds: bool,
     ranges: usize,
     done: Cell<usize>,
     state: RefCell<RepairState>,
@@ -172,6 +174,8 @@ impl Repair {
             keyspace: keyspace.to_owned(),
             tables: planned.map(|planned| planned.tables.as_slice().into()).unwrap_or_default(),
             whom: Arc::new(whom),
+            rows: planned.is_some_and(|planned| planned.rows),
+            rounds: planned.is_some_and(|planned| planned.rounds),
             ranges: planned.map_or(0, |planned| planned.pieces.len()),
             done: Cell::new(0),
             state: RefCell::new(RepairState::Running),
@@ -290,10 +294,10 @@ impl Repair {
                 continue;
             }
             // First: what they come to is repaired with the rows.
-            if self.settles_rounds() {
+            if self.rounds {
                 self.range(Work::Rounds(self.tables.clone()), *range, &piece.name).await?;
             }
-            for table in &*self.tables {
+            for table in self.tables.iter().filter(|_| self.rows) {
                 self.range(Work::Rows(*table), *range, &piece.name).await?;
             }
         }
@@ -304,15 +308,6 @@ impl Repair {
         let text = format!("Repair session {session} for range [{}] finished", piece.name);
         self.tell(LineKind::Progress(percent), text);
         Ok(())
-    }
-
-    /// Not where some of the holders are left out: it needs a quorum, whoever is named.
-    fn settles_rounds(&self) -> bool {
-        match &*self.whom {
-            Whom::Holders(among) => *among == Among::default(),
-            Whom::Onto(_) => true,
-            Whom::AtRest(_) => false,
-        }
     }
 
     async fn range(&self, work: Work, range: TokenRange, name: &str) -> Result<(), String> {

@@ -22,6 +22,10 @@ pub struct RepairOptions {
     pub range: Option<(Token, Token)>,
     /// Replicas that are down are left out.
     pub without_down: bool,
+    /// Open rounds of lightweight transactions are left open.
+    pub skips_rounds: bool,
+    /// Nothing but those is repaired.
+    pub only_rounds: bool,
 }
 
 /// One range of tokens with the same holders: one interval, or two around the end of the ring.
@@ -38,6 +42,10 @@ pub(super) struct Plan {
     pub(super) tables: Vec<TableId>,
     pub(super) pieces: Vec<Piece>,
     pub(super) whom: Whom,
+    /// Whether rows are made equal.
+    pub(super) rows: bool,
+    /// Whether open rounds of lightweight transactions are settled.
+    pub(super) rounds: bool,
 }
 
 /// The ranges to repair. `None`: nobody else holds anything of the keyspace. Errors: in words for the operator.
@@ -88,7 +96,9 @@ pub(super) fn plan(
     if pieces.is_empty() && options.range.is_some() {
         return Err("Nothing to repair: this node holds nothing of the range".to_owned());
     }
-    Ok(Some(Plan { tables, pieces, whom }))
+    // Not where some of the holders are left out: that needs a quorum, whoever is named.
+    let rounds = !options.skips_rounds && whom == Whom::Holders(Among::default());
+    Ok(Some(Plan { tables, pieces, whom, rows: !options.only_rounds, rounds }))
 }
 
 /// Every table that a new node must be filled with, and all ranges that it will hold.
@@ -103,7 +113,7 @@ pub(super) fn filling(snapshot: &Snapshot, keyspace: &Keyspace, host: HostId) ->
         }
     }
     let tables = keyspace.tables.values().map(|table| table.id).collect();
-    Plan { tables, pieces, whom: Whom::Onto(host) }
+    Plan { tables, pieces, whom: Whom::Onto(host), rows: true, rounds: true }
 }
 
 /// The ranges of which this node is the first holder, with all tables: by the names of keyspaces, those of one replication together.
@@ -126,7 +136,7 @@ pub(super) fn sweeping(snapshot: &Snapshot, schema: &Schema, before: i64) -> Vec
         let tables =
             group.iter().flat_map(|keyspace| keyspace.tables.values()).map(|table| table.id).collect();
         let names: Vec<&str> = group.iter().map(|keyspace| &*keyspace.name).collect();
-        (names.join(", "), Plan { tables, pieces, whom: Whom::AtRest(before) })
+        (names.join(", "), Plan { tables, pieces, whom: Whom::AtRest(before), rows: false, rounds: false })
     };
     groups.into_iter().map(of).collect()
 }

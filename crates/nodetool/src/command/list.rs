@@ -51,12 +51,18 @@ const REPAIR: &[Opt] = &[
         &["-iuk", "--ignore-unreplicated-keyspaces"],
         "Accepted for scripts: keyspaces with one replica are passed over",
     ),
-    switch(&["-skip-paxos", "--skip-paxos"], "Accepted for scripts: there is nothing of Paxos to repair"),
+    switch(
+        &["-skip-paxos", "--skip-paxos"],
+        "Leave lightweight transactions that are on their way as they are",
+    ),
+    switch(
+        &["-paxos-only", "--paxos-only"],
+        "Finish lightweight transactions that are on their way, and compare no rows",
+    ),
     switch(&["-prv", "--preview"], "Refused: a repair writes what it finds"),
     switch(&["-vd", "--validate"], "Refused, as --preview"),
     switch(&["-pl", "--pull"], "Refused: all replicas are made equal"),
     switch(&["-tr", "--trace"], "Refused: repairs are not traced"),
-    switch(&["-paxos-only", "--paxos-only"], "Refused: there is nothing of Paxos to repair"),
     switch(
         &["--include-gcgs-expired-tombstones"],
         "Refused: tombstones whose grace is over go only where they delete something",

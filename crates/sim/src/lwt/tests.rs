@@ -2,6 +2,7 @@
 //! each with the rule and with the mistake that breaks it planted.
 
 use super::*;
+use coordinator::RepairOptions;
 use node::config::CommitlogSync;
 use paxos::{Ask, Ballot, Planned, Proposal, Reply};
 use replica::FloorAsked;
@@ -427,6 +428,37 @@ fn a_sweep_in_part_holds_up_nobody() {
     world.run_for(PATIENCE);
     sweep_each(&mut world, &run);
     assert_eq!(ballots(&mut world, &run), [0, 0, 0]);
+}
+
+/// What two of three nodes have accepted when its proposer loses power, and a repair. Whether it is open still, and what the replica of the second one has.
+fn open_and_repaired(options: RepairOptions) -> (bool, Value) {
+    let (mut world, mut run) = calm(None, ON_THREE, |_| {});
+    drop(make(&mut world, &run.hosts[0], (KEY, 1), Consistency::One));
+    world.run_for(LINK * 33 / 10);
+    world.power_cut(run.hosts[0].node);
+    run.all_ready(&mut world).expect("starts again");
+    world.run_for(PATIENCE);
+    let mut repaired = world.spawn(run.hosts[2].node, crate::repairs::repair_as("ks", options));
+    finished(&mut world, &mut repaired, 2 * PATIENCE, "a repair").expect("in time").expect("repaired");
+    // Nobody waits for what is told at the end of a round.
+    world.run_for(4 * LINK);
+    let mut task = world.spawn(run.hosts[1].node, async {
+        let local = runtime::local::<Coordinator>().local().clone();
+        let whole = TokenRange::new(Token(i64::MIN), Token(i64::MAX));
+        let answer = local.read(&Records::all(whole, runtime::unix_seconds())).await.expect("read");
+        let states = Records::states(&answer).expect("states");
+        let rows = local.read(&command(KEY)).await.expect("read");
+        (states.iter().any(|(_, _, state)| state.open().is_some()), held(&rows))
+    });
+    finished(&mut world, &mut task, START, "looking").expect("in time")
+}
+
+#[test]
+fn a_repair_finishes_what_is_open_unless_it_is_to_skip_that() {
+    let only = RepairOptions { only_rounds: true, ..RepairOptions::default() };
+    assert_eq!(open_and_repaired(only), (false, after(None, 1)));
+    let skips = RepairOptions { skips_rounds: true, ..RepairOptions::default() };
+    assert_eq!(open_and_repaired(skips), (true, None));
 }
 
 /// Two of a datacenter accept what the first one proposes at LOCAL_SERIAL; it hears of it late. The other datacenter repairs, and the third node makes the
