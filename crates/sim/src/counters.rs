@@ -1,4 +1,4 @@
-//! Counters on three nodes, as in [`crate::three`]: every row on two or three of them, links that are slow, cut or reset, any number of nodes without power.
+//! Counters on three nodes, every row on two or three of them, with every fault of machines and links ([`crate::faults`]).
 //!
 //! Tasks on every node have their coordinator count up and down, at ONE, QUORUM and ALL, single cells and several partitions at once.
 //!
@@ -23,11 +23,12 @@ use schema::TableId;
 use types::Consistency;
 
 use crate::Counts;
+use crate::faults::{Lasting, any_fault, end_all};
 use crate::host::Host;
 use crate::limits::{CONVERGE, START};
 use crate::machines::{clients_on, finished};
 use crate::session::{Ask, Trouble, insist};
-use crate::three::{fault, prepare};
+use crate::three::prepare;
 
 const TABLE: TableId = TableId(0x5a1c_395e_b41f_11e5_9f22_ba0b_e048_3c22);
 /// Ordinals of the two counters of a row.
@@ -258,19 +259,20 @@ pub(crate) fn play(
     world.run_for(Duration::from_secs(3));
     let keys = 1 + run.rng.below(6);
     let seen = Shared::default();
+    let mut lasting = Lasting::default();
     let mut tasks: Vec<Vec<Task<()>>> = run.hosts.iter().map(|_| Vec::new()).collect();
     for _ in 0..4 + run.rng.below(8) {
         clients_on(world, &run.hosts, &mut run.rng, 4, &mut tasks, |rng| client(seen.clone(), rng, keys));
         let spell = Duration::from_micros(run.rng.below(600_000));
         world.run_for(spell);
-        fault(world, &mut run);
+        for happened in any_fault(world, &mut run, &mut lasting) {
+            *seen.borrow_mut().counts.entry(happened).or_default() += 1;
+        }
         run.boot_dead(world, 0.4);
     }
     world.run_for(Duration::from_millis(200));
     seen.borrow_mut().over = true;
-    world.heal_all();
-    world.set_delay(Duration::from_micros(20), Duration::from_micros(500), 0.0);
-    run.all_ready(world)?;
+    end_all(world, &mut run, &mut lasting)?;
     // What is on its way may still happen, and hints arrive.
     world.run_for(Duration::from_secs(15));
     drop(tasks);

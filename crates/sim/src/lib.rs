@@ -32,6 +32,8 @@ mod register;
 mod clients;
 /// The machines of a scenario with several nodes.
 mod machines;
+
+mod faults;
 /// Repairs, as an operator asks for them.
 mod repairs;
 /// What one node misses reaches it by hints.

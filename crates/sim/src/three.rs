@@ -109,7 +109,7 @@ async fn create_schema(nodes: Vec<SocketAddr>) -> Result<(), Trouble> {
 
 // ---- the run -----------------------------------------------------------------------------------------------------
 
-pub(crate) fn fault(world: &mut World, run: &mut Run) {
+fn fault(world: &mut World, run: &mut Run) {
     let (a, b) = (run.any(), run.any());
     let (node_a, node_b) = (run.hosts[a].node, run.hosts[b].node);
     let all_up = run.hosts.iter().all(|host| world.alive(host.node));

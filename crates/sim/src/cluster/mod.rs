@@ -22,6 +22,7 @@ use runtime::sim::{NodeId, Task, World};
 use types::Consistency;
 
 use crate::clients::{Book, Keyspace, Levels, client};
+use crate::faults::Lasting;
 use crate::handoff;
 use crate::host::Host;
 use crate::limits::{CONVERGE, START};
@@ -52,7 +53,7 @@ struct Cluster<'c> {
     schema: schema::Shared,
     truncated: truncations::Shared,
     roles: roles::Shared,
-    lasting: faults::Lasting,
+    lasting: Lasting,
     /// Hints are kept for seconds.
     is_window_short: bool,
     counts: &'c mut Counts,
@@ -188,7 +189,7 @@ fn prepare<'c>(world: &mut World, seed: u64, planted: Option<Bug>, counts: &'c m
         schema: Rc::default(),
         truncated: Rc::new(RefCell::new(truncations::Book::new(factors.iter().sum()))),
         roles: Rc::default(),
-        lasting: faults::Lasting::default(),
+        lasting: Lasting::default(),
         is_window_short: common.hint_window.is_some(),
         counts,
         planted,

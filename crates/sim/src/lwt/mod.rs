@@ -1,5 +1,4 @@
-//! Lightweight transactions on three nodes, as in [`crate::three`]: every row on all of them, links that are slow, cut or reset, any number of nodes without
-//! power.
+//! Lightweight transactions on three nodes, every row on all of them, with every fault of machines and links ([`crate::faults`]).
 //!
 //! Registers are made if they are not there, changed and deleted if they hold what was seen last, and read at SERIAL, by tasks on every node, which ask their
 //! coordinator. A change also adds its value to a set, so that what a register holds says how many changes there were.
@@ -32,12 +31,13 @@ use schema::TableId;
 use types::Consistency;
 
 use crate::Counts;
+use crate::faults::{Lasting, any_fault, end_all};
 use crate::host::Host;
 use crate::limits::{CONVERGE, START};
 use crate::lwt::history::{Call, Op, Value, exported, linearizable};
 use crate::machines::{FAR, Run, clients_on, finished};
 use crate::session::{Ask, Trouble, insist};
-use crate::three::{fault, prepare, prepare_nodes};
+use crate::three::{prepare, prepare_nodes};
 
 const TABLE: TableId = TableId(0x5a1c_395e_b41f_11e5_9f22_ba0b_e048_3c21);
 /// Ordinals: the value that was written last, and every value since the last deletion. One that is lost shows although later ones were written.
@@ -364,7 +364,7 @@ async fn with_ballots() -> Result<usize, String> {
 /// Times that all nodes sweep until nothing is left: the first one settles what was open, and what tells others of that may be on its way.
 const SWEEPS: usize = 3;
 /// Time between them, and half of it is longer than clocks are apart: everything is at rest then.
-const AT_REST: Duration = Duration::from_secs(3);
+const AT_REST: Duration = Duration::from_secs(8);
 
 /// When nothing disturbs any more: all ballots can be swept.
 fn sweep_all(world: &mut World, run: &Run, seen: &Shared) -> Result<(), String> {
@@ -494,6 +494,7 @@ fn play_on(
     world.run_for(Duration::from_secs(3));
     let keys = 1 + run.rng.below(4);
     let mut tasks: Vec<Vec<Task<()>>> = (0..near).map(|_| Vec::new()).collect();
+    let mut lasting = Lasting::default();
     let spells = 4 + run.rng.below(6) as usize;
     for spell in 0..spells {
         // Calls are kept for every fault: without a limit they are used up before the second one.
@@ -501,7 +502,7 @@ fn play_on(
         seen.borrow_mut().at_rest = run.rng.below(1 << keys);
         // Only where all answer anything is swept.
         if run.rng.chance(0.3) {
-            world.heal_all();
+            lasting.heal(world, &run);
             run.boot_dead(world, 1.0);
         }
         let clients = |rng| client(seen.clone(), rng, keys);
@@ -515,14 +516,14 @@ fn play_on(
         if near < run.count() && run.rng.chance(0.2) {
             run.cut_datacenters(world, false);
         }
-        fault(world, &mut run);
+        for happened in any_fault(world, &mut run, &mut lasting) {
+            seen.borrow_mut().count(happened);
+        }
         run.boot_dead(world, 0.4);
     }
     world.run_for(Duration::from_millis(200));
     seen.borrow_mut().over = true;
-    world.heal_all();
-    world.set_delay(Duration::from_micros(20), Duration::from_micros(500), 0.0);
-    run.all_ready(world)?;
+    end_all(world, &mut run, &mut lasting)?;
     // What is on its way may still happen, and hints arrive.
     world.run_for(Duration::from_secs(15));
     drop(tasks);
