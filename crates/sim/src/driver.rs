@@ -97,7 +97,7 @@ impl Scenario {
                 Bug::ForgetTail,
             ],
             Scenario::Three => &[Bug::DigestStopsAtNull, Bug::HintUnheardIsDelivered],
-            Scenario::Lwt => &[Bug::AcceptUnfenced, Bug::PaxosNoFence, Bug::PaxosLeavesBehind],
+            Scenario::Lwt => &[Bug::AcceptUnfenced, Bug::PaxosLeavesBehind],
             Scenario::LwtLocal => &[Bug::AcceptUnfenced],
             Scenario::LwtReplace => &[Bug::ReplaceWithoutBallots],
             Scenario::Counters => {

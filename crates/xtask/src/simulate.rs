@@ -37,7 +37,6 @@ const PLANTED: &[(&str, &str)] = &[
     ("digest-stops-at-null", "three"),
     ("accept-unfenced", "lwt"),
     ("accept-unfenced", "lwt-local"),
-    ("paxos-no-fence", "lwt"),
     ("paxos-leaves-behind", "lwt"),
     ("replace-without-ballots", "lwt-replace"),
     ("count-sent-before-durable", "counters"),

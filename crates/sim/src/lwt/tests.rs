@@ -319,15 +319,46 @@ fn accept_of_long_ago(planted: Option<Bug>) -> ([Reply; 2], Value) {
     run.hosts.iter().for_each(|host| world.power_cut(host.node));
     run.all_ready(&mut world).expect("start again");
     world.run_for(PATIENCE);
-    let accept = move || {
-        let what = Swap { key: KEY, command: command(KEY), old: None, new: after(None, 2) };
-        let mutation = what.decide(&ReadAnswer::default(), micros).expect("a mutation");
-        let planned = Planned { on: (0, u64::MAX), at: micros };
-        let proposal = Proposal { origin: ballot, planned, mutation };
-        Ask::Accept { table: TABLE, key: key_of(KEY), ballot, proposal }
-    };
-    let said = [1, 2].map(|at| told(&mut world, &run.hosts[at], accept));
+    let said = [1, 2].map(|at| told(&mut world, &run.hosts[at], move || accept(ballot, 2)));
     (said, found(&mut world, &run.hosts[1]))
+}
+
+/// One of three nodes has accepted what a proposer that stalls has proposed; another has promised it. What a serial read finds that does not reach the one, and
+/// then one that does not reach whom the first one was sent through.
+fn found_twice(planted: Option<Bug>) -> [Value; 2] {
+    let (mut world, run) = calm(planted, ON_THREE, |_| {});
+    let [through, one, other] = [0, 1, 2].map(|at| run.hosts[at].node);
+    let mut task = world.spawn(one, async { runtime::unix_micros() });
+    let micros = finished(&mut world, &mut task, START, "the time").expect("in time");
+    let ballot = Ballot::new(micros, 7);
+    for at in [1, 2] {
+        let ask = move || Ask::Prepare { ballot, command: command(KEY) };
+        let promised = told(&mut world, &run.hosts[at], ask);
+        assert!(matches!(promised, Reply::Promise(_)), "{promised:?}");
+    }
+    let said = told(&mut world, &run.hosts[1], move || accept(ballot, 2));
+    assert_eq!(said, Reply::Accepted);
+    [through, other].iter().for_each(|node| world.cut(one, *node));
+    let first = found(&mut world, &run.hosts[0]);
+    world.heal_all();
+    world.run_for(PATIENCE);
+    [one, other].iter().for_each(|node| world.cut(through, *node));
+    [first, found(&mut world, &run.hosts[2])]
+}
+
+#[test]
+fn nothing_surfaces_behind_a_read_that_did_not_find_it() {
+    assert_eq!(found_twice(None), [None, None]);
+    assert_eq!(found_twice(Some(Bug::PaxosNoFence)), [None, after(None, 2)]);
+}
+
+/// What a round proposes that makes the register.
+fn accept(ballot: Ballot, value: i64) -> Ask {
+    let what = Swap { key: KEY, command: command(KEY), old: None, new: after(None, value) };
+    let mutation = what.decide(&ReadAnswer::default(), ballot.micros()).expect("a mutation");
+    let planned = Planned { on: (0, u64::MAX), at: ballot.micros() };
+    let proposal = Proposal { origin: ballot, planned, mutation };
+    Ask::Accept { table: TABLE, key: key_of(KEY), ballot, proposal }
 }
 
 #[test]
