@@ -448,7 +448,11 @@ impl Group0 {
             runtime::error!("cluster: cannot mark this folder as that of a member: {error}");
         }
         let effects = Effects::between(before, after);
-        self.connect(after).await;
+        // ⚔ What a start applies again comes before the log can say what this node has voted for: a hello would look like that of a restored folder.
+        // Who starts it connects behind that.
+        if self.slot.get().is_some() {
+            self.connect(after).await;
+        }
         for change in effects.members.iter().filter(|change| change.after.is_none()) {
             self.links.remove(change.host);
         }
