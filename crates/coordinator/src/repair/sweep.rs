@@ -93,7 +93,7 @@ impl Coordinator {
         if is_confirmed { Ok(()) } else { Err("no other member answers".to_owned()) }
     }
 
-    /// Sweeps the first page of what is left of a range, of any of `tables`, which are of one keyspace.
+    /// Sweeps the first page of what is left of a range, of any of `tables`, which are of one replication.
     pub(super) async fn sweep_page(
         self: Rc<Self>,
         tables: Arc<[TableId]>,
