@@ -47,6 +47,8 @@ const S: u16 = 1;
 const SET_MAX: i64 = 1_000;
 /// Calls of one register: what each further one costs to explain grows with those that nobody answered.
 pub(crate) const CALLS_MAX: usize = 60;
+/// Calls of one register that nobody has answered, or will: each may have happened at any later time, and other checkers try them all.
+const OPEN_MAX: usize = 10;
 /// How long one transaction may take.
 pub(crate) const WITHIN: Duration = Duration::from_secs(2);
 
@@ -91,7 +93,8 @@ impl Seen {
     }
 
     fn is_full(&self, key: u64) -> bool {
-        self.calls.get(&key).is_some_and(|calls| self.calls_max <= calls.len())
+        let open = |calls: &[Call]| calls.iter().filter(|call| call.end.is_none()).count();
+        self.calls.get(&key).is_some_and(|calls| self.calls_max <= calls.len() || OPEN_MAX <= open(calls))
     }
 
     fn count(&mut self, kind: &'static str) {
