@@ -98,6 +98,9 @@ pub(super) fn plan(
     }
     // Not where some of the holders are left out: that needs a quorum, whoever is named.
     let rounds = !options.skips_rounds && whom == Whom::Holders(Among::default());
+    if options.only_rounds && !rounds {
+        return Err("lightweight transactions are repaired among all replicas, or not at all".to_owned());
+    }
     Ok(Some(Plan { tables, pieces, whom, rows: !options.only_rounds, rounds }))
 }
 
@@ -305,6 +308,8 @@ mod tests {
         assert!(of(&all, dcs(&["a", "c"])).contains("there is no datacenter \"c\": there are a, b"));
         let tables = RepairOptions { tables: vec!["u".into()], ..RepairOptions::default() };
         assert_eq!(of(&all, tables), "Unknown keyspace/cf pair (ks.u)");
+        let only = RepairOptions { only_rounds: true, ..hosts(&[1, 2]) };
+        assert!(of(&all, only).contains("among all replicas"));
         let primary = RepairOptions { primary_range: true, ..hosts(&[1, 2]) };
         assert!(of(&all, primary).contains("Primary range repair"));
     }
