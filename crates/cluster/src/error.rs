@@ -33,10 +33,13 @@ pub enum Error {
         .0.display()
     )]
     Lost(std::path::PathBuf),
-    /// The cluster's log could not be read or written, or no majority of its voters answered in time. At start: stop the node. Otherwise
-    /// the change may still happen; fail the statement.
+    /// The cluster's log could not be read or written, or no majority of its voters answered in time. At start: stop the node. Otherwise fail the
+    /// statement.
     #[error("cluster log: {0}")]
     Consensus(String),
+    /// No majority of the voters has confirmed the change in time: it may still happen. Fail the statement.
+    #[error("cluster log: {0}")]
+    Unknown(String),
     /// All nodes have refused the change. Fail the statement.
     #[error("{0}")]
     Refused(String),
@@ -65,6 +68,9 @@ impl From<journal::Error> for Error {
 
 impl From<raft::Error> for Error {
     fn from(error: raft::Error) -> Error {
-        Error::Consensus(error.to_string())
+        match error {
+            raft::Error::Unknown(_) => Error::Unknown(error.to_string()),
+            error => Error::Consensus(error.to_string()),
+        }
     }
 }

@@ -588,6 +588,7 @@ impl Group0 {
 
     async fn propose_encoded(&self, command: Vec<u8>, within: Duration) -> Result<Outcome, Error> {
         let deadline = runtime::now() + within;
+        let mut is_unknown = false;
         loop {
             let left = deadline.saturating_duration_since(runtime::now());
             match self.group().propose(command.clone(), left).await {
@@ -596,7 +597,14 @@ impl Group0 {
                     self.group().wait_applied(index, left).await?;
                     return Outcome::decode(&answer).map_err(|error| Error::Consensus(error.to_string()));
                 }
-                Err(raft::Error::Unknown(_)) if !left.is_zero() => runtime::sleep(left.min(ASK_AGAIN)).await,
+                Err(raft::Error::Unknown(_)) if !left.is_zero() => {
+                    is_unknown = true;
+                    runtime::sleep(left.min(ASK_AGAIN)).await;
+                }
+                // ⚔ Of an earlier try nobody knows: it may be applied yet.
+                Err(raft::Error::NotDone(text)) if is_unknown => {
+                    return Err(raft::Error::Unknown(text).into());
+                }
                 Err(error) => return Err(error.into()),
             }
         }

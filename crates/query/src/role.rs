@@ -25,6 +25,9 @@ use std::collections::BTreeMap;
 fn not_changed(error: cluster::Error) -> Error {
     match error {
         cluster::Error::Refused(text) => Error::Invalid(text),
+        cluster::Error::Unknown(text) => {
+            Error::Server(format!("the roles may have been changed, or will be: {text}"))
+        }
         error => Error::Server(format!("the roles were not changed: {error}")),
     }
 }

@@ -333,6 +333,9 @@ impl Engine {
             }
             Ok(Err(error)) => Err(Error::from(error)),
             Err(cluster::Error::EmptyReaders(text)) => Err(Error::Invalid(text)),
+            Err(cluster::Error::Unknown(text)) => {
+                Err(Error::Server(format!("the schema may have been changed, or will be: {text}")))
+            }
             Err(error) => Err(Error::Server(format!("the schema was not changed: {error}"))),
         }
     }

@@ -62,7 +62,15 @@ pub(super) async fn client(nodes: Vec<Door>, book: Shared, owner: u64, mut rng: 
                 format!("CREATE ROLE {name} WITH PASSWORD = 'p{password}' AND LOGIN = true"),
                 Fate::Made(password),
             ),
-            Some(Fate::Unknown) => (format!("DROP ROLE IF EXISTS {name}"), Fate::Dropped),
+            // What changes nothing, as there seems to be nothing, does not keep an earlier change from coming still: only another change does.
+            Some(Fate::Unknown) if rng.chance(0.5) => (
+                format!("CREATE ROLE {name} WITH PASSWORD = 'p{password}' AND LOGIN = true"),
+                Fate::Made(password),
+            ),
+            Some(Fate::Unknown) => (
+                format!("ALTER ROLE {name} WITH PASSWORD = 'p{password}' AND LOGIN = true"),
+                Fate::Made(password),
+            ),
             Some(Fate::Made(_)) if rng.chance(0.3) => (format!("DROP ROLE {name}"), Fate::Dropped),
             Some(Fate::Made(_)) => {
                 (format!("ALTER ROLE {name} WITH PASSWORD = 'p{password}'"), Fate::Made(password))
