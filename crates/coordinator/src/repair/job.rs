@@ -289,10 +289,6 @@ impl Repair {
 
     async fn piece(&self, piece: &Piece) -> Result<(), String> {
         for range in &piece.ranges {
-            if let Whom::AtRest(before) = &*self.whom {
-                self.range(Work::Sweep(self.tables.clone(), *before), *range, &piece.name).await?;
-                continue;
-            }
             // First: what they come to is repaired with the rows.
             if self.rounds {
                 self.range(Work::Rounds(self.tables.clone()), *range, &piece.name).await?;
@@ -379,10 +375,8 @@ const STOPPED: &str = "it was stopped";
 enum Work {
     /// The rows of a table are made equal.
     Rows(TableId),
-    /// The open rounds of conditional writes of these tables are finished.
+    /// The open rounds of conditional writes of these tables are finished, or what is at rest of them is swept.
     Rounds(Arc<[TableId]>),
-    /// Their ballots are forgotten where nothing was written conditionally since this time.
-    Sweep(Arc<[TableId]>, i64),
 }
 
 /// A page, by the shard that owns its first token.
@@ -394,7 +388,6 @@ async fn page(work: Work, rest: Rest, whom: Arc<Whom>) -> Result<Page, PageError
         match work {
             Work::Rows(table) => coordinator.repair_page(table, rest, whom).await,
             Work::Rounds(tables) => coordinator.repair_rounds(tables, rest, whom).await,
-            Work::Sweep(tables, before) => coordinator.sweep_page(tables, before, rest, whom).await,
         }
     };
     if shard == runtime::shard() {

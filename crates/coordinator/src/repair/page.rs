@@ -114,7 +114,7 @@ pub(super) enum Begun {
     Done(Page),
 }
 
-type Answering = (HostId, JoinHandle<Result<Response, Silence>>);
+pub(super) type Answering = (HostId, JoinHandle<Result<Response, Silence>>);
 
 impl PageOf {
     /// Plans the first part of what is left of a range in which holders do not change.
@@ -177,12 +177,7 @@ impl PageOf {
         }
         let differs = !writing.is_empty();
         drop(answers);
-        let mut outcome = Ok(());
-        for (host, work) in writing {
-            // All are waited for: what is begun is not left behind.
-            outcome = outcome.and(self.judged(host, work.await).await.map(drop));
-        }
-        outcome?;
+        self.written(writing).await?;
         Ok(done(rest, behind, merged.stopped, differs, written))
     }
 
@@ -284,6 +279,15 @@ impl PageOf {
             }
             Ok(Response::Done)
         })
+    }
+
+    /// All are waited for: what is begun is not left behind. Errors: the first.
+    pub(super) async fn written(&self, writing: Vec<Answering>) -> Result<(), PageError> {
+        let mut outcome = Ok(());
+        for (host, work) in writing {
+            outcome = outcome.and(self.judged(host, work.await).await.map(drop));
+        }
+        outcome
     }
 
     pub(super) async fn judged(

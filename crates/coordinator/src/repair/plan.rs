@@ -44,7 +44,7 @@ pub(super) struct Plan {
     pub(super) whom: Whom,
     /// Whether rows are made equal.
     pub(super) rows: bool,
-    /// Whether open rounds of lightweight transactions are settled.
+    /// Whether open rounds of lightweight transactions are settled, or swept.
     pub(super) rounds: bool,
 }
 
@@ -139,7 +139,7 @@ pub(super) fn sweeping(snapshot: &Snapshot, schema: &Schema, before: i64) -> Vec
         let tables =
             group.iter().flat_map(|keyspace| keyspace.tables.values()).map(|table| table.id).collect();
         let names: Vec<&str> = group.iter().map(|keyspace| &*keyspace.name).collect();
-        (names.join(", "), Plan { tables, pieces, whom: Whom::AtRest(before), rows: false, rounds: false })
+        (names.join(", "), Plan { tables, pieces, whom: Whom::AtRest(before), rows: false, rounds: true })
     };
     groups.into_iter().map(of).collect()
 }

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use types::Consistency;
 
 impl Coordinator {
-    /// Settles the open rounds of the first page of what is left of a range, of any of `tables`, which are of one keyspace.
+    /// Settles the open rounds of the first page of what is left of a range, or sweeps what is at rest in it, of any of `tables`, which are of one
+    /// replication.
     pub(super) async fn repair_rounds(
         self: Rc<Self>,
         tables: Arc<[TableId]>,
@@ -30,7 +31,10 @@ impl Coordinator {
         };
         match PageOf::begin(self, view, placed, &rest, &whom)? {
             Begun::Done(page) => Ok(page),
-            Begun::Part(page, part, behind) => page.rounds(&tables, &whom, &rest, part, behind).await,
+            Begun::Part(page, part, behind) => match &*whom {
+                Whom::AtRest(before) => page.sweep(&tables, *before, &rest, part, behind).await,
+                Whom::Holders(_) | Whom::Onto(_) => page.rounds(&tables, &whom, &rest, part, behind).await,
+            },
         }
     }
 }

@@ -1,8 +1,7 @@
 //! Ballots of partitions that are at rest are forgotten, by all holders. Rules and why they hold: `docs/mechanisms/paxos.md`, "What is kept, and for how long".
 
 use super::job::Repair;
-use super::page::{Begun, Page, PageError, PageOf, Rest, done};
-use super::party::Whom;
+use super::page::{Page, PageError, PageOf, Rest, done};
 use super::plan::sweeping;
 use crate::cas::{Again, again};
 use crate::coordinator::Coordinator;
@@ -15,7 +14,6 @@ use replica::{FloorAsked, NO_FLOOR, Request, Response};
 use runtime::{Bug, Group};
 use schema::TableId;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 use topology::FEATURE_FLOORS;
 
@@ -92,24 +90,6 @@ impl Coordinator {
         }
         if is_confirmed { Ok(()) } else { Err("no other member answers".to_owned()) }
     }
-
-    /// Sweeps the first page of what is left of a range, of any of `tables`, which are of one replication.
-    pub(super) async fn sweep_page(
-        self: Rc<Self>,
-        tables: Arc<[TableId]>,
-        before: i64,
-        rest: Rest,
-        whom: Arc<Whom>,
-    ) -> Result<Page, PageError> {
-        let view = self.view();
-        let Some(placed) = tables.iter().find_map(|table| view.placed(*table)) else {
-            return Ok(Page::default());
-        };
-        match PageOf::begin(self, view, placed, &rest, &whom)? {
-            Begun::Done(page) => Ok(page),
-            Begun::Part(page, part, behind) => page.sweep(&tables, before, &rest, part, behind).await,
-        }
-    }
 }
 
 /// One partition and what is known of it.
@@ -141,7 +121,8 @@ impl<'a> Each<'a> {
 type ByHost = HashMap<HostId, Vec<Mutation>>;
 
 impl PageOf {
-    async fn sweep(
+    /// Sweeps as much as one page has of a range, of any of `tables`.
+    pub(super) async fn sweep(
         &self,
         tables: &[TableId],
         before: i64,
@@ -262,11 +243,7 @@ impl PageOf {
 
     async fn write_all(&self, mutations: ByHost) -> Result<(), PageError> {
         let writing = mutations.into_iter().map(|(host, mutations)| (host, self.write(host, mutations)));
-        let mut outcome = Ok(());
-        for (host, work) in writing.collect::<Vec<_>>() {
-            outcome = outcome.and(self.judged(host, work.await).await.map(drop));
-        }
-        outcome
+        self.written(writing.collect()).await
     }
 
     /// Has every holder take part in no round up to a time. ⚔ None of them before all have said that they can: it is for good.
