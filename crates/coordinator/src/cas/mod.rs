@@ -198,7 +198,7 @@ impl Quorum {
         self.promises.iter().map(|(_, promise)| promise.newest).max().unwrap_or_default()
     }
 
-    /// Up to when somebody takes part in no round.
+    /// The latest floor of those that answered: at least one of them refuses every round up to it.
     fn floor(&self) -> Ballot {
         self.promises.iter().map(|(_, promise)| promise.floor).max().unwrap_or_default()
     }
@@ -562,7 +562,7 @@ impl Own {
         {
             return Fate::Applied(answer.clone());
         }
-        // Somebody else's was committed behind it, perhaps because it was. ⚔ Or it was, and all of it was swept.
+        // A later round of another proposer is committed, perhaps on top of this one. ⚔ Or this one was committed, and its ballots were swept.
         let swept = if runtime::planted(runtime::Bug::SweptIsNever) { Ballot::NONE } else { quorum.floor() };
         if committed.max(swept) < oldest { Fate::Open } else { Fate::Unknown }
     }

@@ -145,7 +145,7 @@ impl PageOf {
         if !runtime::planted(Bug::SweepWithoutFloor) {
             self.raise_floors(before, part).await?;
         }
-        // ⚔ Only now: until then somebody might still have accepted something.
+        // ⚔ Only now: before all floors are raised a holder may still accept a round of that time.
         let (merged, answers) = self.gather(table, &command, differs).await?;
         let mut states = self.states(&merged)?;
         states.retain(is_at_rest);
@@ -193,7 +193,7 @@ impl PageOf {
                 continue;
             }
             if state.pending().is_some() {
-                // A holder may be gone by now, or somebody in its way.
+                // A holder may have died, or another proposer may be at work: the next sweep tries again.
                 if let Err(error) = self.settle(*table, key, false).await {
                     runtime::debug!("sweep: a partition of table {table:?} is left: {error:?}");
                 }
